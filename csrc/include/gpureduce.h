@@ -1,0 +1,299 @@
+/* gpureduce.h: reduce arrays on NVIDIA GPUs, or on all cores of a CPU.
+ *
+ * The only public header. It is in three parts, simple first:
+ *   1. one call for an array in ordinary memory: gpr_reduce_array
+ *   2. a request that says everything: strides, masks, kernel, device, limits: gpr_reduce
+ *   3. looking inside: kernels, their sources, devices, timing, compiling, the cache
+ *
+ * Every function that can fail returns a gpr_status; gpr_last_error() then holds the detail for
+ * the calling thread. Nothing here exits, prints or throws. All functions may be called from any
+ * thread. libcuda and NVRTC are opened at first use: a program that links this library runs, and
+ * reduces on the CPU, on a machine that has neither.
+ *
+ * Sizes are in elements unless a name says bytes. Strides are in bytes and may be zero or negative.
+ */
+#ifndef GPUREDUCE_H
+#define GPUREDUCE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define GPR_API __attribute__((visibility("default")))
+#else
+#define GPR_API
+#endif
+
+/* ---------------------------------------------------------------- statuses and errors ------- */
+
+typedef enum gpr_status {
+    GPR_OK = 0,
+    GPR_ERROR_VALUE,       /* an argument's value: unknown name, block size, axis, empty input */
+    GPR_ERROR_TYPE,        /* an argument's type: a dtype that does not reduce */
+    GPR_ERROR_MEMORY,      /* host or device memory ran out, also in small chunks */
+    GPR_ERROR_CUDA,        /* the driver refused a call; see gpr_error.call, .code, .name */
+    GPR_ERROR_COMPILE,     /* NVRTC refused a program; see gpr_error.log */
+    GPR_ERROR_DEVICE,      /* no usable CUDA device: no driver, too old, no NVRTC, after fork */
+    GPR_ERROR_KERNEL,      /* this kernel cannot run here: card too old, headers not installed */
+    GPR_ERROR_INTERRUPTED, /* the request's interrupt callback asked to stop */
+    GPR_ERROR_SYSTEM       /* the operating system refused something: a thread, a file */
+} gpr_status;
+
+typedef struct gpr_error {
+    gpr_status status;
+    char message[1024]; /* one or two sentences: what is wrong and what to do */
+    char call[64];      /* driver or NVRTC function that failed, "" if none did */
+    int code;           /* its result */
+    char name[64];      /* its result's name, as CUDA_ERROR_OUT_OF_MEMORY */
+    const char *log;    /* the compiler's log, or NULL; valid until this thread's next gpr_ call */
+} gpr_error;
+
+/* The calling thread's last failure. Never NULL; .status is GPR_OK if nothing failed yet. */
+GPR_API const gpr_error *gpr_last_error(void);
+
+/* "GPR_ERROR_VALUE" and so on; never NULL. */
+GPR_API const char *gpr_status_name(gpr_status status);
+
+/* The library's version, as "0.1.0". */
+GPR_API const char *gpr_version(void);
+
+/* ---------------------------------------------------------------- dtypes and operators ------ */
+
+typedef enum gpr_dtype {
+    GPR_DTYPE_DEFAULT = -1, /* in a request: the type NumPy would choose */
+    GPR_BOOL = 0,
+    GPR_INT8,
+    GPR_INT16,
+    GPR_INT32,
+    GPR_INT64,
+    GPR_UINT8,
+    GPR_UINT16,
+    GPR_UINT32,
+    GPR_UINT64,
+    GPR_FLOAT16,  /* IEEE binary16 in 2 bytes */
+    GPR_BFLOAT16, /* the upper half of a float32 */
+    GPR_FLOAT32,
+    GPR_FLOAT64,
+    GPR_DTYPE_COUNT
+} gpr_dtype;
+
+typedef enum gpr_operator {
+    GPR_OP_SUM = 0,
+    GPR_OP_PROD,
+    GPR_OP_MIN,
+    GPR_OP_MAX,
+    GPR_OP_MEAN,
+    GPR_OP_ANY,
+    GPR_OP_ALL,
+    GPR_OP_COUNT
+} gpr_operator;
+
+GPR_API const char *gpr_dtype_name(gpr_dtype dtype);  /* "float32"; NULL if out of range */
+GPR_API size_t gpr_dtype_bytes(gpr_dtype dtype);      /* element size; 0 if out of range */
+GPR_API gpr_dtype gpr_find_dtype(const char *name);   /* GPR_DTYPE_DEFAULT if there is none */
+GPR_API const char *gpr_operator_name(gpr_operator op);
+GPR_API int gpr_find_operator(const char *name);      /* a gpr_operator, or -1 */
+
+/* Type of the result of reducing `dtype` with `op` when elements are first converted to `compute`
+ * (GPR_DTYPE_DEFAULT: NumPy's choice: int64 or uint64 for sums and products of integers, float64
+ * for their mean, bool for any and all, otherwise the element type). */
+GPR_API gpr_dtype gpr_result_dtype(gpr_operator op, gpr_dtype dtype, gpr_dtype compute);
+
+/* ---------------------------------------------------------------- 1. one call --------------- */
+
+/* Reduces `n` contiguous elements in ordinary memory with kernel "auto", on the first CUDA device
+ * if there is one, else on the CPU. `result` receives one element of
+ * gpr_result_dtype(op, dtype, GPR_DTYPE_DEFAULT).
+ * GPR_ERROR_VALUE: n is 0 and op has no identity (min, max). */
+GPR_API gpr_status gpr_reduce_array(gpr_operator op, gpr_dtype dtype, const void *data, uint64_t n,
+                                    void *result);
+
+/* ---------------------------------------------------------------- 2. requests --------------- */
+
+enum {
+    GPR_DEVICE_CPU = -1,
+    GPR_DEVICE_DEFAULT = -2, /* CUDA device 0 if it is usable, else the CPU */
+    GPR_DEVICE_FASTEST = -3, /* for host arrays: wherever a measured cost model expects it sooner */
+    GPR_DEVICE_CUDA = -4     /* CUDA device 0, or an error */
+    /* 0, 1, ...: that CUDA device, or an error */
+};
+
+enum { GPR_MAX_NDIM = 64 };
+
+/* What to reduce, how and where. Zero-initialise, then set what you need; fields left zero mean
+ * what their comment says. The array has `ndim` axes; the last `reduced` of them are reduced, so
+ * other axes are reduced by passing shape and strides in another order. */
+typedef struct gpr_request {
+    gpr_operator op;
+    gpr_dtype dtype;   /* of the elements */
+    gpr_dtype compute; /* elements are converted to it first; GPR_DTYPE_DEFAULT (not 0!): NumPy's choice */
+    int ndim;
+    int reduced;
+    const int64_t *shape;        /* ndim extents */
+    const int64_t *strides;      /* ndim steps in bytes; NULL: C-contiguous */
+    const void *data;            /* first element: host memory, or device memory if on_device */
+    const uint8_t *mask;         /* bool, one byte each: where false, the element is left out; or NULL */
+    const int64_t *mask_strides; /* ndim steps in bytes; required with mask */
+    int byteswapped;             /* elements are in the other byte order */
+    int on_device;               /* data is memory of CUDA device `device`; contiguous, no mask */
+    int kernel;                  /* from gpr_find_kernel; a negative number: "auto" */
+    int device;                  /* GPR_DEVICE_* or a CUDA ordinal */
+    uint32_t block_size;         /* threads per block; 0: the kernel's own */
+    uint32_t grid_size;          /* blocks per row, for kernels that loop; 0: the planner's */
+    void *stream;                /* CUstream the work is ordered on; NULL: one of the library's own */
+    void *result;                /* one element of the result type per kept index, C order, host memory */
+    int (*interrupted)(void *);  /* asked between chunks of long work, on the calling thread: not 0 stops */
+    void *interrupted_arg;
+} gpr_request;
+
+/* Carries out a request and waits for it. On failure *result is unspecified and nothing leaks; the
+ * next call works. Errors: as gpr_status says. */
+GPR_API gpr_status gpr_reduce(const gpr_request *request);
+
+enum { GPR_STAGE_STAGE, GPR_STAGE_UPLOAD, GPR_STAGE_KERNEL, GPR_STAGE_DOWNLOAD, GPR_STAGE_COMPILE, GPR_STAGE_COUNT };
+
+/* What the calling thread's last gpr_reduce did. */
+typedef struct gpr_run {
+    int device;           /* CUDA ordinal, or GPR_DEVICE_CPU */
+    int kernel;           /* index, see gpr_kernel_info_at; "auto" stays "auto" */
+    const char *variant;  /* template that ran, as "auto_rows"; on the CPU the instruction set */
+    uint32_t block_size;  /* threads; on the CPU the number of threads that took part */
+    uint64_t grid_size;   /* blocks of the first launch; on the CPU the number of tasks */
+    uint32_t launches;    /* kernel launches for the last chunk, fills included */
+    uint64_t chunks;      /* pieces the array was streamed in; 1 if in one */
+    uint64_t elements;
+    uint64_t bytes;       /* read from the array */
+    double seconds;       /* wall time of the call */
+    double stage_seconds[GPR_STAGE_COUNT]; /* wall time the host spent in each; negative: not timed */
+    int compiled;         /* programs NVRTC compiled for this call */
+    int cache_hits;       /* programs read from the disk cache */
+} gpr_run;
+
+/* The calling thread's last successful gpr_reduce, or NULL if it made none. */
+GPR_API const gpr_run *gpr_last_run(void);
+
+/* ---------------------------------------------------------------- limits -------------------- */
+
+typedef struct gpr_limits {
+    uint64_t device_bytes; /* device memory for streaming host arrays, per device: default 256 MiB */
+    uint64_t pinned_bytes; /* pinned host memory for the same: default 128 MiB */
+    uint32_t cpu_threads;  /* threads of the CPU backend and the staging copy: default all cores */
+} gpr_limits;
+
+GPR_API void gpr_get_limits(gpr_limits *limits);
+/* GPR_ERROR_VALUE: a memory limit under 1 MiB, or no threads, or more than 1024. Buffers that are too large for
+ * new limits are given back before the next request. Environment: GPUREDUCE_DEVICE_BYTES, GPUREDUCE_PINNED_BYTES,
+ * GPUREDUCE_THREADS set the initial values. */
+GPR_API gpr_status gpr_set_limits(const gpr_limits *limits);
+
+/* ---------------------------------------------------------------- 3. kernels ---------------- */
+
+typedef struct gpr_kernel_info {
+    const char *name;
+    const char *aliases; /* space-separated, may be "" */
+    const char *family;  /* "atomic", "tree", "shuffle", "block", "warp", "library", "planner" */
+    const char *summary;
+    const char *removes; /* what this step takes away */
+    const char *pays;    /* what it still costs */
+    const char *source;  /* where it was first taught */
+    const char *file;    /* of its CUDA source */
+    const char *block_rule; /* "power of two", "multiple of 32", "32" */
+    uint32_t block_size; /* default */
+    int takes_grid_size;
+    int commutative_only; /* reorders operands */
+    int deterministic;    /* same input, same card: same bits, floats included */
+    int min_compute_capability; /* 10 * major + minor; 0: any supported */
+} gpr_kernel_info;
+
+GPR_API int gpr_kernel_count(void);
+/* Row `index` of the catalogue, in course order. GPR_ERROR_VALUE: no such row. */
+GPR_API gpr_status gpr_kernel_info_at(int index, gpr_kernel_info *info);
+/* Index of the kernel with this name or alias. GPR_ERROR_VALUE: none; the message has near matches. */
+GPR_API gpr_status gpr_find_kernel(const char *name, int *index);
+/* Whether the kernel could run on `device` now; if not, the error's message says what to do. */
+GPR_API gpr_status gpr_kernel_available(int index, int device);
+/* The CUDA source file of kernel `index`, NUL-terminated, static. NULL: no such kernel. */
+GPR_API const char *gpr_kernel_source(int index);
+/* Number of source files that programs are made of, and the i-th one's name and text. */
+GPR_API int gpr_source_count(void);
+GPR_API gpr_status gpr_source_at(int index, const char **name, const char **text);
+
+/* ---------------------------------------------------------------- devices ------------------- */
+
+typedef struct gpr_device_info {
+    int ordinal;
+    char name[128];
+    int compute_capability; /* 10 * major + minor */
+    int multiprocessors;
+    uint64_t memory_bytes;
+    uint64_t l2_bytes;
+    int memory_clock_khz;
+    int memory_bus_bits;
+    char uuid[48];
+} gpr_device_info;
+
+/* Number of CUDA devices; 0 with GPR_OK when there is no usable driver. */
+GPR_API gpr_status gpr_device_count(int *count);
+GPR_API gpr_status gpr_device_info_at(int ordinal, gpr_device_info *info);
+/* GPR_OK if CUDA work can run in this process; else why not (GPR_ERROR_DEVICE). */
+GPR_API gpr_status gpr_cuda_available(void);
+/* Driver and NVRTC versions as 1000 * major + 10 * minor; 0 where there is none. */
+GPR_API void gpr_cuda_versions(int *driver, int *nvrtc);
+/* Where to look for NVRTC and for CUB's headers before the usual places; NULL forgets. Copied. */
+GPR_API gpr_status gpr_set_nvrtc_path(const char *path);
+GPR_API gpr_status gpr_set_cccl_path(const char *directory);
+/* Instruction set the CPU backend chose ("avx512", "avx2", "baseline"). */
+GPR_API const char *gpr_cpu_isa(void);
+/* Forces an instruction set for tests and measurements; NULL: the best there is.
+ * GPR_ERROR_VALUE: unknown, or not on this machine. */
+GPR_API gpr_status gpr_set_cpu_isa(const char *isa);
+
+/* ---------------------------------------------------------------- memory -------------------- */
+
+/* Pinned host memory of the default device, which streams to it without a staging copy. Freed by gpr_free_pinned. */
+GPR_API gpr_status gpr_alloc_pinned(uint64_t bytes, void **data);
+GPR_API gpr_status gpr_free_pinned(void *data);
+
+/* Device memory for gpr_request.on_device: allocate, fill from the host, free. */
+GPR_API gpr_status gpr_alloc_device(int device, uint64_t bytes, void **data);
+GPR_API gpr_status gpr_upload(int device, void *destination, const void *source, uint64_t bytes);
+GPR_API gpr_status gpr_free_device(int device, void *data);
+
+/* ---------------------------------------------------------------- measuring ----------------- */
+
+/* Device time of an on_device request, by events around all its launches: `warmup` untimed runs, then `repeats` timed
+ * ones whose milliseconds go to `milliseconds`. Compiling stays outside. If flush_bytes is not 0, that much device
+ * memory is written before each timed run, so that L2 holds nothing of the array. */
+GPR_API gpr_status gpr_measure(const gpr_request *request, int warmup, int repeats, uint64_t flush_bytes,
+                               float *milliseconds);
+
+/* ---------------------------------------------------------------- compiling ----------------- */
+
+/* Compiles one cell for compute capability `cc` with NVRTC, bypassing every cache; needs no GPU. `machine_code_bytes`
+ * (may be NULL) receives the size of the machine code. GPR_ERROR_COMPILE with the log if it does not compile. */
+GPR_API gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dtype compute,
+                                    uint32_t block_size, int cc, uint64_t *machine_code_bytes);
+
+typedef struct gpr_cache_info {
+    char directory[1024]; /* "" if the cache is off */
+    const char *reason;   /* why it is off, or NULL */
+    uint64_t entries;
+    uint64_t bytes;
+    uint64_t limit_bytes;
+    uint64_t hits, misses, writes, faults; /* of this process */
+} gpr_cache_info;
+
+/* The disk cache of compiled programs: GPUREDUCE_CACHE_DIR (default: XDG_CACHE_HOME or ~/.cache, /gpureduce),
+ * GPUREDUCE_CACHE_BYTES (default 256 MiB; 0: off). Its troubles are misses, never errors. */
+GPR_API gpr_status gpr_cache_get_info(gpr_cache_info *info);
+/* Removes every entry, and forgets programs loaded in this process if `loaded` is not 0. */
+GPR_API gpr_status gpr_cache_clear(int loaded);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* GPUREDUCE_H */

@@ -1,0 +1,487 @@
+/* Opening devices, and the memory and programs they keep. */
+#include "device.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cache.h"
+#include "clock.h"
+#include "limits.h"
+
+enum { LEAST_RESULTS = 4096 }; /* bytes of accumulators under which a slot is not worth having */
+
+static pthread_mutex_t devices_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic(gpr_device *) devices[GPR_MAX_DEVICES]; /* opened ones; never closed, so readers need no lock */
+
+/* ---------------------------------------------------------------- opening -------------------- */
+
+static gpr_status read_attribute(CUdevice handle, int attribute, int *value)
+{
+    return gpr_check(gpr_cuda.cuDeviceGetAttribute(value, attribute, handle), "cuDeviceGetAttribute");
+}
+
+static gpr_status read_capability(CUdevice handle, int *cc)
+{
+    int major = 0, minor = 0;
+    gpr_status status = GPR_OK;
+
+    GPR_TRY(read_attribute(handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major));
+    GPR_TRY(read_attribute(handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor));
+    *cc = 10 * major + minor;
+done:
+    return status;
+}
+
+static gpr_status read_facts(gpr_device *device)
+{
+    int value = 0;
+    gpr_status status = GPR_OK;
+
+    GPR_TRY(read_capability(device->handle, &device->facts.cc));
+    GPR_TRY(read_attribute(device->handle, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &value));
+    device->facts.multiprocessors = (uint32_t)value;
+    GPR_TRY(read_attribute(device->handle, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, &value));
+    device->facts.threads_per_multiprocessor = (uint32_t)value;
+done:
+    return status;
+}
+
+/* Makes streams, events and the small staging page; the context is current. */
+static gpr_status make_resources(gpr_device *device)
+{
+    gpr_status status = GPR_OK;
+
+    GPR_CU(cuStreamCreate, &device->compute, CU_STREAM_NON_BLOCKING);
+    GPR_CU(cuStreamCreate, &device->copy, CU_STREAM_NON_BLOCKING);
+    GPR_CU(cuEventCreate, &device->started, CU_EVENT_DEFAULT);
+    GPR_CU(cuEventCreate, &device->stopped, CU_EVENT_DEFAULT);
+    for (int i = 0; i < GPR_SLOTS; i++) {
+        GPR_CU(cuEventCreate, &device->ring.slots[i].uploaded, CU_EVENT_DISABLE_TIMING);
+        GPR_CU(cuEventCreate, &device->ring.slots[i].reduced, CU_EVENT_DISABLE_TIMING);
+    }
+    GPR_CU(cuMemHostAlloc, &device->small, GPR_SMALL_BYTES + GPR_SMALL_RESULTS,
+           CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+    GPR_CU(cuMemAlloc, &device->small_outputs, GPR_SMALL_RESULTS);
+done:
+    return status;
+}
+
+static void release_resources(gpr_device *device)
+{
+    if (device->small_outputs != 0) (void)gpr_cuda.cuMemFree(device->small_outputs);
+    if (device->small != NULL) (void)gpr_cuda.cuMemFreeHost(device->small);
+    for (int i = 0; i < GPR_SLOTS; i++) {
+        if (device->ring.slots[i].uploaded != NULL) (void)gpr_cuda.cuEventDestroy(device->ring.slots[i].uploaded);
+        if (device->ring.slots[i].reduced != NULL) (void)gpr_cuda.cuEventDestroy(device->ring.slots[i].reduced);
+    }
+    if (device->started != NULL) (void)gpr_cuda.cuEventDestroy(device->started);
+    if (device->stopped != NULL) (void)gpr_cuda.cuEventDestroy(device->stopped);
+    if (device->compute != NULL) (void)gpr_cuda.cuStreamDestroy(device->compute);
+    if (device->copy != NULL) (void)gpr_cuda.cuStreamDestroy(device->copy);
+}
+
+static gpr_status check_ordinal(int ordinal)
+{
+    int count = 0;
+    gpr_status status = GPR_OK;
+
+    GPR_CU(cuDeviceGetCount, &count);
+    if (ordinal < 0 || ordinal >= count || ordinal >= GPR_MAX_DEVICES) {
+        return gpr_fail(GPR_ERROR_VALUE, "there is no device \"cuda:%d\": this machine has %d CUDA device%s", ordinal, count,
+                        count == 1 ? "" : "s");
+    }
+done:
+    return status;
+}
+
+static gpr_status open_device(int ordinal, gpr_device **result)
+{
+    gpr_device *device = NULL;
+    CUcontext popped = NULL;
+    gpr_status status = GPR_OK;
+    int retained = 0, pushed = 0;
+
+    GPR_TRY(check_ordinal(ordinal));
+    device = calloc(1, sizeof *device);
+    if (device == NULL) return gpr_fail(GPR_ERROR_MEMORY, "out of memory");
+    device->ordinal = ordinal;
+    GPR_CU(cuDeviceGet, &device->handle, ordinal);
+    GPR_TRY(read_facts(device));
+    GPR_CU(cuDevicePrimaryCtxRetain, &device->context, device->handle);
+    retained = 1;
+    GPR_CU(cuCtxPushCurrent, device->context);
+    pushed = 1;
+    GPR_TRY(make_resources(device));
+    (void)pthread_mutex_init(&device->lock, NULL);
+done:
+    if (status != GPR_OK && pushed) release_resources(device);
+    if (pushed) (void)gpr_cuda.cuCtxPopCurrent(&popped);
+    if (status != GPR_OK && retained) (void)gpr_cuda.cuDevicePrimaryCtxRelease(device->handle);
+    if (status != GPR_OK) {
+        free(device);
+    } else {
+        *result = device;
+    }
+    return status;
+}
+
+gpr_status gpr_device_enter(int ordinal, gpr_device **result)
+{
+    gpr_device *device = NULL;
+    gpr_status status = gpr_driver_ready();
+
+    if (status != GPR_OK) return status;
+    if (ordinal >= 0 && ordinal < GPR_MAX_DEVICES) device = atomic_load_explicit(&devices[ordinal], memory_order_acquire);
+    if (device == NULL) {
+        pthread_mutex_lock(&devices_lock);
+        if (ordinal >= 0 && ordinal < GPR_MAX_DEVICES) device = atomic_load_explicit(&devices[ordinal], memory_order_relaxed);
+        if (device == NULL) {
+            status = open_device(ordinal, &device);
+            if (status == GPR_OK) atomic_store_explicit(&devices[ordinal], device, memory_order_release);
+        }
+        pthread_mutex_unlock(&devices_lock);
+        if (status != GPR_OK) return status;
+    }
+    pthread_mutex_lock(&device->lock);
+    status = gpr_check(gpr_cuda.cuCtxPushCurrent(device->context), "cuCtxPushCurrent");
+    if (status != GPR_OK) {
+        pthread_mutex_unlock(&device->lock);
+        return status;
+    }
+    *result = device;
+    return GPR_OK;
+}
+
+void gpr_device_leave(gpr_device *device)
+{
+    CUcontext popped = NULL;
+
+    (void)gpr_cuda.cuCtxPopCurrent(&popped);
+    pthread_mutex_unlock(&device->lock);
+}
+
+/* ---------------------------------------------------------------- memory --------------------- */
+
+static void buffer_clear(gpr_buffer *buffer)
+{
+    if (buffer->address != 0) (void)gpr_cuda.cuMemFree(buffer->address);
+    *buffer = (gpr_buffer){0};
+}
+
+gpr_status gpr_buffer_ensure(gpr_buffer *buffer, uint64_t bytes, int zero, CUstream stream)
+{
+    gpr_status status = GPR_OK;
+
+    if (bytes <= buffer->bytes) return GPR_OK;
+    buffer_clear(buffer); /* frees after what is queued: cuMemFree waits for the device */
+    GPR_CU(cuMemAlloc, &buffer->address, bytes);
+    buffer->bytes = bytes;
+    if (zero) GPR_CU(cuMemsetD8Async, buffer->address, 0, bytes, stream);
+done:
+    if (status != GPR_OK) buffer_clear(buffer);
+    return status;
+}
+
+static void ring_clear(gpr_ring *ring)
+{
+    if (ring->pinned != NULL) (void)gpr_cuda.cuMemFreeHost(ring->pinned);
+    if (ring->device != 0) (void)gpr_cuda.cuMemFree(ring->device);
+    ring->pinned = NULL;
+    ring->device = 0;
+    ring->chunk_bytes = ring->result_bytes = 0;
+    ring->has_staged = 0;
+}
+
+/* Allocates both sides of the ring and deals them out to the slots. */
+static gpr_status ring_make(gpr_ring *ring, uint64_t chunk_bytes, uint64_t result_bytes, int staged)
+{
+    const uint64_t staged_bytes = staged ? chunk_bytes : 0;
+    gpr_status status = GPR_OK;
+
+    GPR_CU(cuMemHostAlloc, &ring->pinned, GPR_SLOTS * (staged_bytes + result_bytes),
+           CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+    GPR_CU(cuMemAlloc, &ring->device, GPR_SLOTS * (chunk_bytes + result_bytes));
+    for (int i = 0; i < GPR_SLOTS; i++) {
+        gpr_slot *slot = &ring->slots[i];
+        char *pinned = (char *)ring->pinned + i * (staged_bytes + result_bytes);
+        slot->staged = staged ? pinned : NULL;
+        slot->results = pinned + staged_bytes;
+        slot->elements = ring->device + (uint64_t)i * (chunk_bytes + result_bytes);
+        slot->device_results = slot->elements + chunk_bytes;
+    }
+    ring->chunk_bytes = chunk_bytes;
+    ring->result_bytes = result_bytes;
+    ring->has_staged = staged;
+    ring->generation = gpr_limits_generation();
+done:
+    if (status != GPR_OK) ring_clear(ring);
+    return status;
+}
+
+gpr_status gpr_ring_ensure(gpr_device *device, uint64_t chunk_bytes, uint64_t result_bytes, int staged, uint64_t least)
+{
+    gpr_ring *ring = &device->ring;
+    gpr_status status = GPR_OK;
+
+    if (ring->generation == gpr_limits_generation()) {
+        const int fits = ring->chunk_bytes >= chunk_bytes && ring->result_bytes >= result_bytes;
+        if (fits && (ring->has_staged || !staged)) return GPR_OK;
+    }
+    ring_clear(ring);
+    do {
+        status = ring_make(ring, chunk_bytes, result_bytes, staged);
+        chunk_bytes /= 2;
+        result_bytes /= 2;
+    } while (status == GPR_ERROR_MEMORY && chunk_bytes >= least && result_bytes >= LEAST_RESULTS);
+    return status;
+}
+
+/* ---------------------------------------------------------------- programs ------------------- */
+
+static unsigned bucket_of(const gpr_cell *cell)
+{
+    unsigned hash = (unsigned)cell->kernel;
+
+    hash = hash * 31 + (unsigned)cell->fold;
+    hash = hash * 31 + (unsigned)cell->element;
+    hash = hash * 31 + (unsigned)cell->compute;
+    hash = hash * 31 + cell->block / 32;
+    hash = hash * 31 + cell->lanes;
+    return hash % GPR_PROGRAM_BUCKETS;
+}
+
+static gpr_status fail_load(gpr_status status, int cc)
+{
+    const gpr_error *error = gpr_last_error();
+    const int code = error->code;
+
+    if (code != CUDA_ERROR_NO_BINARY_FOR_GPU && code != CUDA_ERROR_UNSUPPORTED_PTX_VERSION) return status;
+    const int driver = gpr_driver_version(), nvrtc = gpr_nvrtc_version();
+    (void)gpr_fail(GPR_ERROR_DEVICE,
+                   "the driver (CUDA %d.%d) cannot load what NVRTC %d.%d compiled for compute capability %d.%d. Update the driver, "
+                   "or install an NVRTC as old as the driver: pip install 'gpureduce[cu12]'",
+                   driver / 1000, driver % 1000 / 10, nvrtc / 1000, nvrtc % 1000 / 10, cc / 10, cc % 10);
+    return gpr_fail_call("cuModuleLoadData", code, NULL);
+}
+
+static gpr_status get_function(gpr_program *program, const gpr_object *object, int entry, CUfunction *function)
+{
+    gpr_status status = GPR_OK;
+
+    if (entry >= 0) GPR_CU(cuModuleGetFunction, function, program->module, object->lowered[entry]);
+done:
+    return status;
+}
+
+gpr_status gpr_load_program(gpr_device *device, const gpr_cell *cell, gpr_run *run, gpr_program **result)
+{
+    gpr_program **bucket = &device->programs[bucket_of(cell)];
+    gpr_object object = {0};
+    gpr_program *program = NULL;
+    gpr_status status = GPR_OK;
+    int compiled = 0;
+
+    for (program = *bucket; program != NULL; program = program->chained) {
+        if (memcmp(&program->cell, cell, sizeof *cell) == 0) {
+            *result = program;
+            return GPR_OK;
+        }
+    }
+    const double start = gpr_seconds();
+    const gpr_entries entries = gpr_program_entries(cell->kernel);
+    program = calloc(1, sizeof *program);
+    if (program == NULL) return gpr_fail(GPR_ERROR_MEMORY, "out of memory");
+    program->cell = *cell;
+    GPR_TRY(gpr_make_object(cell, device->facts.cc, 1, &object, &compiled));
+    status = gpr_check(gpr_cuda.cuModuleLoadData(&program->module, object.image), "cuModuleLoadData");
+    if (status != GPR_OK) {
+        status = fail_load(status, device->facts.cc);
+        goto done;
+    }
+    GPR_TRY(get_function(program, &object, entries.first, &program->first));
+    GPR_TRY(get_function(program, &object, entries.next, &program->next));
+    GPR_TRY(get_function(program, &object, entries.fill, &program->fill));
+    program->chained = *bucket;
+    *bucket = program;
+    *result = program;
+    run->compiled += compiled;
+    run->cache_hits += !compiled;
+    if (run->stage_seconds[GPR_STAGE_COMPILE] < 0) run->stage_seconds[GPR_STAGE_COMPILE] = 0;
+    run->stage_seconds[GPR_STAGE_COMPILE] += gpr_seconds() - start;
+done:
+    gpr_object_clear(&object);
+    if (status != GPR_OK) {
+        if (program->module != NULL) (void)gpr_cuda.cuModuleUnload(program->module);
+        free(program);
+    }
+    return status;
+}
+
+static void unload_programs(gpr_device *device)
+{
+    for (int i = 0; i < GPR_PROGRAM_BUCKETS; i++) {
+        while (device->programs[i] != NULL) {
+            gpr_program *program = device->programs[i];
+            device->programs[i] = program->chained;
+            (void)gpr_cuda.cuModuleUnload(program->module);
+            free(program);
+        }
+    }
+}
+
+gpr_status gpr_cache_clear(int loaded)
+{
+    gpr_status status = GPR_OK;
+
+    gpr_cache_remove_all();
+    if (!loaded || !gpr_cuda_usable()) return GPR_OK;
+    for (int i = 0; i < GPR_MAX_DEVICES && status == GPR_OK; i++) {
+        gpr_device *device = atomic_load_explicit(&devices[i], memory_order_acquire);
+        if (device == NULL) continue;
+        status = gpr_device_enter(i, &device);
+        if (status != GPR_OK) break;
+        unload_programs(device);
+        gpr_device_leave(device);
+    }
+    return status;
+}
+
+/* ---------------------------------------------------------------- facts for users ------------ */
+
+int gpr_cuda_usable(void)
+{
+    return gpr_driver_usable() && gpr_nvrtc_usable();
+}
+
+gpr_status gpr_cuda_available(void)
+{
+    const gpr_status status = gpr_driver_ready();
+
+    return status == GPR_OK ? gpr_nvrtc_ready() : status;
+}
+
+void gpr_cuda_versions(int *driver, int *nvrtc)
+{
+    (void)gpr_driver_usable();
+    (void)gpr_nvrtc_usable();
+    *driver = gpr_driver_version();
+    *nvrtc = gpr_nvrtc_version();
+}
+
+gpr_status gpr_device_count(int *count)
+{
+    gpr_status status = GPR_OK;
+
+    *count = 0;
+    if (gpr_driver_usable()) GPR_CU(cuDeviceGetCount, count);
+done:
+    return status;
+}
+
+gpr_status gpr_device_info_at(int ordinal, gpr_device_info *info)
+{
+    CUdevice handle = 0;
+    CUuuid uuid = {{0}};
+    size_t bytes = 0;
+    int value = 0;
+    gpr_status status = GPR_OK;
+
+    *info = (gpr_device_info){.ordinal = ordinal};
+    GPR_TRY(gpr_driver_ready());
+    GPR_TRY(check_ordinal(ordinal));
+    GPR_CU(cuDeviceGet, &handle, ordinal);
+    GPR_CU(cuDeviceGetName, info->name, (int)sizeof info->name, handle);
+    GPR_CU(cuDeviceTotalMem, &bytes, handle);
+    info->memory_bytes = bytes;
+    GPR_TRY(read_capability(handle, &info->compute_capability));
+    GPR_TRY(read_attribute(handle, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &info->multiprocessors));
+    GPR_TRY(read_attribute(handle, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, &info->memory_clock_khz));
+    GPR_TRY(read_attribute(handle, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, &info->memory_bus_bits));
+    GPR_TRY(read_attribute(handle, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, &value));
+    info->l2_bytes = (uint64_t)value;
+    GPR_CU(cuDeviceGetUuid, &uuid, handle);
+    const unsigned char *b = uuid.bytes;
+    (void)snprintf(info->uuid, sizeof info->uuid,
+                   "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2], b[3], b[4], b[5],
+                   b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+done:
+    return status;
+}
+
+gpr_status gpr_kernel_available(int index, int ordinal)
+{
+    gpr_device_info info;
+    gpr_status status = GPR_OK;
+
+    if (index < 0 || index >= GPR_KERNEL_COUNT) return gpr_fail(GPR_ERROR_VALUE, "no kernel has index %d", index);
+    const gpr_kernel_row *row = &gpr_kernel_rows[index];
+    GPR_TRY(gpr_kernel_headers(index));
+    GPR_TRY(gpr_cuda_available());
+    GPR_TRY(gpr_device_info_at(ordinal >= 0 ? ordinal : 0, &info));
+    if (info.compute_capability < row->min_cc) {
+        status = gpr_fail(GPR_ERROR_KERNEL, "kernel '%s' needs compute capability %d.%d, %s has %d.%d", row->name, row->min_cc / 10,
+                          row->min_cc % 10, info.name, info.compute_capability / 10, info.compute_capability % 10);
+    }
+done:
+    return status;
+}
+
+/* ---------------------------------------------------------------- memory for users ----------- */
+
+/* Does one thing with a device's context current. */
+#define WITH_DEVICE(ordinal, call)                                     \
+    do {                                                               \
+        gpr_device *device = NULL;                                     \
+        gpr_status status = gpr_device_enter(ordinal, &device);        \
+        if (status != GPR_OK) return status;                           \
+        status = (call);                                               \
+        gpr_device_leave(device);                                      \
+        return status;                                                 \
+    } while (0)
+
+gpr_status gpr_alloc_pinned(uint64_t bytes, void **data)
+{
+    WITH_DEVICE(0, gpr_check(gpr_cuda.cuMemHostAlloc(data, bytes > 0 ? bytes : 1,
+                                                     CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
+                             "cuMemHostAlloc"));
+}
+
+gpr_status gpr_free_pinned(void *data)
+{
+    WITH_DEVICE(0, gpr_check(gpr_cuda.cuMemFreeHost(data), "cuMemFreeHost"));
+}
+
+gpr_status gpr_alloc_device(int ordinal, uint64_t bytes, void **data)
+{
+    CUdeviceptr address = 0;
+    gpr_device *device = NULL;
+    gpr_status status = gpr_device_enter(ordinal, &device);
+
+    if (status != GPR_OK) return status;
+    status = gpr_check(gpr_cuda.cuMemAlloc(&address, bytes > 0 ? bytes : 1), "cuMemAlloc");
+    gpr_device_leave(device);
+    *data = (void *)(uintptr_t)address;
+    return status;
+}
+
+gpr_status gpr_free_device(int ordinal, void *data)
+{
+    WITH_DEVICE(ordinal, gpr_check(gpr_cuda.cuMemFree((CUdeviceptr)(uintptr_t)data), "cuMemFree"));
+}
+
+static gpr_status upload(gpr_device *device, void *destination, const void *source, uint64_t bytes)
+{
+    gpr_status status = GPR_OK;
+
+    GPR_CU(cuMemcpyHtoDAsync, (CUdeviceptr)(uintptr_t)destination, source, bytes, device->copy);
+    GPR_CU(cuStreamSynchronize, device->copy);
+done:
+    return status;
+}
+
+gpr_status gpr_upload(int ordinal, void *destination, const void *source, uint64_t bytes)
+{
+    WITH_DEVICE(ordinal, upload(device, destination, source, bytes));
+}

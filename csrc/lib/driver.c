@@ -1,0 +1,138 @@
+/* Opening libcuda. The outcome, good or bad, is found once and kept: asking again is one atomic load, so that a machine
+ * without a GPU pays nothing for each call that would have used one. */
+#include "driver.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+gpr_driver gpr_cuda;
+
+enum { OLDEST_DRIVER = 12000 };
+enum { NOT_TRIED, READY, UNUSABLE };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static atomic_int state = NOT_TRIED;
+static char reason[900]; /* why the driver is unusable; written once, before state */
+static int version;
+static pid_t owner; /* the process that initialised the driver: its forked children must not call it */
+
+static void explain(const char *format, const char *detail)
+{
+    (void)snprintf(reason, sizeof reason, format, detail);
+}
+
+/* Fills in gpr_cuda; returns 0 and explains if a function is missing. */
+static int resolve_functions(void *library)
+{
+    const char *missing = NULL;
+
+#define CU(member, symbol, arguments)                                   \
+    *(void **)&gpr_cuda.member = dlsym(library, symbol);                \
+    if (gpr_cuda.member == NULL && missing == NULL) missing = symbol;
+    GPR_DRIVER_FUNCTIONS(CU)
+#undef CU
+    if (missing == NULL) return 1;
+    explain("the NVIDIA driver is too old: it has no %s. Install a driver for CUDA 12.0 or newer (525 or newer)", missing);
+    return 0;
+}
+
+static int initialise(void)
+{
+    const char *path = getenv("GPUREDUCE_LIBCUDA");
+    char detail[512];
+    void *library = dlopen(path != NULL ? path : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    int devices = 0;
+
+    if (library == NULL) {
+        explain("no NVIDIA driver: libcuda cannot be opened (%.400s). Install the NVIDIA driver, or use device=\"cpu\"",
+                dlerror());
+        return UNUSABLE;
+    }
+    if (!resolve_functions(library)) goto close;
+
+    const CUresult result = gpr_cuda.cuInit(0);
+    if (result == CUDA_ERROR_NO_DEVICE) {
+        explain("the NVIDIA driver finds no CUDA device%s. Check nvidia-smi and CUDA_VISIBLE_DEVICES", "");
+        goto close;
+    }
+    if (result != CUDA_SUCCESS) {
+        const char *name = NULL;
+        (void)gpr_cuda.cuGetErrorName(result, &name);
+        (void)snprintf(detail, sizeof detail, "%s (%d)", name != NULL ? name : "an unknown error", result);
+        explain("the NVIDIA driver does not start: cuInit failed with %s. Check nvidia-smi", detail);
+        goto close;
+    }
+    (void)gpr_cuda.cuDriverGetVersion(&version);
+    if (version < OLDEST_DRIVER) {
+        (void)snprintf(detail, sizeof detail, "%d.%d", version / 1000, version % 1000 / 10);
+        explain("the NVIDIA driver is too old: it supports CUDA %s. Install a driver for CUDA 12.0 or newer (525 or newer)",
+                detail);
+        version = 0;
+        goto close;
+    }
+    if (gpr_cuda.cuDeviceGetCount(&devices) != CUDA_SUCCESS || devices == 0) {
+        explain("the NVIDIA driver finds no CUDA device%s. Check nvidia-smi and CUDA_VISIBLE_DEVICES", "");
+        goto close;
+    }
+    owner = getpid();
+    return READY;
+close:
+    /* libcuda stays open: unloading a driver that has started threads is not safe. */
+    return UNUSABLE;
+}
+
+/* READY or UNUSABLE, found out now if it is not known. */
+static int driver_state(void)
+{
+    int now = atomic_load_explicit(&state, memory_order_acquire);
+
+    if (now == NOT_TRIED) {
+        pthread_mutex_lock(&lock);
+        now = atomic_load_explicit(&state, memory_order_relaxed);
+        if (now == NOT_TRIED) {
+            now = initialise();
+            atomic_store_explicit(&state, now, memory_order_release);
+        }
+        pthread_mutex_unlock(&lock);
+    }
+    return now;
+}
+
+int gpr_driver_usable(void)
+{
+    return driver_state() == READY && getpid() == owner;
+}
+
+gpr_status gpr_driver_ready(void)
+{
+    if (driver_state() == UNUSABLE) return gpr_fail(GPR_ERROR_DEVICE, "%s", reason);
+    if (getpid() != owner) {
+        return gpr_fail(GPR_ERROR_DEVICE,
+                        "CUDA cannot be used in this process: it was forked from one that had used CUDA. Start workers with "
+                        "the 'spawn' or 'forkserver' method, or use device=\"cpu\" here");
+    }
+    return GPR_OK;
+}
+
+int gpr_driver_version(void)
+{
+    return atomic_load_explicit(&state, memory_order_acquire) == READY ? version : 0;
+}
+
+gpr_status gpr_check(CUresult result, const char *call)
+{
+    const char *name = NULL, *text = NULL;
+
+    if (result == CUDA_SUCCESS) return GPR_OK;
+    (void)gpr_cuda.cuGetErrorName(result, &name);
+    (void)gpr_cuda.cuGetErrorString(result, &text);
+    if (name == NULL) name = "unknown CUDA error";
+    if (text == NULL) text = "no description";
+    (void)gpr_fail(result == CUDA_ERROR_OUT_OF_MEMORY ? GPR_ERROR_MEMORY : GPR_ERROR_CUDA, "%s failed: %s (%s, %d)", call, text,
+                   name, result);
+    return gpr_fail_call(call, result, name);
+}

@@ -1,0 +1,236 @@
+/* From a cell to machine code: the program's text, its key, the disk cache, NVRTC. */
+#include "program.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cache.h"
+#include "sha256.h"
+
+enum { TEXT_ROOM = 1024, ENTRY_ROOM = 96, KEY_ROOM = 8192, PATH_ROOM = 1024 };
+
+/* ---------------------------------------------------------------- CUB's headers -------------- */
+
+static pthread_mutex_t cccl_lock = PTHREAD_MUTEX_INITIALIZER;
+static char *cccl_path; /* from gpr_set_cccl_path */
+
+gpr_status gpr_set_cccl_path(const char *directory)
+{
+    char *copy = NULL;
+
+    if (directory != NULL) {
+        copy = strdup(directory);
+        if (copy == NULL) return gpr_fail(GPR_ERROR_MEMORY, "out of memory");
+    }
+    pthread_mutex_lock(&cccl_lock);
+    free(cccl_path);
+    cccl_path = copy;
+    pthread_mutex_unlock(&cccl_lock);
+    return GPR_OK;
+}
+
+/* Whether `root`/`folder` holds CUB; then its include directory is in `path`. */
+static int has_cub(const char *root, const char *folder, char path[PATH_ROOM])
+{
+    char header[PATH_ROOM + 32];
+    struct stat about;
+
+    if (root == NULL || snprintf(path, PATH_ROOM, "%s%s", root, folder) >= PATH_ROOM) return 0;
+    (void)snprintf(header, sizeof header, "%s/cub/version.cuh", path);
+    return stat(header, &about) == 0;
+}
+
+/* Directory to include CUB from. */
+static gpr_status find_cccl(char path[PATH_ROOM])
+{
+    const char *const roots[] = {getenv("CUDA_HOME"), getenv("CUDA_PATH"), "/usr/local/cuda"};
+    int found = has_cub(getenv("GPUREDUCE_CCCL"), "", path);
+
+    pthread_mutex_lock(&cccl_lock);
+    if (!found) found = has_cub(cccl_path, "", path);
+    pthread_mutex_unlock(&cccl_lock);
+    for (size_t i = 0; i < sizeof roots / sizeof roots[0] && !found; i++) {
+        found = has_cub(roots[i], "/include/cccl", path) || has_cub(roots[i], "/include", path);
+    }
+    if (found) return GPR_OK;
+    return gpr_fail(GPR_ERROR_KERNEL, "kernel 'cub' compiles NVIDIA's CUB headers, which are not installed. Install them with pip "
+                                      "install 'gpureduce[cub]', or set GPUREDUCE_CCCL to the directory that holds cub/");
+}
+
+gpr_status gpr_kernel_headers(int kernel)
+{
+    char path[PATH_ROOM];
+
+    return (gpr_kernel_rows[kernel].flags & GPR_NEEDS_CCCL) != 0 ? find_cccl(path) : GPR_OK;
+}
+
+/* ---------------------------------------------------------------- the text ------------------- */
+
+gpr_entries gpr_program_entries(int kernel)
+{
+    const gpr_kernel_row *row = &gpr_kernel_rows[kernel];
+    gpr_entries entries = {.first = 0, .next = -1, .fill = -1};
+
+    if (row->finish == GPR_ATOMIC) entries.fill = 1;
+    if (row->finish == GPR_PASSES && row->cover != GPR_ONE) entries.next = 1;
+    return entries;
+}
+
+/* A translation and the memory it points to. */
+typedef struct program_text {
+    char text[TEXT_ROOM];
+    char entries[GPR_MAX_ENTRIES][ENTRY_ROOM];
+    char include[PATH_ROOM + 16];
+    char header_stamp[64]; /* of CUB: size and time of its version file */
+    gpr_translation translation;
+} program_text;
+
+static gpr_status add_cccl(program_text *program)
+{
+    char path[PATH_ROOM], header[PATH_ROOM + 32];
+    struct stat about = {0};
+    gpr_status status = find_cccl(path);
+
+    if (status != GPR_OK) return status;
+    (void)snprintf(program->include, sizeof program->include, "--include-path=%s", path);
+    (void)snprintf(header, sizeof header, "%s/cub/version.cuh", path);
+    (void)stat(header, &about);
+    (void)snprintf(program->header_stamp, sizeof program->header_stamp, "%lld %lld", (long long)about.st_size,
+                   (long long)about.st_mtime);
+    program->translation.options[program->translation.option_count++] = program->include;
+    return GPR_OK;
+}
+
+static gpr_status write_program(const gpr_cell *cell, program_text *program)
+{
+    const gpr_kernel_row *row = &gpr_kernel_rows[cell->kernel];
+    const gpr_entries entries = gpr_program_entries(cell->kernel);
+    gpr_translation *translation = &program->translation;
+
+    memset(program, 0, sizeof *program);
+    (void)snprintf(program->text, sizeof program->text,
+                   "namespace gpr {\n"
+                   "constexpr unsigned per_thread = %u;\n"
+                   "constexpr unsigned lanes = %u;\n"
+                   "}\n"
+                   "#include \"%s\"\n"
+                   "using First = gpr::Cell<gpr::fold_%s, gpr::dt_%s, gpr::dt_%s, gpr::dt_%s>;\n"
+                   "using Next = gpr::Next<First>;\n",
+                   row->per_thread, cell->lanes, row->file, gpr_fold_names[cell->fold], gpr_dtype_name(cell->element),
+                   gpr_dtype_name(cell->compute), gpr_dtype_name(cell->acc));
+    (void)snprintf(program->entries[0], ENTRY_ROOM, "gpr::%s<First, %uu>", cell->variant, cell->block);
+    translation->entry_count = 1;
+    if (entries.next >= 0) {
+        (void)snprintf(program->entries[entries.next], ENTRY_ROOM, "gpr::%s<Next, %uu>", cell->variant, cell->block);
+        translation->entry_count++;
+    }
+    if (entries.fill >= 0) {
+        (void)snprintf(program->entries[entries.fill], ENTRY_ROOM, "gpr::fill_identity<First>");
+        translation->entry_count++;
+    }
+    for (int i = 0; i < translation->entry_count; i++) translation->entries[i] = program->entries[i];
+    translation->text = program->text;
+    translation->name = row->file;
+    translation->source_count = gpr_program_sources(cell->kernel, translation->sources);
+    translation->options[translation->option_count++] = "--std=c++17";
+    return (row->flags & GPR_NEEDS_CCCL) != 0 ? add_cccl(program) : GPR_OK;
+}
+
+/* ---------------------------------------------------------------- the key -------------------- */
+
+/* Everything that decides the machine code, as text. */
+static void write_key(const program_text *program, const char *target, char key[KEY_ROOM])
+{
+    const gpr_translation *translation = &program->translation;
+    uint8_t digest[GPR_SHA256_BYTES];
+    char hex[GPR_SHA256_HEX];
+    gpr_sha256 hash;
+    int length = 0;
+
+    gpr_sha256_begin(&hash);
+    for (int i = 0; i < translation->source_count; i++) {
+        gpr_sha256_add(&hash, translation->sources[i].name, strlen(translation->sources[i].name) + 1);
+        gpr_sha256_add(&hash, translation->sources[i].text, strlen(translation->sources[i].text) + 1);
+    }
+    gpr_sha256_end(&hash, digest);
+    gpr_sha256_hex(digest, hex);
+    length = snprintf(key, KEY_ROOM, "gpureduce %s\nnvrtc %d\ntarget %s\nsources %s\nheaders %s\n", gpr_version(),
+                      gpr_nvrtc_version(), target, hex, program->header_stamp);
+    for (int i = 0; i < translation->option_count; i++) {
+        length += snprintf(key + length, (size_t)(KEY_ROOM - length), "option %s\n", translation->options[i]);
+    }
+    for (int i = 0; i < translation->entry_count; i++) {
+        length += snprintf(key + length, (size_t)(KEY_ROOM - length), "entry %s\n", translation->entries[i]);
+    }
+    (void)snprintf(key + length, (size_t)(KEY_ROOM - length), "%s", program->text);
+}
+
+_Static_assert(KEY_ROOM > TEXT_ROOM + GPR_MAX_ENTRIES * ENTRY_ROOM + 2 * PATH_ROOM + 1024, "KEY_ROOM is too small for a key");
+
+gpr_status gpr_make_object(const gpr_cell *cell, int cc, int use_cache, gpr_object *object, int *compiled)
+{
+    program_text *program = malloc(sizeof *program);
+    char *key = malloc(KEY_ROOM);
+    char target[GPR_TARGET_ROOM];
+    gpr_status status = GPR_OK;
+
+    *object = (gpr_object){0};
+    *compiled = 0;
+    if (program == NULL || key == NULL) {
+        status = gpr_fail(GPR_ERROR_MEMORY, "out of memory");
+        goto done;
+    }
+    GPR_TRY(write_program(cell, program));
+    GPR_TRY(gpr_nvrtc_target(cc, target));
+    write_key(program, target, key);
+    if (use_cache && gpr_cache_read(key, object)) {
+        if (object->entry_count == program->translation.entry_count) goto done;
+        gpr_object_clear(object);
+    }
+    GPR_TRY(gpr_nvrtc_compile(&program->translation, target, object));
+    *compiled = 1;
+    if (use_cache) gpr_cache_write(key, object);
+done:
+    free(key);
+    free(program);
+    return status;
+}
+
+gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dtype compute, uint32_t block_size, int cc,
+                            uint64_t *machine_code_bytes)
+{
+    const char *const variants[] = {"auto_stream", "auto_rows"};
+    gpr_object object = {0};
+    gpr_cell cell;
+    gpr_rule rule;
+    int compiled = 0;
+    gpr_status status = GPR_OK;
+
+    if (machine_code_bytes != NULL) *machine_code_bytes = 0;
+    if (kernel < 0 || kernel >= GPR_KERNEL_COUNT) return gpr_fail(GPR_ERROR_VALUE, "no kernel has index %d", kernel);
+    const gpr_kernel_row *row = &gpr_kernel_rows[kernel];
+    const int is_auto = row->family == GPR_FAMILY_PLANNER;
+    GPR_TRY(gpr_make_rule(op, dtype, compute, &rule));
+    if (block_size == 0) block_size = row->block;
+    GPR_TRY(gpr_check_block_size(row, block_size));
+    for (int i = 0; i < (is_auto ? 2 : 1); i++) {
+        memset(&cell, 0, sizeof cell);
+        cell.kernel = kernel;
+        cell.fold = rule.fold;
+        cell.element = rule.element;
+        cell.compute = rule.compute;
+        cell.acc = rule.device_acc;
+        cell.block = block_size;
+        cell.lanes = 32;
+        cell.variant = is_auto ? variants[i] : row->name;
+        GPR_TRY(gpr_make_object(&cell, cc, 0, &object, &compiled));
+        if (machine_code_bytes != NULL) *machine_code_bytes += object.bytes;
+        gpr_object_clear(&object);
+    }
+done:
+    gpr_object_clear(&object);
+    return status;
+}

@@ -1,0 +1,32 @@
+/* Programs: a kernel for given types and block size, as machine code. */
+#ifndef GPR_LIB_PROGRAM_H
+#define GPR_LIB_PROGRAM_H
+
+#include "nvrtc.h"
+#include "rules.h"
+
+/* Everything that decides a program's text. Zero-initialised before it is filled in: cells are compared as bytes. */
+typedef struct gpr_cell {
+    int kernel;
+    gpr_fold fold;
+    gpr_dtype element, compute, acc;
+    uint32_t block, lanes;
+    const char *variant; /* one of the registry's or the planner's strings */
+} gpr_cell;
+
+/* Positions of a program's entries; -1: the kernel has none. */
+typedef struct gpr_entries {
+    int first, next, fill;
+} gpr_entries;
+
+/* Which entries a kernel's programs have. */
+gpr_entries gpr_program_entries(int kernel);
+
+/* The object of a cell for compute capability `cc`: from the disk cache, else compiled (and stored) if `use_cache`; always compiled
+ * otherwise. *compiled says which. GPR_ERROR_KERNEL: CUB's headers are needed and not there; GPR_ERROR_DEVICE, GPR_ERROR_COMPILE. */
+gpr_status gpr_make_object(const gpr_cell *cell, int cc, int use_cache, gpr_object *object, int *compiled);
+
+/* GPR_OK if the headers that row `kernel` includes beyond our own are installed. */
+gpr_status gpr_kernel_headers(int kernel);
+
+#endif

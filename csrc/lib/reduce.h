@@ -1,0 +1,21 @@
+/* A request, checked and resolved. */
+#ifndef GPR_LIB_REDUCE_H
+#define GPR_LIB_REDUCE_H
+
+#include "rules.h"
+#include "view.h"
+
+typedef struct gpr_resolved {
+    gpr_rule rule;
+    gpr_view view;
+    int kernel; /* registry index */
+    int device; /* CUDA ordinal or GPR_DEVICE_CPU */
+} gpr_resolved;
+
+/* Checks everything about a request that can be checked before work starts, in the order a user would want to hear of it. */
+gpr_status gpr_resolve(const gpr_request *request, gpr_resolved *resolved);
+
+/* GPR_DEVICE_FASTEST: where a host array of `bytes` bytes is expected to be reduced sooner; measures both once per process. */
+int gpr_choose_device(uint64_t bytes);
+
+#endif

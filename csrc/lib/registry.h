@@ -1,0 +1,69 @@
+/* The registry: dtypes, folds, operators and kernels, read from csrc/registry/ and from nowhere else. */
+#ifndef GPR_LIB_REGISTRY_H
+#define GPR_LIB_REGISTRY_H
+
+#include "gpureduce.h"
+
+typedef enum gpr_kind { GPR_KIND_BOOL, GPR_KIND_SIGNED, GPR_KIND_UNSIGNED, GPR_KIND_FLOAT } gpr_kind;
+
+typedef struct gpr_dtype_row {
+    const char *name;
+    size_t bytes;
+    gpr_kind kind;
+} gpr_dtype_row;
+
+typedef enum gpr_fold {
+#define GPR_FOLD(name, commutative) GPR_FOLD_##name,
+#include "folds.def"
+#undef GPR_FOLD
+    GPR_FOLD_COUNT
+} gpr_fold;
+
+typedef struct gpr_operator_row {
+    const char *name;
+    const char *ufunc;
+    const char *summary;
+    gpr_fold fold;
+    int has_identity;
+} gpr_operator_row;
+
+typedef enum gpr_family {
+    GPR_FAMILY_ATOMIC, GPR_FAMILY_TREE, GPR_FAMILY_SHUFFLE, GPR_FAMILY_BLOCK, GPR_FAMILY_WARP, GPR_FAMILY_LIBRARY,
+    GPR_FAMILY_PLANNER
+} gpr_family;
+typedef enum gpr_cover { GPR_COVER, GPR_STRIDE, GPR_ONE } gpr_cover;
+typedef enum gpr_finish { GPR_PASSES, GPR_ATOMIC, GPR_TICKET } gpr_finish;
+typedef enum gpr_block_rule { GPR_BLOCK_POW2, GPR_BLOCK_WARPS, GPR_BLOCK_WARP } gpr_block_rule;
+enum { GPR_ORDERED = 1, GPR_VARIES = 2, GPR_NEEDS_CCCL = 4 };
+
+typedef enum gpr_kernel_id {
+#define GPR_KERNEL(name, ...) GPR_KERNEL_##name,
+#include "kernels.def"
+#undef GPR_KERNEL
+    GPR_KERNEL_COUNT
+} gpr_kernel_id;
+
+typedef struct gpr_kernel_row {
+    const char *name;
+    const char *file;
+    gpr_family family;
+    gpr_cover cover;
+    uint32_t per_thread;
+    gpr_finish finish;
+    gpr_block_rule block_rule;
+    uint32_t block;
+    int flags;
+    int min_cc;
+    const char *aliases;
+    const char *summary, *removes, *pays, *source;
+} gpr_kernel_row;
+
+extern const gpr_dtype_row gpr_dtype_rows[GPR_DTYPE_COUNT];
+extern const gpr_operator_row gpr_operator_rows[GPR_OP_COUNT];
+extern const char *const gpr_fold_names[GPR_FOLD_COUNT];
+extern const gpr_kernel_row gpr_kernel_rows[GPR_KERNEL_COUNT];
+
+/* GPR_ERROR_VALUE, naming the sizes the kernel takes, if `block_size` is none of them. */
+gpr_status gpr_check_block_size(const gpr_kernel_row *row, uint32_t block_size);
+
+#endif

@@ -1,0 +1,16 @@
+/* The device code that is embedded in the library. */
+#ifndef GPR_LIB_SOURCES_H
+#define GPR_LIB_SOURCES_H
+
+typedef struct gpr_source {
+    const char *name; /* "sequential.cuh" */
+    const char *text; /* NUL-terminated, static */
+} gpr_source;
+
+enum { GPR_PROGRAM_SOURCES = 16 };
+
+/* The files a program of this kernel may include: the shared helpers, then the kernel's own. Fills at most
+ * GPR_PROGRAM_SOURCES entries and returns their number. */
+int gpr_program_sources(int kernel, gpr_source *sources);
+
+#endif

@@ -1,0 +1,366 @@
+/* The host path. A chunk's way:
+ *
+ *     array --pack--> slot.staged --copy--> slot.elements --kernel--> slot.results --collect--> result
+ *           threads   (pinned)    stream    (device)      stream      (pinned)       host
+ *
+ * GPR_SLOTS chunks are under way at once: while the host packs one, the copy engine moves the one before and the kernel reduces the
+ * one before that. Pinned arrays skip the packing, device arrays the copy as well. A chunk is either whole rows or a piece of
+ * one row; the pieces' accumulators are folded on the host in the order of the array, so the bits depend on the chunk
+ * size alone, never on timing. */
+#include "stream.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "launch.h"
+#include "threads.h"
+
+enum {
+    LEAST_CHUNK = 256 << 10,      /* bytes: under this, a chunk's launches and copies cost more than overlapping gains */
+    MOST_STAGED_CHUNK = 8 << 20,  /* four of these stay in the caches between packing and copying */
+    MOST_PINNED_CHUNK = 32 << 20,
+    CHUNKS_WANTED = 8,            /* pieces a middling array is cut into */
+    SMALLEST_CHUNK = 64 << 10,    /* where halving after an out-of-memory ends */
+    PACK_PIECE = 256 << 10,       /* bytes a packing task copies */
+    RESULT_SHARE = 4,             /* a slot holds 1 byte of results for this many of elements */
+    DIRECT_RESULTS = 4 << 10,     /* bytes of results that a kernel writes straight to pinned memory */
+    DEVICE_RESULTS = 4 << 20      /* bytes of results per chunk of a device array */
+};
+
+static const double INTERRUPT_SECONDS = 0.02;
+
+typedef enum source_sort { FROM_MEMORY, FROM_PINNED, FROM_DEVICE } source_sort;
+
+/* Consecutive elements of the view: rows [row, row + rows) entire, or count elements of one row from `first` on. */
+typedef struct chunk {
+    uint64_t row, rows;
+    uint64_t first, count;
+    int whole;
+} chunk;
+
+/* One reduction under way. */
+typedef struct job {
+    gpr_device *device;
+    const gpr_request *request;
+    const gpr_view *view;
+    const gpr_rule *rule;
+    gpr_run *run;
+    source_sort source;
+    CUstream compute;
+    gpr_value neutral;
+    size_t acc_bytes, result_bytes;
+    uint64_t chunk_elements;   /* most elements in a chunk */
+    uint64_t chunk_rows;       /* most rows in one */
+    gpr_value *pieces;         /* accumulators (host_acc) of the current row's pieces */
+    uint64_t piece_count, piece_room;
+    chunk pending[GPR_SLOTS];  /* what each slot is at work on; rows 0: nothing */
+    double checked;            /* when the interrupt callback was last asked */
+} job;
+
+/* ---------------------------------------------------------------- chunks --------------------- */
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* The chunk after `last` ({0} before the first); 0 if there is none. */
+static int next_chunk(const job *job, chunk *last)
+{
+    const gpr_view *view = job->view;
+    uint64_t row = last->row + last->rows, first = 0;
+
+    if (last->rows > 0 && !last->whole && last->first + last->count < view->n) {
+        row = last->row;
+        first = last->first + last->count;
+    }
+    if (row >= view->rows) return 0;
+    if (view->n <= job->chunk_elements) {
+        const uint64_t rows = smaller(smaller(job->chunk_elements / view->n, job->chunk_rows), view->rows - row);
+        *last = (chunk){.row = row, .rows = rows, .count = rows * view->n, .whole = 1};
+    } else {
+        *last = (chunk){.row = row, .rows = 1, .first = first, .count = smaller(job->chunk_elements, view->n - first)};
+    }
+    return 1;
+}
+
+/* ---------------------------------------------------------------- packing -------------------- */
+
+typedef struct pack_task {
+    const gpr_view *view;
+    const void *neutral;
+    char *destination;
+    uint64_t first, count, piece;
+} pack_task;
+
+static void pack_piece(void *context, uint64_t index)
+{
+    const pack_task *task = context;
+    const uint64_t skip = index * task->piece;
+
+    gpr_pack(task->view, task->first + skip, smaller(task->piece, task->count - skip), task->neutral,
+             task->destination + skip * task->view->bytes);
+}
+
+static void pack_chunk(job *job, const chunk *part, void *destination)
+{
+    const double start = gpr_seconds();
+    pack_task task = {.view = job->view,
+                      .neutral = &job->neutral,
+                      .destination = destination,
+                      .first = part->row * job->view->n + part->first,
+                      .count = part->count,
+                      .piece = PACK_PIECE / job->view->bytes};
+
+    if (task.count <= task.piece) {
+        gpr_pack(task.view, task.first, task.count, task.neutral, destination);
+    } else {
+        (void)gpr_parallel_for((task.count + task.piece - 1) / task.piece, pack_piece, &task);
+    }
+    job->run->stage_seconds[GPR_STAGE_STAGE] += gpr_seconds() - start;
+}
+
+/* ---------------------------------------------------------------- kernels and results -------- */
+
+/* Queues the chunk's kernel: elements on the device to accumulators in `results` (pinned), through `device_results` where a kernel
+ * cannot or should not write to host memory. */
+static gpr_status reduce_chunk(job *job, const chunk *part, CUdeviceptr elements, void *results, CUdeviceptr device_results)
+{
+    gpr_device *device = job->device;
+    const uint64_t bytes = part->rows * job->acc_bytes;
+    gpr_program *program = NULL;
+    gpr_plan plan;
+    uint32_t launches = 0;
+    gpr_status status = GPR_OK;
+
+    GPR_TRY(gpr_make_plan(job->run->kernel, job->rule, part->rows, part->whole ? job->view->n : part->count, job->request->block_size,
+                          job->request->grid_size, &device->facts, &plan));
+    const gpr_cell cell = gpr_plan_cell(&plan, job->rule);
+    GPR_TRY(gpr_load_program(device, &cell, job->run, &program));
+    GPR_TRY(gpr_ensure_scratch(device, &plan, job->rule, job->compute));
+    const int direct = !plan.fill && bytes <= DIRECT_RESULTS;
+    const CUdeviceptr outputs = direct ? (CUdeviceptr)(uintptr_t)results : device_results;
+    GPR_TRY(gpr_launch_plan(device, &plan, program, elements, outputs, job->compute, &launches));
+    if (!direct) GPR_CU(cuMemcpyDtoHAsync, results, outputs, bytes, job->compute);
+    if (job->run->chunks++ == 0) {
+        job->run->variant = plan.variant;
+        job->run->block_size = plan.block;
+        job->run->grid_size = plan.passes[0].grid;
+    }
+    job->run->launches = launches;
+done:
+    return status;
+}
+
+/* Takes over the accumulators of a finished chunk. Chunks come in the order of the array. */
+static void collect_chunk(job *job, const chunk *part, const void *results)
+{
+    const gpr_rule *rule = job->rule;
+    gpr_value value = {.u64 = 0};
+    char *destination = (char *)job->request->result + part->row * job->result_bytes;
+
+    if (part->whole) {
+        gpr_finish_results(rule, rule->device_acc, results, part->rows, job->view->n, destination);
+        return;
+    }
+    memcpy(&value, results, job->acc_bytes);
+    job->pieces[job->piece_count++] = gpr_convert_acc(value, rule->device_acc, rule->host_acc);
+    if (part->first + part->count < job->view->n) return;
+    value = gpr_fold_partials(rule->fold, rule->compute, rule->host_acc, job->pieces, job->piece_count);
+    gpr_finish_results(rule, rule->host_acc, &value, 1, job->view->n, destination);
+    job->piece_count = 0;
+}
+
+/* ---------------------------------------------------------------- streaming ------------------ */
+
+static gpr_status check_interrupt(job *job)
+{
+    const gpr_request *request = job->request;
+    const double now = gpr_seconds();
+
+    if (request->interrupted == NULL || now - job->checked < INTERRUPT_SECONDS) return GPR_OK;
+    job->checked = now;
+    if (request->interrupted(request->interrupted_arg) == 0) return GPR_OK;
+    return gpr_fail(GPR_ERROR_INTERRUPTED, "the reduction was interrupted");
+}
+
+/* Waits for a slot's chunk, if it has one, and takes its results. */
+static gpr_status drain_slot(job *job, int index)
+{
+    gpr_slot *slot = &job->device->ring.slots[index];
+    chunk *part = &job->pending[index];
+    gpr_status status = GPR_OK;
+
+    if (part->rows == 0) return GPR_OK;
+    GPR_CU(cuEventSynchronize, slot->reduced);
+    collect_chunk(job, part, slot->results);
+    part->rows = 0;
+done:
+    return status;
+}
+
+/* Queues everything for one chunk in a drained slot. */
+static gpr_status fill_slot(job *job, int index, const chunk *part)
+{
+    gpr_device *device = job->device;
+    gpr_slot *slot = &device->ring.slots[index];
+    const gpr_view *view = job->view;
+    const char *from = gpr_view_row(view, part->row) + part->first * view->bytes;
+    CUdeviceptr elements = slot->elements;
+    gpr_status status = GPR_OK;
+
+    if (job->source == FROM_DEVICE) {
+        elements = (CUdeviceptr)(uintptr_t)from;
+    } else {
+        if (job->source == FROM_MEMORY) {
+            pack_chunk(job, part, slot->staged);
+            from = slot->staged;
+        }
+        GPR_CU(cuMemcpyHtoDAsync, slot->elements, from, part->count * view->bytes, device->copy);
+        GPR_CU(cuEventRecord, slot->uploaded, device->copy);
+        GPR_CU(cuStreamWaitEvent, job->compute, slot->uploaded, 0);
+    }
+    GPR_TRY(reduce_chunk(job, part, elements, slot->results, slot->device_results));
+    GPR_CU(cuEventRecord, slot->reduced, job->compute);
+    job->pending[index] = *part;
+done:
+    return status;
+}
+
+static gpr_status stream_chunks(job *job)
+{
+    chunk part = {0};
+    int index = 0;
+    gpr_status status = GPR_OK;
+
+    while (next_chunk(job, &part)) {
+        GPR_TRY(check_interrupt(job));
+        GPR_TRY(drain_slot(job, index));
+        GPR_TRY(fill_slot(job, index, &part));
+        index = (index + 1) % GPR_SLOTS;
+    }
+    for (int i = 0; i < GPR_SLOTS; i++) GPR_TRY(drain_slot(job, (index + i) % GPR_SLOTS));
+done:
+    if (status != GPR_OK) {
+        /* Nothing may go on reading the caller's memory, or writing to slots that the next call will use. The failure that brought
+         * us here is the one to report. */
+        (void)gpr_cuda.cuStreamSynchronize(job->device->copy);
+        (void)gpr_cuda.cuStreamSynchronize(job->compute);
+    }
+    return status;
+}
+
+/* Chooses chunk sizes within the limits and makes the ring. */
+static gpr_status prepare_ring(job *job)
+{
+    const gpr_view *view = job->view;
+    const uint64_t total = view->rows * view->n * view->bytes;
+    uint64_t chunk_bytes = 0, result_bytes = 0;
+    gpr_limits limits;
+    gpr_status status = GPR_OK;
+
+    gpr_get_limits(&limits);
+    if (job->source == FROM_DEVICE) {
+        result_bytes = smaller(DEVICE_RESULTS, larger(4096, view->rows * job->acc_bytes));
+        GPR_TRY(gpr_ring_ensure(job->device, 0, result_bytes, 0, 0));
+        job->chunk_rows = job->device->ring.result_bytes / job->acc_bytes;
+        job->chunk_elements = view->n > UINT64_MAX / job->chunk_rows ? UINT64_MAX : view->n * job->chunk_rows;
+        return GPR_OK;
+    }
+    /* Device: a slot's elements and results, GPR_SLOTS times, and scratch, which no kernel needs more of than a chunk's share: a
+     * partial of 8 bytes for 32 elements of 1. */
+    const uint64_t device_share = limits.device_bytes / (GPR_SLOTS + GPR_SLOTS / RESULT_SHARE + 1);
+    const uint64_t pinned_share = limits.pinned_bytes / (GPR_SLOTS + GPR_SLOTS / RESULT_SHARE);
+    chunk_bytes = larger(LEAST_CHUNK, total / CHUNKS_WANTED);
+    if (job->source == FROM_MEMORY) {
+        chunk_bytes = smaller(smaller(chunk_bytes, MOST_STAGED_CHUNK), smaller(device_share, pinned_share));
+    } else {
+        chunk_bytes = smaller(smaller(chunk_bytes, MOST_PINNED_CHUNK), smaller(device_share, pinned_share * RESULT_SHARE));
+    }
+    chunk_bytes &= ~(uint64_t)4095;
+    GPR_TRY(gpr_ring_ensure(job->device, chunk_bytes, chunk_bytes / RESULT_SHARE, job->source == FROM_MEMORY, SMALLEST_CHUNK));
+    chunk_bytes = smaller(chunk_bytes, job->device->ring.chunk_bytes);
+    job->chunk_elements = chunk_bytes / view->bytes;
+    job->chunk_rows = smaller(chunk_bytes / RESULT_SHARE, job->device->ring.result_bytes) / job->acc_bytes;
+    if (view->n > job->chunk_elements) {
+        job->piece_room = view->n / job->chunk_elements + 1;
+        job->pieces = malloc(job->piece_room * sizeof *job->pieces);
+        if (job->pieces == NULL) return gpr_fail(GPR_ERROR_MEMORY, "out of memory");
+    }
+done:
+    return status;
+}
+
+/* ---------------------------------------------------------------- small arrays --------------- */
+
+/* A small array is copied to pinned memory that the kernel reads over the bus: one launch and one wait, no copy engine. */
+static gpr_status reduce_small(job *job)
+{
+    gpr_device *device = job->device;
+    char *results = (char *)device->small + GPR_SMALL_BYTES;
+    const chunk all = {.rows = job->view->rows, .count = job->view->rows * job->view->n, .whole = 1};
+    gpr_status status = GPR_OK;
+
+    gpr_pack(job->view, 0, all.count, &job->neutral, device->small);
+    GPR_TRY(reduce_chunk(job, &all, (CUdeviceptr)(uintptr_t)device->small, results, device->small_outputs));
+    GPR_CU(cuStreamSynchronize, job->compute);
+    collect_chunk(job, &all, results);
+done:
+    if (status != GPR_OK) (void)gpr_cuda.cuStreamSynchronize(job->compute);
+    return status;
+}
+
+/* ---------------------------------------------------------------- the whole ------------------ */
+
+/* Whether the driver knows all of [data, data + bytes) as pinned host memory. */
+static int is_pinned(const char *data, uint64_t bytes)
+{
+    const CUdeviceptr address = (CUdeviceptr)(uintptr_t)data;
+    CUdeviceptr start = 0;
+    size_t size = 0;
+    unsigned type = 0;
+
+    if (gpr_cuda.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) != CUDA_SUCCESS) return 0;
+    if (type != CU_MEMORYTYPE_HOST) return 0;
+    if (gpr_cuda.cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, address) != CUDA_SUCCESS) return 0;
+    if (gpr_cuda.cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address) != CUDA_SUCCESS) return 0;
+    return address >= start && address - start + bytes <= size;
+}
+
+static source_sort find_source(const gpr_request *request, const gpr_view *view)
+{
+    if (request->on_device) return FROM_DEVICE;
+    if (view->contiguous && is_pinned(view->data, view->rows * view->n * view->bytes)) return FROM_PINNED;
+    return FROM_MEMORY;
+}
+
+gpr_status gpr_stream_reduce(int ordinal, const gpr_request *request, const gpr_view *view, const gpr_rule *rule, gpr_run *run)
+{
+    job job = {.request = request, .view = view, .rule = rule, .run = run, .checked = gpr_seconds()};
+    const uint64_t bytes = view->rows * view->n * view->bytes;
+    gpr_status status = gpr_device_enter(ordinal, &job.device);
+
+    if (status != GPR_OK) return status;
+    job.compute = request->stream != NULL ? (CUstream)request->stream : job.device->compute;
+    job.neutral = gpr_neutral_element(rule->fold, rule->element);
+    job.acc_bytes = gpr_dtype_bytes(rule->device_acc);
+    job.result_bytes = gpr_dtype_bytes(rule->result);
+    run->device = ordinal;
+    if (!request->on_device && bytes <= GPR_SMALL_BYTES && view->rows * job.acc_bytes <= GPR_SMALL_RESULTS) {
+        status = reduce_small(&job);
+    } else {
+        job.source = find_source(request, view);
+        run->stage_seconds[GPR_STAGE_STAGE] = 0;
+        status = prepare_ring(&job);
+        if (status == GPR_OK) status = stream_chunks(&job);
+    }
+    free(job.pieces);
+    gpr_device_leave(job.device);
+    return status;
+}

@@ -1,0 +1,18 @@
+/* A pool of worker threads for the CPU backend and the staging copy. */
+#ifndef GPR_LIB_THREADS_H
+#define GPR_LIB_THREADS_H
+
+#include <stdint.h>
+
+typedef void (*gpr_task)(void *context, uint64_t index);
+
+/* Runs task(context, i) for every i < count and returns when all are done. The calling thread takes part; workers are
+ * started at first use and sleep in between. Safe from many threads at once (a caller that finds the pool busy, or that
+ * cannot start workers, does its tasks alone) and after fork. A task must not call this. Returns the number of threads that
+ * could take part, the caller included. */
+uint32_t gpr_parallel_for(uint64_t count, gpr_task task, void *context);
+
+/* Threads gpr_parallel_for would use: gpr_limits.cpu_threads. */
+uint32_t gpr_thread_count(void);
+
+#endif

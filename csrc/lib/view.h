@@ -1,0 +1,34 @@
+/* A host or device array as rows to reduce: outer axes count rows, inner axes make up a row. */
+#ifndef GPR_LIB_VIEW_H
+#define GPR_LIB_VIEW_H
+
+#include "gpureduce.h"
+
+/* Extents of 1 are dropped and axes that continue each other merged, so a contiguous array has no outer or one inner
+ * axis left. Element (row r, position i) of the view is the r-th outer index in C order and i-th inner index. */
+typedef struct gpr_view {
+    const char *data;
+    const uint8_t *mask; /* or NULL */
+    gpr_dtype dtype;
+    size_t bytes;        /* of an element */
+    int byteswapped;
+    int outer, inner;    /* number of axes of each sort */
+    int64_t shape[GPR_MAX_NDIM], strides[GPR_MAX_NDIM], mask_strides[GPR_MAX_NDIM]; /* outer axes first */
+    uint64_t rows;       /* product of outer extents */
+    uint64_t n;          /* product of inner extents */
+    int rows_contiguous; /* each row's elements are adjacent, aligned, unmasked, native byte order */
+    int contiguous;      /* rows_contiguous, and row follows row without a gap */
+} gpr_view;
+
+/* GPR_ERROR_VALUE: bad ndim, negative extent, more than 2^63 - 1 bytes. */
+gpr_status gpr_make_view(const gpr_request *request, gpr_view *view);
+
+/* Address of element (row, 0). */
+const char *gpr_view_row(const gpr_view *view, uint64_t row);
+
+/* Copies elements first .. first + count - 1 of the view (row-major over (row, position)) to contiguous memory at
+ * `destination`, in native byte order, masked ones replaced by `*neutral` (an element; not read without a mask).
+ * Any thread; touches nothing else. */
+void gpr_pack(const gpr_view *view, uint64_t first, uint64_t count, const void *neutral, void *destination);
+
+#endif
