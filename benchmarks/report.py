@@ -1,0 +1,209 @@
+"""Write the tables of README.md from benchmarks/results/*.json.
+
+    python benchmarks/report.py            # rewrite README.md between its table markers
+    python benchmarks/report.py --check    # fail if README.md is not what the results say
+
+Every figure in the README comes from here; none is typed in.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+import re
+import sys
+from collections.abc import Callable
+from typing import Any
+
+ROOT = pathlib.Path(__file__).parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+README = ROOT / "README.md"
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table; all columns but the first are aligned right."""
+    rule = ["---", *["---:"] * (len(header) - 1)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in [header, rule, *rows])
+
+
+def gigabytes(bytes_per_second: float) -> str:
+    return f"{bytes_per_second / 1e9:,.0f}"
+
+
+def milliseconds(row: dict[str, Any]) -> str:
+    return f"{row['milliseconds']['median']:.3f}"
+
+
+def caption(result: dict[str, Any]) -> str:
+    env = result["environment"]
+    device = env["device"]
+    where = (
+        f"{device['name']}, driver for CUDA {env['cuda_driver'] // 1000}.{env['cuda_driver'] % 1000 // 10}, "
+        f"NVRTC {env['nvrtc'] // 1000}.{env['nvrtc'] % 1000 // 10}"
+        if device
+        else f"{env['cpu']}, {env['cores']} cores, NumPy {env['versions']['numpy']}"
+    )
+    return f"*{where}, {env['date'][:10]}; medians.*"
+
+
+def kernels_table(result: dict[str, Any]) -> str:
+    peak = result["environment"]["device"]["peak_bytes_per_second"]
+    present = [row for row in result["rows"] if "absent" not in row]
+    first = present[0]["milliseconds"]["median"]
+    rows = [
+        [
+            f"`{row['kernel']}`",
+            str(row["block_size"]),
+            milliseconds(row),
+            gigabytes(row["bytes_per_second"]),
+            f"{100 * row['bytes_per_second'] / peak:.1f}",
+            f"{first / row['milliseconds']['median']:.2f}",
+        ]
+        for row in present
+    ]
+    head = ["kernel", "block size", "time, ms", "GB/s", "% of peak", "times the first"]
+    return f"{table(head, rows)}\n\n{caption(result)}"
+
+
+def rows_table(result: dict[str, Any]) -> str:
+    blocks = sorted({row["block_size"] for row in result["rows"] if "absent" not in row} - {32})
+    by_kernel: dict[str, dict[int, dict[str, Any]]] = {}
+    for row in result["rows"]:
+        if "absent" not in row:
+            by_kernel.setdefault(row["kernel"], {})[row["block_size"]] = row
+    rows = []
+    for kernel, cells in by_kernel.items():
+        if 32 in cells and len(cells) == 1:
+            rows.append([f"`{kernel}` (32)", gigabytes(cells[32]["bytes_per_second"]), *[""] * (len(blocks) - 1)])
+        else:
+            rows.append([f"`{kernel}`", *[gigabytes(cells[b]["bytes_per_second"]) for b in blocks]])
+    return f"{table(['kernel, GB/s at block size', *map(str, blocks)], rows)}\n\n{caption(result)}"
+
+
+def peer_cells(row: dict[str, Any], peers: list[str]) -> list[str]:
+    cells = []
+    for peer in peers:
+        found = row["peers"].get(peer, {"absent": ""})
+        cells.append("" if "absent" in found else gigabytes(found["bytes_per_second"]))
+    return cells
+
+
+def auto_table(result: dict[str, Any]) -> str:
+    peers = ["cub", "cupy", "torch"]
+    rows = []
+    for row in result["rows"]:
+        ours = row["auto"]["bytes_per_second"]
+        theirs = [p["bytes_per_second"] for p in row["peers"].values() if "absent" not in p]
+        ratio = f"{ours / max(theirs):.2f}" if theirs else ""
+        rows.append([f"{row['op']} {row['dtype']}", gigabytes(ours), *peer_cells(row, peers), ratio])
+    head = ["1 GiB on the device, GB/s", "`auto`", "CUB", "CuPy", "PyTorch", "`auto` over the best"]
+    return f"{table(head, rows)}\n\n{caption(result)}"
+
+
+def sizes_table(result: dict[str, Any]) -> str:
+    peers = ["cub", "cupy", "torch"]
+    rows = []
+    for row in result["rows"]:
+        size = row["bytes"]
+        label = f"{size >> 30} GiB" if size >> 30 else f"{size >> 20} MiB" if size >> 20 else f"{size >> 10} KiB"
+        cells = [
+            "" if "absent" in found else f"{1e3 * found['milliseconds']['median']:.1f}"
+            for peer in peers
+            for found in [row["peers"].get(peer, {"absent": ""})]
+        ]
+        rows.append([label, f"{1e3 * row['auto']['median']:.1f}", *cells])
+    head = ["sum of float32, device time in µs", "`auto`", "CUB", "CuPy", "PyTorch"]
+    return f"{table(head, rows)}\n\n{caption(result)}"
+
+
+def host_table(result: dict[str, Any]) -> str:
+    copy = next((r for r in result["rows"] if r["what"] == "pinned copy alone"), None)
+    rows = [
+        [
+            row["what"],
+            milliseconds(row),
+            f"{row['bytes_per_second'] / 1e9:.1f}",
+            f"{row['bytes_per_second'] / copy['bytes_per_second']:.2f}" if copy else "",
+        ]
+        for row in result["rows"]
+    ]
+    small = result["microseconds_for_1000_elements"]["median"]
+    head = ["1 GiB of float32 to a scalar", "time, ms", "GB/s", "of the pinned copy"]
+    note = f"1000 float32 in NumPy to a scalar through the GPU: {small:.1f} µs."
+    return f"{table(head, rows)}\n\n{note} {caption(result)}"
+
+
+def first_call_table(result: dict[str, Any]) -> str:
+    def spread(key: str) -> list[str]:
+        values = sorted(row[key] for row in result["rows"] if row["kernel"] != "cub")
+        return [f"{values[0]:.2f}", f"{values[len(values) // 2]:.2f}", f"{values[-1]:.2f}"]
+
+    rows = [
+        ["never compiled", *spread("never_compiled_ms")],
+        ["in the disk cache", *spread("disk_cache_ms")],
+        ["loaded", *spread("loaded_ms")],
+    ]
+    cub = next((row for row in result["rows"] if row["kernel"] == "cub"), None)
+    note = (
+        f"`cub`: {cub['never_compiled_ms']:.0f} ms, {cub['disk_cache_ms']:.2f} ms, {cub['loaded_ms']:.2f} ms. "
+        if cub
+        else ""
+    )
+    head = ["first call of a kernel, ms", "fastest kernel", "median", "slowest"]
+    return f"{table(head, rows)}\n\n{note}{caption(result)}"
+
+
+def cpu_table(result: dict[str, Any]) -> str:
+    sizes = sorted({row["n"] for row in result["rows"]})
+    cells: dict[tuple[str, str], dict[int, float]] = {}
+    for row in result["rows"]:
+        cells.setdefault((row["op"], row["dtype"]), {})[row["n"]] = row["times_numpy"]
+    rows = [
+        [f"{op} {dtype}", *[f"{found[n]:.2f}" if n in found else "" for n in sizes]]
+        for (op, dtype), found in cells.items()
+    ]
+    head = ["speed over NumPy's, elements", *[f"{n:,}" for n in sizes]]
+    threads = f"{result['threads']} threads, {result['isa']}. "
+    return f"{table(head, rows)}\n\n{threads}{caption(result)}"
+
+
+TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
+    "kernels": kernels_table,
+    "rows": rows_table,
+    "auto": auto_table,
+    "sizes": sizes_table,
+    "host": host_table,
+    "first_call": first_call_table,
+    "cpu": cpu_table,
+}
+
+
+def render(text: str) -> str:
+    """The README with the content of each marked table replaced."""
+
+    def replace(match: re.Match[str]) -> str:
+        name = match.group(1)
+        part, _, label = name.partition("-")
+        path = RESULTS / f"{name}.json"
+        result = json.loads(path.read_text(encoding="utf-8"))
+        return f"<!-- table {name} -->\n{TABLES[part](result)}\n<!-- end -->"
+
+    return re.sub(r"<!-- table (\S+) -->\n.*?<!-- end -->", replace, text, flags=re.DOTALL)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="change nothing, fail if there is a difference")
+    options = parser.parse_args()
+    text = README.read_text(encoding="utf-8")
+    rendered = render(text)
+    if options.check:
+        if rendered != text:
+            sys.exit("README.md differs from the results: run python benchmarks/report.py")
+        return
+    README.write_text(rendered, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

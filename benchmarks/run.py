@@ -1,0 +1,377 @@
+"""Measure gpureduce and write benchmarks/results/*.json.
+
+    python benchmarks/run.py                  # everything this machine can do
+    python benchmarks/run.py kernels auto     # some of it
+    python benchmarks/run.py --quick          # smaller and shorter, for trying it out
+
+Parts
+-----
+kernels     400 million int32 on the device through every kernel: the tutorials' table
+rows        2048 * 1024 rows of 256 float32, 128 to 1024 threads a block
+auto        kernel "auto" on 1 GiB on the device beside CUB, CuPy and PyTorch
+sizes       the same over sizes from 4 KiB up
+host        1 GiB of NumPy array, pinned and ordinary, beside the copy itself, CuPy and PyTorch
+first_call  a kernel never compiled, one in the disk cache, one loaded
+cpu         the CPU backend beside numpy.sum, and the overhead of a small call
+
+Each result file has the environment, the raw samples in milliseconds and their medians. Peers are
+measured in the same process, in turns with us, so that a drift of the machine's clocks meets all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import timeit
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from device_arrays import on_device, random_values
+from environment import environment, summary
+from peers import available
+
+import gpureduce as gr
+from gpureduce import _core
+
+RESULTS = pathlib.Path(__file__).parent / "results"
+GIB = 2**30
+FLUSH = 256 << 20  # bytes written between samples of arrays that would fit in L2
+
+
+def measure(
+    op: str, pointer: int, shape: tuple[int, ...], dtype: str, kernel: str, repeats: int,
+    *, reduced: int = 1, block: int = 0, flush: int = 0,
+) -> list[float]:  # fmt: skip
+    """Device times in milliseconds of one of our kernels."""
+    return list(
+        _core.measure(
+            op, pointer, shape, np.dtype(dtype), reduced, kernel, 0, block, 0, 3, repeats, flush
+        )
+    )
+
+
+def bandwidth(nbytes: int, milliseconds: list[float]) -> float:
+    """Bytes per second at the median."""
+    return nbytes / (float(np.median(milliseconds)) * 1e-3)
+
+
+# ------------------------------------------------------------------ parts that need a GPU
+
+
+def part_kernels(quick: bool) -> dict[str, Any]:
+    n = 4_000_000 if quick else 400_000_000
+    repeats = 5 if quick else 20
+    values = random_values("int32", n)
+    expected = values.sum(dtype=np.int64)
+    rows = []
+    with on_device(values) as pointer:
+        for info in gr.kernels():
+            if not info.available:
+                rows.append({"kernel": info.name, "absent": info.reason})
+                continue
+            result = _core.reduce_device(
+                "sum", pointer, (n,), values.dtype, 1, info.name, 0
+            )
+            slow = info.family == "atomic" or info.family == "warp"
+            times = measure("sum", pointer, (n,), "int32", info.name, 3 if slow else repeats)
+            rows.append(
+                {
+                    "kernel": info.name,
+                    "block_size": gr.last_run().block_size,
+                    "right": bool(result == expected),
+                    "milliseconds": summary(times),
+                    "bytes_per_second": bandwidth(values.nbytes, times),
+                }
+            )
+    return {"n": n, "dtype": "int32", "op": "sum", "bytes": values.nbytes, "rows": rows}
+
+
+def part_rows(quick: bool) -> dict[str, Any]:
+    count, n = (2048 if quick else 2048 * 1024), 256
+    repeats = 3 if quick else 10
+    values = random_values("float32", count * n)
+    rows = []
+    with on_device(values) as pointer:
+        for info in gr.kernels():
+            if not info.available:
+                rows.append({"kernel": info.name, "absent": info.reason})
+                continue
+            blocks = [128, 256, 512, 1024] if info.block_rule != "32" else [32]
+            for block in blocks:
+                times = measure(
+                    "sum", pointer, (count, n), "float32", info.name, repeats, block=block
+                )
+                rows.append(
+                    {
+                        "kernel": info.name,
+                        "block_size": block,
+                        "milliseconds": summary(times),
+                        "bytes_per_second": bandwidth(values.nbytes, times),
+                    }
+                )
+    return {"rows_reduced": count, "n": n, "dtype": "float32", "bytes": values.nbytes, "rows": rows}
+
+
+AUTO_CELLS = [
+    *((op, dtype) for dtype in ("float32", "float64", "int32", "int64") for op in ("sum", "min", "max")),
+    *(("sum", dtype) for dtype in ("uint8", "int8", "int16", "float16")),
+    *((op, dtype) for op in ("min", "max") for dtype in ("uint8", "int16", "float16")),
+    ("prod", "float32"), ("mean", "float32"), ("any", "bool"), ("all", "bool"),
+]  # fmt: skip
+
+
+def peers_on(
+    peers: dict[str, Any], op: str, dtype: str, pointer: int, shape: tuple[int, ...],
+    axis: int | None, repeats: int, flush: int, owner: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """Each peer's times on the same device memory, or why it has none."""
+    rows: dict[str, Any] = {}
+    array = peers["cupy"].array(pointer, shape, dtype, owner) if "cupy" in peers else None
+    nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    for name, peer in peers.items():
+        try:
+            if name == "cub":
+                times = peer.measure(op, dtype, pointer, int(np.prod(shape)), repeats, flush)
+            else:
+                times = peer.measure(op, array, axis, repeats, flush)
+        except Exception as error:  # a peer without this cell says so in its own way
+            rows[name] = {"absent": f"{type(error).__name__}: {str(error)[:120]}"}
+            continue
+        rows[name] = {
+            "milliseconds": summary(times),
+            "bytes_per_second": bandwidth(nbytes, times),
+        }
+    return rows
+
+
+def part_auto(quick: bool) -> dict[str, Any]:
+    nbytes = (64 << 20) if quick else GIB
+    repeats = 5 if quick else 15
+    peers, absent = available()
+    rows = []
+    for op, dtype in AUTO_CELLS:
+        n = nbytes // np.dtype(dtype).itemsize
+        values = random_values(dtype, n)
+        if dtype == "bool":
+            values[:] = op == "all"  # an answer that needs every element
+        with on_device(values) as pointer:
+            ours: list[float] = []
+            theirs: dict[str, Any] = {}
+            for _ in range(3):  # in turns
+                ours += measure(op, pointer, (n,), dtype, "auto", repeats)
+                turn = peers_on(peers, op, dtype, pointer, (n,), None, repeats, 0, values)
+                for name, row in turn.items():
+                    if "absent" in row or name not in theirs:
+                        theirs[name] = row
+                    else:
+                        times = theirs[name]["milliseconds"]["samples"] + row["milliseconds"]["samples"]
+                        theirs[name] = {
+                            "milliseconds": summary(times),
+                            "bytes_per_second": bandwidth(values.nbytes, times),
+                        }
+        rows.append(
+            {
+                "op": op,
+                "dtype": dtype,
+                "auto": {"milliseconds": summary(ours), "bytes_per_second": bandwidth(nbytes, ours)},
+                "peers": theirs,
+            }
+        )
+    return {"bytes": nbytes, "absent": absent, "rows": rows}
+
+
+def part_sizes(quick: bool) -> dict[str, Any]:
+    repeats = 10 if quick else 40
+    largest = 26 if quick else 32
+    peers, absent = available()
+    rows = []
+    for exponent in range(12, largest + 1, 2):
+        n = 2**exponent // 4
+        values = random_values("float32", n)
+        flush = FLUSH if values.nbytes <= FLUSH else 0
+        with on_device(values) as pointer:
+            ours = measure("sum", pointer, (n,), "float32", "auto", repeats, flush=flush)
+            theirs = peers_on(peers, "sum", "float32", pointer, (n,), None, repeats, flush, values)
+        rows.append({"bytes": values.nbytes, "cold": bool(flush), "auto": summary(ours), "peers": theirs})
+    return {"op": "sum", "dtype": "float32", "absent": absent, "rows": rows}
+
+
+def wall(call: Callable[[], Any], repeats: int) -> list[float]:
+    """Wall times of a whole synchronous call, in milliseconds, after one that warms up."""
+    call()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        call()
+        times.append((time.perf_counter() - start) * 1e3)
+    return times
+
+
+def part_host(quick: bool) -> dict[str, Any]:
+    nbytes = (64 << 20) if quick else GIB
+    repeats = 5 if quick else 15
+    n = nbytes // 4
+    values = random_values("float32", n)
+    pinned = gr.pinned_copy(values)
+    contenders: dict[str, Callable[[], Any]] = {
+        "gpureduce pinned": lambda: gr.sum(pinned, device="cuda"),
+        "gpureduce ordinary": lambda: gr.sum(values, device="cuda"),
+        "gpureduce cpu": lambda: gr.sum(values, device="cpu"),
+        "numpy": lambda: np.sum(values),
+    }
+    with contextlib_suppress_import():
+        import cupy
+
+        contenders["cupy ordinary"] = lambda: float(cupy.asarray(values).sum())
+    with contextlib_suppress_import():
+        import torch
+
+        tensor, pinned_tensor = torch.from_numpy(values), torch.from_numpy(pinned)
+        target = torch.empty(n, dtype=torch.float32, device="cuda")
+        contenders["torch ordinary"] = lambda: tensor.to("cuda").sum().item()
+        contenders["torch pinned"] = lambda: pinned_tensor.to("cuda", non_blocking=True).sum().item()
+
+        def copy_only() -> None:
+            target.copy_(pinned_tensor, non_blocking=True)
+            torch.cuda.synchronize()
+
+        contenders["pinned copy alone"] = copy_only
+    samples: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(3):
+        for name, call in contenders.items():
+            samples[name] += wall(call, repeats)
+    rows = [
+        {"what": name, "milliseconds": summary(times), "bytes_per_second": bandwidth(nbytes, times)}
+        for name, times in samples.items()
+    ]
+    small = random_values("float32", 1000)
+    latency = [x * 1e3 for x in wall(lambda: gr.sum(small, device="cuda"), 300)]
+    return {"bytes": nbytes, "rows": rows, "microseconds_for_1000_elements": summary(latency)}
+
+
+def contextlib_suppress_import() -> Any:
+    """A peer that is not installed is left out of the table."""
+    import contextlib
+
+    return contextlib.suppress(ImportError)
+
+
+FIRST_CALL = """
+import json, os, sys, time
+import numpy as np
+import gpureduce as gr
+values = np.arange(1000, dtype=np.int32)
+gr.sum(values, kernel="sequential", device="cuda")   # driver, context and NVRTC are up after this
+kernel = sys.argv[1]
+times = []
+for _ in range(3):
+    start = time.perf_counter()
+    gr.sum(values, kernel=kernel, device="cuda")
+    times.append((time.perf_counter() - start) * 1e3)
+run = gr.last_run()
+print(json.dumps(times))
+"""
+
+
+def part_first_call(quick: bool) -> dict[str, Any]:
+    names = [info.name for info in gr.kernels() if info.available and info.name != "sequential"]
+    if quick:
+        names = names[:3]
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        env = {**os.environ, "GPUREDUCE_CACHE_DIR": os.path.join(folder, "cache")}
+        for name in names:
+            runs = []
+            for _ in ("never compiled", "in the disk cache"):
+                done = subprocess.run(
+                    [sys.executable, "-c", FIRST_CALL, name],
+                    env=env, check=True, capture_output=True, text=True,
+                )  # fmt: skip
+                runs.append(json.loads(done.stdout))
+            rows.append(
+                {
+                    "kernel": name,
+                    "never_compiled_ms": runs[0][0],
+                    "disk_cache_ms": runs[1][0],
+                    "loaded_ms": runs[1][-1],
+                }
+            )
+        shutil.rmtree(env["GPUREDUCE_CACHE_DIR"], ignore_errors=True)
+    return {"rows": rows}
+
+
+# ------------------------------------------------------------------ the CPU backend
+
+
+def part_cpu(quick: bool) -> dict[str, Any]:
+    sizes = [1000, 10**4, 10**5, 10**6, 10**7] + ([] if quick else [10**8])
+    rows = []
+    for dtype in ("float32", "float64", "int32", "uint8"):
+        for op in ("sum", "max"):
+            for n in sizes:
+                values = random_values(dtype, n)
+                ours, theirs = getattr(gr, op), getattr(np, op)
+                number = max(1, min(2000, 4 * 10**6 // n))
+                pair: tuple[list[float], list[float]] = ([], [])
+                for _ in range(9 if quick else 15):  # in turns
+                    a = timeit.timeit(lambda f=ours, v=values: f(v, device="cpu"), number=number)
+                    b = timeit.timeit(lambda f=theirs, v=values: f(v), number=number)
+                    pair[0].append(a / number * 1e3)
+                    pair[1].append(b / number * 1e3)
+                ratio = float(np.median(np.array(pair[1]) / np.array(pair[0])))
+                rows.append(
+                    {
+                        "op": op, "dtype": dtype, "n": n,
+                        "gpureduce": summary(pair[0]), "numpy": summary(pair[1]),
+                        "times_numpy": ratio,
+                    }
+                )  # fmt: skip
+    return {"threads": gr.limits().cpu_threads, "isa": _core.cpu_isa(), "rows": rows}
+
+
+PARTS: dict[str, Callable[[bool], dict[str, Any]]] = {
+    "kernels": part_kernels,
+    "rows": part_rows,
+    "auto": part_auto,
+    "sizes": part_sizes,
+    "host": part_host,
+    "first_call": part_first_call,
+    "cpu": part_cpu,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="which parts; default: all")
+    parser.add_argument("--quick", action="store_true", help="smaller and shorter")
+    parser.add_argument("--output", type=pathlib.Path, default=RESULTS, help="folder for the JSON files")
+    options = parser.parse_args()
+    has_gpu = bool(gr.devices())
+    label = gr.devices()[0].name.lower().replace(" ", "-") if has_gpu else "cpu-only"
+    options.output.mkdir(parents=True, exist_ok=True)
+    for name in options.parts or PARTS:
+        if name != "cpu" and not has_gpu:
+            print(f"{name}: left out, there is no CUDA device")
+            continue
+        start = time.perf_counter()
+        result = {
+            "part": name,
+            "quick": options.quick,
+            "environment": environment(),
+            **PARTS[name](options.quick),
+        }
+        path = options.output / f"{name}-{label}.json"
+        path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        print(f"{name}: {path} ({time.perf_counter() - start:.1f} s)", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,400 @@
+/* Views: a request's array as rows to reduce, and copying any part of one to contiguous memory. */
+#include "view.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "registry.h"
+#include "status.h"
+
+/* ---------------------------------------------------------------- making a view -------------- */
+
+/* One axis: extent, and the step in bytes through array and mask. */
+typedef struct axis {
+    int64_t extent, stride, mask_stride;
+} axis;
+
+static axis axis_at(const gpr_view *view, int i)
+{
+    return (axis){view->shape[i], view->strides[i], view->mask_strides[i]};
+}
+
+static void put_axis(gpr_view *view, int i, axis a)
+{
+    view->shape[i] = a.extent;
+    view->strides[i] = a.stride;
+    view->mask_strides[i] = a.mask_stride;
+}
+
+/* Magnitude of a stride, for any stride. */
+static uint64_t magnitude(int64_t stride)
+{
+    return stride < 0 ? 0 - (uint64_t)stride : (uint64_t)stride;
+}
+
+static gpr_status check_shape(const gpr_request *request)
+{
+    uint64_t bytes = gpr_dtype_bytes(request->dtype);
+
+    if (bytes == 0) return gpr_fail(GPR_ERROR_VALUE, "there is no dtype %d", (int)request->dtype);
+    if (request->ndim < 0 || request->ndim > GPR_MAX_NDIM)
+        return gpr_fail(GPR_ERROR_VALUE, "an array has 0 to %d axes, not %d", GPR_MAX_NDIM, request->ndim);
+    if (request->reduced < 0 || request->reduced > request->ndim)
+        return gpr_fail(GPR_ERROR_VALUE, "%d of %d axes cannot be reduced", request->reduced, request->ndim);
+    if (request->mask != NULL && request->mask_strides == NULL && request->ndim > 0)
+        return gpr_fail(GPR_ERROR_VALUE, "a mask needs mask_strides");
+    for (int i = 0; i < request->ndim; i++) {
+        const int64_t extent = request->shape[i];
+
+        if (extent < 0) return gpr_fail(GPR_ERROR_VALUE, "axis %d has the negative extent %lld", i, (long long)extent);
+        /* Empty axes do not excuse the others: strides are computed from them. */
+        if (extent > 0 && __builtin_mul_overflow(bytes, (uint64_t)extent, &bytes)) bytes = UINT64_MAX;
+        if (bytes > INT64_MAX) return gpr_fail(GPR_ERROR_VALUE, "the array has more than 2^63 - 1 bytes");
+    }
+    return GPR_OK;
+}
+
+/* The request's axes with their strides, C-contiguous ones if it has none. */
+static void read_axes(const gpr_request *request, size_t bytes, axis *axes)
+{
+    uint64_t step = bytes;
+
+    for (int i = request->ndim - 1; i >= 0; i--) {
+        const int64_t extent = request->shape[i];
+
+        axes[i].extent = extent;
+        axes[i].stride = request->strides != NULL ? request->strides[i] : (int64_t)step;
+        axes[i].mask_stride = request->mask != NULL ? request->mask_strides[i] : 0;
+        step *= extent > 0 ? (uint64_t)extent : 1;
+    }
+}
+
+/* Whether stepping past the end of `in` is one step of `out`, so that the two are one longer axis. */
+static int continues(axis out, axis in, int masked)
+{
+    const uint64_t extent = (uint64_t)in.extent;
+
+    return (uint64_t)out.stride == (uint64_t)in.stride * extent &&
+           (!masked || (uint64_t)out.mask_stride == (uint64_t)in.mask_stride * extent);
+}
+
+/* Appends `count` axes to the view without extents of 1 and with axes that continue each other merged. Returns how many
+ * axes it came to. */
+static int append_axes(gpr_view *view, int start, const axis *axes, int count)
+{
+    int end = start;
+
+    for (int i = 0; i < count; i++) {
+        if (axes[i].extent == 1) continue;
+        if (end > start && continues(axis_at(view, end - 1), axes[i], view->mask != NULL)) {
+            const int64_t extent = view->shape[end - 1] * axes[i].extent;
+            put_axis(view, end - 1, (axis){extent, axes[i].stride, axes[i].mask_stride});
+        } else {
+            put_axis(view, end++, axes[i]);
+        }
+    }
+    return end - start;
+}
+
+static uint64_t product(const axis *axes, int count)
+{
+    uint64_t extents = 1;
+
+    for (int i = 0; i < count; i++) extents *= (uint64_t)axes[i].extent;
+    return extents;
+}
+
+static int is_commutative(gpr_operator op)
+{
+    enum { GPR_NON_COMMUTATIVE = 0, GPR_COMMUTATIVE = 1 };
+    static const char commutative[GPR_FOLD_COUNT] = {
+#define GPR_FOLD(name, commutes) [GPR_FOLD_##name] = commutes,
+#include "folds.def"
+#undef GPR_FOLD
+    };
+
+    return (int)op >= 0 && (int)op < GPR_OP_COUNT && commutative[gpr_operator_rows[op].fold];
+}
+
+/* Whether axis a should be walked outside axis b: longer steps outside, and repeats (stride 0) outside everything. */
+static int walks_outside(axis a, axis b)
+{
+    return magnitude(a.stride) - 1 > magnitude(b.stride) - 1;
+}
+
+/* Puts a row's axes in the order of memory and walks each forward, so that a Fortran-ordered or reversed array is as
+ * contiguous as any. Only where the fold commutes. */
+static void order_inner_axes(gpr_view *view, axis *axes, int count)
+{
+    for (int i = 0; i < count; i++) {
+        const axis a = axes[i];
+        int at = i;
+
+        while (at > 0 && walks_outside(a, axes[at - 1])) {
+            axes[at] = axes[at - 1];
+            at--;
+        }
+        axes[at] = a;
+    }
+    for (int i = 0; i < count; i++) {
+        if (axes[i].stride >= 0) continue;
+        view->data += (axes[i].extent - 1) * axes[i].stride;
+        if (view->mask != NULL) view->mask += (axes[i].extent - 1) * axes[i].mask_stride;
+        axes[i].stride = -axes[i].stride;
+        axes[i].mask_stride = -axes[i].mask_stride;
+    }
+}
+
+static int is_aligned(const gpr_view *view)
+{
+    uint64_t bits = (uint64_t)(uintptr_t)view->data;
+
+    for (int i = 0; i < view->outer + view->inner; i++) bits |= (uint64_t)view->strides[i];
+    return bits % view->bytes == 0;
+}
+
+static void find_contiguity(gpr_view *view)
+{
+    const int64_t bytes = (int64_t)view->bytes;
+    const int dense = view->inner == 0 || (view->inner == 1 && view->strides[view->outer] == bytes);
+
+    view->rows_contiguous = dense && view->mask == NULL && !view->byteswapped && is_aligned(view);
+    view->contiguous = view->rows_contiguous &&
+                       (view->outer == 0 || (view->outer == 1 && view->strides[0] == (int64_t)view->n * bytes));
+}
+
+gpr_status gpr_make_view(const gpr_request *request, gpr_view *view)
+{
+    const int outer = request->ndim - request->reduced;
+    axis axes[GPR_MAX_NDIM];
+    gpr_status status;
+
+    GPR_TRY(check_shape(request));
+    view->data = request->data;
+    view->mask = request->mask;
+    view->dtype = request->dtype;
+    view->bytes = gpr_dtype_bytes(request->dtype);
+    view->byteswapped = request->byteswapped && view->bytes > 1;
+    read_axes(request, view->bytes, axes);
+    view->rows = product(axes, outer);
+    view->n = product(axes + outer, request->reduced);
+    if (view->rows > 0 && view->n > 0) {
+        if (is_commutative(request->op)) order_inner_axes(view, axes + outer, request->reduced);
+        view->outer = append_axes(view, 0, axes, outer);
+        view->inner = append_axes(view, view->outer, axes + outer, request->reduced);
+    } else {
+        /* Nothing to read: the axes do not matter, the numbers of rows and elements do. */
+        view->outer = view->inner = 0;
+    }
+    find_contiguity(view);
+done:
+    return status;
+}
+
+const char *gpr_view_row(const gpr_view *view, uint64_t row)
+{
+    const char *address = view->data;
+
+    for (int i = view->outer - 1; i >= 0; i--) {
+        const uint64_t extent = (uint64_t)view->shape[i];
+
+        address += (int64_t)(row % extent) * view->strides[i];
+        row /= extent;
+    }
+    return address;
+}
+
+/* ---------------------------------------------------------------- packing -------------------- */
+
+/* Copying a strided run, by element size. memcpy of a constant size is one load or store, whatever the alignment. */
+#define DEFINE_COPY_RUN(size)                                                                           \
+    static void copy_run_##size(char *destination, const char *source, int64_t stride, uint64_t count)  \
+    {                                                                                                   \
+        for (uint64_t i = 0; i < count; i++)                                                            \
+            memcpy(destination + i * size, source + (int64_t)i * stride, size);                         \
+    }
+DEFINE_COPY_RUN(1)
+DEFINE_COPY_RUN(2)
+DEFINE_COPY_RUN(4)
+DEFINE_COPY_RUN(8)
+
+static void copy_run(size_t bytes, char *destination, const char *source, int64_t stride, uint64_t count)
+{
+    if (stride == (int64_t)bytes) {
+        memcpy(destination, source, count * bytes);
+        return;
+    }
+    switch (bytes) {
+    case 1: copy_run_1(destination, source, stride, count); break;
+    case 2: copy_run_2(destination, source, stride, count); break;
+    case 4: copy_run_4(destination, source, stride, count); break;
+    default: copy_run_8(destination, source, stride, count); break;
+    }
+}
+
+/* Reverses the bytes of packed elements in place. */
+#define DEFINE_SWAP(size, type, swap)                              \
+    static void swap_##size(char *elements, uint64_t count)        \
+    {                                                              \
+        for (uint64_t i = 0; i < count; i++) {                     \
+            type bits;                                             \
+            memcpy(&bits, elements + i * size, size);              \
+            bits = swap(bits);                                     \
+            memcpy(elements + i * size, &bits, size);              \
+        }                                                          \
+    }
+DEFINE_SWAP(2, uint16_t, __builtin_bswap16)
+DEFINE_SWAP(4, uint32_t, __builtin_bswap32)
+DEFINE_SWAP(8, uint64_t, __builtin_bswap64)
+
+static void swap_bytes(size_t bytes, char *elements, uint64_t count)
+{
+    switch (bytes) {
+    case 2: swap_2(elements, count); break;
+    case 4: swap_4(elements, count); break;
+    case 8: swap_8(elements, count); break;
+    default: break;
+    }
+}
+
+/* Replaces packed elements whose mask byte is 0. Written as a choice, not a branch: masks are hard to predict. */
+#define DEFINE_MASK_RUN(size, type)                                                                              \
+    static void mask_run_##size(char *elements, const uint8_t *mask, int64_t stride, uint64_t count,             \
+                                const void *neutral)                                                             \
+    {                                                                                                            \
+        type replacement;                                                                                        \
+        memcpy(&replacement, neutral, size);                                                                     \
+        for (uint64_t i = 0; i < count; i++) {                                                                   \
+            type bits;                                                                                           \
+            memcpy(&bits, elements + i * size, size);                                                            \
+            bits = mask[(int64_t)i * stride] ? bits : replacement;                                               \
+            memcpy(elements + i * size, &bits, size);                                                            \
+        }                                                                                                        \
+    }
+DEFINE_MASK_RUN(1, uint8_t)
+DEFINE_MASK_RUN(2, uint16_t)
+DEFINE_MASK_RUN(4, uint32_t)
+DEFINE_MASK_RUN(8, uint64_t)
+
+static void mask_run(size_t bytes, char *elements, const uint8_t *mask, int64_t stride, uint64_t count,
+                     const void *neutral)
+{
+    switch (bytes) {
+    case 1: mask_run_1(elements, mask, stride, count, neutral); break;
+    case 2: mask_run_2(elements, mask, stride, count, neutral); break;
+    case 4: mask_run_4(elements, mask, stride, count, neutral); break;
+    default: mask_run_8(elements, mask, stride, count, neutral); break;
+    }
+}
+
+/* Where packing is: an index into every axis but the last two, which the caller walks, and the addresses there. */
+typedef struct cursor {
+    int64_t index[GPR_MAX_NDIM];
+    const char *data;
+    const uint8_t *mask;
+} cursor;
+
+/* Steps axis `at` of the cursor by one, carrying into the axes before it. */
+static void advance(const gpr_view *view, cursor *c, int at)
+{
+    for (; at >= 0; at--) {
+        c->data += view->strides[at];
+        if (view->mask != NULL) c->mask += view->mask_strides[at];
+        if (++c->index[at] < view->shape[at]) return;
+        c->data -= view->shape[at] * view->strides[at];
+        if (view->mask != NULL) c->mask -= view->shape[at] * view->mask_strides[at];
+        c->index[at] = 0;
+    }
+}
+
+/* Tiles of a plane whose rows lie crosswise in memory: a cache line of the source serves the tile's other rows while it
+ * is still in the first cache. */
+enum { TILE_ROWS = 16, TILE_COLUMNS = 128 };
+
+static void copy_plane_tiled(size_t bytes, char *destination, const char *source, axis rows, axis columns)
+{
+    const uint64_t row_bytes = (uint64_t)columns.extent * bytes;
+
+    for (int64_t r = 0; r < rows.extent; r += TILE_ROWS) {
+        const int64_t r_end = rows.extent - r < TILE_ROWS ? rows.extent : r + TILE_ROWS;
+        for (int64_t c = 0; c < columns.extent; c += TILE_COLUMNS) {
+            const int64_t left = columns.extent - c;
+            const uint64_t width = (uint64_t)(left < TILE_COLUMNS ? left : TILE_COLUMNS);
+            for (int64_t i = r; i < r_end; i++)
+                copy_run(bytes, destination + (uint64_t)i * row_bytes + (uint64_t)c * bytes,
+                         source + i * rows.stride + c * columns.stride, columns.stride, width);
+        }
+    }
+}
+
+/* Packs `rows.extent` whole runs of the last axis. */
+static void pack_plane(const gpr_view *view, axis rows, axis columns, const cursor *c, const void *neutral,
+                       char *destination)
+{
+    const uint64_t row_bytes = (uint64_t)columns.extent * view->bytes;
+
+    if (rows.extent > 1 && magnitude(rows.stride) < magnitude(columns.stride)) {
+        copy_plane_tiled(view->bytes, destination, c->data, rows, columns);
+    } else {
+        for (int64_t i = 0; i < rows.extent; i++)
+            copy_run(view->bytes, destination + (uint64_t)i * row_bytes, c->data + i * rows.stride, columns.stride,
+                     (uint64_t)columns.extent);
+    }
+    if (view->byteswapped) swap_bytes(view->bytes, destination, (uint64_t)rows.extent * (uint64_t)columns.extent);
+    if (view->mask == NULL) return;
+    for (int64_t i = 0; i < rows.extent; i++)
+        mask_run(view->bytes, destination + (uint64_t)i * row_bytes, c->mask + i * rows.mask_stride, columns.mask_stride,
+                 (uint64_t)columns.extent, neutral);
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+void gpr_pack(const gpr_view *view, uint64_t first, uint64_t count, const void *neutral, void *destination)
+{
+    const int axes = view->outer + view->inner;
+    const axis unit = {1, 0, 0};
+    const axis columns = axes > 0 ? axis_at(view, axes - 1) : unit;
+    const axis rows = axes > 1 ? axis_at(view, axes - 2) : unit;
+    char *out = destination;
+    cursor c = {.data = view->data, .mask = view->mask};
+    int64_t row, column;
+
+    column = (int64_t)(first % (uint64_t)columns.extent);
+    first /= (uint64_t)columns.extent;
+    row = (int64_t)(first % (uint64_t)rows.extent);
+    first /= (uint64_t)rows.extent;
+    for (int i = axes - 3; i >= 0; i--) {
+        c.index[i] = (int64_t)(first % (uint64_t)view->shape[i]);
+        first /= (uint64_t)view->shape[i];
+        c.data += c.index[i] * view->strides[i];
+        if (c.mask != NULL) c.mask += c.index[i] * view->mask_strides[i];
+    }
+    while (count > 0) {
+        const uint64_t whole = count / (uint64_t)columns.extent;
+        axis taken_rows = rows, taken_columns = columns;
+        cursor at = c;
+        uint64_t taken;
+
+        /* A plane of whole runs where one starts here, else the rest of this run. */
+        taken_rows.extent = column == 0 && whole > 0 ? (int64_t)least((uint64_t)(rows.extent - row), whole) : 1;
+        if (column != 0 || whole == 0)
+            taken_columns.extent = (int64_t)least((uint64_t)(columns.extent - column), count);
+        at.data += row * rows.stride + column * columns.stride;
+        if (at.mask != NULL) at.mask += row * rows.mask_stride + column * columns.mask_stride;
+        pack_plane(view, taken_rows, taken_columns, &at, neutral, out);
+
+        taken = (uint64_t)taken_rows.extent * (uint64_t)taken_columns.extent;
+        out += taken * view->bytes;
+        count -= taken;
+        column += taken_columns.extent;
+        if (column < columns.extent) continue;
+        column = 0;
+        row += taken_rows.extent;
+        if (row < rows.extent) continue;
+        row = 0;
+        advance(view, &c, axes - 3);
+    }
+}
