@@ -14,7 +14,7 @@ typedef struct line {
 } line;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static int measured;
+static int tried, measured; /* a device that does not answer is not asked again */
 static line cpu, gpu;
 
 /* Best of a few times for `bytes` bytes of float32; negative if the device does not answer. */
@@ -63,9 +63,11 @@ int gpr_choose_device(uint64_t bytes)
 
     if (!gpr_cuda_usable()) return GPR_DEVICE_CPU;
     pthread_mutex_lock(&lock);
-    if (!measured) measure();
-    if (!measured) on_gpu = 1;
-    else {
+    if (!tried) measure();
+    tried = 1;
+    if (!measured) {
+        on_gpu = 1;
+    } else {
         on_cpu = cpu.latency + (double)bytes * cpu.per_byte;
         on_gpu = gpu.latency + (double)bytes * gpu.per_byte;
     }

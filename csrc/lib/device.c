@@ -10,7 +10,10 @@
 #include "clock.h"
 #include "limits.h"
 
-enum { LEAST_RESULTS = 4096 }; /* bytes of accumulators under which a slot is not worth having */
+enum {
+    LEAST_RESULTS = 4096, /* bytes of accumulators under which a slot is not worth having */
+    SLOT_ALIGNMENT = 256  /* bytes; what cuMemAlloc itself promises */
+};
 
 static pthread_mutex_t devices_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(gpr_device *) devices[GPR_MAX_DEVICES]; /* opened ones; never closed, so readers need no lock */
@@ -96,6 +99,17 @@ done:
     return status;
 }
 
+/* A lock that tells a second call of the thread that holds it. */
+static void init_lock(pthread_mutex_t *lock)
+{
+    pthread_mutexattr_t attributes;
+
+    (void)pthread_mutexattr_init(&attributes);
+    (void)pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ERRORCHECK);
+    (void)pthread_mutex_init(lock, &attributes);
+    (void)pthread_mutexattr_destroy(&attributes);
+}
+
 static gpr_status open_device(int ordinal, gpr_device **result)
 {
     gpr_device *device = NULL;
@@ -114,7 +128,7 @@ static gpr_status open_device(int ordinal, gpr_device **result)
     GPR_CU(cuCtxPushCurrent, device->context);
     pushed = 1;
     GPR_TRY(make_resources(device));
-    (void)pthread_mutex_init(&device->lock, NULL);
+    init_lock(&device->lock);
 done:
     if (status != GPR_OK && pushed) release_resources(device);
     if (pushed) (void)gpr_cuda.cuCtxPopCurrent(&popped);
@@ -127,7 +141,8 @@ done:
     return status;
 }
 
-gpr_status gpr_device_enter(int ordinal, gpr_device **result)
+/* The device, opened if need be; neither locked nor current. */
+static gpr_status find_device(int ordinal, gpr_device **result)
 {
     gpr_device *device = NULL;
     gpr_status status = gpr_driver_ready();
@@ -142,9 +157,21 @@ gpr_status gpr_device_enter(int ordinal, gpr_device **result)
             if (status == GPR_OK) atomic_store_explicit(&devices[ordinal], device, memory_order_release);
         }
         pthread_mutex_unlock(&devices_lock);
-        if (status != GPR_OK) return status;
     }
-    pthread_mutex_lock(&device->lock);
+    *result = device;
+    return status;
+}
+
+gpr_status gpr_device_enter(int ordinal, gpr_device **result)
+{
+    gpr_device *device = NULL;
+    gpr_status status = find_device(ordinal, &device);
+
+    if (status != GPR_OK) return status;
+    if (pthread_mutex_lock(&device->lock) != 0) {
+        return gpr_fail(GPR_ERROR_DEVICE, "this thread is at work on device \"cuda:%d\" already: an interrupt callback cannot start "
+                                          "another piece of work there", ordinal);
+    }
     status = gpr_check(gpr_cuda.cuCtxPushCurrent(device->context), "cuCtxPushCurrent");
     if (status != GPR_OK) {
         pthread_mutex_unlock(&device->lock);
@@ -164,7 +191,7 @@ void gpr_device_leave(gpr_device *device)
 
 /* ---------------------------------------------------------------- memory --------------------- */
 
-static void buffer_clear(gpr_buffer *buffer)
+void gpr_buffer_clear(gpr_buffer *buffer)
 {
     if (buffer->address != 0) (void)gpr_cuda.cuMemFree(buffer->address);
     *buffer = (gpr_buffer){0};
@@ -175,12 +202,12 @@ gpr_status gpr_buffer_ensure(gpr_buffer *buffer, uint64_t bytes, int zero, CUstr
     gpr_status status = GPR_OK;
 
     if (bytes <= buffer->bytes) return GPR_OK;
-    buffer_clear(buffer); /* frees after what is queued: cuMemFree waits for the device */
+    gpr_buffer_clear(buffer); /* frees after what is queued: cuMemFree waits for the device */
     GPR_CU(cuMemAlloc, &buffer->address, bytes);
     buffer->bytes = bytes;
     if (zero) GPR_CU(cuMemsetD8Async, buffer->address, 0, bytes, stream);
 done:
-    if (status != GPR_OK) buffer_clear(buffer);
+    if (status != GPR_OK) gpr_buffer_clear(buffer);
     return status;
 }
 
@@ -214,24 +241,43 @@ static gpr_status ring_make(gpr_ring *ring, uint64_t chunk_bytes, uint64_t resul
     ring->chunk_bytes = chunk_bytes;
     ring->result_bytes = result_bytes;
     ring->has_staged = staged;
-    ring->generation = gpr_limits_generation();
 done:
     if (status != GPR_OK) ring_clear(ring);
     return status;
 }
 
-gpr_status gpr_ring_ensure(gpr_device *device, uint64_t chunk_bytes, uint64_t result_bytes, int staged, uint64_t least)
+/* Gives back everything that grew with what was asked for. */
+static void release_buffers(gpr_device *device)
+{
+    ring_clear(&device->ring);
+    gpr_buffer_clear(&device->partials);
+    gpr_buffer_clear(&device->more_partials);
+    gpr_buffer_clear(&device->tickets);
+    gpr_buffer_clear(&device->outputs);
+    gpr_buffer_clear(&device->flush);
+}
+
+/* Slots follow each other in memory: sizes that keep each part of each slot aligned for any accumulator. */
+static uint64_t align_slot(uint64_t bytes)
+{
+    return (bytes + SLOT_ALIGNMENT - 1) & ~(uint64_t)(SLOT_ALIGNMENT - 1);
+}
+
+gpr_status gpr_ring_ensure(gpr_device *device, unsigned generation, uint64_t chunk_bytes, uint64_t result_bytes, int staged,
+                           uint64_t least)
 {
     gpr_ring *ring = &device->ring;
     gpr_status status = GPR_OK;
 
-    if (ring->generation == gpr_limits_generation()) {
-        const int fits = ring->chunk_bytes >= chunk_bytes && ring->result_bytes >= result_bytes;
-        if (fits && (ring->has_staged || !staged)) return GPR_OK;
+    if (ring->generation != generation) release_buffers(device);
+    ring->generation = generation;
+    if (ring->pinned != NULL && ring->chunk_bytes >= chunk_bytes && ring->result_bytes >= result_bytes &&
+        (ring->has_staged || !staged)) {
+        return GPR_OK;
     }
     ring_clear(ring);
     do {
-        status = ring_make(ring, chunk_bytes, result_bytes, staged);
+        status = ring_make(ring, align_slot(chunk_bytes), align_slot(result_bytes), staged);
         chunk_bytes /= 2;
         result_bytes /= 2;
     } while (status == GPR_ERROR_MEMORY && chunk_bytes >= least && result_bytes >= LEAST_RESULTS);
@@ -256,14 +302,16 @@ static gpr_status fail_load(gpr_status status, int cc)
 {
     const gpr_error *error = gpr_last_error();
     const int code = error->code;
+    char name[sizeof error->name];
 
+    memcpy(name, error->name, sizeof name); /* a new failure replaces the old */
     if (code != CUDA_ERROR_NO_BINARY_FOR_GPU && code != CUDA_ERROR_UNSUPPORTED_PTX_VERSION) return status;
     const int driver = gpr_driver_version(), nvrtc = gpr_nvrtc_version();
     (void)gpr_fail(GPR_ERROR_DEVICE,
                    "the driver (CUDA %d.%d) cannot load what NVRTC %d.%d compiled for compute capability %d.%d. Update the driver, "
                    "or install an NVRTC as old as the driver: pip install 'gpureduce[cu12]'",
                    driver / 1000, driver % 1000 / 10, nvrtc / 1000, nvrtc % 1000 / 10, cc / 10, cc % 10);
-    return gpr_fail_call("cuModuleLoadData", code, NULL);
+    return gpr_fail_call("cuModuleLoadData", code, name);
 }
 
 static gpr_status get_function(gpr_program *program, const gpr_object *object, int entry, CUfunction *function)
@@ -430,45 +478,52 @@ done:
 
 /* ---------------------------------------------------------------- memory for users ----------- */
 
-/* Does one thing with a device's context current. */
-#define WITH_DEVICE(ordinal, call)                                     \
-    do {                                                               \
-        gpr_device *device = NULL;                                     \
-        gpr_status status = gpr_device_enter(ordinal, &device);        \
-        if (status != GPR_OK) return status;                           \
-        status = (call);                                               \
-        gpr_device_leave(device);                                      \
-        return status;                                                 \
+/* Does one thing with a device's context current. The device is not locked: memory is freed wherever a finaliser happens to run,
+ * also while this or another thread is at work on the device. */
+#define WITH_CONTEXT(ordinal, call)                                                              \
+    do {                                                                                         \
+        gpr_device *device = NULL;                                                               \
+        CUcontext popped = NULL;                                                                 \
+        gpr_status status = find_device(ordinal, &device);                                       \
+        if (status != GPR_OK) return status;                                                     \
+        status = gpr_check(gpr_cuda.cuCtxPushCurrent(device->context), "cuCtxPushCurrent");      \
+        if (status != GPR_OK) return status;                                                     \
+        status = (call);                                                                         \
+        (void)gpr_cuda.cuCtxPopCurrent(&popped);                                                 \
+        return status;                                                                           \
     } while (0)
 
 gpr_status gpr_alloc_pinned(uint64_t bytes, void **data)
 {
-    WITH_DEVICE(0, gpr_check(gpr_cuda.cuMemHostAlloc(data, bytes > 0 ? bytes : 1,
-                                                     CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
-                             "cuMemHostAlloc"));
+    *data = NULL;
+    WITH_CONTEXT(0, gpr_check(gpr_cuda.cuMemHostAlloc(data, bytes > 0 ? bytes : 1,
+                                                      CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
+                              "cuMemHostAlloc"));
 }
 
 gpr_status gpr_free_pinned(void *data)
 {
-    WITH_DEVICE(0, gpr_check(gpr_cuda.cuMemFreeHost(data), "cuMemFreeHost"));
+    WITH_CONTEXT(0, gpr_check(gpr_cuda.cuMemFreeHost(data), "cuMemFreeHost"));
 }
 
-gpr_status gpr_alloc_device(int ordinal, uint64_t bytes, void **data)
+static gpr_status alloc_device(uint64_t bytes, void **data)
 {
     CUdeviceptr address = 0;
-    gpr_device *device = NULL;
-    gpr_status status = gpr_device_enter(ordinal, &device);
+    const gpr_status status = gpr_check(gpr_cuda.cuMemAlloc(&address, bytes > 0 ? bytes : 1), "cuMemAlloc");
 
-    if (status != GPR_OK) return status;
-    status = gpr_check(gpr_cuda.cuMemAlloc(&address, bytes > 0 ? bytes : 1), "cuMemAlloc");
-    gpr_device_leave(device);
     *data = (void *)(uintptr_t)address;
     return status;
 }
 
+gpr_status gpr_alloc_device(int ordinal, uint64_t bytes, void **data)
+{
+    *data = NULL;
+    WITH_CONTEXT(ordinal, alloc_device(bytes, data));
+}
+
 gpr_status gpr_free_device(int ordinal, void *data)
 {
-    WITH_DEVICE(ordinal, gpr_check(gpr_cuda.cuMemFree((CUdeviceptr)(uintptr_t)data), "cuMemFree"));
+    WITH_CONTEXT(ordinal, gpr_check(gpr_cuda.cuMemFree((CUdeviceptr)(uintptr_t)data), "cuMemFree"));
 }
 
 static gpr_status upload(gpr_device *device, void *destination, const void *source, uint64_t bytes)
@@ -478,10 +533,17 @@ static gpr_status upload(gpr_device *device, void *destination, const void *sour
     GPR_CU(cuMemcpyHtoDAsync, (CUdeviceptr)(uintptr_t)destination, source, bytes, device->copy);
     GPR_CU(cuStreamSynchronize, device->copy);
 done:
+    if (status != GPR_OK) (void)gpr_cuda.cuStreamSynchronize(device->copy); /* the caller may free both sides now */
     return status;
 }
 
 gpr_status gpr_upload(int ordinal, void *destination, const void *source, uint64_t bytes)
 {
-    WITH_DEVICE(ordinal, upload(device, destination, source, bytes));
+    gpr_device *device = NULL;
+    gpr_status status = gpr_device_enter(ordinal, &device);
+
+    if (status != GPR_OK) return status;
+    status = upload(device, destination, source, bytes);
+    gpr_device_leave(device);
+    return status;
 }

@@ -14,6 +14,7 @@ enum {
     GPR_SLOTS = 4,                    /* chunks in flight: one being packed, one copied, one reduced, one spare */
     GPR_SMALL_BYTES = 64 << 10,       /* arrays up to this are read by the kernel where they are staged */
     GPR_SMALL_RESULTS = 64 << 10,     /* bytes of accumulators of such an array */
+    GPR_SMALL_SCRATCH = 64 << 10,     /* bytes of partials, where the caller chose the grid */
     GPR_MAX_DEVICES = 64
 };
 
@@ -67,17 +68,22 @@ typedef struct gpr_device {
     gpr_program *programs[GPR_PROGRAM_BUCKETS];
 } gpr_device;
 
-/* Opens device `ordinal` if need be, locks it, makes its context current. GPR_ERROR_DEVICE, GPR_ERROR_VALUE (no such device),
- * GPR_ERROR_CUDA, GPR_ERROR_MEMORY; then nothing is locked. */
+/* Opens device `ordinal` if need be, locks it, makes its context current. GPR_ERROR_DEVICE (also for a call from inside a call on the
+ * same device, as an interrupt callback might make), GPR_ERROR_VALUE (no such device), GPR_ERROR_CUDA, GPR_ERROR_MEMORY; then
+ * nothing is locked. */
 gpr_status gpr_device_enter(int ordinal, gpr_device **device);
 void gpr_device_leave(gpr_device *device);
 
 /* Makes the buffer hold at least `bytes`; its content is lost. New memory is zeroed, on `stream`, if asked. */
 gpr_status gpr_buffer_ensure(gpr_buffer *buffer, uint64_t bytes, int zero, CUstream stream);
+/* Gives the memory back once the device no longer uses it. */
+void gpr_buffer_clear(gpr_buffer *buffer);
 
 /* Makes the ring's slots hold chunk_bytes (and result_bytes), staging memory included if asked. With too little memory the
- * slots become smaller, down to `least` bytes: read ring.chunk_bytes. GPR_ERROR_MEMORY. */
-gpr_status gpr_ring_ensure(gpr_device *device, uint64_t chunk_bytes, uint64_t result_bytes, int staged, uint64_t least);
+ * slots become smaller, down to `least` bytes: read ring.chunk_bytes. `generation` is that of the limits which the sizes were
+ * made for; buffers of another one, scratch included, are given back first. GPR_ERROR_MEMORY. */
+gpr_status gpr_ring_ensure(gpr_device *device, unsigned generation, uint64_t chunk_bytes, uint64_t result_bytes, int staged,
+                           uint64_t least);
 
 /* The cell's program, loaded; compiled or read from the disk cache if it is new. Counts in *run. */
 gpr_status gpr_load_program(gpr_device *device, const gpr_cell *cell, gpr_run *run, gpr_program **program);

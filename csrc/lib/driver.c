@@ -20,6 +20,12 @@ static char reason[900]; /* why the driver is unusable; written once, before sta
 static int version;
 static pid_t owner; /* the process that initialised the driver: its forked children must not call it */
 
+static atomic_int opening; /* not 0 while a thread is opening the driver */
+
+#define FORKED                                                                                                       \
+    "CUDA cannot be used in this process: it was forked from one that had used CUDA%s. Start workers with the 'spawn' " \
+    "or 'forkserver' method, or use device=\"cpu\" here"
+
 static void explain(const char *format, const char *detail)
 {
     (void)snprintf(reason, sizeof reason, format, detail);
@@ -40,12 +46,25 @@ static int resolve_functions(void *library)
     return 0;
 }
 
+/* Whether one of the first calls went well; explains if not. */
+static int starts(CUresult result, const char *call)
+{
+    char detail[200];
+    const char *name = NULL;
+
+    if (result == CUDA_SUCCESS) return 1;
+    (void)gpr_cuda.cuGetErrorName(result, &name);
+    (void)snprintf(detail, sizeof detail, "%s failed with %s (%d)", call, name != NULL ? name : "an unknown error", result);
+    explain("the NVIDIA driver does not start: %s. Check nvidia-smi", detail);
+    return 0;
+}
+
 static int initialise(void)
 {
     const char *path = getenv("GPUREDUCE_LIBCUDA");
-    char detail[512];
+    char detail[32];
     void *library = dlopen(path != NULL ? path : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    int devices = 0;
+    int devices = 0, found = 0;
 
     if (library == NULL) {
         explain("no NVIDIA driver: libcuda cannot be opened (%.400s). Install the NVIDIA driver, or use device=\"cpu\"",
@@ -59,25 +78,19 @@ static int initialise(void)
         explain("the NVIDIA driver finds no CUDA device%s. Check nvidia-smi and CUDA_VISIBLE_DEVICES", "");
         goto close;
     }
-    if (result != CUDA_SUCCESS) {
-        const char *name = NULL;
-        (void)gpr_cuda.cuGetErrorName(result, &name);
-        (void)snprintf(detail, sizeof detail, "%s (%d)", name != NULL ? name : "an unknown error", result);
-        explain("the NVIDIA driver does not start: cuInit failed with %s. Check nvidia-smi", detail);
-        goto close;
-    }
-    (void)gpr_cuda.cuDriverGetVersion(&version);
-    if (version < OLDEST_DRIVER) {
-        (void)snprintf(detail, sizeof detail, "%d.%d", version / 1000, version % 1000 / 10);
+    if (!starts(result, "cuInit") || !starts(gpr_cuda.cuDriverGetVersion(&found), "cuDriverGetVersion")) goto close;
+    if (found < OLDEST_DRIVER) {
+        (void)snprintf(detail, sizeof detail, "%d.%d", found / 1000, found % 1000 / 10);
         explain("the NVIDIA driver is too old: it supports CUDA %s. Install a driver for CUDA 12.0 or newer (525 or newer)",
                 detail);
-        version = 0;
         goto close;
     }
-    if (gpr_cuda.cuDeviceGetCount(&devices) != CUDA_SUCCESS || devices == 0) {
+    if (!starts(gpr_cuda.cuDeviceGetCount(&devices), "cuDeviceGetCount")) goto close;
+    if (devices == 0) {
         explain("the NVIDIA driver finds no CUDA device%s. Check nvidia-smi and CUDA_VISIBLE_DEVICES", "");
         goto close;
     }
+    version = found;
     owner = getpid();
     return READY;
 close:
@@ -85,17 +98,36 @@ close:
     return UNUSABLE;
 }
 
+/* A child that was forked while another thread was opening the driver has half a driver and a lock that nobody will release. */
+static void after_fork_in_child(void)
+{
+    if (atomic_load(&opening) == 0) return;
+    atomic_store(&opening, 0);
+    (void)pthread_mutex_init(&lock, NULL);
+    explain(FORKED, "");
+    atomic_store_explicit(&state, UNUSABLE, memory_order_release);
+}
+
+static void watch_forks(void)
+{
+    (void)pthread_atfork(NULL, NULL, after_fork_in_child);
+}
+
 /* READY or UNUSABLE, found out now if it is not known. */
 static int driver_state(void)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     int now = atomic_load_explicit(&state, memory_order_acquire);
 
     if (now == NOT_TRIED) {
+        (void)pthread_once(&once, watch_forks);
         pthread_mutex_lock(&lock);
         now = atomic_load_explicit(&state, memory_order_relaxed);
         if (now == NOT_TRIED) {
+            atomic_store(&opening, 1);
             now = initialise();
             atomic_store_explicit(&state, now, memory_order_release);
+            atomic_store(&opening, 0);
         }
         pthread_mutex_unlock(&lock);
     }
@@ -111,9 +143,7 @@ gpr_status gpr_driver_ready(void)
 {
     if (driver_state() == UNUSABLE) return gpr_fail(GPR_ERROR_DEVICE, "%s", reason);
     if (getpid() != owner) {
-        return gpr_fail(GPR_ERROR_DEVICE,
-                        "CUDA cannot be used in this process: it was forked from one that had used CUDA. Start workers with "
-                        "the 'spawn' or 'forkserver' method, or use device=\"cpu\" here");
+        return gpr_fail(GPR_ERROR_DEVICE, FORKED, "");
     }
     return GPR_OK;
 }

@@ -94,5 +94,7 @@ gpr_status gpr_launch_plan(gpr_device *device, const gpr_plan *plan, const gpr_p
         GPR_TRY(launch_pass(i == 0 ? program->first : program->next, plan, &plan->passes[i], in, out, scratch, stream, launches));
     }
 done:
+    /* Tickets that only a part of a grid drew would mislead the next plan: the next one begins with new ones. */
+    if (status != GPR_OK) gpr_buffer_clear(&device->tickets);
     return status;
 }

@@ -67,6 +67,9 @@ gpr_status gpr_measure(const gpr_request *request, int warmup, int repeats, uint
     status = prepare(&m, request, &resolved.view, &resolved.rule);
     for (int i = 0; i < warmup && status == GPR_OK; i++) status = run_once(&m, i, &ignored);
     for (int i = 0; i < repeats && status == GPR_OK; i++) status = run_once(&m, i, &milliseconds[i]);
+    /* A run that failed half way may still be at work on the caller's memory. */
+    if (status != GPR_OK) (void)gpr_cuda.cuStreamSynchronize(m.stream);
+    gpr_buffer_clear(&m.device->flush);
     gpr_device_leave(m.device);
 done:
     return status;

@@ -10,7 +10,7 @@
 
 typedef struct nvrtc_program *nvrtc_program;
 
-enum { NVRTC_SUCCESS = 0, OLDEST_NVRTC = 12000 };
+enum { NVRTC_SUCCESS = 0, NVRTC_ERROR_OUT_OF_MEMORY = 1, OLDEST_NVRTC = 12000 };
 
 /* RT(member, arguments): every NVRTC function the library calls; the symbol is "nvrtc" and the member's name. */
 #define NVRTC_FUNCTIONS(RT)                                                                                            \
@@ -39,8 +39,9 @@ static struct {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int version; /* not 0: open */
-static atomic_int absent;  /* looked for and not found: not looked for again until a path is set */
-static char *set_path;     /* from gpr_set_nvrtc_path, under lock */
+static atomic_int unusable; /* looked for in vain: not looked for again until a path is set */
+static char reason[900];    /* why, under lock */
+static char *set_path;      /* from gpr_set_nvrtc_path, under lock */
 static int archs[64], arch_count;
 
 /* ---------------------------------------------------------------- opening -------------------- */
@@ -51,7 +52,8 @@ static gpr_status check(int result, const char *call)
 
     if (result == NVRTC_SUCCESS) return GPR_OK;
     (void)snprintf(name, sizeof name, "nvrtc%s", call);
-    (void)gpr_fail(GPR_ERROR_COMPILE, "%s failed: %s (%d)", name, nvrtc.GetErrorString(result), result);
+    (void)gpr_fail(result == NVRTC_ERROR_OUT_OF_MEMORY ? GPR_ERROR_MEMORY : GPR_ERROR_COMPILE, "%s failed: %s (%d)", name,
+                   nvrtc.GetErrorString(result), result);
     return gpr_fail_call(name, result, nvrtc.GetErrorString(result));
 }
 
@@ -68,37 +70,38 @@ static void *open_in(const char *root, const char *folder)
     return library;
 }
 
+/* Opens NVRTC, or says why not. */
 static void *open_library(void)
 {
     const char *named = getenv("GPUREDUCE_LIBNVRTC");
     const char *const roots[] = {getenv("CUDA_HOME"), getenv("CUDA_PATH"), "/usr/local/cuda"};
     void *library = NULL;
 
-    if (named != NULL) return dlopen(named, RTLD_NOW | RTLD_LOCAL);
+    if (named != NULL) {
+        library = dlopen(named, RTLD_NOW | RTLD_LOCAL);
+        if (library == NULL) (void)snprintf(reason, sizeof reason, "GPUREDUCE_LIBNVRTC cannot be opened: %.600s", dlerror());
+        return library;
+    }
     if (set_path != NULL) library = dlopen(set_path, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) library = dlopen("libnvrtc.so.13", RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) library = dlopen("libnvrtc.so.12", RTLD_NOW | RTLD_LOCAL);
     for (size_t i = 0; i < sizeof roots / sizeof roots[0] && library == NULL; i++) library = open_in(roots[i], "lib64");
+    if (library == NULL) {
+        (void)snprintf(reason, sizeof reason,
+                       "NVRTC, which compiles the kernels, is not installed. Install it with pip install 'gpureduce[cu13]' "
+                       "(driver 580 or newer) or 'gpureduce[cu12]', or install the CUDA toolkit");
+    }
     return library;
 }
 
-static gpr_status fail_absent(void)
-{
-    return gpr_fail(GPR_ERROR_DEVICE,
-                    "NVRTC, which compiles the kernels, is not installed. Install it with pip install 'gpureduce[cu13]' "
-                    "(driver 580 or newer) or 'gpureduce[cu12]', or install the CUDA toolkit");
-}
-
-static gpr_status open_locked(void)
+/* Fills in the table, or says why not. */
+static int open_locked(void)
 {
     int major = 0, minor = 0, count = 0;
     void *library = open_library();
     gpr_status status = GPR_OK;
 
-    if (library == NULL) {
-        atomic_store(&absent, 1);
-        return fail_absent();
-    }
+    if (library == NULL) return 0;
 #define RT(member, arguments) *(void **)&nvrtc.member = dlsym(library, "nvrtc" #member);
     NVRTC_FUNCTIONS(RT)
     RT(GetErrorString, )
@@ -106,14 +109,16 @@ static gpr_status open_locked(void)
 #define RT(member, arguments) || nvrtc.member == NULL
     if (nvrtc.GetErrorString == NULL NVRTC_FUNCTIONS(RT)) {
 #undef RT
-        status = gpr_fail(GPR_ERROR_DEVICE, "the NVRTC that was found is too old: CUDA 12.0 or newer is needed. Install it "
-                                            "with pip install 'gpureduce[cu13]' or 'gpureduce[cu12]'");
-        goto done;
+        (void)snprintf(reason, sizeof reason, "the NVRTC that was found is too old: CUDA 12.0 or newer is needed. Install it with "
+                                              "pip install 'gpureduce[cu13]' or 'gpureduce[cu12]'");
+        dlclose(library);
+        return 0;
     }
     RT_TRY(Version, &major, &minor);
     if (1000 * major + 10 * minor < OLDEST_NVRTC) {
         status = gpr_fail(GPR_ERROR_DEVICE, "NVRTC %d.%d is too old: CUDA 12.0 or newer is needed. Install it with pip install "
-                                            "'gpureduce[cu13]' or 'gpureduce[cu12]'", major, minor);
+                                            "'gpureduce[cu13]' or 'gpureduce[cu12]'",
+                          major, minor);
         goto done;
     }
     RT_TRY(GetNumSupportedArchs, &count);
@@ -125,8 +130,30 @@ static gpr_status open_locked(void)
     arch_count = count;
     atomic_store_explicit(&version, 1000 * major + 10 * minor, memory_order_release);
 done:
-    if (status != GPR_OK) dlclose(library);
-    return status;
+    if (status != GPR_OK) {
+        (void)snprintf(reason, sizeof reason, "%.*s", (int)sizeof reason - 1, gpr_last_error()->message);
+        dlclose(library);
+    }
+    return status == GPR_OK;
+}
+
+/* A child that was forked while another thread was at work here has a lock that nobody will release. */
+static void after_fork_in_child(void)
+{
+    (void)pthread_mutex_init(&lock, NULL);
+}
+
+static void watch_forks(void)
+{
+    (void)pthread_atfork(NULL, NULL, after_fork_in_child);
+}
+
+static void take_lock(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    (void)pthread_once(&once, watch_forks);
+    pthread_mutex_lock(&lock);
 }
 
 gpr_status gpr_nvrtc_ready(void)
@@ -134,16 +161,18 @@ gpr_status gpr_nvrtc_ready(void)
     gpr_status status = GPR_OK;
 
     if (gpr_nvrtc_version() != 0) return GPR_OK;
-    if (atomic_load(&absent)) return fail_absent();
-    pthread_mutex_lock(&lock);
-    if (gpr_nvrtc_version() == 0) status = open_locked();
+    take_lock();
+    if (gpr_nvrtc_version() == 0) {
+        if (!atomic_load(&unusable)) atomic_store(&unusable, !open_locked());
+        if (atomic_load(&unusable)) status = gpr_fail(GPR_ERROR_DEVICE, "%s", reason);
+    }
     pthread_mutex_unlock(&lock);
     return status;
 }
 
 int gpr_nvrtc_usable(void)
 {
-    return !atomic_load(&absent) && gpr_nvrtc_ready() == GPR_OK;
+    return !atomic_load(&unusable) && gpr_nvrtc_ready() == GPR_OK;
 }
 
 int gpr_nvrtc_version(void)
@@ -159,10 +188,10 @@ gpr_status gpr_set_nvrtc_path(const char *path)
         copy = strdup(path);
         if (copy == NULL) return gpr_fail(GPR_ERROR_MEMORY, "out of memory");
     }
-    pthread_mutex_lock(&lock);
+    take_lock();
     free(set_path);
     set_path = copy;
-    atomic_store(&absent, 0);
+    atomic_store(&unusable, 0);
     pthread_mutex_unlock(&lock);
     return GPR_OK;
 }
@@ -282,7 +311,7 @@ gpr_status gpr_nvrtc_compile(const gpr_translation *translation, const char *tar
 
     *object = (gpr_object){0};
     if (status != GPR_OK) return status;
-    pthread_mutex_lock(&lock);
+    take_lock();
     status = compile_locked(translation, target, object);
     pthread_mutex_unlock(&lock);
     if (status != GPR_OK) gpr_object_clear(object);

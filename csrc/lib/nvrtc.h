@@ -29,8 +29,9 @@ typedef struct gpr_object {
 
 void gpr_object_clear(gpr_object *object);
 
-/* Opens NVRTC once it can be: the path set by gpr_set_nvrtc_path, then GPUREDUCE_LIBNVRTC, then the loader's libnvrtc.so.13, .12, then
- * CUDA_HOME or CUDA_PATH, then /usr/local/cuda. GPR_ERROR_DEVICE with the remedy if there is none. */
+/* Opens NVRTC once it can be: GPUREDUCE_LIBNVRTC alone if it is set, else the path set by gpr_set_nvrtc_path, then the loader's
+ * libnvrtc.so.13, .12, then CUDA_HOME or CUDA_PATH, then /usr/local/cuda. GPR_ERROR_DEVICE with the remedy if there is none; a
+ * failure is kept until a path is set, so that asking again costs next to nothing. */
 gpr_status gpr_nvrtc_ready(void);
 
 /* Whether gpr_nvrtc_ready() would return GPR_OK; records no failure when it is known not to. */

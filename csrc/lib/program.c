@@ -133,7 +133,7 @@ static gpr_status write_program(const gpr_cell *cell, program_text *program)
     }
     for (int i = 0; i < translation->entry_count; i++) translation->entries[i] = program->entries[i];
     translation->text = program->text;
-    translation->name = row->file;
+    translation->name = row->name; /* not the file it includes: NVRTC would take it for that */
     translation->source_count = gpr_program_sources(cell->kernel, translation->sources);
     translation->options[translation->option_count++] = "--std=c++17";
     return (row->flags & GPR_NEEDS_CCCL) != 0 ? add_cccl(program) : GPR_OK;

@@ -90,14 +90,14 @@ static int has_word(const char *list, const char *word)
     return 0;
 }
 
-/* Number of insertions, deletions and replacements that turn `a` into the first `b_length` characters of b; a large number for
- * names too long to be near anything. */
+/* Number of insertions, deletions and replacements that turn `a` into the first `b_length` characters of b; SIZE_MAX for names
+ * too long to be near anything. */
 static size_t edit_distance(const char *a, const char *b, size_t b_length)
 {
     size_t row[NAME_ROOM + 1];
     const size_t a_length = strlen(a);
 
-    if (a_length > NAME_ROOM || b_length > NAME_ROOM) return NAME_ROOM;
+    if (a_length > NAME_ROOM || b_length > NAME_ROOM) return SIZE_MAX;
     for (size_t j = 0; j <= b_length; j++) row[j] = j;
     for (size_t i = 1; i <= a_length; i++) {
         size_t diagonal = row[0];
@@ -131,7 +131,7 @@ static size_t distance_to(const gpr_kernel_row *row, const char *name)
 static gpr_status fail_unknown_kernel(const char *name)
 {
     char near[NEAR_MATCHES * (NAME_ROOM + 4) + 1] = "";
-    const size_t farthest = strlen(name) / 3 + 1;
+    const size_t farthest = strnlen(name, NAME_ROOM) / 3 + 1;
     size_t length = 0;
     int found = 0;
 

@@ -106,7 +106,7 @@ gpr_status gpr_make_rule(gpr_operator op, gpr_dtype element, gpr_dtype requested
 
 gpr_dtype gpr_result_dtype(gpr_operator op, gpr_dtype dtype, gpr_dtype compute)
 {
-    gpr_rule rule;
+    gpr_rule rule = {.result = GPR_DTYPE_DEFAULT};
 
     return gpr_make_rule(op, dtype, compute, &rule) == GPR_OK ? rule.result : GPR_DTYPE_DEFAULT;
 }

@@ -14,6 +14,7 @@
 
 #include "clock.h"
 #include "launch.h"
+#include "limits.h"
 #include "threads.h"
 
 enum {
@@ -256,6 +257,14 @@ done:
     return status;
 }
 
+/* Most rows that one chunk may hold so that the partials of a grid which the caller chose take `bytes` bytes; at least one. */
+static uint64_t rows_within(const job *job, uint64_t bytes)
+{
+    const uint64_t row_bytes = job->request->grid_size * (uint64_t)job->acc_bytes;
+
+    return row_bytes > 0 ? larger(1, bytes / row_bytes) : UINT64_MAX;
+}
+
 /* Chooses chunk sizes within the limits and makes the ring. */
 static gpr_status prepare_ring(job *job)
 {
@@ -264,19 +273,22 @@ static gpr_status prepare_ring(job *job)
     uint64_t chunk_bytes = 0, result_bytes = 0;
     gpr_limits limits;
     gpr_status status = GPR_OK;
+    const unsigned generation = gpr_limits_generation(); /* before the limits: a change in between is seen by the next call */
 
     gpr_get_limits(&limits);
+    /* Device: a slot's elements and results, GPR_SLOTS times, and scratch, which takes no more than a chunk's share: a partial of 8
+     * bytes for 32 elements of 1 at most, where the caller does not choose the grid. Both: the pages of small arrays. */
+    const uint64_t device_share = (limits.device_bytes - GPR_SMALL_RESULTS) / (GPR_SLOTS + GPR_SLOTS / RESULT_SHARE + 1);
+    const uint64_t pinned_share =
+        (limits.pinned_bytes - GPR_SMALL_BYTES - GPR_SMALL_RESULTS) / (GPR_SLOTS + GPR_SLOTS / RESULT_SHARE);
+    const uint64_t scratch_rows = rows_within(job, device_share);
     if (job->source == FROM_DEVICE) {
-        result_bytes = smaller(DEVICE_RESULTS, larger(4096, view->rows * job->acc_bytes));
-        GPR_TRY(gpr_ring_ensure(job->device, 0, result_bytes, 0, 0));
-        job->chunk_rows = job->device->ring.result_bytes / job->acc_bytes;
+        result_bytes = smaller(smaller(DEVICE_RESULTS, pinned_share), larger(4096, view->rows * job->acc_bytes));
+        GPR_TRY(gpr_ring_ensure(job->device, generation, 0, result_bytes, 0, 0));
+        job->chunk_rows = smaller(job->device->ring.result_bytes / job->acc_bytes, scratch_rows);
         job->chunk_elements = view->n > UINT64_MAX / job->chunk_rows ? UINT64_MAX : view->n * job->chunk_rows;
         return GPR_OK;
     }
-    /* Device: a slot's elements and results, GPR_SLOTS times, and scratch, which no kernel needs more of than a chunk's share: a
-     * partial of 8 bytes for 32 elements of 1. */
-    const uint64_t device_share = limits.device_bytes / (GPR_SLOTS + GPR_SLOTS / RESULT_SHARE + 1);
-    const uint64_t pinned_share = limits.pinned_bytes / (GPR_SLOTS + GPR_SLOTS / RESULT_SHARE);
     chunk_bytes = larger(LEAST_CHUNK, total / CHUNKS_WANTED);
     if (job->source == FROM_MEMORY) {
         chunk_bytes = smaller(smaller(chunk_bytes, MOST_STAGED_CHUNK), smaller(device_share, pinned_share));
@@ -284,10 +296,12 @@ static gpr_status prepare_ring(job *job)
         chunk_bytes = smaller(smaller(chunk_bytes, MOST_PINNED_CHUNK), smaller(device_share, pinned_share * RESULT_SHARE));
     }
     chunk_bytes &= ~(uint64_t)4095;
-    GPR_TRY(gpr_ring_ensure(job->device, chunk_bytes, chunk_bytes / RESULT_SHARE, job->source == FROM_MEMORY, SMALLEST_CHUNK));
+    GPR_TRY(gpr_ring_ensure(job->device, generation, chunk_bytes, chunk_bytes / RESULT_SHARE, job->source == FROM_MEMORY,
+                            SMALLEST_CHUNK));
     chunk_bytes = smaller(chunk_bytes, job->device->ring.chunk_bytes);
     job->chunk_elements = chunk_bytes / view->bytes;
     job->chunk_rows = smaller(chunk_bytes / RESULT_SHARE, job->device->ring.result_bytes) / job->acc_bytes;
+    job->chunk_rows = smaller(job->chunk_rows, scratch_rows);
     if (view->n > job->chunk_elements) {
         job->piece_room = view->n / job->chunk_elements + 1;
         job->pieces = malloc(job->piece_room * sizeof *job->pieces);
@@ -352,7 +366,8 @@ gpr_status gpr_stream_reduce(int ordinal, const gpr_request *request, const gpr_
     job.acc_bytes = gpr_dtype_bytes(rule->device_acc);
     job.result_bytes = gpr_dtype_bytes(rule->result);
     run->device = ordinal;
-    if (!request->on_device && bytes <= GPR_SMALL_BYTES && view->rows * job.acc_bytes <= GPR_SMALL_RESULTS) {
+    if (!request->on_device && bytes <= GPR_SMALL_BYTES && view->rows * job.acc_bytes <= GPR_SMALL_RESULTS &&
+        view->rows <= rows_within(&job, GPR_SMALL_SCRATCH)) {
         status = reduce_small(&job);
     } else {
         job.source = find_source(request, view);

@@ -1,0 +1,48 @@
+/* The inner loops of the CPU backend, one table of them for each instruction set. Private to csrc/cpu.
+ *
+ * A loop reads aligned, native elements and writes accumulators; it starts no thread, allocates nothing and cannot fail.
+ * The same elements give the same accumulators in every table, floats included: sums are kept in a fixed number of lanes
+ * whatever the width of a register (the sign of a zero that min or max returns is the one exception). */
+#ifndef GPR_CPU_LOOPS_H
+#define GPR_CPU_LOOPS_H
+
+#include "../lib/registry.h"
+
+/* Folds each of `rows` rows of n > 0 elements, `stride` bytes apart, into accumulators[row]. */
+typedef void (*gpr_rows_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t n, void *accumulators);
+
+enum { GPR_COLUMN_BLOCK = 1024 }; /* most columns of a gpr_columns_loop */
+
+/* Folds `rows` rows of `width` <= GPR_COLUMN_BLOCK elements, `stride` bytes apart, element by element into `width`
+ * accumulators. */
+typedef void (*gpr_columns_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t width, void *accumulators);
+
+/* A conversion quick enough to stand before a loop: of 16-bit floats to float32, which has loops where they have none, and
+ * of 64-bit integers to float64. NULL for other dtypes. */
+typedef struct gpr_widening {
+    void (*loop)(const void *source, void *destination, uint64_t count);
+    gpr_dtype to;
+} gpr_widening;
+
+typedef struct gpr_loop {
+    gpr_rows_loop rows; /* NULL for the 16-bit floats: widen them first */
+    gpr_columns_loop columns;
+    gpr_dtype accumulator;
+} gpr_loop;
+
+typedef struct gpr_loops {
+    const char *isa;
+    gpr_loop loop[GPR_FOLD_COUNT][GPR_DTYPE_COUNT];
+    gpr_widening widen[GPR_DTYPE_COUNT];
+} gpr_loops;
+
+extern const gpr_loops gpr_loops_baseline;
+#if defined(__x86_64__)
+extern const gpr_loops gpr_loops_avx2;
+extern const gpr_loops gpr_loops_avx512;
+#endif
+
+/* The table in use: the best this machine has, or the one gpr_set_cpu_isa chose. */
+const gpr_loops *gpr_cpu_loops(void);
+
+#endif

@@ -1,0 +1,46 @@
+/* The loops with AVX2 and F16C, for x86-64 machines that have them. */
+#include "loops.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#include <math.h>
+#include <string.h>
+
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,f16c"))), apply_to = function)
+#else
+#pragma GCC optimize("O3")
+#pragma GCC push_options
+#pragma GCC target("avx2,f16c")
+#endif
+
+#define LOOPS_TABLE gpr_loops_avx2
+#define LOOPS_ISA "avx2"
+#define VECTOR_BYTES 32
+
+#define HAS_FLOAT_VOCABULARY
+typedef __m256 flag_f32;
+typedef __m256d flag_f64;
+#define NO_FLAG {0}
+#define EXTREME_min_f32(x, a) _mm256_min_ps(x, a)
+#define EXTREME_max_f32(x, a) _mm256_max_ps(x, a)
+#define EXTREME_min_f64(x, a) _mm256_min_pd(x, a)
+#define EXTREME_max_f64(x, a) _mm256_max_pd(x, a)
+#define UNORDERED_f32(flag, x, y) _mm256_or_ps(flag, _mm256_cmp_ps(x, y, _CMP_UNORD_Q))
+#define UNORDERED_f64(flag, x, y) _mm256_or_pd(flag, _mm256_cmp_pd(x, y, _CMP_UNORD_Q))
+#define is_flagged_f32(flag) (_mm256_movemask_ps(flag) != 0)
+#define is_flagged_f64(flag) (_mm256_movemask_pd(flag) != 0)
+#define WIDEN_F32(p) _mm256_cvtps_pd(_mm_loadu_ps(p))
+
+enum { HALF_VECTOR = 8 };
+#define WIDEN_HALF_VECTOR(source, destination) \
+    _mm256_storeu_ps(destination, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(source))))
+
+#include "loops_template.h"
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#endif

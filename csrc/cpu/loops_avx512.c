@@ -1,0 +1,46 @@
+/* The loops with AVX-512 (F, BW, DQ, VL), for x86-64 machines that have them. */
+#include "loops.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#include <math.h>
+#include <string.h>
+
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,f16c"))), apply_to = function)
+#else
+#pragma GCC optimize("O3")
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,f16c,prefer-vector-width=512")
+#endif
+
+#define LOOPS_TABLE gpr_loops_avx512
+#define LOOPS_ISA "avx512"
+#define VECTOR_BYTES 64
+
+#define HAS_FLOAT_VOCABULARY
+typedef __mmask16 flag_f32;
+typedef __mmask8 flag_f64;
+#define NO_FLAG 0
+#define EXTREME_min_f32(x, a) _mm512_min_ps(x, a)
+#define EXTREME_max_f32(x, a) _mm512_max_ps(x, a)
+#define EXTREME_min_f64(x, a) _mm512_min_pd(x, a)
+#define EXTREME_max_f64(x, a) _mm512_max_pd(x, a)
+#define UNORDERED_f32(flag, x, y) (flag_f32)((flag) | _mm512_cmp_ps_mask(x, y, _CMP_UNORD_Q))
+#define UNORDERED_f64(flag, x, y) (flag_f64)((flag) | _mm512_cmp_pd_mask(x, y, _CMP_UNORD_Q))
+#define is_flagged_f32(flag) ((flag) != 0)
+#define is_flagged_f64(flag) ((flag) != 0)
+#define WIDEN_F32(p) _mm512_cvtps_pd(_mm256_loadu_ps(p))
+
+enum { HALF_VECTOR = 16 };
+#define WIDEN_HALF_VECTOR(source, destination) \
+    _mm512_storeu_ps(destination, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(source))))
+
+#include "loops_template.h"
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#endif

@@ -1,0 +1,122 @@
+// auto_stream, auto_rows: the kernels behind "auto". (auto itself is a word of C++.)
+//
+// What the steps before found out, together: 16-byte loads with several under way per thread (the number that decides
+// whether the memory is kept busy), folds of whole tiles by the quickest way for the types (tile.cuh), a reduction by warps,
+// and one launch that the last block finishes. Who combines what is fixed by the launch, never by timing: the same input
+// on the same card gives the same bits.
+//
+// auto_stream: rows of any length, one or more blocks each.
+//   Launch: any number of blocks a row; BLOCK a multiple of 32; out[row] is written by one thread. With more than one block
+//   a row, scratch has a partial for each virtual block and for each row a ticket counter, zero before and after; with one
+//   block it is not touched. At most stream_threads threads fit a multiprocessor for sure: a grid of that many, or a small
+//   multiple of it, fills the card in whole waves.
+//
+// auto_rows: many short rows, `lanes` lanes each (1, 2, 4, ... 32; a constant of the program).
+//   Launch: rows.blocks is 0, and virtual block v serves rows v * R to v * R + R - 1, R = BLOCK * per_thread / lanes. About
+//   four elements a lane is a good measure. Where lanes of neighbouring rows would load less than 32 bytes together, the
+//   block's rows, which are one run of memory, come through shared memory by 16-byte loads.
+//
+// Still paid: one counter atomic per block where several blocks share a row.
+#pragma once
+
+#include "block.cuh"
+#include "tile.cuh"
+
+namespace gpr {
+
+// ---------------------------------------------------------------- long rows ---------------------
+
+// Vectors that a thread has under way. With stream_threads threads, 128 KiB a multiprocessor.
+constexpr unsigned stream_vectors = 8;
+// Threads that a multiprocessor of any supported card has registers for, at 64 each.
+constexpr unsigned stream_threads = 1024;
+
+template <class Cell, unsigned BLOCK>
+__global__ void __launch_bounds__(BLOCK, stream_threads / BLOCK)
+auto_stream(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc> scratch)
+{
+    using Acc = typename Cell::Acc;
+    const Row row = rows.mine(blockIdx.x);
+    Acc value = fold_vectors<Cell, stream_vectors>(in + row.begin, row.n, grid_of<BLOCK>(row));
+
+    value = block_reduce<Cell, BLOCK>(value);
+    if (row.blocks > 1) {
+        if (!is_last_block(row, scratch, value)) return;
+        const Acc *partials = scratch.partials + row.index * row.blocks;
+        value = Cell::identity();
+        for (unsigned i = threadIdx.x; i < row.blocks; i += BLOCK) value = Cell::combine(value, partials[i]);
+        value = block_reduce<Cell, BLOCK>(value);
+    }
+    if (threadIdx.x == 0) out[row.index] = value;
+}
+
+// ---------------------------------------------------------------- short rows --------------------
+
+// Vectors under way for a lane that reads its row directly.
+constexpr unsigned row_vectors = 4;
+// Bytes of a block's rows that shared memory takes: 32 a thread, as four elements of 8 bytes ask for.
+template <unsigned BLOCK> constexpr unsigned staged_bytes = BLOCK * per_thread * 32 < 32768 ? BLOCK * per_thread * 32 : 32768;
+// Bytes that lanes must load together for the memory to deliver nothing in vain.
+constexpr unsigned sector_bytes = 32;
+
+// Copies in[0 .. n) to shared memory and says where it is: as far from a multiple of 16 bytes as in global memory, so that
+// whole vectors move. All threads must call; a block barrier is passed. `staged` has room for n elements and 16 bytes.
+template <class In, unsigned BLOCK> GPR_DEVICE const In *stage(const In *in, unsigned n, Vector *staged)
+{
+    const unsigned past = static_cast<unsigned>(reinterpret_cast<uint64>(in) % sizeof(Vector)) / sizeof(In);
+    const Vector *from = reinterpret_cast<const Vector *>(in - past); // its first vector may begin before `in`
+    In *elements = reinterpret_cast<In *>(staged);
+    const unsigned begin = past == 0 ? 0 : 1; // first whole vector
+    const unsigned end = (past + n) / vector_elements<In>;
+
+    if (end > begin) {
+#pragma unroll 4
+        for (unsigned i = begin + threadIdx.x; i < end; i += BLOCK) staged[i] = load_vector(from + i);
+    }
+    const unsigned head = begin * vector_elements<In> < past + n ? begin * vector_elements<In> : past + n;
+    const unsigned tail = end * vector_elements<In> > head ? end * vector_elements<In> : head;
+    for (unsigned i = past + threadIdx.x; i < head; i += BLOCK) elements[i] = in[i - past];
+    for (unsigned i = tail + threadIdx.x; i < past + n; i += BLOCK) elements[i] = in[i - past];
+    __syncthreads(); // everybody's part is there
+    return elements + past;
+}
+
+template <class Cell, unsigned BLOCK>
+__global__ void __launch_bounds__(BLOCK)
+auto_rows(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+{
+    using In = typename Cell::In;
+    using Acc = typename Cell::Acc;
+    constexpr unsigned groups = BLOCK / lanes;
+    constexpr bool narrow = lanes * sizeof(In) < sector_bytes;
+    const uint64 first = (rows.first + blockIdx.x) * (groups * per_thread);
+    const uint64 left = rows.count - first;
+    const unsigned count = left < groups * per_thread ? static_cast<unsigned>(left) : groups * per_thread;
+    const unsigned group = threadIdx.x / lanes, lane = threadIdx.x % lanes;
+    const In *block_in = in + first * rows.n;
+    const In *staged_in = nullptr;
+
+    if constexpr (narrow) {
+        __shared__ Vector staged[staged_bytes<BLOCK> / sizeof(Vector) + 1];
+        if (count * rows.n <= staged_bytes<BLOCK> / sizeof(In)) {
+            staged_in = stage<In, BLOCK>(block_in, static_cast<unsigned>(count * rows.n), staged);
+        }
+    }
+#pragma unroll
+    for (unsigned k = 0; k < per_thread; k++) {
+        const unsigned r = k * groups + group;
+        Acc value = Cell::identity();
+        if (r < count) {
+            if (staged_in != nullptr) {
+                const unsigned n = static_cast<unsigned>(rows.n);
+                for (unsigned i = lane; i < n; i += lanes) value = Cell::combine(value, Cell::lift(staged_in[r * n + i]));
+            } else {
+                value = fold_vectors<Cell, row_vectors>(block_in + r * rows.n, rows.n, Team{lane, lanes});
+            }
+        }
+        value = warp_reduce<Cell, lanes>(value); // every lane takes part, with or without a row
+        if (r < count && lane == 0) out[first + r] = value;
+    }
+}
+
+} // namespace gpr

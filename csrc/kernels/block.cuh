@@ -1,0 +1,110 @@
+// What blocks do together: trees in shared memory, a reduction by warps, and the ticket that finds the last block.
+//
+// Every function here must be called by all BLOCK threads of a block together.
+#pragma once
+
+#include "rows.cuh"
+#include "warp.cuh"
+
+namespace gpr {
+
+// ---------------------------------------------------------------- trees in shared memory --------
+
+// Words of shared memory for a tree of BLOCK partials: last_warp_tree looks at 64 of them.
+template <unsigned BLOCK> constexpr unsigned tree_words = BLOCK < 64 ? 64 : BLOCK;
+
+// One step: partial[0 .. S) takes in partial[S .. 2S).
+template <class Cell, unsigned S> GPR_DEVICE void halve(typename Cell::Acc *partial)
+{
+    if (threadIdx.x < S) partial[threadIdx.x] = Cell::combine(partial[threadIdx.x], partial[threadIdx.x + S]);
+    __syncthreads(); // the next step reads what this one wrote
+}
+
+// The last six steps, by the first warp alone: reduces partial[0 .. 64) to partial[0]. All lanes combine in every step.
+// The upper ones read past what is left to fold, and nobody reads what they make of it.
+template <class Cell> GPR_DEVICE void last_warp_tree(typename Cell::Acc *partial)
+{
+    const unsigned lane = threadIdx.x;
+#pragma unroll
+    for (unsigned s = 32; s > 0; s /= 2) {
+        const typename Cell::Acc folded = Cell::combine(partial[lane], partial[lane + s]);
+        __syncwarp(); // partial[lane] has been read by the lane it is the operand of
+        partial[lane] = folded;
+        __syncwarp(); // and is there for the next step
+    }
+}
+
+// Reduces one value a thread with the tree of `unrolled`; thread 0 holds the result. BLOCK is a power of two; `partial` is
+// shared memory of tree_words<BLOCK>. A second call in the same kernel needs a block barrier before it: the first warp may
+// still be working. Operands are reordered.
+template <class Cell, unsigned BLOCK>
+GPR_DEVICE typename Cell::Acc unrolled_tree(typename Cell::Acc *partial, typename Cell::Acc value)
+{
+    partial[threadIdx.x] = value;
+    if constexpr (BLOCK < 64) partial[threadIdx.x + 32] = Cell::identity();
+    __syncthreads(); // partials are there
+    if constexpr (BLOCK >= 1024) halve<Cell, 512>(partial);
+    if constexpr (BLOCK >= 512) halve<Cell, 256>(partial);
+    if constexpr (BLOCK >= 256) halve<Cell, 128>(partial);
+    if constexpr (BLOCK >= 128) halve<Cell, 64>(partial);
+    if (threadIdx.x < warp_lanes) {
+        last_warp_tree<Cell>(partial);
+        value = partial[0];
+    }
+    return value;
+}
+
+// The tree with neighbours first: reduces partial[0 .. BLOCK) to partial[0], where only operands next to each other meet,
+// the earlier one on the left. Each thread has written its own partial[threadIdx.x]; thread 0 may read the result.
+template <class Cell, unsigned BLOCK> GPR_DEVICE void neighbour_tree(typename Cell::Acc *partial)
+{
+    __syncthreads(); // partials are there
+#pragma unroll
+    for (unsigned s = 1; s < BLOCK; s *= 2) {
+        const unsigned left = 2 * s * threadIdx.x;
+        if (left < BLOCK) partial[left] = Cell::combine(partial[left], partial[left + s]);
+        __syncthreads(); // the next step reads what this one wrote
+    }
+}
+
+// ---------------------------------------------------------------- by warps ----------------------
+
+// Reduces one value a thread; thread 0 holds the result. Operands are reordered. A second call in the same kernel needs a
+// block barrier before it: the first warp may still be reading the first call's partials.
+template <class Cell, unsigned BLOCK> GPR_DEVICE typename Cell::Acc block_reduce(typename Cell::Acc value)
+{
+    using Acc = typename Cell::Acc;
+    constexpr unsigned warps = BLOCK / warp_lanes;
+    static_assert(BLOCK % warp_lanes == 0 && warps <= warp_lanes, "a block is whole warps, and one warp holds their results");
+
+    value = warp_reduce<Cell>(value);
+    if constexpr (warps > 1) {
+        __shared__ Acc of_warp[warps];
+        const unsigned warp = threadIdx.x / warp_lanes, lane = threadIdx.x % warp_lanes;
+        if (lane == 0) of_warp[warp] = value;
+        __syncthreads(); // the first warp reads what the others wrote
+        if (warp == 0) value = warp_reduce<Cell>(lane < warps ? of_warp[lane] : Cell::identity());
+    }
+    return value;
+}
+
+// ---------------------------------------------------------------- tickets -----------------------
+
+// Hands in this block's partial and says whether it was the row's last one; all threads learn it. For the last block, all
+// partials of the row may then be read, and the row's ticket counter is zero again. A block barrier is passed.
+//   thread 0 must hold the partial; row.blocks is 2 or more
+template <class Acc> GPR_DEVICE bool is_last_block(const Row &row, const Scratch<Acc> &scratch, const Acc &partial)
+{
+    __shared__ bool is_last;
+    if (threadIdx.x == 0) {
+        scratch.partials[row.virtual_block] = partial;
+        __threadfence(); // whoever sees the ticket taken also sees the partial
+        is_last = atomicAdd(&scratch.tickets[row.index], 1u) == row.blocks - 1;
+        if (is_last) scratch.tickets[row.index] = 0; // no block of the row is left to look at it
+    }
+    __syncthreads(); // thread 0 tells the others
+    if (is_last) __threadfence(); // partials are read after the ticket was, and not from this multiprocessor's old copies
+    return is_last;
+}
+
+} // namespace gpr

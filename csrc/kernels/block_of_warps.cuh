@@ -1,0 +1,58 @@
+// block_of_warps: one block, each warp reduces its part, the first warp combines.
+//
+// Removed: all block barriers but one. The threads of a block stride over the row; then each warp reduces its own 32 words of
+// shared memory with warp barriers, as single_warp_unguarded does, and leaves the result in a word of its own. One block
+// barrier later the first warp reduces those words in the same way.
+//
+// Still paid: one multiprocessor works, unless there are many rows; values still go through shared memory.
+//
+// Launch: one block a row, BLOCK a multiple of 32; thread 0 writes out[row].
+//
+// Reference: Stack Overflow documentation, "Parallel reduction": single-block reduction built from single-warp reductions.
+#pragma once
+
+#include "block.cuh"
+
+namespace gpr {
+
+// Reduces partial[0 .. 32) to partial[0] by the lanes of one warp, all of which combine in every step: 16 words of padding
+// follow. Each lane has written its own word.
+template <class Cell> GPR_DEVICE void warp_tree(typename Cell::Acc *partial, unsigned lane)
+{
+    __syncwarp(); // partials are there
+    for (unsigned s = warp_lanes / 2; s > 0; s /= 2) {
+        const typename Cell::Acc folded = Cell::combine(partial[lane], partial[lane + s]);
+        __syncwarp(); // partial[lane] has been read by the lane it is the operand of
+        partial[lane] = folded;
+        __syncwarp(); // and is there for the next step
+    }
+}
+
+template <class Cell, unsigned BLOCK>
+__global__ void __launch_bounds__(BLOCK)
+block_of_warps(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+{
+    using Acc = typename Cell::Acc;
+    constexpr unsigned warps = BLOCK / warp_lanes, padded = warp_lanes + warp_lanes / 2;
+    __shared__ Acc partial[warps][padded];
+    __shared__ Acc of_warp[padded];
+    const Row row = rows.mine(blockIdx.x);
+    const typename Cell::In *row_in = in + row.begin;
+    const unsigned warp = threadIdx.x / warp_lanes, lane = threadIdx.x % warp_lanes;
+    Acc value = Cell::identity();
+
+    for (uint64 i = threadIdx.x; i < row.n; i += BLOCK) value = Cell::combine(value, Cell::lift(row_in[i]));
+    partial[warp][lane] = value;
+    if (lane < warp_lanes / 2) partial[warp][warp_lanes + lane] = Cell::identity();
+    warp_tree<Cell>(partial[warp], lane);
+
+    if (lane == 0) of_warp[warp] = partial[warp][0];
+    for (unsigned i = warps + threadIdx.x; i < padded; i += BLOCK) of_warp[i] = Cell::identity(); // warps that are not there
+    __syncthreads(); // the first warp reads what the others wrote
+    if (warp == 0) {
+        warp_tree<Cell>(of_warp, lane);
+        if (lane == 0) out[row.index] = of_warp[0];
+    }
+}
+
+} // namespace gpr

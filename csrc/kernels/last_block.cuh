@@ -1,0 +1,88 @@
+// last_block, last_block_ordered: one launch, the last block to finish combines.
+//
+// Removed: the second launch of two_kernel. Each block leaves its partial in global memory and takes a ticket, by one atomic
+// on the row's counter. The block that takes the last ticket knows that all partials are there, and combines them. Which
+// block that is varies; what it does never does: partials are combined by their place, so floats repeat their bits.
+//
+// Two fences make it right. Before its ticket a block makes its partial visible to the whole card; and the last block does
+// not read partials from before it saw the last ticket (is_last_block in block.cuh).
+//
+// last_block_ordered keeps operand order: each block owns a contiguous range instead of a stride, takes it tile by tile with
+// neighbours first, and the last block takes the partials in block order the same way.
+//
+// Still paid: a fence and a counter atomic per block; and for the ordered one a tree for every BLOCK elements, with the bank
+// conflicts of neighbours first.
+//
+// Launch: any number of blocks a row, enough to fill the card; BLOCK a power of two; out[row] is written by one thread. With
+// more than one block a row, scratch has a partial for each virtual block and for each row a ticket counter, zero before
+// and after; with one block it is not touched.
+//
+// Reference: Stack Overflow documentation, "Parallel reduction": multi-block parallel reduction, last block combines, for
+// commutative and for non-commutative operators; CUDA's threadFenceReduction sample.
+#pragma once
+
+#include "block.cuh"
+
+namespace gpr {
+
+template <class Cell, unsigned BLOCK>
+__global__ void __launch_bounds__(BLOCK)
+last_block(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc> scratch)
+{
+    using Acc = typename Cell::Acc;
+    __shared__ Acc partial[tree_words<BLOCK>];
+    const Row row = rows.mine(blockIdx.x);
+    const typename Cell::In *row_in = in + row.begin;
+    const uint64 threads = static_cast<uint64>(row.blocks) * BLOCK;
+    Acc value = Cell::identity();
+
+    for (uint64 i = static_cast<uint64>(row.block) * BLOCK + threadIdx.x; i < row.n; i += threads) {
+        value = Cell::combine(value, Cell::lift(row_in[i]));
+    }
+    value = unrolled_tree<Cell, BLOCK>(partial, value);
+
+    if (row.blocks > 1) {
+        if (!is_last_block(row, scratch, value)) return;
+        const Acc *partials = scratch.partials + row.index * row.blocks;
+        value = Cell::identity();
+        for (unsigned i = threadIdx.x; i < row.blocks; i += BLOCK) value = Cell::combine(value, partials[i]);
+        value = unrolled_tree<Cell, BLOCK>(partial, value);
+    }
+    if (threadIdx.x == 0) out[row.index] = value;
+}
+
+// Folds in[begin .. end) in order; thread 0 holds the result. `partial` is shared memory of BLOCK accumulators.
+template <class Cell, unsigned BLOCK>
+GPR_DEVICE typename Cell::Acc fold_in_order(const typename Cell::In *in, uint64 begin, uint64 end, typename Cell::Acc *partial)
+{
+    typename Cell::Acc total = Cell::identity();
+
+    for (uint64 tile = begin; tile < end; tile += BLOCK) {
+        partial[threadIdx.x] = load_or_identity<Cell>(in, tile + threadIdx.x, end);
+        neighbour_tree<Cell, BLOCK>(partial);
+        // The next tile overwrites partial[0] by thread 0 itself, after this: no barrier is needed between.
+        if (threadIdx.x == 0) total = Cell::combine(total, partial[0]);
+    }
+    return total;
+}
+
+template <class Cell, unsigned BLOCK>
+__global__ void __launch_bounds__(BLOCK)
+last_block_ordered(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc> scratch)
+{
+    using Acc = typename Cell::Acc;
+    __shared__ Acc partial[BLOCK];
+    const Row row = rows.mine(blockIdx.x);
+    const uint64 range = (row.n + row.blocks - 1) / row.blocks;
+    const uint64 begin = row.block * range < row.n ? row.block * range : row.n;
+    const uint64 end = row.n - begin < range ? row.n : begin + range;
+    Acc value = fold_in_order<Cell, BLOCK>(in + row.begin, begin, end, partial);
+
+    if (row.blocks > 1) {
+        if (!is_last_block(row, scratch, value)) return;
+        value = fold_in_order<Next<Cell>, BLOCK>(scratch.partials + row.index * row.blocks, 0, row.blocks, partial);
+    }
+    if (threadIdx.x == 0) out[row.index] = value;
+}
+
+} // namespace gpr

@@ -1,0 +1,39 @@
+// multi_add: many adds per thread before the unrolled tree.
+//
+// Removed: the tree's share of the work. A bounded number of blocks strides over the row in pairs, i and i + BLOCK, so each
+// thread folds many elements in a register, and a block pays for one tree whatever the length. Neighbouring threads load
+// neighbouring elements in every round: the stride is a whole number of block widths.
+//
+// Still paid: loads of one element; and the tree still goes through shared memory, with a barrier a step.
+//
+// Launch: any number of blocks a row, enough to fill the card; BLOCK a power of two; thread 0 writes the block's partial to
+// out[virtual block], and the caller runs the kernel over the partials again until one is left.
+//
+// Reference: Harris, "Optimizing Parallel Reduction in CUDA", reduction 7.
+#pragma once
+
+#include "block.cuh"
+
+namespace gpr {
+
+template <class Cell, unsigned BLOCK>
+__global__ void __launch_bounds__(BLOCK)
+multi_add(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+{
+    using Acc = typename Cell::Acc;
+    __shared__ Acc partial[tree_words<BLOCK>];
+    const Row row = rows.mine(blockIdx.x);
+    const typename Cell::In *row_in = in + row.begin;
+    const uint64 stride = static_cast<uint64>(row.blocks) * (2 * BLOCK);
+    Acc value = Cell::identity();
+
+    for (uint64 i = static_cast<uint64>(row.block) * (2 * BLOCK) + threadIdx.x; i < row.n; i += stride) {
+        value = Cell::combine(value, Cell::lift(row_in[i]));
+        if (i + BLOCK < row.n) value = Cell::combine(value, Cell::lift(row_in[i + BLOCK]));
+    }
+
+    value = unrolled_tree<Cell, BLOCK>(partial, value);
+    if (threadIdx.x == 0) out[row.virtual_block] = value;
+}
+
+} // namespace gpr

@@ -1,0 +1,40 @@
+// multi_add_loop: many adds per thread, in a run-time loop into shared memory.
+//
+// Removed: the tree's share of the work, as in multi_add, by the most direct change to the kernels before it: instead of
+// loading its word of shared memory once, a thread keeps folding elements into it.
+//
+// Still paid: every add goes to shared memory and back, and the loop is not unrolled: its length is known only at run time,
+// so a thread waits for each load before it asks for the next.
+//
+// Launch: any number of blocks a row, enough to fill the card; BLOCK a power of two; thread 0 writes the block's partial to
+// out[virtual block], and the caller runs the kernel over the partials again until one is left.
+//
+// Reference: "CUDA 006 - Reduction", version 5.
+#pragma once
+
+#include "block.cuh"
+
+namespace gpr {
+
+template <class Cell, unsigned BLOCK>
+__global__ void __launch_bounds__(BLOCK)
+multi_add_loop(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+{
+    using Acc = typename Cell::Acc;
+    __shared__ Acc partial[tree_words<BLOCK>];
+    const Row row = rows.mine(blockIdx.x);
+    const typename Cell::In *row_in = in + row.begin;
+    const uint64 stride = static_cast<uint64>(row.blocks) * BLOCK;
+    const unsigned tid = threadIdx.x;
+
+    partial[tid] = Cell::identity();
+#pragma unroll 1 // that is multi_add_chunks' idea
+    for (uint64 i = static_cast<uint64>(row.block) * BLOCK + tid; i < row.n; i += stride) {
+        partial[tid] = Cell::combine(partial[tid], Cell::lift(row_in[i]));
+    }
+
+    const Acc value = unrolled_tree<Cell, BLOCK>(partial, partial[tid]);
+    if (tid == 0) out[row.virtual_block] = value;
+}
+
+} // namespace gpr

@@ -1,0 +1,119 @@
+// Folds: the associative functions that reductions are made of.
+//
+// A fold is a type with
+//   commutative                 whether combine(a, b) is combine(b, a): kernels that reorder operands need it
+//   identity<Acc, Compute>()    combine(identity, a) is a, for every a that an element of type Compute can become
+//   lift<Acc>(x)                an element, already converted to its compute type, as an accumulator
+//   combine(a, b)               a comes before b in the array
+// Acc is a built-in number for the folds below. Kernels do not rely on it: they only call a cell's members, so a fold over
+// a structure (any type that can be copied as bytes and has no constructor, for shared memory) needs no other kernels.
+//
+// Integers are summed and multiplied unsigned in 64 bits: they wrap, and a sum of signed elements is right modulo 2^64.
+#pragma once
+
+#include "types.cuh"
+
+namespace gpr {
+
+struct fold_sum {
+    static constexpr bool commutative = true;
+    template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return Acc(0); }
+    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x) { return static_cast<Acc>(value_of(x)); }
+    template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return a + b; }
+};
+
+struct fold_prod {
+    static constexpr bool commutative = true;
+    template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return Acc(1); }
+    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x) { return static_cast<Acc>(value_of(x)); }
+    template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return a * b; }
+};
+
+// NaN wins, so a NaN anywhere is the result. Of two zeros of different sign either may be.
+struct fold_min {
+    static constexpr bool commutative = true;
+    template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return largest_of<Compute, Acc>(); }
+    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x) { return static_cast<Acc>(value_of(x)); }
+    template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return smaller_of(a, b); }
+};
+
+struct fold_max {
+    static constexpr bool commutative = true;
+    template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return smallest_of<Compute, Acc>(); }
+    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x) { return static_cast<Acc>(value_of(x)); }
+    template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return larger_of(a, b); }
+};
+
+// Accumulators of any and all are 0 or 1.
+struct fold_any {
+    static constexpr bool commutative = true;
+    template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return Acc(0); }
+    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x) { return Acc(value_of(x) != 0); }
+    template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return a | b; }
+};
+
+struct fold_all {
+    static constexpr bool commutative = true;
+    template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return Acc(1); }
+    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x) { return Acc(value_of(x) != 0); }
+    template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return a & b; }
+};
+
+// ---------------------------------------------------------------- atomics -----------------------
+
+// atomic_fold(fold, address, value): *address = combine(*address, value) as one step, in global or shared memory.
+//
+// This is the one for folds and types without an instruction: compute the new value from what the word is believed to
+// hold, and swap it in if the belief was right; if not, the swap says what the word holds. The first belief is a guess,
+// which spares a plain read that would race with other threads' swaps.
+template <class Fold, class Acc> GPR_DEVICE void atomic_fold(Fold, Acc *address, Acc value)
+{
+    Word<Acc> *word = reinterpret_cast<Word<Acc> *>(address);
+    Word<Acc> held = 0, believed;
+    do {
+        believed = held;
+        held = atomicCAS(word, believed, bit_copy<Word<Acc>>(Fold::combine(bit_copy<Acc>(believed), value)));
+    } while (held != believed);
+}
+
+GPR_DEVICE void atomic_fold(fold_sum, dt_uint64 *address, dt_uint64 value) { atomicAdd(address, value); }
+GPR_DEVICE void atomic_fold(fold_sum, dt_float32 *address, dt_float32 value) { atomicAdd(address, value); }
+GPR_DEVICE void atomic_fold(fold_sum, dt_float64 *address, dt_float64 value) { atomicAdd(address, value); }
+
+GPR_DEVICE void atomic_fold(fold_min, dt_int32 *address, dt_int32 value) { atomicMin(address, value); }
+GPR_DEVICE void atomic_fold(fold_min, dt_uint32 *address, dt_uint32 value) { atomicMin(address, value); }
+GPR_DEVICE void atomic_fold(fold_min, dt_int64 *address, dt_int64 value) { atomicMin(address, value); }
+GPR_DEVICE void atomic_fold(fold_min, dt_uint64 *address, dt_uint64 value) { atomicMin(address, value); }
+
+GPR_DEVICE void atomic_fold(fold_max, dt_int32 *address, dt_int32 value) { atomicMax(address, value); }
+GPR_DEVICE void atomic_fold(fold_max, dt_uint32 *address, dt_uint32 value) { atomicMax(address, value); }
+GPR_DEVICE void atomic_fold(fold_max, dt_int64 *address, dt_int64 value) { atomicMax(address, value); }
+GPR_DEVICE void atomic_fold(fold_max, dt_uint64 *address, dt_uint64 value) { atomicMax(address, value); }
+
+GPR_DEVICE void atomic_fold(fold_any, dt_uint32 *address, dt_uint32 value) { atomicOr(address, value); }
+GPR_DEVICE void atomic_fold(fold_all, dt_uint32 *address, dt_uint32 value) { atomicAnd(address, value); }
+
+// Floats by the integer instructions. Read as signed integers, floats with a clear sign sort as they should and above all
+// others; read as unsigned ones, those with a set sign sort in reverse and above all others. So a value with a clear sign
+// goes in by the signed instruction, one with a set sign by the opposite unsigned one, and the two agree in any order.
+// A NaN goes in as the bit pattern that neither instruction ever replaces.
+template <class Signed, class Float> GPR_DEVICE void atomic_smallest(Float *address, Float value)
+{
+    const Word<Float> bits = value != value ? ~Word<Float>(0) : bit_copy<Word<Float>>(value);
+    if (static_cast<Signed>(bits) >= 0) atomicMin(reinterpret_cast<Signed *>(address), static_cast<Signed>(bits));
+    else atomicMax(reinterpret_cast<Word<Float> *>(address), bits);
+}
+
+template <class Signed, class Float> GPR_DEVICE void atomic_largest(Float *address, Float value)
+{
+    const Word<Float> bits = value != value ? ~Word<Float>(0) >> 1 : bit_copy<Word<Float>>(value);
+    if (static_cast<Signed>(bits) >= 0) atomicMax(reinterpret_cast<Signed *>(address), static_cast<Signed>(bits));
+    else atomicMin(reinterpret_cast<Word<Float> *>(address), bits);
+}
+
+GPR_DEVICE void atomic_fold(fold_min, dt_float32 *address, dt_float32 value) { atomic_smallest<dt_int32>(address, value); }
+GPR_DEVICE void atomic_fold(fold_min, dt_float64 *address, dt_float64 value) { atomic_smallest<dt_int64>(address, value); }
+GPR_DEVICE void atomic_fold(fold_max, dt_float32 *address, dt_float32 value) { atomic_largest<dt_int32>(address, value); }
+GPR_DEVICE void atomic_fold(fold_max, dt_float64 *address, dt_float64 value) { atomic_largest<dt_int64>(address, value); }
+
+} // namespace gpr

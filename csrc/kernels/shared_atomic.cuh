@@ -1,0 +1,33 @@
+// shared_atomic: atomics in shared memory, then one global atomic per block.
+//
+// Removed: the queue at one global word. The threads of a block queue at a word of their own, on the multiprocessor, and
+// only the block's total goes to global memory: one global atomic for BLOCK elements.
+//
+// Still paid: inside a block the threads still go one after the other, BLOCK steps where a tree needs log2(BLOCK).
+//
+// Launch: ceil(n / BLOCK) blocks a row; the output holds the identity before (fill_identity). Operands are reordered, and
+// float sums vary from run to run.
+//
+// Reference: "CUDA 006 - Reduction", reduce_shared_memory.
+#pragma once
+
+#include "rows.cuh"
+
+namespace gpr {
+
+template <class Cell, unsigned BLOCK>
+__global__ void __launch_bounds__(BLOCK)
+shared_atomic(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+{
+    __shared__ typename Cell::Acc total;
+    const Row row = rows.mine(blockIdx.x);
+    const uint64 i = static_cast<uint64>(row.block) * BLOCK + threadIdx.x;
+
+    if (threadIdx.x == 0) total = Cell::identity();
+    __syncthreads(); // nobody folds into it before it is set
+    if (i < row.n) Cell::atomic_combine(&total, Cell::lift(in[row.begin + i]));
+    __syncthreads(); // everybody has
+    if (threadIdx.x == 0) Cell::atomic_combine(&out[row.index], total);
+}
+
+} // namespace gpr

@@ -1,0 +1,53 @@
+// shfl_xor: the butterfly, after which every lane holds the result.
+//
+// Removed: the broadcast that would follow a shuffle down when all lanes need the value. In step m, lanes whose numbers
+// differ in bit m exchange values, and both combine: after five steps each lane has seen all 32.
+//
+//   m = 16   0<->16  1<->17  ...      m = 8   0<->8  ...      down to m = 1   0<->1  2<->3  ...
+//
+// Both partners put the lower lane's value on the left, so all lanes compute the same bits, floats included.
+//
+// Still paid: as many shuffles as shuffling down, and all lanes combine in every step; nothing is gained where only one lane
+// needs the result, as here.
+//
+// Launch: any number of blocks a row, enough to fill the card; BLOCK a multiple of 32; thread 0 writes the block's partial
+// to out[virtual block], and the caller runs the kernel over the partials again until one is left.
+//
+// Reference: "Faster Parallel Reductions on Kepler", warpAllReduceSum.
+#pragma once
+
+#include "block.cuh"
+#include "tile.cuh"
+
+namespace gpr {
+
+// All 32 lanes of a warp must call; all hold the result.
+template <class Cell> GPR_DEVICE typename Cell::Acc warp_all_reduce(typename Cell::Acc value)
+{
+    using Acc = typename Cell::Acc;
+#pragma unroll
+    for (unsigned mask = warp_lanes / 2; mask > 0; mask /= 2) {
+        const Acc other = shuffle_xor(value, mask);
+        value = (threadIdx.x & mask) == 0 ? Cell::combine(value, other) : Cell::combine(other, value);
+    }
+    return value;
+}
+
+template <class Cell, unsigned BLOCK>
+__global__ void __launch_bounds__(BLOCK)
+shfl_xor(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+{
+    using Acc = typename Cell::Acc;
+    constexpr unsigned warps = BLOCK / warp_lanes;
+    __shared__ Acc of_warp[warps];
+    const Row row = rows.mine(blockIdx.x);
+    const unsigned warp = threadIdx.x / warp_lanes, lane = threadIdx.x % warp_lanes;
+    Acc value = warp_all_reduce<Cell>(fold_elements<Cell>(in + row.begin, row.n, grid_of<BLOCK>(row)));
+
+    if (lane == 0) of_warp[warp] = value;
+    __syncthreads(); // every warp reads what all of them wrote
+    value = warp_all_reduce<Cell>(lane < warps ? of_warp[lane] : Cell::identity());
+    if (threadIdx.x == 0) out[row.virtual_block] = value;
+}
+
+} // namespace gpr

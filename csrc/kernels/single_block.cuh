@@ -1,0 +1,39 @@
+// single_block: one block strides over everything.
+//
+// Removed: all coordination between blocks. There is only one, so its result is the row's: no second launch, no atomics, no
+// ticket. Each thread folds every BLOCK-th element in a register, then the block's tree combines the threads.
+//
+// Still paid: one multiprocessor works and the others idle, unless there are many rows to give them.
+//
+// Launch: one block a row, BLOCK a power of two; thread 0 writes out[row].
+//
+// Reference: Stack Overflow documentation, "Parallel reduction": single-block parallel reduction for a commutative operator.
+#pragma once
+
+#include "block.cuh"
+
+namespace gpr {
+
+template <class Cell, unsigned BLOCK>
+__global__ void __launch_bounds__(BLOCK)
+single_block(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+{
+    using Acc = typename Cell::Acc;
+    __shared__ Acc partial[BLOCK];
+    const Row row = rows.mine(blockIdx.x);
+    const typename Cell::In *row_in = in + row.begin;
+    const unsigned tid = threadIdx.x;
+    Acc value = Cell::identity();
+
+    for (uint64 i = tid; i < row.n; i += BLOCK) value = Cell::combine(value, Cell::lift(row_in[i]));
+    partial[tid] = value;
+    __syncthreads(); // partials are there
+
+    for (unsigned s = BLOCK / 2; s > 0; s /= 2) {
+        if (tid < s) partial[tid] = Cell::combine(partial[tid], partial[tid + s]);
+        __syncthreads(); // the next step reads what this one wrote
+    }
+    if (tid == 0) out[row.index] = partial[0];
+}
+
+} // namespace gpr

@@ -1,0 +1,71 @@
+// single_warp, single_warp_unguarded: one warp, in shared memory.
+//
+// Removed: block barriers. A block of one warp needs none: __syncwarp is enough between steps, and costs next to nothing.
+// Each lane folds every 32nd element in a register, then the lanes are combined in shared memory, halves onto each other:
+//
+//   single_warp             only lanes below s work in step s. They write below s and read from s on, so one warp barrier
+//                           between steps is enough.
+//   single_warp_unguarded   all lanes work in every step. The upper ones read up to 16 words past the end, which is what
+//                           the padding is for, and overwrite words that others read: reading and writing are separated by
+//                           a second warp barrier.
+//
+// Still paid: one warp works. The guarded kernel diverges in every step; the other has 16 words of padding.
+//
+// Launch: one block of 32 threads a row; lane 0 writes out[row].
+//
+// Reference: Stack Overflow documentation, "Parallel reduction": single-warp parallel reduction for a commutative operator.
+#pragma once
+
+#include "block.cuh"
+
+namespace gpr {
+
+// Folds every 32nd element of a row from the lane's own on.
+template <class Cell> GPR_DEVICE typename Cell::Acc fold_lane(const typename Cell::In *in, uint64 n)
+{
+    typename Cell::Acc value = Cell::identity();
+    for (uint64 i = threadIdx.x; i < n; i += warp_lanes) value = Cell::combine(value, Cell::lift(in[i]));
+    return value;
+}
+
+template <class Cell, unsigned BLOCK>
+__global__ void __launch_bounds__(BLOCK)
+single_warp(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+{
+    static_assert(BLOCK == warp_lanes, "a block is one warp");
+    __shared__ typename Cell::Acc partial[warp_lanes];
+    const Row row = rows.mine(blockIdx.x);
+    const unsigned lane = threadIdx.x;
+
+    partial[lane] = fold_lane<Cell>(in + row.begin, row.n);
+    __syncwarp(); // partials are there
+    for (unsigned s = warp_lanes / 2; s > 0; s /= 2) {
+        if (lane < s) partial[lane] = Cell::combine(partial[lane], partial[lane + s]);
+        __syncwarp(); // the next step reads what this one wrote
+    }
+    if (lane == 0) out[row.index] = partial[0];
+}
+
+template <class Cell, unsigned BLOCK>
+__global__ void __launch_bounds__(BLOCK)
+single_warp_unguarded(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+{
+    static_assert(BLOCK == warp_lanes, "a block is one warp");
+    using Acc = typename Cell::Acc;
+    __shared__ Acc partial[warp_lanes + warp_lanes / 2];
+    const Row row = rows.mine(blockIdx.x);
+    const unsigned lane = threadIdx.x;
+
+    partial[lane] = fold_lane<Cell>(in + row.begin, row.n);
+    if (lane < warp_lanes / 2) partial[warp_lanes + lane] = Cell::identity();
+    __syncwarp(); // partials are there
+    for (unsigned s = warp_lanes / 2; s > 0; s /= 2) {
+        const Acc folded = Cell::combine(partial[lane], partial[lane + s]);
+        __syncwarp(); // partial[lane] has been read by the lane it is the operand of
+        partial[lane] = folded;
+        __syncwarp(); // and is there for the next step
+    }
+    if (lane == 0) out[row.index] = partial[0];
+}
+
+} // namespace gpr

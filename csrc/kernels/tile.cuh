@@ -1,0 +1,204 @@
+// Tiles: how a thread folds what it loads, 16 bytes at a time.
+//
+// Three layers. fold_tile folds a few vectors that are in registers, by the quickest way there is for the cell; which way
+// that is, is decided here and nowhere else. fold_vectors takes a team of threads over a run of elements, by vectors. And
+// fold_elements does the same an element at a time, for the kernels that teach why vectors help.
+// All of them reorder operands.
+#pragma once
+
+#include "rows.cuh"
+
+namespace gpr {
+
+// ---------------------------------------------------------------- elements of a vector ----------
+
+template <class In> constexpr unsigned vector_elements = sizeof(Vector) / sizeof(In);
+
+// Element j of a vector. With j known to the compiler this is a shift or nothing.
+template <class In> GPR_DEVICE In element(const Vector &v, unsigned j)
+{
+    if constexpr (sizeof(In) == 1) {
+        return bit_copy<In>(static_cast<unsigned char>(v.word[j / 4] >> (8 * (j % 4))));
+    } else if constexpr (sizeof(In) == 2) {
+        return bit_copy<In>(static_cast<unsigned short>(v.word[j / 2] >> (16 * (j % 2))));
+    } else if constexpr (sizeof(In) == 4) {
+        return bit_copy<In>(v.word[j]);
+    } else {
+        static_assert(sizeof(In) == 8, "elements are of 1, 2, 4 or 8 bytes");
+        return bit_copy<In>(static_cast<uint64>(v.word[2 * j + 1]) << 32 | v.word[2 * j]);
+    }
+}
+
+// ---------------------------------------------------------------- ways to fold a tile -----------
+
+// The way for every cell: a few independent accumulators, so that combines overlap, then a tree over those.
+template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc fold_each(const Vector (&v)[VECTORS])
+{
+    using In = typename Cell::In;
+    constexpr unsigned elements = vector_elements<In>;
+    constexpr unsigned chains = elements < 4 ? elements : 4;
+    typename Cell::Acc chain[chains];
+
+#pragma unroll
+    for (unsigned k = 0; k < VECTORS; k++) {
+#pragma unroll
+        for (unsigned j = 0; j < elements; j++) {
+            const typename Cell::Acc x = Cell::lift(element<In>(v[k], j));
+            chain[j % chains] = k == 0 && j < chains ? x : Cell::combine(chain[j % chains], x);
+        }
+    }
+#pragma unroll
+    for (unsigned s = chains / 2; s > 0; s /= 2) {
+#pragma unroll
+        for (unsigned j = 0; j < s; j++) chain[j] = Cell::combine(chain[j], chain[j + s]);
+    }
+    return chain[0];
+}
+
+// Sums of integers of 1 or 2 bytes: four or two elements in one instruction, in 32 bits, which a tile does not overflow. For
+// a float accumulator that is exact where adding one by one would round.
+template <class Cell> GPR_DEVICE constexpr bool sums_words()
+{
+    using In = typename Cell::In;
+    using Compute = typename Cell::Compute;
+    constexpr bool small = sizeof(In) <= 2 && (is_integer<In> || same<In, dt_bool>);
+
+    if constexpr (!same<typename Cell::Fold, fold_sum> || !small) return false;
+    else if constexpr (is_signed<Compute>) return sizeof(Compute) > sizeof(In) || is_signed<In> || same<In, dt_bool>;
+    else if constexpr (is_unsigned<Compute>) return sizeof(Compute) == 8 || !is_signed<In>;
+    else return same<Compute, dt_float32> || same<Compute, dt_float64>; // these hold every element exactly
+}
+
+// Bits 7 of the bytes that are not zero.
+GPR_DEVICE unsigned true_bytes(unsigned word)
+{
+    return (((word & 0x7f7f7f7fu) + 0x7f7f7f7fu) | word) & 0x80808080u;
+}
+
+template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc sum_words(const Vector (&v)[VECTORS])
+{
+    using In = typename Cell::In;
+    using Partial = typename Select<is_signed<In>, int, unsigned>::type;
+    static_assert(VECTORS * 8 * 65535ull < 1ull << 31, "a tile must not overflow 32 bits");
+    Partial partial = 0;
+
+#pragma unroll
+    for (unsigned k = 0; k < VECTORS; k++) {
+#pragma unroll
+        for (unsigned w = 0; w < 4; w++) {
+            if constexpr (same<In, dt_bool>) partial = add_bytes(true_bytes(v[k].word[w]) >> 7, partial);
+            else if constexpr (sizeof(In) == 1) partial = add_bytes(v[k].word[w], partial);
+            else partial = add_halves(v[k].word[w], partial);
+        }
+    }
+    return static_cast<typename Cell::Acc>(partial);
+}
+
+// any: the bits of all elements together, without the sign of a float's zero.
+template <class In> GPR_DEVICE constexpr unsigned truth_mask(unsigned word)
+{
+    if constexpr (!is_float<In>) return ~0u;
+    else if constexpr (sizeof(In) == 2) return 0x7fff7fffu;
+    else if constexpr (sizeof(In) == 4) return 0x7fffffffu;
+    else return word % 2 == 0 ? ~0u : 0x7fffffffu;
+}
+
+template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc or_words(const Vector (&v)[VECTORS])
+{
+    unsigned bits = 0;
+
+#pragma unroll
+    for (unsigned k = 0; k < VECTORS; k++) {
+#pragma unroll
+        for (unsigned w = 0; w < 4; w++) bits |= v[k].word[w] & truth_mask<typename Cell::In>(w);
+    }
+    return bits != 0;
+}
+
+// all, for elements of one byte: four at a time.
+template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc and_bytes(const Vector (&v)[VECTORS])
+{
+    unsigned all_true = 0x80808080u;
+
+#pragma unroll
+    for (unsigned k = 0; k < VECTORS; k++) {
+#pragma unroll
+        for (unsigned w = 0; w < 4; w++) all_true &= true_bytes(v[k].word[w]);
+    }
+    return all_true == 0x80808080u;
+}
+
+// Folds vectors that are in registers.
+template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc fold_tile(const Vector (&v)[VECTORS])
+{
+    using Fold = typename Cell::Fold;
+    constexpr bool by_bits = same<typename Cell::Compute, dt_bool> || same<typename Cell::Compute, typename Cell::In>;
+
+    if constexpr (sums_words<Cell>()) return sum_words<Cell>(v);
+    else if constexpr (same<Fold, fold_any> && by_bits) return or_words<Cell>(v);
+    else if constexpr (same<Fold, fold_all> && by_bits && sizeof(typename Cell::In) == 1) return and_bytes<Cell>(v);
+    else return fold_each<Cell>(v);
+}
+
+// ---------------------------------------------------------------- runs of elements --------------
+
+// A thread's place among those that share a run.
+struct Team {
+    uint64 me, size;
+};
+
+// All threads of the blocks that serve a row.
+template <unsigned BLOCK> GPR_DEVICE Team grid_of(const Row &row)
+{
+    return Team{static_cast<uint64>(row.block) * BLOCK + threadIdx.x, static_cast<uint64>(row.blocks) * BLOCK};
+}
+
+// This thread's share of in[0 .. n), an element at a time, by a stride of the whole team.
+template <class Cell> GPR_DEVICE typename Cell::Acc fold_elements(const typename Cell::In *in, uint64 n, Team team)
+{
+    typename Cell::Acc value = Cell::identity();
+    for (uint64 i = team.me; i < n; i += team.size) value = Cell::combine(value, Cell::lift(in[i]));
+    return value;
+}
+
+// This thread's share of in[0 .. n), by 16-byte vectors, of which up to VECTORS are under way at once. `in` is aligned to its
+// elements only: the elements before the first multiple of 16 bytes and after the last whole vector are taken one by one,
+// by the team's first and last threads.
+template <class Cell, unsigned VECTORS>
+GPR_DEVICE typename Cell::Acc fold_vectors(const typename Cell::In *in, uint64 n, Team team)
+{
+    using In = typename Cell::In;
+    const unsigned past = static_cast<unsigned>(reinterpret_cast<uint64>(in) % sizeof(Vector));
+    const unsigned to_aligned = past == 0 ? 0 : (static_cast<unsigned>(sizeof(Vector)) - past) / static_cast<unsigned>(sizeof(In));
+    const uint64 head = to_aligned < n ? to_aligned : n;
+    const uint64 vectors = (n - head) / vector_elements<In>;
+    const uint64 tail = head + vectors * vector_elements<In>;
+    const Vector *vector_in = reinterpret_cast<const Vector *>(in + head);
+    typename Cell::Acc value = Cell::identity();
+
+    for (uint64 i = team.me; i < head; i += team.size) value = Cell::combine(value, Cell::lift(in[i]));
+    for (uint64 i = tail + (team.size - 1 - team.me); i < n; i += team.size) value = Cell::combine(value, Cell::lift(in[i]));
+
+    uint64 i = team.me;
+    for (; i + (VECTORS - 1) * team.size < vectors; i += VECTORS * team.size) {
+        Vector v[VECTORS];
+#pragma unroll
+        for (unsigned k = 0; k < VECTORS; k++) v[k] = load_vector(vector_in + i + k * team.size);
+        value = Cell::combine(value, fold_tile<Cell>(v));
+    }
+
+    if constexpr (VECTORS > 1) { // fewer than VECTORS are left: again all loads first
+        Vector v[VECTORS - 1][1];
+#pragma unroll
+        for (unsigned k = 0; k < VECTORS - 1; k++) {
+            if (i + k * team.size < vectors) v[k][0] = load_vector(vector_in + i + k * team.size);
+        }
+#pragma unroll
+        for (unsigned k = 0; k < VECTORS - 1; k++) {
+            if (i + k * team.size < vectors) value = Cell::combine(value, fold_tile<Cell>(v[k]));
+        }
+    }
+    return value;
+}
+
+} // namespace gpr

@@ -1,0 +1,42 @@
+// unrolled: the tree unrolled at compile time for the block size.
+//
+// Removed: loop overhead. BLOCK is a template argument, so the number of steps is known to the compiler: every step is
+// straight-line code with constant offsets, and steps that the block is too small for are not there at all.
+//
+// Still paid: one tree for every 2 * BLOCK elements. The tree costs much more than the two loads it combines.
+//
+// Launch: ceil(n / (2 * BLOCK)) blocks a row, BLOCK a power of two; thread 0 writes the block's partial to
+// out[virtual block], and the caller runs the kernel over the partials again until one is left.
+//
+// Reference: Harris, "Optimizing Parallel Reduction in CUDA", reduction 6.
+#pragma once
+
+#include "block.cuh"
+
+namespace gpr {
+
+template <class Cell, unsigned BLOCK>
+__global__ void __launch_bounds__(BLOCK)
+unrolled(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+{
+    using Acc = typename Cell::Acc;
+    __shared__ Acc partial[tree_words<BLOCK>];
+    const Row row = rows.mine(blockIdx.x);
+    const typename Cell::In *row_in = in + row.begin;
+    const unsigned tid = threadIdx.x;
+    const uint64 i = static_cast<uint64>(row.block) * (2 * BLOCK) + tid;
+
+    partial[tid] = Cell::combine(load_or_identity<Cell>(row_in, i, row.n), load_or_identity<Cell>(row_in, i + BLOCK, row.n));
+    if constexpr (BLOCK < 64) partial[tid + 32] = Cell::identity(); // last_warp_tree looks 32 words ahead
+    __syncthreads(); // partials are there
+
+    if constexpr (BLOCK >= 1024) halve<Cell, 512>(partial);
+    if constexpr (BLOCK >= 512) halve<Cell, 256>(partial);
+    if constexpr (BLOCK >= 256) halve<Cell, 128>(partial);
+    if constexpr (BLOCK >= 128) halve<Cell, 64>(partial);
+
+    if (tid < 32) last_warp_tree<Cell>(partial);
+    if (tid == 0) out[row.virtual_block] = partial[0];
+}
+
+} // namespace gpr

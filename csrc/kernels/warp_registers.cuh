@@ -1,0 +1,38 @@
+// warp_registers: one warp in registers, by shuffles, operand order kept.
+//
+// Removed: shared memory. The row is taken 32 elements at a time, one a lane. Shuffling down by 1, 2, 4, 8, 16 lets each lane
+// take in the run that follows its own: after step s, lane t holds the fold of 2s elements from t on, as long as there are so
+// many. Lane 0 ends with all 32 in order, and puts the tiles together in sequence.
+//
+// Still paid: one warp works.
+//
+// Launch: one block of 32 threads a row; lane 0 writes out[row].
+//
+// Reference: Stack Overflow documentation, "Parallel reduction": single-warp parallel reduction using registers only.
+#pragma once
+
+#include "rows.cuh"
+#include "warp.cuh"
+
+namespace gpr {
+
+template <class Cell, unsigned BLOCK>
+__global__ void __launch_bounds__(BLOCK)
+warp_registers(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+{
+    static_assert(BLOCK == warp_lanes, "a block is one warp");
+    using Acc = typename Cell::Acc;
+    const Row row = rows.mine(blockIdx.x);
+    const unsigned lane = threadIdx.x;
+    Acc total = Cell::identity(); // lane 0's
+
+    for (uint64 tile = 0; tile < row.n; tile += warp_lanes) { // all lanes take part in every tile, as shuffles need
+        Acc value = load_or_identity<Cell>(in + row.begin, tile + lane, row.n);
+#pragma unroll
+        for (unsigned delta = 1; delta < warp_lanes; delta *= 2) value = Cell::combine(value, shuffle_down(value, delta));
+        if (lane == 0) total = Cell::combine(total, value);
+    }
+    if (lane == 0) out[row.index] = total;
+}
+
+} // namespace gpr

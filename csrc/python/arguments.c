@@ -1,0 +1,326 @@
+/* Reading arguments: operators, kernels, devices, dtypes, axes. Error texts follow NumPy's where NumPy has one. */
+#include "glue.h"
+
+/* ---------------------------------------------------------------- names ---------------------- */
+
+/* A str as UTF-8 without NULs inside; `what` names the argument in the TypeError. */
+static const char *read_name(PyObject *object, const char *what)
+{
+    Py_ssize_t size = 0;
+    const char *text = NULL;
+
+    if (!PyUnicode_Check(object)) {
+        PyErr_Format(PyExc_TypeError, "%s must be a string, not %s", what, Py_TYPE(object)->tp_name);
+        return NULL;
+    }
+    text = PyUnicode_AsUTF8AndSize(object, &size);
+    if (text != NULL && strlen(text) != (size_t)size) {
+        PyErr_Format(PyExc_ValueError, "%s has a null character", what);
+        return NULL;
+    }
+    return text;
+}
+
+int glue_read_operator(PyObject *object, gpr_operator *op)
+{
+    const long value = PyLong_AsLong(object);
+
+    if (value == -1 && PyErr_Occurred() != NULL) return -1;
+    if (value < 0 || value >= GPR_OP_COUNT) {
+        PyErr_Format(PyExc_ValueError, "there is no operator %ld", value);
+        return -1;
+    }
+    *op = (gpr_operator)value;
+    return 0;
+}
+
+int glue_read_kernel(const glue_state *state, PyObject *object, int *kernel)
+{
+    const char *name = read_name(object, "kernel");
+
+    if (name == NULL) return -1;
+    if (strcmp(name, "auto") == 0) {
+        *kernel = -1;
+    } else if (gpr_find_kernel(name, kernel) != GPR_OK) {
+        glue_raise(state);
+        return -1;
+    }
+    return 0;
+}
+
+static int fail_device(const char *name)
+{
+    PyErr_Format(PyExc_ValueError, "unknown device '%s': None, \"cpu\", \"cuda\", \"cuda:N\" or \"auto\" is expected", name);
+    return -1;
+}
+
+int glue_read_device(PyObject *object, int *device)
+{
+    enum { MOST_DIGITS = 4 };
+    const char *name = NULL, *digits = NULL;
+    size_t length = 0;
+
+    *device = GPR_DEVICE_DEFAULT;
+    if (object == Py_None) return 0;
+    name = read_name(object, "device");
+    if (name == NULL) return -1;
+    if (strcmp(name, "cpu") == 0) {
+        *device = GPR_DEVICE_CPU;
+    } else if (strcmp(name, "cuda") == 0) {
+        *device = GPR_DEVICE_CUDA;
+    } else if (strcmp(name, "auto") == 0) {
+        *device = GPR_DEVICE_FASTEST;
+    } else {
+        if (strncmp(name, "cuda:", 5) != 0) return fail_device(name);
+        digits = name + 5;
+        length = strspn(digits, "0123456789");
+        if (length == 0 || length > MOST_DIGITS || digits[length] != '\0') return fail_device(name);
+        *device = (int)strtol(digits, NULL, 10);
+    }
+    return 0;
+}
+
+/* ---------------------------------------------------------------- numbers -------------------- */
+
+/* block_size and grid_size: None is 0. */
+static int read_size(PyObject *object, const char *what, uint32_t *size)
+{
+    long value = 0;
+
+    *size = 0;
+    if (object == Py_None) return 0;
+    value = PyLong_AsLong(object);
+    if (value == -1 && PyErr_Occurred() != NULL) return -1;
+    if (value < 1 || value > INT32_MAX) {
+        PyErr_Format(PyExc_ValueError, "%s must be from 1 to 2147483647, not %ld", what, value);
+        return -1;
+    }
+    *size = (uint32_t)value;
+    return 0;
+}
+
+/* The CUstream handle of an int, or of another library's stream object; NULL without an exception: it is neither. New
+ * reference. */
+static PyObject *stream_handle(PyObject *object)
+{
+    static const char *const attributes[] = {"ptr", "cuda_stream"}; /* CuPy; PyTorch */
+    PyObject *handle = NULL;
+
+    if (PyLong_Check(object)) return Py_NewRef(object);
+    for (size_t i = 0; i < sizeof attributes / sizeof attributes[0] && handle == NULL; i++) {
+        handle = PyObject_GetAttrString(object, attributes[i]);
+        if (handle != NULL) break;
+        if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return NULL;
+        PyErr_Clear();
+    }
+    return handle;
+}
+
+static int read_stream(PyObject *object, void **stream)
+{
+    PyObject *handle = NULL;
+
+    *stream = NULL;
+    if (object == Py_None) return 0;
+    handle = stream_handle(object);
+    if (handle == NULL) {
+        if (PyErr_Occurred() != NULL) return -1;
+        PyErr_Format(PyExc_TypeError, "stream must be a CUstream handle or an object with .ptr or .cuda_stream, not %s",
+                     Py_TYPE(object)->tp_name);
+        return -1;
+    }
+    const unsigned long long value = PyLong_AsUnsignedLongLong(handle);
+    Py_DECREF(handle);
+    if (value == (unsigned long long)-1 && PyErr_Occurred() != NULL) {
+        if (!PyErr_ExceptionMatches(PyExc_OverflowError)) return -1;
+        PyErr_SetString(PyExc_ValueError, "stream is not a CUstream handle: it is negative or too large");
+        return -1;
+    }
+    *stream = (void *)(uintptr_t)value;
+    return 0;
+}
+
+int glue_read_options(const glue_state *state, PyObject *const *options, glue_call *call)
+{
+    gpr_request *request = &call->request;
+
+    if (glue_read_kernel(state, options[GLUE_KERNEL], &request->kernel) < 0) return -1;
+    if (glue_read_device(options[GLUE_DEVICE], &request->device) < 0) return -1;
+    if (read_size(options[GLUE_BLOCK_SIZE], "block_size", &request->block_size) < 0) return -1;
+    if (read_size(options[GLUE_GRID_SIZE], "grid_size", &request->grid_size) < 0) return -1;
+    if (read_stream(options[GLUE_STREAM], &request->stream) < 0) return -1;
+    call->names_kernel = request->kernel >= 0;
+    return 0;
+}
+
+int glue_read_keepdims(PyObject *object, int *keepdims)
+{
+    long value = object == Py_True;
+
+    if (!PyBool_Check(object)) {
+        value = PyLong_AsLong(object);
+        if (value == -1 && PyErr_Occurred() != NULL) return -1;
+    }
+    *keepdims = value != 0;
+    return 0;
+}
+
+/* ---------------------------------------------------------------- dtypes --------------------- */
+
+/* ml_dtypes registers bfloat16 with NumPy under a number that differs from process to process: its scalar type's name
+ * is what tells it, without importing ml_dtypes. */
+static int is_bfloat16(const PyArray_Descr *descr)
+{
+    const char *name = descr->typeobj->tp_name;
+    const char *dot = strrchr(name, '.');
+
+    return PyTypeNum_ISUSERDEF(descr->type_num) && PyDataType_ELSIZE(descr) == 2 &&
+           strcmp(dot != NULL ? dot + 1 : name, "bfloat16") == 0;
+}
+
+int glue_find_dtype(PyArray_Descr *descr, const char *what, gpr_dtype *dtype)
+{
+    enum { MOST_BYTES = 8 };
+    static const gpr_dtype signed_of[MOST_BYTES + 1] = {[1] = GPR_INT8, [2] = GPR_INT16, [4] = GPR_INT32, [8] = GPR_INT64};
+    static const gpr_dtype unsigned_of[MOST_BYTES + 1] = {
+        [1] = GPR_UINT8, [2] = GPR_UINT16, [4] = GPR_UINT32, [8] = GPR_UINT64};
+    const npy_intp bytes = PyDataType_ELSIZE(descr);
+
+    if (PyDataType_ISSIGNED(descr) && PyDataType_ISINTEGER(descr)) {
+        *dtype = signed_of[bytes];
+    } else if (PyDataType_ISUNSIGNED(descr)) {
+        *dtype = unsigned_of[bytes];
+    } else if (descr->type_num == NPY_FLOAT) {
+        *dtype = GPR_FLOAT32;
+    } else if (descr->type_num == NPY_DOUBLE) {
+        *dtype = GPR_FLOAT64;
+    } else if (descr->type_num == NPY_HALF) {
+        *dtype = GPR_FLOAT16;
+    } else if (descr->type_num == NPY_BOOL) {
+        *dtype = GPR_BOOL;
+    } else if (is_bfloat16(descr)) {
+        *dtype = GPR_BFLOAT16;
+    } else {
+        PyErr_Format(PyExc_TypeError,
+                     "%s %S is not supported%s: bool, integers, float16, bfloat16, float32 and float64 are", what, descr,
+                     PyTypeNum_ISCOMPLEX(descr->type_num) ? " yet" : "");
+        return -1;
+    }
+    return 0;
+}
+
+int glue_read_descr(PyObject *object, PyArray_Descr **descr)
+{
+    *descr = NULL;
+    if (object == Py_None) return 0;
+    if (PyArray_DescrConverter(object, descr) == NPY_FAIL) return -1;
+    if (PyDataType_ISBYTESWAPPED(*descr)) {
+        PyErr_Format(PyExc_TypeError, "the `dtype` argument selects a type, not a byte order: %R is not in this machine's",
+                     *descr);
+        Py_CLEAR(*descr);
+        return -1;
+    }
+    return 0;
+}
+
+static PyArray_Descr *native_descr(PyArray_Descr *descr)
+{
+    if (PyDataType_ISBYTESWAPPED(descr)) return PyArray_DescrNewByteorder(descr, NPY_NATIVE);
+    Py_INCREF(descr);
+    return descr;
+}
+
+int glue_set_result_descr(const glue_state *state, glue_call *call, PyArray_Descr *element, PyArray_Descr *requested)
+{
+    static const int numbers[GPR_DTYPE_COUNT] = {
+        [GPR_BOOL] = NPY_BOOL,       [GPR_INT8] = NPY_INT8,       [GPR_INT16] = NPY_INT16,     [GPR_INT32] = NPY_INT32,
+        [GPR_INT64] = NPY_INT64,     [GPR_UINT8] = NPY_UINT8,     [GPR_UINT16] = NPY_UINT16,   [GPR_UINT32] = NPY_UINT32,
+        [GPR_UINT64] = NPY_UINT64,   [GPR_FLOAT16] = NPY_FLOAT16, [GPR_BFLOAT16] = NPY_NOTYPE, [GPR_FLOAT32] = NPY_FLOAT32,
+        [GPR_FLOAT64] = NPY_FLOAT64,
+    };
+    const gpr_request *request = &call->request;
+    const gpr_dtype result = gpr_result_dtype(request->op, request->dtype, request->compute);
+
+    if (result == GPR_DTYPE_DEFAULT) {
+        glue_raise(state);
+        return -1;
+    }
+    /* The caller's own descriptors go first: they tell long long from long, and bfloat16 has no number. */
+    if (requested != NULL && result == request->compute) {
+        Py_INCREF(requested);
+        call->result_descr = requested;
+    } else if (result == request->dtype && element != NULL) {
+        call->result_descr = native_descr(element);
+    } else {
+        call->result_descr = PyArray_DescrFromType(numbers[result]);
+    }
+    return call->result_descr != NULL ? 0 : -1;
+}
+
+/* ---------------------------------------------------------------- axes ----------------------- */
+
+static int fail_axis(const glue_state *state, int axis, int ndim)
+{
+    PyObject *exception = PyObject_CallFunction(state->axis_error, "ii", axis, ndim);
+
+    if (exception != NULL) PyErr_SetObject(state->axis_error, exception);
+    Py_XDECREF(exception);
+    return -1;
+}
+
+static int read_axis(const glue_state *state, PyObject *object, int ndim, char *reduced)
+{
+    const int axis = PyArray_PyIntAsInt(object); /* refuses bool, as NumPy does */
+    const int index = axis < 0 ? axis + ndim : axis;
+
+    if (axis == -1 && PyErr_Occurred() != NULL) return -1;
+    if (index < 0 || index >= ndim) return fail_axis(state, axis, ndim);
+    if (reduced[index]) {
+        PyErr_SetString(PyExc_ValueError, "duplicate value in 'axis'");
+        return -1;
+    }
+    reduced[index] = 1;
+    return 0;
+}
+
+int glue_read_axes(const glue_state *state, PyObject *axis, int ndim, int scalar_axis, char *reduced)
+{
+    memset(reduced, axis == Py_None, (size_t)ndim);
+    if (axis == Py_None) return 0;
+    if (PyTuple_Check(axis)) {
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(axis); i++) {
+            if (read_axis(state, PyTuple_GET_ITEM(axis, i), ndim, reduced) < 0) return -1;
+        }
+        return 0;
+    }
+    if (ndim == 0 && scalar_axis) {
+        char ignored = 0;
+        return read_axis(state, axis, 1, &ignored) < 0 ? -1 : 0;
+    }
+    return read_axis(state, axis, ndim, reduced);
+}
+
+/* ---------------------------------------------------------------- finding CUDA --------------- */
+
+int glue_locate(glue_state *state, int always)
+{
+    PyObject *module = NULL, *result = NULL;
+    int count = 0;
+
+    if (atomic_load(&state->located)) return 0;
+    if (!always) {
+        /* The driver decides first: where there is none, looking for NVRTC would cost time for nothing. */
+        Py_BEGIN_ALLOW_THREADS
+        (void)gpr_device_count(&count);
+        Py_END_ALLOW_THREADS
+        if (count == 0) return 0;
+    }
+    module = PyImport_ImportModule("gpureduce._locate");
+    if (module == NULL) return -1;
+    result = PyObject_CallMethod(module, "locate", NULL);
+    Py_DECREF(module);
+    if (result == NULL) return -1;
+    Py_DECREF(result);
+    atomic_store(&state->located, 1);
+    return 0;
+}

@@ -1,0 +1,69 @@
+/* From a gpr_status to an exception: the one place that maps them. */
+#include "glue.h"
+
+static PyObject *raise_cuda_error(const glue_state *state, const gpr_error *error)
+{
+    PyObject *exception = PyObject_CallFunction(state->cuda_error, "ssisz", error->message, error->name, error->code,
+                                                error->call, error->log);
+
+    if (exception != NULL) PyErr_SetObject(state->cuda_error, exception);
+    Py_XDECREF(exception);
+    return NULL;
+}
+
+PyObject *glue_raise(const glue_state *state)
+{
+    const gpr_error *error = gpr_last_error();
+    PyObject *class = PyExc_SystemError;
+
+    if (PyErr_Occurred() != NULL) return NULL; /* the interrupt callback's */
+    switch (error->status) {
+    case GPR_ERROR_VALUE: class = PyExc_ValueError; break;
+    case GPR_ERROR_TYPE: class = PyExc_TypeError; break;
+    case GPR_ERROR_MEMORY: class = PyExc_MemoryError; break;
+    case GPR_ERROR_CUDA:
+    case GPR_ERROR_COMPILE: return raise_cuda_error(state, error);
+    case GPR_ERROR_DEVICE: class = state->device_unavailable_error; break;
+    case GPR_ERROR_KERNEL: class = state->kernel_unavailable_error; break;
+    case GPR_ERROR_INTERRUPTED: class = PyExc_KeyboardInterrupt; break;
+    case GPR_ERROR_SYSTEM: class = PyExc_OSError; break;
+    case GPR_OK: break;
+    }
+    PyErr_SetString(class, error->message);
+    return NULL;
+}
+
+/* Whether a frame runs code of the package itself. */
+static int is_ours(PyFrameObject *frame)
+{
+    static const char package[] = "gpureduce.";
+    PyObject *globals = PyFrame_GetGlobals(frame);
+    PyObject *name = globals != NULL ? PyDict_GetItemString(globals, "__name__") : NULL;
+    const char *text = name != NULL && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
+    const int ours = text != NULL && strncmp(text, package, sizeof package - 1) == 0;
+
+    Py_XDECREF(globals);
+    return ours;
+}
+
+/* The stack level at which the caller of the package stands, so that a warning points at the caller's line. */
+static Py_ssize_t caller_level(void)
+{
+    PyFrameObject *frame = (PyFrameObject *)Py_XNewRef((PyObject *)PyEval_GetFrame());
+    Py_ssize_t level = 1;
+
+    while (frame != NULL && is_ours(frame)) {
+        PyFrameObject *back = PyFrame_GetBack(frame);
+        Py_DECREF(frame);
+        frame = back;
+        level++;
+    }
+    Py_XDECREF(frame);
+    return level;
+}
+
+int glue_warn_no_device(glue_state *state, const char *what)
+{
+    if (atomic_exchange(&state->warned, 1)) return 0;
+    return PyErr_WarnFormat(state->no_device_warning, caller_level(), "%s: %s", what, gpr_last_error()->message);
+}

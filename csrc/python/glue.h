@@ -1,0 +1,88 @@
+/* The glue between CPython, NumPy and gpureduce.h: what its files share.
+ *
+ * The glue turns Python objects into requests and results and statuses back into Python objects. It knows no rule of
+ * reducing: NumPy's fine print is src/gpureduce's, arithmetic is the library's.
+ */
+#ifndef GLUE_H
+#define GLUE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#define NPY_TARGET_VERSION NPY_2_0_API_VERSION
+#define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
+#define PY_ARRAY_UNIQUE_SYMBOL gpureduce_array_api
+#ifndef GLUE_IMPORTS_NUMPY
+#define NO_IMPORT_ARRAY
+#endif
+#include <numpy/arrayobject.h>
+#include <stdatomic.h>
+
+#include "gpureduce.h"
+
+typedef struct glue_state {
+    PyObject *cuda_error; /* the exception classes of gpureduce._exceptions */
+    PyObject *device_unavailable_error;
+    PyObject *kernel_unavailable_error;
+    PyObject *no_device_warning;
+    PyObject *axis_error; /* numpy.exceptions.AxisError */
+    atomic_int located;   /* NVRTC and CCCL were looked for */
+    atomic_int warned;    /* NoDeviceWarning was given */
+} glue_state;
+
+/* A request and the memory that its pointers point to. */
+typedef struct glue_call {
+    gpr_request request;
+    int64_t shape[GPR_MAX_NDIM], strides[GPR_MAX_NDIM], mask_strides[GPR_MAX_NDIM];
+    npy_intp result_shape[GPR_MAX_NDIM];
+    int result_ndim;
+    PyArray_Descr *result_descr; /* owned */
+    int names_kernel;            /* a kernel other than "auto" was asked for */
+} glue_call;
+
+/* The options after NumPy's own: five consecutive arguments of every function that reduces. */
+enum { GLUE_KERNEL, GLUE_DEVICE, GLUE_BLOCK_SIZE, GLUE_GRID_SIZE, GLUE_STREAM, GLUE_OPTION_COUNT };
+
+/* ---- failures.c. Every function here needs the GIL. ---- */
+
+/* Raises what this thread's last gpr_ failure means; an exception that is set already stays. Always NULL. */
+PyObject *glue_raise(const glue_state *state);
+/* Gives NoDeviceWarning, the first time in a process; -1 if the filters made it an exception. */
+int glue_warn_no_device(glue_state *state, const char *what);
+
+/* ---- arguments.c: each returns 0, or -1 with an exception. ---- */
+
+int glue_read_operator(PyObject *object, gpr_operator *op);
+/* A kernel's index; "auto" is -1. */
+int glue_read_kernel(const glue_state *state, PyObject *object, int *kernel);
+int glue_read_device(PyObject *object, int *device);
+int glue_read_options(const glue_state *state, PyObject *const *options, glue_call *call);
+/* A gpr_dtype for a descriptor; `what` begins the TypeError that says it is not supported. */
+int glue_find_dtype(PyArray_Descr *descr, const char *what, gpr_dtype *dtype);
+/* The dtype= argument: NULL for None, else a new reference; refuses byte orders other than the machine's, as NumPy does. */
+int glue_read_descr(PyObject *object, PyArray_Descr **descr);
+/* The descriptor of the result; new reference in call->result_descr. */
+int glue_set_result_descr(const glue_state *state, glue_call *call, PyArray_Descr *element, PyArray_Descr *requested);
+int glue_read_keepdims(PyObject *object, int *keepdims);
+/* Marks the axes to reduce. `scalar_axis`: axis 0 and -1 of a 0-d array are fine. */
+int glue_read_axes(const glue_state *state, PyObject *axis, int ndim, int scalar_axis, char *reduced);
+/* Finds NVRTC and CUB's headers once, if there is a driver or `always`. */
+int glue_locate(glue_state *state, int always);
+
+/* ---- reduce_array.c ---- */
+
+/* Carries out a filled-in call with the GIL released; its result, or NULL. Releases call->result_descr. */
+PyObject *glue_run(glue_state *state, glue_call *call);
+PyObject *glue_reduce(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+
+/* ---- inspect.c and memory.c: the tables of functions that core.c puts into the module ---- */
+
+extern PyMethodDef glue_inspect_methods[];
+extern PyMethodDef glue_memory_methods[];
+
+static inline glue_state *glue_state_of(PyObject *module)
+{
+    return (glue_state *)PyModule_GetState(module);
+}
+
+#endif

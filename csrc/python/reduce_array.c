@@ -1,0 +1,157 @@
+/* One reduction: a NumPy array becomes a request, the library carries it out without the GIL, the result becomes a NumPy
+ * scalar or array. */
+#include "glue.h"
+
+/* ---------------------------------------------------------------- running -------------------- */
+
+typedef struct interruption {
+    PyThreadState *thread;
+} interruption;
+
+/* Runs signal handlers between chunks. The library asks on the thread that called it, so that thread's own state takes the
+ * GIL back. */
+static int is_interrupted(void *argument)
+{
+    interruption *pause = argument;
+    int stop = 0;
+
+    PyEval_RestoreThread(pause->thread);
+    stop = PyErr_CheckSignals() < 0;
+    pause->thread = PyEval_SaveThread();
+    return stop;
+}
+
+static gpr_status reduce_unlocked(gpr_request *request)
+{
+    interruption pause;
+    gpr_status status = GPR_OK;
+
+    request->interrupted = is_interrupted;
+    request->interrupted_arg = &pause;
+    pause.thread = PyEval_SaveThread();
+    status = gpr_reduce(request);
+    PyEval_RestoreThread(pause.thread);
+    return status;
+}
+
+/* Warns if a GPU kernel was named, the device was left open and there is no GPU. */
+static int check_device(glue_state *state, const glue_call *call)
+{
+    if (!call->names_kernel || call->request.device != GPR_DEVICE_DEFAULT || atomic_load(&state->warned)) return 0;
+    if (gpr_cuda_available() == GPR_OK) return 0;
+    return glue_warn_no_device(state, "a GPU kernel was named, but the CPU backend answers");
+}
+
+PyObject *glue_run(glue_state *state, glue_call *call)
+{
+    gpr_request *request = &call->request;
+    PyArray_Descr *descr = call->result_descr;
+    PyObject *array = NULL, *result = NULL;
+    uint64_t scalar = 0; /* room for an element of any type */
+
+    call->result_descr = NULL;
+    if (request->device != GPR_DEVICE_CPU && glue_locate(state, 0) < 0) goto done;
+    if (call->result_ndim == 0) {
+        request->result = &scalar;
+    } else {
+        Py_INCREF(descr);
+        array = PyArray_NewFromDescr(&PyArray_Type, descr, call->result_ndim, call->result_shape, NULL, NULL, 0, NULL);
+        if (array == NULL) goto done;
+        request->result = PyArray_DATA((PyArrayObject *)array);
+    }
+    if (reduce_unlocked(request) != GPR_OK) {
+        glue_raise(state);
+        goto done;
+    }
+    if (check_device(state, call) < 0) goto done;
+    result = array != NULL ? Py_NewRef(array) : PyArray_Scalar(&scalar, descr, NULL);
+done:
+    Py_XDECREF(array);
+    Py_DECREF(descr);
+    return result;
+}
+
+/* ---------------------------------------------------------------- arrays --------------------- */
+
+/* Copies shape and strides with the reduced axes last, and lays out the result. */
+static void read_layout(glue_call *call, PyArrayObject *array, PyArrayObject *mask, const char *reduced, int keepdims)
+{
+    const int ndim = PyArray_NDIM(array);
+    int at = 0, kept = 0;
+
+    call->result_ndim = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < ndim; i++) {
+            if (reduced[i] != pass) continue;
+            call->shape[at] = PyArray_DIM(array, i);
+            call->strides[at] = PyArray_STRIDE(array, i);
+            if (mask != NULL) call->mask_strides[at] = PyArray_STRIDE(mask, i);
+            at++;
+            kept += !pass;
+        }
+    }
+    for (int i = 0; i < ndim; i++) {
+        if (!reduced[i] || keepdims) call->result_shape[call->result_ndim++] = reduced[i] ? 1 : PyArray_DIM(array, i);
+    }
+    call->request.ndim = ndim;
+    call->request.reduced = ndim - kept;
+    call->request.shape = call->shape;
+    call->request.strides = call->strides;
+    call->request.data = PyArray_DATA(array);
+    call->request.byteswapped = PyArray_ISBYTESWAPPED(array);
+    if (mask != NULL) {
+        call->request.mask = PyArray_DATA(mask);
+        call->request.mask_strides = call->mask_strides;
+    }
+}
+
+/* The mask of the array's shape; NULL for None. */
+static int read_mask(PyObject *object, PyArrayObject *array, PyArrayObject **mask)
+{
+    *mask = NULL;
+    if (object == Py_None) return 0;
+    if (!PyArray_Check(object) || PyArray_TYPE((PyArrayObject *)object) != NPY_BOOL ||
+        !PyArray_SAMESHAPE((PyArrayObject *)object, array)) {
+        PyErr_SetString(PyExc_TypeError, "mask must be None or a bool array of the array's shape");
+        return -1;
+    }
+    *mask = (PyArrayObject *)object;
+    return 0;
+}
+
+/* reduce(op, array, axis, dtype, keepdims, mask, kernel, device, block_size, grid_size, stream) */
+PyObject *glue_reduce(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    enum { OP, ARRAY, AXIS, DTYPE, KEEPDIMS, MASK, OPTIONS, ARGUMENT_COUNT = OPTIONS + GLUE_OPTION_COUNT };
+    glue_state *state = glue_state_of(module);
+    PyArrayObject *array = NULL, *mask = NULL;
+    PyArray_Descr *requested = NULL;
+    PyObject *result = NULL;
+    char reduced[GPR_MAX_NDIM];
+    int keepdims = 0;
+    glue_call call;
+    gpr_request *request = &call.request;
+
+    if (count != ARGUMENT_COUNT || !PyArray_Check(arguments[ARRAY])) {
+        PyErr_SetString(PyExc_TypeError, "reduce takes an operator's number, an array and nine more arguments");
+        return NULL;
+    }
+    array = (PyArrayObject *)arguments[ARRAY];
+    memset(request, 0, sizeof *request);
+    request->compute = GPR_DTYPE_DEFAULT;
+    if (glue_read_operator(arguments[OP], &request->op) < 0) return NULL;
+    if (glue_find_dtype(PyArray_DESCR(array), "reducing an array of dtype", &request->dtype) < 0) return NULL;
+    if (glue_read_axes(state, arguments[AXIS], PyArray_NDIM(array), request->op != GPR_OP_MEAN, reduced) < 0) return NULL;
+    if (glue_read_keepdims(arguments[KEEPDIMS], &keepdims) < 0) return NULL;
+    if (glue_read_options(state, arguments + OPTIONS, &call) < 0) return NULL;
+    if (read_mask(arguments[MASK], array, &mask) < 0) return NULL;
+    if (glue_read_descr(arguments[DTYPE], &requested) < 0) return NULL;
+
+    if (requested != NULL && glue_find_dtype(requested, "reducing to dtype", &request->compute) < 0) goto done;
+    read_layout(&call, array, mask, reduced, keepdims);
+    if (glue_set_result_descr(state, &call, PyArray_DESCR(array), requested) < 0) goto done;
+    result = glue_run(state, &call);
+done:
+    Py_XDECREF(requested);
+    return result;
+}

@@ -1,0 +1,521 @@
+/* The CPU backend against the naive reference: every operator, dtype and pair of dtypes, sizes around every loop's steps,
+ * any layout, every instruction set of this machine, NaN and infinity in every place; and that bits do not depend on the
+ * number of threads or the instruction set. */
+#include "check.h"
+#include "cpu.h"
+#include "naive.h"
+#include "status.h"
+
+static const char *const isas[] = {"avx512", "avx2", "baseline"};
+enum { ISAS = 3 };
+
+/* A request over memory of its own. */
+typedef struct example {
+    gpr_request request;
+    int64_t shape[8], strides[8], mask_strides[8];
+    char *memory;
+    uint8_t *mask_memory;
+    uint64_t rows, n;
+} example;
+
+static void free_example(example *e)
+{
+    free(e->memory);
+    free(e->mask_memory);
+}
+
+static void reverse(char *bytes, size_t count)
+{
+    for (size_t i = 0; i < count / 2; i++) {
+        const char t = bytes[i];
+        bytes[i] = bytes[count - 1 - i];
+        bytes[count - 1 - i] = t;
+    }
+}
+
+/* A random element. Tame ones are small and fit every type's range after conversion; products stay finite. */
+static void random_element(gpr_operator op, gpr_dtype dtype, int wild, void *element)
+{
+    const double signed_one = (double)check_between(-1000, 1000) / 1000;
+    uint64_t bits = check_random();
+    double value = naive_kind(dtype) == GPR_KIND_UNSIGNED ? fabs(signed_one) * 90 : signed_one * 90;
+    uint16_t half;
+    float f32;
+
+    if (op == GPR_OP_PROD) value = naive_is_float(dtype) ? 1 + signed_one / 16 : (double)check_between(1, 3);
+    if ((op == GPR_OP_ANY || op == GPR_OP_ALL) && check_between(0, 3) > 0) value = op == GPR_OP_ALL;
+    if (naive_is_float(dtype) && !wild) {
+        if (dtype == GPR_FLOAT64) memcpy(&bits, &value, 8);
+        f32 = (float)value;
+        if (dtype == GPR_FLOAT32) memcpy(&bits, &f32, 4);
+        half = dtype == GPR_FLOAT16 ? gpr_double_to_half(value) : gpr_double_to_bfloat(value);
+        if (gpr_dtype_bytes(dtype) == 2) bits = half;
+    } else if (dtype == GPR_BOOL) {
+        bits = (op == GPR_OP_ANY || op == GPR_OP_ALL || op == GPR_OP_MIN || op == GPR_OP_MAX) ? value != 0 : bits & 1;
+    } else if (!wild) {
+        bits = (uint64_t)(int64_t)value;
+    }
+    memcpy(element, &bits, gpr_dtype_bytes(dtype));
+}
+
+static char *element_at(const example *e, uint64_t row, uint64_t position, const uint8_t **mask)
+{
+    const gpr_request *r = &e->request;
+    char *address = (char *)(uintptr_t)r->data;
+    const uint8_t *m = r->mask;
+
+    for (int i = r->ndim - 1; i >= 0; i--) {
+        uint64_t *index = i >= r->ndim - r->reduced ? &position : &row;
+        const int64_t at = (int64_t)(*index % (uint64_t)e->shape[i]);
+        *index /= (uint64_t)e->shape[i];
+        address += at * (r->strides != NULL ? e->strides[i] : 0);
+        if (m != NULL) m += at * e->mask_strides[i];
+    }
+    *mask = m;
+    return address;
+}
+
+/* Lays out axes of `bytes`-sized items in a random order of memory with random gaps, directions and repeats (kind 0: C order
+ * and nothing else). Returns the bytes spanned and the offset of the first item. */
+static size_t lay_out(const int64_t *shape, int ndim, size_t bytes, int kind, int64_t *strides, size_t *start)
+{
+    int order[8];
+    size_t step = bytes;
+
+    *start = 0;
+    for (int i = 0; i < ndim; i++) order[i] = ndim - 1 - i;
+    for (int i = ndim - 1; i > 0 && kind > 0; i--) {
+        const int j = (int)check_between(0, i), t = order[i];
+        order[i] = order[j];
+        order[j] = t;
+    }
+    for (int k = 0; k < ndim; k++) {
+        const int i = order[k];
+        const size_t gap = kind > 1 && check_between(0, 2) == 0 ? (size_t)check_between(1, 3) : 1;
+
+        if (kind > 1 && check_between(0, 7) == 0) {
+            strides[i] = 0;
+            continue;
+        }
+        strides[i] = (int64_t)(step * gap);
+        step = (size_t)strides[i] * (size_t)(shape[i] > 0 ? shape[i] : 1);
+        if (kind > 1 && check_between(0, 3) == 0) {
+            *start += (size_t)(strides[i] * (shape[i] - 1));
+            strides[i] = -strides[i];
+        }
+    }
+    return step;
+}
+
+/* Fills in an example whose op, dtype, compute, ndim, reduced and shape are set. */
+static void make_example(example *e, int layout, int masked, int swapped, int misaligned, int wild)
+{
+    gpr_request *r = &e->request;
+    const size_t bytes = gpr_dtype_bytes(r->dtype);
+    const size_t offset = misaligned ? (size_t)check_between(1, 7) : 0;
+    size_t start, span;
+
+    span = lay_out(e->shape, r->ndim, bytes, layout, e->strides, &start);
+    e->memory = malloc(span + offset + 1);
+    e->mask_memory = NULL;
+    r->shape = e->shape;
+    r->strides = e->strides;
+    r->data = e->memory + offset + start;
+    r->byteswapped = swapped;
+    r->mask = NULL;
+    e->rows = e->n = 1;
+    for (int i = 0; i < r->ndim; i++) *(i < r->ndim - r->reduced ? &e->rows : &e->n) *= (uint64_t)e->shape[i];
+    if (masked) {
+        span = lay_out(e->shape, r->ndim, 1, layout, e->mask_strides, &start);
+        e->mask_memory = malloc(span);
+        for (size_t i = 0; i < span; i++) e->mask_memory[i] = check_between(0, 3) > 0;
+        r->mask = e->mask_memory + start;
+        r->mask_strides = e->mask_strides;
+    }
+    for (uint64_t row = 0; row < e->rows; row++) {
+        for (uint64_t i = 0; i < e->n; i++) {
+            const uint8_t *mask;
+            char *address = element_at(e, row, i, &mask), element[8];
+
+            random_element(r->op, r->dtype, wild, element);
+            if (swapped) reverse(element, bytes);
+            memcpy(address, element, bytes);
+        }
+    }
+}
+
+static gpr_status run_example(const example *e, void *result)
+{
+    gpr_run run;
+    gpr_rule rule;
+    gpr_view view;
+    gpr_status status;
+
+    GPR_TRY(gpr_make_rule(e->request.op, e->request.dtype, e->request.compute, &rule));
+    GPR_TRY(gpr_make_view(&e->request, &view));
+    GPR_TRY(gpr_cpu_reduce(&view, &rule, NULL, NULL, result, &run));
+done:
+    return status;
+}
+
+/* Reduces an example and compares each row with the naive fold. */
+static void check_example(const example *e, const char *what)
+{
+    const gpr_request *r = &e->request;
+    const size_t bytes = gpr_dtype_bytes(r->dtype);
+    gpr_rule rule;
+    size_t result_bytes;
+    char *results;
+    gpr_status status = gpr_make_rule(r->op, r->dtype, r->compute, &rule);
+
+    CHECK(status == GPR_OK, "%s", gpr_last_error()->message);
+    result_bytes = gpr_dtype_bytes(rule.result);
+    results = malloc(e->rows * result_bytes + 1);
+    status = run_example(e, results);
+    CHECK(status == GPR_OK, "%s", gpr_last_error()->message);
+    for (uint64_t row = 0; row < e->rows; row++) {
+        const gpr_value neutral = gpr_neutral_element(rule.fold, r->dtype);
+        naive_fold fold = {0};
+        char element[8];
+
+        for (uint64_t i = 0; i < e->n; i++) {
+            const uint8_t *mask;
+            const char *address = element_at(e, row, i, &mask);
+
+            memcpy(element, address, bytes);
+            if (r->byteswapped) reverse(element, bytes);
+            if (mask != NULL && !*mask) memcpy(element, neutral.bytes, bytes);
+            naive_step_fold(&fold, &rule, naive_load(r->dtype, element));
+        }
+        CHECK(naive_agrees(&fold, &rule, results + row * result_bytes),
+              "%s: %s of %s as %s, row %" PRIu64 " of %" PRIu64 ", n %" PRIu64 ", isa %s: got %.17Lg or %lld, want %.17Lg or %lld",
+              what, gpr_operator_name(r->op), gpr_dtype_name(r->dtype), gpr_dtype_name(rule.compute), row, e->rows, e->n,
+              gpr_cpu_isa(), naive_load(rule.result, results + row * result_bytes).f,
+              (long long)naive_load(rule.result, results + row * result_bytes).i, fold.acc.f, (long long)fold.acc.i);
+    }
+    free(results);
+}
+
+static void set_shape(example *e, gpr_operator op, gpr_dtype dtype, gpr_dtype compute, int ndim, int reduced)
+{
+    memset(&e->request, 0, sizeof e->request);
+    e->request.op = op;
+    e->request.dtype = dtype;
+    e->request.compute = compute;
+    e->request.ndim = ndim;
+    e->request.reduced = reduced;
+}
+
+static void test_flat(gpr_operator op, gpr_dtype dtype, gpr_dtype compute, int64_t n, int wild, const char *what)
+{
+    example e;
+
+    set_shape(&e, op, dtype, compute, 1, 1);
+    e.shape[0] = n;
+    make_example(&e, 0, 0, 0, 0, wild);
+    check_example(&e, what);
+    free_example(&e);
+}
+
+static int takes_dtype(int op)
+{
+    return op == GPR_OP_SUM || op == GPR_OP_PROD || op == GPR_OP_MEAN;
+}
+
+static void test_sizes(void)
+{
+    static const int sizes[] = {1, 2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 47, 48, 49, 63, 64, 65, 127, 128, 129, 255, 257, 500,
+                                1000, 1023, 1025, 2049, 4095, 4096, 4097, 8193, 20001};
+
+    for (int op = 0; op < GPR_OP_COUNT; op++)
+        for (int dtype = 0; dtype < GPR_DTYPE_COUNT; dtype++) {
+            const int wild = !naive_is_float(dtype) && (op == GPR_OP_SUM || op == GPR_OP_MIN || op == GPR_OP_MAX);
+
+            for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+                test_flat(op, dtype, GPR_DTYPE_DEFAULT, sizes[s], wild, "sizes");
+            /* Several pieces, the last one short. */
+            test_flat(op, dtype, GPR_DTYPE_DEFAULT, check_between(5, 9) * 32768 + check_between(0, 999), wild, "pieces");
+        }
+}
+
+/* Extreme bytes, so that lanes that are too narrow overflow. */
+static void test_full_lanes(void)
+{
+    static const gpr_dtype dtypes[] = {GPR_BOOL, GPR_INT8, GPR_UINT8, GPR_INT16, GPR_UINT16};
+
+    for (int d = 0; d < 5; d++)
+        for (int value = 0; value < 2; value++) {
+            const size_t bytes = gpr_dtype_bytes(dtypes[d]);
+            const uint64_t n = 300007;
+            example e;
+
+            set_shape(&e, GPR_OP_SUM, dtypes[d], GPR_DTYPE_DEFAULT, 1, 1);
+            e.shape[0] = (int64_t)n;
+            make_example(&e, 0, 0, 0, 0, 0);
+            for (uint64_t i = 0; i < n; i++) {
+                const gpr_value v = gpr_neutral_element(value ? GPR_FOLD_min : GPR_FOLD_max, dtypes[d]);
+                memcpy(e.memory + i * bytes, v.bytes, bytes);
+            }
+            check_example(&e, "full lanes");
+            free_example(&e);
+        }
+}
+
+static void test_pairs(void)
+{
+    for (int op = 0; op < GPR_OP_COUNT; op++)
+        for (int dtype = 0; takes_dtype(op) && dtype < GPR_DTYPE_COUNT; dtype++)
+            for (int compute = 0; compute < GPR_DTYPE_COUNT; compute++) {
+                const int negative = naive_is_float(dtype) && naive_kind(compute) == GPR_KIND_UNSIGNED;
+
+                /* A negative float has no unsigned value. */
+                test_flat(negative ? GPR_OP_PROD : op, dtype, compute, 9, 0, "pairs");
+                test_flat(negative ? GPR_OP_PROD : op, dtype, compute, check_between(1, 3000), 0, "pairs");
+            }
+}
+
+/* A special value at each place of a run: at every lane of every vector, in the tail, and alone. */
+static void test_special_places(void)
+{
+    static const gpr_dtype dtypes[] = {GPR_FLOAT16, GPR_BFLOAT16, GPR_FLOAT32, GPR_FLOAT64};
+    const double specials[] = {NAN, INFINITY, -INFINITY};
+
+    for (int d = 0; d < 4; d++)
+        for (int op = 0; op < GPR_OP_COUNT; op++)
+            for (int s = 0; s < 3; s++) {
+                const size_t bytes = gpr_dtype_bytes(dtypes[d]);
+                const int64_t n = check_between(130, 300);
+                gpr_value special = {.f64 = specials[s]};
+                example e;
+
+                special = gpr_convert_acc(special, GPR_FLOAT64, dtypes[d]);
+                set_shape(&e, op, dtypes[d], GPR_DTYPE_DEFAULT, 1, 1);
+                e.shape[0] = n;
+                make_example(&e, 0, 0, 0, 0, 0);
+                for (int64_t i = 0; i < n; i++) {
+                    char before[8], *at = e.memory + (size_t)i * bytes;
+
+                    memcpy(before, at, bytes);
+                    memcpy(at, special.bytes, bytes);
+                    check_example(&e, "special");
+                    memcpy(at, before, bytes);
+                }
+                free_example(&e);
+            }
+}
+
+/* One element decides, wherever it is. */
+static void test_truth_places(void)
+{
+    for (int dtype = 0; dtype < GPR_DTYPE_COUNT; dtype++)
+        for (int op = GPR_OP_ANY; op <= GPR_OP_ALL; op++) {
+            const size_t bytes = gpr_dtype_bytes(dtype);
+            const gpr_value common = gpr_neutral_element(op == GPR_OP_ANY ? GPR_FOLD_any : GPR_FOLD_all, dtype);
+            const gpr_value odd = gpr_neutral_element(op == GPR_OP_ANY ? GPR_FOLD_all : GPR_FOLD_any, dtype);
+            example e;
+
+            set_shape(&e, op, dtype, GPR_DTYPE_DEFAULT, 1, 1);
+            e.shape[0] = check_between(0, 1) ? check_between(1, 300) : check_between(300000, 600000);
+            make_example(&e, 0, 0, 0, 0, 0);
+            for (int64_t i = 0; i < e.shape[0]; i++) memcpy(e.memory + (size_t)i * bytes, common.bytes, bytes);
+            check_example(&e, "undecided");
+            memcpy(e.memory + (size_t)check_between(0, e.shape[0] - 1) * bytes, odd.bytes, bytes);
+            check_example(&e, "decided");
+            free_example(&e);
+        }
+}
+
+/* Random shapes, layouts, masks, byte orders, dtypes. */
+static void test_random(int count)
+{
+    for (int k = 0; k < count; k++) {
+        const int op = (int)check_between(0, GPR_OP_COUNT - 1), dtype = (int)check_between(0, GPR_DTYPE_COUNT - 1);
+        const int ndim = (int)check_between(0, 5);
+        gpr_dtype compute = GPR_DTYPE_DEFAULT;
+        int64_t size = 1;
+        const int64_t most = check_between(0, 9) == 0 ? 2000000 : check_between(0, 2) == 0 ? 60000 : 800;
+        example e;
+
+        if (takes_dtype(op) && check_between(0, 3) == 0) compute = (gpr_dtype)check_between(0, GPR_DTYPE_COUNT - 1);
+        if (compute != GPR_DTYPE_DEFAULT && naive_is_float(dtype) && naive_kind(compute) == GPR_KIND_UNSIGNED)
+            compute = GPR_FLOAT64;
+        set_shape(&e, op, dtype, compute, ndim, (int)check_between(0, ndim));
+        for (int i = 0; i < ndim; i++) {
+            const int64_t left = most / size;
+            e.shape[i] = check_between(1, check_between(0, 1) ? (left < 5 ? left : 5) : left);
+            size *= e.shape[i];
+        }
+        make_example(&e, (int)check_between(0, 3), check_between(0, 4) == 0, check_between(0, 4) == 0,
+                     check_between(0, 4) == 0, 0);
+        check_example(&e, "random");
+        free_example(&e);
+    }
+}
+
+/* Matrices by columns and rows of many shapes. */
+static void test_matrices(void)
+{
+    static const int64_t shapes[][2] = {{1000, 3}, {20000, 3}, {3, 20000}, {50, 64}, {3000, 64}, {129, 1025}, {700, 2050},
+                                        {100000, 2}, {40, 17}, {300, 15}, {5000, 16}};
+
+    for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++)
+        for (int op = 0; op < GPR_OP_COUNT; op++) {
+            const int dtype = (int)check_between(0, GPR_DTYPE_COUNT - 1);
+            example e;
+
+            set_shape(&e, op, dtype, GPR_DTYPE_DEFAULT, 2, 1);
+            e.shape[0] = shapes[k][0];
+            e.shape[1] = shapes[k][1];
+            make_example(&e, 0, 0, 0, 0, 0);
+            check_example(&e, "rows");
+            /* The same memory, the other axis: an array whose first axis is reduced. */
+            {
+                const int64_t extent = e.shape[0], stride = e.strides[0];
+                e.shape[0] = e.shape[1];
+                e.strides[0] = e.strides[1];
+                e.shape[1] = extent;
+                e.strides[1] = stride;
+                e.rows = (uint64_t)e.shape[0];
+                e.n = (uint64_t)e.shape[1];
+            }
+            check_example(&e, "columns");
+            free_example(&e);
+        }
+}
+
+static void test_empty(void)
+{
+    for (int op = 0; op < GPR_OP_COUNT; op++)
+        for (int dtype = 0; dtype < GPR_DTYPE_COUNT; dtype++) {
+            double results[3 + 1] = {7, 7, 7, 7};
+            gpr_rule rule;
+            example e;
+
+            if (!gpr_operator_rows[op].has_identity) continue;
+            set_shape(&e, op, dtype, GPR_DTYPE_DEFAULT, 2, 1);
+            e.shape[0] = 3;
+            e.shape[1] = 0;
+            make_example(&e, 0, 0, 0, 0, 0);
+            CHECK(run_example(&e, results) == GPR_OK, "empty");
+            (void)gpr_make_rule(op, dtype, GPR_DTYPE_DEFAULT, &rule);
+            for (int row = 0; row < 3; row++) {
+                const naive_value v = naive_load(rule.result, (char *)results + (size_t)row * gpr_dtype_bytes(rule.result));
+                const int want = op == GPR_OP_PROD || op == GPR_OP_ALL;
+                if (op == GPR_OP_MEAN) CHECK(isnan(v.f), "mean of nothing");
+                else CHECK(v.is_float ? v.f == want : v.i == want, "%s of nothing", gpr_operator_name(op));
+            }
+            CHECK(results[3] == 7, "wrote past the results");
+            free_example(&e);
+            e.shape[0] = 0;
+            make_example(&e, 0, 0, 0, 0, 0);
+            CHECK(run_example(&e, results) == GPR_OK, "no rows");
+            free_example(&e);
+        }
+}
+
+/* The same bits with any number of threads and any instruction set. */
+static void test_same_bits(void)
+{
+    static const int64_t shapes[][2] = {{1, 1000003}, {1, 999}, {3, 300001}, {1000, 700}, {400000, 3}};
+    static const gpr_dtype dtypes[] = {GPR_FLOAT16, GPR_BFLOAT16, GPR_FLOAT32, GPR_FLOAT64};
+    gpr_limits limits, changed;
+
+    gpr_get_limits(&limits);
+    for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++)
+        for (int d = 0; d < 4; d++)
+            for (int column = 0; column < 2; column++)
+                for (int layout = 0; layout < 3; layout++) {
+                    const int op = check_between(0, 1) ? GPR_OP_SUM : GPR_OP_MEAN;
+                    char *first, *other;
+                    size_t bytes;
+                    example e;
+
+                    set_shape(&e, op, dtypes[d], GPR_DTYPE_DEFAULT, 2, 1);
+                    e.shape[column] = shapes[k][0];
+                    e.shape[1 - column] = shapes[k][1];
+                    make_example(&e, layout, 0, 0, 0, 0);
+                    bytes = e.rows * gpr_dtype_bytes(dtypes[d]);
+                    first = calloc(bytes, 1);
+                    other = calloc(bytes, 1);
+                    CHECK(run_example(&e, first) == GPR_OK, "same bits");
+                    for (uint32_t threads = 1; threads <= 4; threads++)
+                        for (int i = 0; i < ISAS; i++) {
+                            changed = limits;
+                            changed.cpu_threads = threads;
+                            CHECK(gpr_set_limits(&changed) == GPR_OK, "limits");
+                            if (gpr_set_cpu_isa(isas[i]) != GPR_OK) continue;
+                            CHECK(run_example(&e, other) == GPR_OK, "same bits");
+                            CHECK(memcmp(first, other, bytes) == 0, "%s of (%lld, %lld) differs with %u threads, %s",
+                                  gpr_dtype_name(dtypes[d]), (long long)e.shape[0], (long long)e.shape[1], threads, isas[i]);
+                        }
+                    (void)gpr_set_cpu_isa(NULL);
+                    free(first);
+                    free(other);
+                    free_example(&e);
+                }
+    (void)gpr_set_limits(&limits);
+}
+
+static int stop_at_once(void *asked)
+{
+    ++*(int *)asked;
+    return 1;
+}
+
+static int never_stop(void *asked)
+{
+    ++*(int *)asked;
+    return 0;
+}
+
+static void test_interrupt(void)
+{
+    const int64_t shape[2] = {1, INT64_C(1) << 33}, strides[2] = {0, 0};
+    const float one = 1;
+    gpr_request request = {.op = GPR_OP_SUM, .dtype = GPR_FLOAT32, .compute = GPR_DTYPE_DEFAULT, .ndim = 2, .reduced = 1,
+                           .shape = shape, .strides = strides, .data = &one};
+    const int64_t short_shape[2] = {1, INT64_C(1) << 27};
+    float result = 0;
+    int asked = 0;
+    gpr_rule rule;
+    gpr_view view;
+    gpr_run run;
+
+    CHECK(gpr_make_rule(GPR_OP_SUM, GPR_FLOAT32, GPR_DTYPE_DEFAULT, &rule) == GPR_OK, "rule");
+    CHECK(gpr_make_view(&request, &view) == GPR_OK, "view");
+    CHECK(gpr_cpu_reduce(&view, &rule, stop_at_once, &asked, &result, &run) == GPR_ERROR_INTERRUPTED, "interrupt");
+    CHECK(asked == 1, "asked %d times", asked);
+    request.shape = short_shape;
+    CHECK(gpr_make_view(&request, &view) == GPR_OK, "view");
+    CHECK(gpr_cpu_reduce(&view, &rule, never_stop, &asked, &result, &run) == GPR_OK, "interrupt");
+    CHECK(asked >= 2 && result == 0x1p27f, "asked %d times, sum %g", asked, result);
+}
+
+static void test_isa(void)
+{
+    CHECK(gpr_set_cpu_isa("sse9") == GPR_ERROR_VALUE, "an unknown instruction set");
+    CHECK(gpr_set_cpu_isa("baseline") == GPR_OK && strcmp(gpr_cpu_isa(), "baseline") == 0, "baseline");
+    CHECK(gpr_set_cpu_isa(NULL) == GPR_OK, "the best");
+}
+
+int main(void)
+{
+    check_begin();
+    test_isa();
+    for (int i = 0; i < ISAS; i++) {
+        if (gpr_set_cpu_isa(isas[i]) != GPR_OK) continue;
+        test_sizes();
+        test_full_lanes();
+        test_special_places();
+        test_truth_places();
+        test_matrices();
+        test_random(400);
+    }
+    (void)gpr_set_cpu_isa(NULL);
+    test_pairs();
+    test_random(600);
+    test_empty();
+    test_same_bits();
+    test_interrupt();
+    return check_end();
+}

@@ -1,0 +1,658 @@
+/* Every error path of the host library: each driver and compiler call that a piece of work makes is made to fail, one at a
+ * time, in a process of its own.
+ *
+ * Promised after each failure: the status says what failed, the next call gives the right result, nothing leaked, no rule of the
+ * driver was broken on the way out. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../fakes/fakes.h"
+#include "check.h"
+#include "gpureduce.h"
+
+enum { PAST_THE_END = 77, UNKNOWN = 999, OUT_OF_MEMORY = 2, NVRTC_INTERNAL_ERROR = 11 };
+enum { MIB = 1 << 20, LONGEST_SECONDS = 30 };
+
+/* ---------------------------------------------------------------- pieces of work ------------- */
+
+/* Element i of every test array; sums stay far from any limit. */
+static int32_t value_at(uint64_t i)
+{
+    return (int32_t)(i * 2654435761u >> 20) - 2048;
+}
+
+static int32_t *make_values(uint64_t count)
+{
+    int32_t *values = malloc(count * sizeof *values);
+
+    REQUIRE(values != NULL);
+    for (uint64_t i = 0; i < count; i++) values[i] = value_at(i);
+    return values;
+}
+
+static void expect_sums(const int64_t *sums, uint64_t rows, uint64_t n)
+{
+    for (uint64_t row = 0; row < rows; row++) {
+        int64_t expected = 0;
+        for (uint64_t i = row * n; i < (row + 1) * n; i++) expected += value_at(i);
+        REQUIRE(sums[row] == expected);
+    }
+}
+
+/* Sums each of `rows` rows of n int32 with the named kernel, and checks the sums if it went well. */
+static gpr_status sum_rows(const char *kernel, int on_device, const void *data, uint64_t rows, uint64_t n)
+{
+    const int64_t shape[2] = {(int64_t)rows, (int64_t)n};
+    int64_t *sums = malloc(rows * sizeof *sums);
+    gpr_request request = {.op = GPR_OP_SUM,
+                           .dtype = GPR_INT32,
+                           .compute = GPR_DTYPE_DEFAULT,
+                           .ndim = 2,
+                           .reduced = 1,
+                           .shape = shape,
+                           .data = data,
+                           .on_device = on_device,
+                           .device = 0,
+                           .result = sums};
+    gpr_status status = GPR_OK;
+
+    REQUIRE(sums != NULL && gpr_find_kernel(kernel, &request.kernel) == GPR_OK);
+    status = gpr_reduce(&request);
+    if (status == GPR_OK) expect_sums(sums, rows, n);
+    free(sums);
+    return status;
+}
+
+static gpr_status sum_host(const char *kernel, uint64_t rows, uint64_t n)
+{
+    int32_t *values = make_values(rows * n);
+    const gpr_status status = sum_rows(kernel, 0, values, rows, n);
+
+    free(values);
+    return status;
+}
+
+static gpr_status small_array(void)
+{
+    return sum_host("auto", 1, 1000);
+}
+
+static gpr_status small_array_by_atomics(void)
+{
+    return sum_host("naive_atomic", 3, 1000);
+}
+
+static gpr_status streamed_in_pieces(void)
+{
+    return sum_host("sequential", 1, 400000);
+}
+
+static gpr_status streamed_with_tickets(void)
+{
+    return sum_host("last_block", 2, 120000);
+}
+
+static gpr_status many_short_rows(void)
+{
+    return sum_host("auto", 30000, 8);
+}
+
+static gpr_status rows_by_atomics(void)
+{
+    return sum_host("block_atomic", 1500, 100);
+}
+
+static gpr_status pinned_source(void)
+{
+    enum { COUNT = 300000 };
+    void *data = NULL;
+    gpr_status status = gpr_alloc_pinned(COUNT * sizeof(int32_t), &data), freed = GPR_OK;
+
+    if (status != GPR_OK) return status;
+    for (uint64_t i = 0; i < COUNT; i++) ((int32_t *)data)[i] = value_at(i);
+    status = sum_rows("auto", 0, data, 1, COUNT);
+    freed = gpr_free_pinned(data);
+    return status != GPR_OK ? status : freed;
+}
+
+/* Runs `work` over a device array of rows * n values. */
+static gpr_status with_device_array(uint64_t rows, uint64_t n, gpr_status (*work)(void *, uint64_t, uint64_t))
+{
+    int32_t *values = make_values(rows * n);
+    void *data = NULL;
+    gpr_status status = gpr_alloc_device(0, rows * n * sizeof *values, &data), freed = GPR_OK;
+
+    if (status == GPR_OK) {
+        status = gpr_upload(0, data, values, rows * n * sizeof *values);
+        if (status == GPR_OK) status = work(data, rows, n);
+        freed = gpr_free_device(0, data);
+    }
+    free(values);
+    return status != GPR_OK ? status : freed;
+}
+
+static gpr_status sum_on_device(void *data, uint64_t rows, uint64_t n)
+{
+    return sum_rows("auto", 1, data, rows, n);
+}
+
+static gpr_status device_array(void)
+{
+    return with_device_array(2, 50000, sum_on_device);
+}
+
+static gpr_status device_array_of_many_rows(void)
+{
+    return with_device_array(20000, 6, sum_on_device);
+}
+
+static gpr_status measure_on_device(void *data, uint64_t rows, uint64_t n)
+{
+    const int64_t shape[2] = {(int64_t)rows, (int64_t)n};
+    float milliseconds[3] = {-1, -1, -1};
+    const gpr_request request = {.op = GPR_OP_SUM,
+                                 .dtype = GPR_INT32,
+                                 .compute = GPR_DTYPE_DEFAULT,
+                                 .ndim = 2,
+                                 .reduced = 1,
+                                 .shape = shape,
+                                 .data = data,
+                                 .on_device = 1,
+                                 .kernel = -1,
+                                 .device = 0};
+    const gpr_status status = gpr_measure(&request, 1, 3, 100000, milliseconds);
+
+    if (status != GPR_OK) return status;
+    for (int i = 0; i < 3; i++) REQUIRE(milliseconds[i] >= 0);
+    return sum_rows("auto", 1, data, rows, n);
+}
+
+static gpr_status measurement(void)
+{
+    return with_device_array(1, 100000, measure_on_device);
+}
+
+static gpr_status facts(void)
+{
+    gpr_device_info info;
+    int count = 0, kernel = 0;
+    gpr_status status = gpr_cuda_available();
+
+    if (status == GPR_OK) status = gpr_device_count(&count);
+    if (status == GPR_OK) status = gpr_device_info_at(0, &info);
+    if (status == GPR_OK) status = gpr_find_kernel("auto", &kernel);
+    if (status == GPR_OK) status = gpr_kernel_available(kernel, 0);
+    if (status != GPR_OK) return status;
+    REQUIRE(count == 1 && info.compute_capability == 90 && strcmp(info.name, "Fake 0") == 0);
+    REQUIRE(strcmp(info.uuid, "GPU-01010101-0101-0101-0101-010101010101") == 0);
+    return GPR_OK;
+}
+
+/* Reducing after the loaded programs were forgotten, with other buffers than before. */
+static gpr_status forgetting(void)
+{
+    gpr_limits limits;
+    gpr_status status = streamed_in_pieces();
+
+    if (status == GPR_OK) status = gpr_cache_clear(1);
+    if (status != GPR_OK) return status;
+    gpr_get_limits(&limits);
+    limits.pinned_bytes ^= MIB; /* 1 MiB is never its lowest bit: see set_limits */
+    status = gpr_set_limits(&limits);
+    return status == GPR_OK ? streamed_in_pieces() : status;
+}
+
+typedef struct work {
+    const char *name;
+    gpr_status (*run)(void);
+} work;
+
+static const work works[] = {
+    {"small array", small_array},
+    {"small array by atomics", small_array_by_atomics},
+    {"streamed in pieces", streamed_in_pieces},
+    {"streamed with tickets", streamed_with_tickets},
+    {"many short rows", many_short_rows},
+    {"rows by atomics", rows_by_atomics},
+    {"pinned source", pinned_source},
+    {"device array", device_array},
+    {"device array of many rows", device_array_of_many_rows},
+    {"measurement", measurement},
+    {"facts", facts},
+    {"forgetting", forgetting},
+};
+
+/* ---------------------------------------------------------------- what is alive -------------- */
+
+static const char *const kinds[] = {"device", "pinned", "streams", "events", "modules", "contexts", "depth"};
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+typedef struct census {
+    int live[KINDS];
+    uint64_t bytes[2];
+} census;
+
+static census count_live(void)
+{
+    census all;
+
+    memset(&all, 0, sizeof all);
+    for (int i = 0; i < KINDS; i++) all.live[i] = fake.live(kinds[i]);
+    for (int i = 0; i < 2; i++) all.bytes[i] = fake.bytes(i);
+    return all;
+}
+
+/* Nothing beyond `expected` is alive. Fewer bytes are fine: less memory may have been found. */
+static void expect_no_leak(const census *expected, int exact)
+{
+    const census now = count_live();
+
+    for (int i = 0; i < KINDS; i++) {
+        if (exact ? now.live[i] == expected->live[i] : now.live[i] <= expected->live[i]) continue;
+        (void)fprintf(stderr, "%s alive: %d, expected %d\n", kinds[i], now.live[i], expected->live[i]);
+        REQUIRE(!"leak");
+    }
+    REQUIRE(now.bytes[0] <= expected->bytes[0] && now.bytes[1] <= expected->bytes[1]);
+    REQUIRE(fake.programs() == 0);
+}
+
+static void expect_no_violation(void)
+{
+    if (fake.violation()[0] == '\0') return;
+    (void)fprintf(stderr, "the driver was misused: %s\n", fake.violation());
+    REQUIRE(!"violation");
+}
+
+/* ---------------------------------------------------------------- processes ------------------ */
+
+static void set_limits(void)
+{
+    const gpr_limits limits = {.device_bytes = MIB, .pinned_bytes = 2 * MIB, .cpu_threads = 2};
+
+    REQUIRE(gpr_set_limits(&limits) == GPR_OK);
+}
+
+/* Runs body(argument) in a child process; returns its exit status, -1 if it did not end well. */
+static int in_child(int (*body)(const void *), const void *argument, const char *what)
+{
+    int status = 0;
+    (void)fflush(stdout);
+    const pid_t child = fork();
+
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        (void)alarm(LONGEST_SECONDS);
+        set_limits();
+        exit(body(argument));
+    }
+    REQUIRE(waitpid(child, &status, 0) == child);
+    const int well = WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == PAST_THE_END);
+    CHECK(well, "%s (%s %d)", what, WIFSIGNALED(status) ? "signal" : "exit status",
+          WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    return well ? WEXITSTATUS(status) : -1;
+}
+
+typedef struct baseline_argument {
+    const work *work;
+    int pipe;
+} baseline_argument;
+
+static int measure_baseline(const void *argument)
+{
+    const baseline_argument *baseline = argument;
+
+    REQUIRE(baseline->work->run() == GPR_OK);
+    REQUIRE(baseline->work->run() == GPR_OK);
+    const census all = count_live();
+    expect_no_violation();
+    REQUIRE(write(baseline->pipe, &all, sizeof all) == (ssize_t)sizeof all);
+    return 0;
+}
+
+/* What is alive in a process that did the work twice without a failure. */
+static census baseline_of(const work *work)
+{
+    int ends[2];
+    census all;
+
+    REQUIRE(pipe(ends) == 0);
+    const baseline_argument argument = {work, ends[1]};
+    REQUIRE(in_child(measure_baseline, &argument, work->name) == 0);
+    REQUIRE(read(ends[0], &all, sizeof all) == (ssize_t)sizeof all);
+    (void)close(ends[0]);
+    (void)close(ends[1]);
+    return all;
+}
+
+/* ---------------------------------------------------------------- failures ------------------- */
+
+typedef struct failure {
+    const work *work;
+    census baseline;
+    int in_nvrtc, warm; /* warm: after a run that went well */
+    const char *function;
+    int nth, code;
+} failure;
+
+static int is_any(const char *name, const char *const *names)
+{
+    for (; *names != NULL; names++) {
+        if (strcmp(name, *names) == 0) return 1;
+    }
+    return 0;
+}
+
+/* Calls whose failure the work survives: questions with a safe answer, and giving back. */
+static int is_survivable(const char *call)
+{
+    static const char *const names[] = {"cuPointerGetAttribute", "cuCtxPopCurrent", "cuMemFree", "cuMemFreeHost", "cuModuleUnload",
+                                        "cuEventDestroy", "cuStreamDestroy", "cuDevicePrimaryCtxRelease", "nvrtcDestroyProgram",
+                                        NULL};
+
+    return is_any(call, names);
+}
+
+/* Calls that find out whether there is a driver at all. */
+static int is_opening(const char *call)
+{
+    static const char *const names[] = {"cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "nvrtcVersion", "nvrtcGetNumSupportedArchs",
+                                        "nvrtcGetSupportedArchs", NULL};
+
+    return is_any(call, names);
+}
+
+/* The status of work in which `call` failed names it. */
+static void expect_status(const failure *f, gpr_status status, const char *call)
+{
+    const gpr_error *error = gpr_last_error();
+
+    if (status == GPR_OK) {
+        REQUIRE(is_survivable(call) || f->code == OUT_OF_MEMORY);
+        return;
+    }
+    REQUIRE(error->status == status && error->message[0] != '\0');
+    if (is_opening(call) && status == GPR_ERROR_DEVICE) {
+        REQUIRE(strstr(error->message, call) != NULL || strstr(error->message, "CUDA_ERROR") != NULL);
+        return;
+    }
+    REQUIRE(strcmp(error->call, call) == 0 && error->code == f->code && error->name[0] != '\0');
+    if (f->in_nvrtc) {
+        REQUIRE(status == GPR_ERROR_COMPILE);
+    } else if (f->code == OUT_OF_MEMORY) {
+        REQUIRE(status == GPR_ERROR_MEMORY && strcmp(error->name, "CUDA_ERROR_OUT_OF_MEMORY") == 0);
+    } else {
+        REQUIRE(status == GPR_ERROR_CUDA && strcmp(error->name, "CUDA_ERROR_UNKNOWN") == 0);
+    }
+}
+
+static int fail_once(const void *argument)
+{
+    const failure *f = argument;
+    char call[64];
+    gpr_status status = GPR_OK;
+
+    if (f->warm) REQUIRE(f->work->run() == GPR_OK);
+    (f->in_nvrtc ? fake.nvrtc_fail : fake.fail)(f->function, f->nth, f->code);
+    status = f->work->run();
+    (void)snprintf(call, sizeof call, "%s", f->in_nvrtc ? fake.nvrtc_failed() : fake.failed());
+    (f->in_nvrtc ? fake.nvrtc_fail : fake.fail)("", 0, 0);
+    if (call[0] == '\0') {
+        REQUIRE(status == GPR_OK);
+        return PAST_THE_END;
+    }
+    expect_status(f, status, call);
+    expect_no_violation();
+    expect_no_leak(&f->baseline, 0);
+    if (status == GPR_ERROR_DEVICE && !f->in_nvrtc) return 0; /* the driver is not asked a second time */
+    for (int i = 0; i < 2; i++) {
+        status = f->work->run();
+        if (status != GPR_OK) (void)fprintf(stderr, "the next call: %s\n", gpr_last_error()->message);
+        REQUIRE(status == GPR_OK);
+    }
+    expect_no_violation();
+    expect_no_leak(&f->baseline, 1);
+    return 0;
+}
+
+/* Lets each call of `function` that the work makes fail in turn; returns how many there are. */
+static int fail_each(const work *work, const census *baseline, int in_nvrtc, int warm, const char *function, int code)
+{
+    char what[160];
+    failure f = {.work = work, .baseline = *baseline, .in_nvrtc = in_nvrtc, .warm = warm, .function = function, .code = code};
+
+    for (f.nth = 1;; f.nth++) {
+        (void)snprintf(what, sizeof what, "%s, %s, call %d of %s returns %d", work->name, warm ? "warm" : "cold", f.nth, function,
+                       code);
+        if (in_child(fail_once, &f, what) != 0) return f.nth - 1;
+    }
+}
+
+static void test_every_failed_call_is_reported_and_leaves_nothing_behind(void)
+{
+    static const char *const out_of_memory[] = {"cuMemAlloc", "cuMemHostAlloc", "cuModuleLoadData", "cuDevicePrimaryCtxRetain"};
+    int calls = 0;
+
+    for (size_t i = 0; i < sizeof works / sizeof works[0]; i++) {
+        const work *work = &works[i];
+        const census baseline = baseline_of(work);
+        for (int warm = 0; warm < 2; warm++) {
+            const int driver = fail_each(work, &baseline, 0, warm, "*", UNKNOWN);
+            CHECK(driver > 5, "%s makes %d calls", work->name, driver);
+            calls += driver + fail_each(work, &baseline, 1, warm, "*", NVRTC_INTERNAL_ERROR);
+            for (size_t j = 0; j < sizeof out_of_memory / sizeof out_of_memory[0]; j++) {
+                calls += fail_each(work, &baseline, 0, warm, out_of_memory[j], OUT_OF_MEMORY);
+            }
+        }
+    }
+    (void)printf("%d calls failed in turn\n", calls);
+}
+
+/* ---------------------------------------------------------------- memory --------------------- */
+
+/* A device with room for a ring of half the size that the limits allow. */
+static int reduce_in_little_memory(const void *argument)
+{
+    (void)argument;
+    REQUIRE(small_array() == GPR_OK); /* opens the device */
+    fake.set_memory(fake.bytes(0) + 450000, fake.bytes(1) + 450000);
+    REQUIRE(streamed_in_pieces() == GPR_OK);
+    REQUIRE(gpr_last_run()->chunks >= 400000 * sizeof(int32_t) / 90000);
+    REQUIRE(many_short_rows() == GPR_OK);
+    fake.set_memory(fake.bytes(0) + 100000, fake.bytes(1) + 100000);
+    REQUIRE(streamed_in_pieces() == GPR_OK);
+    expect_no_violation();
+    return 0;
+}
+
+static void test_memory_that_runs_out_makes_chunks_smaller(void)
+{
+    (void)in_child(reduce_in_little_memory, NULL, "little memory");
+}
+
+static int reduce_in_no_memory(const void *argument)
+{
+    (void)argument;
+    REQUIRE(small_array() == GPR_OK);
+    fake.set_memory(fake.bytes(0) + 1000, fake.bytes(1) + 1000);
+    REQUIRE(streamed_in_pieces() == GPR_ERROR_MEMORY);
+    REQUIRE(strcmp(gpr_last_error()->name, "CUDA_ERROR_OUT_OF_MEMORY") == 0);
+    REQUIRE(small_array() == GPR_OK);
+    fake.set_memory(16u << 20, 16u << 20);
+    REQUIRE(streamed_in_pieces() == GPR_OK);
+    expect_no_violation();
+    return 0;
+}
+
+static void test_no_memory_is_an_error_and_the_next_call_works(void)
+{
+    (void)in_child(reduce_in_no_memory, NULL, "no memory");
+}
+
+/* ---------------------------------------------------------------- compiling ------------------ */
+
+static int meet_a_compile_error(const void *argument)
+{
+    (void)argument;
+    fake.refuse("sequential");
+    REQUIRE(streamed_in_pieces() == GPR_ERROR_COMPILE);
+    REQUIRE(gpr_last_error()->log != NULL && strstr(gpr_last_error()->log, "refused: gpr::sequential<First, 256u>") != NULL);
+    REQUIRE(strcmp(gpr_last_error()->call, "nvrtcCompileProgram") == 0);
+    REQUIRE(small_array() == GPR_OK);
+    fake.refuse("");
+    REQUIRE(streamed_in_pieces() == GPR_OK);
+    REQUIRE(fake.programs() == 0);
+    expect_no_violation();
+    return 0;
+}
+
+static void test_a_compile_error_carries_its_log(void)
+{
+    (void)in_child(meet_a_compile_error, NULL, "compile error");
+}
+
+/* ---------------------------------------------------------------- interrupts, forks ---------- */
+
+static int stop(void *argument)
+{
+    int *left = argument;
+
+    return --*left <= 0;
+}
+
+/* Reduces 3 MB of int32 slowly, stopping when the callback has been asked `asks` times; 0: never. */
+static gpr_status sum_until(int asks)
+{
+    enum { COUNT = 800000 };
+    int32_t *values = make_values(COUNT);
+    const int64_t shape = COUNT;
+    int64_t sum = 0;
+    gpr_request request = {.op = GPR_OP_SUM,
+                           .dtype = GPR_INT32,
+                           .compute = GPR_DTYPE_DEFAULT,
+                           .ndim = 1,
+                           .reduced = 1,
+                           .shape = &shape,
+                           .data = values,
+                           .kernel = -1,
+                           .device = 0,
+                           .result = &sum,
+                           .interrupted = asks > 0 ? stop : NULL,
+                           .interrupted_arg = &asks};
+    const gpr_status status = gpr_reduce(&request);
+
+    if (status == GPR_OK) expect_sums(&sum, 1, COUNT);
+    free(values); /* what is still under way reads it: the sanitizers would tell */
+    return status;
+}
+
+static int interrupt_between_chunks(const void *argument)
+{
+    (void)argument;
+    REQUIRE(sum_until(0) == GPR_OK);
+    const census before = count_live();
+    fake.set_delays(1, 50000);
+    for (int asks = 1; asks <= 3; asks++) {
+        REQUIRE(sum_until(asks) == GPR_ERROR_INTERRUPTED);
+        REQUIRE(gpr_last_error()->status == GPR_ERROR_INTERRUPTED);
+        expect_no_leak(&before, 1);
+    }
+    fake.set_delays(1, 0);
+    REQUIRE(sum_until(0) == GPR_OK);
+    expect_no_violation();
+    return 0;
+}
+
+static void test_an_interrupt_between_chunks_leaves_everything_clean(void)
+{
+    (void)in_child(interrupt_between_chunks, NULL, "interrupt");
+}
+
+static int call_from_within(void *argument)
+{
+    gpr_status *inner = argument;
+    void *data = NULL;
+
+    REQUIRE(gpr_alloc_pinned(100, &data) == GPR_OK); /* as a finaliser that runs here may free */
+    REQUIRE(gpr_free_pinned(data) == GPR_OK);
+    *inner = small_array();
+    return 1;
+}
+
+/* A signal handler, or a finaliser, may call the library from inside the callback. */
+static int call_from_the_callback(const void *argument)
+{
+    enum { COUNT = 800000 };
+    int32_t *values = make_values(COUNT);
+    const int64_t shape = COUNT;
+    int64_t sum = 0;
+    gpr_status inner = GPR_OK;
+    const gpr_request request = {.op = GPR_OP_SUM,
+                                 .dtype = GPR_INT32,
+                                 .compute = GPR_DTYPE_DEFAULT,
+                                 .ndim = 1,
+                                 .reduced = 1,
+                                 .shape = &shape,
+                                 .data = values,
+                                 .kernel = -1,
+                                 .device = 0,
+                                 .result = &sum,
+                                 .interrupted = call_from_within,
+                                 .interrupted_arg = &inner};
+
+    (void)argument;
+    fake.set_delays(1, 50000);
+    REQUIRE(gpr_reduce(&request) == GPR_ERROR_INTERRUPTED);
+    REQUIRE(inner == GPR_ERROR_DEVICE);
+    free(values);
+    REQUIRE(small_array() == GPR_OK);
+    expect_no_violation();
+    return 0;
+}
+
+static void test_a_call_from_the_interrupt_callback_is_refused_not_stuck(void)
+{
+    (void)in_child(call_from_the_callback, NULL, "call from the callback");
+}
+
+static int use_after_fork(const void *argument)
+{
+    (void)argument;
+    REQUIRE(small_array() == GPR_ERROR_DEVICE);
+    REQUIRE(strstr(gpr_last_error()->message, "forked") != NULL);
+    REQUIRE(gpr_cuda_available() == GPR_ERROR_DEVICE);
+    return 0;
+}
+
+static int fork_after_use(const void *argument)
+{
+    (void)argument;
+    REQUIRE(small_array() == GPR_OK);
+    REQUIRE(in_child(use_after_fork, NULL, "use after fork") == 0);
+    REQUIRE(small_array() == GPR_OK);
+    expect_no_violation();
+    return 0;
+}
+
+static void test_a_forked_child_is_told_so_and_its_parent_goes_on(void)
+{
+    (void)in_child(fork_after_use, NULL, "fork after use");
+}
+
+int main(void)
+{
+    check_begin();
+    load_fakes();
+    REQUIRE(setenv("GPUREDUCE_CACHE_BYTES", "0", 1) == 0);
+    test_memory_that_runs_out_makes_chunks_smaller();
+    test_no_memory_is_an_error_and_the_next_call_works();
+    test_a_compile_error_carries_its_log();
+    test_an_interrupt_between_chunks_leaves_everything_clean();
+    test_a_call_from_the_interrupt_callback_is_refused_not_stuck();
+    test_a_forked_child_is_told_so_and_its_parent_goes_on();
+    test_every_failed_call_is_reported_and_leaves_nothing_behind();
+    return check_end();
+}

@@ -1,0 +1,460 @@
+/* The host path over a driver that really is asynchronous, dawdles and checks every pointer: random arrays through small
+ * rings, against the slow reference.
+ *
+ * Values are small whole numbers, so that every order of folding gives the same result, to the bit. */
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../fakes/fakes.h"
+#include "check.h"
+#include "convert.h"
+#include "gpureduce.h"
+#include "naive.h"
+#include "registry.h"
+
+enum { KIB = 1 << 10, MIB = 1 << 20, MOST_AXES = 4, THREADS = 6 };
+
+typedef enum place { IN_MEMORY, IN_PINNED, ON_DEVICE, PLACES } place;
+
+/* ---------------------------------------------------------------- random arrays -------------- */
+
+typedef struct random {
+    uint64_t state;
+} random_source;
+
+static uint64_t draw(random_source *source)
+{
+    uint64_t z = source->state += UINT64_C(0x9e3779b97f4a7c15);
+
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+static int64_t between(random_source *source, int64_t low, int64_t high)
+{
+    return low + (int64_t)(draw(source) % (uint64_t)(high - low + 1));
+}
+
+static int one_in(random_source *source, int64_t n)
+{
+    return between(source, 1, n) == 1;
+}
+
+/* A request and all the memory it points to. */
+typedef struct test_case {
+    gpr_request request;
+    place place;
+    int64_t shape[MOST_AXES], strides[MOST_AXES], mask_strides[MOST_AXES];
+    uint64_t elements, rows;
+    char *memory;   /* of the elements, in host memory */
+    void *pinned, *on_device;
+    uint8_t *mask;
+    char *result;
+    char text[256]; /* what to print if it fails */
+} test_case;
+
+static void free_case(test_case *c)
+{
+    if (c->pinned != NULL) REQUIRE(gpr_free_pinned(c->pinned) == GPR_OK);
+    if (c->on_device != NULL) REQUIRE(gpr_free_device(0, c->on_device) == GPR_OK);
+    free(c->memory);
+    free(c->mask);
+    free(c->result);
+}
+
+static void draw_shape(random_source *source, uint64_t most, test_case *c)
+{
+    uint64_t room = (uint64_t)between(source, 1, (int64_t)most);
+
+    c->request.ndim = (int)between(source, 1, MOST_AXES);
+    c->request.reduced = (int)between(source, 1, c->request.ndim);
+    c->elements = c->rows = 1;
+    for (int left = c->request.ndim; left > 0; left--) {
+        /* The large axis is at either end or in the middle. */
+        int axis = 0;
+        do axis = (int)between(source, 0, c->request.ndim - 1);
+        while (c->shape[axis] != 0);
+        const int64_t extent = left == 1 ? (int64_t)room : between(source, 1, room < 40 ? (int64_t)room : 40);
+        c->shape[axis] = extent;
+        c->elements *= (uint64_t)extent;
+        room /= (uint64_t)extent;
+    }
+    for (int i = 0; i < c->request.ndim - c->request.reduced; i++) c->rows *= (uint64_t)c->shape[i];
+}
+
+/* Strides of an array whose axes lie in memory in any order, some backwards, some spread out, some repeated. Returns the bytes
+ * it takes; *start is where its first element is. */
+static uint64_t draw_strides(random_source *source, int plain, int64_t bytes, test_case *c, uint64_t *start)
+{
+    int64_t step = bytes, first = 0;
+    int done[MOST_AXES] = {0};
+
+    for (int k = c->request.ndim - 1; k >= 0; k--) {
+        int axis = k;
+        if (!plain && one_in(source, 3)) {
+            do axis = (int)between(source, 0, c->request.ndim - 1);
+            while (done[axis]);
+        }
+        while (done[axis]) axis = (axis + c->request.ndim - 1) % c->request.ndim;
+        done[axis] = 1;
+        if (!plain && one_in(source, 12)) {
+            c->strides[axis] = 0;
+            continue;
+        }
+        if (!plain && one_in(source, 6)) step *= between(source, 2, 3);
+        c->strides[axis] = step;
+        step *= c->shape[axis];
+        if (!plain && one_in(source, 5)) {
+            first += (c->shape[axis] - 1) * c->strides[axis];
+            c->strides[axis] = -c->strides[axis];
+        }
+    }
+    *start = (uint64_t)first;
+    return (uint64_t)step;
+}
+
+/* Whole numbers that no operator rounds. */
+static void draw_values(random_source *source, gpr_operator op, gpr_dtype dtype, uint64_t count, char *memory)
+{
+    const size_t bytes = gpr_dtype_bytes(dtype);
+    const gpr_kind kind = gpr_dtype_rows[dtype].kind;
+    const int is_signed = kind == GPR_KIND_SIGNED || kind == GPR_KIND_FLOAT;
+    const int64_t rare = between(source, 2, 100000);
+
+    for (uint64_t i = 0; i < count; i++) {
+        int64_t value = 0;
+        switch (op) {
+        case GPR_OP_PROD: value = is_signed && (draw(source) & 1) ? -1 : 1; break;
+        case GPR_OP_ANY: value = one_in(source, rare); break;
+        case GPR_OP_ALL: value = !one_in(source, rare); break;
+        case GPR_OP_MIN:
+        case GPR_OP_MAX: value = is_signed ? between(source, -120, 120) : between(source, 0, 250); break;
+        default: value = is_signed ? between(source, -3, 4) : between(source, 0, 3); break;
+        }
+        gpr_convert(GPR_INT64, &value, dtype, memory + i * bytes, 1);
+    }
+}
+
+static void draw_mask(random_source *source, test_case *c)
+{
+    int64_t step = 1;
+
+    c->mask = malloc(c->elements);
+    REQUIRE(c->mask != NULL);
+    for (uint64_t i = 0; i < c->elements; i++) c->mask[i] = one_in(source, 3) ? 0 : (uint8_t)between(source, 1, 255);
+    for (int i = c->request.ndim - 1; i >= 0; i--) {
+        c->mask_strides[i] = one_in(source, 4) ? 0 : step;
+        if (c->mask_strides[i] != 0) step *= c->shape[i];
+    }
+    c->request.mask = c->mask;
+    c->request.mask_strides = c->mask_strides;
+}
+
+static void draw_kernel(random_source *source, gpr_request *request)
+{
+    const int kernel = one_in(source, 3) ? GPR_KERNEL_auto : (int)between(source, 0, GPR_KERNEL_COUNT - 1);
+    const gpr_kernel_row *row = &gpr_kernel_rows[kernel];
+
+    request->kernel = (row->flags & GPR_NEEDS_CCCL) != 0 ? -1 : kernel;
+    if (request->kernel < 0) return;
+    if (one_in(source, 2) && row->block_rule != GPR_BLOCK_WARP) request->block_size = 32u << between(source, 0, 5);
+    if (one_in(source, 4) && row->cover == GPR_STRIDE) request->grid_size = (uint32_t)between(source, 1, 300);
+}
+
+static void reverse(char *element, size_t bytes)
+{
+    for (size_t i = 0; i < bytes / 2; i++) {
+        const char byte = element[i];
+        element[i] = element[bytes - 1 - i];
+        element[bytes - 1 - i] = byte;
+    }
+}
+
+static void draw_case(random_source *source, uint64_t most_bytes, test_case *c)
+{
+    uint64_t start = 0;
+    gpr_request *r = &c->request;
+
+    memset(c, 0, sizeof *c);
+    r->op = (gpr_operator)between(source, 0, GPR_OP_COUNT - 1);
+    r->dtype = (gpr_dtype)between(source, 0, GPR_DTYPE_COUNT - 1);
+    r->compute = GPR_DTYPE_DEFAULT;
+    c->place = (place)between(source, 0, PLACES - 1);
+    const size_t bytes = gpr_dtype_bytes(r->dtype);
+    draw_shape(source, (one_in(source, 4) ? 20 * KIB : most_bytes) / bytes, c);
+    const int plain = c->place != IN_MEMORY || one_in(source, 3);
+    const uint64_t spread = draw_strides(source, plain, (int64_t)bytes, c, &start);
+    const uint64_t misplaced = plain ? 0 : (uint64_t)between(source, 0, 7);
+    c->memory = malloc(spread + misplaced);
+    c->result = malloc(c->rows * gpr_dtype_bytes(gpr_result_dtype(r->op, r->dtype, r->compute)));
+    REQUIRE(c->memory != NULL && c->result != NULL);
+    draw_values(source, r->op, r->dtype, spread / bytes, c->memory + misplaced);
+    r->shape = c->shape;
+    r->strides = c->strides;
+    r->data = c->memory + misplaced + start;
+    r->result = c->result;
+    r->device = 0;
+    if (c->place == IN_MEMORY && one_in(source, 4)) {
+        r->byteswapped = 1;
+        for (uint64_t i = 0; i < spread / bytes; i++) reverse(c->memory + misplaced + i * bytes, bytes);
+    }
+    if (c->place == IN_MEMORY && r->op != GPR_OP_MEAN && one_in(source, 4)) draw_mask(source, c);
+    if (c->place == IN_PINNED) {
+        REQUIRE(gpr_alloc_pinned(spread, &c->pinned) == GPR_OK);
+        memcpy(c->pinned, c->memory, spread);
+        r->data = c->pinned;
+    }
+    if (c->place == ON_DEVICE) {
+        REQUIRE(gpr_alloc_device(0, spread, &c->on_device) == GPR_OK);
+        REQUIRE(gpr_upload(0, c->on_device, c->memory, spread) == GPR_OK);
+        r->data = c->on_device;
+        r->on_device = 1;
+    }
+    draw_kernel(source, r);
+    (void)snprintf(c->text, sizeof c->text, "%s %s place %d shape %lld %lld %lld %lld reduced %d of %d kernel %d block %u grid %u mask %d",
+                   gpr_operator_name(r->op), gpr_dtype_name(r->dtype), c->place, (long long)c->shape[0], (long long)c->shape[1],
+                   (long long)c->shape[2], (long long)c->shape[3], r->reduced, r->ndim, r->kernel, r->block_size, r->grid_size,
+                   r->mask != NULL);
+}
+
+/* ---------------------------------------------------------------- the reference -------------- */
+
+static naive_value element_at(const test_case *c, const gpr_rule *rule, const int64_t *index)
+{
+    const gpr_request *r = &c->request;
+    const size_t bytes = gpr_dtype_bytes(r->dtype);
+    const char *at = c->place == IN_MEMORY ? r->data : c->memory;
+    const uint8_t *mask = r->mask;
+    char element[8];
+
+    for (int i = 0; i < r->ndim; i++) {
+        at += index[i] * c->strides[i];
+        if (mask != NULL) mask += index[i] * c->mask_strides[i];
+    }
+    memcpy(element, at, bytes);
+    if (r->byteswapped) reverse(element, bytes);
+    if (mask != NULL && *mask == 0) {
+        const gpr_value neutral = gpr_neutral_element(rule->fold, rule->element);
+        memcpy(element, &neutral, bytes);
+    }
+    return naive_load(r->dtype, element);
+}
+
+/* Whether every row of c->result is right. */
+static int is_right(const test_case *c)
+{
+    const gpr_request *r = &c->request;
+    const uint64_t n = c->elements / c->rows;
+    int64_t index[MOST_AXES] = {0};
+    gpr_rule rule;
+
+    REQUIRE(gpr_make_rule(r->op, r->dtype, r->compute, &rule) == GPR_OK);
+    for (uint64_t row = 0; row < c->rows; row++) {
+        naive_fold fold = {0};
+        for (uint64_t i = 0; i < n; i++) {
+            naive_step_fold(&fold, &rule, element_at(c, &rule, index));
+            for (int axis = r->ndim - 1; axis >= 0 && ++index[axis] == c->shape[axis]; axis--) index[axis] = 0;
+        }
+        if (!naive_agrees(&fold, &rule, c->result + row * gpr_dtype_bytes(rule.result))) return 0;
+    }
+    return 1;
+}
+
+/* ---------------------------------------------------------------- tests ---------------------- */
+
+static void run_case(test_case *c)
+{
+    const gpr_status status = gpr_reduce(&c->request);
+
+    CHECK(status == GPR_OK, "%s: %s", c->text, gpr_last_error()->message);
+    if (status == GPR_OK) CHECK(is_right(c), "%s", c->text);
+    CHECK(fake.violation()[0] == '\0', "%s: %s", c->text, fake.violation());
+}
+
+static void draw_limits(random_source *source, gpr_limits *limits)
+{
+    limits->device_bytes = (uint64_t)between(source, 2, 10) * MIB / 2;
+    limits->pinned_bytes = (uint64_t)between(source, 2, 10) * MIB / 2;
+    limits->cpu_threads = (uint32_t)between(source, 1, 4);
+    REQUIRE(gpr_set_limits(limits) == GPR_OK);
+}
+
+/* A host array leaves no more memory taken than the limits allow, whatever was done before. */
+static void expect_memory_within(const gpr_limits *limits, const test_case *c, const uint64_t peak[2])
+{
+    const uint64_t own = c->place == IN_PINNED ? c->elements * gpr_dtype_bytes(c->request.dtype) : 0;
+
+    CHECK(peak[0] <= limits->device_bytes, "%s: %llu bytes of device memory, limit %llu", c->text, (unsigned long long)peak[0],
+          (unsigned long long)limits->device_bytes);
+    CHECK(peak[1] - own <= limits->pinned_bytes, "%s: %llu bytes of pinned memory, limit %llu", c->text,
+          (unsigned long long)(peak[1] - own), (unsigned long long)limits->pinned_bytes);
+}
+
+static void test_random_arrays_reduce_right_and_within_the_limits(int cases)
+{
+    random_source source = {check_random()};
+    gpr_limits limits;
+
+    gpr_get_limits(&limits);
+    for (int i = 0; i < cases && check_failed < 5; i++) {
+        test_case c;
+        if (one_in(&source, 4)) draw_limits(&source, &limits);
+        fake.set_delays((unsigned)draw(&source), one_in(&source, 2) ? 0 : 200);
+        draw_case(&source, 4 * MIB, &c);
+        run_case(&c);
+        fake.reset_peaks(); /* the first run may still have found the buffers of older limits */
+        run_case(&c);
+        const uint64_t peak[2] = {fake.peak(0), fake.peak(1)};
+        if (c.place != ON_DEVICE && c.elements * gpr_dtype_bytes(c.request.dtype) > 64 * KIB) expect_memory_within(&limits, &c, peak);
+        free_case(&c);
+    }
+    CHECK(fake.pageable() == 0 || fake.pageable() % 1 == 0, "impossible");
+    fake.set_delays(1, 0);
+}
+
+static void *run_cases(void *argument)
+{
+    random_source source = {*(uint64_t *)argument};
+
+    for (int i = 0; i < 15; i++) {
+        test_case c;
+        draw_case(&source, MIB, &c);
+        const gpr_status status = gpr_reduce(&c.request);
+        REQUIRE(status == GPR_OK);
+        REQUIRE(is_right(&c));
+        free_case(&c);
+    }
+    return NULL;
+}
+
+static void test_many_threads_share_a_device(void)
+{
+    pthread_t threads[THREADS];
+    uint64_t seeds[THREADS];
+
+    fake.set_delays((unsigned)check_random(), 100);
+    for (int i = 0; i < THREADS; i++) {
+        seeds[i] = check_random();
+        REQUIRE(pthread_create(&threads[i], NULL, run_cases, &seeds[i]) == 0);
+    }
+    for (int i = 0; i < THREADS; i++) REQUIRE(pthread_join(threads[i], NULL) == 0);
+    CHECK(fake.violation()[0] == '\0', "%s", fake.violation());
+    fake.set_delays(1, 0);
+}
+
+static void make_request(gpr_request *request, const int64_t *shape, const void *data, int64_t *result)
+{
+    *request = (gpr_request){.op = GPR_OP_SUM,
+                             .dtype = GPR_INT64,
+                             .compute = GPR_DTYPE_DEFAULT,
+                             .ndim = 2,
+                             .reduced = 1,
+                             .shape = shape,
+                             .data = data,
+                             .kernel = -1,
+                             .device = 0,
+                             .result = result};
+}
+
+/* Neighbouring slots of a ring that was sized for narrow accumulators hold wide ones aligned. */
+static void test_a_ring_of_any_size_serves_accumulators_of_any_width(void)
+{
+    enum { ROWS = 1031 };
+    const int64_t shape[2] = {ROWS, 3};
+    gpr_limits limits;
+
+    gpr_get_limits(&limits);
+    REQUIRE(gpr_set_limits(&limits) == GPR_OK); /* the ring is made anew */
+    for (int width = 0; width < 2; width++) {
+        int64_t values[ROWS * 3], sums[ROWS];
+        void *data = NULL;
+        gpr_request request;
+        for (int i = 0; i < ROWS * 3; i++) values[i] = i;
+        if (width == 0) {
+            for (int i = 0; i < ROWS * 3; i++) ((float *)values)[i] = (float)i;
+        }
+        make_request(&request, shape, NULL, sums);
+        REQUIRE(gpr_alloc_device(0, sizeof values, &data) == GPR_OK);
+        REQUIRE(gpr_upload(0, data, values, sizeof values) == GPR_OK);
+        request.data = data;
+        request.on_device = 1;
+        request.dtype = width == 0 ? GPR_FLOAT32 : GPR_INT64;
+        CHECK(gpr_reduce(&request) == GPR_OK, "%s", gpr_last_error()->message);
+        for (int64_t row = 0; row < ROWS && width == 1; row++) CHECK(sums[row] == 9 * row + 3, "row %lld", (long long)row);
+        REQUIRE(gpr_free_device(0, data) == GPR_OK);
+    }
+    CHECK(fake.violation()[0] == '\0', "%s", fake.violation());
+}
+
+/* Pinned arrays are copied from where they are; ordinary ones never are. */
+static void test_pinned_arrays_skip_staging(void)
+{
+    enum { COUNT = 200000 };
+    const int64_t shape[2] = {1, COUNT};
+    int64_t sum = 0;
+    void *data = NULL;
+    gpr_request request;
+
+    REQUIRE(gpr_alloc_pinned(COUNT * sizeof(int64_t), &data) == GPR_OK);
+    for (int64_t i = 0; i < COUNT; i++) ((int64_t *)data)[i] = i;
+    make_request(&request, shape, data, &sum);
+    fake.watch(data, COUNT * sizeof(int64_t));
+    CHECK(gpr_reduce(&request) == GPR_OK, "%s", gpr_last_error()->message);
+    CHECK(sum == (int64_t)COUNT * (COUNT - 1) / 2, "%lld", (long long)sum);
+    CHECK(fake.watched() == COUNT * sizeof(int64_t), "%llu bytes", (unsigned long long)fake.watched());
+    CHECK(gpr_last_run()->stage_seconds[GPR_STAGE_STAGE] == 0, "%g", gpr_last_run()->stage_seconds[GPR_STAGE_STAGE]);
+
+    const uint64_t before = fake.pageable();
+    int64_t *ordinary = malloc(COUNT * sizeof(int64_t));
+    REQUIRE(ordinary != NULL);
+    memcpy(ordinary, data, COUNT * sizeof(int64_t));
+    request.data = ordinary;
+    CHECK(gpr_reduce(&request) == GPR_OK, "%s", gpr_last_error()->message);
+    CHECK(sum == (int64_t)COUNT * (COUNT - 1) / 2, "%lld", (long long)sum);
+    CHECK(fake.pageable() == before, "%llu bytes", (unsigned long long)(fake.pageable() - before));
+    CHECK(gpr_last_run()->stage_seconds[GPR_STAGE_STAGE] > 0, "%g", gpr_last_run()->stage_seconds[GPR_STAGE_STAGE]);
+    free(ordinary);
+    REQUIRE(gpr_free_pinned(data) == GPR_OK);
+}
+
+/* A grid that the caller chose costs a partial a block for every row; the limits hold all the same. */
+static void test_large_grids_over_many_rows_stay_within_the_limits(void)
+{
+    enum { ROWS = 2000, COUNT = 40 };
+    static int64_t values[ROWS * COUNT], sums[ROWS];
+    const int64_t shape[2] = {ROWS, COUNT};
+    const gpr_limits limits = {.device_bytes = 2 * MIB, .pinned_bytes = 2 * MIB, .cpu_threads = 2};
+    gpr_request request;
+
+    for (int i = 0; i < ROWS * COUNT; i++) values[i] = i / COUNT;
+    make_request(&request, shape, values, sums);
+    REQUIRE(gpr_find_kernel("two_kernel", &request.kernel) == GPR_OK);
+    request.grid_size = 500;
+    REQUIRE(gpr_set_limits(&limits) == GPR_OK);
+    fake.reset_peaks();
+    for (int rows = ROWS; rows > 100; rows = 150) {
+        const int64_t few[2] = {rows, COUNT};
+        request.shape = few;
+        CHECK(gpr_reduce(&request) == GPR_OK, "%s", gpr_last_error()->message);
+        for (int64_t row = 0; row < rows; row++) CHECK(sums[row] == row * COUNT, "row %lld of %d", (long long)row, rows);
+        CHECK(fake.peak(0) <= limits.device_bytes, "%llu bytes for %d rows", (unsigned long long)fake.peak(0), rows);
+        if (rows == 150) break;
+    }
+}
+
+int main(int count, char **arguments)
+{
+    check_begin();
+    load_fakes();
+    REQUIRE(setenv("GPUREDUCE_CACHE_BYTES", "0", 1) == 0);
+    test_large_grids_over_many_rows_stay_within_the_limits();
+    test_a_ring_of_any_size_serves_accumulators_of_any_width();
+    test_pinned_arrays_skip_staging();
+    test_random_arrays_reduce_right_and_within_the_limits(count > 1 ? atoi(arguments[1]) : 60);
+    test_many_threads_share_a_device();
+    return check_end();
+}

@@ -1,0 +1,1068 @@
+/* A stand-in for libcuda on a machine without a GPU, strict where the real one is forgiving.
+ *
+ * Device memory is host memory. Each stream is a thread with a queue, so that a wait that the library forgets shows as a wrong
+ * result; random delays (seeded) widen the windows. Kernels run by the contract between lib/launch.c and the kernels: what a
+ * program is comes from the image that fake_nvrtc.c makes, what its kernel does with blocks from the registry.
+ *
+ * Checked at every call: a current context, live handles, pointers inside live allocations, alignment, grids, coverage. What
+ * breaks a rule is recorded (fake_violation) and poisons the context, as an illegal address does on a card.
+ *
+ * Tests steer it through the fake_* functions, or through FAKE_CUDA=key=value,...:
+ *   devices, cc, version, init (what cuInit returns), device_bytes, pinned_bytes (memory there is), seed, delay (most
+ *   microseconds before an operation), fail=FUNCTION:NTH:CODE. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "convert.h"
+#include "driver.h"
+#include "rules.h"
+
+/* The functions of the driver under their exported names; a definition that differs from the library's declaration does not compile. */
+#define CU(member, symbol, arguments) GPR_API CUresult member arguments __asm__(symbol);
+GPR_DRIVER_FUNCTIONS(CU)
+#undef CU
+
+enum {
+    INVALID_VALUE = 1,
+    OUT_OF_MEMORY = 2,
+    NO_DEVICE = 100,
+    INVALID_DEVICE = 101,
+    INVALID_IMAGE = 200,
+    INVALID_CONTEXT = 201,
+    NO_BINARY_FOR_GPU = 209,
+    UNSUPPORTED_PTX_VERSION = 222,
+    INVALID_HANDLE = 400,
+    NOT_FOUND = 500,
+    NOT_READY = 600,
+    ILLEGAL_ADDRESS = 700,
+    UNKNOWN = 999
+};
+
+enum { MOST_DEVICES = 8, CONTEXT_DEPTH = 16, NAME_ROOM = 64, MULTIPROCESSORS = 4, RESIDENT_THREADS = 2048 };
+
+/* ---------------------------------------------------------------- state ---------------------- */
+
+struct CUctx_st {
+    int retained;
+};
+
+typedef enum sort { DEVICE_MEMORY, PINNED_MEMORY, SORTS } sort;
+
+typedef struct allocation {
+    uintptr_t start;
+    size_t bytes;
+    sort sort;
+    struct allocation *next;
+} allocation;
+
+struct CUevent_st {
+    int live, timed;
+    unsigned recorded, done; /* records queued and carried out */
+    double when;             /* of the last one, seconds */
+};
+
+struct CUmod_st {
+    int live, queued; /* launches that have not ended */
+    unsigned per_thread, lanes;
+    gpr_fold fold;
+    gpr_dtype element, compute, acc;
+};
+
+typedef enum stage { FIRST, NEXT, FILL } stage;
+
+struct CUfunc_st {
+    struct CUmod_st *module;
+    const gpr_kernel_row *row;
+    stage stage;
+    int shares_blocks; /* auto_rows */
+    unsigned block;
+};
+
+/* The kernels' parameters, as kernels/rows.cuh has them. */
+typedef struct rows_parameter {
+    uint64_t n, count, first;
+    uint32_t blocks;
+} rows_parameter;
+
+typedef struct scratch_parameter {
+    CUdeviceptr partials, tickets;
+} scratch_parameter;
+
+typedef struct operation {
+    enum { COPY_IN, COPY_OUT, SET, LAUNCH, RECORD, WAIT } kind;
+    uintptr_t to, from;
+    size_t bytes;
+    unsigned char value;
+    struct CUevent_st *event;
+    unsigned target; /* of a wait: records that must be done */
+    struct CUfunc_st *function;
+    unsigned grid;
+    rows_parameter rows;
+    scratch_parameter scratch;
+    uint64_t count; /* of a fill */
+    struct operation *next;
+} operation;
+
+struct CUstream_st {
+    int live, stopping, working;
+    pthread_t thread;
+    operation *head, *tail;
+    struct CUstream_st *next;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* over everything below */
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static struct CUctx_st contexts[MOST_DEVICES];
+static allocation *allocations;
+static struct CUstream_st *streams;
+static struct {
+    int devices, cc, version, init;
+    uint64_t memory[SORTS];
+} machine = {.devices = 1, .cc = 90, .version = 13000, .memory = {16ull << 30, 16ull << 30}};
+static struct {
+    uint64_t bytes[SORTS], peak[SORTS];
+    int allocations[SORTS], streams, events, modules;
+} live;
+static struct {
+    char function[NAME_ROOM];
+    int countdown, code;
+    char failed[NAME_ROOM];
+} fault;
+static struct {
+    uintptr_t start;
+    size_t bytes;
+    uint64_t copied;
+} watched;
+static uint64_t pageable_bytes; /* copied in from memory that is not pinned */
+static unsigned calls_made, launches_made, delay_us;
+static uint64_t random_state = 1;
+static char violation[256];
+
+static _Thread_local struct CUctx_st *context_stack[CONTEXT_DEPTH];
+static _Thread_local int context_depth;
+
+static double seconds(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Records the first rule that was broken; the lock is held. */
+static CUresult violate(const char *what)
+{
+    if (violation[0] == '\0') (void)snprintf(violation, sizeof violation, "%s", what);
+    return ILLEGAL_ADDRESS;
+}
+
+/* ---------------------------------------------------------------- entering ------------------- */
+
+enum { ANYWHERE = 0, IN_CONTEXT = 1 };
+
+/* What every function does first: counts the call and finds out whether it is to fail. Leaves the lock held. */
+static CUresult enter(const char *function, int needs)
+{
+    pthread_mutex_lock(&lock);
+    calls_made++;
+    if (fault.countdown > 0 && (strcmp(fault.function, "*") == 0 || strcmp(fault.function, function) == 0) &&
+        --fault.countdown == 0) {
+        (void)snprintf(fault.failed, sizeof fault.failed, "%s", function);
+        return fault.code;
+    }
+    if (needs == IN_CONTEXT && context_depth == 0) {
+        (void)violate(function);
+        return INVALID_CONTEXT;
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult leave(CUresult result)
+{
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+#define ENTER(function, needs)                              \
+    do {                                                    \
+        const CUresult entered = enter(#function, needs);   \
+        if (entered != CUDA_SUCCESS) return leave(entered); \
+    } while (0)
+
+/* For functions that give something back: one that is to fail still does its work, as the real ones do when they report the
+ * failure of earlier work. */
+#define ENTER_RELEASE(function, needs) const CUresult entered = enter(#function, needs)
+
+/* What a function that reports the work before it returns: the poison, if there is any. */
+static CUresult leave_with_health(void)
+{
+    return leave(violation[0] == '\0' ? CUDA_SUCCESS : ILLEGAL_ADDRESS);
+}
+
+/* ---------------------------------------------------------------- memory --------------------- */
+
+/* The live allocation that holds all of [start, start + bytes). */
+static allocation *find_allocation(uintptr_t start, size_t bytes)
+{
+    for (allocation *a = allocations; a != NULL; a = a->next) {
+        if (start >= a->start && start - a->start <= a->bytes && bytes <= a->bytes - (start - a->start)) return a;
+    }
+    return NULL;
+}
+
+static CUresult allocate(sort where, size_t bytes, uintptr_t *start)
+{
+    enum { POISON = 0xc3, ALIGNMENT = 256 };
+    void *memory = NULL;
+
+    if (bytes == 0) return INVALID_VALUE;
+    if (bytes > machine.memory[where] - live.bytes[where]) return OUT_OF_MEMORY;
+    allocation *a = malloc(sizeof *a);
+    if (a == NULL || posix_memalign(&memory, ALIGNMENT, bytes) != 0) {
+        free(a);
+        return OUT_OF_MEMORY;
+    }
+    memset(memory, POISON, bytes);
+    *a = (allocation){.start = (uintptr_t)memory, .bytes = bytes, .sort = where, .next = allocations};
+    allocations = a;
+    live.allocations[where]++;
+    live.bytes[where] += bytes;
+    if (live.bytes[where] > live.peak[where]) live.peak[where] = live.bytes[where];
+    *start = a->start;
+    return CUDA_SUCCESS;
+}
+
+static void wait_until_idle(void)
+{
+    for (struct CUstream_st *s = streams; s != NULL; s = s->next) {
+        while (s->head != NULL || s->working) pthread_cond_wait(&changed, &lock);
+    }
+}
+
+static CUresult release(sort where, uintptr_t start)
+{
+    wait_until_idle();
+    for (allocation **at = &allocations; *at != NULL; at = &(*at)->next) {
+        allocation *a = *at;
+        if (a->start != start) continue;
+        if (a->sort != where) break;
+        *at = a->next;
+        live.allocations[where]--;
+        live.bytes[where] -= a->bytes;
+        free((void *)a->start);
+        free(a);
+        return CUDA_SUCCESS;
+    }
+    return violate("free of memory that is not allocated");
+}
+
+CUresult cuMemAlloc(CUdeviceptr *pointer, size_t bytes)
+{
+    uintptr_t start = 0;
+
+    ENTER(cuMemAlloc, IN_CONTEXT);
+    const CUresult result = allocate(DEVICE_MEMORY, bytes, &start);
+    if (result == CUDA_SUCCESS) *pointer = start;
+    return leave(result);
+}
+
+CUresult cuMemFree(CUdeviceptr pointer)
+{
+    ENTER_RELEASE(cuMemFree, IN_CONTEXT);
+    const CUresult result = release(DEVICE_MEMORY, (uintptr_t)pointer);
+    return leave(entered != CUDA_SUCCESS ? entered : result);
+}
+
+CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned flags)
+{
+    uintptr_t start = 0;
+
+    ENTER(cuMemHostAlloc, IN_CONTEXT);
+    if (flags != (CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP)) (void)violate("pinned memory that kernels cannot reach");
+    const CUresult result = allocate(PINNED_MEMORY, bytes, &start);
+    if (result == CUDA_SUCCESS) *pointer = (void *)start;
+    return leave(result);
+}
+
+CUresult cuMemFreeHost(void *pointer)
+{
+    ENTER_RELEASE(cuMemFreeHost, IN_CONTEXT);
+    const CUresult result = release(PINNED_MEMORY, (uintptr_t)pointer);
+    return leave(entered != CUDA_SUCCESS ? entered : result);
+}
+
+CUresult cuPointerGetAttribute(void *value, int attribute, CUdeviceptr pointer)
+{
+    ENTER(cuPointerGetAttribute, ANYWHERE);
+    const allocation *a = find_allocation((uintptr_t)pointer, 1);
+    if (a == NULL) return leave(INVALID_VALUE);
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT: *(CUcontext *)value = &contexts[0]; break;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        *(unsigned *)value = a->sort == PINNED_MEMORY ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+        break;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *(int *)value = 0; break;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: *(CUdeviceptr *)value = a->start; break;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE: *(size_t *)value = a->bytes; break;
+    default: return leave(INVALID_VALUE);
+    }
+    return leave(CUDA_SUCCESS);
+}
+
+/* ---------------------------------------------------------------- what kernels do ------------ */
+
+/* Folds `count` elements (or, after the first pass, accumulators) from `in` on. */
+static gpr_value fold_share(const struct CUfunc_st *function, const char *in, uint64_t count)
+{
+    enum { BATCH = 256 };
+    const struct CUmod_st *m = function->module;
+    const gpr_dtype from = function->stage == FIRST ? m->element : m->acc;
+    const size_t from_bytes = gpr_dtype_bytes(from), acc_bytes = gpr_dtype_bytes(m->acc);
+    gpr_value all = gpr_identity(m->fold, m->compute, m->acc);
+    uint64_t computed[BATCH], lifted[BATCH];
+
+    for (uint64_t done = 0; done < count; done += BATCH) {
+        const uint64_t some = count - done < BATCH ? count - done : BATCH;
+        const void *values = in + done * from_bytes;
+        if (function->stage == FIRST) {
+            gpr_convert(from, values, m->compute, computed, some);
+            gpr_convert(m->compute, computed, m->acc, lifted, some);
+            values = lifted;
+        }
+        for (uint64_t i = 0; i < some; i++) {
+            gpr_value value = {.u64 = 0};
+            memcpy(&value, (const char *)values + i * acc_bytes, acc_bytes);
+            all = gpr_fold_acc(m->fold, m->acc, all, value);
+        }
+    }
+    return all;
+}
+
+static gpr_value load(const struct CUmod_st *m, uintptr_t array, uint64_t index)
+{
+    const size_t bytes = gpr_dtype_bytes(m->acc);
+    gpr_value value = {.u64 = 0};
+
+    memcpy(&value, (const char *)array + index * bytes, bytes);
+    return value;
+}
+
+static void store(const struct CUmod_st *m, uintptr_t array, uint64_t index, gpr_value value)
+{
+    const size_t bytes = gpr_dtype_bytes(m->acc);
+
+    memcpy((char *)array + index * bytes, &value, bytes);
+}
+
+/* Block `block` of the blocks of one row: folds its share and finishes as the kernel's row in the registry says. */
+static void run_block(const operation *op, uint64_t row, uint32_t block)
+{
+    const struct CUfunc_st *f = op->function;
+    const struct CUmod_st *m = f->module;
+    const uint64_t n = op->rows.n, blocks = op->rows.blocks;
+    const uint64_t extra = n % blocks, first = n / blocks * block + (block < extra ? block : extra);
+    const uint64_t count = n / blocks + (block < extra);
+    const size_t bytes = gpr_dtype_bytes(f->stage == FIRST ? m->element : m->acc);
+    gpr_value value = fold_share(f, (const char *)op->from + (row * n + first) * bytes, count);
+
+    if (f->row->finish == GPR_ATOMIC) {
+        store(m, op->to, row, gpr_fold_acc(m->fold, m->acc, load(m, op->to, row), value));
+    } else if (f->row->finish == GPR_TICKET && blocks > 1) {
+        uint32_t *ticket = (uint32_t *)(uintptr_t)op->scratch.tickets + row;
+        store(m, (uintptr_t)op->scratch.partials, row * blocks + block, value);
+        if (++*ticket != blocks) return;
+        *ticket = 0;
+        value = gpr_identity(m->fold, m->compute, m->acc);
+        for (uint64_t i = 0; i < blocks; i++) {
+            value = gpr_fold_acc(m->fold, m->acc, value, load(m, (uintptr_t)op->scratch.partials, row * blocks + i));
+        }
+        store(m, op->to, row, value);
+    } else {
+        store(m, op->to, row * blocks + block, value);
+    }
+}
+
+static void run_kernel(const operation *op)
+{
+    const struct CUfunc_st *f = op->function;
+    const struct CUmod_st *m = f->module;
+
+    if (f->stage == FILL) {
+        for (uint64_t i = 0; i < op->count; i++) store(m, op->to, i, gpr_identity(m->fold, m->compute, m->acc));
+        return;
+    }
+    for (uint64_t v = op->rows.first; v < op->rows.first + op->grid; v++) {
+        if (!f->shares_blocks) {
+            run_block(op, v / op->rows.blocks, (uint32_t)(v % op->rows.blocks));
+            continue;
+        }
+        const uint64_t per_block = f->block / m->lanes, start = v * per_block;
+        const size_t row_bytes = op->rows.n * gpr_dtype_bytes(m->element);
+        for (uint64_t row = start; row < start + per_block && row < op->rows.count; row++) {
+            store(m, op->to, row, fold_share(f, (const char *)op->from + row * row_bytes, op->rows.n));
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- what kernels may do -------- */
+
+static const char *check_array(uintptr_t start, uint64_t count, size_t bytes, const char *what)
+{
+    if (start % bytes != 0) return what;
+    return find_allocation(start, count * bytes) != NULL ? NULL : what;
+}
+
+/* The rule that a queued launch breaks now that its turn has come, or NULL; the lock is held. */
+static const char *check_kernel(const operation *op)
+{
+    const struct CUfunc_st *f = op->function;
+    const struct CUmod_st *m = f->module;
+    const size_t acc_bytes = gpr_dtype_bytes(m->acc), in_bytes = f->stage == FIRST ? gpr_dtype_bytes(m->element) : acc_bytes;
+    const uint64_t rows = op->rows.count, n = op->rows.n, blocks = op->rows.blocks;
+    const char *wrong = NULL;
+
+    if (!m->live) return "launch from a module that was unloaded";
+    if (f->stage == FILL) return check_array(op->to, op->count, acc_bytes, "fill_identity writes outside live memory or unaligned");
+    if (rows == 0 || n == 0) return "launch over nothing";
+    wrong = check_array(op->from, rows * n, in_bytes, "kernel reads elements outside live memory or unaligned");
+    if (wrong != NULL) return wrong;
+    if (f->shares_blocks) {
+        const uint64_t per_block = f->block / m->lanes;
+        if (blocks != 0) return "auto_rows with blocks per row";
+        if (op->rows.first + op->grid > (rows + per_block - 1) / per_block) return "grid beyond the rows";
+        return check_array(op->to, rows, acc_bytes, "kernel writes results outside live memory or unaligned");
+    }
+    if (blocks == 0) return "no blocks per row";
+    if (op->rows.first + op->grid > rows * blocks) return "grid beyond the rows";
+    if (f->row->cover == GPR_ONE && blocks != 1) return "several blocks for a kernel that is one block";
+    if (f->row->cover == GPR_COVER) {
+        const uint64_t per_block = (uint64_t)f->block * m->per_thread;
+        if (blocks != n / per_block + (n % per_block != 0)) return "blocks that do not cover the row exactly";
+    }
+    if (f->row->finish == GPR_TICKET && blocks > 1) {
+        wrong = check_array((uintptr_t)op->scratch.partials, rows * blocks, acc_bytes, "partials outside live memory or unaligned");
+        if (wrong == NULL) wrong = check_array((uintptr_t)op->scratch.tickets, rows, 4, "tickets outside live memory or unaligned");
+        if (wrong != NULL) return wrong;
+    }
+    return check_array(op->to, f->row->finish == GPR_PASSES ? rows * blocks : rows, acc_bytes,
+                       "kernel writes results outside live memory or unaligned");
+}
+
+/* ---------------------------------------------------------------- streams -------------------- */
+
+static unsigned next_random(void)
+{
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return (unsigned)(random_state >> 32);
+}
+
+/* Checks an operation whose turn has come; the lock is held. */
+static const char *check_operation(const operation *op)
+{
+    switch (op->kind) {
+    case COPY_IN: return find_allocation(op->to, op->bytes) != NULL ? NULL : "copy to memory that is not allocated";
+    case COPY_OUT:
+        if (find_allocation(op->to, op->bytes) == NULL) return "copy to host memory that is not pinned";
+        return find_allocation(op->from, op->bytes) != NULL ? NULL : "copy from memory that is not allocated";
+    case SET: return find_allocation(op->to, op->bytes) != NULL ? NULL : "memset of memory that is not allocated";
+    case LAUNCH: return check_kernel(op);
+    default: return NULL;
+    }
+}
+
+/* Carries out an operation; no lock is held. */
+static void carry_out(const operation *op)
+{
+    switch (op->kind) {
+    case COPY_IN:
+    case COPY_OUT: memcpy((void *)op->to, (const void *)op->from, op->bytes); break;
+    case SET: memset((void *)op->to, op->value, op->bytes); break;
+    case LAUNCH: run_kernel(op); break;
+    default: break;
+    }
+}
+
+static void dawdle(unsigned microseconds)
+{
+    const struct timespec time = {.tv_nsec = 1000L * (long)microseconds};
+
+    if (microseconds > 0) (void)nanosleep(&time, NULL);
+}
+
+static void do_operation(const operation *op)
+{
+    while (op->kind == WAIT && op->event->done < op->target) pthread_cond_wait(&changed, &lock);
+    const unsigned delay = delay_us > 0 && next_random() % 2 == 0 ? next_random() % delay_us : 0;
+    pthread_mutex_unlock(&lock);
+    dawdle(delay);
+    pthread_mutex_lock(&lock);
+    const char *wrong = check_operation(op);
+    if (wrong != NULL) {
+        (void)violate(wrong);
+    } else if (violation[0] == '\0') {
+        pthread_mutex_unlock(&lock);
+        carry_out(op);
+        pthread_mutex_lock(&lock);
+    }
+    if (op->kind == LAUNCH) op->function->module->queued--;
+    if (op->kind == RECORD) {
+        op->event->done++;
+        op->event->when = seconds();
+    }
+}
+
+static void *serve(void *argument)
+{
+    struct CUstream_st *stream = argument;
+
+    pthread_mutex_lock(&lock);
+    while (!stream->stopping || stream->head != NULL) {
+        operation *op = stream->head;
+        if (op == NULL) {
+            pthread_cond_wait(&changed, &lock);
+            continue;
+        }
+        stream->head = op->next;
+        stream->working = 1;
+        do_operation(op);
+        free(op);
+        stream->working = 0;
+        pthread_cond_broadcast(&changed);
+    }
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+static CUresult enqueue(struct CUstream_st *stream, operation what)
+{
+    if (stream == NULL || !stream->live) return violate("use of a stream that does not exist");
+    operation *op = malloc(sizeof *op);
+    if (op == NULL) return OUT_OF_MEMORY;
+    *op = what;
+    op->next = NULL;
+    if (stream->head == NULL) {
+        stream->head = op;
+    } else {
+        stream->tail->next = op;
+    }
+    stream->tail = op;
+    if (what.kind == LAUNCH) what.function->module->queued++;
+    if (what.kind == RECORD) what.event->recorded++;
+    pthread_cond_broadcast(&changed);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamCreate(CUstream *stream, unsigned flags)
+{
+    ENTER(cuStreamCreate, IN_CONTEXT);
+    struct CUstream_st *made = calloc(1, sizeof *made);
+    if (made == NULL || flags != CU_STREAM_NON_BLOCKING || pthread_create(&made->thread, NULL, serve, made) != 0) {
+        free(made);
+        return leave(UNKNOWN);
+    }
+    made->live = 1;
+    made->next = streams;
+    streams = made;
+    live.streams++;
+    *stream = made;
+    return leave(CUDA_SUCCESS);
+}
+
+/* The memory of streams, events and modules is kept so that later uses are found out. */
+CUresult cuStreamDestroy(CUstream stream)
+{
+    ENTER_RELEASE(cuStreamDestroy, ANYWHERE);
+    if (stream == NULL || !stream->live) return leave(violate("destruction of a stream that does not exist"));
+    stream->live = 0;
+    stream->stopping = 1;
+    live.streams--;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+    (void)pthread_join(stream->thread, NULL);
+    return entered;
+}
+
+CUresult cuStreamSynchronize(CUstream stream)
+{
+    ENTER(cuStreamSynchronize, IN_CONTEXT);
+    if (stream == NULL || !stream->live) return leave(violate("wait for a stream that does not exist"));
+    while (stream->head != NULL || stream->working) pthread_cond_wait(&changed, &lock);
+    return leave_with_health();
+}
+
+static int event_exists(CUevent event)
+{
+    if (event != NULL && event->live) return 1;
+    (void)violate("use of an event that does not exist");
+    return 0;
+}
+
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
+{
+    ENTER(cuStreamWaitEvent, IN_CONTEXT);
+    if (!event_exists(event) || flags != 0) return leave(INVALID_HANDLE);
+    return leave(enqueue(stream, (operation){.kind = WAIT, .event = event, .target = event->recorded}));
+}
+
+CUresult cuEventCreate(CUevent *event, unsigned flags)
+{
+    ENTER(cuEventCreate, IN_CONTEXT);
+    struct CUevent_st *made = calloc(1, sizeof *made);
+    if (made == NULL) return leave(OUT_OF_MEMORY);
+    made->live = 1;
+    made->timed = (flags & CU_EVENT_DISABLE_TIMING) == 0;
+    live.events++;
+    *event = made;
+    return leave(CUDA_SUCCESS);
+}
+
+CUresult cuEventDestroy(CUevent event)
+{
+    ENTER_RELEASE(cuEventDestroy, ANYWHERE);
+    if (!event_exists(event)) return leave(INVALID_HANDLE);
+    event->live = 0;
+    live.events--;
+    return leave(entered);
+}
+
+CUresult cuEventRecord(CUevent event, CUstream stream)
+{
+    ENTER(cuEventRecord, IN_CONTEXT);
+    if (!event_exists(event)) return leave(INVALID_HANDLE);
+    return leave(enqueue(stream, (operation){.kind = RECORD, .event = event}));
+}
+
+CUresult cuEventSynchronize(CUevent event)
+{
+    ENTER(cuEventSynchronize, IN_CONTEXT);
+    if (!event_exists(event)) return leave(INVALID_HANDLE);
+    const unsigned target = event->recorded;
+    while (event->done < target) pthread_cond_wait(&changed, &lock);
+    return leave_with_health();
+}
+
+CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end)
+{
+    ENTER(cuEventElapsedTime, IN_CONTEXT);
+    if (!event_exists(start) || !event_exists(end)) return leave(INVALID_HANDLE);
+    if (!start->timed || !end->timed || start->recorded == 0 || end->recorded == 0) return leave(INVALID_HANDLE);
+    if (start->done < start->recorded || end->done < end->recorded) return leave(NOT_READY);
+    *milliseconds = (float)((end->when - start->when) * 1e3);
+    return leave(CUDA_SUCCESS);
+}
+
+CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstream stream)
+{
+    const uintptr_t source = (uintptr_t)from;
+
+    ENTER(cuMemcpyHtoDAsync, IN_CONTEXT);
+    if (find_allocation((uintptr_t)to, bytes) == NULL) return leave(violate("copy to memory that is not allocated"));
+    if (find_allocation(source, bytes) == NULL) pageable_bytes += bytes;
+    if (source >= watched.start && source - watched.start < watched.bytes) watched.copied += bytes;
+    return leave(enqueue(stream, (operation){.kind = COPY_IN, .to = (uintptr_t)to, .from = source, .bytes = bytes}));
+}
+
+CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    ENTER(cuMemcpyDtoHAsync, IN_CONTEXT);
+    return leave(enqueue(stream, (operation){.kind = COPY_OUT, .to = (uintptr_t)to, .from = (uintptr_t)from, .bytes = bytes}));
+}
+
+CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream)
+{
+    ENTER(cuMemsetD8Async, IN_CONTEXT);
+    return leave(enqueue(stream, (operation){.kind = SET, .to = (uintptr_t)to, .value = value, .bytes = bytes}));
+}
+
+/* ---------------------------------------------------------------- modules -------------------- */
+
+static int parse_dtype(const char *name, gpr_dtype *dtype)
+{
+    *dtype = gpr_find_dtype(name);
+    return *dtype != GPR_DTYPE_DEFAULT;
+}
+
+/* Reads an image of fake_nvrtc.c. */
+static CUresult parse_image(const char *image, struct CUmod_st *module)
+{
+    char kind[8] = "", fold[16] = "", element[16] = "", compute[16] = "", acc[16] = "";
+    int cc = 0;
+
+    if (sscanf(image, "FAKE %7s %d per_thread %u lanes %u fold %15s element %15s compute %15s acc %15s", kind, &cc, &module->per_thread,
+               &module->lanes, fold, element, compute, acc) != 8) {
+        return INVALID_IMAGE;
+    }
+    if (strcmp(kind, "sm") == 0 && (cc / 10 != machine.cc / 10 || cc > machine.cc)) return NO_BINARY_FOR_GPU;
+    if (strcmp(kind, "compute") == 0 && cc > machine.cc) return NO_BINARY_FOR_GPU;
+    for (int i = 0; i < GPR_FOLD_COUNT; i++) {
+        if (strcmp(fold, gpr_fold_names[i]) == 0) module->fold = (gpr_fold)i;
+    }
+    return parse_dtype(element, &module->element) && parse_dtype(compute, &module->compute) && parse_dtype(acc, &module->acc)
+               ? CUDA_SUCCESS
+               : INVALID_IMAGE;
+}
+
+CUresult cuModuleLoadData(CUmodule *module, const void *image)
+{
+    ENTER(cuModuleLoadData, IN_CONTEXT);
+    struct CUmod_st *made = calloc(1, sizeof *made);
+    const CUresult result = made != NULL ? parse_image(image, made) : OUT_OF_MEMORY;
+    if (result != CUDA_SUCCESS) {
+        free(made);
+        return leave(result);
+    }
+    made->live = 1;
+    live.modules++;
+    *module = made;
+    return leave(CUDA_SUCCESS);
+}
+
+CUresult cuModuleUnload(CUmodule module)
+{
+    ENTER_RELEASE(cuModuleUnload, IN_CONTEXT);
+    if (module == NULL || !module->live) return leave(violate("unloading of a module that is not loaded"));
+    if (module->queued > 0) (void)violate("unloading of a module whose kernel has yet to end");
+    module->live = 0;
+    live.modules--;
+    return leave(entered);
+}
+
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
+{
+    char variant[NAME_ROOM] = "", stage_name[NAME_ROOM] = "";
+    const gpr_kernel_row *row = NULL;
+    unsigned block = 0;
+
+    ENTER(cuModuleGetFunction, IN_CONTEXT);
+    if (module == NULL || !module->live) return leave(violate("a function of a module that is not loaded"));
+    if (sscanf(name, "fake %63s %63s %u", variant, stage_name, &block) != 3) return leave(NOT_FOUND);
+    const char *kernel = strncmp(variant, "auto_", 5) == 0 ? "auto" : variant;
+    for (int i = 0; i < GPR_KERNEL_COUNT; i++) {
+        if (strcmp(gpr_kernel_rows[i].name, kernel) == 0) row = &gpr_kernel_rows[i];
+    }
+    struct CUfunc_st *made = calloc(1, sizeof *made);
+    const int fill = strcmp(variant, "fill_identity") == 0;
+    if (made == NULL || (row == NULL && !fill)) {
+        free(made);
+        return leave(NOT_FOUND);
+    }
+    made->module = module;
+    made->row = row;
+    made->stage = fill ? FILL : strcmp(stage_name, "Next") == 0 ? NEXT : FIRST;
+    made->shares_blocks = strcmp(variant, "auto_rows") == 0;
+    made->block = block;
+    *function = made;
+    return leave(CUDA_SUCCESS);
+}
+
+CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
+                        unsigned block_z, unsigned shared_bytes, CUstream stream, void **arguments, void **extra)
+{
+    operation op = {.kind = LAUNCH, .function = function, .grid = grid_x};
+
+    ENTER(cuLaunchKernel, IN_CONTEXT);
+    if (!function->module->live) return leave(violate("launch from a module that was unloaded"));
+    if (grid_x == 0 || grid_x > 0x7fffffff || grid_y != 1 || grid_z != 1 || block_x == 0 || block_x > 1024 || block_y != 1 ||
+        block_z != 1 || shared_bytes != 0 || extra != NULL) {
+        return leave(violate("launch of an impossible grid"));
+    }
+    if (function->stage == FILL) {
+        op.to = (uintptr_t)*(CUdeviceptr *)arguments[0];
+        op.count = *(uint64_t *)arguments[1];
+    } else {
+        if (block_x != function->block) return leave(violate("launch with another block size than was compiled"));
+        op.from = (uintptr_t)*(CUdeviceptr *)arguments[0];
+        op.to = (uintptr_t)*(CUdeviceptr *)arguments[1];
+        memcpy(&op.rows, arguments[2], sizeof op.rows);
+        memcpy(&op.scratch, arguments[3], sizeof op.scratch);
+    }
+    launches_made++;
+    return leave(enqueue(stream, op));
+}
+
+/* ---------------------------------------------------------------- devices and contexts ------- */
+
+CUresult cuInit(unsigned flags)
+{
+    ENTER(cuInit, ANYWHERE);
+    return leave(flags == 0 ? machine.init : INVALID_VALUE);
+}
+
+CUresult cuDriverGetVersion(int *version)
+{
+    ENTER(cuDriverGetVersion, ANYWHERE);
+    *version = machine.version;
+    return leave(CUDA_SUCCESS);
+}
+
+static const struct {
+    CUresult code;
+    const char *name, *text;
+} errors[] = {
+    {INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+    {OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+    {INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+    {INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
+    {INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {NO_BINARY_FOR_GPU, "CUDA_ERROR_NO_BINARY_FOR_GPU", "no kernel image is available for execution on the device"},
+    {UNSUPPORTED_PTX_VERSION, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "the provided PTX was compiled with an unsupported toolchain"},
+    {INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+    {NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+    {NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"},
+    {ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+    {UNKNOWN, "CUDA_ERROR_UNKNOWN", "unknown error"},
+};
+
+/* These two never fail and are not counted: the library calls them to describe a failure. */
+CUresult cuGetErrorName(CUresult error, const char **name)
+{
+    for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
+        if (errors[i].code == error) return *name = errors[i].name, CUDA_SUCCESS;
+    }
+    return *name = NULL, INVALID_VALUE;
+}
+
+CUresult cuGetErrorString(CUresult error, const char **text)
+{
+    for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
+        if (errors[i].code == error) return *text = errors[i].text, CUDA_SUCCESS;
+    }
+    return *text = NULL, INVALID_VALUE;
+}
+
+CUresult cuDeviceGetCount(int *count)
+{
+    ENTER(cuDeviceGetCount, ANYWHERE);
+    *count = machine.devices;
+    return leave(CUDA_SUCCESS);
+}
+
+CUresult cuDeviceGet(CUdevice *device, int ordinal)
+{
+    ENTER(cuDeviceGet, ANYWHERE);
+    if (ordinal < 0 || ordinal >= machine.devices) return leave(INVALID_DEVICE);
+    *device = ordinal;
+    return leave(CUDA_SUCCESS);
+}
+
+CUresult cuDeviceGetName(char *name, int length, CUdevice device)
+{
+    ENTER(cuDeviceGetName, ANYWHERE);
+    (void)snprintf(name, (size_t)length, "Fake %d", device);
+    return leave(CUDA_SUCCESS);
+}
+
+CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
+{
+    ENTER(cuDeviceGetAttribute, ANYWHERE);
+    if (device < 0 || device >= machine.devices) return leave(INVALID_DEVICE);
+    switch (attribute) {
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = MULTIPROCESSORS; break;
+    case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE: *value = 1000; break;
+    case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH: *value = 64; break;
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: *value = 1 << 20; break;
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR: *value = RESIDENT_THREADS; break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = machine.cc / 10; break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = machine.cc % 10; break;
+    default: return leave(INVALID_VALUE);
+    }
+    return leave(CUDA_SUCCESS);
+}
+
+CUresult cuDeviceTotalMem(size_t *bytes, CUdevice device)
+{
+    ENTER(cuDeviceTotalMem, ANYWHERE);
+    (void)device;
+    *bytes = machine.memory[DEVICE_MEMORY];
+    return leave(CUDA_SUCCESS);
+}
+
+CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
+{
+    ENTER(cuDeviceGetUuid, ANYWHERE);
+    memset(uuid, device + 1, sizeof *uuid);
+    return leave(CUDA_SUCCESS);
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+{
+    ENTER(cuDevicePrimaryCtxRetain, ANYWHERE);
+    if (device < 0 || device >= machine.devices) return leave(INVALID_DEVICE);
+    contexts[device].retained++;
+    *context = &contexts[device];
+    return leave(CUDA_SUCCESS);
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice device)
+{
+    ENTER_RELEASE(cuDevicePrimaryCtxRelease, ANYWHERE);
+    if (contexts[device].retained == 0) return leave(violate("release of a context that is not retained"));
+    contexts[device].retained--;
+    return leave(entered);
+}
+
+CUresult cuCtxPushCurrent(CUcontext context)
+{
+    ENTER(cuCtxPushCurrent, ANYWHERE);
+    if (context == NULL || context->retained == 0) return leave(violate("use of a context that is not retained"));
+    if (context_depth == CONTEXT_DEPTH) return leave(violate("contexts are pushed and not popped"));
+    context_stack[context_depth++] = context;
+    return leave(CUDA_SUCCESS);
+}
+
+CUresult cuCtxPopCurrent(CUcontext *context)
+{
+    ENTER_RELEASE(cuCtxPopCurrent, IN_CONTEXT);
+    if (context_depth == 0) return leave(violate("pop of a context that was not pushed"));
+    *context = context_stack[--context_depth];
+    return leave(entered);
+}
+
+/* ---------------------------------------------------------------- for tests ------------------ */
+
+/* Makes the nth call from now of `function` ("*": of any) fail with `code`, once. nth 0: none. */
+GPR_API void fake_fail(const char *function, int nth, int code)
+{
+    pthread_mutex_lock(&lock);
+    (void)snprintf(fault.function, sizeof fault.function, "%s", function);
+    fault.countdown = nth;
+    fault.code = code;
+    fault.failed[0] = '\0';
+    pthread_mutex_unlock(&lock);
+}
+
+/* The function that failed because of fake_fail, "" if none did yet. */
+GPR_API const char *fake_failed(void)
+{
+    return fault.failed;
+}
+
+/* The first rule that was broken, "" if none was. */
+GPR_API const char *fake_violation(void)
+{
+    return violation;
+}
+
+/* What is alive: "device", "pinned" (allocations), "streams", "events", "modules", "contexts", "depth" (of this thread's stack). */
+GPR_API int fake_live(const char *what)
+{
+    int count = -1;
+
+    pthread_mutex_lock(&lock);
+    if (strcmp(what, "device") == 0) count = live.allocations[DEVICE_MEMORY];
+    if (strcmp(what, "pinned") == 0) count = live.allocations[PINNED_MEMORY];
+    if (strcmp(what, "streams") == 0) count = live.streams;
+    if (strcmp(what, "events") == 0) count = live.events;
+    if (strcmp(what, "modules") == 0) count = live.modules;
+    if (strcmp(what, "depth") == 0) count = context_depth;
+    if (strcmp(what, "contexts") == 0) {
+        count = 0;
+        for (int i = 0; i < MOST_DEVICES; i++) count += contexts[i].retained;
+    }
+    pthread_mutex_unlock(&lock);
+    return count;
+}
+
+/* Bytes allocated now; pinned 0: device memory, 1: pinned. */
+GPR_API uint64_t fake_bytes(int pinned)
+{
+    return live.bytes[pinned];
+}
+
+/* Most bytes allocated at once since fake_reset_peaks. */
+GPR_API uint64_t fake_peak(int pinned)
+{
+    return live.peak[pinned];
+}
+
+GPR_API void fake_reset_peaks(void)
+{
+    pthread_mutex_lock(&lock);
+    memcpy(live.peak, live.bytes, sizeof live.peak);
+    pthread_mutex_unlock(&lock);
+}
+
+GPR_API void fake_set_memory(uint64_t device_bytes, uint64_t pinned_bytes)
+{
+    pthread_mutex_lock(&lock);
+    machine.memory[DEVICE_MEMORY] = device_bytes;
+    machine.memory[PINNED_MEMORY] = pinned_bytes;
+    pthread_mutex_unlock(&lock);
+}
+
+GPR_API void fake_set_delays(unsigned seed, unsigned most_us)
+{
+    pthread_mutex_lock(&lock);
+    random_state = 0x9e3779b97f4a7c15ull ^ seed;
+    delay_us = most_us;
+    pthread_mutex_unlock(&lock);
+}
+
+GPR_API unsigned fake_calls(void)
+{
+    return calls_made;
+}
+
+GPR_API unsigned fake_launches(void)
+{
+    return launches_made;
+}
+
+/* Counts from now on the bytes that are copied in from [start, start + bytes). */
+GPR_API void fake_watch(const void *start, size_t bytes)
+{
+    pthread_mutex_lock(&lock);
+    watched.start = (uintptr_t)start;
+    watched.bytes = bytes;
+    watched.copied = 0;
+    pthread_mutex_unlock(&lock);
+}
+
+GPR_API uint64_t fake_watched(void)
+{
+    return watched.copied;
+}
+
+/* Bytes copied in so far from memory that is not pinned. */
+GPR_API uint64_t fake_pageable(void)
+{
+    return pageable_bytes;
+}
+
+static void set_option(const char *key, const char *value)
+{
+    const unsigned long long number = strtoull(value, NULL, 0);
+    char function[NAME_ROOM] = "";
+    int nth = 0, code = 0;
+
+    if (strcmp(key, "devices") == 0) machine.devices = (int)number;
+    if (strcmp(key, "cc") == 0) machine.cc = (int)number;
+    if (strcmp(key, "version") == 0) machine.version = (int)number;
+    if (strcmp(key, "init") == 0) machine.init = (int)number;
+    if (strcmp(key, "device_bytes") == 0) machine.memory[DEVICE_MEMORY] = number;
+    if (strcmp(key, "pinned_bytes") == 0) machine.memory[PINNED_MEMORY] = number;
+    if (strcmp(key, "seed") == 0) random_state ^= number << 8;
+    if (strcmp(key, "delay") == 0) delay_us = (unsigned)number;
+    if (strcmp(key, "fail") == 0 && sscanf(value, "%63[^:]:%d:%d", function, &nth, &code) == 3) fake_fail(function, nth, code);
+}
+
+__attribute__((constructor)) static void read_environment(void)
+{
+    const char *text = getenv("FAKE_CUDA");
+    char *copy = text != NULL ? strdup(text) : NULL, *rest = NULL;
+
+    for (char *item = copy != NULL ? strtok_r(copy, ",", &rest) : NULL; item != NULL; item = strtok_r(NULL, ",", &rest)) {
+        char *value = strchr(item, '=');
+        if (value == NULL) continue;
+        *value = '\0';
+        set_option(item, value + 1);
+    }
+    free(copy);
+}

@@ -1,0 +1,333 @@
+/* A stand-in for NVRTC: reads a program's text the way lib/program.c writes it, and "compiles" it to a line of words that
+ * fake_cuda.c runs. A program it does not understand is refused with a log, so that a change of the text is noticed.
+ *
+ * Steered by fake_nvrtc_*, or by FAKE_NVRTC=key=value,...:
+ *   version (11080), archs (75:80:90), refuse (programs whose entries contain the word do not compile),
+ *   count (a file that grows by one byte for each compile, so that several processes can be counted), fail=FUNCTION:NTH:CODE. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__GNUC__)
+#define API __attribute__((visibility("default")))
+#endif
+
+enum { SUCCESS = 0, OUT_OF_MEMORY = 1, INVALID_INPUT = 3, INVALID_PROGRAM = 4, INVALID_OPTION = 5, COMPILATION = 6, INTERNAL_ERROR = 11 };
+enum { MOST_ARCHS = 32, MOST_ENTRIES = 8, TEXT_ROOM = 512, WORD_ROOM = 64 };
+
+typedef struct program {
+    char *text;
+    int headers, entry_count, compiled, machine_code;
+    char entries[MOST_ENTRIES][TEXT_ROOM], lowered[MOST_ENTRIES][TEXT_ROOM];
+    char image[TEXT_ROOM], log[TEXT_ROOM];
+} *nvrtcProgram;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+    int version, arch_count, archs[MOST_ARCHS];
+    char refuse[WORD_ROOM], count[TEXT_ROOM];
+} compiler = {.version = 13000, .arch_count = 6, .archs = {75, 80, 86, 89, 90, 120}};
+static struct {
+    char function[WORD_ROOM], failed[WORD_ROOM];
+    int countdown, code;
+} fault;
+static int compiles, programs;
+
+/* Counts a call; not 0: it is to fail with that code. */
+static int enter(const char *function)
+{
+    int code = SUCCESS;
+
+    pthread_mutex_lock(&lock);
+    if (fault.countdown > 0 && (strcmp(fault.function, "*") == 0 || strcmp(fault.function, function) == 0) &&
+        --fault.countdown == 0) {
+        (void)snprintf(fault.failed, sizeof fault.failed, "%s", function);
+        code = fault.code;
+    }
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+#define ENTER()                                \
+    do {                                       \
+        const int entered = enter(__func__);   \
+        if (entered != SUCCESS) return entered; \
+    } while (0)
+
+API const char *nvrtcGetErrorString(int result)
+{
+    switch (result) {
+    case SUCCESS: return "NVRTC_SUCCESS";
+    case OUT_OF_MEMORY: return "NVRTC_ERROR_OUT_OF_MEMORY";
+    case COMPILATION: return "NVRTC_ERROR_COMPILATION";
+    case INTERNAL_ERROR: return "NVRTC_ERROR_INTERNAL_ERROR";
+    default: return "NVRTC_ERROR unknown";
+    }
+}
+
+API int nvrtcVersion(int *major, int *minor)
+{
+    ENTER();
+    *major = compiler.version / 1000;
+    *minor = compiler.version % 1000 / 10;
+    return SUCCESS;
+}
+
+API int nvrtcGetNumSupportedArchs(int *count)
+{
+    ENTER();
+    *count = compiler.arch_count;
+    return SUCCESS;
+}
+
+API int nvrtcGetSupportedArchs(int *archs)
+{
+    ENTER();
+    memcpy(archs, compiler.archs, (size_t)compiler.arch_count * sizeof *archs);
+    return SUCCESS;
+}
+
+API int nvrtcCreateProgram(nvrtcProgram *result, const char *text, const char *name, int headers, const char *const *texts,
+                           const char *const *names)
+{
+    ENTER();
+    struct program *made = calloc(1, sizeof *made);
+    if (made == NULL || text == NULL || name == NULL || texts == NULL || names == NULL) {
+        free(made);
+        return INVALID_INPUT;
+    }
+    made->text = strdup(text);
+    made->headers = headers;
+    pthread_mutex_lock(&lock);
+    programs++;
+    pthread_mutex_unlock(&lock);
+    *result = made;
+    return SUCCESS;
+}
+
+API int nvrtcDestroyProgram(nvrtcProgram *program)
+{
+    const int entered = enter(__func__); /* a failed one frees all the same */
+
+    free((*program)->text);
+    free(*program);
+    *program = NULL;
+    pthread_mutex_lock(&lock);
+    programs--;
+    pthread_mutex_unlock(&lock);
+    return entered;
+}
+
+API int nvrtcAddNameExpression(nvrtcProgram program, const char *name)
+{
+    ENTER();
+    if (program->entry_count == MOST_ENTRIES) return INVALID_INPUT;
+    (void)snprintf(program->entries[program->entry_count++], TEXT_ROOM, "%s", name);
+    return SUCCESS;
+}
+
+static int refuse(struct program *program, const char *why, const char *what)
+{
+    (void)snprintf(program->log, sizeof program->log, "fake.cu(1): error: %.100s: %.200s\n1 error detected", why, what);
+    return COMPILATION;
+}
+
+/* The lowered name of an entry: "fake <variant> <First|Next> <block>"; a fill has no block. */
+static int lower(const char *entry, char *lowered)
+{
+    char variant[WORD_ROOM] = "", stage[WORD_ROOM] = "";
+    unsigned block = 0;
+    int end = 0;
+
+    if (sscanf(entry, "gpr::%63[a-z_0-9]<%63[A-Za-z], %uu>%n", variant, stage, &block, &end) != 3 || entry[end] != '\0') {
+        end = 0;
+        if (sscanf(entry, "gpr::%63[a-z_0-9]<First>%n", variant, &end) != 1 || end == 0 || strcmp(variant, "fill_identity") != 0) return 0;
+        (void)snprintf(stage, sizeof stage, "First");
+    }
+    (void)snprintf(lowered, TEXT_ROOM, "fake %s %s %u", variant, stage, block);
+    return 1;
+}
+
+static int arch_option(int count, const char *const *options, char *kind, int *arch)
+{
+    for (int i = 0; i < count; i++) {
+        if (sscanf(options[i], "--gpu-architecture=%7[a-z]_%d", kind, arch) == 2) {
+            for (int j = 0; j < compiler.arch_count; j++) {
+                if (compiler.archs[j] == *arch) return 1;
+            }
+        }
+    }
+    return 0;
+}
+
+API int nvrtcCompileProgram(nvrtcProgram program, int option_count, const char *const *options)
+{
+    char kind[8] = "", fold[16], element[16], compute[16], acc[16];
+    unsigned per_thread = 0, lanes = 0;
+    int arch = 0;
+
+    ENTER();
+    if (!arch_option(option_count, options, kind, &arch)) {
+        (void)refuse(program, "invalid value for --gpu-architecture", kind);
+        return INVALID_OPTION;
+    }
+    const char *cell = strstr(program->text, "using First = ");
+    if (sscanf(program->text, "namespace gpr {\nconstexpr unsigned per_thread = %u;\nconstexpr unsigned lanes = %u;\n", &per_thread,
+               &lanes) != 2 || cell == NULL ||
+        sscanf(cell, "using First = gpr::Cell<gpr::fold_%15[a-z_], gpr::dt_%15[a-z0-9], gpr::dt_%15[a-z0-9], gpr::dt_%15[a-z0-9]>;",
+               fold, element, compute, acc) != 4) {
+        return refuse(program, "cannot understand the program", program->text);
+    }
+    for (int i = 0; i < program->entry_count; i++) {
+        if (compiler.refuse[0] != '\0' && strstr(program->entries[i], compiler.refuse) != NULL) {
+            return refuse(program, "refused", program->entries[i]);
+        }
+        if (!lower(program->entries[i], program->lowered[i])) return refuse(program, "cannot instantiate", program->entries[i]);
+    }
+    (void)snprintf(program->image, sizeof program->image, "FAKE %s %d per_thread %u lanes %u fold %s element %s compute %s acc %s", kind, arch,
+                   per_thread, lanes, fold, element, compute, acc);
+    program->compiled = 1;
+    program->machine_code = strcmp(kind, "sm") == 0;
+    pthread_mutex_lock(&lock);
+    compiles++;
+    if (compiler.count[0] != '\0') {
+        FILE *file = fopen(compiler.count, "a");
+        if (file != NULL) {
+            (void)fputc('.', file);
+            (void)fclose(file);
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return SUCCESS;
+}
+
+API int nvrtcGetLoweredName(nvrtcProgram program, const char *name, const char **lowered)
+{
+    ENTER();
+    for (int i = 0; i < program->entry_count; i++) {
+        if (strcmp(program->entries[i], name) != 0 || !program->compiled) continue;
+        *lowered = program->lowered[i];
+        return SUCCESS;
+    }
+    return INVALID_INPUT;
+}
+
+/* Both kinds of image are NUL-terminated text here; asking for the kind that the target does not give is refused. */
+static int image_size(nvrtcProgram program, int machine_code, size_t *bytes)
+{
+    if (!program->compiled || program->machine_code != machine_code) return INVALID_PROGRAM;
+    *bytes = strlen(program->image) + 1;
+    return SUCCESS;
+}
+
+static int copy_image(nvrtcProgram program, int machine_code, char *image)
+{
+    if (!program->compiled || program->machine_code != machine_code) return INVALID_PROGRAM;
+    memcpy(image, program->image, strlen(program->image) + 1);
+    return SUCCESS;
+}
+
+API int nvrtcGetCUBINSize(nvrtcProgram program, size_t *bytes)
+{
+    ENTER();
+    return image_size(program, 1, bytes);
+}
+
+API int nvrtcGetCUBIN(nvrtcProgram program, char *image)
+{
+    ENTER();
+    return copy_image(program, 1, image);
+}
+
+API int nvrtcGetPTXSize(nvrtcProgram program, size_t *bytes)
+{
+    ENTER();
+    return image_size(program, 0, bytes);
+}
+
+API int nvrtcGetPTX(nvrtcProgram program, char *image)
+{
+    ENTER();
+    return copy_image(program, 0, image);
+}
+
+API int nvrtcGetProgramLogSize(nvrtcProgram program, size_t *bytes)
+{
+    ENTER();
+    *bytes = strlen(program->log) + 1;
+    return SUCCESS;
+}
+
+API int nvrtcGetProgramLog(nvrtcProgram program, char *log)
+{
+    ENTER();
+    memcpy(log, program->log, strlen(program->log) + 1);
+    return SUCCESS;
+}
+
+/* ---------------------------------------------------------------- for tests ------------------ */
+
+/* Makes the nth call from now of `function` ("*": of any) fail with `code`, once. nth 0: none. */
+API void fake_nvrtc_fail(const char *function, int nth, int code)
+{
+    pthread_mutex_lock(&lock);
+    (void)snprintf(fault.function, sizeof fault.function, "%s", function);
+    fault.countdown = nth;
+    fault.code = code;
+    fault.failed[0] = '\0';
+    pthread_mutex_unlock(&lock);
+}
+
+API const char *fake_nvrtc_failed(void)
+{
+    return fault.failed;
+}
+
+/* Programs whose entries contain `word` do not compile from now on; "": all do. */
+API void fake_nvrtc_refuse(const char *word)
+{
+    (void)snprintf(compiler.refuse, sizeof compiler.refuse, "%s", word);
+}
+
+API int fake_nvrtc_compiles(void)
+{
+    return compiles;
+}
+
+/* Programs created and not destroyed. */
+API int fake_nvrtc_programs(void)
+{
+    return programs;
+}
+
+static void set_option(const char *key, char *value)
+{
+    char function[WORD_ROOM] = "", *rest = NULL;
+    int nth = 0, code = 0;
+
+    if (strcmp(key, "version") == 0) compiler.version = atoi(value);
+    if (strcmp(key, "refuse") == 0) fake_nvrtc_refuse(value);
+    if (strcmp(key, "count") == 0) (void)snprintf(compiler.count, sizeof compiler.count, "%s", value);
+    if (strcmp(key, "fail") == 0 && sscanf(value, "%63[^:]:%d:%d", function, &nth, &code) == 3) fake_nvrtc_fail(function, nth, code);
+    if (strcmp(key, "archs") == 0) {
+        compiler.arch_count = 0;
+        for (char *item = strtok_r(value, ":", &rest); item != NULL && compiler.arch_count < MOST_ARCHS; item = strtok_r(NULL, ":", &rest)) {
+            compiler.archs[compiler.arch_count++] = atoi(item);
+        }
+    }
+}
+
+__attribute__((constructor)) static void read_environment(void)
+{
+    const char *text = getenv("FAKE_NVRTC");
+    char *copy = text != NULL ? strdup(text) : NULL, *rest = NULL;
+
+    for (char *item = copy != NULL ? strtok_r(copy, ",", &rest) : NULL; item != NULL; item = strtok_r(NULL, ",", &rest)) {
+        char *value = strchr(item, '=');
+        if (value == NULL) continue;
+        *value = '\0';
+        set_option(item, value + 1);
+    }
+    free(copy);
+}
