@@ -5,8 +5,9 @@
  *   rows      short rows: a task folds a batch of whole rows
  *   columns   rows that lie crosswise in memory (axis 0 of a C-ordered matrix): a task walks memory in its order and
  *             folds into a block of accumulators, one for each row
- * The loops (loops.h) want aligned native elements of one of their dtypes. Where the array is that, they read it in place;
- * elsewhere a stage of a few KiB is packed, converted and folded, over and over, without leaving the first cache. */
+ * The loops (loops.h) want aligned native elements of one of their dtypes. Where the array is that, they read it in
+ * place; elsewhere a stage of a few KiB is packed, converted and folded, over and over, without leaving the first
+ * cache. */
 #include "cpu.h"
 
 #include <pthread.h>
@@ -390,8 +391,8 @@ static int lies_crosswise(const gpr_view *view)
            llabs(view->strides[view->outer - 1]) < llabs(view->strides[view->outer + view->inner - 1]);
 }
 
-/* Rows to fold side by side: narrow columns leave most of a vector empty, but the rows of a dense matrix follow each other, so
- * several of them make one wide row. A multiple of 16 wide where it can be, for the vectors' sake. */
+/* Rows to fold side by side: narrow columns leave most of a vector empty, but the rows of a dense matrix follow each
+ * other, so several of them make one wide row. A multiple of 16 wide where it can be, for the vectors' sake. */
 static uint64_t copies_for(uint64_t width, uint64_t n)
 {
     uint64_t copies = 1;
@@ -451,7 +452,8 @@ static void make_tile(const gpr_view *view, int64_t width, gpr_view *tile)
 }
 
 /* Folds one unit's positions first .. end - 1 into accumulators. */
-static void fold_columns(const job *work, uint64_t row, uint64_t width, uint64_t first, uint64_t end, char *accumulators)
+static void fold_columns(const job *work, uint64_t row, uint64_t width, uint64_t first, uint64_t end,
+                         char *accumulators)
 {
     const recipe *how = &work->how;
     const uint64_t extent = (uint64_t)work->view->shape[work->view->outer + work->view->inner - 1];
@@ -472,8 +474,8 @@ static void fold_columns(const job *work, uint64_t row, uint64_t width, uint64_t
                 const uint64_t rows = least(run - done, at_once);
 
                 gpr_pack(&tile, done * width, rows * width, how->neutral.bytes, s.packed);
-                fold_block(how, prepare(how, s.packed, rows * width, &s), (int64_t)(width * how->loop_bytes), rows, width,
-                           work->copies, accumulators);
+                fold_block(how, prepare(how, s.packed, rows * width, &s), (int64_t)(width * how->loop_bytes), rows,
+                           width, work->copies, accumulators);
             }
         }
         first += run;

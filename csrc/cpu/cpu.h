@@ -5,10 +5,10 @@
 #include "../lib/rules.h"
 #include "../lib/view.h"
 
-/* Reduces each row of a host view into `result` (rule->result elements, C order; one per row, n > 0 or the fold has an
- * identity). The split into tasks depends on shapes alone, so the bits do not depend on the number of threads.
- * Calls interrupted(arg), if not NULL, on this thread at least every few tens of milliseconds. Fills in *run's variant, block_size,
- * grid_size. GPR_ERROR_MEMORY, GPR_ERROR_INTERRUPTED. */
+/* Reduces each row of a host view into `result` (rule->result elements, C order; one per row, n > 0 or the fold has
+ * an identity). The split into tasks depends on shapes alone, so the bits do not depend on the number of threads.
+ * Calls interrupted(arg), if not NULL, on this thread at least every few tens of milliseconds. Fills in *run's
+ * variant, block_size, grid_size. GPR_ERROR_MEMORY, GPR_ERROR_INTERRUPTED. */
 gpr_status gpr_cpu_reduce(const gpr_view *view, const gpr_rule *rule, int (*interrupted)(void *), void *interrupted_arg,
                           void *result, gpr_run *run);
 

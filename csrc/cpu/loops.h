@@ -1,8 +1,8 @@
 /* The inner loops of the CPU backend, one table of them for each instruction set. Private to csrc/cpu.
  *
- * A loop reads aligned, native elements and writes accumulators; it starts no thread, allocates nothing and cannot fail.
- * The same elements give the same accumulators in every table, floats included: sums are kept in a fixed number of lanes
- * whatever the width of a register (the sign of a zero that min or max returns is the one exception). */
+ * A loop reads aligned, native elements and writes accumulators; it starts no thread, allocates nothing and cannot
+ * fail. The same elements give the same accumulators in every table, floats included: sums are kept in a fixed number
+ * of lanes whatever the width of a register (the sign of a zero that min or max returns is the one exception). */
 #ifndef GPR_CPU_LOOPS_H
 #define GPR_CPU_LOOPS_H
 
@@ -17,8 +17,8 @@ enum { GPR_COLUMN_BLOCK = 1024 }; /* most columns of a gpr_columns_loop */
  * accumulators. */
 typedef void (*gpr_columns_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t width, void *accumulators);
 
-/* A conversion quick enough to stand before a loop: of 16-bit floats to float32, which has loops where they have none, and
- * of 64-bit integers to float64. NULL for other dtypes. */
+/* A conversion quick enough to stand before a loop: of 16-bit floats to float32, which has loops where they have
+ * none, and of 64-bit integers to float64. NULL for other dtypes. */
 typedef struct gpr_widening {
     void (*loop)(const void *source, void *destination, uint64_t count);
     gpr_dtype to;

@@ -22,7 +22,7 @@ typedef __m128d flag_f64;
 #define UNORDERED_f64(flag, x, y) _mm_or_pd(flag, _mm_cmpunord_pd(x, y))
 #define is_flagged_f32(flag) (_mm_movemask_ps(flag) != 0)
 #define is_flagged_f64(flag) (_mm_movemask_pd(flag) != 0)
-#define WIDEN_F32(p) _mm_cvtps_pd(_mm_castpd_ps(_mm_load_sd((const double *)(const void *)(p))))
+#define WIDEN_F32(p) _mm_cvtps_pd(_mm_castsi128_ps(_mm_loadl_epi64((const __m128i *)(const void *)(p))))
 #endif
 
 #include "loops_template.h"

@@ -45,7 +45,7 @@ typedef enum gpr_status {
 
 typedef struct gpr_error {
     gpr_status status;
-    char message[1024]; /* one or two sentences: what is wrong and what to do */
+    char message[1024]; /* one or two sentences in UTF-8: what is wrong and what to do */
     char call[64];      /* driver or NVRTC function that failed, "" if none did */
     int code;           /* its result */
     char name[64];      /* its result's name, as CUDA_ERROR_OUT_OF_MEMORY */

@@ -34,9 +34,9 @@ template <class Cell> GPR_DEVICE void last_warp_tree(typename Cell::Acc *partial
     }
 }
 
-// Reduces one value a thread with the tree of `unrolled`; thread 0 holds the result. BLOCK is a power of two; `partial` is
-// shared memory of tree_words<BLOCK>. A second call in the same kernel needs a block barrier before it: the first warp may
-// still be working. Operands are reordered.
+// Reduces one value a thread with the tree of `unrolled`; thread 0 holds the result. BLOCK is a power of two; `partial`
+// is shared memory of tree_words<BLOCK>. A second call in the same kernel needs a block barrier before it: the first
+// warp may still be working. Operands are reordered.
 template <class Cell, unsigned BLOCK>
 GPR_DEVICE typename Cell::Acc unrolled_tree(typename Cell::Acc *partial, typename Cell::Acc value)
 {
@@ -54,8 +54,9 @@ GPR_DEVICE typename Cell::Acc unrolled_tree(typename Cell::Acc *partial, typenam
     return value;
 }
 
-// The tree with neighbours first: reduces partial[0 .. BLOCK) to partial[0], where only operands next to each other meet,
-// the earlier one on the left. Each thread has written its own partial[threadIdx.x]; thread 0 may read the result.
+// The tree with neighbours first: reduces partial[0 .. BLOCK) to partial[0], where only operands next to each other
+// meet, the earlier one on the left. Each thread has written its own partial[threadIdx.x]; thread 0 may read the
+// result.
 template <class Cell, unsigned BLOCK> GPR_DEVICE void neighbour_tree(typename Cell::Acc *partial)
 {
     __syncthreads(); // partials are there
@@ -69,13 +70,13 @@ template <class Cell, unsigned BLOCK> GPR_DEVICE void neighbour_tree(typename Ce
 
 // ---------------------------------------------------------------- by warps ----------------------
 
-// Reduces one value a thread; thread 0 holds the result. Operands are reordered. A second call in the same kernel needs a
-// block barrier before it: the first warp may still be reading the first call's partials.
+// Reduces one value a thread; thread 0 holds the result. Operands are reordered. A second call in the same kernel needs
+// a block barrier before it: the first warp may still be reading the first call's partials.
 template <class Cell, unsigned BLOCK> GPR_DEVICE typename Cell::Acc block_reduce(typename Cell::Acc value)
 {
     using Acc = typename Cell::Acc;
     constexpr unsigned warps = BLOCK / warp_lanes;
-    static_assert(BLOCK % warp_lanes == 0 && warps <= warp_lanes, "a block is whole warps, and one warp holds their results");
+    static_assert(BLOCK % warp_lanes == 0 && warps <= warp_lanes, "one warp holds the results of a block's warps");
 
     value = warp_reduce<Cell>(value);
     if constexpr (warps > 1) {
@@ -90,8 +91,8 @@ template <class Cell, unsigned BLOCK> GPR_DEVICE typename Cell::Acc block_reduce
 
 // ---------------------------------------------------------------- tickets -----------------------
 
-// Hands in this block's partial and says whether it was the row's last one; all threads learn it. For the last block, all
-// partials of the row may then be read, and the row's ticket counter is zero again. A block barrier is passed.
+// Hands in this block's partial and says whether it was the row's last one; all threads learn it. For the last block,
+// all partials of the row may then be read, and the row's ticket counter is zero again. A block barrier is passed.
 //   thread 0 must hold the partial; row.blocks is 2 or more
 template <class Acc> GPR_DEVICE bool is_last_block(const Row &row, const Scratch<Acc> &scratch, const Acc &partial)
 {
@@ -103,7 +104,8 @@ template <class Acc> GPR_DEVICE bool is_last_block(const Row &row, const Scratch
         if (is_last) scratch.tickets[row.index] = 0; // no block of the row is left to look at it
     }
     __syncthreads(); // thread 0 tells the others
-    if (is_last) __threadfence(); // partials are read after the ticket was, and not from this multiprocessor's old copies
+    // Partials are read after the ticket was, and not from copies that this multiprocessor has kept.
+    if (is_last) __threadfence();
     return is_last;
 }
 

@@ -1,15 +1,15 @@
 // block_atomic, block_atomic_vec: grid stride, block reduce, one atomic per block.
 //
-// Removed: the second launch of shfl_two_pass, and most atomics of shfl_atomic. The block reduces to one value first, by
-// shuffles, a word of shared memory a warp, and shuffles again; thread 0 folds it into the row's output.
+// Removed: the second launch of shfl_two_pass, and most atomics of shfl_atomic. The block reduces to one value first,
+// by shuffles, a word of shared memory a warp, and shuffles again; thread 0 folds it into the row's output.
 //
-// The _vec kernel fetches 16 bytes with each load; what lies before the row's first multiple of 16 bytes and after its last
-// is loaded one by one.
+// The _vec kernel fetches 16 bytes with each load; what lies before the row's first multiple of 16 bytes and after its
+// last is loaded one by one.
 //
 // Still paid: a barrier; and an order that varies, so float sums need not repeat their bits.
 //
-// Launch: any number of blocks a row, enough to fill the card; BLOCK a multiple of 32; the output holds the identity before
-// (fill_identity). Operands are reordered.
+// Launch: any number of blocks a row, enough to fill the card; BLOCK a multiple of 32; the output holds the identity
+// before (fill_identity). Operands are reordered.
 //
 // Reference: "Faster Parallel Reductions on Kepler", deviceReduceBlockAtomicKernel and its vectorised variants.
 #pragma once
@@ -24,8 +24,9 @@ __global__ void __launch_bounds__(BLOCK)
 block_atomic(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
 {
     const Row row = rows.mine(blockIdx.x);
-    const typename Cell::Acc value = block_reduce<Cell, BLOCK>(fold_elements<Cell>(in + row.begin, row.n, grid_of<BLOCK>(row)));
+    typename Cell::Acc value = fold_elements<Cell>(in + row.begin, row.n, grid_of<BLOCK>(row));
 
+    value = block_reduce<Cell, BLOCK>(value);
     if (threadIdx.x == 0) Cell::atomic_combine(&out[row.index], value);
 }
 
@@ -34,8 +35,9 @@ __global__ void __launch_bounds__(BLOCK)
 block_atomic_vec(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
 {
     const Row row = rows.mine(blockIdx.x);
-    const typename Cell::Acc value = block_reduce<Cell, BLOCK>(fold_vectors<Cell, 1>(in + row.begin, row.n, grid_of<BLOCK>(row)));
+    typename Cell::Acc value = fold_vectors<Cell, 1, BLOCK>(in + row.begin, row.n, grid_of<BLOCK>(row));
 
+    value = block_reduce<Cell, BLOCK>(value);
     if (threadIdx.x == 0) Cell::atomic_combine(&out[row.index], value);
 }
 

@@ -1,22 +1,23 @@
 // block_of_warps: one block, each warp reduces its part, the first warp combines.
 //
-// Removed: all block barriers but one. The threads of a block stride over the row; then each warp reduces its own 32 words of
-// shared memory with warp barriers, as single_warp_unguarded does, and leaves the result in a word of its own. One block
-// barrier later the first warp reduces those words in the same way.
+// Removed: all block barriers but one. The threads of a block stride over the row; then each warp reduces its own 32
+// words of shared memory with warp barriers, as single_warp_unguarded does, and leaves the result in a word of its own.
+// One block barrier later the first warp reduces those words in the same way.
 //
 // Still paid: one multiprocessor works, unless there are many rows; values still go through shared memory.
 //
 // Launch: one block a row, BLOCK a multiple of 32; thread 0 writes out[row].
 //
-// Reference: Stack Overflow documentation, "Parallel reduction": single-block reduction built from single-warp reductions.
+// Reference: Stack Overflow documentation, "Parallel reduction": single-block reduction built from single-warp
+// reductions.
 #pragma once
 
 #include "block.cuh"
 
 namespace gpr {
 
-// Reduces partial[0 .. 32) to partial[0] by the lanes of one warp, all of which combine in every step: 16 words of padding
-// follow. Each lane has written its own word.
+// Reduces partial[0 .. 32) to partial[0] by the lanes of one warp, all of which combine in every step: 16 words of
+// padding follow. Each lane has written its own word.
 template <class Cell> GPR_DEVICE void warp_tree(typename Cell::Acc *partial, unsigned lane)
 {
     __syncwarp(); // partials are there
@@ -47,7 +48,8 @@ block_of_warps(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, 
     warp_tree<Cell>(partial[warp], lane);
 
     if (lane == 0) of_warp[warp] = partial[warp][0];
-    for (unsigned i = warps + threadIdx.x; i < padded; i += BLOCK) of_warp[i] = Cell::identity(); // warps that are not there
+    // The words of warps that are not there, and the padding.
+    for (unsigned i = warps + threadIdx.x; i < padded; i += BLOCK) of_warp[i] = Cell::identity();
     __syncthreads(); // the first warp reads what the others wrote
     if (warp == 0) {
         warp_tree<Cell>(of_warp, lane);

@@ -1,5 +1,5 @@
-// A cell of the table kernel x operator x dtype, as kernels see it: the types they read and hold, and what to do with them.
-// Kernels use nothing else about numbers.
+// A cell of the table kernel x operator x dtype, as kernels see it: the types they read and hold, and what to do with
+// them. Kernels use nothing else about numbers.
 #pragma once
 
 #include "operators.cuh"

@@ -1,8 +1,9 @@
 // cub: NVIDIA CUB's reduction agents, the library to beat.
 //
-// CUB's DeviceReduce is a host function around a block-wide agent: threads load tiles of their share, 16 items or so at a
-// time and by vectors where the address allows, fold them in registers, and the block combines. This kernel runs that agent
-// itself, with DeviceReduce's policy scaled to the accumulator, so that the same machinery is measured under our launch.
+// CUB's DeviceReduce is a host function around a block-wide agent: threads load tiles of their share, 16 items or so at
+// a time and by vectors where the address allows, fold them in registers, and the block combines. This kernel runs that
+// agent itself, with DeviceReduce's policy scaled to the accumulator, so that the same machinery is measured under our
+// launch.
 //
 // What is ours: the element conversion (CUB's transform) and, except for sums, the operator.
 //
@@ -56,30 +57,30 @@ template <class Cell> struct Lift {
 };
 
 template <class Cell> struct Combine {
-    GPR_DEVICE typename Cell::Acc operator()(typename Cell::Acc a, typename Cell::Acc b) const { return Cell::combine(a, b); }
+    using Acc = typename Cell::Acc;
+    GPR_DEVICE Acc operator()(Acc a, Acc b) const { return Cell::combine(a, b); }
 };
 
 // CUB has quicker ways for the sums it recognises.
 template <class Cell>
 using Operator = typename Select<same<typename Cell::Fold, fold_sum>, ::cuda::std::plus<>, Combine<Cell>>::type;
 
-// The agent's parameters: older versions also ask for the type of the output.
+// The agent for a cell. Older versions also ask for the type of the output.
 template <class...> using Void = void;
 
-template <class Cell, unsigned BLOCK, template <class...> class Template, class = void> struct Pick {
-    using type = Template<Policy<typename Cell::Acc, BLOCK>, const typename Stored<typename Cell::In>::type *, uint64,
-                          Operator<Cell>, typename Cell::Acc, Lift<Cell>>;
+template <class Cell, unsigned BLOCK, template <class...> class Template> struct Versions {
+    using Acc = typename Cell::Acc;
+    using Input = const typename Stored<typename Cell::In>::type *;
+    template <class... Output>
+    using With = Template<Policy<Acc, BLOCK>, Input, Output..., uint64, Operator<Cell>, Acc, Lift<Cell>>;
 };
 
-template <class Cell, unsigned BLOCK, template <class...> class Template>
-struct Pick<Cell, BLOCK, Template,
-            Void<Template<Policy<typename Cell::Acc, BLOCK>, const typename Stored<typename Cell::In>::type *, typename Cell::Acc *,
-                          uint64, Operator<Cell>, typename Cell::Acc, Lift<Cell>>>> {
-    using type = Template<Policy<typename Cell::Acc, BLOCK>, const typename Stored<typename Cell::In>::type *,
-                          typename Cell::Acc *, uint64, Operator<Cell>, typename Cell::Acc, Lift<Cell>>;
+template <class V, class = void> struct Fitting { using type = typename V::template With<>; };
+template <class V> struct Fitting<V, Void<typename V::template With<typename V::Acc *>>> {
+    using type = typename V::template With<typename V::Acc *>;
 };
 
-template <class Cell, unsigned BLOCK> using Agent = typename Pick<Cell, BLOCK, AgentReduce>::type;
+template <class Cell, unsigned BLOCK> using Agent = typename Fitting<Versions<Cell, BLOCK, AgentReduce>>::type;
 
 } // namespace cub_parts
 

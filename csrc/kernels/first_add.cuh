@@ -1,7 +1,7 @@
 // first_add, first_add_halves: the first add is done while loading.
 //
-// Removed: the idle half. A thread loads two elements and combines them on the way to shared memory, so a row takes half
-// as many blocks and every thread combines at least once. The two kernels differ in where the second element is:
+// Removed: the idle half. A thread loads two elements and combines them on the way to shared memory, so a row takes
+// half as many blocks and every thread combines at least once. The two kernels differ in where the second element is:
 //
 //   first_add         i and i + BLOCK: a block serves 2 * BLOCK elements in a row
 //   first_add_halves  i and i + all threads that serve the row: one from each half of the array
@@ -25,7 +25,7 @@ GPR_DEVICE typename Cell::Acc first_add_tree(const typename Cell::In *in, uint64
     __shared__ typename Cell::Acc partial[BLOCK];
     const unsigned tid = threadIdx.x;
 
-    partial[tid] = Cell::combine(load_or_identity<Cell>(in, i, n), load_or_identity<Cell>(in, i + apart, n));
+    partial[tid] = load_pair<Cell>(in, i, i + apart, n);
     __syncthreads(); // partials are there
 
 #pragma unroll 1 // unrolling is a later step's idea

@@ -1,7 +1,8 @@
 // interleaved_modulo: a tree in shared memory, tid % (2s) picks the threads.
 //
-// Removed: the queue. Instead of BLOCK steps one after the other, pairs of neighbours are combined at the same time, then
-// pairs of pairs: log2(BLOCK) steps. Step s leaves, in partial[t] for t a multiple of 2s, the fold of partial[t .. t + 2s).
+// Removed: the queue. Instead of BLOCK steps one after the other, pairs of neighbours are combined at the same time,
+// then pairs of pairs: log2(BLOCK) steps. Step s leaves, in partial[t] for t a multiple of 2s, the fold of partial[t ..
+// t + 2s).
 //
 //   s = 1   0+1   2+3   4+5   6+7
 //   s = 2   0+2         4+6
@@ -10,8 +11,8 @@
 // Still paid: the threads at work are spread over all warps, so every warp runs every step for ever fewer of its lanes;
 // and the remainder that picks them is a slow instruction sequence unless the compiler sees the power of two.
 //
-// Launch: ceil(n / BLOCK) blocks a row, BLOCK a power of two; thread 0 writes the block's partial to out[virtual block],
-// and the caller runs the kernel over the partials again until one is left.
+// Launch: ceil(n / BLOCK) blocks a row, BLOCK a power of two; thread 0 writes the block's partial to out[virtual
+// block], and the caller runs the kernel over the partials again until one is left.
 //
 // Reference: Harris, "Optimizing Parallel Reduction in CUDA", reduction 1.
 #pragma once

@@ -1,24 +1,25 @@
 // last_block, last_block_ordered: one launch, the last block to finish combines.
 //
-// Removed: the second launch of two_kernel. Each block leaves its partial in global memory and takes a ticket, by one atomic
-// on the row's counter. The block that takes the last ticket knows that all partials are there, and combines them. Which
-// block that is varies; what it does never does: partials are combined by their place, so floats repeat their bits.
+// Removed: the second launch of two_kernel. Each block leaves its partial in global memory and takes a ticket, by one
+// atomic on the row's counter. The block that takes the last ticket knows that all partials are there, and combines
+// them. Which block that is varies; what it does never does: partials are combined by their place, so floats repeat
+// their bits.
 //
-// Two fences make it right. Before its ticket a block makes its partial visible to the whole card; and the last block does
-// not read partials from before it saw the last ticket (is_last_block in block.cuh).
+// Two fences make it right. Before its ticket a block makes its partial visible to the whole card; and the last block
+// does not read partials from before it saw the last ticket (is_last_block in block.cuh).
 //
-// last_block_ordered keeps operand order: each block owns a contiguous range instead of a stride, takes it tile by tile with
-// neighbours first, and the last block takes the partials in block order the same way.
+// last_block_ordered keeps operand order: each block owns a contiguous range instead of a stride, takes it tile by tile
+// with neighbours first, and the last block takes the partials in block order the same way.
 //
-// Still paid: a fence and a counter atomic per block; and for the ordered one a tree for every BLOCK elements, with the bank
-// conflicts of neighbours first.
+// Still paid: a fence and a counter atomic per block; and for the ordered one a tree for every BLOCK elements, with the
+// bank conflicts of neighbours first.
 //
-// Launch: any number of blocks a row, enough to fill the card; BLOCK a power of two; out[row] is written by one thread. With
-// more than one block a row, scratch has a partial for each virtual block and for each row a ticket counter, zero before
-// and after; with one block it is not touched.
+// Launch: any number of blocks a row, enough to fill the card; BLOCK a power of two; out[row] is written by one thread.
+// With more than one block a row, scratch has a partial for each virtual block and for each row a ticket counter, zero
+// before and after; with one block it is not touched.
 //
-// Reference: Stack Overflow documentation, "Parallel reduction": multi-block parallel reduction, last block combines, for
-// commutative and for non-commutative operators; CUDA's threadFenceReduction sample.
+// Reference: Stack Overflow documentation, "Parallel reduction": multi-block parallel reduction, last block combines,
+// for commutative and for non-commutative operators; CUDA's threadFenceReduction sample.
 #pragma once
 
 #include "block.cuh"
@@ -53,7 +54,8 @@ last_block(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scra
 
 // Folds in[begin .. end) in order; thread 0 holds the result. `partial` is shared memory of BLOCK accumulators.
 template <class Cell, unsigned BLOCK>
-GPR_DEVICE typename Cell::Acc fold_in_order(const typename Cell::In *in, uint64 begin, uint64 end, typename Cell::Acc *partial)
+GPR_DEVICE typename Cell::Acc fold_in_order(const typename Cell::In *in, uint64 begin, uint64 end,
+                                            typename Cell::Acc *partial)
 {
     typename Cell::Acc total = Cell::identity();
 

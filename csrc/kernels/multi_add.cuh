@@ -1,13 +1,13 @@
 // multi_add: many adds per thread before the unrolled tree.
 //
-// Removed: the tree's share of the work. A bounded number of blocks strides over the row in pairs, i and i + BLOCK, so each
-// thread folds many elements in a register, and a block pays for one tree whatever the length. Neighbouring threads load
-// neighbouring elements in every round: the stride is a whole number of block widths.
+// Removed: the tree's share of the work. A bounded number of blocks strides over the row in pairs, i and i + BLOCK, so
+// each thread folds many elements in a register, and a block pays for one tree whatever the length. Neighbouring
+// threads load neighbouring elements in every round: the stride is a whole number of block widths.
 //
 // Still paid: loads of one element; and the tree still goes through shared memory, with a barrier a step.
 //
-// Launch: any number of blocks a row, enough to fill the card; BLOCK a power of two; thread 0 writes the block's partial to
-// out[virtual block], and the caller runs the kernel over the partials again until one is left.
+// Launch: any number of blocks a row, enough to fill the card; BLOCK a power of two; thread 0 writes the block's
+// partial to out[virtual block], and the caller runs the kernel over the partials again until one is left.
 //
 // Reference: Harris, "Optimizing Parallel Reduction in CUDA", reduction 7.
 #pragma once

@@ -1,13 +1,13 @@
 // naive_atomic: one global atomic per element.
 //
-// Where the staircase starts. Every thread takes one element and folds it into the row's output with an atomic operation.
-// It is right, and it is short: no thread needs to know of any other.
+// Where the staircase starts. Every thread takes one element and folds it into the row's output with an atomic
+// operation. It is right, and it is short: no thread needs to know of any other.
 //
 // Still paid: all elements queue for one word of memory. The memory system combines what a warp sends where it has an
 // instruction for the fold; where it has none, threads retry compare-and-swap until theirs goes through.
 //
-// Launch: ceil(n / BLOCK) blocks a row; the output holds the identity before (fill_identity). Operands are reordered, and
-// float sums vary from run to run.
+// Launch: ceil(n / BLOCK) blocks a row; the output holds the identity before (fill_identity). Operands are reordered,
+// and float sums vary from run to run.
 //
 // Reference: "CUDA 006 - Reduction", reduce_naive.
 #pragma once

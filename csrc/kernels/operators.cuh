@@ -5,8 +5,9 @@
 //   identity<Acc, Compute>()    combine(identity, a) is a, for every a that an element of type Compute can become
 //   lift<Acc>(x)                an element, already converted to its compute type, as an accumulator
 //   combine(a, b)               a comes before b in the array
-// Acc is a built-in number for the folds below. Kernels do not rely on it: they only call a cell's members, so a fold over
-// a structure (any type that can be copied as bytes and has no constructor, for shared memory) needs no other kernels.
+// Acc is a built-in number for the folds below. Kernels do not rely on it: they only call a cell's members, so a fold
+// over a structure (any type that can be copied as bytes and has no constructor, for shared memory) needs no other
+// kernels.
 //
 // Integers are summed and multiplied unsigned in 64 bits: they wrap, and a sum of signed elements is right modulo 2^64.
 #pragma once
@@ -93,10 +94,10 @@ GPR_DEVICE void atomic_fold(fold_max, dt_uint64 *address, dt_uint64 value) { ato
 GPR_DEVICE void atomic_fold(fold_any, dt_uint32 *address, dt_uint32 value) { atomicOr(address, value); }
 GPR_DEVICE void atomic_fold(fold_all, dt_uint32 *address, dt_uint32 value) { atomicAnd(address, value); }
 
-// Floats by the integer instructions. Read as signed integers, floats with a clear sign sort as they should and above all
-// others; read as unsigned ones, those with a set sign sort in reverse and above all others. So a value with a clear sign
-// goes in by the signed instruction, one with a set sign by the opposite unsigned one, and the two agree in any order.
-// A NaN goes in as the bit pattern that neither instruction ever replaces.
+// Floats by the integer instructions. Read as signed integers, floats with a clear sign sort as they should and above
+// all others; read as unsigned ones, those with a set sign sort in reverse and above all others. So a value with a
+// clear sign goes in by the signed instruction, one with a set sign by the opposite unsigned one, and the two agree in
+// any order. A NaN goes in as the bit pattern that neither instruction ever replaces.
 template <class Signed, class Float> GPR_DEVICE void atomic_smallest(Float *address, Float value)
 {
     const Word<Float> bits = value != value ? ~Word<Float>(0) : bit_copy<Word<Float>>(value);
@@ -111,9 +112,21 @@ template <class Signed, class Float> GPR_DEVICE void atomic_largest(Float *addre
     else atomicMin(reinterpret_cast<Word<Float> *>(address), bits);
 }
 
-GPR_DEVICE void atomic_fold(fold_min, dt_float32 *address, dt_float32 value) { atomic_smallest<dt_int32>(address, value); }
-GPR_DEVICE void atomic_fold(fold_min, dt_float64 *address, dt_float64 value) { atomic_smallest<dt_int64>(address, value); }
-GPR_DEVICE void atomic_fold(fold_max, dt_float32 *address, dt_float32 value) { atomic_largest<dt_int32>(address, value); }
-GPR_DEVICE void atomic_fold(fold_max, dt_float64 *address, dt_float64 value) { atomic_largest<dt_int64>(address, value); }
+GPR_DEVICE void atomic_fold(fold_min, dt_float32 *address, dt_float32 value)
+{
+    atomic_smallest<dt_int32>(address, value);
+}
+GPR_DEVICE void atomic_fold(fold_min, dt_float64 *address, dt_float64 value)
+{
+    atomic_smallest<dt_int64>(address, value);
+}
+GPR_DEVICE void atomic_fold(fold_max, dt_float32 *address, dt_float32 value)
+{
+    atomic_largest<dt_int32>(address, value);
+}
+GPR_DEVICE void atomic_fold(fold_max, dt_float64 *address, dt_float64 value)
+{
+    atomic_largest<dt_int64>(address, value);
+}
 
 } // namespace gpr

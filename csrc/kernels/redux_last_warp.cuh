@@ -1,7 +1,7 @@
 // redux_last_warp: the last warp by one hardware reduction where type and card have it.
 //
-// Removed: the five shuffle steps. From compute capability 8.0 on, __reduce_add_sync and its relatives (min, max, and, or)
-// reduce a 32-bit integer over a warp in one instruction. warp.cuh makes more of them:
+// Removed: the five shuffle steps. From compute capability 8.0 on, __reduce_add_sync and its relatives (min, max, and,
+// or) reduce a 32-bit integer over a warp in one instruction. warp.cuh makes more of them:
 //   64-bit sums       three sums of 27-bit pieces, which cannot overflow 32 bits over 32 lanes
 //   64-bit min, max   the upper words first, then the lower words of the lanes that tie
 //   float min, max    on integers that sort as the floats do, with NaN at the winning end
@@ -25,11 +25,10 @@ redux_last_warp(const typename Cell::In *in, typename Cell::Acc *out, Rows rows,
 {
     __shared__ typename Cell::Acc partial[BLOCK];
     const Row row = rows.mine(blockIdx.x);
-    const typename Cell::In *row_in = in + row.begin;
     const unsigned tid = threadIdx.x;
     const uint64 i = static_cast<uint64>(row.block) * (2 * BLOCK) + tid;
 
-    partial[tid] = Cell::combine(load_or_identity<Cell>(row_in, i, row.n), load_or_identity<Cell>(row_in, i + BLOCK, row.n));
+    partial[tid] = load_pair<Cell>(in + row.begin, i, i + BLOCK, row.n);
     __syncthreads(); // partials are there
 
 #pragma unroll

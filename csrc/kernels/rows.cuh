@@ -1,9 +1,9 @@
 // The launch contract: what every kernel is told, and which part of it is a block's.
 //
-// A call reduces `count` rows of `n` elements each, one row after another in memory, to `count` accumulators. Each row is
-// served by `blocks` blocks. Blocks are numbered through all rows, row by row; a launch may hold only some of them (a grid
-// ends at 2^31 - 1 blocks), which is what `first` is for. Rows and elements are never zero in number, and a launch has
-// no block that serves no row.
+// A call reduces `count` rows of `n` elements each, one row after another in memory, to `count` accumulators. Each row
+// is served by `blocks` blocks. Blocks are numbered through all rows, row by row; a launch may hold only some of them
+// (a grid ends at 2^31 - 1 blocks), which is what `first` is for. Rows and elements are never zero in number, and a
+// launch has no block that serves no row.
 //
 // Every kernel is
 //   template <class Cell, unsigned BLOCK> __global__ void name(in, out, rows, scratch)
@@ -17,10 +17,10 @@
 
 namespace gpr {
 
-// Constants of the program, which come before any include: per_thread is the kernel's from the registry, lanes is how many
-// lanes of a warp serve a row in auto_rows.
+// Constants of the program, which come before any include: per_thread is the kernel's from the registry, lanes is how
+// many lanes of a warp serve a row in auto_rows.
 static_assert(per_thread >= 1, "a thread takes at least one element");
-static_assert(lanes >= 1 && lanes <= 32 && (lanes & (lanes - 1)) == 0, "lanes of a row are a power of two up to a warp");
+static_assert(lanes >= 1 && lanes <= 32 && (lanes & (lanes - 1)) == 0, "a power of two, up to a warp");
 
 // One block's share of the work.
 struct Row {
@@ -69,6 +69,13 @@ template <class Acc> struct Scratch {
 template <class Cell> GPR_DEVICE typename Cell::Acc load_or_identity(const typename Cell::In *in, uint64 i, uint64 n)
 {
     return i < n ? Cell::lift(in[i]) : Cell::identity();
+}
+
+// Elements i and j, lifted and combined: the first add of a tree, done while loading.
+template <class Cell>
+GPR_DEVICE typename Cell::Acc load_pair(const typename Cell::In *in, uint64 i, uint64 j, uint64 n)
+{
+    return Cell::combine(load_or_identity<Cell>(in, i, n), load_or_identity<Cell>(in, j, n));
 }
 
 // Prepares `count` outputs for kernels that finish by atomics. Any grid, any block size.

@@ -1,7 +1,7 @@
 // sequential: the tree with its loop reversed, so that neighbours touch neighbouring words.
 //
-// Removed: bank conflicts. The upper half is folded onto the lower half, then the upper quarter, and so on: in each step
-// the threads of a warp touch 32 words in a row, one in each bank.
+// Removed: bank conflicts. The upper half is folded onto the lower half, then the upper quarter, and so on: in each
+// step the threads of a warp touch 32 words in a row, one in each bank.
 //
 //   s = 4   0+4   1+5   2+6   3+7
 //   s = 2   0+2   1+3
@@ -11,8 +11,8 @@
 //
 // Still paid: half the threads never combine anything. They load one element and are done.
 //
-// Launch: ceil(n / BLOCK) blocks a row, BLOCK a power of two; thread 0 writes the block's partial to out[virtual block],
-// and the caller runs the kernel over the partials again until one is left.
+// Launch: ceil(n / BLOCK) blocks a row, BLOCK a power of two; thread 0 writes the block's partial to out[virtual
+// block], and the caller runs the kernel over the partials again until one is left.
 //
 // Reference: Harris, "Optimizing Parallel Reduction in CUDA", reduction 3.
 #pragma once

@@ -1,16 +1,16 @@
 // shfl_atomic, shfl_atomic_vec: grid stride, warp shuffles, one atomic per warp.
 //
-// Removed: the second launch, and all shared memory with its barriers. When a warp has reduced its registers by shuffles,
-// its first lane folds the result into the row's output by an atomic operation. A bounded number of blocks strides over
-// the row, so atomics are few whatever the length.
+// Removed: the second launch, and all shared memory with its barriers. When a warp has reduced its registers by
+// shuffles, its first lane folds the result into the row's output by an atomic operation. A bounded number of blocks
+// strides over the row, so atomics are few whatever the length.
 //
-// The _vec kernel fetches 16 bytes with each load; what lies before the row's first multiple of 16 bytes and after its last
-// is loaded one by one.
+// The _vec kernel fetches 16 bytes with each load; what lies before the row's first multiple of 16 bytes and after its
+// last is loaded one by one.
 //
 // Still paid: an atomic for each warp.
 //
-// Launch: any number of blocks a row, enough to fill the card; BLOCK a multiple of 32; the output holds the identity before
-// (fill_identity). Operands are reordered, and float sums vary from run to run.
+// Launch: any number of blocks a row, enough to fill the card; BLOCK a multiple of 32; the output holds the identity
+// before (fill_identity). Operands are reordered, and float sums vary from run to run.
 //
 // Reference: "Faster Parallel Reductions on Kepler", deviceReduceWarpAtomicKernel and its vectorised variants.
 #pragma once
@@ -25,8 +25,9 @@ __global__ void __launch_bounds__(BLOCK)
 shfl_atomic(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
 {
     const Row row = rows.mine(blockIdx.x);
-    const typename Cell::Acc value = warp_reduce<Cell>(fold_elements<Cell>(in + row.begin, row.n, grid_of<BLOCK>(row)));
+    typename Cell::Acc value = fold_elements<Cell>(in + row.begin, row.n, grid_of<BLOCK>(row));
 
+    value = warp_reduce<Cell>(value);
     if (threadIdx.x % warp_lanes == 0) Cell::atomic_combine(&out[row.index], value);
 }
 
@@ -35,8 +36,9 @@ __global__ void __launch_bounds__(BLOCK)
 shfl_atomic_vec(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
 {
     const Row row = rows.mine(blockIdx.x);
-    const typename Cell::Acc value = warp_reduce<Cell>(fold_vectors<Cell, 1>(in + row.begin, row.n, grid_of<BLOCK>(row)));
+    typename Cell::Acc value = fold_vectors<Cell, 1, BLOCK>(in + row.begin, row.n, grid_of<BLOCK>(row));
 
+    value = warp_reduce<Cell>(value);
     if (threadIdx.x % warp_lanes == 0) Cell::atomic_combine(&out[row.index], value);
 }
 

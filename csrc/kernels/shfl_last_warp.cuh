@@ -1,7 +1,7 @@
 // shfl_last_warp: the last warp by __shfl_down_sync.
 //
-// Removed: shared memory in the last five steps, and their warp barriers. When 32 partials are left, each lane holds one in
-// a register, and a shuffle hands it the register of a lane further up:
+// Removed: shared memory in the last five steps, and their warp barriers. When 32 partials are left, each lane holds
+// one in a register, and a shuffle hands it the register of a lane further up:
 //
 //   delta = 16   lane 0: 0+16   1: 1+17  ...      delta = 8   lane 0: 0+8  ...      down to delta = 1
 //
@@ -26,11 +26,10 @@ shfl_last_warp(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, 
     using Acc = typename Cell::Acc;
     __shared__ Acc partial[BLOCK];
     const Row row = rows.mine(blockIdx.x);
-    const typename Cell::In *row_in = in + row.begin;
     const unsigned tid = threadIdx.x;
     const uint64 i = static_cast<uint64>(row.block) * (2 * BLOCK) + tid;
 
-    partial[tid] = Cell::combine(load_or_identity<Cell>(row_in, i, row.n), load_or_identity<Cell>(row_in, i + BLOCK, row.n));
+    partial[tid] = load_pair<Cell>(in + row.begin, i, i + BLOCK, row.n);
     __syncthreads(); // partials are there
 
 #pragma unroll

@@ -1,16 +1,18 @@
 // shfl_two_pass, shfl_two_pass_vec: grid stride, warp shuffles, block reduce, second launch.
 //
-// Removed: the tree in shared memory. Each warp reduces its 32 registers by shuffles; one word a warp goes to shared memory,
-// and the first warp reduces those by shuffles again: one block barrier in all (block_reduce in block.cuh). A bounded number
-// of blocks strides over the row, so any length takes two launches: one that leaves a partial a block, and one block more.
+// Removed: the tree in shared memory. Each warp reduces its 32 registers by shuffles; one word a warp goes to shared
+// memory, and the first warp reduces those by shuffles again: one block barrier in all (block_reduce in block.cuh). A
+// bounded number of blocks strides over the row, so any length takes two launches: one that leaves a partial a block,
+// and one block more.
 //
-// The _vec kernel fetches 16 bytes with each load: fewer instructions for the same bytes, and more bytes under way. Rows
-// need not start at a multiple of 16 bytes: what lies before the first one and after the last is loaded one by one.
+// The _vec kernel fetches 16 bytes with each load: fewer instructions for the same bytes, and more bytes under way.
+// Rows need not start at a multiple of 16 bytes: what lies before the first one and after the last is loaded one by
+// one.
 //
 // Still paid: the second launch.
 //
-// Launch: any number of blocks a row, enough to fill the card; BLOCK a multiple of 32; thread 0 writes the block's partial
-// to out[virtual block], and the caller runs the kernel over the partials again until one is left.
+// Launch: any number of blocks a row, enough to fill the card; BLOCK a multiple of 32; thread 0 writes the block's
+// partial to out[virtual block], and the caller runs the kernel over the partials again until one is left.
 //
 // Reference: "Faster Parallel Reductions on Kepler", deviceReduceKernel and its vectorised variants.
 #pragma once
@@ -25,8 +27,9 @@ __global__ void __launch_bounds__(BLOCK)
 shfl_two_pass(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
 {
     const Row row = rows.mine(blockIdx.x);
-    const typename Cell::Acc value = block_reduce<Cell, BLOCK>(fold_elements<Cell>(in + row.begin, row.n, grid_of<BLOCK>(row)));
+    typename Cell::Acc value = fold_elements<Cell>(in + row.begin, row.n, grid_of<BLOCK>(row));
 
+    value = block_reduce<Cell, BLOCK>(value);
     if (threadIdx.x == 0) out[row.virtual_block] = value;
 }
 
@@ -35,8 +38,9 @@ __global__ void __launch_bounds__(BLOCK)
 shfl_two_pass_vec(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
 {
     const Row row = rows.mine(blockIdx.x);
-    const typename Cell::Acc value = block_reduce<Cell, BLOCK>(fold_vectors<Cell, 1>(in + row.begin, row.n, grid_of<BLOCK>(row)));
+    typename Cell::Acc value = fold_vectors<Cell, 1, BLOCK>(in + row.begin, row.n, grid_of<BLOCK>(row));
 
+    value = block_reduce<Cell, BLOCK>(value);
     if (threadIdx.x == 0) out[row.virtual_block] = value;
 }
 

@@ -7,11 +7,11 @@
 //
 // Both partners put the lower lane's value on the left, so all lanes compute the same bits, floats included.
 //
-// Still paid: as many shuffles as shuffling down, and all lanes combine in every step; nothing is gained where only one lane
-// needs the result, as here.
+// Still paid: as many shuffles as shuffling down, and all lanes combine in every step; nothing is gained where only one
+// lane needs the result, as here.
 //
-// Launch: any number of blocks a row, enough to fill the card; BLOCK a multiple of 32; thread 0 writes the block's partial
-// to out[virtual block], and the caller runs the kernel over the partials again until one is left.
+// Launch: any number of blocks a row, enough to fill the card; BLOCK a multiple of 32; thread 0 writes the block's
+// partial to out[virtual block], and the caller runs the kernel over the partials again until one is left.
 //
 // Reference: "Faster Parallel Reductions on Kepler", warpAllReduceSum.
 #pragma once

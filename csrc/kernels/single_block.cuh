@@ -1,13 +1,15 @@
 // single_block: one block strides over everything.
 //
-// Removed: all coordination between blocks. There is only one, so its result is the row's: no second launch, no atomics, no
-// ticket. Each thread folds every BLOCK-th element in a register, then the block's tree combines the threads.
+// Removed: all coordination between blocks. There is only one, so its result is the row's: no second launch, no
+// atomics, no ticket. Each thread folds every BLOCK-th element in a register, then the block's tree combines the
+// threads.
 //
 // Still paid: one multiprocessor works and the others idle, unless there are many rows to give them.
 //
 // Launch: one block a row, BLOCK a power of two; thread 0 writes out[row].
 //
-// Reference: Stack Overflow documentation, "Parallel reduction": single-block parallel reduction for a commutative operator.
+// Reference: Stack Overflow documentation, "Parallel reduction": single-block parallel reduction for a commutative
+// operator.
 #pragma once
 
 #include "block.cuh"

@@ -1,19 +1,21 @@
 // single_warp, single_warp_unguarded: one warp, in shared memory.
 //
-// Removed: block barriers. A block of one warp needs none: __syncwarp is enough between steps, and costs next to nothing.
-// Each lane folds every 32nd element in a register, then the lanes are combined in shared memory, halves onto each other:
+// Removed: block barriers. A block of one warp needs none: __syncwarp is enough between steps, and costs next to
+// nothing. Each lane folds every 32nd element in a register, then the lanes are combined in shared memory, halves onto
+// each other:
 //
-//   single_warp             only lanes below s work in step s. They write below s and read from s on, so one warp barrier
-//                           between steps is enough.
-//   single_warp_unguarded   all lanes work in every step. The upper ones read up to 16 words past the end, which is what
-//                           the padding is for, and overwrite words that others read: reading and writing are separated by
-//                           a second warp barrier.
+//   single_warp             only lanes below s work in step s. They write below s and read from s on, so one warp
+//                           barrier between steps is enough.
+//   single_warp_unguarded   all lanes work in every step. The upper ones read up to 16 words past the end, which is
+//                           what the padding is for, and overwrite words that others read: reading and writing are
+//                           separated by a second warp barrier.
 //
 // Still paid: one warp works. The guarded kernel diverges in every step; the other has 16 words of padding.
 //
 // Launch: one block of 32 threads a row; lane 0 writes out[row].
 //
-// Reference: Stack Overflow documentation, "Parallel reduction": single-warp parallel reduction for a commutative operator.
+// Reference: Stack Overflow documentation, "Parallel reduction": single-warp parallel reduction for a commutative
+// operator.
 #pragma once
 
 #include "block.cuh"

@@ -1,15 +1,16 @@
 // single_warp_ordered, single_warp_ordered_padded: one warp, neighbours first, operand order kept.
 //
-// Removed: the need for a commutative operator. The row is taken 32 elements at a time; steps go 1, 2, 4, 8, 16, so that only
-// neighbours meet, the earlier one on the left; and lane 0 puts the tiles' results together in sequence.
+// Removed: the need for a commutative operator. The row is taken 32 elements at a time; steps go 1, 2, 4, 8, 16, so
+// that only neighbours meet, the earlier one on the left; and lane 0 puts the tiles' results together in sequence.
 //
 //   single_warp_ordered          in step s only every 2s-th lane works, and no word that is read is written
-//   single_warp_ordered_padded   every lane works: after step s, lane t holds the fold of 2s elements from t on. Lane 0's are
-//                                the ones wanted; the lanes near the end reach into 16 words of padding, and nobody reads
-//                                what they make of it. Reading and writing are separated by a second warp barrier.
+//   single_warp_ordered_padded   every lane works: after step s, lane t holds the fold of 2s elements from t on. Lane
+//                                0's are the ones wanted; the lanes near the end reach into 16 words of padding, and
+//                                nobody reads what they make of it. Reading and writing are separated by a second warp
+//                                barrier.
 //
-// Still paid: a tree for every 32 elements, on one warp. The guarded kernel leaves ever fewer lanes busy; the padded one
-// computes values that nobody reads.
+// Still paid: a tree for every 32 elements, on one warp. The guarded kernel leaves ever fewer lanes busy; the padded
+// one computes values that nobody reads.
 //
 // Launch: one block of 32 threads a row; lane 0 writes out[row].
 //

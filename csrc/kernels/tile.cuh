@@ -1,9 +1,9 @@
 // Tiles: how a thread folds what it loads, 16 bytes at a time.
 //
-// Three layers. fold_tile folds a few vectors that are in registers, by the quickest way there is for the cell; which way
-// that is, is decided here and nowhere else. fold_vectors takes a team of threads over a run of elements, by vectors. And
-// fold_elements does the same an element at a time, for the kernels that teach why vectors help.
-// All of them reorder operands.
+// Three layers. fold_tile folds a few vectors that are in registers, by the quickest way there is for the cell; which
+// way that is, is decided here and nowhere else. fold_vectors takes a team of threads over a run of elements, by
+// vectors. And fold_elements does the same an element at a time, for the kernels that teach why vectors help. All of
+// them reorder operands.
 #pragma once
 
 #include "rows.cuh"
@@ -55,8 +55,8 @@ template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc fold_each(
     return chain[0];
 }
 
-// Sums of integers of 1 or 2 bytes: four or two elements in one instruction, in 32 bits, which a tile does not overflow. For
-// a float accumulator that is exact where adding one by one would round.
+// Sums of integers of 1 or 2 bytes: four or two elements in one instruction, in 32 bits, which a tile does not
+// overflow. For a float accumulator that is exact where adding one by one would round.
 template <class Cell> GPR_DEVICE constexpr bool sums_words()
 {
     using In = typename Cell::In;
@@ -161,42 +161,52 @@ template <class Cell> GPR_DEVICE typename Cell::Acc fold_elements(const typename
     return value;
 }
 
-// This thread's share of in[0 .. n), by 16-byte vectors, of which up to VECTORS are under way at once. `in` is aligned to its
-// elements only: the elements before the first multiple of 16 bytes and after the last whole vector are taken one by one,
-// by the team's first and last threads.
-template <class Cell, unsigned VECTORS>
+// This thread's share of in[0 .. n), by 16-byte vectors, of which up to VECTORS are under way at once. `in` is aligned
+// to its elements only: the elements before the first multiple of 16 bytes and after the last whole vector are taken
+// one by one, by the team's first and last threads.
+//
+// WIDTH, which divides the team's size, is how many of its threads are neighbours: a block, or the lanes of a row. As
+// long as there is work for everybody, a team of WIDTH neighbours takes VECTORS * WIDTH vectors in a row: a thread's
+// loads are then constant distances apart, so that one address serves all of them and registers are left for what they
+// bring. What remains is dealt out a vector a thread, so that no thread has more than one vector more than another.
+template <class Cell, unsigned VECTORS, unsigned WIDTH>
 GPR_DEVICE typename Cell::Acc fold_vectors(const typename Cell::In *in, uint64 n, Team team)
 {
     using In = typename Cell::In;
-    const unsigned past = static_cast<unsigned>(reinterpret_cast<uint64>(in) % sizeof(Vector));
-    const unsigned to_aligned = past == 0 ? 0 : (static_cast<unsigned>(sizeof(Vector)) - past) / static_cast<unsigned>(sizeof(In));
+    const unsigned past = static_cast<unsigned>(reinterpret_cast<uint64>(in) % sizeof(Vector) / sizeof(In));
+    const unsigned to_aligned = past == 0 ? 0 : vector_elements<In> - past;
     const uint64 head = to_aligned < n ? to_aligned : n;
-    const uint64 vectors = (n - head) / vector_elements<In>;
-    const uint64 tail = head + vectors * vector_elements<In>;
-    const Vector *vector_in = reinterpret_cast<const Vector *>(in + head);
+    const Vector *vectors = reinterpret_cast<const Vector *>(in + head);
+    uint64 left = (n - head) / vector_elements<In>; // vectors that nobody has taken
+    const uint64 tail = head + left * vector_elements<In>;
     typename Cell::Acc value = Cell::identity();
 
     for (uint64 i = team.me; i < head; i += team.size) value = Cell::combine(value, Cell::lift(in[i]));
-    for (uint64 i = tail + (team.size - 1 - team.me); i < n; i += team.size) value = Cell::combine(value, Cell::lift(in[i]));
+    for (uint64 i = tail + team.size - team.me - 1; i < n; i += team.size) {
+        value = Cell::combine(value, Cell::lift(in[i]));
+    }
 
-    uint64 i = team.me;
-    for (; i + (VECTORS - 1) * team.size < vectors; i += VECTORS * team.size) {
+    const uint64 round = VECTORS * team.size;
+    const uint64 place = VECTORS == 1 ? team.me : team.me / WIDTH * (WIDTH * VECTORS) + team.me % WIDTH;
+    const Vector *end = vectors + left;
+    const Vector *mine = vectors + place;
+#pragma unroll 1
+    for (; left >= round; left -= round, mine += round) {
         Vector v[VECTORS];
 #pragma unroll
-        for (unsigned k = 0; k < VECTORS; k++) v[k] = load_vector(vector_in + i + k * team.size);
+        for (unsigned k = 0; k < VECTORS; k++) v[k] = load_vector(mine + k * WIDTH);
         value = Cell::combine(value, fold_tile<Cell>(v));
     }
 
-    if constexpr (VECTORS > 1) { // fewer than VECTORS are left: again all loads first
-        Vector v[VECTORS - 1][1];
+    Vector v[VECTORS][1]; // again all loads first
+    mine = end - left + team.me;
 #pragma unroll
-        for (unsigned k = 0; k < VECTORS - 1; k++) {
-            if (i + k * team.size < vectors) v[k][0] = load_vector(vector_in + i + k * team.size);
-        }
+    for (unsigned k = 0; k < VECTORS; k++) {
+        if (mine + k * team.size < end) v[k][0] = load_vector(mine + k * team.size);
+    }
 #pragma unroll
-        for (unsigned k = 0; k < VECTORS - 1; k++) {
-            if (i + k * team.size < vectors) value = Cell::combine(value, fold_tile<Cell>(v[k]));
-        }
+    for (unsigned k = 0; k < VECTORS; k++) {
+        if (mine + k * team.size < end) value = Cell::combine(value, fold_tile<Cell>(v[k]));
     }
     return value;
 }

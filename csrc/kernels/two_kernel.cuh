@@ -1,15 +1,16 @@
 // two_kernel: partials by blocks, a second launch combines.
 //
-// Removed: the idle multiprocessors of single_block. Several blocks share a row, each strides over it and leaves a partial.
-// Blocks of one launch cannot wait for each other, but launches on a stream do: the second one, a single block over the
-// partials, starts when the first is complete. The end of a launch is the barrier that a grid does not have.
+// Removed: the idle multiprocessors of single_block. Several blocks share a row, each strides over it and leaves a
+// partial. Blocks of one launch cannot wait for each other, but launches on a stream do: the second one, a single block
+// over the partials, starts when the first is complete. The end of a launch is the barrier that a grid does not have.
 //
 // Still paid: the second launch.
 //
-// Launch: any number of blocks a row, enough to fill the card; BLOCK a power of two; thread 0 writes the block's partial to
-// out[virtual block], and the caller runs the kernel over the partials with one block a row.
+// Launch: any number of blocks a row, enough to fill the card; BLOCK a power of two; thread 0 writes the block's
+// partial to out[virtual block], and the caller runs the kernel over the partials with one block a row.
 //
-// Reference: Stack Overflow documentation, "Parallel reduction": multi-block parallel reduction for a commutative operator.
+// Reference: Stack Overflow documentation, "Parallel reduction": multi-block parallel reduction for a commutative
+// operator.
 #pragma once
 
 #include "block.cuh"

@@ -65,7 +65,8 @@ template <class T> using Word = typename WordOf<sizeof(T)>::type;
 // 16 aligned bytes: what one load instruction can bring to a thread.
 struct alignas(16) Vector { unsigned word[4]; };
 
-// Loads 16 bytes of global memory that no thread writes while the kernel runs. They are used once: L1 need not keep them.
+// Loads 16 bytes of global memory that no thread writes while the kernel runs. They are used once: L1 need not keep
+// them.
 GPR_DEVICE Vector load_vector(const Vector *address)
 {
 #if defined(__CUDA_ARCH__)
@@ -187,7 +188,8 @@ GPR_DEVICE bool value_of(dt_bool x) { return x.byte != 0; }
 GPR_DEVICE float value_of(dt_float16 x) { return half_to_float(x.bits); }
 GPR_DEVICE float value_of(dt_bfloat16 x) { return bit_copy<float>(static_cast<unsigned>(x.bits) << 16); }
 
-// A float without its fraction. What does not fit gives what x86-64's conversion instruction gives: the smallest integer.
+// A float without its fraction. What does not fit gives what x86-64's conversion instruction gives: the smallest
+// integer.
 template <class Float> GPR_DEVICE int truncate_to_int32(Float x)
 {
     return x > Float(-2147483649.0) && x < Float(2147483648.0) ? static_cast<int>(x) : -2147483647 - 1;

@@ -22,11 +22,10 @@ unrolled(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratc
     using Acc = typename Cell::Acc;
     __shared__ Acc partial[tree_words<BLOCK>];
     const Row row = rows.mine(blockIdx.x);
-    const typename Cell::In *row_in = in + row.begin;
     const unsigned tid = threadIdx.x;
     const uint64 i = static_cast<uint64>(row.block) * (2 * BLOCK) + tid;
 
-    partial[tid] = Cell::combine(load_or_identity<Cell>(row_in, i, row.n), load_or_identity<Cell>(row_in, i + BLOCK, row.n));
+    partial[tid] = load_pair<Cell>(in + row.begin, i, i + BLOCK, row.n);
     if constexpr (BLOCK < 64) partial[tid + 32] = Cell::identity(); // last_warp_tree looks 32 words ahead
     __syncthreads(); // partials are there
 

@@ -1,12 +1,13 @@
 // unrolled_last_warp: the last warp works without block barriers.
 //
-// Removed: the block barriers of the last six steps. From 64 partials on only the first warp works, and what it does needs
-// no barrier that the other warps have to reach: a warp barrier is enough. With no barrier to share, all 32 lanes may as
-// well combine in every step: the upper ones produce values that nobody reads, and the guard is gone.
+// Removed: the block barriers of the last six steps. From 64 partials on only the first warp works, and what it does
+// needs no barrier that the other warps have to reach: a warp barrier is enough. With no barrier to share, all 32 lanes
+// may as well combine in every step: the upper ones produce values that nobody reads, and the guard is gone.
 //
-// The original relied on the lanes of a warp moving in lockstep, with `volatile` to keep values in memory. Since compute
-// capability 7.0 they do not, so each step here reads, waits for the warp, writes, and waits again: a lane's word is another
-// lane's operand, which must be read before it is overwritten and written before it is read in the next step.
+// The original relied on the lanes of a warp moving in lockstep, with `volatile` to keep values in memory. Since
+// compute capability 7.0 they do not, so each step here reads, waits for the warp, writes, and waits again: a lane's
+// word is another lane's operand, which must be read before it is overwritten and written before it is read in the next
+// step.
 //
 // Still paid: loop and index arithmetic in the steps before.
 //
@@ -27,11 +28,10 @@ unrolled_last_warp(const typename Cell::In *in, typename Cell::Acc *out, Rows ro
     using Acc = typename Cell::Acc;
     __shared__ Acc partial[BLOCK < 64 ? 64 : BLOCK]; // the last warp looks 32 words ahead, also in a block of one warp
     const Row row = rows.mine(blockIdx.x);
-    const typename Cell::In *row_in = in + row.begin;
     const unsigned tid = threadIdx.x;
     const uint64 i = static_cast<uint64>(row.block) * (2 * BLOCK) + tid;
 
-    partial[tid] = Cell::combine(load_or_identity<Cell>(row_in, i, row.n), load_or_identity<Cell>(row_in, i + BLOCK, row.n));
+    partial[tid] = load_pair<Cell>(in + row.begin, i, i + BLOCK, row.n);
     if constexpr (BLOCK < 64) partial[tid + 32] = Cell::identity();
     __syncthreads(); // partials are there
 

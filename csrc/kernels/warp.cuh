@@ -23,7 +23,9 @@ template <class T> GPR_DEVICE T shuffle_down(T value, unsigned delta, unsigned w
 {
     Words<T> words = bit_copy<Words<T>>(value);
 #pragma unroll
-    for (unsigned i = 0; i < sizeof(T) / 4; i++) words.word[i] = __shfl_down_sync(all_lanes, words.word[i], delta, width);
+    for (unsigned i = 0; i < sizeof(T) / 4; i++) {
+        words.word[i] = __shfl_down_sync(all_lanes, words.word[i], delta, width);
+    }
     return bit_copy<T>(words);
 }
 
@@ -32,12 +34,14 @@ template <class T> GPR_DEVICE T shuffle_xor(T value, unsigned mask)
 {
     Words<T> words = bit_copy<Words<T>>(value);
 #pragma unroll
-    for (unsigned i = 0; i < sizeof(T) / 4; i++) words.word[i] = __shfl_xor_sync(all_lanes, words.word[i], mask);
+    for (unsigned i = 0; i < sizeof(T) / 4; i++) {
+        words.word[i] = __shfl_xor_sync(all_lanes, words.word[i], mask);
+    }
     return bit_copy<T>(words);
 }
 
-// Reduces each group of LANES neighbouring lanes (a power of two). The first lane of a group holds its result, the others
-// hold nothing of use. Halves fold onto each other, which reorders operands.
+// Reduces each group of LANES neighbouring lanes (a power of two). The first lane of a group holds its result, the
+// others hold nothing of use. Halves fold onto each other, which reorders operands.
 template <class Cell, unsigned LANES = warp_lanes> GPR_DEVICE typename Cell::Acc warp_reduce(typename Cell::Acc value)
 {
 #pragma unroll
@@ -67,8 +71,8 @@ GPR_DEVICE int redux(fold_max, int value) { return __reduce_max_sync(all_lanes, 
 GPR_DEVICE unsigned redux(fold_min, unsigned value) { return __reduce_min_sync(all_lanes, value); }
 GPR_DEVICE unsigned redux(fold_max, unsigned value) { return __reduce_max_sync(all_lanes, value); }
 
-// A sum of 32 pieces of 27 bits fits a word, so a 64-bit sum is three of those: bits 0-26, 27-53 and 54-63. The last one
-// may wrap only where the sum itself wraps.
+// A sum of 32 pieces of 27 bits fits a word, so a 64-bit sum is three of those: bits 0-26, 27-53 and 54-63. The last
+// one may wrap only where the sum itself wraps.
 GPR_DEVICE uint64 redux(fold_sum, uint64 value)
 {
     constexpr unsigned piece = (1u << 27) - 1;

@@ -1,8 +1,8 @@
 // warp_registers: one warp in registers, by shuffles, operand order kept.
 //
-// Removed: shared memory. The row is taken 32 elements at a time, one a lane. Shuffling down by 1, 2, 4, 8, 16 lets each lane
-// take in the run that follows its own: after step s, lane t holds the fold of 2s elements from t on, as long as there are so
-// many. Lane 0 ends with all 32 in order, and puts the tiles together in sequence.
+// Removed: shared memory. The row is taken 32 elements at a time, one a lane. Shuffling down by 1, 2, 4, 8, 16 lets
+// each lane take in the run that follows its own: after step s, lane t holds the fold of 2s elements from t on, as long
+// as there are so many. Lane 0 ends with all 32 in order, and puts the tiles together in sequence.
 //
 // Still paid: one warp works.
 //
@@ -29,7 +29,9 @@ warp_registers(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, 
     for (uint64 tile = 0; tile < row.n; tile += warp_lanes) { // all lanes take part in every tile, as shuffles need
         Acc value = load_or_identity<Cell>(in + row.begin, tile + lane, row.n);
 #pragma unroll
-        for (unsigned delta = 1; delta < warp_lanes; delta *= 2) value = Cell::combine(value, shuffle_down(value, delta));
+        for (unsigned delta = 1; delta < warp_lanes; delta *= 2) {
+            value = Cell::combine(value, shuffle_down(value, delta));
+        }
         if (lane == 0) total = Cell::combine(total, value);
     }
     if (lane == 0) out[row.index] = total;

@@ -12,11 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "sha256.h"
 
 static const char MAGIC[8] = "GPRCACHE";
+enum { ABANDONED_SECONDS = 3600 }; /* age at which a temporary file has no writer any more */
 enum { SCHEMA = 1, SUFFIX_LENGTH = 4, NAME_LENGTH = GPR_SHA256_HEX - 1 + SUFFIX_LENGTH };
 static const char SUFFIX[] = ".gpr";
 static const uint64_t DEFAULT_LIMIT = 256u << 20;
@@ -323,21 +325,14 @@ static void for_each_file(int directory, int temporaries, void (*visit)(int, con
 
 typedef struct census {
     uint64_t entries, bytes;
-    struct timespec oldest;
-    char oldest_name[NAME_LENGTH + 1];
 } census;
 
 static void count_entry(int directory, const char *name, const struct stat *about, void *context)
 {
     census *all = context;
-    const struct timespec used = about->st_mtim;
 
     (void)directory;
-    if (all->entries == 0 || used.tv_sec < all->oldest.tv_sec ||
-        (used.tv_sec == all->oldest.tv_sec && used.tv_nsec < all->oldest.tv_nsec)) {
-        all->oldest = used;
-        (void)snprintf(all->oldest_name, sizeof all->oldest_name, "%s", name);
-    }
+    (void)name;
     all->entries++;
     all->bytes += (uint64_t)about->st_size;
 }
@@ -349,17 +344,61 @@ static void remove_file(int directory, const char *name, const struct stat *abou
     (void)unlinkat(directory, name, 0);
 }
 
+/* An entry as trimming sees it. */
+typedef struct candidate {
+    struct timespec used;
+    uint64_t bytes;
+    char name[NAME_LENGTH + 1];
+} candidate;
+
+typedef struct candidates {
+    candidate *items;
+    uint64_t count, room;
+} candidates;
+
+/* Notes an entry; removes a temporary file that no live process can still be writing. */
+static void note_entry(int directory, const char *name, const struct stat *about, void *context)
+{
+    candidates *all = context;
+
+    if (!is_entry(name)) {
+        if (time(NULL) - about->st_mtim.tv_sec > ABANDONED_SECONDS) (void)unlinkat(directory, name, 0);
+        return;
+    }
+    if (all->count == all->room) return; /* written since they were counted: the next trimming sees it */
+    candidate *item = &all->items[all->count++];
+    item->used = about->st_mtim;
+    item->bytes = (uint64_t)about->st_size;
+    (void)snprintf(item->name, sizeof item->name, "%s", name);
+}
+
+static int used_earlier(const void *a, const void *b)
+{
+    const struct timespec x = ((const candidate *)a)->used, y = ((const candidate *)b)->used;
+
+    if (x.tv_sec != y.tv_sec) return x.tv_sec < y.tv_sec ? -1 : 1;
+    return x.tv_nsec < y.tv_nsec ? -1 : x.tv_nsec > y.tv_nsec;
+}
+
 /* Removes least recently used entries until the rest fits. */
 static void trim(int directory)
 {
     const uint64_t limit = size_limit();
+    census before = {0};
+    candidates all = {0};
 
-    for (;;) {
-        census all = {0};
-        for_each_file(directory, 0, count_entry, &all);
-        if (all.bytes <= limit || all.entries == 0) return;
-        if (unlinkat(directory, all.oldest_name, 0) != 0) return;
+    for_each_file(directory, 0, count_entry, &before);
+    if (before.bytes <= limit) return;
+    all.room = before.entries;
+    all.items = malloc(all.room * sizeof *all.items);
+    if (all.items == NULL) return;
+    for_each_file(directory, 1, note_entry, &all);
+    qsort(all.items, all.count, sizeof *all.items, used_earlier);
+    for (uint64_t i = 0; i < all.count && before.bytes > limit; i++) {
+        (void)unlinkat(directory, all.items[i].name, 0); /* if it is gone, another process was faster */
+        before.bytes -= all.items[i].bytes < before.bytes ? all.items[i].bytes : before.bytes;
     }
+    free(all.items);
 }
 
 void gpr_cache_write(const char *key, const gpr_object *object)
@@ -376,7 +415,7 @@ void gpr_cache_write(const char *key, const gpr_object *object)
         return;
     }
     entry = make_entry(key, object, &bytes);
-    if (entry == NULL) goto done;
+    if (entry == NULL || bytes > size_limit() || bytes > LARGEST_ENTRY) goto done; /* it would cost every other entry its place */
     entry_name(key, name);
     (void)snprintf(temporary, sizeof temporary, ".%s.%ld.%u", name, (long)getpid(), atomic_fetch_add(&serial, 1));
     file = openat(directory, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);

@@ -102,9 +102,11 @@ static int32_t truncate_to_int32(double value)
     return value > -0x1p31 - 1 && value < 0x1p31 ? (int32_t)value : INT32_MIN;
 }
 
+/* The instruction is signed: the upper half of the range is brought down to it and back up. */
 static uint64_t truncate_to_uint64(double value)
 {
-    return value >= 0x1p63 && value < 0x1p64 ? (uint64_t)value : (uint64_t)truncate_to_int64(value);
+    if (value >= 0x1p63) return (uint64_t)truncate_to_int64(value - 0x1p63) ^ UINT64_C(1) << 63;
+    return (uint64_t)truncate_to_int64(value);
 }
 
 /* How a dtype's stored form widens (IN_) and how each sort of wide value becomes it (FROM_INT_, FROM_FLOAT_). Rows that

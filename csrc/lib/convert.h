@@ -24,8 +24,9 @@ gpr_wide gpr_wide_of(gpr_dtype dtype);
 /* Reads count <= GPR_WIDE_ELEMENTS elements into a block of sort gpr_wide_of(dtype). */
 void gpr_load_wide(gpr_dtype dtype, const void *elements, uint64_t count, gpr_wide_block *block);
 
-/* Writes count <= GPR_WIDE_ELEMENTS values of a block of sort `wide` as elements: integers wrap, floats round once, a float
- * becomes an integer by truncation (one that does not fit gives what x86-64's C casts give), bool is "not zero". */
+/* Writes count <= GPR_WIDE_ELEMENTS values of a block of sort `wide` as elements: integers wrap, floats round once, a
+ * float becomes an integer by truncation (one that does not fit gives what x86-64's C casts give), bool is "not
+ * zero". */
 void gpr_store_wide(gpr_wide wide, const gpr_wide_block *block, uint64_t count, gpr_dtype dtype, void *elements);
 
 /* Turns a block of any sort into doubles in place. */

@@ -338,7 +338,7 @@ gpr_status gpr_load_program(gpr_device *device, const gpr_cell *cell, gpr_run *r
         }
     }
     const double start = gpr_seconds();
-    const gpr_entries entries = gpr_program_entries(cell->kernel);
+    const gpr_entries entries = gpr_program_entries(cell);
     program = calloc(1, sizeof *program);
     if (program == NULL) return gpr_fail(GPR_ERROR_MEMORY, "out of memory");
     program->cell = *cell;

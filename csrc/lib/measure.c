@@ -69,6 +69,7 @@ gpr_status gpr_measure(const gpr_request *request, int warmup, int repeats, uint
     for (int i = 0; i < repeats && status == GPR_OK; i++) status = run_once(&m, i, &milliseconds[i]);
     /* A run that failed half way may still be at work on the caller's memory. */
     if (status != GPR_OK) (void)gpr_cuda.cuStreamSynchronize(m.stream);
+    gpr_buffer_clear(&m.device->outputs);
     gpr_buffer_clear(&m.device->flush);
     gpr_device_leave(m.device);
 done:

@@ -79,7 +79,7 @@ static void *open_library(void)
 
     if (named != NULL) {
         library = dlopen(named, RTLD_NOW | RTLD_LOCAL);
-        if (library == NULL) (void)snprintf(reason, sizeof reason, "GPUREDUCE_LIBNVRTC cannot be opened: %.600s", dlerror());
+        if (library == NULL) (void)snprintf(reason, sizeof reason, "GPUREDUCE_LIBNVRTC names no NVRTC that can be opened: %.600s. Correct it, or unset it", dlerror());
         return library;
     }
     if (set_path != NULL) library = dlopen(set_path, RTLD_NOW | RTLD_LOCAL);

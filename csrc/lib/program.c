@@ -10,7 +10,7 @@
 #include "cache.h"
 #include "sha256.h"
 
-enum { TEXT_ROOM = 1024, ENTRY_ROOM = 96, KEY_ROOM = 8192, PATH_ROOM = 1024 };
+enum { TEXT_ROOM = 1024, ENTRY_ROOM = 96, KEY_ROOM = 8192, PATH_ROOM = 1024, MINIMAL_SINCE = 12040 };
 
 /* ---------------------------------------------------------------- CUB's headers -------------- */
 
@@ -69,13 +69,14 @@ gpr_status gpr_kernel_headers(int kernel)
 
 /* ---------------------------------------------------------------- the text ------------------- */
 
-gpr_entries gpr_program_entries(int kernel)
+gpr_entries gpr_program_entries(const gpr_cell *cell)
 {
-    const gpr_kernel_row *row = &gpr_kernel_rows[kernel];
+    const gpr_kernel_row *row = &gpr_kernel_rows[cell->kernel];
+    const int same = cell->element == cell->acc && cell->compute == cell->acc;
     gpr_entries entries = {.first = 0, .next = -1, .fill = -1};
 
     if (row->finish == GPR_ATOMIC) entries.fill = 1;
-    if (row->finish == GPR_PASSES && row->cover != GPR_ONE) entries.next = 1;
+    if (row->finish == GPR_PASSES && row->cover != GPR_ONE) entries.next = same ? 0 : 1;
     return entries;
 }
 
@@ -107,7 +108,7 @@ static gpr_status add_cccl(program_text *program)
 static gpr_status write_program(const gpr_cell *cell, program_text *program)
 {
     const gpr_kernel_row *row = &gpr_kernel_rows[cell->kernel];
-    const gpr_entries entries = gpr_program_entries(cell->kernel);
+    const gpr_entries entries = gpr_program_entries(cell);
     gpr_translation *translation = &program->translation;
 
     memset(program, 0, sizeof *program);
@@ -123,11 +124,11 @@ static gpr_status write_program(const gpr_cell *cell, program_text *program)
                    gpr_dtype_name(cell->compute), gpr_dtype_name(cell->acc));
     (void)snprintf(program->entries[0], ENTRY_ROOM, "gpr::%s<First, %uu>", cell->variant, cell->block);
     translation->entry_count = 1;
-    if (entries.next >= 0) {
+    if (entries.next > 0) {
         (void)snprintf(program->entries[entries.next], ENTRY_ROOM, "gpr::%s<Next, %uu>", cell->variant, cell->block);
         translation->entry_count++;
     }
-    if (entries.fill >= 0) {
+    if (entries.fill > 0) {
         (void)snprintf(program->entries[entries.fill], ENTRY_ROOM, "gpr::fill_identity<First>");
         translation->entry_count++;
     }
@@ -136,7 +137,10 @@ static gpr_status write_program(const gpr_cell *cell, program_text *program)
     translation->name = row->name; /* not the file it includes: NVRTC would take it for that */
     translation->source_count = gpr_program_sources(cell->kernel, translation->sources);
     translation->options[translation->option_count++] = "--std=c++17";
-    return (row->flags & GPR_NEEDS_CCCL) != 0 ? add_cccl(program) : GPR_OK;
+    if ((row->flags & GPR_NEEDS_CCCL) != 0) return add_cccl(program);
+    /* Our own files need nothing of the CUDA runtime's declarations: without them a program compiles 5 to 10 ms sooner. */
+    if (gpr_nvrtc_version() >= MINIMAL_SINCE) translation->options[translation->option_count++] = "--minimal";
+    return GPR_OK;
 }
 
 /* ---------------------------------------------------------------- the key -------------------- */
@@ -183,8 +187,8 @@ gpr_status gpr_make_object(const gpr_cell *cell, int cc, int use_cache, gpr_obje
         status = gpr_fail(GPR_ERROR_MEMORY, "out of memory");
         goto done;
     }
+    GPR_TRY(gpr_nvrtc_target(cc, target)); /* NVRTC is open from here on, and its version known */
     GPR_TRY(write_program(cell, program));
-    GPR_TRY(gpr_nvrtc_target(cc, target));
     write_key(program, target, key);
     if (use_cache && gpr_cache_read(key, object)) {
         if (object->entry_count == program->translation.entry_count) goto done;

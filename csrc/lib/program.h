@@ -14,13 +14,14 @@ typedef struct gpr_cell {
     const char *variant; /* one of the registry's or the planner's strings */
 } gpr_cell;
 
-/* Positions of a program's entries; -1: the kernel has none. */
+/* Positions of a program's entries; -1: the kernel has none. The first and the next pass share one where partials are what elements
+ * are: a float32 sum's are. */
 typedef struct gpr_entries {
     int first, next, fill;
 } gpr_entries;
 
-/* Which entries a kernel's programs have. */
-gpr_entries gpr_program_entries(int kernel);
+/* Which entries a cell's program has. */
+gpr_entries gpr_program_entries(const gpr_cell *cell);
 
 /* The object of a cell for compute capability `cc`: from the disk cache, else compiled (and stored) if `use_cache`; always compiled
  * otherwise. *compiled says which. GPR_ERROR_KERNEL: CUB's headers are needed and not there; GPR_ERROR_DEVICE, GPR_ERROR_COMPILE. */

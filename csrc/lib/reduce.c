@@ -74,7 +74,7 @@ static gpr_status fill_empty(const gpr_resolved *resolved, void *result)
     const gpr_value identity = gpr_identity(rule->fold, rule->compute, rule->host_acc);
     char *at = result;
 
-    if (resolved->view.rows == 0) return GPR_OK;
+    if (resolved->view.n > 0) return GPR_OK; /* there are no rows */
     if (!row->has_identity) {
         return gpr_fail(GPR_ERROR_VALUE, "zero-size array to reduction operation %s which has no identity", row->ufunc);
     }

@@ -90,7 +90,7 @@ gpr_status gpr_make_rule(gpr_operator op, gpr_dtype element, gpr_dtype requested
     if (requested != GPR_DTYPE_DEFAULT && !valid_dtype(requested))
         return gpr_fail(GPR_ERROR_VALUE, "there is no dtype %d to compute in", (int)requested);
     if (requested != GPR_DTYPE_DEFAULT && !accumulates(op))
-        return gpr_fail(GPR_ERROR_TYPE, "%s computes in the type of the elements: it does not take a dtype to compute in",
+        return gpr_fail(GPR_ERROR_TYPE, "%s computes in the elements' type: it does not take another",
                         gpr_operator_rows[op].name);
 
     rule->op = op;
@@ -158,8 +158,9 @@ gpr_value gpr_identity(gpr_fold fold, gpr_dtype compute, gpr_dtype acc)
     return gpr_convert_acc(gpr_neutral_element(fold, compute), compute, acc);
 }
 
-/* The folds over one accumulator type: T is the type, U the unsigned type its sums and products are computed in, so that
- * they wrap without undefined behaviour (for floats, the type itself). x != x asks for NaN, and is never true of integers. */
+/* The folds over one accumulator type: T is the type, U the unsigned type its sums and products are computed in, so
+ * that they wrap without undefined behaviour (for floats, the type itself). x != x asks for NaN, and is never true of
+ * integers. */
 #define DEFINE_FOLD(T, U, member)                                                             \
     static gpr_value fold_##member(gpr_fold fold, gpr_value a, gpr_value b)                   \
     {                                                                                         \
@@ -212,8 +213,8 @@ gpr_value gpr_fold_partials(gpr_fold fold, gpr_dtype compute, gpr_dtype acc, gpr
 
 /* ---------------------------------------------------------------- results -------------------- */
 
-/* Turns a block of sums of a mean into doubles divided by n. A sum of integers is first read as the type it was computed
- * in: NumPy's would have wrapped there, and its sign is not the accumulator's. */
+/* Turns a block of sums of a mean into doubles divided by n. A sum of integers is first read as the type it was
+ * computed in: NumPy's would have wrapped there, and its sign is not the accumulator's. */
 static void divide_block(const gpr_rule *rule, gpr_wide wide, uint64_t count, uint64_t n, gpr_wide_block *block)
 {
     gpr_value narrow[GPR_WIDE_ELEMENTS];

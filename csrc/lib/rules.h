@@ -51,8 +51,9 @@ gpr_value gpr_fold_acc(gpr_fold fold, gpr_dtype acc, gpr_value a, gpr_value b);
  * way each time; destroys `values`. count 0: identity of `compute`. */
 gpr_value gpr_fold_partials(gpr_fold fold, gpr_dtype compute, gpr_dtype acc, gpr_value *values, uint64_t count);
 
-/* Writes `count` accumulators, packed at the size of `acc`, as results: each folded from `n` elements. Unaligned
- * result addresses are allowed. */
+/* Writes `count` accumulators, packed at the size of `acc`, as results: each folded from `n` elements. acc may be
+ * another than the rule's: integer sums may come as INT64 or UINT64 for a float result too. Unaligned result
+ * addresses are allowed. */
 void gpr_finish_results(const gpr_rule *rule, gpr_dtype acc, const void *accumulators, uint64_t count, uint64_t n,
                         void *results);
 

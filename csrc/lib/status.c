@@ -13,6 +13,30 @@ const gpr_error *gpr_last_error(void)
     return &error;
 }
 
+/* Bytes of the UTF-8 character that starts at `at`; 0 if none does. */
+static int character_bytes(const unsigned char *at)
+{
+    const int bytes = at[0] < 0x80 ? 1 : at[0] < 0xc2 ? 0 : at[0] < 0xe0 ? 2 : at[0] < 0xf0 ? 3 : at[0] < 0xf5 ? 4 : 0;
+
+    for (int i = 1; i < bytes; i++) {
+        if ((at[i] & 0xc0) != 0x80) return 0;
+    }
+    /* The second byte's range rules out long forms, surrogates and numbers beyond the last. */
+    if ((at[0] == 0xe0 && at[1] < 0xa0) || (at[0] == 0xed && at[1] > 0x9f)) return 0;
+    if ((at[0] == 0xf0 && at[1] < 0x90) || (at[0] == 0xf4 && at[1] > 0x8f)) return 0;
+    return bytes;
+}
+
+/* Names and paths in a message may be no UTF-8, or be cut within a character: what is left over becomes '?'. */
+static void make_utf8(char *text)
+{
+    for (unsigned char *at = (unsigned char *)text; *at != '\0';) {
+        const int bytes = character_bytes(at);
+        if (bytes == 0) *at = '?';
+        at += bytes > 0 ? bytes : 1;
+    }
+}
+
 gpr_status gpr_fail(gpr_status status, const char *format, ...)
 {
     va_list arguments;
@@ -21,6 +45,7 @@ gpr_status gpr_fail(gpr_status status, const char *format, ...)
     error.status = status;
     (void)vsnprintf(error.message, sizeof error.message, format, arguments);
     va_end(arguments);
+    make_utf8(error.message);
     error.call[0] = '\0';
     error.name[0] = '\0';
     error.code = 0;

@@ -18,6 +18,7 @@
 #include "threads.h"
 
 enum {
+    PAGE = 4096,                  /* bytes; chunks are whole ones */
     LEAST_CHUNK = 256 << 10,      /* bytes: under this, a chunk's launches and copies cost more than overlapping gains */
     MOST_STAGED_CHUNK = 8 << 20,  /* four of these stay in the caches between packing and copying */
     MOST_PINNED_CHUNK = 32 << 20,
@@ -53,6 +54,7 @@ typedef struct job {
     size_t acc_bytes, result_bytes;
     uint64_t chunk_elements;   /* most elements in a chunk */
     uint64_t chunk_rows;       /* most rows in one */
+    uint32_t block;            /* the first chunk's block size, kept for the others: one program serves them all */
     gpr_value *pieces;         /* accumulators (host_acc) of the current row's pieces */
     uint64_t piece_count, piece_room;
     chunk pending[GPR_SLOTS];  /* what each slot is at work on; rows 0: nothing */
@@ -140,8 +142,9 @@ static gpr_status reduce_chunk(job *job, const chunk *part, CUdeviceptr elements
     uint32_t launches = 0;
     gpr_status status = GPR_OK;
 
-    GPR_TRY(gpr_make_plan(job->run->kernel, job->rule, part->rows, part->whole ? job->view->n : part->count, job->request->block_size,
+    GPR_TRY(gpr_make_plan(job->run->kernel, job->rule, part->rows, part->whole ? job->view->n : part->count, job->block,
                           job->request->grid_size, &device->facts, &plan));
+    job->block = plan.block;
     const gpr_cell cell = gpr_plan_cell(&plan, job->rule);
     GPR_TRY(gpr_load_program(device, &cell, job->run, &program));
     GPR_TRY(gpr_ensure_scratch(device, &plan, job->rule, job->compute));
@@ -281,7 +284,7 @@ static gpr_status prepare_ring(job *job)
     const uint64_t device_share = (limits.device_bytes - GPR_SMALL_RESULTS) / (GPR_SLOTS + GPR_SLOTS / RESULT_SHARE + 1);
     const uint64_t pinned_share =
         (limits.pinned_bytes - GPR_SMALL_BYTES - GPR_SMALL_RESULTS) / (GPR_SLOTS + GPR_SLOTS / RESULT_SHARE);
-    const uint64_t scratch_rows = rows_within(job, device_share);
+    const uint64_t scratch_rows = rows_within(job, device_share / 2);
     if (job->source == FROM_DEVICE) {
         result_bytes = smaller(smaller(DEVICE_RESULTS, pinned_share), larger(4096, view->rows * job->acc_bytes));
         GPR_TRY(gpr_ring_ensure(job->device, generation, 0, result_bytes, 0, 0));
@@ -289,13 +292,13 @@ static gpr_status prepare_ring(job *job)
         job->chunk_elements = view->n > UINT64_MAX / job->chunk_rows ? UINT64_MAX : view->n * job->chunk_rows;
         return GPR_OK;
     }
-    chunk_bytes = larger(LEAST_CHUNK, total / CHUNKS_WANTED);
+    chunk_bytes = larger(LEAST_CHUNK, total / CHUNKS_WANTED + PAGE); /* not a byte less: that would be a chunk more */
     if (job->source == FROM_MEMORY) {
         chunk_bytes = smaller(smaller(chunk_bytes, MOST_STAGED_CHUNK), smaller(device_share, pinned_share));
     } else {
         chunk_bytes = smaller(smaller(chunk_bytes, MOST_PINNED_CHUNK), smaller(device_share, pinned_share * RESULT_SHARE));
     }
-    chunk_bytes &= ~(uint64_t)4095;
+    chunk_bytes &= ~(uint64_t)(PAGE - 1);
     GPR_TRY(gpr_ring_ensure(job->device, generation, chunk_bytes, chunk_bytes / RESULT_SHARE, job->source == FROM_MEMORY,
                             SMALLEST_CHUNK));
     chunk_bytes = smaller(chunk_bytes, job->device->ring.chunk_bytes);
@@ -365,6 +368,7 @@ gpr_status gpr_stream_reduce(int ordinal, const gpr_request *request, const gpr_
     job.neutral = gpr_neutral_element(rule->fold, rule->element);
     job.acc_bytes = gpr_dtype_bytes(rule->device_acc);
     job.result_bytes = gpr_dtype_bytes(rule->result);
+    job.block = request->block_size;
     run->device = ordinal;
     if (!request->on_device && bytes <= GPR_SMALL_BYTES && view->rows * job.acc_bytes <= GPR_SMALL_RESULTS &&
         view->rows <= rows_within(&job, GPR_SMALL_SCRATCH)) {

@@ -1,20 +1,27 @@
 /* The pool: workers that sleep between jobs, one job at a time.
  *
- * A job lives in the pool from the moment it opens to the moment its caller has run out of tasks; a worker that wakes in
- * between joins it, one that wakes later finds it closed and sleeps on. So a caller waits only for workers that took a
- * task, never for one that has yet to be scheduled. Tasks are handed out by a counter: which thread runs which task varies,
- * and tasks must not care.
+ * Jobs come in bursts (a chunk of a streamed array after the other), and waking a sleeping thread takes about as long
+ * as copying a chunk. So a worker that has run out of tasks looks out for the next job for SPIN_SECONDS before it
+ * sleeps, and a caller does the same for its last workers.
  *
- * Workers are detached, block every signal, and hold nothing that a process needs to exit.
- * A fork copies the pool without its workers: the child forgets them and starts its own. If it was forked from within a
- * task, the tasks that its lost workers had taken are run again, which is why a task must bear being run twice. */
+ * A job lives in the pool from the moment it opens to the moment its caller has run out of tasks; a worker that wakes
+ * in between joins it, one that wakes later finds it closed and sleeps on. So a caller waits only for workers that
+ * took a task, never for one that has yet to be scheduled. Tasks are handed out by a counter: which thread runs which
+ * task varies, and tasks must not care.
+ *
+ * Workers are detached, block every signal, and hold nothing that a process needs to exit. A fork copies the pool
+ * without its workers: the child forgets them and starts its own. If it was forked from within a task, the tasks that
+ * its lost workers had taken are run again, which is why a task must bear being run twice. */
 #include "threads.h"
 
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 
+#include "clock.h"
 #include "gpureduce.h"
+
+static const double SPIN_SECONDS = 100e-6;
 
 enum { MAX_WORKERS = 1023, WORKER_STACK_BYTES = 256 * 1024 };
 
@@ -32,8 +39,8 @@ static struct {
     job job;
     uint32_t workers;      /* threads started */
     uint32_t places;       /* workers that may still join the open job; 0 if none is open */
-    uint32_t joined;       /* workers at work on it */
-    uint64_t generation;   /* jobs opened so far, so that a worker joins each but once */
+    _Atomic uint32_t joined;     /* workers at work on it; written with the lock held */
+    _Atomic uint64_t generation; /* jobs opened so far, so that a worker joins each but once; likewise */
     atomic_flag busy;      /* a caller holds the pool */
     _Atomic uint64_t forks;
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER,
@@ -47,6 +54,24 @@ static void run_tasks(job *work)
 
     while ((i = atomic_fetch_add_explicit(&work->next, 1, memory_order_relaxed)) < work->count)
         work->task(work->context, i);
+}
+
+/* Tells the processor that this is a loop that waits. */
+static void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Waits a little for a job after number `seen`. */
+static void look_out(uint64_t seen)
+{
+    const double end = gpr_seconds() + SPIN_SECONDS;
+
+    while (atomic_load_explicit(&pool.generation, memory_order_relaxed) == seen && gpr_seconds() < end) relax();
 }
 
 static void *serve(void *unused)
@@ -64,6 +89,9 @@ static void *serve(void *unused)
         run_tasks(&pool.job);
         pthread_mutex_lock(&pool.lock);
         if (--pool.joined == 0) pthread_cond_signal(&pool.left);
+        pthread_mutex_unlock(&pool.lock);
+        look_out(seen);
+        pthread_mutex_lock(&pool.lock);
     }
     return NULL;
 }
@@ -158,8 +186,13 @@ static uint32_t open_job(uint64_t count, gpr_task task, void *context, uint32_t 
 
 static void close_job(void)
 {
+    const double end = gpr_seconds() + SPIN_SECONDS;
+
     pthread_mutex_lock(&pool.lock);
     pool.places = 0;
+    pthread_mutex_unlock(&pool.lock);
+    while (atomic_load_explicit(&pool.joined, memory_order_relaxed) > 0 && gpr_seconds() < end) relax();
+    pthread_mutex_lock(&pool.lock); /* also orders what the workers wrote before what the caller reads */
     while (pool.joined > 0) pthread_cond_wait(&pool.left, &pool.lock);
     pthread_mutex_unlock(&pool.lock);
 }

@@ -343,8 +343,8 @@ static void pack_plane(const gpr_view *view, axis rows, axis columns, const curs
     if (view->byteswapped) swap_bytes(view->bytes, destination, (uint64_t)rows.extent * (uint64_t)columns.extent);
     if (view->mask == NULL) return;
     for (int64_t i = 0; i < rows.extent; i++)
-        mask_run(view->bytes, destination + (uint64_t)i * row_bytes, c->mask + i * rows.mask_stride, columns.mask_stride,
-                 (uint64_t)columns.extent, neutral);
+        mask_run(view->bytes, destination + (uint64_t)i * row_bytes, c->mask + i * rows.mask_stride,
+                 columns.mask_stride, (uint64_t)columns.extent, neutral);
 }
 
 static uint64_t least(uint64_t a, uint64_t b)

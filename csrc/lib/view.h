@@ -5,7 +5,9 @@
 #include "gpureduce.h"
 
 /* Extents of 1 are dropped and axes that continue each other merged, so a contiguous array has no outer or one inner
- * axis left. Element (row r, position i) of the view is the r-th outer index in C order and i-th inner index. */
+ * axis left. Where the operator commutes, a row's axes come in the order of memory and are walked forward: a
+ * Fortran-ordered or reversed array is contiguous too. Element (row r, position i) of the view is the r-th outer
+ * index in C order and i-th inner index. */
 typedef struct gpr_view {
     const char *data;
     const uint8_t *mask; /* or NULL */

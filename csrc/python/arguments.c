@@ -23,11 +23,17 @@ static const char *read_name(PyObject *object, const char *what)
 
 int glue_read_operator(PyObject *object, gpr_operator *op)
 {
-    const long value = PyLong_AsLong(object);
+    const char *name = PyUnicode_Check(object) ? read_name(object, "op") : NULL;
+    long value = -1;
 
-    if (value == -1 && PyErr_Occurred() != NULL) return -1;
+    if (name != NULL) {
+        value = gpr_find_operator(name);
+    } else if (PyErr_Occurred() == NULL) {
+        value = PyLong_AsLong(object);
+    }
+    if (PyErr_Occurred() != NULL) return -1;
     if (value < 0 || value >= GPR_OP_COUNT) {
-        PyErr_Format(PyExc_ValueError, "there is no operator %ld", value);
+        PyErr_Format(PyExc_ValueError, "there is no operator %R", object);
         return -1;
     }
     *op = (gpr_operator)value;

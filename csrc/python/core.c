@@ -49,6 +49,23 @@ static int add_dtypes(PyObject *module)
     return failed ? -1 : 0;
 }
 
+/* KERNEL_FILES: kernel -> the file of its source, in the order of the course. */
+static int add_kernel_files(PyObject *module)
+{
+    PyObject *files = PyDict_New();
+    int failed = files == NULL;
+
+    for (int i = 0; i < gpr_kernel_count() && !failed; i++) {
+        gpr_kernel_info info;
+        PyObject *file = gpr_kernel_info_at(i, &info) == GPR_OK ? PyUnicode_FromString(info.file) : NULL;
+        failed = file == NULL || PyDict_SetItemString(files, info.name, file) < 0;
+        Py_XDECREF(file);
+    }
+    if (!failed) failed = PyModule_AddObjectRef(module, "KERNEL_FILES", files) < 0;
+    Py_XDECREF(files);
+    return failed ? -1 : 0;
+}
+
 static int core_exec(PyObject *module)
 {
     glue_state *state = glue_state_of(module);
@@ -71,7 +88,7 @@ static int core_exec(PyObject *module)
     if (PyModule_AddFunctions(module, glue_inspect_methods) < 0) return -1;
     if (PyModule_AddFunctions(module, glue_memory_methods) < 0) return -1;
     if (PyModule_AddStringConstant(module, "__version__", gpr_version()) < 0) return -1;
-    if (add_operators(module) < 0) return -1;
+    if (add_operators(module) < 0 || add_kernel_files(module) < 0) return -1;
     return add_dtypes(module);
 }
 

@@ -52,6 +52,7 @@ int glue_warn_no_device(glue_state *state, const char *what);
 
 /* ---- arguments.c: each returns 0, or -1 with an exception. ---- */
 
+/* An operator's number or its name. */
 int glue_read_operator(PyObject *object, gpr_operator *op);
 /* A kernel's index; "auto" is -1. */
 int glue_read_kernel(const glue_state *state, PyObject *object, int *kernel);

@@ -61,7 +61,7 @@ static PyObject *find_kernel(PyObject *module, PyObject *name)
     if (glue_read_kernel(state, name, &index) < 0) return NULL;
     if (index < 0 && gpr_find_kernel("auto", &index) != GPR_OK) return glue_raise(state);
     if (gpr_kernel_info_at(index, &info) != GPR_OK) return glue_raise(state);
-    return Py_BuildValue("(iss)", index, info.name, info.file);
+    return PyUnicode_FromString(info.name);
 }
 
 static PyObject *sources(PyObject *module, PyObject *Py_UNUSED(ignored))
@@ -304,7 +304,7 @@ static PyObject *clear_cache(PyObject *module, PyObject *loaded)
 
 PyMethodDef glue_inspect_methods[] = {
     {"kernels", kernels, METH_NOARGS, PyDoc_STR("kernels() -> list of dicts")},
-    {"find_kernel", find_kernel, METH_O, PyDoc_STR("find_kernel(name) -> (index, name, file)")},
+    {"find_kernel", find_kernel, METH_O, PyDoc_STR("find_kernel(name or alias) -> name")},
     {"sources", sources, METH_NOARGS, PyDoc_STR("sources() -> dict of file name -> text")},
     {"devices", devices, METH_NOARGS, PyDoc_STR("devices() -> list of dicts")},
     {"why_no_cuda", why_no_cuda, METH_NOARGS, PyDoc_STR("why_no_cuda() -> str or None")},

@@ -67,7 +67,7 @@ static PyObject *alloc_device(PyObject *module, PyObject *arguments)
     void *data = NULL;
     gpr_status status = GPR_OK;
 
-    if (!PyArg_ParseTuple(arguments, "Ki", &bytes, &device)) return NULL;
+    if (!PyArg_ParseTuple(arguments, "iK", &device, &bytes)) return NULL;
     Py_BEGIN_ALLOW_THREADS
     status = gpr_alloc_device(device, bytes, &data);
     Py_END_ALLOW_THREADS
@@ -113,19 +113,15 @@ static PyObject *free_device(PyObject *module, PyObject *arguments)
 
 /* ---------------------------------------------------------------- device arrays -------------- */
 
-enum { OP, POINTER, SHAPE, REDUCED, DTYPE, COMPUTE, OPTIONS, DEVICE_ARGUMENTS = OPTIONS + GLUE_OPTION_COUNT };
-
-static int read_device_shape(glue_call *call, PyObject *object, PyObject *reduced)
+static int read_device_shape(glue_call *call, PyObject *object, int reduced)
 {
     PyArray_Dims shape = {NULL, 0};
-    const long count = PyLong_AsLong(reduced);
 
-    if (count == -1 && PyErr_Occurred() != NULL) return -1;
     if (!PyArray_IntpConverter(object, &shape)) return -1;
     call->request.ndim = shape.len;
-    call->request.reduced = count >= 0 && count <= shape.len ? (int)count : -1; /* the library refuses it */
+    call->request.reduced = reduced; /* the library refuses bad ones before it looks at the result's shape */
     call->request.shape = call->shape;
-    call->result_ndim = count >= 0 && count <= shape.len ? shape.len - (int)count : 0;
+    call->result_ndim = reduced >= 0 && reduced <= shape.len ? shape.len - reduced : 0;
     for (int i = 0; i < shape.len; i++) {
         call->shape[i] = shape.ptr[i];
         call->result_shape[i] = shape.ptr[i];
@@ -150,34 +146,45 @@ done:
     return failed ? -1 : 0;
 }
 
-/* The arguments of a request for contiguous memory of a CUDA device, the last `reduced` axes of which are reduced. */
-static int read_device_call(glue_state *state, PyObject *const *arguments, glue_call *call)
+/* What a request for contiguous memory of a CUDA device is made of; the last `reduced` axes are reduced. */
+typedef struct device_arguments {
+    PyObject *op, *pointer, *shape, *dtype, *kernel, *compute;
+    unsigned long long stream;
+    unsigned block_size, grid_size;
+    int reduced, device;
+} device_arguments;
+
+static int read_device_call(glue_state *state, const device_arguments *arguments, glue_call *call)
 {
     gpr_request *request = &call->request;
 
-    memset(request, 0, sizeof *request);
+    memset(call, 0, sizeof *call);
     request->compute = GPR_DTYPE_DEFAULT;
     request->on_device = 1;
-    if (glue_read_operator(arguments[OP], &request->op) < 0) return -1;
-    request->data = PyLong_AsVoidPtr(arguments[POINTER]);
+    request->device = arguments->device;
+    request->block_size = arguments->block_size;
+    request->grid_size = arguments->grid_size;
+    request->stream = (void *)(uintptr_t)arguments->stream;
+    request->data = PyLong_AsVoidPtr(arguments->pointer);
     if (request->data == NULL && PyErr_Occurred() != NULL) return -1;
-    if (read_device_shape(call, arguments[SHAPE], arguments[REDUCED]) < 0) return -1;
-    if (glue_read_options(state, arguments + OPTIONS, call) < 0) return -1;
-    if (request->device == GPR_DEVICE_DEFAULT) request->device = GPR_DEVICE_CUDA;
-    return read_device_types(state, call, arguments[DTYPE], arguments[COMPUTE]);
+    if (glue_read_operator(arguments->op, &request->op) < 0) return -1;
+    if (glue_read_kernel(state, arguments->kernel, &request->kernel) < 0) return -1;
+    if (read_device_shape(call, arguments->shape, arguments->reduced) < 0) return -1;
+    return read_device_types(state, call, arguments->dtype, arguments->compute);
 }
 
-/* reduce_device(op, pointer, shape, reduced, dtype, compute, kernel, device, block_size, grid_size, stream) */
-static PyObject *reduce_device(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+/* reduce_device(op, pointer, shape, dtype, reduced, kernel, device, block_size=0, grid_size=0, compute=None, stream=0) */
+static PyObject *reduce_device(PyObject *module, PyObject *arguments)
 {
     glue_state *state = glue_state_of(module);
+    device_arguments a = {.compute = Py_None};
     glue_call call;
 
-    if (count != DEVICE_ARGUMENTS) {
-        PyErr_Format(PyExc_TypeError, "reduce_device takes %d arguments", DEVICE_ARGUMENTS);
+    if (!PyArg_ParseTuple(arguments, "OOOOiOi|IIOK", &a.op, &a.pointer, &a.shape, &a.dtype, &a.reduced, &a.kernel, &a.device,
+                          &a.block_size, &a.grid_size, &a.compute, &a.stream)) {
         return NULL;
     }
-    return read_device_call(state, arguments, &call) < 0 ? NULL : glue_run(state, &call);
+    return read_device_call(state, &a, &call) < 0 ? NULL : glue_run(state, &call);
 }
 
 static PyObject *list_of_floats(const float *values, Py_ssize_t count)
@@ -195,7 +202,7 @@ static PyObject *list_of_floats(const float *values, Py_ssize_t count)
     return list;
 }
 
-static PyObject *run_measure(glue_state *state, glue_call *call, long warmup, long repeats, unsigned long long flush_bytes)
+static PyObject *run_measure(glue_state *state, glue_call *call, int warmup, int repeats, unsigned long long flush_bytes)
 {
     const npy_intp results = PyArray_MultiplyList(call->result_shape, call->result_ndim);
     void *result = PyMem_Malloc((size_t)(results > 0 ? results : 1) * gpr_dtype_bytes(GPR_FLOAT64));
@@ -210,7 +217,7 @@ static PyObject *run_measure(glue_state *state, glue_call *call, long warmup, lo
     if (glue_locate(state, 0) < 0) goto done;
     call->request.result = result;
     Py_BEGIN_ALLOW_THREADS
-    status = gpr_measure(&call->request, (int)warmup, (int)repeats, flush_bytes, milliseconds);
+    status = gpr_measure(&call->request, warmup, repeats, flush_bytes, milliseconds);
     Py_END_ALLOW_THREADS
     list = status == GPR_OK ? list_of_floats(milliseconds, repeats) : glue_raise(state);
 done:
@@ -219,27 +226,27 @@ done:
     return list;
 }
 
-/* measure(*arguments of reduce_device, warmup, repeats, flush_bytes) */
-static PyObject *measure(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+/* measure(op, pointer, shape, dtype, reduced, kernel, device, block_size, grid_size, warmup, repeats, flush_bytes,
+ *         compute=None, stream=0) */
+static PyObject *measure(PyObject *module, PyObject *arguments)
 {
-    enum { WARMUP = DEVICE_ARGUMENTS, REPEATS, FLUSH_BYTES, MEASURE_ARGUMENTS, MOST_RUNS = 1000000 };
+    enum { MOST_RUNS = 1000000 };
     glue_state *state = glue_state_of(module);
+    device_arguments a = {.compute = Py_None};
+    unsigned long long flush_bytes = 0;
+    int warmup = 0, repeats = 0;
     glue_call call;
     PyObject *list = NULL;
 
-    if (count != MEASURE_ARGUMENTS) {
-        PyErr_Format(PyExc_TypeError, "measure takes %d arguments", MEASURE_ARGUMENTS);
+    if (!PyArg_ParseTuple(arguments, "OOOOiOiIIiiK|OK", &a.op, &a.pointer, &a.shape, &a.dtype, &a.reduced, &a.kernel,
+                          &a.device, &a.block_size, &a.grid_size, &warmup, &repeats, &flush_bytes, &a.compute, &a.stream)) {
         return NULL;
     }
-    const long warmup = PyLong_AsLong(arguments[WARMUP]);
-    const long repeats = PyLong_AsLong(arguments[REPEATS]);
-    const unsigned long long flush_bytes = PyLong_AsUnsignedLongLong(arguments[FLUSH_BYTES]);
-    if (PyErr_Occurred() != NULL) return NULL;
     if (warmup < 0 || warmup > MOST_RUNS || repeats < 0 || repeats > MOST_RUNS) {
         PyErr_Format(PyExc_ValueError, "warmup and repeats must be from 0 to %d", MOST_RUNS);
         return NULL;
     }
-    if (read_device_call(state, arguments, &call) < 0) return NULL;
+    if (read_device_call(state, &a, &call) < 0) return NULL;
     list = run_measure(state, &call, warmup, repeats, flush_bytes);
     Py_DECREF(call.result_descr);
     return list;
@@ -288,13 +295,15 @@ static PyObject *compile_cell(PyObject *module, PyObject *arguments)
 
 PyMethodDef glue_memory_methods[] = {
     {"pinned_bytes", pinned_bytes, METH_O, PyDoc_STR("pinned_bytes(size) -> uint8 array, or None where there is no GPU")},
-    {"alloc_device", alloc_device, METH_VARARGS, PyDoc_STR("alloc_device(bytes, device) -> pointer")},
+    {"alloc_device", alloc_device, METH_VARARGS, PyDoc_STR("alloc_device(device, bytes) -> pointer")},
     {"upload", upload, METH_VARARGS, PyDoc_STR("upload(device, pointer, contiguous buffer)")},
     {"free_device", free_device, METH_VARARGS, PyDoc_STR("free_device(device, pointer)")},
-    {"reduce_device", (PyCFunction)(void (*)(void))reduce_device, METH_FASTCALL,
-     PyDoc_STR("reduce_device(op, pointer, shape, reduced, dtype, compute, kernel, device, block_size, grid_size, stream)")},
-    {"measure", (PyCFunction)(void (*)(void))measure, METH_FASTCALL,
-     PyDoc_STR("measure(*arguments of reduce_device, warmup, repeats, flush_bytes) -> list of milliseconds")},
+    {"reduce_device", reduce_device, METH_VARARGS,
+     PyDoc_STR("reduce_device(op, pointer, shape, dtype, reduced, kernel, device, block_size=0, grid_size=0, compute=None, "
+               "stream=0)")},
+    {"measure", measure, METH_VARARGS,
+     PyDoc_STR("measure(op, pointer, shape, dtype, reduced, kernel, device, block_size, grid_size, warmup, repeats, "
+               "flush_bytes, compute=None, stream=0) -> list of milliseconds")},
     {"compile_cell", compile_cell, METH_VARARGS,
      PyDoc_STR("compile_cell(kernel, op, dtype, compute, block_size, cc) -> bytes of machine code")},
     {NULL, NULL, 0, NULL},

@@ -1,5 +1,5 @@
-/* The slow reference that reductions are tested against: one element at a time, in long double and 128-bit integers, from
- * the definitions and not from the library's own conversions. */
+/* The slow reference that reductions are tested against: one element at a time, in long double and 128-bit integers,
+ * from the definitions and not from the library's own conversions. */
 #ifndef GPR_TEST_NAIVE_H
 #define GPR_TEST_NAIVE_H
 
@@ -156,7 +156,8 @@ static inline void naive_step_fold(naive_fold *fold, const gpr_rule *rule, naive
     }
 }
 
-/* Whether `result` is what the fold comes to. Float sums may err by their accumulation in doubles and by one rounding. */
+/* Whether `result` is what the fold comes to. Float sums may err by their accumulation in doubles and by one
+ * rounding. */
 static inline int naive_agrees(const naive_fold *fold, const gpr_rule *rule, const void *result)
 {
     const naive_value got = naive_load(rule->result, result);
@@ -168,7 +169,8 @@ static inline int naive_agrees(const naive_fold *fold, const gpr_rule *rule, con
         return isnan(want.f) ? isnan(got.f) : got.f == want.f;
     }
     if (fold->acc.is_float) {
-        const long double n = (long double)fold->count, scale = rule->op == GPR_OP_PROD ? fabsl(want.f) : fold->magnitude;
+        const long double n = (long double)fold->count;
+        const long double scale = rule->op == GPR_OP_PROD ? fabsl(want.f) : fold->magnitude;
         slack = ldexpl(1, -53) * scale * (rule->op == GPR_OP_PROD ? 2 * n + 4 : 700);
         if (n < 100) slack = ldexpl(1, -53) * scale * (2 * n + 4);
     } else {

@@ -15,7 +15,7 @@
 #include "gpureduce.h"
 
 enum { PAST_THE_END = 77, UNKNOWN = 999, OUT_OF_MEMORY = 2, NVRTC_INTERNAL_ERROR = 11 };
-enum { MIB = 1 << 20, LONGEST_SECONDS = 30 };
+enum { MIB = 1 << 20, LONGEST_SECONDS = 30, STREAMED = 250000 };
 
 /* ---------------------------------------------------------------- pieces of work ------------- */
 
@@ -88,17 +88,17 @@ static gpr_status small_array_by_atomics(void)
 
 static gpr_status streamed_in_pieces(void)
 {
-    return sum_host("sequential", 1, 400000);
+    return sum_host("sequential", 1, STREAMED);
 }
 
 static gpr_status streamed_with_tickets(void)
 {
-    return sum_host("last_block", 2, 120000);
+    return sum_host("last_block", 2, 90000);
 }
 
 static gpr_status many_short_rows(void)
 {
-    return sum_host("auto", 30000, 8);
+    return sum_host("auto", 22000, 8);
 }
 
 static gpr_status rows_by_atomics(void)
@@ -106,9 +106,15 @@ static gpr_status rows_by_atomics(void)
     return sum_host("block_atomic", 1500, 100);
 }
 
+/* Whether freeing failed before the driver came to free. */
+static int is_still_there(gpr_status freed)
+{
+    return freed != GPR_OK && strncmp(gpr_last_error()->call, "cuMemFree", 9) != 0;
+}
+
 static gpr_status pinned_source(void)
 {
-    enum { COUNT = 300000 };
+    enum { COUNT = 200000 };
     void *data = NULL;
     gpr_status status = gpr_alloc_pinned(COUNT * sizeof(int32_t), &data), freed = GPR_OK;
 
@@ -116,6 +122,7 @@ static gpr_status pinned_source(void)
     for (uint64_t i = 0; i < COUNT; i++) ((int32_t *)data)[i] = value_at(i);
     status = sum_rows("auto", 0, data, 1, COUNT);
     freed = gpr_free_pinned(data);
+    if (is_still_there(freed)) REQUIRE(gpr_free_pinned(data) == GPR_OK);
     return status != GPR_OK ? status : freed;
 }
 
@@ -130,6 +137,7 @@ static gpr_status with_device_array(uint64_t rows, uint64_t n, gpr_status (*work
         status = gpr_upload(0, data, values, rows * n * sizeof *values);
         if (status == GPR_OK) status = work(data, rows, n);
         freed = gpr_free_device(0, data);
+        if (is_still_there(freed)) REQUIRE(gpr_free_device(0, data) == GPR_OK);
     }
     free(values);
     return status != GPR_OK ? status : freed;
@@ -246,8 +254,9 @@ static census count_live(void)
     return all;
 }
 
-/* Nothing beyond `expected` is alive. Fewer bytes are fine: less memory may have been found. */
-static void expect_no_leak(const census *expected, int exact)
+/* Nothing beyond `expected` is alive. Numbers of bytes are compared where the work went the way it did for `expected`; fewer are
+ * fine: less memory may have been found. */
+static void expect_no_leak(const census *expected, int exact, int same_way)
 {
     const census now = count_live();
 
@@ -256,7 +265,7 @@ static void expect_no_leak(const census *expected, int exact)
         (void)fprintf(stderr, "%s alive: %d, expected %d\n", kinds[i], now.live[i], expected->live[i]);
         REQUIRE(!"leak");
     }
-    REQUIRE(now.bytes[0] <= expected->bytes[0] && now.bytes[1] <= expected->bytes[1]);
+    REQUIRE(!same_way || (now.bytes[0] <= expected->bytes[0] && now.bytes[1] <= expected->bytes[1]));
     REQUIRE(fake.programs() == 0);
 }
 
@@ -405,16 +414,18 @@ static int fail_once(const void *argument)
         return PAST_THE_END;
     }
     expect_status(f, status, call);
+    const int same_way = strcmp(call, "cuPointerGetAttribute") != 0; /* a pinned array nobody knows to be pinned is staged */
     expect_no_violation();
-    expect_no_leak(&f->baseline, 0);
+    expect_no_leak(&f->baseline, 0, same_way);
     if (status == GPR_ERROR_DEVICE && !f->in_nvrtc) return 0; /* the driver is not asked a second time */
+    if (status == GPR_ERROR_DEVICE) REQUIRE(gpr_set_nvrtc_path(NULL) == GPR_OK); /* nor is NVRTC, until it is looked for anew */
     for (int i = 0; i < 2; i++) {
         status = f->work->run();
         if (status != GPR_OK) (void)fprintf(stderr, "the next call: %s\n", gpr_last_error()->message);
         REQUIRE(status == GPR_OK);
     }
     expect_no_violation();
-    expect_no_leak(&f->baseline, 1);
+    expect_no_leak(&f->baseline, 1, same_way);
     return 0;
 }
 
@@ -441,7 +452,7 @@ static void test_every_failed_call_is_reported_and_leaves_nothing_behind(void)
         const census baseline = baseline_of(work);
         for (int warm = 0; warm < 2; warm++) {
             const int driver = fail_each(work, &baseline, 0, warm, "*", UNKNOWN);
-            CHECK(driver > 5, "%s makes %d calls", work->name, driver);
+            CHECK(driver >= 4, "%s makes %d calls", work->name, driver);
             calls += driver + fail_each(work, &baseline, 1, warm, "*", NVRTC_INTERNAL_ERROR);
             for (size_t j = 0; j < sizeof out_of_memory / sizeof out_of_memory[0]; j++) {
                 calls += fail_each(work, &baseline, 0, warm, out_of_memory[j], OUT_OF_MEMORY);
@@ -460,7 +471,7 @@ static int reduce_in_little_memory(const void *argument)
     REQUIRE(small_array() == GPR_OK); /* opens the device */
     fake.set_memory(fake.bytes(0) + 450000, fake.bytes(1) + 450000);
     REQUIRE(streamed_in_pieces() == GPR_OK);
-    REQUIRE(gpr_last_run()->chunks >= 400000 * sizeof(int32_t) / 90000);
+    REQUIRE(gpr_last_run()->chunks >= STREAMED * sizeof(int32_t) / 90000);
     REQUIRE(many_short_rows() == GPR_OK);
     fake.set_memory(fake.bytes(0) + 100000, fake.bytes(1) + 100000);
     REQUIRE(streamed_in_pieces() == GPR_OK);
@@ -558,7 +569,7 @@ static int interrupt_between_chunks(const void *argument)
     for (int asks = 1; asks <= 3; asks++) {
         REQUIRE(sum_until(asks) == GPR_ERROR_INTERRUPTED);
         REQUIRE(gpr_last_error()->status == GPR_ERROR_INTERRUPTED);
-        expect_no_leak(&before, 1);
+        expect_no_leak(&before, 1, 1);
     }
     fake.set_delays(1, 0);
     REQUIRE(sum_until(0) == GPR_OK);

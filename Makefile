@@ -1,0 +1,241 @@
+# gpureduce: builds, tests and measures. `make help` lists the targets.
+#
+# Python work happens in .venv, which stamp files keep up to date: a second call does only what changed. C work happens
+# in build/, one folder for each way of compiling.
+
+PYTHON ?= python3
+VENV ?= .venv
+PREFIX ?= /usr/local
+DESTDIR ?=
+CC ?= cc
+AR ?= ar
+PYTEST_FLAGS ?= -q
+BENCH_FLAGS ?=
+
+MAKEFLAGS += --no-builtin-rules
+JOBS := $(shell nproc 2>/dev/null || echo 2)
+ifeq ($(filter -j%,$(MAKEFLAGS)),)
+MAKEFLAGS += -j$(JOBS)
+endif
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+# The one place the version comes from is pyproject.toml.
+VERSION := $(shell sed -n 's/^version = "\(.*\)"$$/\1/p' pyproject.toml)
+SOVERSION := $(firstword $(subst ., ,$(VERSION)))
+
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check --quiet
+STAMPS := $(VENV)/stamps
+
+C_FLAGS := -std=gnu11 -fvisibility=hidden -pthread
+C_OPTIMIZE := -O3
+C_WARNINGS := -Wall -Wextra -Werror
+C_INCLUDES := -Icsrc/include -Icsrc/registry -Icsrc/kernels
+C_DEFINES := -DGPR_VERSION='"$(VERSION)"'
+C_LIBS := -pthread -ldl -lm
+
+# The loops take longest to compile: first come, first started.
+LIB_SOURCES := $(sort $(wildcard csrc/cpu/loops_*.c)) $(filter-out csrc/cpu/loops_%,$(sort $(wildcard csrc/cpu/*.c))) \
+               $(sort $(wildcard csrc/lib/*.c))
+EMBEDDED := $(wildcard csrc/kernels/* csrc/registry/*)
+C_TESTS := $(sort $(patsubst tests/c/%.c,%,$(wildcard tests/c/test_*.c)))
+FAKES := $(sort $(patsubst tests/fakes/%.c,%,$(wildcard tests/fakes/*.c)))
+FAKED_TESTS := $(sort $(patsubst tests/c/%.c,%,$(shell grep -l 'fakes\.h' tests/c/test_*.c 2>/dev/null)))
+C_STYLED := $(wildcard csrc/include/*.h csrc/lib/*.[ch] csrc/cpu/*.[ch] csrc/python/*.[ch] tests/c/*.[ch] tests/fakes/*.[ch] \
+                       examples/*.c)
+GLUE_SOURCES := $(wildcard csrc/python/*.[ch])
+
+.PHONY: help build lib install test ctest pytest lint format asan tsan bench demo gpu-check clean distclean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)$$/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
+	  || sed -n 's/^\([a-z-]*\):.*## \(.*\)$$/  \1: \2/p' $(MAKEFILE_LIST)
+	@echo "Variables: PYTHON=$(PYTHON) CC=$(CC) PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)"
+
+# ---------------------------------------------------------------- Python
+
+$(STAMPS)/venv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "gpureduce needs Python 3.11 or newer: make PYTHON=python3.x"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install 'setuptools>=77' 'numpy>=2'
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/build: $(STAMPS)/venv $(LIB_SOURCES) $(GLUE_SOURCES) $(EMBEDDED) $(wildcard csrc/*/*.h) pyproject.toml setup.py
+	$(PIP) install --no-build-isolation --no-deps --editable .
+	@touch $@
+
+# Extras are installed by name and not through the package, so that a new C file does not ask for them again.
+define install_extra
+	$(PY) tools/extra.py $(1) | xargs -d '\n' $(PIP) install
+	@touch $@
+endef
+
+$(STAMPS)/test: pyproject.toml | $(STAMPS)/venv
+	$(call install_extra,test)
+
+$(STAMPS)/dev: pyproject.toml | $(STAMPS)/venv
+	$(call install_extra,dev)
+
+$(STAMPS)/bench: pyproject.toml | $(STAMPS)/venv
+	$(call install_extra,bench)
+
+# NVRTC is only of use where there is a driver.
+$(STAMPS)/demo: pyproject.toml | $(STAMPS)/venv
+	if [ -e /dev/nvidiactl ]; then $(PY) tools/extra.py cu13 | xargs -d '\n' $(PIP) install; fi
+	@touch $@
+
+# pip runs for one stamp at a time: two would fight over the same folder.
+$(STAMPS)/test: | $(STAMPS)/build
+$(STAMPS)/dev: | $(STAMPS)/build $(filter $(STAMPS)/test,$(wildcard $(STAMPS)/test))
+$(STAMPS)/bench $(STAMPS)/demo: | $(STAMPS)/build
+
+build: $(STAMPS)/build ## install the package into .venv, in place
+
+demo: $(STAMPS)/build $(STAMPS)/demo ## the main job: 100 million numbers, several kernels, beside numpy.sum
+	@$(PY) examples/demo.py
+
+bench: $(STAMPS)/build $(STAMPS)/bench ## measure, and write benchmarks/results
+	$(PY) benchmarks/run.py $(BENCH_FLAGS)
+
+test: ctest pytest ## all tests; those that need a GPU skip where there is none
+
+pytest: $(STAMPS)/build $(STAMPS)/test ctest
+	$(PY) -m pytest $(PYTEST_FLAGS) tests
+
+lint: $(STAMPS)/build $(STAMPS)/dev build/strict/all ## ruff, mypy, clang-format, clang-tidy, warnings as errors
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	$(VENV)/bin/clang-format --dry-run -Werror $(C_STYLED)
+	$(MAKE) --no-print-directory tidy
+
+format: $(STAMPS)/dev ## reformat Python and C
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+	$(VENV)/bin/clang-format -i $(C_STYLED)
+
+gpu-check: $(STAMPS)/build $(STAMPS)/test ## GPU tests, then every kernel under the four compute-sanitizer tools
+	$(PY) -m pytest $(PYTEST_FLAGS) -m gpu tests
+	for tool in memcheck racecheck initcheck synccheck; do \
+	  compute-sanitizer --tool $$tool --error-exitcode 1 $(PY) tools/run_every_kernel.py || exit 1; \
+	done
+
+# ---------------------------------------------------------------- C, in several ways
+
+# variant(name, flags): objects of the library, the fakes and the C tests, under build/name. Tests link the objects, so that
+# they reach what the shared library hides.
+define variant
+$(1)_OBJECTS := $$(patsubst csrc/%.c,build/$(1)/%.o,$$(LIB_SOURCES))
+
+build/$(1)/%.o: csrc/%.c Makefile pyproject.toml
+	@mkdir -p $$(@D)
+	$$(CC) $$(C_FLAGS) $(2) $$(C_INCLUDES) $$(C_DEFINES) -fPIC -MMD -MP -c $$< -o $$@
+
+build/$(1)/lib/sources.o: $$(EMBEDDED)
+
+build/$(1)/objects.a: $$($(1)_OBJECTS)
+	@rm -f $$@
+	$$(AR) rcs $$@ $$^
+
+build/$(1)/fakes/%.so: tests/fakes/%.c tests/fakes/fakes.h build/$(1)/objects.a
+	@mkdir -p $$(@D)
+	$$(CC) $$(C_FLAGS) $(2) $$(C_INCLUDES) -Icsrc/lib -fvisibility=default -fPIC -shared $$< build/$(1)/objects.a $$(C_LIBS) -o $$@
+
+build/$(1)/tests/%: tests/c/%.c $$(wildcard tests/c/*.h tests/fakes/*.h) build/$(1)/objects.a
+	@mkdir -p $$(@D)
+	$$(CC) $$(C_FLAGS) $(2) $$(C_INCLUDES) -Icsrc/lib -Icsrc/cpu -Itests/c $$< build/$(1)/objects.a $$(C_LIBS) -o $$@
+
+-include $$($(1)_OBJECTS:.o=.d)
+endef
+
+# run_c_tests(variant, environment): each program in turn, with a cache folder of its own and the fakes where it asks for them.
+define run_c_tests
+	@for test in $(C_TESTS); do \
+	  echo "== $$test"; \
+	  cache=$$(mktemp -d); fakes=; \
+	  case " $(FAKED_TESTS) " in *" $$test "*) \
+	    fakes="GPUREDUCE_LIBCUDA=$(CURDIR)/build/$(1)/fakes/fake_cuda.so GPUREDUCE_LIBNVRTC=$(CURDIR)/build/$(1)/fakes/fake_nvrtc.so";; esac; \
+	  env GPUREDUCE_CACHE_DIR=$$cache $$fakes $(2) build/$(1)/tests/$$test; status=$$?; \
+	  rm -rf $$cache; \
+	  [ $$status = 0 ] || { echo "$$test failed ($$status)"; exit 1; }; \
+	done
+endef
+
+SANITIZE_ADDRESS := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
+SANITIZE_THREAD := -O1 -g -fsanitize=thread
+
+$(eval $(call variant,release,$(C_OPTIMIZE)))
+$(eval $(call variant,strict,$(C_WARNINGS) $(C_OPTIMIZE)))
+$(eval $(call variant,asan,$(SANITIZE_ADDRESS)))
+$(eval $(call variant,tsan,$(SANITIZE_THREAD)))
+
+ctest: $(C_TESTS:%=build/release/tests/%) $(FAKES:%=build/release/fakes/%.so) ## C unit tests
+	$(call run_c_tests,release,)
+
+asan: $(C_TESTS:%=build/asan/tests/%) $(FAKES:%=build/asan/fakes/%.so) build/asan/python/stamp ## C and Python tests under ASan and UBSan
+	$(call run_c_tests,asan,ASAN_OPTIONS=detect_leaks=1)
+	LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
+	  ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0 PYTHONPATH=build/asan/python \
+	  $(PY) -m pytest $(PYTEST_FLAGS) tests/test_contract.py
+
+# The package with a sanitized core, beside the one in .venv.
+build/asan/python/stamp: $(STAMPS)/build $(STAMPS)/test
+	GPUREDUCE_CFLAGS="$(SANITIZE_ADDRESS)" $(PY) setup.py --quiet build --build-base build/asan/setuptools --build-lib build/asan/python
+	@touch $@
+
+tsan: $(C_TESTS:%=build/tsan/tests/%) $(FAKES:%=build/tsan/fakes/%.so) ## C tests under TSan
+	$(call run_c_tests,tsan,TSAN_OPTIONS=halt_on_error=1 setarch -R)
+
+build/strict/all: $(strict_OBJECTS) $(GLUE_SOURCES) $(STAMPS)/build examples/sum_file.c
+	for source in $(filter %.c,$(GLUE_SOURCES)); do \
+	  $(CC) $(C_FLAGS) $(C_WARNINGS) $(C_OPTIMIZE) $(C_INCLUDES) $$($(PY) tools/glue_flags.py) -fsyntax-only $$source || exit 1; \
+	done
+	$(CC) -std=gnu11 $(C_WARNINGS) -Icsrc/include -fsyntax-only examples/sum_file.c
+	@touch $@
+
+TIDIED := $(LIB_SOURCES) $(filter %.c,$(GLUE_SOURCES))
+.PHONY: tidy $(TIDIED:%=tidy/%)
+tidy: $(TIDIED:%=tidy/%)
+$(TIDIED:%=tidy/%): tidy/%: % $(STAMPS)/dev
+	@$(VENV)/bin/clang-tidy --quiet --warnings-as-errors='*' $< -- $(C_FLAGS) $(C_INCLUDES) $(C_DEFINES) $$($(PY) tools/glue_flags.py) \
+	  2>&1 | { grep -v 'warnings generated\|^Suppressed\|^Use -header-filter' || true; } ; exit $${PIPESTATUS[0]}
+SHELL := /bin/bash
+
+# ---------------------------------------------------------------- the C library
+
+# pc(file, prefix, libdir, includedir)
+define write_pc
+	sed -e 's|@prefix@|$(2)|' -e 's|@libdir@|$(3)|' -e 's|@includedir@|$(4)|' -e 's|@version@|$(VERSION)|' gpureduce.pc.in > $(1)
+endef
+
+build/lib/libgpureduce.so.$(VERSION): $(release_OBJECTS)
+	@mkdir -p $(@D)
+	$(CC) -shared -Wl,-soname,libgpureduce.so.$(SOVERSION) $^ $(C_LIBS) -o $@
+
+build/lib/libgpureduce.so: build/lib/libgpureduce.so.$(VERSION)
+	ln -sf libgpureduce.so.$(VERSION) build/lib/libgpureduce.so.$(SOVERSION)
+	ln -sf libgpureduce.so.$(SOVERSION) $@
+
+# This one is for programs built against the tree; install writes its own.
+build/lib/pkgconfig/gpureduce.pc: gpureduce.pc.in pyproject.toml
+	@mkdir -p $(@D)
+	$(call write_pc,$@,$(CURDIR),$(CURDIR)/build/lib,$(CURDIR)/csrc/include)
+
+lib: build/lib/libgpureduce.so build/lib/pkgconfig/gpureduce.pc ## build/lib/libgpureduce.so and its pkg-config file
+
+install: lib ## the C library, header and pkg-config file to DESTDIR/PREFIX
+	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include
+	install -m 644 csrc/include/gpureduce.h $(DESTDIR)$(PREFIX)/include/
+	install -m 755 build/lib/libgpureduce.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/
+	cp -P build/lib/libgpureduce.so build/lib/libgpureduce.so.$(SOVERSION) $(DESTDIR)$(PREFIX)/lib/
+	$(call write_pc,$(DESTDIR)$(PREFIX)/lib/pkgconfig/gpureduce.pc,$(PREFIX),$(PREFIX)/lib,$(PREFIX)/include)
+
+clean: ## remove what was built, .venv excepted
+	rm -rf build dist src/gpureduce.egg-info src/gpureduce/*.so .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+	rm -f $(STAMPS)/build
+
+distclean: clean ## and .venv
+	rm -rf $(VENV)

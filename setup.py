@@ -1,0 +1,58 @@
+"""Builds gpureduce._core: the C library and its Python glue in one extension module.
+
+Everything else about the package is in pyproject.toml. GPUREDUCE_CFLAGS adds compiler and linker
+flags, for sanitizers.
+"""
+
+import os
+import shlex
+from concurrent.futures import ThreadPoolExecutor
+from glob import glob
+
+import numpy
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext as setuptools_build_ext
+
+EXTRA = shlex.split(os.environ.get("GPUREDUCE_CFLAGS", ""))
+
+
+class build_ext(setuptools_build_ext):
+    """Compiles the files on all cores, and passes the version of pyproject.toml on to C."""
+
+    def build_extensions(self):
+        version = self.distribution.get_version()
+        self.compiler.define_macro("GPR_VERSION", f'"{version}"')
+        compile_in_turn = self.compiler.compile
+
+        def compile_on_all_cores(sources, *args, **options):
+            with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+                each = pool.map(lambda source: compile_in_turn([source], *args, **options), sources)
+                return [name for names in each for name in names]
+
+        self.compiler.compile = compile_on_all_cores
+        super().build_extensions()
+
+
+# The loops take longest to compile: first come, first started.
+SOURCES = [
+    *sorted(glob("csrc/cpu/loops_*.c")),
+    *sorted(set(glob("csrc/cpu/*.c")) - set(glob("csrc/cpu/loops_*.c"))),
+    *sorted(glob("csrc/lib/*.c")),
+    *sorted(glob("csrc/python/*.c")),
+]
+
+core = Extension(
+    "gpureduce._core",
+    sources=SOURCES,
+    # Device code is embedded and tables are included, so an edit there is a reason to build again.
+    depends=sorted(
+        glob("csrc/*/*.h") + glob("csrc/registry/*.def") + glob("csrc/kernels/*") + ["pyproject.toml"]
+    ),
+    include_dirs=["csrc/include", "csrc/registry", "csrc/kernels", numpy.get_include()],
+    extra_compile_args=["-std=gnu11", "-O3", "-fvisibility=hidden", "-pthread", *EXTRA],
+    extra_link_args=["-pthread", *EXTRA],
+    libraries=["dl", "m"],
+    language="c",
+)
+
+setup(ext_modules=[core], cmdclass={"build_ext": build_ext})

@@ -1,0 +1,58 @@
+"""What gpureduce raises and warns beyond Python's and NumPy's own classes.
+
+Bad arguments raise what NumPy raises: ``ValueError``, ``TypeError``, ``numpy.exceptions.AxisError``.
+Out of memory, on the host or on a device, is ``MemoryError``. The C glue maps every status of the
+library to one of these classes, in one place.
+"""
+
+from __future__ import annotations
+
+
+class CudaError(RuntimeError):
+    """The CUDA driver refused a call, or NVRTC a program.
+
+    Attributes
+    ----------
+    name : str
+        The result's CUDA name, as ``"CUDA_ERROR_LAUNCH_FAILED"``; ``""`` if there is none.
+    number : int
+        The result's number.
+    call : str
+        The function that returned it, as ``"cuLaunchKernel"``.
+    log : str or None
+        The compiler's messages, if NVRTC refused a program.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        name: str = "",
+        number: int = 0,
+        call: str = "",
+        log: str | None = None,
+    ) -> None:
+        super().__init__(message, name, number, call, log)
+        self.name = name
+        self.number = number
+        self.call = call
+        self.log = log
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class DeviceUnavailableError(RuntimeError):
+    """A CUDA device was asked for and there is none to use; the message says why and what to do."""
+
+
+class KernelUnavailableError(RuntimeError):
+    """The kernel cannot run here: the card is too old for it, or headers it needs are missing."""
+
+
+class NoDeviceWarning(UserWarning):
+    """There is no usable GPU and the CPU took over; given once per process."""
+
+
+for _class in (CudaError, DeviceUnavailableError, KernelUnavailableError, NoDeviceWarning):
+    _class.__module__ = "gpureduce"
+del _class

@@ -1,0 +1,334 @@
+"""What there is and what happened: kernels, devices, the last run, limits, the cache, as records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from . import _core
+
+__all__ = [
+    "CacheInfo",
+    "DeviceInfo",
+    "KernelInfo",
+    "LastRun",
+    "Limits",
+    "cache_info",
+    "clear_cache",
+    "cuda_versions",
+    "devices",
+    "kernel_source",
+    "kernels",
+    "last_run",
+    "limits",
+    "set_limits",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelInfo:
+    """A row of the kernel catalogue.
+
+    Attributes
+    ----------
+    name, aliases
+        What `kernel` may be set to.
+    family
+        ``"atomic"``, ``"tree"``, ``"shuffle"``, ``"block"``, ``"warp"``, ``"library"``, ``"planner"``.
+    summary, removes, pays
+        What it is, what this step of the course takes away, what it still costs.
+    source
+        Where it was first taught.
+    block_rule, block_size
+        Block sizes it takes (``"power of two"``, ``"multiple of 32"``, ``"32"``) and its own.
+    takes_grid_size
+        Whether `grid_size` may be set.
+    commutative_only
+        Whether it reorders operands.
+    deterministic
+        Whether the same input on the same card gives the same bits, floats included.
+    min_compute_capability
+        Oldest card it runs on; ``None`` if any that is supported.
+    available, reason
+        Whether it could run on the first GPU now and, if not, why and what to do.
+    """
+
+    name: str
+    aliases: tuple[str, ...]
+    family: str
+    summary: str
+    removes: str
+    pays: str
+    source: str
+    block_rule: str
+    block_size: int
+    takes_grid_size: bool
+    commutative_only: bool
+    deterministic: bool
+    min_compute_capability: tuple[int, int] | None
+    available: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceInfo:
+    """A CUDA device. Memory sizes are in bytes."""
+
+    ordinal: int
+    name: str
+    compute_capability: tuple[int, int]
+    multiprocessors: int
+    memory_bytes: int
+    l2_bytes: int
+    memory_clock_khz: int
+    memory_bus_bits: int
+    uuid: str
+
+
+@dataclass(frozen=True, slots=True)
+class LastRun:
+    """What a call did.
+
+    Attributes
+    ----------
+    device
+        ``"cpu"`` or ``"cuda:N"``.
+    kernel, variant
+        Catalogue name (``"auto"`` stays ``"auto"``), and the template that ran; on the CPU the
+        instruction set.
+    block_size, grid_size
+        Threads per block and blocks of the first launch; on the CPU, threads and tasks.
+    launches
+        Kernel launches for the last chunk.
+    chunks
+        Pieces the array was streamed in.
+    elements, bytes
+        Read from the array.
+    seconds
+        Wall time inside the library.
+    stages
+        Seconds the host spent in ``"stage"``, ``"upload"``, ``"kernel"``, ``"download"``,
+        ``"compile"``; those that were timed.
+    compiled, cache_hits
+        Programs compiled for this call, and read from the disk cache.
+    """
+
+    device: str
+    kernel: str
+    variant: str
+    block_size: int
+    grid_size: int
+    launches: int
+    chunks: int
+    elements: int
+    bytes: int
+    seconds: float
+    stages: dict[str, float]
+    compiled: int
+    cache_hits: int
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of this process's use of memory and cores.
+
+    Attributes
+    ----------
+    device_bytes
+        Device memory for streaming host arrays, per device.
+    pinned_bytes
+        Pinned host memory for the same.
+    cpu_threads
+        Threads of the CPU backend and of the staging copy.
+    """
+
+    device_bytes: int
+    pinned_bytes: int
+    cpu_threads: int
+
+
+@dataclass(frozen=True, slots=True)
+class CacheInfo:
+    """The disk cache of compiled programs.
+
+    Attributes
+    ----------
+    directory, reason
+        Where it is; ``""`` if it is off, and then why.
+    entries, bytes, limit_bytes
+        What it holds and may hold.
+    hits, misses, writes, faults
+        Of this process.
+    """
+
+    directory: str
+    reason: str
+    entries: int
+    bytes: int
+    limit_bytes: int
+    hits: int
+    misses: int
+    writes: int
+    faults: int
+
+
+def _kernel_info(row: dict[str, object]) -> KernelInfo:
+    capability = row["min_compute_capability"]
+    assert isinstance(capability, int)
+    return KernelInfo(
+        **row
+        | {
+            "aliases": tuple(str(row["aliases"]).split()),
+            "min_compute_capability": divmod(capability, 10) if capability else None,
+        }
+    )  # type: ignore[arg-type]
+
+
+def kernels() -> list[KernelInfo]:
+    """Every kernel, in the order of the course.
+
+    Returns
+    -------
+    list of KernelInfo
+        ``available`` and ``reason`` are about the first GPU; asking opens the driver.
+
+    Examples
+    --------
+    >>> import gpureduce as gr
+    >>> [kernel.name for kernel in gr.kernels()][:2]
+    ['naive_atomic', 'shared_atomic']
+    """
+    return [_kernel_info(row) for row in _core.kernels()]
+
+
+def kernel_source(name: str, helpers: bool = False) -> str:
+    """CUDA source of a kernel, the very text that is compiled.
+
+    Parameters
+    ----------
+    name : str
+        Name or alias of a kernel.
+    helpers : bool, optional
+        Whether to put the files that kernels share (types, operators, warp and block helpers)
+        in front.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    ValueError
+        There is no such kernel; the message has near matches.
+
+    Examples
+    --------
+    >>> import gpureduce as gr
+    >>> "__global__" in gr.kernel_source("sequential")
+    True
+    """
+    file = _core.KERNEL_FILES[_core.find_kernel(name)]
+    sources = _core.sources()
+    if not helpers:
+        return sources[file]
+    kernel_files = set(_core.KERNEL_FILES.values())
+    shared = [other for other in sources if other not in kernel_files]
+    return "\n".join(f"// ==== {part}\n{sources[part]}" for part in (*shared, file))
+
+
+def devices() -> list[DeviceInfo]:
+    """CUDA devices of this machine; empty where there is no usable driver.
+
+    Returns
+    -------
+    list of DeviceInfo
+    """
+    return [DeviceInfo(**row) for row in _core.devices()]
+
+
+def cuda_versions() -> tuple[int, int]:
+    """CUDA versions of the driver and of NVRTC as 1000 * major + 10 * minor; 0 where there is none.
+
+    Returns
+    -------
+    tuple of int
+    """
+    return _core.cuda_versions()
+
+
+def last_run() -> LastRun | None:
+    """What the calling thread's last reduction did; ``None`` if it made none.
+
+    Returns
+    -------
+    LastRun or None
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gpureduce as gr
+    >>> gr.sum(np.ones(1000, np.float32), device="cpu")
+    np.float32(1000.0)
+    >>> gr.last_run().device, gr.last_run().elements
+    ('cpu', 1000)
+    """
+    row = _core.last_run()
+    return None if row is None else LastRun(**row)
+
+
+def limits() -> Limits:
+    """Limits now in force.
+
+    Returns
+    -------
+    Limits
+    """
+    return Limits(**_core.limits())
+
+
+def set_limits(
+    *,
+    device_bytes: int | None = None,
+    pinned_bytes: int | None = None,
+    cpu_threads: int | None = None,
+) -> None:
+    """Change limits for the whole process; those left ``None`` stay.
+
+    Parameters
+    ----------
+    device_bytes, pinned_bytes : int, optional
+        At least 1 MiB. Buffers that are too large are given back before the next call.
+    cpu_threads : int, optional
+        1 to 1024.
+
+    Raises
+    ------
+    ValueError
+        A limit out of range; nothing changes.
+
+    Notes
+    -----
+    The environment variables ``GPUREDUCE_DEVICE_BYTES``, ``GPUREDUCE_PINNED_BYTES`` and
+    ``GPUREDUCE_THREADS`` set the initial values.
+    """
+    _core.set_limits(device_bytes, pinned_bytes, cpu_threads)
+
+
+def cache_info() -> CacheInfo:
+    """The disk cache of compiled programs.
+
+    Returns
+    -------
+    CacheInfo
+    """
+    return CacheInfo(**_core.cache_info())
+
+
+def clear_cache(*, loaded: bool = False) -> None:
+    """Remove every entry of the disk cache.
+
+    Parameters
+    ----------
+    loaded : bool, optional
+        Whether to forget programs that this process has loaded, too.
+    """
+    _core.clear_cache(loaded)

@@ -1,0 +1,287 @@
+/* Programs: the text and the key of a cell, when NVRTC is asked and when the disk cache is, and for which target.
+ *
+ * Keys are read from the cache's own files: what counts is what is on the disk. NVRTC is the fake one, opened anew in a child
+ * process for each setting. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <dirent.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../fakes/fakes.h"
+#include "cache.h"
+#include "check.h"
+#include "program.h"
+
+enum { HEADER_BYTES = 56, KEY_ROOM = 8192 };
+
+static char root[200];
+
+/* Runs a body in a process with FAKE_NVRTC=setting and a cache of its own. */
+static void in_child(void (*body)(void), const char *name, const char *setting)
+{
+    int status = 0;
+
+    (void)fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) {
+        char directory[300];
+        (void)snprintf(directory, sizeof directory, "%s/%s", root, name);
+        REQUIRE(setenv("FAKE_NVRTC", setting, 1) == 0 && setenv("GPUREDUCE_CACHE_DIR", directory, 1) == 0);
+        load_fakes();
+        body();
+        exit(0);
+    }
+    REQUIRE(child > 0 && waitpid(child, &status, 0) == child);
+    CHECK(status == 0, "%s", name);
+}
+
+static void make_cell(gpr_cell *cell, const char *kernel, gpr_operator op, gpr_dtype dtype, uint32_t block)
+{
+    gpr_rule rule;
+
+    memset(cell, 0, sizeof *cell);
+    REQUIRE(gpr_make_rule(op, dtype, GPR_DTYPE_DEFAULT, &rule) == GPR_OK);
+    REQUIRE(gpr_find_kernel(kernel, &cell->kernel) == GPR_OK);
+    cell->fold = rule.fold;
+    cell->element = rule.element;
+    cell->compute = rule.compute;
+    cell->acc = rule.device_acc;
+    cell->block = block;
+    cell->lanes = 32;
+    cell->variant = strcmp(kernel, "auto") == 0 ? "auto_stream" : gpr_kernel_rows[cell->kernel].name;
+}
+
+/* Makes the object; returns 1 if it was compiled, 0 if the cache had it. */
+static int make(const gpr_cell *cell, int cc, int use_cache)
+{
+    gpr_object object;
+    int compiled = -1;
+    const int before = fake.compiles();
+
+    REQUIRE(gpr_make_object(cell, cc, use_cache, &object, &compiled) == GPR_OK);
+    REQUIRE(fake.compiles() - before == compiled && object.bytes > 0 && object.entry_count >= 1);
+    gpr_object_clear(&object);
+    return compiled;
+}
+
+static uint64_t count_entries(void)
+{
+    gpr_cache_info info;
+
+    REQUIRE(gpr_cache_get_info(&info) == GPR_OK);
+    return info.entries;
+}
+
+/* The key of the only entry. */
+static void read_key(char key[KEY_ROOM])
+{
+    char path[700];
+    DIR *listing = opendir(getenv("GPUREDUCE_CACHE_DIR"));
+    struct dirent *item = NULL;
+
+    REQUIRE(listing != NULL);
+    while ((item = readdir(listing)) != NULL && item->d_name[0] == '.') continue;
+    REQUIRE(item != NULL);
+    (void)snprintf(path, sizeof path, "%s/%s", getenv("GPUREDUCE_CACHE_DIR"), item->d_name);
+    (void)closedir(listing);
+    FILE *file = fopen(path, "rb");
+    REQUIRE(file != NULL && fseek(file, HEADER_BYTES, SEEK_SET) == 0);
+    key[fread(key, 1, KEY_ROOM - 1, file)] = '\0';
+    (void)fclose(file);
+}
+
+static void expect_in(const char *key, const char *part)
+{
+    if (strstr(key, part) == NULL) (void)fprintf(stderr, "no \"%s\" in:\n%s\n", part, key);
+    REQUIRE(strstr(key, part) != NULL);
+}
+
+/* ---------------------------------------------------------------- keys ----------------------- */
+
+static void the_key_has_everything(void)
+{
+    char key[KEY_ROOM];
+    gpr_cell cell;
+
+    make_cell(&cell, "multi_add_chunks", GPR_OP_SUM, GPR_INT8, 128);
+    REQUIRE(make(&cell, 90, 1) == 1);
+    read_key(key);
+    expect_in(key, "gpureduce " GPR_VERSION "\n");
+    expect_in(key, "nvrtc 12060\n");
+    expect_in(key, "target sm_90\n");
+    expect_in(key, "option --std=c++17\n");
+    expect_in(key, "entry gpr::multi_add_chunks<First, 128u>\n");
+    expect_in(key, "entry gpr::multi_add_chunks<Next, 128u>\n");
+    expect_in(key, "constexpr unsigned per_thread = 8;\n");
+    expect_in(key, "constexpr unsigned lanes = 32;\n");
+    expect_in(key, "#include \"multi_add_chunks.cuh\"\n");
+    expect_in(key, "using First = gpr::Cell<gpr::fold_sum, gpr::dt_int8, gpr::dt_int64, gpr::dt_uint64>;\n");
+}
+
+/* Each thing that a cell can differ in makes another entry; nothing else does. */
+static void cells_that_differ_have_keys_that_differ(void)
+{
+    static const char *const kernels[] = {"sequential", "first_add", "first_add_halves", "shfl_atomic", "shfl_atomic_vec", "auto"};
+    static const int ccs[] = {75, 90};
+    uint64_t cells = 0;
+
+    for (int k = 0; k < 6; k++) {
+        for (int op = 0; op < GPR_OP_COUNT; op += 2) { /* sum, min, mean, all */
+            for (int dtype = 0; dtype < GPR_DTYPE_COUNT; dtype += 5) {
+                for (uint32_t block = 64; block <= 128; block *= 2) {
+                    for (int c = 0; c < 2; c++) {
+                        gpr_cell cell;
+                        make_cell(&cell, kernels[k], (gpr_operator)op, (gpr_dtype)dtype, block);
+                        const int compiled = make(&cell, ccs[c], 1);
+                        REQUIRE(make(&cell, ccs[c], 1) == 0); /* the second time it is there */
+                        cells += (uint64_t)compiled;
+                        /* A mean is a sum: only these may share. */
+                        if (op != GPR_OP_MEAN && op != GPR_OP_ANY && op != GPR_OP_ALL) REQUIRE(compiled == 1);
+                        REQUIRE(count_entries() == cells);
+                    }
+                }
+            }
+        }
+    }
+    gpr_cell cell;
+    make_cell(&cell, "auto", GPR_OP_SUM, GPR_FLOAT32, 256);
+    REQUIRE(make(&cell, 90, 1) == 1);
+    cell.variant = "auto_rows";
+    REQUIRE(make(&cell, 90, 1) == 1);
+    cell.lanes = 8;
+    REQUIRE(make(&cell, 90, 1) == 1);
+}
+
+static void the_cache_is_bypassed_when_asked(void)
+{
+    gpr_cell cell;
+
+    make_cell(&cell, "sequential", GPR_OP_SUM, GPR_FLOAT32, 256);
+    REQUIRE(make(&cell, 90, 0) == 1 && count_entries() == 0);
+    REQUIRE(make(&cell, 90, 1) == 1 && make(&cell, 90, 0) == 1 && count_entries() == 1);
+}
+
+/* An entry of the wrong shape under the right key is compiled anew. */
+static void an_entry_with_other_names_is_not_used(void)
+{
+    char key[KEY_ROOM];
+    gpr_object odd = {.entry_count = 1, .bytes = 4};
+    gpr_cell cell;
+
+    make_cell(&cell, "sequential", GPR_OP_SUM, GPR_INT16, 256);
+    REQUIRE(make(&cell, 90, 1) == 1);
+    read_key(key);
+    char *end = strstr(key, "using Next = gpr::Next<First>;\n");
+    REQUIRE(end != NULL);
+    end[strlen("using Next = gpr::Next<First>;\n")] = '\0';
+    odd.lowered[0] = strdup("name");
+    odd.image = strdup("odd");
+    gpr_cache_write(key, &odd);
+    gpr_object_clear(&odd);
+    REQUIRE(count_entries() == 1); /* it is the same key */
+    REQUIRE(make(&cell, 90, 1) == 1 && make(&cell, 90, 1) == 0);
+}
+
+/* ---------------------------------------------------------------- targets -------------------- */
+
+static void expect_target(int cc, const char *target)
+{
+    char found[GPR_TARGET_ROOM] = "";
+
+    REQUIRE(gpr_nvrtc_target(cc, found) == GPR_OK);
+    if (strcmp(found, target) != 0) (void)fprintf(stderr, "%d: %s, expected %s\n", cc, found, target);
+    REQUIRE(strcmp(found, target) == 0);
+}
+
+static void known_cards_get_machine_code_and_new_ones_the_nearest_older_ptx(void)
+{
+    gpr_cell cell;
+
+    expect_target(80, "sm_80");
+    expect_target(86, "compute_80");
+    expect_target(90, "sm_90");
+    expect_target(121, "compute_90");
+    make_cell(&cell, "sequential", GPR_OP_SUM, GPR_INT16, 256);
+    REQUIRE(make(&cell, 121, 1) == 1);
+}
+
+static void cards_older_than_nvrtc_compiles_for_are_refused(void)
+{
+    char target[GPR_TARGET_ROOM];
+
+    REQUIRE(gpr_nvrtc_target(61, target) == GPR_ERROR_DEVICE);
+    expect_in(gpr_last_error()->message, "compute capability 8.0 and newer, this card has 6.1");
+    expect_in(gpr_last_error()->message, "gpureduce[cu12]");
+}
+
+static void an_old_nvrtc_is_refused_time_and_again(void)
+{
+    for (int i = 0; i < 3; i++) {
+        REQUIRE(gpr_nvrtc_ready() == GPR_ERROR_DEVICE);
+        expect_in(gpr_last_error()->message, "NVRTC 11.8 is too old");
+        REQUIRE(!gpr_nvrtc_usable() && gpr_nvrtc_version() == 0);
+    }
+}
+
+/* ---------------------------------------------------------------- compile errors ------------- */
+
+static void failures_are_not_cached_and_leave_no_program(void)
+{
+    static const char *const functions[] = {"nvrtcCreateProgram", "nvrtcAddNameExpression", "nvrtcCompileProgram", "nvrtcGetLoweredName",
+                                            "nvrtcGetCUBINSize", "nvrtcGetCUBIN"};
+    gpr_object object;
+    gpr_cell cell;
+    int compiled = 0;
+
+    make_cell(&cell, "sequential", GPR_OP_SUM, GPR_INT16, 256);
+    for (int i = 0; i < 6; i++) {
+        fake.nvrtc_fail(functions[i], 1, i % 2 ? 11 : 1);
+        const gpr_status status = gpr_make_object(&cell, 90, 1, &object, &compiled);
+        REQUIRE(status == (i % 2 || i == 2 ? GPR_ERROR_COMPILE : GPR_ERROR_MEMORY));
+        REQUIRE(strcmp(gpr_last_error()->call, functions[i]) == 0);
+        REQUIRE(object.image == NULL && object.entry_count == 0 && count_entries() == 0 && fake.programs() == 0);
+    }
+    fake.refuse("Next");
+    REQUIRE(gpr_make_object(&cell, 90, 1, &object, &compiled) == GPR_ERROR_COMPILE);
+    expect_in(gpr_last_error()->log, "refused: gpr::sequential<Next, 256u>");
+    REQUIRE(count_entries() == 0);
+    fake.refuse("");
+    REQUIRE(make(&cell, 90, 1) == 1);
+}
+
+static void cells_that_do_not_exist_are_refused(void)
+{
+    uint64_t bytes = 1;
+
+    REQUIRE(gpr_compile_cell(-1, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, 90, &bytes) == GPR_ERROR_VALUE && bytes == 0);
+    REQUIRE(gpr_compile_cell(GPR_KERNEL_COUNT, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, 90, NULL) == GPR_ERROR_VALUE);
+    REQUIRE(gpr_compile_cell(GPR_KERNEL_sequential, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 33, 90, NULL) == GPR_ERROR_VALUE);
+    REQUIRE(gpr_compile_cell(GPR_KERNEL_sequential, GPR_OP_MIN, GPR_INT8, GPR_INT16, 0, 90, NULL) == GPR_ERROR_TYPE);
+    REQUIRE(gpr_compile_cell(GPR_KERNEL_auto, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, 90, &bytes) == GPR_OK && bytes > 0);
+    REQUIRE(count_entries() == 0); /* the cache is not for these */
+}
+
+int main(void)
+{
+    const char *temporary = getenv("TMPDIR");
+    char command[300];
+
+    check_begin();
+    (void)snprintf(root, sizeof root, "%s/gpureduce-program-XXXXXX", temporary != NULL ? temporary : "/tmp");
+    REQUIRE(mkdtemp(root) != NULL && unsetenv("GPUREDUCE_CACHE_BYTES") == 0);
+    in_child(the_key_has_everything, "the key has everything", "version=12060");
+    in_child(cells_that_differ_have_keys_that_differ, "cells that differ have keys that differ", "");
+    in_child(the_cache_is_bypassed_when_asked, "the cache is bypassed when asked", "");
+    in_child(an_entry_with_other_names_is_not_used, "an entry with other names is not used", "");
+    in_child(known_cards_get_machine_code_and_new_ones_the_nearest_older_ptx, "targets", "archs=75:80:90");
+    in_child(cards_older_than_nvrtc_compiles_for_are_refused, "old cards", "archs=80:90");
+    in_child(an_old_nvrtc_is_refused_time_and_again, "old nvrtc", "version=11080");
+    in_child(failures_are_not_cached_and_leave_no_program, "failures are not cached", "");
+    in_child(cells_that_do_not_exist_are_refused, "cells that do not exist are refused", "");
+    (void)snprintf(command, sizeof command, "rm -r '%s'", root);
+    CHECK(system(command) == 0, "%s", command);
+    return check_end();
+}

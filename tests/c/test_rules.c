@@ -1,0 +1,256 @@
+/* Number rules: the types of every operator and dtype against NumPy's table, conversions against rounding by
+ * definition, and what becomes of accumulators. */
+#include "check.h"
+#include "convert.h"
+#include "naive.h"
+#include "status.h"
+
+/* NumPy's promotion of sums and products, in words. */
+static gpr_dtype numpy_sum(gpr_dtype dtype)
+{
+    switch (naive_kind(dtype)) {
+    case GPR_KIND_FLOAT: return dtype;
+    case GPR_KIND_UNSIGNED: return GPR_UINT64;
+    default: return GPR_INT64;
+    }
+}
+
+static void test_default_types(void)
+{
+    for (int d = 0; d < GPR_DTYPE_COUNT; d++) {
+        const gpr_dtype dtype = (gpr_dtype)d;
+        const gpr_dtype mean = naive_is_float(dtype) ? dtype : GPR_FLOAT64;
+
+        const gpr_dtype want[GPR_OP_COUNT] = {
+            [GPR_OP_SUM] = numpy_sum(dtype), [GPR_OP_PROD] = numpy_sum(dtype), [GPR_OP_MIN] = dtype,
+            [GPR_OP_MAX] = dtype,            [GPR_OP_MEAN] = mean,             [GPR_OP_ANY] = GPR_BOOL,
+            [GPR_OP_ALL] = GPR_BOOL};
+
+        for (int op = 0; op < GPR_OP_COUNT; op++)
+            CHECK(gpr_result_dtype(op, dtype, GPR_DTYPE_DEFAULT) == want[op], "%s of %s", gpr_operator_name(op),
+                  gpr_dtype_name(dtype));
+    }
+}
+
+/* Every rule is whole: its accumulators are accumulator types, hold what they must, and the host's is no narrower. */
+static void test_all_rules(void)
+{
+    for (int op = 0; op < GPR_OP_COUNT; op++)
+        for (int d = 0; d < GPR_DTYPE_COUNT; d++)
+            for (int requested = GPR_DTYPE_DEFAULT; requested < GPR_DTYPE_COUNT; requested++) {
+                const int sums = op == GPR_OP_SUM || op == GPR_OP_PROD || op == GPR_OP_MEAN;
+                gpr_rule rule;
+                const gpr_status status = gpr_make_rule(op, d, requested, &rule);
+
+                if (!sums && requested != GPR_DTYPE_DEFAULT) {
+                    CHECK(status == GPR_ERROR_TYPE, "%s takes no dtype", gpr_operator_name(op));
+                    continue;
+                }
+                CHECK(status == GPR_OK, "%s", gpr_last_error()->message);
+                CHECK(rule.op == (gpr_operator)op && rule.element == (gpr_dtype)d, "rule");
+                CHECK(rule.divide == (op == GPR_OP_MEAN), "division");
+                if (requested != GPR_DTYPE_DEFAULT)
+                    CHECK(rule.compute == (gpr_dtype)requested && rule.result == (gpr_dtype)requested, "requested");
+                if (!sums) CHECK(rule.compute == (gpr_dtype)d, "compute");
+                for (int k = 0; k < 2; k++) {
+                    const gpr_dtype acc = k ? rule.host_acc : rule.device_acc;
+                    const size_t bytes = gpr_dtype_bytes(acc);
+
+                    CHECK(bytes == 4 || bytes == 8, "accumulator of %zu bytes", bytes);
+                    if (rule.fold != GPR_FOLD_any && rule.fold != GPR_FOLD_all)
+                        CHECK(bytes >= gpr_dtype_bytes(rule.compute), "a narrow accumulator");
+                    if (rule.fold == GPR_FOLD_sum || rule.fold == GPR_FOLD_prod)
+                        CHECK(naive_is_float(rule.compute) ? naive_is_float(acc) : acc == GPR_UINT64, "a sum's");
+                }
+                CHECK(gpr_dtype_bytes(rule.host_acc) >= gpr_dtype_bytes(rule.device_acc), "host accumulator");
+                if (rule.compute == GPR_BOOL && sums)
+                    CHECK(rule.fold == (op == GPR_OP_PROD ? GPR_FOLD_all : GPR_FOLD_any), "sum of truth values");
+                CHECK(gpr_result_dtype(op, d, requested) == rule.result, "result");
+            }
+    {
+        gpr_rule rule;
+        CHECK(gpr_make_rule(GPR_OP_COUNT, GPR_INT8, GPR_DTYPE_DEFAULT, &rule) == GPR_ERROR_VALUE, "operator");
+        CHECK(gpr_make_rule(GPR_OP_SUM, GPR_DTYPE_DEFAULT, GPR_DTYPE_DEFAULT, &rule) == GPR_ERROR_VALUE, "no dtype");
+        CHECK(gpr_make_rule(GPR_OP_SUM, GPR_INT8, GPR_DTYPE_COUNT, &rule) == GPR_ERROR_VALUE, "dtype out of range");
+    }
+}
+
+static int same(long double a, long double b)
+{
+    return isnan(a) ? isnan(b) : a == b && !!signbit(a) == !!signbit(b);
+}
+
+/* All 16-bit floats widen to what their bits say and come back as themselves. */
+static void test_16_bit_floats(void)
+{
+    for (uint32_t bits = 0; bits < 65536; bits++) {
+        const uint16_t b = (uint16_t)bits;
+        const long double half = naive_decode16(b, 10, 15), bfloat = naive_decode16(b, 7, 127);
+
+        CHECK(same(gpr_half_to_float(b), half), "half %04x", bits);
+        CHECK(same(gpr_bfloat_to_float(b), bfloat), "bfloat %04x", bits);
+        if (!isnan(half)) CHECK(gpr_float_to_half((float)half) == b, "half %04x", bits);
+        if (!isnan(half)) CHECK(gpr_double_to_half((double)half) == b, "half %04x", bits);
+        if (!isnan(bfloat)) CHECK(gpr_double_to_bfloat((double)bfloat) == b, "bfloat %04x", bits);
+    }
+    CHECK(isnan(gpr_half_to_float(gpr_double_to_half(NAN))) && isnan(gpr_half_to_float(gpr_float_to_half(NAN))), "NaN");
+    CHECK(isnan(gpr_bfloat_to_float(gpr_double_to_bfloat(-NAN))), "NaN");
+}
+
+/* Rounding of any double, near the ends of the range, near ties, subnormal. */
+static void test_rounding(void)
+{
+    for (int i = 0; i < 200000; i++) {
+        const int exponent = check_between(0, 1) ? (int)check_between(-30, 20) : (int)check_between(-140, 130);
+        /* Few bits make ties likely. */
+        const double significand = (double)check_between(-4096, 4096) + (double)check_between(-1, 1) * 0x1p-20;
+        const double x = ldexp(significand, exponent - 12);
+        const float f = (float)x;
+
+        CHECK(same(gpr_half_to_float(gpr_double_to_half(x)), naive_round(x, GPR_FLOAT16)), "%a to half", x);
+        CHECK(same(gpr_bfloat_to_float(gpr_double_to_bfloat(x)), naive_round(x, GPR_BFLOAT16)), "%a to bfloat", x);
+        CHECK(same(gpr_half_to_float(gpr_float_to_half(f)), naive_round(f, GPR_FLOAT16)), "%a to half", f);
+    }
+}
+
+/* Conversions of every pair of dtypes. */
+static void test_conversions(void)
+{
+    for (int from = 0; from < GPR_DTYPE_COUNT; from++)
+        for (int to = 0; to < GPR_DTYPE_COUNT; to++) {
+            enum { COUNT = 600 };
+            const size_t from_bytes = gpr_dtype_bytes(from), to_bytes = gpr_dtype_bytes(to);
+            char source[COUNT * 8 + 1], destination[COUNT * 8 + 1];
+
+            for (int i = 0; i < COUNT; i++) {
+                gpr_value v = {.u64 = check_random()};
+
+                if (naive_is_float(from)) {
+                    const int64_t low = naive_kind(to) == GPR_KIND_UNSIGNED ? 0 : -120;
+                    v.f64 = (double)check_between(low * 8, 120 * 8) / 8;
+                    v = gpr_convert_acc(v, GPR_FLOAT64, from);
+                }
+                memcpy(source + 1 + (size_t)i * from_bytes, v.bytes, from_bytes);
+            }
+            gpr_convert(from, source + 1, to, destination + 1, COUNT);
+            for (int i = 0; i < COUNT; i++) {
+                const naive_value want = naive_cast(naive_load(from, source + 1 + (size_t)i * from_bytes), to);
+                const naive_value got = naive_load(to, destination + 1 + (size_t)i * to_bytes);
+
+                CHECK(want.is_float ? same(want.f, got.f) || (want.f == 0 && got.f == 0) : want.i == got.i, "%s to %s",
+                      gpr_dtype_name(from), gpr_dtype_name(to));
+            }
+        }
+}
+
+/* Floats that no integer holds become something, without undefined behaviour. */
+static void test_wild_conversions(void)
+{
+    const double wild[] = {NAN, INFINITY, -INFINITY, 1e300, -1e300, 0x1p63, -0x1p63, 0x1p64, 0x1p31, -0x1p31, -1};
+
+    for (int to = 0; to < GPR_DTYPE_COUNT; to++) {
+        char destination[sizeof wild];
+
+        gpr_convert(GPR_FLOAT64, wild, to, destination, sizeof wild / sizeof *wild);
+        CHECK(gpr_dtype_rows[to].kind != GPR_KIND_BOOL || destination[0] == 1, "NaN is true");
+    }
+}
+
+/* The identity changes nothing, as accumulator and as element. */
+static void test_identities(void)
+{
+    for (int op = 0; op < GPR_OP_COUNT; op++)
+        for (int d = 0; d < GPR_DTYPE_COUNT; d++)
+            for (int i = 0; i < 50; i++) {
+                const uint64_t bits = check_random();
+                gpr_value x = {.u64 = 0}, folded, neutral;
+                gpr_rule rule;
+
+                (void)gpr_make_rule(op, d, GPR_DTYPE_DEFAULT, &rule);
+                memcpy(x.bytes, &bits, gpr_dtype_bytes(d));
+                if (rule.fold == GPR_FOLD_any || rule.fold == GPR_FOLD_all || d == GPR_BOOL) {
+                    x.u64 = bits & 1;
+                } else {
+                    gpr_value wide = {.u64 = 0};
+                    gpr_convert(d, x.bytes, rule.compute, wide.bytes, 1);
+                    x = gpr_convert_acc(wide, rule.compute, rule.host_acc);
+                }
+                folded = gpr_identity(rule.fold, rule.compute, rule.host_acc);
+                folded = gpr_fold_acc(rule.fold, rule.host_acc, folded, x);
+                {
+                    const naive_value a = naive_load(rule.host_acc, &x), b = naive_load(rule.host_acc, &folded);
+                    CHECK(a.is_float && isnan(a.f) ? isnan(b.f) : a.i == b.i && a.f == b.f, "identity of %s over %s",
+                          gpr_operator_name(op), gpr_dtype_name(d));
+                }
+                neutral = gpr_neutral_element(rule.fold, d);
+                if (rule.fold != GPR_FOLD_any && rule.fold != GPR_FOLD_all) {
+                    gpr_value as_acc = {.u64 = 0};
+                    gpr_convert(d, neutral.bytes, rule.host_acc, as_acc.bytes, 1);
+                    folded = gpr_identity(rule.fold, rule.compute, rule.host_acc);
+                    if (rule.compute == (gpr_dtype)d)
+                        CHECK(memcmp(&as_acc, &folded, gpr_dtype_bytes(rule.host_acc)) == 0, "neutral element");
+                }
+            }
+}
+
+static void test_partials(void)
+{
+    gpr_value values[300];
+
+    for (uint64_t count = 0; count < 300; count++) {
+        uint64_t sum = 0;
+        gpr_value got;
+
+        for (uint64_t i = 0; i < count; i++) sum += values[i].u64 = check_random();
+        got = gpr_fold_partials(GPR_FOLD_sum, GPR_UINT64, GPR_UINT64, values, count);
+        CHECK(got.u64 == sum, "sum of %" PRIu64 " partials", count);
+        for (uint64_t i = 0; i < count; i++) values[i].f64 = 0.1;
+        got = gpr_fold_partials(GPR_FOLD_sum, GPR_FLOAT64, GPR_FLOAT64, values, count);
+        CHECK(fabs(got.f64 - 0.1 * (double)count) <= 0x1p-50 * (double)count, "%" PRIu64 " tenths", count);
+        for (uint64_t i = 0; i < count; i++) values[i].f64 = i + 1 == count ? NAN : (double)i;
+        got = gpr_fold_partials(GPR_FOLD_min, GPR_FLOAT64, GPR_FLOAT64, values, count);
+        CHECK(count == 0 ? isinf(got.f64) : isnan(got.f64), "NaN wins");
+    }
+}
+
+/* Means divide what the compute type holds; results are written anywhere. */
+static void test_results(void)
+{
+    static const struct { gpr_dtype element, requested; int64_t sum; uint64_t n; double want; } cases[] = {
+        {GPR_INT8, GPR_DTYPE_DEFAULT, -7, 2, -3.5},   {GPR_UINT16, GPR_DTYPE_DEFAULT, 7, 2, 3.5},
+        {GPR_BOOL, GPR_DTYPE_DEFAULT, 1, 4, 0.25},    {GPR_INT16, GPR_INT8, 300, 3, 14},
+        {GPR_INT64, GPR_INT64, -7, 2, -3},            {GPR_INT8, GPR_FLOAT32, 0, 0, NAN},
+    };
+
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        gpr_value accumulators[3];
+        char results[8 * 3 + 1];
+        gpr_rule rule;
+
+        CHECK(gpr_make_rule(GPR_OP_MEAN, cases[k].element, cases[k].requested, &rule) == GPR_OK, "rule");
+        for (int i = 0; i < 3; i++) accumulators[i].i64 = cases[k].sum;
+        if (naive_is_float(rule.host_acc))
+            for (int i = 0; i < 3; i++) accumulators[i].f64 = (double)cases[k].sum;
+        gpr_finish_results(&rule, rule.host_acc, accumulators, 3, cases[k].n, results + 1);
+        for (size_t i = 0; i < 3; i++) {
+            const naive_value got = naive_load(rule.result, results + 1 + i * gpr_dtype_bytes(rule.result));
+            const long double value = got.is_float ? got.f : (long double)got.i;
+            CHECK(isnan(cases[k].want) ? isnan(value) : value == cases[k].want, "case %zu: got %Lg", k, value);
+        }
+    }
+}
+
+int main(void)
+{
+    check_begin();
+    test_default_types();
+    test_all_rules();
+    test_16_bit_floats();
+    test_rounding();
+    test_conversions();
+    test_wild_conversions();
+    test_identities();
+    test_partials();
+    test_results();
+    return check_end();
+}

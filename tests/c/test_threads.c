@@ -1,0 +1,173 @@
+/* The pool: every task runs once whatever the number of threads and callers, also after fork and within one. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "gpureduce.h"
+#include "threads.h"
+
+enum { MOST_TASKS = 5000 };
+
+/* The thread sanitizer gives up on a child that starts threads unless told that this is what is tested. */
+const char *__tsan_default_options(void);
+const char *__tsan_default_options(void)
+{
+    return "die_after_fork=0";
+}
+
+typedef struct counts {
+    _Atomic uint32_t runs[MOST_TASKS];
+    uint64_t plain[MOST_TASKS]; /* written without atomics: a race detector watches */
+} counts;
+
+static void count_task(void *context, uint64_t index)
+{
+    counts *c = context;
+
+    atomic_fetch_add(&c->runs[index], 1);
+    c->plain[index] = index * index;
+}
+
+static void set_threads(uint32_t threads)
+{
+    gpr_limits limits;
+
+    gpr_get_limits(&limits);
+    limits.cpu_threads = threads;
+    CHECK(gpr_set_limits(&limits) == GPR_OK, "%u threads", threads);
+    CHECK(gpr_thread_count() == threads, "%u threads", threads);
+}
+
+/* Runs `count` tasks; returns how many did not run exactly once. */
+static uint64_t run_counted(uint64_t count)
+{
+    counts *c = calloc(1, sizeof *c);
+    uint64_t wrong = 0;
+    const uint32_t threads = gpr_parallel_for(count, count_task, c);
+
+    if (threads < 1 || threads > gpr_thread_count()) wrong++;
+    for (uint64_t i = 0; i < MOST_TASKS; i++) wrong += c->runs[i] != (i < count) || (i < count && c->plain[i] != i * i);
+    free(c);
+    return wrong;
+}
+
+static void test_counts(void)
+{
+    static const uint32_t threads[] = {1, 2, 3, 8, 2, 1, 16};
+
+    for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
+        set_threads(threads[t]);
+        for (uint64_t count = 0; count < 20; count++) CHECK(run_counted(count) == 0, "%" PRIu64 " tasks", count);
+        for (int k = 0; k < 100; k++) CHECK(run_counted((uint64_t)check_between(0, MOST_TASKS)) == 0, "many tasks");
+    }
+}
+
+static void *call_often(void *failures)
+{
+    for (int k = 0; k < 200; k++) *(uint64_t *)failures += run_counted(64);
+    return NULL;
+}
+
+static void test_many_callers(void)
+{
+    enum { CALLERS = 6 };
+    pthread_t callers[CALLERS];
+    uint64_t failures[CALLERS] = {0};
+
+    set_threads(4);
+    for (int i = 0; i < CALLERS; i++) CHECK(pthread_create(&callers[i], NULL, call_often, &failures[i]) == 0, "create");
+    for (int i = 0; i < CALLERS; i++) {
+        (void)pthread_join(callers[i], NULL);
+        CHECK(failures[i] == 0, "caller %d", i);
+    }
+}
+
+static void expect_child(pid_t child)
+{
+    int status = -1;
+
+    CHECK(child > 0 && waitpid(child, &status, 0) == child, "fork");
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child ended with %d", status);
+}
+
+static void test_fork(void)
+{
+    for (int k = 0; k < 10; k++) {
+        pid_t child;
+
+        set_threads(4);
+        CHECK(run_counted(1000) == 0, "before fork");
+        child = fork();
+        if (child == 0) _exit(run_counted(1000) == 0 && run_counted(7) == 0 ? 0 : 1);
+        CHECK(run_counted(1000) == 0, "after fork");
+        expect_child(child);
+    }
+}
+
+/* Forks while another thread keeps the pool busy. */
+static void test_fork_beside_a_job(void)
+{
+    uint64_t failures = 0;
+    pthread_t caller;
+
+    set_threads(3);
+    CHECK(pthread_create(&caller, NULL, call_often, &failures) == 0, "create");
+    for (int k = 0; k < 10; k++) {
+        const pid_t child = fork();
+
+        if (child == 0) _exit(run_counted(500) == 0 ? 0 : 1);
+        expect_child(child);
+    }
+    (void)pthread_join(caller, NULL);
+    CHECK(failures == 0, "the busy caller");
+}
+
+/* A task that forks, as a signal handler's code might: the child finishes the job alone. */
+static pthread_t forker;
+static _Atomic int forked;
+static pid_t forked_child;
+static pid_t original;
+
+static void fork_task(void *context, uint64_t index)
+{
+    int first = 0;
+
+    /* The workers hold still, so that the caller surely gets a task. */
+    while (!pthread_equal(pthread_self(), forker) && !forked) usleep(10);
+    if (pthread_equal(pthread_self(), forker) && atomic_compare_exchange_strong(&forked, &first, 1)) {
+        const pid_t child = fork();
+        if (child != 0) forked_child = child;
+    }
+    atomic_fetch_or(&((counts *)context)->runs[index], 1);
+}
+
+static void test_fork_in_a_task(void)
+{
+    counts *c = calloc(1, sizeof *c);
+    uint64_t missing = 0;
+
+    set_threads(3);
+    original = getpid();
+    forker = pthread_self();
+    forked = 0;
+    (void)gpr_parallel_for(MOST_TASKS, fork_task, c);
+    for (int i = 0; i < MOST_TASKS; i++) missing += c->runs[i] == 0;
+    if (getpid() != original) _exit(missing != 0 || run_counted(100) != 0);
+    CHECK(missing == 0, "tasks of the parent");
+    expect_child(forked_child);
+    free(c);
+}
+
+int main(void)
+{
+    check_begin();
+    test_counts();
+    test_many_callers();
+    test_fork();
+    test_fork_beside_a_job();
+    test_fork_in_a_task();
+    return check_end();
+}

@@ -1,0 +1,212 @@
+/* Views: which axes remain, what counts as contiguous, and packing any part of any layout. */
+#include <string.h>
+
+#include "check.h"
+#include "status.h"
+#include "view.h"
+
+static gpr_request request_of(int ndim, int reduced, const int64_t *shape, const int64_t *strides, const void *data)
+{
+    return (gpr_request){.op = GPR_OP_SUM, .dtype = GPR_FLOAT32, .compute = GPR_DTYPE_DEFAULT, .ndim = ndim,
+                         .reduced = reduced, .shape = shape, .strides = strides, .data = data};
+}
+
+static void test_contiguous(void)
+{
+    static float data[64 * 64];
+    const int64_t shape[4] = {4, 1, 8, 16};
+    gpr_view view;
+
+    for (int reduced = 0; reduced <= 4; reduced++) {
+        gpr_request request = request_of(4, reduced, shape, NULL, data);
+
+        CHECK(gpr_make_view(&request, &view) == GPR_OK, "view");
+        CHECK(view.contiguous && view.rows_contiguous, "%d axes reduced", reduced);
+        CHECK(view.outer <= 1 && view.inner <= 1, "axes merge: %d outer, %d inner", view.outer, view.inner);
+        CHECK(view.rows * view.n == 4 * 8 * 16, "%" PRIu64 " rows of %" PRIu64, view.rows, view.n);
+        for (uint64_t row = 0; row < view.rows; row++)
+            CHECK(gpr_view_row(&view, row) == (const char *)(data + row * view.n), "row %" PRIu64, row);
+    }
+}
+
+/* Fortran order and reversed axes are contiguous too where the whole array is reduced. */
+static void test_reordered(void)
+{
+    static float data[6 * 10];
+    const int64_t shape[2] = {6, 10}, fortran[2] = {4, 24}, reversed[2] = {-40, -4};
+    gpr_request request = request_of(2, 2, shape, fortran, data);
+    gpr_view view;
+
+    CHECK(gpr_make_view(&request, &view) == GPR_OK && view.contiguous, "Fortran order");
+    request = request_of(2, 2, shape, reversed, data + 59);
+    CHECK(gpr_make_view(&request, &view) == GPR_OK && view.contiguous && view.data == (const char *)data, "reversed");
+    request = request_of(2, 1, shape, reversed, data + 59);
+    CHECK(gpr_make_view(&request, &view) == GPR_OK && view.rows_contiguous && !view.contiguous, "reversed rows");
+}
+
+static void test_not_contiguous(void)
+{
+    static float data[100];
+    static const uint8_t mask[100];
+    const int64_t shape[1] = {10}, steps[1] = {8}, ones[1] = {1};
+    gpr_request request = request_of(1, 1, shape, steps, data);
+    gpr_view view;
+
+    CHECK(gpr_make_view(&request, &view) == GPR_OK && !view.rows_contiguous, "strided");
+    request = request_of(1, 1, shape, NULL, (char *)data + 1);
+    CHECK(gpr_make_view(&request, &view) == GPR_OK && !view.rows_contiguous, "misaligned");
+    request = request_of(1, 1, shape, NULL, data);
+    request.byteswapped = 1;
+    CHECK(gpr_make_view(&request, &view) == GPR_OK && !view.rows_contiguous, "byteswapped");
+    request.dtype = GPR_UINT8;
+    CHECK(gpr_make_view(&request, &view) == GPR_OK && view.contiguous, "a byte has one order");
+    request = request_of(1, 1, shape, NULL, data);
+    request.mask = mask;
+    request.mask_strides = ones;
+    CHECK(gpr_make_view(&request, &view) == GPR_OK && !view.rows_contiguous, "masked");
+}
+
+static void test_refusals(void)
+{
+    static float data[1];
+    const int64_t negative[2] = {3, -1}, huge[2] = {INT64_C(1) << 40, INT64_C(1) << 40}, huge_empty[2] = {0, INT64_MAX};
+    const int64_t largest[1] = {INT64_MAX / 4}, empty[2] = {3, 0};
+    static const uint8_t mask[1];
+    gpr_request request = request_of(2, 1, negative, NULL, data);
+    gpr_view view;
+
+    CHECK(gpr_make_view(&request, &view) == GPR_ERROR_VALUE, "negative extent");
+    request = request_of(2, 2, huge, NULL, data);
+    CHECK(gpr_make_view(&request, &view) == GPR_ERROR_VALUE, "too many bytes");
+    request = request_of(2, 2, huge_empty, NULL, data);
+    CHECK(gpr_make_view(&request, &view) == GPR_ERROR_VALUE, "too many bytes beside an empty axis");
+    request = request_of(1, 1, largest, NULL, data);
+    CHECK(gpr_make_view(&request, &view) == GPR_OK && view.n == INT64_MAX / 4, "the largest array");
+    request = request_of(2, 1, empty, NULL, data);
+    CHECK(gpr_make_view(&request, &view) == GPR_OK && view.rows == 3 && view.n == 0, "empty rows");
+    request = request_of(2, 3, empty, NULL, data);
+    CHECK(gpr_make_view(&request, &view) == GPR_ERROR_VALUE, "more axes than there are");
+    request = request_of(GPR_MAX_NDIM + 1, 0, empty, NULL, data);
+    CHECK(gpr_make_view(&request, &view) == GPR_ERROR_VALUE, "too many axes");
+    request = request_of(1, 1, largest, NULL, data);
+    request.mask = mask;
+    CHECK(gpr_make_view(&request, &view) == GPR_ERROR_VALUE, "a mask without strides");
+    request = request_of(0, 0, NULL, NULL, data);
+    CHECK(gpr_make_view(&request, &view) == GPR_OK && view.rows == 1 && view.n == 1 && view.contiguous, "0-d");
+}
+
+/* Element (row, position) of a view, by its definition. */
+static const char *element_at(const gpr_view *view, uint64_t row, uint64_t position, const uint8_t **mask)
+{
+    const char *address = view->data;
+
+    *mask = view->mask;
+    for (int i = view->outer + view->inner - 1; i >= 0; i--) {
+        uint64_t *index = i >= view->outer ? &position : &row;
+        const int64_t at = (int64_t)(*index % (uint64_t)view->shape[i]);
+
+        *index /= (uint64_t)view->shape[i];
+        address += at * view->strides[i];
+        if (*mask != NULL) *mask += at * view->mask_strides[i];
+    }
+    return address;
+}
+
+/* A view's elements are the request's, each as often, whatever order its axes come in; and packing gives them. */
+static void test_pack(void)
+{
+    static const gpr_dtype dtypes[] = {GPR_INT8, GPR_FLOAT16, GPR_INT32, GPR_FLOAT64};
+    enum { MEMORY = 1 << 16 };
+    static char memory[MEMORY], packed[8 * MEMORY];
+    static uint8_t mask_memory[MEMORY];
+
+    for (int i = 0; i < MEMORY; i++) {
+        memory[i] = (char)check_random();
+        mask_memory[i] = check_random() & 1;
+    }
+    for (int round = 0; round < 2000; round++) {
+        const int ndim = (int)check_between(0, 5);
+        const int64_t limit = MEMORY / 16;
+        int64_t shape[5], strides[5], mask_strides[5], size = 1, reach = 0, mask_reach = 0;
+        gpr_request request = request_of(ndim, (int)check_between(0, ndim), shape, strides, memory + MEMORY / 2);
+        uint64_t total, by_request = 0, by_view = 0, first, count;
+        uint8_t neutral[8];
+        gpr_view view;
+
+        request.dtype = dtypes[check_between(0, 3)];
+        for (int i = 0; i < ndim; i++) {
+            shape[i] = check_between(1, check_between(0, 1) ? 4 : 300);
+            if (size * shape[i] > 4000) shape[i] = 1;
+            size *= shape[i];
+            /* Whatever strides stay in the memory. */
+            strides[i] = check_between(-40, 40) * (check_between(0, 1) ? (int64_t)gpr_dtype_bytes(request.dtype) : 1);
+            while (reach + llabs(strides[i]) * (shape[i] - 1) > limit * 7) strides[i] /= 2;
+            reach += llabs(strides[i]) * (shape[i] - 1);
+            mask_strides[i] = check_between(-9, 9);
+            while (mask_reach + llabs(mask_strides[i]) * (shape[i] - 1) > limit * 7) mask_strides[i] /= 2;
+            mask_reach += llabs(mask_strides[i]) * (shape[i] - 1);
+        }
+        if (check_between(0, 1)) {
+            request.mask = mask_memory + MEMORY / 2;
+            request.mask_strides = mask_strides;
+        }
+        request.byteswapped = (int)check_between(0, 1);
+        CHECK(gpr_make_view(&request, &view) == GPR_OK, "%s", gpr_last_error()->message);
+        total = view.rows * view.n;
+        CHECK(total == (uint64_t)size, "%" PRIu64 " elements of %lld", total, (long long)size);
+        /* The same addresses, as a sum of hashes. */
+        for (int64_t k = 0; k < size; k++) {
+            int64_t left = k, offset = 0, mask_offset = 0;
+            const uint8_t *mask;
+            const char *address;
+
+            for (int i = ndim - 1; i >= 0; i--) {
+                offset += left % shape[i] * strides[i];
+                mask_offset += left % shape[i] * mask_strides[i];
+                left /= shape[i];
+            }
+            if (request.mask == NULL) mask_offset = 0;
+            by_request += (uint64_t)(offset * 65537 + mask_offset) * UINT64_C(0x9e3779b97f4a7c15) >> 7;
+            address = element_at(&view, (uint64_t)k / view.n, (uint64_t)k % view.n, &mask);
+            offset = address - (memory + MEMORY / 2);
+            mask_offset = request.mask != NULL ? mask - request.mask : 0;
+            by_view += (uint64_t)(offset * 65537 + mask_offset) * UINT64_C(0x9e3779b97f4a7c15) >> 7;
+        }
+        CHECK(by_request == by_view, "the view has other elements than the request");
+        for (uint64_t row = 0; row < view.rows; row++) {
+            const uint8_t *mask;
+            CHECK(gpr_view_row(&view, row) == element_at(&view, row, 0, &mask), "row %" PRIu64, row);
+        }
+        for (int i = 0; i < 8; i++) neutral[i] = (uint8_t)check_random();
+        first = (uint64_t)check_between(0, size - 1);
+        count = (uint64_t)check_between(0, size - (int64_t)first);
+        if (check_between(0, 3) == 0) {
+            first = 0;
+            count = total;
+        }
+        memset(packed, 0x55, (count + 1) * view.bytes);
+        gpr_pack(&view, first, count, neutral, packed);
+        for (uint64_t k = 0; k < count; k++) {
+            const uint8_t *mask;
+            const char *want = element_at(&view, (first + k) / view.n, (first + k) % view.n, &mask);
+            char element[8];
+
+            for (size_t b = 0; b < view.bytes; b++) element[b] = want[request.byteswapped ? view.bytes - 1 - b : b];
+            if (mask != NULL && !*mask) memcpy(element, neutral, view.bytes);
+            CHECK(memcmp(packed + k * view.bytes, element, view.bytes) == 0, "element %" PRIu64 " of %" PRIu64,
+                  first + k, total);
+        }
+        CHECK(packed[count * view.bytes] == 0x55, "packing wrote past its end");
+    }
+}
+
+int main(void)
+{
+    check_begin();
+    test_contiguous();
+    test_reordered();
+    test_not_contiguous();
+    test_refusals();
+    test_pack();
+    return check_end();
+}

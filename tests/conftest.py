@@ -1,0 +1,56 @@
+"""What all tests share: the seed, GPU tests and why they are skipped, a cache directory of our own."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import secrets
+import shutil
+import tempfile
+
+import pytest
+
+# Set before anything imports the package: tests neither read nor fill the user's cache.
+if "GPUREDUCE_CACHE_DIR" not in os.environ:
+    os.environ["GPUREDUCE_CACHE_DIR"] = tempfile.mkdtemp(prefix="gpureduce-test-cache-")
+    atexit.register(shutil.rmtree, os.environ["GPUREDUCE_CACHE_DIR"], ignore_errors=True)
+
+# One seed for everything random; fresh in each run, set it to repeat one.
+SEED = int(os.environ.setdefault("GPR_TEST_SEED", str(secrets.randbits(32))))
+
+try:
+    import hypothesis
+except ImportError:  # tests that need it skip themselves
+    hypothesis = None
+else:
+    EXAMPLES = int(os.environ.get("GPR_TEST_EXAMPLES", "200"))
+    hypothesis.settings.register_profile(
+        "gpureduce", deadline=None, print_blob=True, database=None, max_examples=EXAMPLES
+    )
+    hypothesis.settings.load_profile("gpureduce")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    if hypothesis is not None and not config.getoption("hypothesis_seed", default=None):
+        config.option.hypothesis_seed = str(SEED)
+
+
+def pytest_report_header() -> list[str]:
+    reason = why_no_gpu()
+    return [f"GPR_TEST_SEED={SEED}", f"GPU tests: {'run' if reason is None else 'skipped, ' + reason}"]
+
+
+def why_no_gpu() -> str | None:
+    """Why GPU tests cannot run, or None if they can."""
+    from gpureduce import _core
+
+    return _core.why_no_cuda()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    reason = why_no_gpu() if marked else None
+    if reason is not None:
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason=reason))

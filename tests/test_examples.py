@@ -1,0 +1,110 @@
+"""Examples work: those in docstrings, the demonstration, and the C program against an installed library."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import gpureduce as gr
+
+ROOT = pathlib.Path(__file__).parents[1]
+MODULES = ("gpureduce", "gpureduce._functions", "gpureduce._memory", "gpureduce._records")
+
+needs_tools = pytest.mark.skipif(
+    shutil.which("make") is None or shutil.which("cc") is None, reason="needs make and cc"
+)
+
+
+def run(*command: str | os.PathLike[str], **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=600, **options
+    )  # type: ignore[call-overload, no-any-return]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstring_examples_give_what_they_say(name: str) -> None:
+    results = doctest.testmod(importlib.import_module(name))
+    assert results.failed == 0
+    assert results.attempted > 0
+
+
+def test_every_reduction_has_a_docstring_with_example_and_determinism_note() -> None:
+    for name in ("sum", "prod", "min", "max", "mean", "any", "all", "reduce"):
+        text = getattr(gr, name).__doc__
+        for part in ("Parameters", "Returns", "Raises", "Notes", "Determinism", "Examples", ">>> gr."):
+            assert part in text, (name, part)
+
+
+def test_demo_says_where_it_runs_and_agrees_with_numpy() -> None:
+    done = run(sys.executable, ROOT / "examples" / "demo.py", "--n", "100000")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Running on the " in done.stdout
+    assert "All sums agree." in done.stdout
+    assert done.stdout.count("numpy.sum") == 2
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """The library installed under a prefix of its own."""
+    prefix = tmp_path_factory.mktemp("prefix")
+    done = run("make", "-C", ROOT, "install", f"PREFIX={prefix}")
+    assert done.returncode == 0, done.stderr
+    return prefix
+
+
+@pytest.fixture(scope="module")
+def sum_file(installed: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """examples/sum_file.c built as its comment says, against the installed library."""
+    program = tmp_path_factory.mktemp("sum_file") / "sum_file"
+    library = installed / "lib"
+    flags = [f"-I{installed / 'include'}", f"-L{library}", "-lgpureduce"]
+    if shutil.which("pkg-config") is not None:
+        environment = os.environ | {"PKG_CONFIG_PATH": str(library / "pkgconfig")}
+        asked = run("pkg-config", "--cflags", "--libs", "gpureduce", env=environment)
+        assert asked.returncode == 0, asked.stderr
+        flags = asked.stdout.split()
+    source = ROOT / "examples" / "sum_file.c"
+    done = run("cc", "-Wall", "-Wextra", "-Werror", source, *flags, f"-Wl,-rpath,{library}", "-o", program)
+    assert done.returncode == 0, done.stderr
+    return program
+
+
+@needs_tools
+@pytest.mark.parametrize("n", [0, 1, 1000, 1_000_003])
+def test_c_program_sums_a_file_of_floats(n: int, sum_file: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    values = np.random.default_rng().integers(-100, 100, n).astype(np.float32)
+    values.tofile(tmp_path / "floats")
+    done = run(sum_file, tmp_path / "floats")
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) == values.sum(dtype=np.float64)
+
+
+@needs_tools
+def test_c_program_says_what_is_wrong(sum_file: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "odd").write_bytes(b"12345")
+    assert run(sum_file).returncode == 2
+    missing = run(sum_file, tmp_path / "missing")
+    assert missing.returncode == 1
+    assert "No such file" in missing.stderr
+    odd = run(sum_file, tmp_path / "odd")
+    assert odd.returncode == 1
+    assert "whole number" in odd.stderr
+
+
+@needs_tools
+def test_library_exports_the_public_header_and_nothing_else(installed: pathlib.Path) -> None:
+    if shutil.which("nm") is None:
+        pytest.skip("needs nm")
+    listed = run("nm", "-D", "--defined-only", installed / "lib" / "libgpureduce.so")
+    symbols = {line.split()[-1].split("@")[0] for line in listed.stdout.splitlines()}
+    header = (ROOT / "csrc" / "include" / "gpureduce.h").read_text()
+    assert symbols
+    assert all(f"{symbol}(" in header for symbol in symbols), symbols
