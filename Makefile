@@ -3,6 +3,7 @@
 # Python work happens in .venv, which stamp files keep up to date: a second call does only what changed. C work happens
 # in build/, one folder for each way of compiling.
 
+SHELL := /bin/bash
 PYTHON ?= python3
 VENV ?= .venv
 PREFIX ?= /usr/local
@@ -11,6 +12,8 @@ CC ?= cc
 AR ?= ar
 PYTEST_FLAGS ?= -q
 BENCH_FLAGS ?=
+# make V=1 shows compiler lines
+Q := $(if $(V),,@)
 
 MAKEFLAGS += --no-builtin-rules
 JOBS := $(shell nproc 2>/dev/null || echo 2)
@@ -130,22 +133,22 @@ define variant
 $(1)_OBJECTS := $$(patsubst csrc/%.c,build/$(1)/%.o,$$(LIB_SOURCES))
 
 build/$(1)/%.o: csrc/%.c Makefile pyproject.toml
-	@mkdir -p $$(@D)
-	$$(CC) $$(C_FLAGS) $(2) $$(C_INCLUDES) $$(C_DEFINES) -fPIC -MMD -MP -c $$< -o $$@
+	@mkdir -p $$(@D) && echo "cc $$@"
+	$$(Q)$$(CC) $$(C_FLAGS) $(2) $$(C_INCLUDES) $$(C_DEFINES) -fPIC -MMD -MP -c $$< -o $$@
 
 build/$(1)/lib/sources.o: $$(EMBEDDED)
 
 build/$(1)/objects.a: $$($(1)_OBJECTS)
 	@rm -f $$@
-	$$(AR) rcs $$@ $$^
+	$$(Q)$$(AR) rcs $$@ $$^
 
 build/$(1)/fakes/%.so: tests/fakes/%.c tests/fakes/fakes.h build/$(1)/objects.a
-	@mkdir -p $$(@D)
-	$$(CC) $$(C_FLAGS) $(2) $$(C_INCLUDES) -Icsrc/lib -fvisibility=default -fPIC -shared $$< build/$(1)/objects.a $$(C_LIBS) -o $$@
+	@mkdir -p $$(@D) && echo "cc $$@"
+	$$(Q)$$(CC) $$(C_FLAGS) $(2) $$(C_INCLUDES) $$(C_DEFINES) -Icsrc/lib -fvisibility=default -fPIC -shared $$< build/$(1)/objects.a $$(C_LIBS) -o $$@
 
 build/$(1)/tests/%: tests/c/%.c $$(wildcard tests/c/*.h tests/fakes/*.h) build/$(1)/objects.a
-	@mkdir -p $$(@D)
-	$$(CC) $$(C_FLAGS) $(2) $$(C_INCLUDES) -Icsrc/lib -Icsrc/cpu -Itests/c $$< build/$(1)/objects.a $$(C_LIBS) -o $$@
+	@mkdir -p $$(@D) && echo "cc $$@"
+	$$(Q)$$(CC) $$(C_FLAGS) $(2) $$(C_INCLUDES) $$(C_DEFINES) -Icsrc/lib -Icsrc/cpu -Itests/c $$< build/$(1)/objects.a $$(C_LIBS) -o $$@
 
 -include $$($(1)_OBJECTS:.o=.d)
 endef
@@ -201,7 +204,6 @@ tidy: $(TIDIED:%=tidy/%)
 $(TIDIED:%=tidy/%): tidy/%: % $(STAMPS)/dev
 	@$(VENV)/bin/clang-tidy --quiet --warnings-as-errors='*' $< -- $(C_FLAGS) $(C_INCLUDES) $(C_DEFINES) $$($(PY) tools/glue_flags.py) \
 	  2>&1 | { grep -v 'warnings generated\|^Suppressed\|^Use -header-filter' || true; } ; exit $${PIPESTATUS[0]}
-SHELL := /bin/bash
 
 # ---------------------------------------------------------------- the C library
 

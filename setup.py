@@ -46,7 +46,10 @@ core = Extension(
     sources=SOURCES,
     # Device code is embedded and tables are included, so an edit there is a reason to build again.
     depends=sorted(
-        glob("csrc/*/*.h") + glob("csrc/registry/*.def") + glob("csrc/kernels/*") + ["pyproject.toml"]
+        glob("csrc/*/*.h")
+        + glob("csrc/registry/*.def")
+        + glob("csrc/kernels/*")
+        + ["pyproject.toml"]
     ),
     include_dirs=["csrc/include", "csrc/registry", "csrc/kernels", numpy.get_include()],
     extra_compile_args=["-std=gnu11", "-O3", "-fvisibility=hidden", "-pthread", *EXTRA],

@@ -53,9 +53,8 @@ def show_table(values: np.ndarray[Any, Any], exact: float) -> bool:
     integers = values.dtype.kind == "i"
     print(f"\n{values.size:,} x {values.dtype}, {values.nbytes / 1e6:,.0f} MB")
     print(f"{'':<20} {'ran as':<22} {'ms':>9} {'x numpy':>8} {'relative error':>15}")
-    print(
-        f"{'numpy.sum':<20} {'':<22} {numpy_ms:>9.2f} {1:>8.2f} {relative_error(expected, exact):>15.1e}"
-    )
+    error = relative_error(expected, exact)
+    print(f"{'numpy.sum':<20} {'':<22} {numpy_ms:>9.2f} {1:>8.2f} {error:>15.1e}")
     right = True
     for name in KERNELS:
         result, ms = best_of(lambda name=name: gr.sum(values, kernel=name))

@@ -1,4 +1,4 @@
-"""What all tests share: the seed, GPU tests and why they are skipped, a cache directory of our own."""
+"""What all tests share: the seed, why GPU tests are skipped, a cache directory of our own."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header() -> list[str]:
     reason = why_no_gpu()
-    return [f"GPR_TEST_SEED={SEED}", f"GPU tests: {'run' if reason is None else 'skipped, ' + reason}"]
+    return [
+        f"GPR_TEST_SEED={SEED}",
+        f"GPU tests: {'run' if reason is None else 'skipped, ' + reason}",
+    ]
 
 
 def why_no_gpu() -> str | None:

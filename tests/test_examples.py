@@ -1,4 +1,4 @@
-"""Examples work: those in docstrings, the demonstration, and the C program against an installed library."""
+"""Examples work: docstrings, the demonstration, the C program against an installed library."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def test_docstring_examples_give_what_they_say(name: str) -> None:
 def test_every_reduction_has_a_docstring_with_example_and_determinism_note() -> None:
     for name in ("sum", "prod", "min", "max", "mean", "any", "all", "reduce"):
         text = getattr(gr, name).__doc__
-        for part in ("Parameters", "Returns", "Raises", "Notes", "Determinism", "Examples", ">>> gr."):
+        parts = ("Parameters", "Returns", "Raises", "Notes", "Determinism", "Examples", ">>> gr.")
+        for part in parts:
             assert part in text, (name, part)
 
 
@@ -72,14 +73,17 @@ def sum_file(installed: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) 
         assert asked.returncode == 0, asked.stderr
         flags = asked.stdout.split()
     source = ROOT / "examples" / "sum_file.c"
-    done = run("cc", "-Wall", "-Wextra", "-Werror", source, *flags, f"-Wl,-rpath,{library}", "-o", program)
+    strict = ("-Wall", "-Wextra", "-Werror")
+    done = run("cc", *strict, source, *flags, f"-Wl,-rpath,{library}", "-o", program)
     assert done.returncode == 0, done.stderr
     return program
 
 
 @needs_tools
 @pytest.mark.parametrize("n", [0, 1, 1000, 1_000_003])
-def test_c_program_sums_a_file_of_floats(n: int, sum_file: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_c_program_sums_a_file_of_floats(
+    n: int, sum_file: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
     values = np.random.default_rng().integers(-100, 100, n).astype(np.float32)
     values.tofile(tmp_path / "floats")
     done = run(sum_file, tmp_path / "floats")

@@ -1,4 +1,4 @@
-"""Importing is light: no driver, no compiler, no noticeable time; the package is complete and typed."""
+"""Importing is light: no driver, no compiler, no noticeable time; the package is complete."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Print the requirements of an extra of pyproject.toml, one a line, with those of extras it names.
 
-    python tools/extra.py test
+python tools/extra.py test
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ def requirements(extra: str) -> list[str]:
     found: list[str] = []
     for requirement in EXTRAS[extra]:
         own = re.fullmatch(r"gpureduce\[(.*)\]", requirement)
-        parts = [one for name in own[1].split(",") for one in requirements(name)] if own else [requirement]
+        parts = (
+            [one for name in own[1].split(",") for one in requirements(name)]
+            if own
+            else [requirement]
+        )
         found += [part for part in parts if part not in found]
     return found
 

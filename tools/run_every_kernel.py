@@ -1,7 +1,7 @@
 """Run every kernel once over a few types and shapes on the first GPU: work for compute-sanitizer.
 
-Sizes straddle warps and blocks and make several blocks, chunks excepted; results are checked, so that
-a tool that changes timing still finds a wrong sum.
+Sizes straddle warps and blocks and make several blocks; results are checked, so that a tool that
+changes timing still finds a wrong sum.
 """
 
 from __future__ import annotations

@@ -40,6 +40,7 @@ static const double ASK_SECONDS = 0.01; /* between two questions whether to stop
 /* How elements reach the loop that folds them. */
 typedef struct recipe {
     const gpr_rule *rule;
+    gpr_fold fold;        /* the rule's, or what it comes to */
     gpr_loop loop;
     gpr_columns_loop combine; /* folds rows of accumulators */
     int convert;          /* first: element to compute type */
@@ -87,6 +88,14 @@ static int needs_no_conversion(const gpr_rule *rule)
     return to_float && rule->fold == GPR_FOLD_sum && digits(element) <= digits(compute);
 }
 
+/* Of truth values, a product and a minimum are "all" and a maximum is "any", which may stop early. */
+static gpr_fold simplest_fold(gpr_fold fold, gpr_dtype dtype)
+{
+    if (dtype != GPR_BOOL) return fold;
+    if (fold == GPR_FOLD_prod || fold == GPR_FOLD_min) return GPR_FOLD_all;
+    return fold == GPR_FOLD_max ? GPR_FOLD_any : fold;
+}
+
 static recipe make_recipe(const gpr_rule *rule)
 {
     const gpr_loops *loops = gpr_cpu_loops();
@@ -100,13 +109,14 @@ static recipe make_recipe(const gpr_rule *rule)
         how.widen = loops->widen[dtype];
         dtype = how.widen.to;
     }
+    how.fold = simplest_fold(rule->fold, dtype);
     how.direct = !how.convert && how.widen.loop == NULL;
-    how.loop = loops->loop[rule->fold][dtype];
-    how.combine = loops->loop[rule->fold][how.loop.accumulator].columns;
+    how.loop = loops->loop[how.fold][dtype];
+    how.combine = loops->loop[how.fold][how.loop.accumulator].columns;
     how.loop_bytes = gpr_dtype_rows[dtype].bytes;
     how.acc = how.loop.accumulator;
     how.acc_bytes = gpr_dtype_rows[how.acc].bytes;
-    how.identity = gpr_identity(rule->fold, dtype, how.acc);
+    how.identity = gpr_identity(how.fold, dtype, how.acc);
     how.neutral = gpr_neutral_element(rule->fold, rule->element);
     if (how.acc == GPR_UINT64 && kind_of(dtype) == GPR_KIND_SIGNED) how.acc = GPR_INT64;
     return how;
@@ -203,7 +213,7 @@ static void fill(const recipe *how, char *accumulators, uint64_t count)
 
 static int is_decided(const recipe *how, gpr_value value)
 {
-    return how->rule->fold == GPR_FOLD_any ? value.u32 != 0 : value.u32 == 0;
+    return how->fold == GPR_FOLD_any ? value.u32 != 0 : value.u32 == 0;
 }
 
 /* ---------------------------------------------------------------- pieces of a row ------------ */
@@ -230,8 +240,8 @@ static gpr_value fold_run(const job *work, uint64_t row, uint64_t first, uint64_
             elements = s->packed;
         }
         how->loop.rows(prepare(how, elements, step, s), 0, 1, step, &part);
-        value = done > 0 ? gpr_fold_acc(how->rule->fold, how->loop.accumulator, value, part) : part;
-        if (is_truth(how->rule->fold) && is_decided(how, value)) break;
+        value = done > 0 ? gpr_fold_acc(how->fold, how->loop.accumulator, value, part) : part;
+        if (is_truth(how->fold) && is_decided(how, value)) break;
         done += step;
     }
     return value;
@@ -261,9 +271,9 @@ static void finish_pieces(job *work)
         gpr_value value;
 
         if (work->decided != NULL)
-            value = (gpr_value){.u32 = (uint32_t)((rule->fold == GPR_FOLD_any) == work->decided[row])};
+            value = (gpr_value){.u32 = (uint32_t)((work->how.fold == GPR_FOLD_any) == work->decided[row])};
         else
-            value = gpr_fold_partials(rule->fold, rule->compute, work->how.loop.accumulator,
+            value = gpr_fold_partials(work->how.fold, rule->compute, work->how.loop.accumulator,
                                       (gpr_value *)work->partials + row * work->pieces, work->pieces);
         finish(work, &value, 1, row);
     }
@@ -280,7 +290,7 @@ static gpr_status reduce_pieces(job *work, gpr_run *run)
     work->pieces = divide_up(view->n, work->length);
     tasks = view->rows * work->pieces;
     run->grid_size = tasks;
-    if (is_truth(work->how.rule->fold)) {
+    if (is_truth(work->how.fold)) {
         work->decided = stack_decided;
         if (view->rows > 1) work->decided = heap = malloc(view->rows * sizeof *work->decided);
         if (work->decided == NULL) return gpr_fail(GPR_ERROR_MEMORY, "no memory for %llu rows",

@@ -387,7 +387,7 @@ enum { EXTREME_VECTORS = 4 };
 /* ---------------------------------------------------------------- any and all ---------------- */
 
 /* A run stops at the first block that decides it. */
-enum { TRUTH_BLOCK_BYTES = 2048 };
+enum { TRUTH_BLOCK_BYTES = 8192 };
 
 /* SAW is what is ored together: something that is not zero if the element decides. */
 #define DEFINE_TRUTH_RUN(fold, name, T, BITS, SAW, DECIDED)                              \

@@ -1,10 +1,11 @@
 // multi_add_loop: many adds per thread, in a run-time loop into shared memory.
 //
 // Removed: the tree's share of the work, as in multi_add, by the most direct change to the kernels before it: instead
-// of loading its word of shared memory once, a thread keeps folding elements into it.
+// of loading its word of shared memory once, a thread keeps folding elements into it. (The compiler sees that nobody
+// else looks at the word meanwhile, and holds it in a register.)
 //
-// Still paid: every add goes to shared memory and back, and the loop is not unrolled: its length is known only at run
-// time, so a thread waits for each load before it asks for the next.
+// Still paid: the loop is not unrolled, since its length is known only at run time: a thread waits for each load before
+// it asks for the next.
 //
 // Launch: any number of blocks a row, enough to fill the card; BLOCK a power of two; thread 0 writes the block's
 // partial to out[virtual block], and the caller runs the kernel over the partials again until one is left.

@@ -128,15 +128,47 @@ template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc and_bytes(
     return all_true == 0x80808080u;
 }
 
+// min and max of integers of one byte: two halves at a time. A half compares as its upper byte does, and a word's other
+// bytes are made upper bytes by leaving the first ones out. Signed bytes sort as unsigned ones when their sign is
+// flipped.
+GPR_DEVICE unsigned fold_halves(fold_min, unsigned a, unsigned b) { return smaller_halves(a, b); }
+GPR_DEVICE unsigned fold_halves(fold_max, unsigned a, unsigned b) { return larger_halves(a, b); }
+
+template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc extreme_byte(const Vector (&v)[VECTORS])
+{
+    using Fold = typename Cell::Fold;
+    using In = typename Cell::In;
+    constexpr unsigned flip = is_signed<In> ? 0x80808080u : 0u;
+    unsigned upper = v[0].word[0] ^ flip, lower = upper & 0x00ff00ffu;
+
+#pragma unroll
+    for (unsigned k = 0; k < VECTORS; k++) {
+#pragma unroll
+        for (unsigned w = k == 0 ? 1 : 0; w < 4; w++) {
+            upper = fold_halves(Fold{}, upper, v[k].word[w] ^ flip);
+            lower = fold_halves(Fold{}, lower, (v[k].word[w] ^ flip) & 0x00ff00ffu);
+        }
+    }
+    const unsigned halves = fold_halves(Fold{}, upper >> 8 & 0x00ff00ffu, lower);
+    const unsigned best = Fold::combine(halves >> 16, halves & 0xffffu);
+    return static_cast<typename Cell::Acc>(static_cast<In>(best ^ (flip & 0xffu)));
+}
+
 // Folds vectors that are in registers.
 template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc fold_tile(const Vector (&v)[VECTORS])
 {
     using Fold = typename Cell::Fold;
-    constexpr bool by_bits = same<typename Cell::Compute, dt_bool> || same<typename Cell::Compute, typename Cell::In>;
+    using In = typename Cell::In;
+    using Compute = typename Cell::Compute;
+    constexpr bool as_it_is = same<Compute, In> || same<Compute, dt_bool>;
+    constexpr bool is_any = same<Fold, fold_any> || (same<Fold, fold_max> && same<In, dt_bool>);
+    constexpr bool is_all = same<Fold, fold_all> || (same<Fold, fold_min> && same<In, dt_bool>);
+    constexpr bool is_extreme = same<Fold, fold_min> || same<Fold, fold_max>;
 
     if constexpr (sums_words<Cell>()) return sum_words<Cell>(v);
-    else if constexpr (same<Fold, fold_any> && by_bits) return or_words<Cell>(v);
-    else if constexpr (same<Fold, fold_all> && by_bits && sizeof(typename Cell::In) == 1) return and_bytes<Cell>(v);
+    else if constexpr (is_any && as_it_is) return or_words<Cell>(v);
+    else if constexpr (is_all && as_it_is && sizeof(In) == 1) return and_bytes<Cell>(v);
+    else if constexpr (GPR_HAS_HALVES && is_extreme && as_it_is && sizeof(In) == 1) return extreme_byte<Cell>(v);
     else return fold_each<Cell>(v);
 }
 

@@ -119,6 +119,32 @@ GPR_DEVICE unsigned add_halves(unsigned word, unsigned total)
 #endif
 }
 
+// Whether the card compares both 16-bit halves of two words in one instruction (compute capability 9.0).
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+#define GPR_HAS_HALVES 1
+#else
+#define GPR_HAS_HALVES 0
+#endif
+
+// For each unsigned half, the smaller or the larger of two.
+GPR_DEVICE unsigned smaller_halves(unsigned a, unsigned b)
+{
+#if defined(__CUDA_ARCH__)
+    return __vminu2(a, b);
+#else
+    return ((a & 0xffffu) < (b & 0xffffu) ? a & 0xffffu : b & 0xffffu) | (a >> 16 < b >> 16 ? a >> 16 : b >> 16) << 16;
+#endif
+}
+
+GPR_DEVICE unsigned larger_halves(unsigned a, unsigned b)
+{
+#if defined(__CUDA_ARCH__)
+    return __vmaxu2(a, b);
+#else
+    return ((a & 0xffffu) > (b & 0xffffu) ? a & 0xffffu : b & 0xffffu) | (a >> 16 > b >> 16 ? a >> 16 : b >> 16) << 16;
+#endif
+}
+
 // ---------------------------------------------------------------- 16-bit floats -----------------
 
 // A binary float of EXPONENT and FRACTION bits nearest to `value`, ties to even; NaN becomes the quiet one.

@@ -71,7 +71,7 @@ typedef struct gpr_device {
 /* Opens device `ordinal` if need be, locks it, makes its context current. GPR_ERROR_DEVICE (also for a call from inside a call on the
  * same device, as an interrupt callback might make), GPR_ERROR_VALUE (no such device), GPR_ERROR_CUDA, GPR_ERROR_MEMORY; then
  * nothing is locked. */
-gpr_status gpr_device_enter(int ordinal, gpr_device **device);
+gpr_status gpr_device_enter(int ordinal, gpr_device **result);
 void gpr_device_leave(gpr_device *device);
 
 /* Makes the buffer hold at least `bytes`; its content is lost. New memory is zeroed, on `stream`, if asked. */
@@ -86,7 +86,7 @@ gpr_status gpr_ring_ensure(gpr_device *device, unsigned generation, uint64_t chu
                            uint64_t least);
 
 /* The cell's program, loaded; compiled or read from the disk cache if it is new. Counts in *run. */
-gpr_status gpr_load_program(gpr_device *device, const gpr_cell *cell, gpr_run *run, gpr_program **program);
+gpr_status gpr_load_program(gpr_device *device, const gpr_cell *cell, gpr_run *run, gpr_program **result);
 
 /* Whether CUDA work can run in this process, found without recording a failure. */
 int gpr_cuda_usable(void);

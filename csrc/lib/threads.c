@@ -39,9 +39,9 @@ static struct {
     job job;
     uint32_t workers;      /* threads started */
     uint32_t places;       /* workers that may still join the open job; 0 if none is open */
-    _Atomic uint32_t joined;     /* workers at work on it; written with the lock held */
-    _Atomic uint64_t generation; /* jobs opened so far, so that a worker joins each but once; likewise */
     atomic_flag busy;      /* a caller holds the pool */
+    _Atomic uint32_t joined;     /* workers at work on the job; written with the lock held */
+    _Atomic uint64_t generation; /* jobs opened so far, so that a worker joins each but once; likewise */
     _Atomic uint64_t forks;
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER,
           .opened = PTHREAD_COND_INITIALIZER,
@@ -137,7 +137,8 @@ static void after_fork_in_child(void)
     pthread_mutex_init(&pool.lock, NULL);
     pthread_cond_init(&pool.opened, NULL);
     pthread_cond_init(&pool.left, NULL);
-    pool.workers = pool.places = pool.joined = 0;
+    pool.workers = pool.places = 0;
+    pool.joined = 0;
     atomic_flag_clear(&pool.busy);
     atomic_fetch_add(&pool.forks, 1);
 }

@@ -56,7 +56,8 @@ int glue_read_kernel(const glue_state *state, PyObject *object, int *kernel)
 
 static int fail_device(const char *name)
 {
-    PyErr_Format(PyExc_ValueError, "unknown device '%s': None, \"cpu\", \"cuda\", \"cuda:N\" or \"auto\" is expected", name);
+    PyErr_Format(PyExc_ValueError, "unknown device '%s': None, \"cpu\", \"cuda\", \"cuda:N\" or \"auto\" is expected",
+                 name);
     return -1;
 }
 
@@ -187,7 +188,8 @@ static int is_bfloat16(const PyArray_Descr *descr)
 int glue_find_dtype(PyArray_Descr *descr, const char *what, gpr_dtype *dtype)
 {
     enum { MOST_BYTES = 8 };
-    static const gpr_dtype signed_of[MOST_BYTES + 1] = {[1] = GPR_INT8, [2] = GPR_INT16, [4] = GPR_INT32, [8] = GPR_INT64};
+    static const gpr_dtype signed_of[MOST_BYTES + 1] = {
+        [1] = GPR_INT8, [2] = GPR_INT16, [4] = GPR_INT32, [8] = GPR_INT64};
     static const gpr_dtype unsigned_of[MOST_BYTES + 1] = {
         [1] = GPR_UINT8, [2] = GPR_UINT16, [4] = GPR_UINT32, [8] = GPR_UINT64};
     const npy_intp bytes = PyDataType_ELSIZE(descr);
@@ -208,8 +210,8 @@ int glue_find_dtype(PyArray_Descr *descr, const char *what, gpr_dtype *dtype)
         *dtype = GPR_BFLOAT16;
     } else {
         PyErr_Format(PyExc_TypeError,
-                     "%s %S is not supported%s: bool, integers, float16, bfloat16, float32 and float64 are", what, descr,
-                     PyTypeNum_ISCOMPLEX(descr->type_num) ? " yet" : "");
+                     "%s %S is not supported%s: bool, integers, float16, bfloat16, float32 and float64 are", what,
+                     descr, PyTypeNum_ISCOMPLEX(descr->type_num) ? " yet" : "");
         return -1;
     }
     return 0;
@@ -221,8 +223,8 @@ int glue_read_descr(PyObject *object, PyArray_Descr **descr)
     if (object == Py_None) return 0;
     if (PyArray_DescrConverter(object, descr) == NPY_FAIL) return -1;
     if (PyDataType_ISBYTESWAPPED(*descr)) {
-        PyErr_Format(PyExc_TypeError, "the `dtype` argument selects a type, not a byte order: %R is not in this machine's",
-                     *descr);
+        PyErr_Format(PyExc_TypeError,
+                     "the `dtype` argument selects a type, not a byte order: %R is not in this machine's", *descr);
         Py_CLEAR(*descr);
         return -1;
     }
@@ -239,9 +241,10 @@ static PyArray_Descr *native_descr(PyArray_Descr *descr)
 int glue_set_result_descr(const glue_state *state, glue_call *call, PyArray_Descr *element, PyArray_Descr *requested)
 {
     static const int numbers[GPR_DTYPE_COUNT] = {
-        [GPR_BOOL] = NPY_BOOL,       [GPR_INT8] = NPY_INT8,       [GPR_INT16] = NPY_INT16,     [GPR_INT32] = NPY_INT32,
-        [GPR_INT64] = NPY_INT64,     [GPR_UINT8] = NPY_UINT8,     [GPR_UINT16] = NPY_UINT16,   [GPR_UINT32] = NPY_UINT32,
-        [GPR_UINT64] = NPY_UINT64,   [GPR_FLOAT16] = NPY_FLOAT16, [GPR_BFLOAT16] = NPY_NOTYPE, [GPR_FLOAT32] = NPY_FLOAT32,
+        [GPR_BOOL] = NPY_BOOL,       [GPR_INT8] = NPY_INT8,       [GPR_INT16] = NPY_INT16,
+        [GPR_INT32] = NPY_INT32,     [GPR_INT64] = NPY_INT64,     [GPR_UINT8] = NPY_UINT8,
+        [GPR_UINT16] = NPY_UINT16,   [GPR_UINT32] = NPY_UINT32,   [GPR_UINT64] = NPY_UINT64,
+        [GPR_FLOAT16] = NPY_FLOAT16, [GPR_BFLOAT16] = NPY_NOTYPE, [GPR_FLOAT32] = NPY_FLOAT32,
         [GPR_FLOAT64] = NPY_FLOAT64,
     };
     const gpr_request *request = &call->request;
@@ -316,8 +319,8 @@ int glue_locate(glue_state *state, int always)
     if (atomic_load(&state->located)) return 0;
     if (!always) {
         /* The driver decides first: where there is none, looking for NVRTC would cost time for nothing. */
-        Py_BEGIN_ALLOW_THREADS
-        (void)gpr_device_count(&count);
+        Py_BEGIN_ALLOW_THREADS(void)
+        gpr_device_count(&count);
         Py_END_ALLOW_THREADS
         if (count == 0) return 0;
     }

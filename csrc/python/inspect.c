@@ -94,7 +94,8 @@ static PyObject *describe_device(const glue_state *state, int ordinal)
     status = gpr_device_info_at(ordinal, &info);
     Py_END_ALLOW_THREADS
     if (status != GPR_OK) return glue_raise(state);
-    return Py_BuildValue("{si ss sN si sK sK si si ss}", "ordinal", info.ordinal, "name", info.name, "compute_capability",
+    return Py_BuildValue("{si ss sN si sK sK si si ss}", "ordinal", info.ordinal, "name", info.name,
+                         "compute_capability",
                          Py_BuildValue("(ii)", info.compute_capability / 10, info.compute_capability % 10),
                          "multiprocessors", info.multiprocessors, "memory_bytes", (unsigned long long)info.memory_bytes,
                          "l2_bytes", (unsigned long long)info.l2_bytes, "memory_clock_khz", info.memory_clock_khz,
@@ -283,10 +284,10 @@ static PyObject *cache_info(PyObject *module, PyObject *Py_UNUSED(ignored))
     status = gpr_cache_get_info(&info);
     Py_END_ALLOW_THREADS
     if (status != GPR_OK) return glue_raise(glue_state_of(module));
-    return Py_BuildValue("{sN ss sK sK sK sK sK sK sK}", "directory", PyUnicode_DecodeFSDefault(info.directory), "reason",
-                         info.reason != NULL ? info.reason : "", "entries", (unsigned long long)info.entries, "bytes",
-                         (unsigned long long)info.bytes, "limit_bytes", (unsigned long long)info.limit_bytes, "hits",
-                         (unsigned long long)info.hits, "misses", (unsigned long long)info.misses, "writes",
+    return Py_BuildValue("{sN ss sK sK sK sK sK sK sK}", "directory", PyUnicode_DecodeFSDefault(info.directory),
+                         "reason", info.reason != NULL ? info.reason : "", "entries", (unsigned long long)info.entries,
+                         "bytes", (unsigned long long)info.bytes, "limit_bytes", (unsigned long long)info.limit_bytes,
+                         "hits", (unsigned long long)info.hits, "misses", (unsigned long long)info.misses, "writes",
                          (unsigned long long)info.writes, "faults", (unsigned long long)info.faults);
 }
 

@@ -180,8 +180,8 @@ static PyObject *reduce_device(PyObject *module, PyObject *arguments)
     device_arguments a = {.compute = Py_None};
     glue_call call;
 
-    if (!PyArg_ParseTuple(arguments, "OOOOiOi|IIOK", &a.op, &a.pointer, &a.shape, &a.dtype, &a.reduced, &a.kernel, &a.device,
-                          &a.block_size, &a.grid_size, &a.compute, &a.stream)) {
+    if (!PyArg_ParseTuple(arguments, "OOOOiOi|IIOK", &a.op, &a.pointer, &a.shape, &a.dtype, &a.reduced, &a.kernel,
+                          &a.device, &a.block_size, &a.grid_size, &a.compute, &a.stream)) {
         return NULL;
     }
     return read_device_call(state, &a, &call) < 0 ? NULL : glue_run(state, &call);
@@ -202,7 +202,8 @@ static PyObject *list_of_floats(const float *values, Py_ssize_t count)
     return list;
 }
 
-static PyObject *run_measure(glue_state *state, glue_call *call, int warmup, int repeats, unsigned long long flush_bytes)
+static PyObject *run_measure(glue_state *state, glue_call *call, int warmup, int repeats,
+                             unsigned long long flush_bytes)
 {
     const npy_intp results = PyArray_MultiplyList(call->result_shape, call->result_ndim);
     void *result = PyMem_Malloc((size_t)(results > 0 ? results : 1) * gpr_dtype_bytes(GPR_FLOAT64));
@@ -239,7 +240,8 @@ static PyObject *measure(PyObject *module, PyObject *arguments)
     PyObject *list = NULL;
 
     if (!PyArg_ParseTuple(arguments, "OOOOiOiIIiiK|OK", &a.op, &a.pointer, &a.shape, &a.dtype, &a.reduced, &a.kernel,
-                          &a.device, &a.block_size, &a.grid_size, &warmup, &repeats, &flush_bytes, &a.compute, &a.stream)) {
+                          &a.device, &a.block_size, &a.grid_size, &warmup, &repeats, &flush_bytes, &a.compute,
+                          &a.stream)) {
         return NULL;
     }
     if (warmup < 0 || warmup > MOST_RUNS || repeats < 0 || repeats > MOST_RUNS) {
@@ -281,7 +283,8 @@ static PyObject *compile_cell(PyObject *module, PyObject *arguments)
     unsigned block = 0;
     int kernel = 0, cc = 0;
 
-    if (!PyArg_ParseTuple(arguments, "OOOOIi", &kernel_name, &op_number, &dtype_name, &compute_name, &block, &cc)) return NULL;
+    if (!PyArg_ParseTuple(arguments, "OOOOIi", &kernel_name, &op_number, &dtype_name, &compute_name, &block, &cc))
+        return NULL;
     if (glue_read_kernel(state, kernel_name, &kernel) < 0) return NULL;
     if (kernel < 0 && gpr_find_kernel("auto", &kernel) != GPR_OK) return glue_raise(state);
     if (glue_read_operator(op_number, &op) < 0) return NULL;
@@ -294,13 +297,15 @@ static PyObject *compile_cell(PyObject *module, PyObject *arguments)
 }
 
 PyMethodDef glue_memory_methods[] = {
-    {"pinned_bytes", pinned_bytes, METH_O, PyDoc_STR("pinned_bytes(size) -> uint8 array, or None where there is no GPU")},
+    {"pinned_bytes", pinned_bytes, METH_O,
+     PyDoc_STR("pinned_bytes(size) -> uint8 array, or None where there is no GPU")},
     {"alloc_device", alloc_device, METH_VARARGS, PyDoc_STR("alloc_device(device, bytes) -> pointer")},
     {"upload", upload, METH_VARARGS, PyDoc_STR("upload(device, pointer, contiguous buffer)")},
     {"free_device", free_device, METH_VARARGS, PyDoc_STR("free_device(device, pointer)")},
     {"reduce_device", reduce_device, METH_VARARGS,
-     PyDoc_STR("reduce_device(op, pointer, shape, dtype, reduced, kernel, device, block_size=0, grid_size=0, compute=None, "
-               "stream=0)")},
+     PyDoc_STR(
+         "reduce_device(op, pointer, shape, dtype, reduced, kernel, device, block_size=0, grid_size=0, compute=None, "
+         "stream=0)")},
     {"measure", measure, METH_VARARGS,
      PyDoc_STR("measure(op, pointer, shape, dtype, reduced, kernel, device, block_size, grid_size, warmup, repeats, "
                "flush_bytes, compute=None, stream=0) -> list of milliseconds")},

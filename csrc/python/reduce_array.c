@@ -141,7 +141,8 @@ PyObject *glue_reduce(PyObject *module, PyObject *const *arguments, Py_ssize_t c
     request->compute = GPR_DTYPE_DEFAULT;
     if (glue_read_operator(arguments[OP], &request->op) < 0) return NULL;
     if (glue_find_dtype(PyArray_DESCR(array), "reducing an array of dtype", &request->dtype) < 0) return NULL;
-    if (glue_read_axes(state, arguments[AXIS], PyArray_NDIM(array), request->op != GPR_OP_MEAN, reduced) < 0) return NULL;
+    if (glue_read_axes(state, arguments[AXIS], PyArray_NDIM(array), request->op != GPR_OP_MEAN, reduced) < 0)
+        return NULL;
     if (glue_read_keepdims(arguments[KEEPDIMS], &keepdims) < 0) return NULL;
     if (glue_read_options(state, arguments + OPTIONS, &call) < 0) return NULL;
     if (read_mask(arguments[MASK], array, &mask) < 0) return NULL;

@@ -1,8 +1,8 @@
 """What gpureduce raises and warns beyond Python's and NumPy's own classes.
 
-Bad arguments raise what NumPy raises: ``ValueError``, ``TypeError``, ``numpy.exceptions.AxisError``.
-Out of memory, on the host or on a device, is ``MemoryError``. The C glue maps every status of the
-library to one of these classes, in one place.
+Bad arguments raise what NumPy raises: ``ValueError``, ``TypeError``,
+``numpy.exceptions.AxisError``. Out of memory, on the host or on a device, is ``MemoryError``. The C
+glue maps every status of the library to one of these classes, in one place.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""What there is and what happened: kernels, devices, the last run, limits, the cache, as records."""
+"""What there is and what happened, as records: kernels, devices, the last run, limits, the cache."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from . import _core
 
@@ -33,7 +34,8 @@ class KernelInfo:
     name, aliases
         What `kernel` may be set to.
     family
-        ``"atomic"``, ``"tree"``, ``"shuffle"``, ``"block"``, ``"warp"``, ``"library"``, ``"planner"``.
+        ``"atomic"``, ``"tree"``, ``"shuffle"``, ``"block"``, ``"warp"``, ``"library"`` or
+        ``"planner"``.
     summary, removes, pays
         What it is, what this step of the course takes away, what it still costs.
     source
@@ -171,16 +173,13 @@ class CacheInfo:
     faults: int
 
 
-def _kernel_info(row: dict[str, object]) -> KernelInfo:
+def _kernel_info(row: dict[str, Any]) -> KernelInfo:
     capability = row["min_compute_capability"]
-    assert isinstance(capability, int)
-    return KernelInfo(
-        **row
-        | {
-            "aliases": tuple(str(row["aliases"]).split()),
-            "min_compute_capability": divmod(capability, 10) if capability else None,
-        }
-    )  # type: ignore[arg-type]
+    shaped = {
+        "aliases": tuple(row["aliases"].split()),
+        "min_compute_capability": divmod(capability, 10) if capability else None,
+    }
+    return KernelInfo(**row | shaped)
 
 
 def kernels() -> list[KernelInfo]:

@@ -1,9 +1,9 @@
 """NumPy's fine print: what the C core does not do itself.
 
 The functions of the package call the core at once for an exact ``ndarray`` and default ``out``,
-``initial`` and ``where``. Everything else comes here: other inputs are made arrays, ``where`` a mask
-of the array's shape, ``initial`` is folded in at the end, ``out`` receives the result by NumPy's
-casting rule. Each rule follows NumPy's ``ufunc.reduce`` and ``_methods._mean``.
+``initial`` and ``where``. Everything else comes here: other inputs are made arrays, ``where`` a
+mask of the array's shape, ``initial`` is folded in at the end, ``out`` receives the result by
+NumPy's casting rule. Each rule follows NumPy's ``ufunc.reduce`` and ``_methods._mean``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from . import _core
 
-NoValue: Any = np._NoValue  # type: ignore[attr-defined]
+NoValue: Any = np._NoValue
 
 Options = tuple[str, "str | None", "int | None", "int | None", Any]
 """kernel, device, block_size, grid_size, stream"""
@@ -158,9 +158,8 @@ def _fold(
             raise ValueError(
                 f"zero-size array to reduction operation {ufunc.__name__} which has no identity"
             )
-        result = _core.reduce(
-            _core.OPERATORS[op], array, axis, dtype, keepdims, mask, *options
-        )  # fmt: skip
+        number = _core.OPERATORS[op]
+        result = _core.reduce(number, array, axis, dtype, keepdims, mask, *options)
         if has_initial:
             result = _fold_in(ufunc, result, initial)
     return result if out is None else _store(out, result, ufunc.__name__)
@@ -201,9 +200,8 @@ def _mean(
     mask = _as_mask(where, array.shape)
     count: Any = _count_reduced(array, axis)
     if mask is not None:
-        count = _core.reduce(
-            _core.OPERATORS["sum"], mask, axis, None, keepdims, None, "auto", "cpu", None, None, None
-        )  # fmt: skip
+        here = ("auto", "cpu", None, None, None)
+        count = _core.reduce(_core.OPERATORS["sum"], mask, axis, None, keepdims, None, *here)
     if np.any(np.equal(count, 0)):
         warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=4)
     is_half = False

@@ -11,7 +11,7 @@
  *   devices, cc, version, init (what cuInit returns), device_bytes, pinned_bytes (memory there is), seed, delay (most
  *   microseconds before an operation), fail=FUNCTION:NTH:CODE. */
 #include <pthread.h>
-#include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,7 +138,8 @@ static struct {
     uint64_t copied;
 } watched;
 static uint64_t pageable_bytes; /* copied in from memory that is not pinned */
-static unsigned calls_made, launches_made, delay_us;
+static uint64_t calls_made, launches_made;
+static unsigned delay_us;
 static uint64_t random_state = 1;
 static char violation[256];
 
@@ -158,6 +159,23 @@ static CUresult violate(const char *what)
 {
     if (violation[0] == '\0') (void)snprintf(violation, sizeof violation, "%s", what);
     return ILLEGAL_ADDRESS;
+}
+
+/* Zeroed memory for a stream, an event, a module or a function. It is never freed, so that a use after its end is found out; a list
+ * keeps it reachable for leak checkers. The lock is held. */
+static void *make_handle(size_t bytes)
+{
+    typedef struct kept {
+        struct kept *next;
+        max_align_t handle;
+    } kept;
+    static kept *all;
+    kept *made = calloc(1, sizeof *made + bytes);
+
+    if (made == NULL) return NULL;
+    made->next = all;
+    all = made;
+    return &made->handle;
 }
 
 /* ---------------------------------------------------------------- entering ------------------- */
@@ -561,11 +579,8 @@ static CUresult enqueue(struct CUstream_st *stream, operation what)
 CUresult cuStreamCreate(CUstream *stream, unsigned flags)
 {
     ENTER(cuStreamCreate, IN_CONTEXT);
-    struct CUstream_st *made = calloc(1, sizeof *made);
-    if (made == NULL || flags != CU_STREAM_NON_BLOCKING || pthread_create(&made->thread, NULL, serve, made) != 0) {
-        free(made);
-        return leave(UNKNOWN);
-    }
+    struct CUstream_st *made = make_handle(sizeof *made);
+    if (made == NULL || flags != CU_STREAM_NON_BLOCKING || pthread_create(&made->thread, NULL, serve, made) != 0) return leave(UNKNOWN);
     made->live = 1;
     made->next = streams;
     streams = made;
@@ -574,7 +589,6 @@ CUresult cuStreamCreate(CUstream *stream, unsigned flags)
     return leave(CUDA_SUCCESS);
 }
 
-/* The memory of streams, events and modules is kept so that later uses are found out. */
 CUresult cuStreamDestroy(CUstream stream)
 {
     ENTER_RELEASE(cuStreamDestroy, ANYWHERE);
@@ -613,7 +627,7 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
 CUresult cuEventCreate(CUevent *event, unsigned flags)
 {
     ENTER(cuEventCreate, IN_CONTEXT);
-    struct CUevent_st *made = calloc(1, sizeof *made);
+    struct CUevent_st *made = make_handle(sizeof *made);
     if (made == NULL) return leave(OUT_OF_MEMORY);
     made->live = 1;
     made->timed = (flags & CU_EVENT_DISABLE_TIMING) == 0;
@@ -711,12 +725,9 @@ static CUresult parse_image(const char *image, struct CUmod_st *module)
 CUresult cuModuleLoadData(CUmodule *module, const void *image)
 {
     ENTER(cuModuleLoadData, IN_CONTEXT);
-    struct CUmod_st *made = calloc(1, sizeof *made);
+    struct CUmod_st *made = make_handle(sizeof *made);
     const CUresult result = made != NULL ? parse_image(image, made) : OUT_OF_MEMORY;
-    if (result != CUDA_SUCCESS) {
-        free(made);
-        return leave(result);
-    }
+    if (result != CUDA_SUCCESS) return leave(result);
     made->live = 1;
     live.modules++;
     *module = made;
@@ -746,12 +757,9 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
     for (int i = 0; i < GPR_KERNEL_COUNT; i++) {
         if (strcmp(gpr_kernel_rows[i].name, kernel) == 0) row = &gpr_kernel_rows[i];
     }
-    struct CUfunc_st *made = calloc(1, sizeof *made);
     const int fill = strcmp(variant, "fill_identity") == 0;
-    if (made == NULL || (row == NULL && !fill)) {
-        free(made);
-        return leave(NOT_FOUND);
-    }
+    struct CUfunc_st *made = row != NULL || fill ? make_handle(sizeof *made) : NULL;
+    if (made == NULL) return leave(NOT_FOUND);
     made->module = module;
     made->row = row;
     made->stage = fill ? FILL : strcmp(stage_name, "Next") == 0 ? NEXT : FIRST;
@@ -970,16 +978,25 @@ GPR_API int fake_live(const char *what)
     return count;
 }
 
+/* Reads a counter that other threads may be changing. */
+static uint64_t read_counter(const uint64_t *counter)
+{
+    pthread_mutex_lock(&lock);
+    const uint64_t value = *counter;
+    pthread_mutex_unlock(&lock);
+    return value;
+}
+
 /* Bytes allocated now; pinned 0: device memory, 1: pinned. */
 GPR_API uint64_t fake_bytes(int pinned)
 {
-    return live.bytes[pinned];
+    return read_counter(&live.bytes[pinned]);
 }
 
 /* Most bytes allocated at once since fake_reset_peaks. */
 GPR_API uint64_t fake_peak(int pinned)
 {
-    return live.peak[pinned];
+    return read_counter(&live.peak[pinned]);
 }
 
 GPR_API void fake_reset_peaks(void)
@@ -1007,12 +1024,12 @@ GPR_API void fake_set_delays(unsigned seed, unsigned most_us)
 
 GPR_API unsigned fake_calls(void)
 {
-    return calls_made;
+    return (unsigned)read_counter(&calls_made);
 }
 
 GPR_API unsigned fake_launches(void)
 {
-    return launches_made;
+    return (unsigned)read_counter(&launches_made);
 }
 
 /* Counts from now on the bytes that are copied in from [start, start + bytes). */
@@ -1027,13 +1044,13 @@ GPR_API void fake_watch(const void *start, size_t bytes)
 
 GPR_API uint64_t fake_watched(void)
 {
-    return watched.copied;
+    return read_counter(&watched.copied);
 }
 
 /* Bytes copied in so far from memory that is not pinned. */
 GPR_API uint64_t fake_pageable(void)
 {
-    return pageable_bytes;
+    return read_counter(&pageable_bytes);
 }
 
 static void set_option(const char *key, const char *value)

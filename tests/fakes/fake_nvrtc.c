@@ -290,15 +290,24 @@ API void fake_nvrtc_refuse(const char *word)
     (void)snprintf(compiler.refuse, sizeof compiler.refuse, "%s", word);
 }
 
+/* Reads a counter that other threads may be changing. */
+static int read_counter(const int *counter)
+{
+    pthread_mutex_lock(&lock);
+    const int value = *counter;
+    pthread_mutex_unlock(&lock);
+    return value;
+}
+
 API int fake_nvrtc_compiles(void)
 {
-    return compiles;
+    return read_counter(&compiles);
 }
 
 /* Programs created and not destroyed. */
 API int fake_nvrtc_programs(void)
 {
-    return programs;
+    return read_counter(&programs);
 }
 
 static void set_option(const char *key, char *value)
