@@ -189,7 +189,7 @@ build/asan/python/stamp: $(STAMPS)/build $(STAMPS)/test
 	@touch $@
 
 tsan: $(C_TESTS:%=build/tsan/tests/%) $(FAKES:%=build/tsan/fakes/%.so) ## C tests under TSan
-	$(call run_c_tests,tsan,TSAN_OPTIONS=halt_on_error=1 setarch -R)
+	$(call run_c_tests,tsan,TSAN_OPTIONS=halt_on_error=1:atexit_sleep_ms=0:die_after_fork=0 setarch -R)
 
 build/strict/all: $(strict_OBJECTS) $(GLUE_SOURCES) $(STAMPS)/build examples/sum_file.c
 	for source in $(filter %.c,$(GLUE_SOURCES)); do \

@@ -2,9 +2,9 @@
 
     python examples/demo.py [--n 100000000]
 
-On a machine with a GPU every kernel of the table runs there; on one without, the CPU backend answers
-for all of them, and the table says so. Times are of the whole call, from a NumPy array to a NumPy
-scalar, the copy to the GPU included; best of three.
+On a machine with a GPU every kernel of the table runs there; on one without, the CPU backend
+answers for all of them, and the table says so. Times are of the whole call, from a NumPy array to a
+NumPy scalar, the copy to the GPU included; best of three.
 """
 
 from __future__ import annotations

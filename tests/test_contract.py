@@ -493,6 +493,7 @@ def test_unusual_arguments_give_what_numpy_gives(case: str, device: str | None) 
 
 
 @on_devices
+@pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")
 def test_mean_of_nothing_warns_as_numpy_does(device: str | None) -> None:
     for array, keywords in (
         (np.zeros(0), {}),
@@ -653,7 +654,7 @@ def test_operators_of_reduce_are_checked() -> None:
         gr.reduce(A, "median")
     with pytest.raises(TypeError, match="mean takes no initial"):
         gr.reduce(A, "mean", initial=0)
-    with pytest.raises(TypeError, match="dtype"):
+    with pytest.raises(TypeError, match="max computes in"):
         gr.reduce(A, "max", dtype=np.float32)
 
 
@@ -755,7 +756,7 @@ def test_limits_can_be_set_and_bad_ones_change_nothing() -> None:
             {"cpu_threads": 2**40},
             {"device_bytes": 1},
         ):
-            with pytest.raises(ValueError, match="limit|thread|MiB|bytes"):
+            with pytest.raises(ValueError, match=r"limit|thread|MiB|bytes"):
                 gr.set_limits(**bad)
             assert gr.limits() == now
         with pytest.raises(TypeError):

@@ -33,8 +33,8 @@ def run(code: str, **environment: str) -> str:
 
 def test_import_costs_less_than_50_ms_beyond_numpy() -> None:
     code = (
-        "import time, numpy; start = time.perf_counter(); import gpureduce; "
-        "print(time.perf_counter() - start)"
+        "import time, numpy; start = time.process_time(); import gpureduce; "
+        "print(time.process_time() - start)"
     )
     run(code)  # writes the byte code
     assert min(float(run(code)) for _ in range(5)) < MOST_SECONDS

@@ -5,7 +5,8 @@
 // agent itself, with DeviceReduce's policy scaled to the accumulator, so that the same machinery is measured under our
 // launch.
 //
-// What is ours: the element conversion (CUB's transform) and, except for sums, the operator.
+// What is ours: the element conversion (CUB's transform) and the operator. CUB's own cuda::std::plus would let it pick its
+// packed sums, which CUB 3.0 does not survive under NVRTC: a float sum ends in a device-side assertion.
 //
 // Still paid: CUB's headers to compile against, and the seconds that takes.
 //
@@ -17,7 +18,6 @@
 #pragma once
 
 #include <cub/agent/agent_reduce.cuh>
-#include <cuda/std/functional>
 
 #include "rows.cuh"
 
@@ -61,10 +61,6 @@ template <class Cell> struct Combine {
     GPR_DEVICE Acc operator()(Acc a, Acc b) const { return Cell::combine(a, b); }
 };
 
-// CUB has quicker ways for the sums it recognises.
-template <class Cell>
-using Operator = typename Select<same<typename Cell::Fold, fold_sum>, ::cuda::std::plus<>, Combine<Cell>>::type;
-
 // The agent for a cell. Older versions also ask for the type of the output.
 template <class...> using Void = void;
 
@@ -72,7 +68,7 @@ template <class Cell, unsigned BLOCK, template <class...> class Template> struct
     using Acc = typename Cell::Acc;
     using Input = const typename Stored<typename Cell::In>::type *;
     template <class... Output>
-    using With = Template<Policy<Acc, BLOCK>, Input, Output..., uint64, Operator<Cell>, Acc, Lift<Cell>>;
+    using With = Template<Policy<Acc, BLOCK>, Input, Output..., uint64, Combine<Cell>, Acc, Lift<Cell>>;
 };
 
 template <class V, class = void> struct Fitting { using type = typename V::template With<>; };

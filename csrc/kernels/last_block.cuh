@@ -62,8 +62,8 @@ GPR_DEVICE typename Cell::Acc fold_in_order(const typename Cell::In *in, uint64 
     for (uint64 tile = begin; tile < end; tile += BLOCK) {
         partial[threadIdx.x] = load_or_identity<Cell>(in, tile + threadIdx.x, end);
         neighbour_tree<Cell, BLOCK>(partial);
-        // The next tile overwrites partial[0] by thread 0 itself, after this: no barrier is needed between.
         if (threadIdx.x == 0) total = Cell::combine(total, partial[0]);
+        __syncthreads(); // the compiler may have all threads read partial[0]: none overwrites it before
     }
     return total;
 }

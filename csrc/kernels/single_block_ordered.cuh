@@ -30,8 +30,8 @@ single_block_ordered(const typename Cell::In *in, typename Cell::Acc *out, Rows 
     for (uint64 tile = 0; tile < row.n; tile += BLOCK) {
         partial[threadIdx.x] = load_or_identity<Cell>(in + row.begin, tile + threadIdx.x, row.n);
         neighbour_tree<Cell, BLOCK>(partial);
-        // The next tile overwrites partial[0] by thread 0 itself, after this: no barrier is needed between.
         if (threadIdx.x == 0) total = Cell::combine(total, partial[0]);
+        __syncthreads(); // the compiler may have all threads read partial[0]: none overwrites it before
     }
     if (threadIdx.x == 0) out[row.index] = total;
 }

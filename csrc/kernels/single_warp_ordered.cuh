@@ -41,6 +41,7 @@ single_warp_ordered(const typename Cell::In *in, typename Cell::Acc *out, Rows r
             __syncwarp(); // the next step, or the next tile, touches what this one did
         }
         if (lane == 0) total = Cell::combine(total, partial[0]);
+        __syncwarp(); // the compiler may have all lanes read partial[0]: none overwrites it before
     }
     if (lane == 0) out[row.index] = total;
 }
@@ -67,6 +68,7 @@ single_warp_ordered_padded(const typename Cell::In *in, typename Cell::Acc *out,
             __syncwarp(); // and is there for the next step
         }
         if (lane == 0) total = Cell::combine(total, partial[0]);
+        __syncwarp(); // the compiler may have all lanes read partial[0]: none overwrites it before
     }
     if (lane == 0) out[row.index] = total;
 }

@@ -37,9 +37,7 @@ enum {
     CU_EVENT_DISABLE_TIMING = 2,
     CU_MEMHOSTALLOC_PORTABLE = 1,
     CU_MEMHOSTALLOC_DEVICEMAP = 2,
-    CU_POINTER_ATTRIBUTE_CONTEXT = 1,
     CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
-    CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9,
     CU_POINTER_ATTRIBUTE_RANGE_START_ADDR = 11,
     CU_POINTER_ATTRIBUTE_RANGE_SIZE = 12,
     CU_MEMORYTYPE_HOST = 1,
@@ -82,7 +80,8 @@ typedef struct CUuuid {
     CU(cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", (CUdeviceptr to, const void *from, size_t bytes, CUstream stream))      \
     CU(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", (void *to, CUdeviceptr from, size_t bytes, CUstream stream))            \
     CU(cuMemsetD8Async, "cuMemsetD8Async", (CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream))          \
-    CU(cuPointerGetAttribute, "cuPointerGetAttribute", (void *value, int attribute, CUdeviceptr pointer))                 \
+    CU(cuPointerGetAttributes, "cuPointerGetAttributes",                                                                  \
+       (unsigned count, int *attributes, void **values, CUdeviceptr pointer))                                             \
     CU(cuModuleLoadData, "cuModuleLoadData", (CUmodule *module, const void *image))                                       \
     CU(cuModuleUnload, "cuModuleUnload", (CUmodule module))                                                               \
     CU(cuModuleGetFunction, "cuModuleGetFunction", (CUfunction *function, CUmodule module, const char *name))             \

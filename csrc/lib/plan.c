@@ -15,18 +15,19 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Blocks that fill the card once. */
-static uint64_t resident_blocks(const gpr_device_facts *facts, uint32_t block)
+/* Blocks that fill the card once, when a multiprocessor holds `threads` threads. */
+static uint64_t resident_blocks(const gpr_device_facts *facts, uint32_t threads, uint32_t block)
 {
-    const uint64_t per_multiprocessor = facts->threads_per_multiprocessor / block;
+    const uint64_t per_multiprocessor = threads / block;
 
     return facts->multiprocessors * (per_multiprocessor > 0 ? per_multiprocessor : 1);
 }
 
 /* Blocks for one of `rows` rows of n elements: enough for the row, no more than fill the card together. */
-static uint64_t stride_blocks(const gpr_device_facts *facts, uint64_t rows, uint64_t n, uint32_t block, uint64_t per_block)
+static uint64_t stride_blocks(const gpr_device_facts *facts, uint32_t threads, uint64_t rows, uint64_t n, uint32_t block,
+                              uint64_t per_block)
 {
-    const uint64_t share = divide_up(resident_blocks(facts, block), rows);
+    const uint64_t share = divide_up(resident_blocks(facts, threads, block), rows);
 
     return smaller(divide_up(n, per_block), share);
 }
@@ -37,6 +38,9 @@ static uint64_t stride_blocks(const gpr_device_facts *facts, uint64_t rows, uint
 enum { SHORT_ROW_BYTES = 1024, SHORT_ROW_ELEMENTS = 512 };
 /* Bytes of a row that keep one block's threads busy with several 16-byte loads each. */
 enum { STREAM_BYTES_PER_THREAD = 64 };
+/* Threads that auto_stream's registers let a multiprocessor hold for every cell: with more blocks than fit at once, the last wave
+ * of them would leave the card half empty. */
+enum { STREAM_THREADS = 1024 };
 
 /* Lanes that serve a short row: about four elements each, so that few idle and few shuffle. */
 static uint32_t row_lanes(uint64_t n)
@@ -115,8 +119,11 @@ gpr_status gpr_make_plan(int kernel, const gpr_rule *rule, uint64_t rows, uint64
         blocks = divide_up(n, (uint64_t)plan->block * row->per_thread);
     } else if (row->cover == GPR_STRIDE) {
         const uint64_t bytes = gpr_dtype_bytes(rule->element);
-        const uint64_t per_thread = row->family == GPR_FAMILY_PLANNER ? STREAM_BYTES_PER_THREAD / bytes : row->per_thread;
-        blocks = grid != 0 ? grid : stride_blocks(facts, rows, n, plan->block, plan->block * per_thread);
+        const int planned = row->family == GPR_FAMILY_PLANNER;
+        const uint64_t per_thread = planned ? STREAM_BYTES_PER_THREAD / bytes : row->per_thread;
+        const uint32_t threads =
+            planned && facts->threads_per_multiprocessor > STREAM_THREADS ? STREAM_THREADS : facts->threads_per_multiprocessor;
+        blocks = grid != 0 ? grid : stride_blocks(facts, threads, rows, n, plan->block, plan->block * per_thread);
     }
     if (blocks > (1ull << 62) / rows) return add_pass(plan, n, UINT64_MAX, 0);
 

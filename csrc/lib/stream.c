@@ -342,11 +342,11 @@ static int is_pinned(const char *data, uint64_t bytes)
     CUdeviceptr start = 0;
     size_t size = 0;
     unsigned type = 0;
+    int attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+    void *values[] = {&type, &start, &size};
 
-    if (gpr_cuda.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) != CUDA_SUCCESS) return 0;
-    if (type != CU_MEMORYTYPE_HOST) return 0;
-    if (gpr_cuda.cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, address) != CUDA_SUCCESS) return 0;
-    if (gpr_cuda.cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address) != CUDA_SUCCESS) return 0;
+    /* Of memory it does not know, the driver says zero; asked for one attribute alone, it would call that an error. */
+    if (gpr_cuda.cuPointerGetAttributes(3, attributes, values, address) != CUDA_SUCCESS || type != CU_MEMORYTYPE_HOST) return 0;
     return address >= start && address - start + bytes <= size;
 }
 

@@ -1,4 +1,4 @@
-"""What there is and what happened, as records: kernels, devices, the last run, limits, the cache."""
+"""What there is and what happened, as records: kernels, devices, last run, limits, cache."""
 
 from __future__ import annotations
 

@@ -313,20 +313,25 @@ CUresult cuMemFreeHost(void *pointer)
     return leave(entered != CUDA_SUCCESS ? entered : result);
 }
 
-CUresult cuPointerGetAttribute(void *value, int attribute, CUdeviceptr pointer)
+/* One attribute of an allocation; 0 if the fake does not know it. */
+static int get_attribute(const allocation *a, int attribute, void *value)
 {
-    ENTER(cuPointerGetAttribute, ANYWHERE);
-    const allocation *a = find_allocation((uintptr_t)pointer, 1);
-    if (a == NULL) return leave(INVALID_VALUE);
     switch (attribute) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT: *(CUcontext *)value = &contexts[0]; break;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-        *(unsigned *)value = a->sort == PINNED_MEMORY ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
-        break;
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *(int *)value = 0; break;
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: *(CUdeviceptr *)value = a->start; break;
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE: *(size_t *)value = a->bytes; break;
-    default: return leave(INVALID_VALUE);
+        *(unsigned *)value = a == NULL ? 0 : a->sort == PINNED_MEMORY ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+        return 1;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: *(CUdeviceptr *)value = a == NULL ? 0 : a->start; return 1;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE: *(size_t *)value = a == NULL ? 0 : a->bytes; return 1;
+    default: return 0;
+    }
+}
+
+CUresult cuPointerGetAttributes(unsigned count, int *attributes, void **values, CUdeviceptr pointer)
+{
+    ENTER(cuPointerGetAttributes, ANYWHERE);
+    const allocation *a = find_allocation((uintptr_t)pointer, 1);
+    for (unsigned i = 0; i < count; i++) {
+        if (!get_attribute(a, attributes[i], values[i])) return leave(INVALID_VALUE);
     }
     return leave(CUDA_SUCCESS);
 }
