@@ -45,12 +45,7 @@ core = Extension(
     "gpureduce._core",
     sources=SOURCES,
     # Device code is embedded and tables are included, so an edit there is a reason to build again.
-    depends=sorted(
-        glob("csrc/*/*.h")
-        + glob("csrc/registry/*.def")
-        + glob("csrc/kernels/*")
-        + ["pyproject.toml"]
-    ),
+    depends=sorted(glob("csrc/*/*.h") + glob("csrc/registry/*.def") + glob("csrc/kernels/*") + ["pyproject.toml"]),
     include_dirs=["csrc/include", "csrc/registry", "csrc/kernels", numpy.get_include()],
     extra_compile_args=["-std=gnu11", "-O3", "-fvisibility=hidden", "-pthread", *EXTRA],
     extra_link_args=["-pthread", *EXTRA],

@@ -32,9 +32,7 @@ class Cub:
         )
         self._measure = ctypes.CDLL(str(library)).cub_measure
 
-    def measure(
-        self, op: str, dtype: str, pointer: int, n: int, repeats: int, flush: int
-    ) -> list[float]:
+    def measure(self, op: str, dtype: str, pointer: int, n: int, repeats: int, flush: int) -> list[float]:
         times = (ctypes.c_float * repeats)()
         result = ctypes.create_string_buffer(8)
         error = self._measure(
@@ -49,9 +47,7 @@ class Cub:
 class _Events:
     """Times a call with a peer's events: ``record()`` returns an event, ``elapsed`` ms."""
 
-    def measure_calls(
-        self, call: Callable[[], Any], flush: Callable[[], Any] | None, repeats: int
-    ) -> list[float]:
+    def measure_calls(self, call: Callable[[], Any], flush: Callable[[], Any] | None, repeats: int) -> list[float]:
         times = []
         for i in range(repeats + 3):
             if flush is not None:
@@ -98,9 +94,7 @@ class CuPy(_Events):
         memory = cupy.cuda.UnownedMemory(pointer, array_bytes, owner)
         return cupy.ndarray(shape, dtype, cupy.cuda.MemoryPointer(memory, 0))
 
-    def measure(
-        self, op: str, array: Any, axis: int | None, repeats: int, flush: int
-    ) -> list[float]:
+    def measure(self, op: str, array: Any, axis: int | None, repeats: int, flush: int) -> list[float]:
         scratch = self._cupy.empty(max(flush, 1), "uint8")
         function = getattr(self._cupy, op)
         return self.measure_calls(
@@ -114,7 +108,6 @@ class Torch(_Events):
     """PyTorch eager."""
 
     name = "torch"
-    _names = {"min": "amin", "max": "amax"}
 
     def __init__(self) -> None:
         import torch
@@ -130,13 +123,11 @@ class Torch(_Events):
         stop.synchronize()
         return float(start.elapsed_time(stop))
 
-    def measure(
-        self, op: str, array: Any, axis: int | None, repeats: int, flush: int
-    ) -> list[float]:
+    def measure(self, op: str, array: Any, axis: int | None, repeats: int, flush: int) -> list[float]:
         torch = self._torch
         tensor = torch.as_tensor(array, device="cuda")
         scratch = torch.empty(max(flush, 1), dtype=torch.uint8, device="cuda")
-        function = getattr(torch, self._names.get(op, op))
+        function = getattr(torch, {"min": "amin", "max": "amax"}.get(op, op))
         call = (lambda: function(tensor)) if axis is None else (lambda: function(tensor, dim=axis))
         return self.measure_calls(call, (lambda: scratch.fill_(1)) if flush else None, repeats)
 

@@ -184,7 +184,7 @@ def render(text: str) -> str:
 
     def replace(match: re.Match[str]) -> str:
         name = match.group(1)
-        part, _, label = name.partition("-")
+        part = name.partition("-")[0]
         path = RESULTS / f"{name}.json"
         result = json.loads(path.read_text(encoding="utf-8"))
         return f"<!-- table {name} -->\n{TABLES[part](result)}\n<!-- end -->"

@@ -86,9 +86,7 @@ def part_kernels(quick: bool) -> dict[str, Any]:
             if not info.available:
                 rows.append({"kernel": info.name, "absent": info.reason})
                 continue
-            result = _core.reduce_device(
-                "sum", pointer, (n,), values.dtype, 1, info.name, 0
-            )
+            result = _core.reduce_device("sum", pointer, (n,), values.dtype, 1, info.name, 0)
             times = measure("sum", pointer, (n,), "int32", info.name, repeats)
             rows.append(
                 {
@@ -114,9 +112,7 @@ def part_rows(quick: bool) -> dict[str, Any]:
                 continue
             blocks = [128, 256, 512, 1024] if info.block_rule != "32" else [32]
             for block in blocks:
-                times = measure(
-                    "sum", pointer, (count, n), "float32", info.name, repeats, block=block
-                )
+                times = measure("sum", pointer, (count, n), "float32", info.name, repeats, block=block)
                 rows.append(
                     {
                         "kernel": info.name,

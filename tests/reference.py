@@ -79,9 +79,7 @@ def random_array(rng: np.random.Generator, dtype: np.dtype[Any], n: int, op: str
     return values
 
 
-def assert_reduction(
-    result: Any, values: np.ndarray, op: str, chain: float, context: str = ""
-) -> None:
+def assert_reduction(result: Any, values: np.ndarray, op: str, chain: float, context: str = "") -> None:
     """Check one full reduction of a 1-d array.
 
     Parameters
@@ -130,9 +128,7 @@ def _result_dtype(op: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.uint64 if dtype.kind == "u" else np.int64)
 
 
-def _float_error(
-    result: Any, values: np.ndarray, op: str, chain: float
-) -> tuple[float, float]:
+def _float_error(result: Any, values: np.ndarray, op: str, chain: float) -> tuple[float, float]:
     """Absolute error of a float result and the bound it must keep."""
     name = values.dtype.name if is_float(values.dtype) else "float64"
     wide = values.astype(np.float64)

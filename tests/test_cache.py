@@ -1,4 +1,4 @@
-"""The disk cache as a user meets it: hits need no compile, and no trouble with it is ever an error."""
+"""The disk cache as a user meets it: hits need no compile, and no trouble is ever an error."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 import fakes
+import pytest
 
 # Reduces with a few kernels and prints how many programs were compiled and read from the disk.
 WORK = """
@@ -121,9 +120,7 @@ def make_public(cache: Path) -> None:
 
 
 @pytest.mark.parametrize("prepare", [make_file, make_link, make_public])
-def test_a_directory_that_cannot_be_trusted_is_not_used(
-    prepare: Callable[[Path], None], tmp_path: Path
-) -> None:
+def test_a_directory_that_cannot_be_trusted_is_not_used(prepare: Callable[[Path], None], tmp_path: Path) -> None:
     prepare(tmp_path / "cache")
     for _ in range(2):
         assert work(tmp_path) == (PROGRAMS, 0)
@@ -166,7 +163,8 @@ def test_the_least_recently_used_entries_make_way(tmp_path: Path) -> None:
         GPUREDUCE_CACHE_BYTES=str(room),
     )
     kept = [path.exists() for path in paths]
-    assert kept[0] and not kept[-1]
+    assert kept[0]
+    assert not kept[-1]
     assert kept == sorted(kept, reverse=True), "an older entry outlived a younger one"
 
 
@@ -244,7 +242,8 @@ def test_a_process_killed_at_any_moment_leaves_a_usable_cache(tmp_path: Path) ->
     """
     for delay in (0.001, 0.013, 0.05):
         process = fakes.start(script, env)
-        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
         signal.sigtimedwait([], delay)
         process.kill()
         process.communicate()

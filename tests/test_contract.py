@@ -55,9 +55,7 @@ def name_of(dtype: np.dtype[Any]) -> str:
 # ---------------------------------------------------------------- random calls
 
 
-def random_values(
-    rng: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, ...], op: str
-) -> Any:
+def random_values(rng: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, ...], op: str) -> Any:
     """Elements that make ``op`` worth testing and keep its exact result in every dtype's range."""
     if dtype == np.bool_:
         return rng.random(shape) < rng.random()
@@ -141,9 +139,7 @@ def calls(draw: Any) -> tuple[str, Any, dict[str, Any]]:
     if op == "prod" and is_float(computed) and not is_float(dtype):
         values = np.asarray(values % np.asarray(3).astype(dtype)) if dtype != np.bool_ else values
     if op == "mean" and not is_float(computed) and computed.itemsize == 8:
-        values = np.asarray(
-            values % values.dtype.type(5)
-        )  # else the quotient may not fit: undefined
+        values = np.asarray(values % values.dtype.type(5))  # else the quotient may not fit: undefined
     array = lay_out(values, draw(st.sampled_from(LAYOUTS)))
     if shape and draw(st.booleans()):
         axes = draw(st.lists(st.integers(0, len(shape) - 1), unique=True))
@@ -155,9 +151,7 @@ def calls(draw: Any) -> tuple[str, Any, dict[str, Any]]:
         keywords["where"] = rng.random(shape[draw(st.integers(0, len(shape))) :]) < rng.random()
     needs_initial = op in ("min", "max") and "where" in keywords
     if op in TAKES_INITIAL and (needs_initial or draw(st.integers(0, 3)) == 0):
-        keywords["initial"] = draw(
-            st.sampled_from([0, 1, 2, True] if op != "prod" else [1, 2, True])
-        )
+        keywords["initial"] = draw(st.sampled_from([0, 1, 2, True] if op != "prod" else [1, 2, True]))
     return op, array, keywords
 
 
@@ -187,13 +181,9 @@ def exact_result(op: str, array: Any, computed: np.dtype[Any], keywords: dict[st
             fractions[index] = Fraction(float(elements[index]))
     start = Fraction(keywords["initial"]) if "initial" in keywords else Fraction(int(op == "prod"))
     exact = np.asarray(UFUNCS[op].reduce(fractions, initial=start, **{"axis": None} | options))
-    scale = np.asarray(
-        UFUNCS[op].reduce(np.abs(fractions), initial=abs(start), **{"axis": None} | options)
-    )
+    scale = np.asarray(UFUNCS[op].reduce(np.abs(fractions), initial=abs(start), **{"axis": None} | options))
     with np.errstate(all="ignore"):
-        special = np.asarray(
-            UFUNCS[op].reduce(np.where(finite, op == "prod", elements), **{"axis": None} | options)
-        )
+        special = np.asarray(UFUNCS[op].reduce(np.where(finite, op == "prod", elements), **{"axis": None} | options))
         mask = np.broadcast_to(keywords.get("where", True), elements.shape)
         count = np.asarray(
             np.add.reduce(
@@ -212,9 +202,7 @@ def to_float(fraction: Fraction) -> float:
         return math.copysign(math.inf, fraction)
 
 
-def assert_near(
-    result: Any, op: str, array: Any, computed: np.dtype[Any], keywords: dict[str, Any]
-) -> None:
+def assert_near(result: Any, op: str, array: Any, computed: np.dtype[Any], keywords: dict[str, Any]) -> None:
     """Hold each element of a float result to the exact one."""
     name = name_of(result.dtype)
     accumulated = name_of(computed) if is_float(computed) else "float64"
@@ -284,9 +272,7 @@ def test_random_calls_agree_with_numpy(device: str | None, call: Any) -> None:
 
 @on_devices
 @given(call=calls(), where_to=st.sampled_from(sorted(DTYPES)), swapped=st.booleans())
-def test_out_receives_what_numpy_would_put_there(
-    device: str | None, call: Any, where_to: str, swapped: bool
-) -> None:
+def test_out_receives_what_numpy_would_put_there(device: str | None, call: Any, where_to: str, swapped: bool) -> None:
     op, array, keywords = call
     keywords.pop("initial", None) if op not in ("min", "max") else None
     # Small whole numbers are exact in every type, so that conversions round nothing on the way.
@@ -661,9 +647,7 @@ def test_operators_of_reduce_are_checked() -> None:
 def run_fresh(code: str) -> str:
     import subprocess
 
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -885,9 +869,7 @@ def test_no_reference_is_leaked_on_any_path() -> None:
         every_path()
     gc.collect()
     after = [sys.getrefcount(x) for x in (a, a.dtype, np.dtype(np.float64), None)]
-    grown = sum(
-        stat.size_diff for stat in tracemalloc.take_snapshot().compare_to(before, "filename")
-    )
+    grown = sum(stat.size_diff for stat in tracemalloc.take_snapshot().compare_to(before, "filename"))
     tracemalloc.stop()
     assert grown < 200_000
     assert all(abs(x - y) < 100 for x, y in zip(counts, after, strict=True))

@@ -18,15 +18,11 @@ import gpureduce as gr
 ROOT = pathlib.Path(__file__).parents[1]
 MODULES = ("gpureduce", "gpureduce._functions", "gpureduce._memory", "gpureduce._records")
 
-needs_tools = pytest.mark.skipif(
-    shutil.which("make") is None or shutil.which("cc") is None, reason="needs make and cc"
-)
+needs_tools = pytest.mark.skipif(shutil.which("make") is None or shutil.which("cc") is None, reason="needs make and cc")
 
 
 def run(*command: str | os.PathLike[str], **options: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=600, **options
-    )  # type: ignore[call-overload, no-any-return]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600, **options)  # type: ignore[call-overload, no-any-return]
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -81,9 +77,7 @@ def sum_file(installed: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) 
 
 @needs_tools
 @pytest.mark.parametrize("n", [0, 1, 1000, 1_000_003])
-def test_c_program_sums_a_file_of_floats(
-    n: int, sum_file: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
+def test_c_program_sums_a_file_of_floats(n: int, sum_file: pathlib.Path, tmp_path: pathlib.Path) -> None:
     values = np.random.default_rng().integers(-100, 100, n).astype(np.float32)
     values.tofile(tmp_path / "floats")
     done = run(sum_file, tmp_path / "floats")

@@ -11,9 +11,8 @@ import os
 import secrets
 from pathlib import Path
 
-import pytest
-
 import fakes
+import pytest
 
 SEED = int(os.environ.get("GPR_TEST_SEED", secrets.randbits(32)))
 
@@ -225,10 +224,12 @@ def test_nothing_is_left_behind_by_many_calls(tmp_path: Path) -> None:
                 with raises(ValueError):
                     gr.sum(a, kernel="nothing", device="cuda")
         everything()
-        before = [cuda.fake_live(kind) for kind in kinds], cuda.fake_bytes(0), cuda.fake_bytes(1)
+        def alive():
+            return [cuda.fake_live(k) for k in kinds], cuda.fake_bytes(0), cuda.fake_bytes(1)
+        before = alive()
         for _ in range(3):
             everything()
-        assert before == ([cuda.fake_live(kind) for kind in kinds], cuda.fake_bytes(0), cuda.fake_bytes(1))
+        assert before == alive()
         """,
         tmp_path,
     )

@@ -32,10 +32,7 @@ def run(code: str, **environment: str) -> str:
 
 
 def test_import_costs_less_than_50_ms_beyond_numpy() -> None:
-    code = (
-        "import time, numpy; start = time.process_time(); import gpureduce; "
-        "print(time.process_time() - start)"
-    )
+    code = "import time, numpy; start = time.process_time(); import gpureduce; print(time.process_time() - start)"
     run(code)  # writes the byte code
     assert min(float(run(code)) for _ in range(5)) < MOST_SECONDS
 
@@ -85,8 +82,7 @@ def test_stub_of_the_core_names_what_it_has() -> None:
     declared = {
         node.name if isinstance(node, ast.FunctionDef) else node.target.id
         for node in ast.parse(stub.read_text()).body
-        if isinstance(node, ast.FunctionDef)
-        or (isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name))
+        if isinstance(node, ast.FunctionDef) or (isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name))
     }
     present = {name for name in dir(_core) if not name.startswith("__")} | {"__version__"}
     assert declared == present

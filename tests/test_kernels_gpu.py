@@ -73,9 +73,7 @@ def test_kernel_is_right_for_every_operator_size_and_block(name: str, dtype: str
             for n in sizes_around(block):
                 values = random_array(rng, DTYPES[dtype], n, op)
                 result = gr.reduce(values, op, kernel=name, block_size=block, device="cuda")
-                assert_reduction(
-                    result, values, op, chain(info, n, block), describe(name, dtype, op, n, block)
-                )
+                assert_reduction(result, values, op, chain(info, n, block), describe(name, dtype, op, n, block))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -145,9 +143,7 @@ def test_kernel_is_right_for_any_grid_size(name: str) -> None:
             n = int(rng.integers(1, 200_000))
             values = random_array(rng, DTYPES[dtype], n, "sum")
             result = gr.sum(values, kernel=name, grid_size=grid, device="cuda")
-            assert_reduction(
-                result, values, "sum", chain(info, n, 32), describe(name, dtype, "sum", n, grid)
-            )
+            assert_reduction(result, values, "sum", chain(info, n, 32), describe(name, dtype, "sum", n, grid))
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -185,9 +181,7 @@ def test_kernel_reads_device_arrays_that_start_anywhere(name: str, offset: int) 
             pointer = _core.alloc_device(0, values.nbytes)
             try:
                 _core.upload(0, pointer, values)
-                result = _core.reduce_device(
-                    "sum", pointer + offset * values.itemsize, (n,), values.dtype, 1, name, 0
-                )
+                result = _core.reduce_device("sum", pointer + offset * values.itemsize, (n,), values.dtype, 1, name, 0)
             finally:
                 _core.free_device(0, pointer)
             where = f"offset {offset}: {describe(name, dtype, 'sum', n, 0)}"
@@ -210,9 +204,7 @@ def big_array() -> Iterator[tuple[int, int, np.uint64]]:
 
 @pytest.mark.xdist_group("big")
 @pytest.mark.parametrize("name", KERNELS)
-def test_kernel_counts_past_four_billion_elements(
-    name: str, big_array: tuple[int, int, np.uint64]
-) -> None:
+def test_kernel_counts_past_four_billion_elements(name: str, big_array: tuple[int, int, np.uint64]) -> None:
     from gpureduce import _core
 
     require(KERNELS[name])

@@ -22,15 +22,15 @@
 #include "loops.h"
 
 enum {
-    PIECE_BYTES = 256 * 1024,   /* of a task: tens of microseconds of work, small beside any cache level that matters */
-    ALONE_BYTES = 1024 * 1024,  /* up to this, waking other threads costs more than they save */
-    STAGE_ELEMENTS = 1024,      /* of a stage: three buffers of it fit the first cache */
-    ROW_BATCH = 512,            /* accumulators of short rows between two calls to finish them */
-    COLUMN_PIECE = 128,         /* least rows of a piece of columns, so that partials stay few beside elements ... */
-    COLUMN_LONG_PIECE = 2048,   /* ... and where columns alone make MANY_UNITS tasks */
+    PIECE_BYTES = 256 * 1024,  /* of a task: tens of microseconds of work, small beside any cache level that matters */
+    ALONE_BYTES = 1024 * 1024, /* up to this, waking other threads costs more than they save */
+    STAGE_ELEMENTS = 1024,     /* of a stage: three buffers of it fit the first cache */
+    ROW_BATCH = 512,           /* accumulators of short rows between two calls to finish them */
+    COLUMN_PIECE = 128,        /* least rows of a piece of columns, so that partials stay few beside elements ... */
+    COLUMN_LONG_PIECE = 2048,  /* ... and where columns alone make MANY_UNITS tasks */
     MANY_UNITS = 64,
-    NARROW_COLUMNS = 64,        /* blocks narrower than this are widened by folding several rows side by side ... */
-    WIDE_ENOUGH = 128,          /* ... until they are this wide */
+    NARROW_COLUMNS = 64, /* blocks narrower than this are widened by folding several rows side by side ... */
+    WIDE_ENOUGH = 128,   /* ... until they are this wide */
     STACK_PARTIALS = 64
 };
 static const double ASK_SECONDS = 0.01; /* between two questions whether to stop */
@@ -40,17 +40,17 @@ static const double ASK_SECONDS = 0.01; /* between two questions whether to stop
 /* How elements reach the loop that folds them. */
 typedef struct recipe {
     const gpr_rule *rule;
-    gpr_fold fold;        /* the rule's, or what it comes to */
+    gpr_fold fold; /* the rule's, or what it comes to */
     gpr_loop loop;
     gpr_columns_loop combine; /* folds rows of accumulators */
-    int convert;          /* first: element to compute type */
-    gpr_widening widen;   /* then, if its loop is not NULL */
-    int direct;           /* neither */
-    size_t loop_bytes;    /* of an element as the loop reads it */
-    size_t acc_bytes;     /* of an accumulator */
-    gpr_dtype acc;        /* the loop's accumulator, as its value is to be read: integer sums with their sign */
-    gpr_value identity;   /* accumulator */
-    gpr_value neutral;    /* element, for masks */
+    int convert;              /* first: element to compute type */
+    gpr_widening widen;       /* then, if its loop is not NULL */
+    int direct;               /* neither */
+    size_t loop_bytes;        /* of an element as the loop reads it */
+    size_t acc_bytes;         /* of an accumulator */
+    gpr_dtype acc;            /* the loop's accumulator, as its value is to be read: integer sums with their sign */
+    gpr_value identity;       /* accumulator */
+    gpr_value neutral;        /* element, for masks */
 } recipe;
 
 static gpr_kind kind_of(gpr_dtype dtype)
@@ -149,17 +149,17 @@ typedef struct job {
     recipe how;
     char *result;
     size_t result_bytes;
-    uint64_t per_task;         /* rows: rows of a task; columns in one piece: units of a task */
-    uint64_t length;           /* pieces: elements of a piece; columns: positions of a piece */
-    uint64_t pieces;           /* of a row, or of a unit of columns */
-    void *partials;            /* one for each row and piece; columns: GPR_COLUMN_BLOCK for each unit and piece */
-    _Atomic uint8_t *decided;  /* any and all in pieces: rows whose result is known */
+    uint64_t per_task;        /* rows: rows of a task; columns in one piece: units of a task */
+    uint64_t length;          /* pieces: elements of a piece; columns: positions of a piece */
+    uint64_t pieces;          /* of a row, or of a unit of columns */
+    void *partials;           /* one for each row and piece; columns: GPR_COLUMN_BLOCK for each unit and piece */
+    _Atomic uint8_t *decided; /* any and all in pieces: rows whose result is known */
     /* columns: a unit is a block of columns under one index of the axes before them */
-    uint64_t width;            /* columns, which are the extent of the last outer axis */
-    uint64_t blocks;           /* of width */
+    uint64_t width;  /* columns, which are the extent of the last outer axis */
+    uint64_t blocks; /* of width */
     uint64_t units;
-    uint64_t copies;           /* rows folded side by side */
-    int columns_direct;        /* memory is what the loop reads */
+    uint64_t copies;    /* rows folded side by side */
+    int columns_direct; /* memory is what the loop reads */
     /* stopping */
     int (*interrupted)(void *);
     void *interrupted_arg;
@@ -293,8 +293,8 @@ static gpr_status reduce_pieces(job *work, gpr_run *run)
     if (is_truth(work->how.fold)) {
         work->decided = stack_decided;
         if (view->rows > 1) work->decided = heap = malloc(view->rows * sizeof *work->decided);
-        if (work->decided == NULL) return gpr_fail(GPR_ERROR_MEMORY, "no memory for %llu rows",
-                                                   (unsigned long long)view->rows);
+        if (work->decided == NULL)
+            return gpr_fail(GPR_ERROR_MEMORY, "no memory for %llu rows", (unsigned long long)view->rows);
         for (uint64_t row = 0; row < view->rows; row++) atomic_init(&work->decided[row], 0);
         /* Often the first elements decide: find out before waking anybody. */
         piece_task(work, 0);
@@ -303,8 +303,8 @@ static gpr_status reduce_pieces(job *work, gpr_run *run)
     } else {
         work->partials = stack_partials;
         if (tasks > STACK_PARTIALS) work->partials = heap = malloc(tasks * sizeof(gpr_value));
-        if (work->partials == NULL) return gpr_fail(GPR_ERROR_MEMORY, "no memory for %llu partial results",
-                                                    (unsigned long long)tasks);
+        if (work->partials == NULL)
+            return gpr_fail(GPR_ERROR_MEMORY, "no memory for %llu partial results", (unsigned long long)tasks);
     }
     if (tasks > 0) run->block_size = run_tasks(work, tasks, piece_task);
     if (!work->stopped) finish_pieces(work);
@@ -585,8 +585,8 @@ static gpr_status reduce_columns(job *work, gpr_run *run)
     }
     tasks = work->units * work->pieces;
     work->partials = malloc(tasks * GPR_COLUMN_BLOCK * work->how.acc_bytes);
-    if (work->partials == NULL) return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial results of %llu tasks",
-                                                (unsigned long long)tasks);
+    if (work->partials == NULL)
+        return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial results of %llu tasks", (unsigned long long)tasks);
     run->grid_size = tasks;
     run->block_size = run_tasks(work, tasks, column_piece_task);
     if (!work->stopped) finish_column_pieces(work);

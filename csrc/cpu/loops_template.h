@@ -35,10 +35,10 @@ typedef int64_t vec_i64 __attribute__((vector_size(VECTOR_BYTES)));
 /* The processor's own prefetchers stop at page ends: reading ahead by hand takes a tenth off runs from main memory.
  * The address may lie past the array, where a prefetch does nothing. */
 enum { PREFETCH_BYTES = 2048, CACHE_LINE_BYTES = 64 };
-#define PREFETCH(p, bytes)                                                     \
-    UNROLLED                                                                   \
-    for (size_t ahead = 0; ahead < (bytes); ahead += CACHE_LINE_BYTES)         \
-        __builtin_prefetch((const void *)((uintptr_t)(p) + PREFETCH_BYTES + ahead))
+#define PREFETCH(p, bytes)                                             \
+    UNROLLED                                                           \
+    for (size_t ahead = 0; ahead < (bytes); ahead += CACHE_LINE_BYTES) \
+    __builtin_prefetch((const void *)((uintptr_t)(p) + PREFETCH_BYTES + ahead))
 
 /* ---------------------------------------------------------------- folds of two values -------- */
 
@@ -68,9 +68,14 @@ enum { PREFETCH_BYTES = 2048, CACHE_LINE_BYTES = 64 };
 /* Rows shorter than this are folded one element after the other: a vector loop would be all beginning and end. */
 enum { SHORT_ROW = 16 };
 
-#define ACCUMULATOR_DTYPE(ACC)                                                                           \
-    _Generic((ACC)0, int32_t: GPR_INT32, uint32_t: GPR_UINT32, int64_t: GPR_INT64, uint64_t: GPR_UINT64, \
-             float: GPR_FLOAT32, double: GPR_FLOAT64)
+#define ACCUMULATOR_DTYPE(ACC) \
+    _Generic((ACC)0,           \
+        int32_t: GPR_INT32,    \
+        uint32_t: GPR_UINT32,  \
+        int64_t: GPR_INT64,    \
+        uint64_t: GPR_UINT64,  \
+        float: GPR_FLOAT32,    \
+        double: GPR_FLOAT64)
 
 /* Both shapes of a loop. `run` folds one long row and returns an ACC.
  *   ELEMENT  type of a lifted element, in which SHORT_ROW of them fold
@@ -81,16 +86,16 @@ enum { SHORT_ROW = 16 };
     DEFINE_SHORT(fold, name, T, ELEMENT, LIFT)                                            \
     DEFINE_SHAPES(fold, name, T, ACC, NARROW, ROUND, LIFT_NARROW, LOWER)
 
-#define DEFINE_SHORT(fold, name, T, ELEMENT, LIFT)                  \
-    INLINE ELEMENT short_##fold##_##name(const T *p, uint64_t n)    \
-    {                                                               \
-        ELEMENT value = START_##fold(LIFT(p[0]));                   \
-        SCALAR_LOOP                                                 \
-        for (uint64_t i = 1; i < n; i++) {                          \
-            const ELEMENT x = LIFT(p[i]);                           \
-            value = FOLD_##fold(value, x);                          \
-        }                                                           \
-        return value;                                               \
+#define DEFINE_SHORT(fold, name, T, ELEMENT, LIFT)               \
+    INLINE ELEMENT short_##fold##_##name(const T *p, uint64_t n) \
+    {                                                            \
+        ELEMENT value = START_##fold(LIFT(p[0]));                \
+        SCALAR_LOOP                                              \
+        for (uint64_t i = 1; i < n; i++) {                       \
+            const ELEMENT x = LIFT(p[i]);                        \
+            value = FOLD_##fold(value, x);                       \
+        }                                                        \
+        return value;                                            \
     }
 
 #define DEFINE_SHAPES(fold, name, T, ACC, NARROW, ROUND, LIFT_NARROW, LOWER)                                        \
@@ -149,19 +154,19 @@ enum { SHORT_ROW = 16 };
 /* ---------------------------------------------------------------- integer sums --------------- */
 
 /* Sums `count` values of p in PARTIAL, which holds the sum of BLOCK of them. */
-#define DEFINE_SUM_RUN(name, T, PARTIAL, BLOCK)                                 \
-    INLINE uint64_t sum_##name(const T *p, uint64_t n)                          \
-    {                                                                           \
-        uint64_t total = 0;                                                     \
-        while (n > 0) {                                                         \
-            const uint64_t count = n < (BLOCK) ? n : (BLOCK);                   \
-            PARTIAL partial = 0;                                                \
-            for (uint64_t i = 0; i < count; i++) partial += (PARTIAL)p[i];      \
-            total += (uint64_t)partial;                                         \
-            p += count;                                                         \
-            n -= count;                                                         \
-        }                                                                       \
-        return total;                                                           \
+#define DEFINE_SUM_RUN(name, T, PARTIAL, BLOCK)                            \
+    INLINE uint64_t sum_##name(const T *p, uint64_t n)                     \
+    {                                                                      \
+        uint64_t total = 0;                                                \
+        while (n > 0) {                                                    \
+            const uint64_t count = n < (BLOCK) ? n : (BLOCK);              \
+            PARTIAL partial = 0;                                           \
+            for (uint64_t i = 0; i < count; i++) partial += (PARTIAL)p[i]; \
+            total += (uint64_t)partial;                                    \
+            p += count;                                                    \
+            n -= count;                                                    \
+        }                                                                  \
+        return total;                                                      \
     }
 
 /* Bytes are summed in 16-bit lanes, even and odd ones together, for as many vectors as surely fit; those lanes then
@@ -171,31 +176,31 @@ enum {
     BYTE_BLOCK = 16384, /* rounds: 16384 * 2 * (2^16 - 1) < 2^32 */
 };
 
-#define DEFINE_BYTE_SUM(name, T, BYTE, SCALAR_BYTE, BIAS)                                                 \
-    INLINE uint64_t sum_##name(const T *p, uint64_t n)                                                    \
-    {                                                                                                     \
-        uint64_t vectors = n / VECTOR_BYTES, total = 0;                                                   \
-        const T *tail = p + vectors * VECTOR_BYTES;                                                       \
-        while (vectors > 0) {                                                                             \
-            vec_u32 wide = {0};                                                                           \
-            for (int round = 0; round < BYTE_BLOCK && vectors > 0; round++) {                             \
-                const uint64_t count = vectors < BYTE_ROUND ? vectors : BYTE_ROUND;                       \
-                vec_u16 lanes = {0};                                                                      \
-                for (uint64_t i = 0; i < count; i++) {                                                    \
-                    vec_u8 bytes;                                                                         \
-                    vec_u16 pairs;                                                                        \
-                    memcpy(&bytes, p + i * VECTOR_BYTES, VECTOR_BYTES);                                   \
-                    pairs = (vec_u16)(BYTE(bytes));                                                       \
-                    lanes += (pairs & 0xff) + (pairs >> 8);                                               \
-                }                                                                                         \
-                wide += ((vec_u32)lanes & 0xffff) + ((vec_u32)lanes >> 16);                               \
-                p += count * VECTOR_BYTES;                                                                \
-                vectors -= count;                                                                         \
-            }                                                                                             \
-            for (size_t k = 0; k < VECTOR_BYTES / 4; k++) total += wide[k];                               \
-        }                                                                                                 \
-        for (uint64_t i = 0; i < n % VECTOR_BYTES; i++) total += (uint64_t)(SCALAR_BYTE(tail[i]));        \
-        return total - (uint64_t)(BIAS) * n;                                                              \
+#define DEFINE_BYTE_SUM(name, T, BYTE, SCALAR_BYTE, BIAS)                                          \
+    INLINE uint64_t sum_##name(const T *p, uint64_t n)                                             \
+    {                                                                                              \
+        uint64_t vectors = n / VECTOR_BYTES, total = 0;                                            \
+        const T *tail = p + vectors * VECTOR_BYTES;                                                \
+        while (vectors > 0) {                                                                      \
+            vec_u32 wide = {0};                                                                    \
+            for (int round = 0; round < BYTE_BLOCK && vectors > 0; round++) {                      \
+                const uint64_t count = vectors < BYTE_ROUND ? vectors : BYTE_ROUND;                \
+                vec_u16 lanes = {0};                                                               \
+                for (uint64_t i = 0; i < count; i++) {                                             \
+                    vec_u8 bytes;                                                                  \
+                    vec_u16 pairs;                                                                 \
+                    memcpy(&bytes, p + i * VECTOR_BYTES, VECTOR_BYTES);                            \
+                    pairs = (vec_u16)(BYTE(bytes));                                                \
+                    lanes += (pairs & 0xff) + (pairs >> 8);                                        \
+                }                                                                                  \
+                wide += ((vec_u32)lanes & 0xffff) + ((vec_u32)lanes >> 16);                        \
+                p += count * VECTOR_BYTES;                                                         \
+                vectors -= count;                                                                  \
+            }                                                                                      \
+            for (size_t k = 0; k < VECTOR_BYTES / 4; k++) total += wide[k];                        \
+        }                                                                                          \
+        for (uint64_t i = 0; i < n % VECTOR_BYTES; i++) total += (uint64_t)(SCALAR_BYTE(tail[i])); \
+        return total - (uint64_t)(BIAS) * n;                                                       \
     }
 
 #define BYTE_SAME(x) (x)
@@ -207,17 +212,17 @@ enum {
 /* ---------------------------------------------------------------- products ------------------- */
 
 /* Independent products, because a multiplication takes several times longer than the next one waits to start. */
-#define DEFINE_PROD_RUN(name, T)                                                              \
-    INLINE uint64_t prod_##name(const T *p, uint64_t n)                                       \
-    {                                                                                         \
-        enum { LANES = 16 };                                                                  \
-        uint64_t lanes[LANES], i = 0, total = 1;                                              \
-        for (int k = 0; k < LANES; k++) lanes[k] = 1;                                         \
-        for (; i + LANES <= n; i += LANES)                                                    \
-            for (int k = 0; k < LANES; k++) lanes[k] *= (uint64_t)p[i + (uint64_t)k];         \
-        for (int k = 0; k < LANES; k++) total *= lanes[k];                                    \
-        for (; i < n; i++) total *= (uint64_t)p[i];                                           \
-        return total;                                                                         \
+#define DEFINE_PROD_RUN(name, T)                                                      \
+    INLINE uint64_t prod_##name(const T *p, uint64_t n)                               \
+    {                                                                                 \
+        enum { LANES = 16 };                                                          \
+        uint64_t lanes[LANES], i = 0, total = 1;                                      \
+        for (int k = 0; k < LANES; k++) lanes[k] = 1;                                 \
+        for (; i + LANES <= n; i += LANES)                                            \
+            for (int k = 0; k < LANES; k++) lanes[k] *= (uint64_t)p[i + (uint64_t)k]; \
+        for (int k = 0; k < LANES; k++) total *= lanes[k];                            \
+        for (; i < n; i++) total *= (uint64_t)p[i];                                   \
+        return total;                                                                 \
     }
 
 /* ---------------------------------------------------------------- float sums and products ---- */
@@ -247,61 +252,61 @@ INLINE vec_f64 load_f32_wide(const float *p)
 #define WIDEN_F32(p) load_f32_wide(p)
 #endif
 
-#define DEFINE_DOUBLE_RUN(fold, name, T, LOAD, IDENTITY)                                                           \
-    static double fold##_block_##name(const T *p, uint64_t n)                                                      \
-    {                                                                                                              \
-        double lanes[VECTOR_LANES], tail = IDENTITY;                                                               \
-        vec_f64 acc[LANE_VECTORS];                                                                                 \
-        uint64_t i = 0;                                                                                            \
-        UNROLLED                                                                                                   \
-        for (int k = 0; k < LANE_VECTORS; k++) acc[k] = (vec_f64){0} + IDENTITY;                                   \
-        for (; i + SUM_LANES <= n; i += SUM_LANES) {                                                               \
-            PREFETCH(p + i, SUM_LANES * sizeof(T));                                                                \
-            UNROLLED                                                                                               \
-            for (int k = 0; k < LANE_VECTORS; k++)                                                                 \
-                acc[k] = FOLD_##fold(acc[k], (vec_f64)LOAD(p + i + k * VECTOR_LANES));                             \
-        }                                                                                                          \
-        /* Lanes pair up at the same distances whether they share a vector or not. */                              \
-        UNROLLED                                                                                                   \
-        for (int half = LANE_VECTORS / 2; half > 0; half /= 2) {                                                   \
-            UNROLLED                                                                                               \
-            for (int k = 0; k < half; k++) acc[k] = FOLD_##fold(acc[k], acc[k + half]);                            \
-        }                                                                                                          \
-        memcpy(lanes, acc, sizeof lanes);                                                                          \
-        UNROLLED                                                                                                   \
-        for (int half = VECTOR_LANES / 2; half > 0; half /= 2) {                                                   \
-            UNROLLED                                                                                               \
-            for (int k = 0; k < half; k++) lanes[k] = FOLD_##fold(lanes[k], lanes[k + half]);                      \
-        }                                                                                                          \
-        for (; i < n; i++) tail = FOLD_##fold(tail, (double)p[i]);                                                 \
-        return FOLD_##fold(lanes[0], tail);                                                                        \
-    }                                                                                                              \
-    static double fold##_##name(const T *p, uint64_t n)                                                            \
-    {                                                                                                              \
-        const uint64_t left = (n + SUM_BLOCK - 1) / SUM_BLOCK / 2 * SUM_BLOCK;                                     \
-        if (n <= SUM_BLOCK) return fold##_block_##name(p, n);                                                      \
-        return FOLD_##fold(fold##_##name(p, left), fold##_##name(p + left, n - left));                             \
+#define DEFINE_DOUBLE_RUN(fold, name, T, LOAD, IDENTITY)                                      \
+    static double fold##_block_##name(const T *p, uint64_t n)                                 \
+    {                                                                                         \
+        double lanes[VECTOR_LANES], tail = IDENTITY;                                          \
+        vec_f64 acc[LANE_VECTORS];                                                            \
+        uint64_t i = 0;                                                                       \
+        UNROLLED                                                                              \
+        for (int k = 0; k < LANE_VECTORS; k++) acc[k] = (vec_f64){0} + IDENTITY;              \
+        for (; i + SUM_LANES <= n; i += SUM_LANES) {                                          \
+            PREFETCH(p + i, SUM_LANES * sizeof(T));                                           \
+            UNROLLED                                                                          \
+            for (int k = 0; k < LANE_VECTORS; k++)                                            \
+                acc[k] = FOLD_##fold(acc[k], (vec_f64)LOAD(p + i + k * VECTOR_LANES));        \
+        }                                                                                     \
+        /* Lanes pair up at the same distances whether they share a vector or not. */         \
+        UNROLLED                                                                              \
+        for (int half = LANE_VECTORS / 2; half > 0; half /= 2) {                              \
+            UNROLLED                                                                          \
+            for (int k = 0; k < half; k++) acc[k] = FOLD_##fold(acc[k], acc[k + half]);       \
+        }                                                                                     \
+        memcpy(lanes, acc, sizeof lanes);                                                     \
+        UNROLLED                                                                              \
+        for (int half = VECTOR_LANES / 2; half > 0; half /= 2) {                              \
+            UNROLLED                                                                          \
+            for (int k = 0; k < half; k++) lanes[k] = FOLD_##fold(lanes[k], lanes[k + half]); \
+        }                                                                                     \
+        for (; i < n; i++) tail = FOLD_##fold(tail, (double)p[i]);                            \
+        return FOLD_##fold(lanes[0], tail);                                                   \
+    }                                                                                         \
+    static double fold##_##name(const T *p, uint64_t n)                                       \
+    {                                                                                         \
+        const uint64_t left = (n + SUM_BLOCK - 1) / SUM_BLOCK / 2 * SUM_BLOCK;                \
+        if (n <= SUM_BLOCK) return fold##_block_##name(p, n);                                 \
+        return FOLD_##fold(fold##_##name(p, left), fold##_##name(p + left, n - left));        \
     }
 
 /* ---------------------------------------------------------------- minima and maxima ---------- */
 
 /* Four walks at once, because a vector minimum takes longer than the next one waits to start. */
-#define DEFINE_INT_EXTREME_RUN(fold, name, T, ACC)                                            \
-    INLINE ACC fold##_##name(const T *p, uint64_t n)                                          \
-    {                                                                                         \
-        const uint64_t quarter = n / 256 * 64;                                                \
-        const T *q = p + quarter, *r = q + quarter, *s = r + quarter;                         \
-        T a = p[0], b = a, c = a, d = a;                                                      \
-        for (uint64_t i = 0; i < quarter; i++) {                                              \
-            a = FOLD_##fold(p[i], a);                                                         \
-            b = FOLD_##fold(q[i], b);                                                         \
-            c = FOLD_##fold(r[i], c);                                                         \
-            d = FOLD_##fold(s[i], d);                                                         \
-        }                                                                                     \
-        for (uint64_t i = 4 * quarter; i < n; i++) a = FOLD_##fold(p[i], a);                  \
-        a = FOLD_##fold(a, b);                                                                \
-        c = FOLD_##fold(c, d);                                                                \
-        return (ACC)FOLD_##fold(a, c);                                                        \
+#define DEFINE_INT_EXTREME_RUN(fold, name, T, ACC)                           \
+    INLINE ACC fold##_##name(const T *p, uint64_t n)                         \
+    {                                                                        \
+        const uint64_t quarter = n / 256 * 64;                               \
+        const T *q = p + quarter, *r = q + quarter, *s = r + quarter;        \
+        T a = p[0], b = a, c = a, d = a;                                     \
+        for (uint64_t i = 0; i < quarter; i++) {                             \
+            a = FOLD_##fold(p[i], a);                                        \
+            b = FOLD_##fold(q[i], b);                                        \
+            c = FOLD_##fold(r[i], c);                                        \
+            d = FOLD_##fold(s[i], d);                                        \
+        }                                                                    \
+        for (uint64_t i = 4 * quarter; i < n; i++) a = FOLD_##fold(p[i], a); \
+        a = FOLD_##fold(a, b);                                               \
+        c = FOLD_##fold(c, d);                                               \
+        return (ACC)FOLD_##fold(a, c);                                       \
     }
 
 /* The floating vocabulary. EXTREME_<fold>_<type>(x, a) is the smaller or larger lane by lane, and may return either
@@ -336,52 +341,52 @@ INLINE int is_flagged_f64(flag_f64 flag)
 enum { EXTREME_VECTORS = 4 };
 
 /* NaN is looked for beside the comparisons, so that they are the processor's own minimum: no branch to mispredict. */
-#define DEFINE_FLOAT_EXTREME_RUN(fold, name, T, tag, BETTER)                                                      \
-    INLINE T short_##fold##_##name(const T *p, uint64_t n)                                                        \
-    {                                                                                                             \
-        T value = p[0];                                                                                           \
-        int unordered = value != value;                                                                           \
-        SCALAR_LOOP                                                                                               \
-        for (uint64_t i = 1; i < n; i++) {                                                                        \
-            unordered |= p[i] != p[i];                                                                            \
-            value = p[i] BETTER value ? p[i] : value;                                                             \
-        }                                                                                                         \
-        return unordered ? (T)NAN : value;                                                                        \
-    }                                                                                                             \
-    INLINE T fold##_##name(const T *p, uint64_t n)                                                                \
-    {                                                                                                             \
-        enum { LANES = VECTOR_BYTES / sizeof(T), STEP = LANES * EXTREME_VECTORS };                                \
-        vec_##tag acc[EXTREME_VECTORS], x[EXTREME_VECTORS];                                                       \
-        flag_##tag flag = NO_FLAG;                                                                                \
-        T lanes[LANES];                                                                                           \
-        uint64_t i = 0;                                                                                           \
-        if (n < LANES) return short_##fold##_##name(p, n);                                                        \
-        UNROLLED                                                                                                  \
-        for (int k = 0; k < EXTREME_VECTORS; k++) memcpy(&acc[k], p, sizeof acc[k]);                              \
-        for (; i + STEP <= n; i += STEP) {                                                                        \
-            PREFETCH(p + i, STEP * sizeof(T));                                                                    \
-            UNROLLED                                                                                              \
-            for (int k = 0; k < EXTREME_VECTORS; k++) memcpy(&x[k], p + i + k * LANES, sizeof x[k]);              \
-            UNROLLED                                                                                              \
-            for (int k = 0; k < EXTREME_VECTORS; k++) acc[k] = (vec_##tag)EXTREME_##fold##_##tag(x[k], acc[k]);   \
-            UNROLLED                                                                                              \
-            for (int k = 0; k < EXTREME_VECTORS; k += 2) flag = UNORDERED_##tag(flag, x[k], x[k + 1]);            \
-        }                                                                                                         \
-        /* The last vector may take elements a second time: that changes no extreme. */                           \
-        for (; i < n; i += LANES) {                                                                               \
-            memcpy(&x[0], p + (i + LANES <= n ? i : n - LANES), sizeof x[0]);                                     \
-            acc[0] = (vec_##tag)EXTREME_##fold##_##tag(x[0], acc[0]);                                             \
-            flag = UNORDERED_##tag(flag, x[0], x[0]);                                                             \
-        }                                                                                                         \
-        UNROLLED                                                                                                  \
-        for (int k = 1; k < EXTREME_VECTORS; k++) acc[0] = (vec_##tag)EXTREME_##fold##_##tag(acc[0], acc[k]);     \
-        memcpy(lanes, &acc[0], sizeof lanes);                                                                     \
-        UNROLLED                                                                                                  \
-        for (int half = LANES / 2; half > 0; half /= 2) {                                                         \
-            UNROLLED                                                                                              \
+#define DEFINE_FLOAT_EXTREME_RUN(fold, name, T, tag, BETTER)                                                        \
+    INLINE T short_##fold##_##name(const T *p, uint64_t n)                                                          \
+    {                                                                                                               \
+        T value = p[0];                                                                                             \
+        int unordered = value != value;                                                                             \
+        SCALAR_LOOP                                                                                                 \
+        for (uint64_t i = 1; i < n; i++) {                                                                          \
+            unordered |= p[i] != p[i];                                                                              \
+            value = p[i] BETTER value ? p[i] : value;                                                               \
+        }                                                                                                           \
+        return unordered ? (T)NAN : value;                                                                          \
+    }                                                                                                               \
+    INLINE T fold##_##name(const T *p, uint64_t n)                                                                  \
+    {                                                                                                               \
+        enum { LANES = VECTOR_BYTES / sizeof(T), STEP = LANES * EXTREME_VECTORS };                                  \
+        vec_##tag acc[EXTREME_VECTORS], x[EXTREME_VECTORS];                                                         \
+        flag_##tag flag = NO_FLAG;                                                                                  \
+        T lanes[LANES];                                                                                             \
+        uint64_t i = 0;                                                                                             \
+        if (n < LANES) return short_##fold##_##name(p, n);                                                          \
+        UNROLLED                                                                                                    \
+        for (int k = 0; k < EXTREME_VECTORS; k++) memcpy(&acc[k], p, sizeof acc[k]);                                \
+        for (; i + STEP <= n; i += STEP) {                                                                          \
+            PREFETCH(p + i, STEP * sizeof(T));                                                                      \
+            UNROLLED                                                                                                \
+            for (int k = 0; k < EXTREME_VECTORS; k++) memcpy(&x[k], p + i + k * LANES, sizeof x[k]);                \
+            UNROLLED                                                                                                \
+            for (int k = 0; k < EXTREME_VECTORS; k++) acc[k] = (vec_##tag)EXTREME_##fold##_##tag(x[k], acc[k]);     \
+            UNROLLED                                                                                                \
+            for (int k = 0; k < EXTREME_VECTORS; k += 2) flag = UNORDERED_##tag(flag, x[k], x[k + 1]);              \
+        }                                                                                                           \
+        /* The last vector may take elements a second time: that changes no extreme. */                             \
+        for (; i < n; i += LANES) {                                                                                 \
+            memcpy(&x[0], p + (i + LANES <= n ? i : n - LANES), sizeof x[0]);                                       \
+            acc[0] = (vec_##tag)EXTREME_##fold##_##tag(x[0], acc[0]);                                               \
+            flag = UNORDERED_##tag(flag, x[0], x[0]);                                                               \
+        }                                                                                                           \
+        UNROLLED                                                                                                    \
+        for (int k = 1; k < EXTREME_VECTORS; k++) acc[0] = (vec_##tag)EXTREME_##fold##_##tag(acc[0], acc[k]);       \
+        memcpy(lanes, &acc[0], sizeof lanes);                                                                       \
+        UNROLLED                                                                                                    \
+        for (int half = LANES / 2; half > 0; half /= 2) {                                                           \
+            UNROLLED                                                                                                \
             for (int k = 0; k < half; k++) lanes[k] = lanes[k] BETTER lanes[k + half] ? lanes[k] : lanes[k + half]; \
-        }                                                                                                         \
-        return is_flagged_##tag(flag) ? (T)NAN : lanes[0];                                                        \
+        }                                                                                                           \
+        return is_flagged_##tag(flag) ? (T)NAN : lanes[0];                                                          \
     }
 
 /* ---------------------------------------------------------------- any and all ---------------- */
@@ -390,19 +395,19 @@ enum { EXTREME_VECTORS = 4 };
 enum { TRUTH_BLOCK_BYTES = 8192 };
 
 /* SAW is what is ored together: something that is not zero if the element decides. */
-#define DEFINE_TRUTH_RUN(fold, name, T, BITS, SAW, DECIDED)                              \
-    INLINE uint32_t fold##_##name(const T *p, uint64_t n)                                \
-    {                                                                                    \
-        const uint64_t block = TRUTH_BLOCK_BYTES / sizeof(T);                            \
-        while (n > 0) {                                                                  \
-            const uint64_t count = n < block ? n : block;                                \
-            BITS seen = 0;                                                               \
-            for (uint64_t i = 0; i < count; i++) seen |= (BITS)SAW(p[i]);                \
-            if (seen != 0) return DECIDED;                                               \
-            p += count;                                                                  \
-            n -= count;                                                                  \
-        }                                                                                \
-        return !DECIDED;                                                                 \
+#define DEFINE_TRUTH_RUN(fold, name, T, BITS, SAW, DECIDED)               \
+    INLINE uint32_t fold##_##name(const T *p, uint64_t n)                 \
+    {                                                                     \
+        const uint64_t block = TRUTH_BLOCK_BYTES / sizeof(T);             \
+        while (n > 0) {                                                   \
+            const uint64_t count = n < block ? n : block;                 \
+            BITS seen = 0;                                                \
+            for (uint64_t i = 0; i < count; i++) seen |= (BITS)SAW(p[i]); \
+            if (seen != 0) return DECIDED;                                \
+            p += count;                                                   \
+            n -= count;                                                   \
+        }                                                                 \
+        return !DECIDED;                                                  \
     }
 
 #define SAW_BITS(x) (x)
@@ -416,70 +421,79 @@ enum { TRUTH_BLOCK_BYTES = 8192 };
 #define LOWER_TRUTH(x) ((x) != 0)
 #define ANY_ROWS UINT64_MAX /* a ROUND that never ends */
 
-#define DEFINE_TRUTH(name, T, BITS, SAW_ANY)                                                                      \
-    DEFINE_TRUTH_RUN(any, name, T, BITS, SAW_ANY, 1)                                                              \
-    DEFINE_TRUTH_RUN(all, name, T, BITS, SAW_ZERO, 0)                                                             \
-    DEFINE_LOOP(any, name, T, uint32_t, uint32_t, LIFT_TRUTH, BITS, ANY_ROWS, SAW_ANY, LOWER_TRUTH)               \
+#define DEFINE_TRUTH(name, T, BITS, SAW_ANY)                                                        \
+    DEFINE_TRUTH_RUN(any, name, T, BITS, SAW_ANY, 1)                                                \
+    DEFINE_TRUTH_RUN(all, name, T, BITS, SAW_ZERO, 0)                                               \
+    DEFINE_LOOP(any, name, T, uint32_t, uint32_t, LIFT_TRUTH, BITS, ANY_ROWS, SAW_ANY, LOWER_TRUTH) \
     DEFINE_LOOP(all, name, T, uint32_t, uint32_t, LIFT_TRUTH, BITS, ANY_ROWS, SAW_NOT_ZERO, LOWER_TRUTH)
 
-#define DEFINE_INT(name, T, ACC, ELEMENT, LIFT, NARROW, ROUND)                                                    \
-    DEFINE_PROD_RUN(name, T)                                                                                      \
-    DEFINE_INT_EXTREME_RUN(min, name, T, ACC)                                                                     \
-    DEFINE_INT_EXTREME_RUN(max, name, T, ACC)                                                                     \
-    DEFINE_LOOP(sum, name, T, uint64_t, ELEMENT, LIFT, NARROW, ROUND, LIFT_SAME, LOWER_WIDE)                      \
-    DEFINE_LOOP(prod, name, T, uint64_t, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS, LIFT_WIDE, LOWER_SAME)          \
-    DEFINE_LOOP(min, name, T, ACC, T, LIFT_SAME, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)                              \
-    DEFINE_LOOP(max, name, T, ACC, T, LIFT_SAME, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)                              \
+#define DEFINE_INT(name, T, ACC, ELEMENT, LIFT, NARROW, ROUND)                                           \
+    DEFINE_PROD_RUN(name, T)                                                                             \
+    DEFINE_INT_EXTREME_RUN(min, name, T, ACC)                                                            \
+    DEFINE_INT_EXTREME_RUN(max, name, T, ACC)                                                            \
+    DEFINE_LOOP(sum, name, T, uint64_t, ELEMENT, LIFT, NARROW, ROUND, LIFT_SAME, LOWER_WIDE)             \
+    DEFINE_LOOP(prod, name, T, uint64_t, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS, LIFT_WIDE, LOWER_SAME) \
+    DEFINE_LOOP(min, name, T, ACC, T, LIFT_SAME, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)                     \
+    DEFINE_LOOP(max, name, T, ACC, T, LIFT_SAME, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)                     \
     DEFINE_TRUTH(name, T, T, SAW_BITS)
 
-#define DEFINE_FLOAT(name, T, tag, BITS, LOAD)                                                                    \
-    DEFINE_DOUBLE_RUN(sum, name, T, LOAD, 0.0)                                                                    \
-    DEFINE_DOUBLE_RUN(prod, name, T, LOAD, 1.0)                                                                   \
-    DEFINE_FLOAT_EXTREME_RUN(min, name, T, tag, <)                                                                \
-    DEFINE_FLOAT_EXTREME_RUN(max, name, T, tag, >)                                                                \
-    DEFINE_LOOP(sum, name, T, double, double, LIFT_DOUBLE, double, ANY_ROWS, LIFT_DOUBLE, LOWER_SAME)             \
-    DEFINE_LOOP(prod, name, T, double, double, LIFT_DOUBLE, double, ANY_ROWS, LIFT_DOUBLE, LOWER_SAME)            \
-    DEFINE_SHAPES(min, name, T, T, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)                                            \
-    DEFINE_SHAPES(max, name, T, T, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)                                            \
+#define DEFINE_FLOAT(name, T, tag, BITS, LOAD)                                                         \
+    DEFINE_DOUBLE_RUN(sum, name, T, LOAD, 0.0)                                                         \
+    DEFINE_DOUBLE_RUN(prod, name, T, LOAD, 1.0)                                                        \
+    DEFINE_FLOAT_EXTREME_RUN(min, name, T, tag, <)                                                     \
+    DEFINE_FLOAT_EXTREME_RUN(max, name, T, tag, >)                                                     \
+    DEFINE_LOOP(sum, name, T, double, double, LIFT_DOUBLE, double, ANY_ROWS, LIFT_DOUBLE, LOWER_SAME)  \
+    DEFINE_LOOP(prod, name, T, double, double, LIFT_DOUBLE, double, ANY_ROWS, LIFT_DOUBLE, LOWER_SAME) \
+    DEFINE_SHAPES(min, name, T, T, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)                                 \
+    DEFINE_SHAPES(max, name, T, T, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)                                 \
     DEFINE_TRUTH(name, T, BITS, SAW_NOT_ZERO)
 
 /* A bool that is not 0 is 1, whatever its byte. Its product and minimum are "all", its maximum "any". */
-#define DEFINE_GPR_KIND_BOOL_1(name, T)                                                                           \
-    DEFINE_BYTE_SUM(name, T, BYTE_TRUTH, BYTE_TRUTH_SCALAR, 0)                                                    \
-    DEFINE_TRUTH(name, T, T, SAW_BITS)                                                                            \
-    INLINE uint64_t prod_##name(const T *p, uint64_t n) { return all_##name(p, n); }                              \
-    INLINE uint32_t min_##name(const T *p, uint64_t n) { return all_##name(p, n); }                               \
-    INLINE uint32_t max_##name(const T *p, uint64_t n) { return any_##name(p, n); }                               \
-    DEFINE_LOOP(sum, name, T, uint64_t, uint32_t, LIFT_TRUTH, uint8_t, 255, SAW_NOT_ZERO, LOWER_SAME)             \
-    DEFINE_LOOP(prod, name, T, uint64_t, uint64_t, LIFT_BOOL, uint8_t, ANY_ROWS, SAW_NOT_ZERO, LOWER_SAME)        \
-    DEFINE_LOOP(min, name, T, uint32_t, uint32_t, LIFT_TRUTH, uint8_t, ANY_ROWS, SAW_NOT_ZERO, LOWER_SAME)        \
+#define DEFINE_GPR_KIND_BOOL_1(name, T)                                                                    \
+    DEFINE_BYTE_SUM(name, T, BYTE_TRUTH, BYTE_TRUTH_SCALAR, 0)                                             \
+    DEFINE_TRUTH(name, T, T, SAW_BITS)                                                                     \
+    INLINE uint64_t prod_##name(const T *p, uint64_t n)                                                    \
+    {                                                                                                      \
+        return all_##name(p, n);                                                                           \
+    }                                                                                                      \
+    INLINE uint32_t min_##name(const T *p, uint64_t n)                                                     \
+    {                                                                                                      \
+        return all_##name(p, n);                                                                           \
+    }                                                                                                      \
+    INLINE uint32_t max_##name(const T *p, uint64_t n)                                                     \
+    {                                                                                                      \
+        return any_##name(p, n);                                                                           \
+    }                                                                                                      \
+    DEFINE_LOOP(sum, name, T, uint64_t, uint32_t, LIFT_TRUTH, uint8_t, 255, SAW_NOT_ZERO, LOWER_SAME)      \
+    DEFINE_LOOP(prod, name, T, uint64_t, uint64_t, LIFT_BOOL, uint8_t, ANY_ROWS, SAW_NOT_ZERO, LOWER_SAME) \
+    DEFINE_LOOP(min, name, T, uint32_t, uint32_t, LIFT_TRUTH, uint8_t, ANY_ROWS, SAW_NOT_ZERO, LOWER_SAME) \
     DEFINE_LOOP(max, name, T, uint32_t, uint32_t, LIFT_TRUTH, uint8_t, ANY_ROWS, SAW_NOT_ZERO, LOWER_SAME)
 
 #define LIFT_INT32(x) ((int32_t)(x))
 #define LIFT_UINT32(x) ((uint32_t)(x))
-#define DEFINE_GPR_KIND_SIGNED_1(name, T)                                                                         \
-    DEFINE_BYTE_SUM(name, T, BYTE_FLIP, BYTE_FLIP_SCALAR, 128)                                                    \
+#define DEFINE_GPR_KIND_SIGNED_1(name, T)                      \
+    DEFINE_BYTE_SUM(name, T, BYTE_FLIP, BYTE_FLIP_SCALAR, 128) \
     DEFINE_INT(name, T, int32_t, int32_t, LIFT_INT32, int16_t, 255)
-#define DEFINE_GPR_KIND_SIGNED_2(name, T)                                                                         \
-    DEFINE_SUM_RUN(name, T, int32_t, 32768)                                                                       \
+#define DEFINE_GPR_KIND_SIGNED_2(name, T)   \
+    DEFINE_SUM_RUN(name, T, int32_t, 32768) \
     DEFINE_INT(name, T, int32_t, int32_t, LIFT_INT32, int32_t, 32768)
-#define DEFINE_GPR_KIND_SIGNED_4(name, T)                                                                         \
-    DEFINE_SUM_RUN(name, T, uint64_t, UINT64_MAX)                                                                 \
+#define DEFINE_GPR_KIND_SIGNED_4(name, T)         \
+    DEFINE_SUM_RUN(name, T, uint64_t, UINT64_MAX) \
     DEFINE_INT(name, T, int32_t, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS)
-#define DEFINE_GPR_KIND_SIGNED_8(name, T)                                                                         \
-    DEFINE_SUM_RUN(name, T, uint64_t, UINT64_MAX)                                                                 \
+#define DEFINE_GPR_KIND_SIGNED_8(name, T)         \
+    DEFINE_SUM_RUN(name, T, uint64_t, UINT64_MAX) \
     DEFINE_INT(name, T, int64_t, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS)
-#define DEFINE_GPR_KIND_UNSIGNED_1(name, T)                                                                       \
-    DEFINE_BYTE_SUM(name, T, BYTE_SAME, BYTE_SAME, 0)                                                             \
+#define DEFINE_GPR_KIND_UNSIGNED_1(name, T)           \
+    DEFINE_BYTE_SUM(name, T, BYTE_SAME, BYTE_SAME, 0) \
     DEFINE_INT(name, T, uint32_t, uint32_t, LIFT_UINT32, uint16_t, 255)
-#define DEFINE_GPR_KIND_UNSIGNED_2(name, T)                                                                       \
-    DEFINE_SUM_RUN(name, T, uint32_t, 32768)                                                                      \
+#define DEFINE_GPR_KIND_UNSIGNED_2(name, T)  \
+    DEFINE_SUM_RUN(name, T, uint32_t, 32768) \
     DEFINE_INT(name, T, uint32_t, uint32_t, LIFT_UINT32, uint32_t, 32768)
-#define DEFINE_GPR_KIND_UNSIGNED_4(name, T)                                                                       \
-    DEFINE_SUM_RUN(name, T, uint64_t, UINT64_MAX)                                                                 \
+#define DEFINE_GPR_KIND_UNSIGNED_4(name, T)       \
+    DEFINE_SUM_RUN(name, T, uint64_t, UINT64_MAX) \
     DEFINE_INT(name, T, uint32_t, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS)
-#define DEFINE_GPR_KIND_UNSIGNED_8(name, T)                                                                       \
-    DEFINE_SUM_RUN(name, T, uint64_t, UINT64_MAX)                                                                 \
+#define DEFINE_GPR_KIND_UNSIGNED_8(name, T)       \
+    DEFINE_SUM_RUN(name, T, uint64_t, UINT64_MAX) \
     DEFINE_INT(name, T, uint64_t, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS)
 #define DEFINE_GPR_KIND_FLOAT_2(name, T)
 #define DEFINE_GPR_KIND_FLOAT_4(name, T) DEFINE_FLOAT(name, T, f32, int32_t, WIDEN_F32)
@@ -555,18 +569,17 @@ static void widen_uint64(const void *source, void *destination, uint64_t count)
     const uint64_t *from = source;
     double *to = destination;
 
-    for (uint64_t i = 0; i < count; i++)
-        to[i] = widen_int(from[i], UINT64_C(0x4530000000000000), 0x1p84 + 0x1p52);
+    for (uint64_t i = 0; i < count; i++) to[i] = widen_int(from[i], UINT64_C(0x4530000000000000), 0x1p84 + 0x1p52);
 }
 
 /* ---------------------------------------------------------------- the table ------------------ */
 
-#define LOOP_OF(fold, ID, name) \
-    [GPR_FOLD_##fold][GPR_##ID] = {                                                                  \
-        rows_##fold##_##name, columns_##fold##_##name, (gpr_dtype)accumulator_##fold##_##name}
-#define LOOPS_OF(ID, name)                                                                      \
+#define LOOP_OF(fold, ID, name)                                                   \
+    [GPR_FOLD_##fold][GPR_##ID] = {rows_##fold##_##name, columns_##fold##_##name, \
+                                   (gpr_dtype)accumulator_##fold##_##name}
+#define LOOPS_OF(ID, name)                                                                           \
     LOOP_OF(sum, ID, name), LOOP_OF(prod, ID, name), LOOP_OF(min, ID, name), LOOP_OF(max, ID, name), \
-    LOOP_OF(any, ID, name), LOOP_OF(all, ID, name),
+        LOOP_OF(any, ID, name), LOOP_OF(all, ID, name),
 _Static_assert(GPR_FOLD_COUNT == 6, "LOOPS_OF lists every fold");
 
 #define ROWS_GPR_KIND_BOOL_1(ID, name) LOOPS_OF(ID, name)
@@ -584,11 +597,12 @@ _Static_assert(GPR_FOLD_COUNT == 6, "LOOPS_OF lists every fold");
 
 const gpr_loops LOOPS_TABLE = {
     .isa = LOOPS_ISA,
-    .loop = {
+    .loop =
+        {
 #define GPR_DTYPE(ID, name, bytes, kind, c_type) ROWS_##kind##_##bytes(ID, name)
 #include "dtypes.def"
 #undef GPR_DTYPE
-    },
+        },
     .widen =
         {
             [GPR_FLOAT16] = {widen_float16, GPR_FLOAT32},

@@ -92,11 +92,11 @@ typedef enum gpr_operator {
     GPR_OP_COUNT
 } gpr_operator;
 
-GPR_API const char *gpr_dtype_name(gpr_dtype dtype);  /* "float32"; NULL if out of range */
-GPR_API size_t gpr_dtype_bytes(gpr_dtype dtype);      /* element size; 0 if out of range */
-GPR_API gpr_dtype gpr_find_dtype(const char *name);   /* GPR_DTYPE_DEFAULT if there is none */
+GPR_API const char *gpr_dtype_name(gpr_dtype dtype); /* "float32"; NULL if out of range */
+GPR_API size_t gpr_dtype_bytes(gpr_dtype dtype);     /* element size; 0 if out of range */
+GPR_API gpr_dtype gpr_find_dtype(const char *name);  /* GPR_DTYPE_DEFAULT if there is none */
 GPR_API const char *gpr_operator_name(gpr_operator op);
-GPR_API int gpr_find_operator(const char *name);      /* a gpr_operator, or -1 */
+GPR_API int gpr_find_operator(const char *name); /* a gpr_operator, or -1 */
 
 /* Type of the result of reducing `dtype` with `op` when elements are first converted to `compute`
  * (GPR_DTYPE_DEFAULT: NumPy's choice: int64 or uint64 for sums and products of integers, float64
@@ -109,8 +109,7 @@ GPR_API gpr_dtype gpr_result_dtype(gpr_operator op, gpr_dtype dtype, gpr_dtype c
  * if there is one, else on the CPU. `result` receives one element of
  * gpr_result_dtype(op, dtype, GPR_DTYPE_DEFAULT).
  * GPR_ERROR_VALUE: n is 0 and op has no identity (min, max). */
-GPR_API gpr_status gpr_reduce_array(gpr_operator op, gpr_dtype dtype, const void *data, uint64_t n,
-                                    void *result);
+GPR_API gpr_status gpr_reduce_array(gpr_operator op, gpr_dtype dtype, const void *data, uint64_t n, void *result);
 
 /* ---------------------------------------------------------------- 2. requests --------------- */
 
@@ -136,7 +135,7 @@ typedef struct gpr_request {
     const int64_t *shape;        /* ndim extents */
     const int64_t *strides;      /* ndim steps in bytes; NULL: C-contiguous */
     const void *data;            /* first element: host memory, or device memory if on_device */
-    const uint8_t *mask;         /* bool, one byte each: where false, the element is left out; or NULL */
+    const uint8_t *mask;         /* bool, one byte each: where false, the element is left out (not for mean); or NULL */
     const int64_t *mask_strides; /* ndim steps in bytes; required with mask */
     int byteswapped;             /* elements are in the other byte order */
     int on_device;               /* data is memory of CUDA device `device`; contiguous, no mask */
@@ -158,19 +157,19 @@ enum { GPR_STAGE_STAGE, GPR_STAGE_UPLOAD, GPR_STAGE_KERNEL, GPR_STAGE_DOWNLOAD, 
 
 /* What the calling thread's last gpr_reduce did. */
 typedef struct gpr_run {
-    int device;           /* CUDA ordinal, or GPR_DEVICE_CPU */
-    int kernel;           /* index, see gpr_kernel_info_at; "auto" stays "auto" */
-    const char *variant;  /* template that ran, as "auto_rows"; on the CPU the instruction set */
-    uint32_t block_size;  /* threads; on the CPU the number of threads that took part */
-    uint64_t grid_size;   /* blocks of the first launch; on the CPU the number of tasks */
-    uint32_t launches;    /* kernel launches for the last chunk, fills included */
-    uint64_t chunks;      /* pieces the array was streamed in; 1 if in one */
+    int device;          /* CUDA ordinal, or GPR_DEVICE_CPU */
+    int kernel;          /* index, see gpr_kernel_info_at; "auto" stays "auto" */
+    const char *variant; /* template that ran, as "auto_rows"; on the CPU the instruction set */
+    uint32_t block_size; /* threads; on the CPU the number of threads that took part */
+    uint64_t grid_size;  /* blocks of the first launch; on the CPU the number of tasks */
+    uint32_t launches;   /* kernel launches for the last chunk, fills included */
+    uint64_t chunks;     /* pieces the array was streamed in; 1 if in one */
     uint64_t elements;
-    uint64_t bytes;       /* read from the array */
-    double seconds;       /* wall time of the call */
+    uint64_t bytes;                        /* read from the array */
+    double seconds;                        /* wall time of the call */
     double stage_seconds[GPR_STAGE_COUNT]; /* wall time the host spent in each; negative: not timed */
-    int compiled;         /* programs NVRTC compiled for this call */
-    int cache_hits;       /* programs read from the disk cache */
+    int compiled;                          /* programs NVRTC compiled for this call */
+    int cache_hits;                        /* programs read from the disk cache */
 } gpr_run;
 
 /* The calling thread's last successful gpr_reduce, or NULL if it made none. */
@@ -197,15 +196,15 @@ typedef struct gpr_kernel_info {
     const char *aliases; /* space-separated, may be "" */
     const char *family;  /* "atomic", "tree", "shuffle", "block", "warp", "library", "planner" */
     const char *summary;
-    const char *removes; /* what this step takes away */
-    const char *pays;    /* what it still costs */
-    const char *source;  /* where it was first taught */
-    const char *file;    /* of its CUDA source */
+    const char *removes;    /* what this step takes away */
+    const char *pays;       /* what it still costs */
+    const char *source;     /* where it was first taught */
+    const char *file;       /* of its CUDA source */
     const char *block_rule; /* "power of two", "multiple of 32", "32" */
-    uint32_t block_size; /* default */
+    uint32_t block_size;    /* default */
     int takes_grid_size;
-    int commutative_only; /* reorders operands */
-    int deterministic;    /* same input, same card: same bits, floats included */
+    int commutative_only;       /* reorders operands */
+    int deterministic;          /* same input, same card: same bits, floats included */
     int min_compute_capability; /* 10 * major + minor; 0: any supported */
 } gpr_kernel_info;
 

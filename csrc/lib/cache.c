@@ -415,7 +415,8 @@ void gpr_cache_write(const char *key, const gpr_object *object)
         return;
     }
     entry = make_entry(key, object, &bytes);
-    if (entry == NULL || bytes > size_limit() || bytes > LARGEST_ENTRY) goto done; /* it would cost every other entry its place */
+    if (entry == NULL || bytes > size_limit() || bytes > LARGEST_ENTRY)
+        goto done; /* it would cost every other entry its place */
     entry_name(key, name);
     (void)snprintf(temporary, sizeof temporary, ".%s.%ld.%u", name, (long)getpid(), atomic_fetch_add(&serial, 1));
     file = openat(directory, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);

@@ -23,8 +23,16 @@ static double time_reduction(const float *data, uint64_t bytes, int device)
     const int64_t shape = (int64_t)(bytes / sizeof *data);
     float result = 0;
     double best = -1;
-    gpr_request request = {.op = GPR_OP_SUM, .dtype = GPR_FLOAT32, .compute = GPR_DTYPE_DEFAULT, .ndim = 1, .reduced = 1,
-                           .shape = &shape, .data = data, .kernel = -1, .device = device, .result = &result};
+    gpr_request request = {.op = GPR_OP_SUM,
+                           .dtype = GPR_FLOAT32,
+                           .compute = GPR_DTYPE_DEFAULT,
+                           .ndim = 1,
+                           .reduced = 1,
+                           .shape = &shape,
+                           .data = data,
+                           .kernel = -1,
+                           .device = device,
+                           .result = &result};
 
     for (int i = 0; i <= TRIES; i++) { /* the first also compiles and allocates */
         const double start = gpr_seconds();

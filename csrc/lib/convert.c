@@ -175,13 +175,13 @@ void gpr_load_wide(gpr_dtype dtype, const void *elements, uint64_t count, gpr_wi
     const char *bytes = elements;
 
     switch (dtype) {
-#define GPR_DTYPE(ID, name, size, kind, c_type)                 \
-    case GPR_##ID:                                              \
-        for (uint64_t i = 0; i < count; i++) {                  \
-            c_type element;                                     \
-            memcpy(&element, bytes + i * size, size);           \
-            block->WIDE_MEMBER(kind)[i] = IN_##name(element);   \
-        }                                                       \
+#define GPR_DTYPE(ID, name, size, kind, c_type)               \
+    case GPR_##ID:                                            \
+        for (uint64_t i = 0; i < count; i++) {                \
+            c_type element;                                   \
+            memcpy(&element, bytes + i * size, size);         \
+            block->WIDE_MEMBER(kind)[i] = IN_##name(element); \
+        }                                                     \
         break;
 #include "dtypes.def"
 #undef GPR_DTYPE
@@ -189,10 +189,10 @@ void gpr_load_wide(gpr_dtype dtype, const void *elements, uint64_t count, gpr_wi
     }
 }
 
-#define STORE_LOOP(member, convert, size, c_type)               \
-    for (uint64_t i = 0; i < count; i++) {                      \
-        const c_type element = convert(block->member[i]);       \
-        memcpy(bytes + i * size, &element, size);               \
+#define STORE_LOOP(member, convert, size, c_type)         \
+    for (uint64_t i = 0; i < count; i++) {                \
+        const c_type element = convert(block->member[i]); \
+        memcpy(bytes + i * size, &element, size);         \
     }
 
 void gpr_store_wide(gpr_wide wide, const gpr_wide_block *block, uint64_t count, gpr_dtype dtype, void *elements)
@@ -200,11 +200,15 @@ void gpr_store_wide(gpr_wide wide, const gpr_wide_block *block, uint64_t count, 
     char *bytes = elements;
 
     switch (dtype) {
-#define GPR_DTYPE(ID, name, size, kind, c_type)                                                  \
-    case GPR_##ID:                                                                               \
-        if (wide == GPR_WIDE_FLOAT) { STORE_LOOP(f64, FROM_FLOAT_##name, size, c_type) }         \
-        else if (wide == GPR_WIDE_SIGNED) { STORE_LOOP(i64, FROM_INT_##name, size, c_type) }     \
-        else { STORE_LOOP(u64, FROM_INT_##name, size, c_type) }                                  \
+#define GPR_DTYPE(ID, name, size, kind, c_type)              \
+    case GPR_##ID:                                           \
+        if (wide == GPR_WIDE_FLOAT) {                        \
+            STORE_LOOP(f64, FROM_FLOAT_##name, size, c_type) \
+        } else if (wide == GPR_WIDE_SIGNED) {                \
+            STORE_LOOP(i64, FROM_INT_##name, size, c_type)   \
+        } else {                                             \
+            STORE_LOOP(u64, FROM_INT_##name, size, c_type)   \
+        }                                                    \
         break;
 #include "dtypes.def"
 #undef GPR_DTYPE

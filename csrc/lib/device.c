@@ -92,8 +92,8 @@ static gpr_status check_ordinal(int ordinal)
 
     GPR_CU(cuDeviceGetCount, &count);
     if (ordinal < 0 || ordinal >= count || ordinal >= GPR_MAX_DEVICES) {
-        return gpr_fail(GPR_ERROR_VALUE, "there is no device \"cuda:%d\": this machine has %d CUDA device%s", ordinal, count,
-                        count == 1 ? "" : "s");
+        return gpr_fail(GPR_ERROR_VALUE, "there is no device \"cuda:%d\": this machine has %d CUDA device%s", ordinal,
+                        count, count == 1 ? "" : "s");
     }
 done:
     return status;
@@ -148,10 +148,12 @@ static gpr_status find_device(int ordinal, gpr_device **result)
     gpr_status status = gpr_driver_ready();
 
     if (status != GPR_OK) return status;
-    if (ordinal >= 0 && ordinal < GPR_MAX_DEVICES) device = atomic_load_explicit(&devices[ordinal], memory_order_acquire);
+    if (ordinal >= 0 && ordinal < GPR_MAX_DEVICES)
+        device = atomic_load_explicit(&devices[ordinal], memory_order_acquire);
     if (device == NULL) {
         pthread_mutex_lock(&devices_lock);
-        if (ordinal >= 0 && ordinal < GPR_MAX_DEVICES) device = atomic_load_explicit(&devices[ordinal], memory_order_relaxed);
+        if (ordinal >= 0 && ordinal < GPR_MAX_DEVICES)
+            device = atomic_load_explicit(&devices[ordinal], memory_order_relaxed);
         if (device == NULL) {
             status = open_device(ordinal, &device);
             if (status == GPR_OK) atomic_store_explicit(&devices[ordinal], device, memory_order_release);
@@ -169,8 +171,10 @@ gpr_status gpr_device_enter(int ordinal, gpr_device **result)
 
     if (status != GPR_OK) return status;
     if (pthread_mutex_lock(&device->lock) != 0) {
-        return gpr_fail(GPR_ERROR_DEVICE, "this thread is at work on device \"cuda:%d\" already: an interrupt callback cannot start "
-                                          "another piece of work there", ordinal);
+        return gpr_fail(GPR_ERROR_DEVICE,
+                        "this thread is at work on device \"cuda:%d\" already: an interrupt callback cannot start "
+                        "another piece of work there",
+                        ordinal);
     }
     status = gpr_check(gpr_cuda.cuCtxPushCurrent(device->context), "cuCtxPushCurrent");
     if (status != GPR_OK) {
@@ -263,8 +267,8 @@ static uint64_t align_slot(uint64_t bytes)
     return (bytes + SLOT_ALIGNMENT - 1) & ~(uint64_t)(SLOT_ALIGNMENT - 1);
 }
 
-gpr_status gpr_ring_ensure(gpr_device *device, unsigned generation, uint64_t chunk_bytes, uint64_t result_bytes, int staged,
-                           uint64_t least)
+gpr_status gpr_ring_ensure(gpr_device *device, unsigned generation, uint64_t chunk_bytes, uint64_t result_bytes,
+                           int staged, uint64_t least)
 {
     gpr_ring *ring = &device->ring;
     gpr_status status = GPR_OK;
@@ -308,7 +312,8 @@ static gpr_status fail_load(gpr_status status, int cc)
     if (code != CUDA_ERROR_NO_BINARY_FOR_GPU && code != CUDA_ERROR_UNSUPPORTED_PTX_VERSION) return status;
     const int driver = gpr_driver_version(), nvrtc = gpr_nvrtc_version();
     (void)gpr_fail(GPR_ERROR_DEVICE,
-                   "the driver (CUDA %d.%d) cannot load what NVRTC %d.%d compiled for compute capability %d.%d. Update the driver, "
+                   "the driver (CUDA %d.%d) cannot load what NVRTC %d.%d compiled for compute capability %d.%d. Update "
+                   "the driver, "
                    "or install an NVRTC as old as the driver: pip install 'gpureduce[cu12]'",
                    driver / 1000, driver % 1000 / 10, nvrtc / 1000, nvrtc % 1000 / 10, cc / 10, cc % 10);
     return gpr_fail_call("cuModuleLoadData", code, name);
@@ -452,8 +457,8 @@ gpr_status gpr_device_info_at(int ordinal, gpr_device_info *info)
     GPR_CU(cuDeviceGetUuid, &uuid, handle);
     const unsigned char *b = uuid.bytes;
     (void)snprintf(info->uuid, sizeof info->uuid,
-                   "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2], b[3], b[4], b[5],
-                   b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+                   "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2], b[3],
+                   b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
 done:
     return status;
 }
@@ -469,8 +474,9 @@ gpr_status gpr_kernel_available(int index, int ordinal)
     GPR_TRY(gpr_cuda_available());
     GPR_TRY(gpr_device_info_at(ordinal >= 0 ? ordinal : 0, &info));
     if (info.compute_capability < row->min_cc) {
-        status = gpr_fail(GPR_ERROR_KERNEL, "kernel '%s' needs compute capability %d.%d, %s has %d.%d", row->name, row->min_cc / 10,
-                          row->min_cc % 10, info.name, info.compute_capability / 10, info.compute_capability % 10);
+        status = gpr_fail(GPR_ERROR_KERNEL, "kernel '%s' needs compute capability %d.%d, %s has %d.%d", row->name,
+                          row->min_cc / 10, row->min_cc % 10, info.name, info.compute_capability / 10,
+                          info.compute_capability % 10);
     }
 done:
     return status;
@@ -480,17 +486,17 @@ done:
 
 /* Does one thing with a device's context current. The device is not locked: memory is freed wherever a finaliser happens to run,
  * also while this or another thread is at work on the device. */
-#define WITH_CONTEXT(ordinal, call)                                                              \
-    do {                                                                                         \
-        gpr_device *device = NULL;                                                               \
-        CUcontext popped = NULL;                                                                 \
-        gpr_status status = find_device(ordinal, &device);                                       \
-        if (status != GPR_OK) return status;                                                     \
-        status = gpr_check(gpr_cuda.cuCtxPushCurrent(device->context), "cuCtxPushCurrent");      \
-        if (status != GPR_OK) return status;                                                     \
-        status = (call);                                                                         \
-        (void)gpr_cuda.cuCtxPopCurrent(&popped);                                                 \
-        return status;                                                                           \
+#define WITH_CONTEXT(ordinal, call)                                                         \
+    do {                                                                                    \
+        gpr_device *device = NULL;                                                          \
+        CUcontext popped = NULL;                                                            \
+        gpr_status status = find_device(ordinal, &device);                                  \
+        if (status != GPR_OK) return status;                                                \
+        status = gpr_check(gpr_cuda.cuCtxPushCurrent(device->context), "cuCtxPushCurrent"); \
+        if (status != GPR_OK) return status;                                                \
+        status = (call);                                                                    \
+        (void)gpr_cuda.cuCtxPopCurrent(&popped);                                            \
+        return status;                                                                      \
     } while (0)
 
 gpr_status gpr_alloc_pinned(uint64_t bytes, void **data)

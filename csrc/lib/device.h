@@ -11,10 +11,10 @@
 #include "program.h"
 
 enum {
-    GPR_SLOTS = 4,                    /* chunks in flight: one being packed, one copied, one reduced, one spare */
-    GPR_SMALL_BYTES = 64 << 10,       /* arrays up to this are read by the kernel where they are staged */
-    GPR_SMALL_RESULTS = 64 << 10,     /* bytes of accumulators of such an array */
-    GPR_SMALL_SCRATCH = 64 << 10,     /* bytes of partials, where the caller chose the grid */
+    GPR_SLOTS = 4,                /* chunks in flight: one being packed, one copied, one reduced, one spare */
+    GPR_SMALL_BYTES = 64 << 10,   /* arrays up to this are read by the kernel where they are staged */
+    GPR_SMALL_RESULTS = 64 << 10, /* bytes of accumulators of such an array */
+    GPR_SMALL_SCRATCH = 64 << 10, /* bytes of partials, where the caller chose the grid */
     GPR_MAX_DEVICES = 64
 };
 
@@ -26,18 +26,18 @@ typedef struct gpr_buffer {
 
 /* Room for one chunk of a streamed array and what it reduces to. */
 typedef struct gpr_slot {
-    void *staged;                /* pinned; NULL when the ring was made for pinned sources */
+    void *staged; /* pinned; NULL when the ring was made for pinned sources */
     CUdeviceptr elements;
-    void *results;               /* pinned: accumulators */
+    void *results; /* pinned: accumulators */
     CUdeviceptr device_results;
     CUevent uploaded, reduced;
 } gpr_slot;
 
 typedef struct gpr_ring {
-    uint64_t chunk_bytes;        /* of elements per slot */
-    uint64_t result_bytes;       /* of accumulators per slot */
+    uint64_t chunk_bytes;  /* of elements per slot */
+    uint64_t result_bytes; /* of accumulators per slot */
     int has_staged;
-    unsigned generation;         /* of the limits it was made under */
+    unsigned generation; /* of the limits it was made under */
     void *pinned;
     CUdeviceptr device;
     gpr_slot slots[GPR_SLOTS];
@@ -60,11 +60,11 @@ typedef struct gpr_device {
     CUcontext context;
     gpr_device_facts facts;
     CUstream compute, copy;
-    CUevent started, stopped;    /* with timing, for gpr_measure */
+    CUevent started, stopped; /* with timing, for gpr_measure */
     gpr_ring ring;
     gpr_buffer partials, more_partials, tickets, outputs, flush;
-    void *small;                 /* pinned: GPR_SMALL_BYTES of elements, then GPR_SMALL_RESULTS */
-    CUdeviceptr small_outputs;   /* GPR_SMALL_RESULTS in device memory, for atomics */
+    void *small;               /* pinned: GPR_SMALL_BYTES of elements, then GPR_SMALL_RESULTS */
+    CUdeviceptr small_outputs; /* GPR_SMALL_RESULTS in device memory, for atomics */
     gpr_program *programs[GPR_PROGRAM_BUCKETS];
 } gpr_device;
 
@@ -82,8 +82,8 @@ void gpr_buffer_clear(gpr_buffer *buffer);
 /* Makes the ring's slots hold chunk_bytes (and result_bytes), staging memory included if asked. With too little memory the
  * slots become smaller, down to `least` bytes: read ring.chunk_bytes. `generation` is that of the limits which the sizes were
  * made for; buffers of another one, scratch included, are given back first. GPR_ERROR_MEMORY. */
-gpr_status gpr_ring_ensure(gpr_device *device, unsigned generation, uint64_t chunk_bytes, uint64_t result_bytes, int staged,
-                           uint64_t least);
+gpr_status gpr_ring_ensure(gpr_device *device, unsigned generation, uint64_t chunk_bytes, uint64_t result_bytes,
+                           int staged, uint64_t least);
 
 /* The cell's program, loaded; compiled or read from the disk cache if it is new. Counts in *run. */
 gpr_status gpr_load_program(gpr_device *device, const gpr_cell *cell, gpr_run *run, gpr_program **result);

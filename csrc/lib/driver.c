@@ -22,8 +22,9 @@ static pid_t owner; /* the process that initialised the driver: its forked child
 
 static atomic_int opening; /* not 0 while a thread is opening the driver */
 
-#define FORKED                                                                                                       \
-    "CUDA cannot be used in this process: it was forked from one that had used CUDA%s. Start workers with the 'spawn' " \
+#define FORKED                                                                                                  \
+    "CUDA cannot be used in this process: it was forked from one that had used CUDA%s. Start workers with the " \
+    "'spawn' "                                                                                                  \
     "or 'forkserver' method, or use device=\"cpu\" here"
 
 static void explain(const char *format, const char *detail)
@@ -36,13 +37,14 @@ static int resolve_functions(void *library)
 {
     const char *missing = NULL;
 
-#define CU(member, symbol, arguments)                                   \
-    *(void **)&gpr_cuda.member = dlsym(library, symbol);                \
+#define CU(member, symbol, arguments)                    \
+    *(void **)&gpr_cuda.member = dlsym(library, symbol); \
     if (gpr_cuda.member == NULL && missing == NULL) missing = symbol;
     GPR_DRIVER_FUNCTIONS(CU)
 #undef CU
     if (missing == NULL) return 1;
-    explain("the NVIDIA driver is too old: it has no %s. Install a driver for CUDA 12.0 or newer (525 or newer)", missing);
+    explain("the NVIDIA driver is too old: it has no %s. Install a driver for CUDA 12.0 or newer (525 or newer)",
+            missing);
     return 0;
 }
 
@@ -54,7 +56,8 @@ static int starts(CUresult result, const char *call)
 
     if (result == CUDA_SUCCESS) return 1;
     (void)gpr_cuda.cuGetErrorName(result, &name);
-    (void)snprintf(detail, sizeof detail, "%s failed with %s (%d)", call, name != NULL ? name : "an unknown error", result);
+    (void)snprintf(detail, sizeof detail, "%s failed with %s (%d)", call, name != NULL ? name : "an unknown error",
+                   result);
     explain("the NVIDIA driver does not start: %s. Check nvidia-smi", detail);
     return 0;
 }
@@ -81,8 +84,9 @@ static int initialise(void)
     if (!starts(result, "cuInit") || !starts(gpr_cuda.cuDriverGetVersion(&found), "cuDriverGetVersion")) goto close;
     if (found < OLDEST_DRIVER) {
         (void)snprintf(detail, sizeof detail, "%d.%d", found / 1000, found % 1000 / 10);
-        explain("the NVIDIA driver is too old: it supports CUDA %s. Install a driver for CUDA 12.0 or newer (525 or newer)",
-                detail);
+        explain(
+            "the NVIDIA driver is too old: it supports CUDA %s. Install a driver for CUDA 12.0 or newer (525 or newer)",
+            detail);
         goto close;
     }
     if (!starts(gpr_cuda.cuDeviceGetCount(&devices), "cuDeviceGetCount")) goto close;
@@ -162,7 +166,7 @@ gpr_status gpr_check(CUresult result, const char *call)
     (void)gpr_cuda.cuGetErrorString(result, &text);
     if (name == NULL) name = "unknown CUDA error";
     if (text == NULL) text = "no description";
-    (void)gpr_fail(result == CUDA_ERROR_OUT_OF_MEMORY ? GPR_ERROR_MEMORY : GPR_ERROR_CUDA, "%s failed: %s (%s, %d)", call, text,
-                   name, result);
+    (void)gpr_fail(result == CUDA_ERROR_OUT_OF_MEMORY ? GPR_ERROR_MEMORY : GPR_ERROR_CUDA, "%s failed: %s (%s, %d)",
+                   call, text, name, result);
     return gpr_fail_call(call, result, name);
 }

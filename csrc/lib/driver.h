@@ -49,44 +49,44 @@ typedef struct CUuuid {
 } CUuuid;
 
 /* CU(member, symbol, arguments): every driver function the library calls. The symbol carries the ABI version. */
-#define GPR_DRIVER_FUNCTIONS(CU)                                                                                          \
-    CU(cuInit, "cuInit", (unsigned flags))                                                                                \
-    CU(cuDriverGetVersion, "cuDriverGetVersion", (int *version))                                                          \
-    CU(cuGetErrorName, "cuGetErrorName", (CUresult error, const char **name))                                             \
-    CU(cuGetErrorString, "cuGetErrorString", (CUresult error, const char **text))                                         \
-    CU(cuDeviceGetCount, "cuDeviceGetCount", (int *count))                                                                \
-    CU(cuDeviceGet, "cuDeviceGet", (CUdevice * device, int ordinal))                                                      \
-    CU(cuDeviceGetName, "cuDeviceGetName", (char *name, int length, CUdevice device))                                     \
-    CU(cuDeviceGetAttribute, "cuDeviceGetAttribute", (int *value, int attribute, CUdevice device))                        \
-    CU(cuDeviceTotalMem, "cuDeviceTotalMem_v2", (size_t *bytes, CUdevice device))                                         \
-    CU(cuDeviceGetUuid, "cuDeviceGetUuid_v2", (CUuuid *uuid, CUdevice device))                                            \
-    CU(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext *context, CUdevice device))                       \
-    CU(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (CUdevice device))                                      \
-    CU(cuCtxPushCurrent, "cuCtxPushCurrent_v2", (CUcontext context))                                                      \
-    CU(cuCtxPopCurrent, "cuCtxPopCurrent_v2", (CUcontext *context))                                                       \
-    CU(cuStreamCreate, "cuStreamCreate", (CUstream *stream, unsigned flags))                                              \
-    CU(cuStreamDestroy, "cuStreamDestroy_v2", (CUstream stream))                                                          \
-    CU(cuStreamSynchronize, "cuStreamSynchronize", (CUstream stream))                                                     \
-    CU(cuStreamWaitEvent, "cuStreamWaitEvent", (CUstream stream, CUevent event, unsigned flags))                          \
-    CU(cuEventCreate, "cuEventCreate", (CUevent *event, unsigned flags))                                                  \
-    CU(cuEventDestroy, "cuEventDestroy_v2", (CUevent event))                                                              \
-    CU(cuEventRecord, "cuEventRecord", (CUevent event, CUstream stream))                                                  \
-    CU(cuEventSynchronize, "cuEventSynchronize", (CUevent event))                                                         \
-    CU(cuEventElapsedTime, "cuEventElapsedTime", (float *milliseconds, CUevent start, CUevent end))                       \
-    CU(cuMemAlloc, "cuMemAlloc_v2", (CUdeviceptr * pointer, size_t bytes))                                                \
-    CU(cuMemFree, "cuMemFree_v2", (CUdeviceptr pointer))                                                                  \
-    CU(cuMemHostAlloc, "cuMemHostAlloc", (void **pointer, size_t bytes, unsigned flags))                                  \
-    CU(cuMemFreeHost, "cuMemFreeHost", (void *pointer))                                                                   \
-    CU(cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", (CUdeviceptr to, const void *from, size_t bytes, CUstream stream))      \
-    CU(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", (void *to, CUdeviceptr from, size_t bytes, CUstream stream))            \
-    CU(cuMemsetD8Async, "cuMemsetD8Async", (CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream))          \
-    CU(cuPointerGetAttributes, "cuPointerGetAttributes",                                                                  \
-       (unsigned count, int *attributes, void **values, CUdeviceptr pointer))                                             \
-    CU(cuModuleLoadData, "cuModuleLoadData", (CUmodule *module, const void *image))                                       \
-    CU(cuModuleUnload, "cuModuleUnload", (CUmodule module))                                                               \
-    CU(cuModuleGetFunction, "cuModuleGetFunction", (CUfunction *function, CUmodule module, const char *name))             \
-    CU(cuLaunchKernel, "cuLaunchKernel",                                                                                  \
-       (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,       \
+#define GPR_DRIVER_FUNCTIONS(CU)                                                                                     \
+    CU(cuInit, "cuInit", (unsigned flags))                                                                           \
+    CU(cuDriverGetVersion, "cuDriverGetVersion", (int *version))                                                     \
+    CU(cuGetErrorName, "cuGetErrorName", (CUresult error, const char **name))                                        \
+    CU(cuGetErrorString, "cuGetErrorString", (CUresult error, const char **text))                                    \
+    CU(cuDeviceGetCount, "cuDeviceGetCount", (int *count))                                                           \
+    CU(cuDeviceGet, "cuDeviceGet", (CUdevice *device, int ordinal))                                                  \
+    CU(cuDeviceGetName, "cuDeviceGetName", (char *name, int length, CUdevice device))                                \
+    CU(cuDeviceGetAttribute, "cuDeviceGetAttribute", (int *value, int attribute, CUdevice device))                   \
+    CU(cuDeviceTotalMem, "cuDeviceTotalMem_v2", (size_t *bytes, CUdevice device))                                    \
+    CU(cuDeviceGetUuid, "cuDeviceGetUuid_v2", (CUuuid *uuid, CUdevice device))                                       \
+    CU(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext *context, CUdevice device))                  \
+    CU(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (CUdevice device))                                 \
+    CU(cuCtxPushCurrent, "cuCtxPushCurrent_v2", (CUcontext context))                                                 \
+    CU(cuCtxPopCurrent, "cuCtxPopCurrent_v2", (CUcontext *context))                                                  \
+    CU(cuStreamCreate, "cuStreamCreate", (CUstream *stream, unsigned flags))                                         \
+    CU(cuStreamDestroy, "cuStreamDestroy_v2", (CUstream stream))                                                     \
+    CU(cuStreamSynchronize, "cuStreamSynchronize", (CUstream stream))                                                \
+    CU(cuStreamWaitEvent, "cuStreamWaitEvent", (CUstream stream, CUevent event, unsigned flags))                     \
+    CU(cuEventCreate, "cuEventCreate", (CUevent *event, unsigned flags))                                             \
+    CU(cuEventDestroy, "cuEventDestroy_v2", (CUevent event))                                                         \
+    CU(cuEventRecord, "cuEventRecord", (CUevent event, CUstream stream))                                             \
+    CU(cuEventSynchronize, "cuEventSynchronize", (CUevent event))                                                    \
+    CU(cuEventElapsedTime, "cuEventElapsedTime", (float *milliseconds, CUevent start, CUevent end))                  \
+    CU(cuMemAlloc, "cuMemAlloc_v2", (CUdeviceptr *pointer, size_t bytes))                                            \
+    CU(cuMemFree, "cuMemFree_v2", (CUdeviceptr pointer))                                                             \
+    CU(cuMemHostAlloc, "cuMemHostAlloc", (void **pointer, size_t bytes, unsigned flags))                             \
+    CU(cuMemFreeHost, "cuMemFreeHost", (void *pointer))                                                              \
+    CU(cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", (CUdeviceptr to, const void *from, size_t bytes, CUstream stream)) \
+    CU(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", (void *to, CUdeviceptr from, size_t bytes, CUstream stream))       \
+    CU(cuMemsetD8Async, "cuMemsetD8Async", (CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream))     \
+    CU(cuPointerGetAttributes, "cuPointerGetAttributes",                                                             \
+       (unsigned count, int *attributes, void **values, CUdeviceptr pointer))                                        \
+    CU(cuModuleLoadData, "cuModuleLoadData", (CUmodule *module, const void *image))                                  \
+    CU(cuModuleUnload, "cuModuleUnload", (CUmodule module))                                                          \
+    CU(cuModuleGetFunction, "cuModuleGetFunction", (CUfunction *function, CUmodule module, const char *name))        \
+    CU(cuLaunchKernel, "cuLaunchKernel",                                                                             \
+       (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,  \
         unsigned block_z, unsigned shared_bytes, CUstream stream, void **arguments, void **extra))
 
 typedef struct gpr_driver {

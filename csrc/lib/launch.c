@@ -47,8 +47,8 @@ done:
 }
 
 /* One pass, in as many launches as its grid takes. */
-static gpr_status launch_pass(CUfunction function, const gpr_plan *plan, const gpr_pass *pass, CUdeviceptr in, CUdeviceptr out,
-                              launch_scratch scratch, CUstream stream, uint32_t *launches)
+static gpr_status launch_pass(CUfunction function, const gpr_plan *plan, const gpr_pass *pass, CUdeviceptr in,
+                              CUdeviceptr out, launch_scratch scratch, CUstream stream, uint32_t *launches)
 {
     launch_rows rows = {.n = pass->n, .count = plan->rows, .blocks = pass->blocks};
     void *arguments[] = {&in, &out, &rows, &scratch};
@@ -72,8 +72,8 @@ static gpr_status launch_fill(CUfunction function, CUdeviceptr out, uint64_t cou
     void *arguments[] = {&out, &count};
     gpr_status status = GPR_OK;
 
-    GPR_CU(cuLaunchKernel, function, (unsigned)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS), 1, 1, FILL_BLOCK, 1, 1, 0, stream,
-           arguments, NULL);
+    GPR_CU(cuLaunchKernel, function, (unsigned)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS), 1, 1, FILL_BLOCK, 1, 1, 0,
+           stream, arguments, NULL);
     (*launches)++;
 done:
     return status;
@@ -91,7 +91,8 @@ gpr_status gpr_launch_plan(gpr_device *device, const gpr_plan *plan, const gpr_p
         /* Passes go back and forth between two halves of scratch: each is smaller than the one before the last. */
         const CUdeviceptr in = i == 0 ? elements : halves[(i - 1) % 2];
         const CUdeviceptr out = i == plan->pass_count - 1 ? outputs : halves[i % 2];
-        GPR_TRY(launch_pass(i == 0 ? program->first : program->next, plan, &plan->passes[i], in, out, scratch, stream, launches));
+        GPR_TRY(launch_pass(i == 0 ? program->first : program->next, plan, &plan->passes[i], in, out, scratch, stream,
+                            launches));
     }
 done:
     /* Tickets that only a part of a grid drew would mislead the next plan: the next one begins with new ones. */

@@ -20,8 +20,8 @@ static gpr_status prepare(measurement *m, const gpr_request *request, const gpr_
     gpr_run run = {0};
     gpr_status status = GPR_OK;
 
-    GPR_TRY(gpr_make_plan(request->kernel < 0 ? GPR_KERNEL_auto : request->kernel, rule, view->rows, view->n, request->block_size,
-                          request->grid_size, &m->device->facts, &m->plan));
+    GPR_TRY(gpr_make_plan(request->kernel < 0 ? GPR_KERNEL_auto : request->kernel, rule, view->rows, view->n,
+                          request->block_size, request->grid_size, &m->device->facts, &m->plan));
     const gpr_cell cell = gpr_plan_cell(&m->plan, rule);
     GPR_TRY(gpr_load_program(m->device, &cell, &run, &m->program));
     GPR_TRY(gpr_ensure_scratch(m->device, &m->plan, rule, m->stream));
@@ -59,7 +59,8 @@ gpr_status gpr_measure(const gpr_request *request, int warmup, int repeats, uint
     if (!request->on_device) return gpr_fail(GPR_ERROR_VALUE, "gpr_measure takes an array in device memory");
     if (warmup < 0 || repeats < 0) return gpr_fail(GPR_ERROR_VALUE, "numbers of runs are not negative");
     GPR_TRY(gpr_resolve(request, &resolved));
-    if (resolved.view.n == 0 || resolved.view.rows == 0) return gpr_fail(GPR_ERROR_VALUE, "there is nothing to measure in an empty array");
+    if (resolved.view.n == 0 || resolved.view.rows == 0)
+        return gpr_fail(GPR_ERROR_VALUE, "there is nothing to measure in an empty array");
     status = gpr_device_enter(resolved.device, &m.device);
     if (status != GPR_OK) return status;
     m.elements = (CUdeviceptr)(uintptr_t)resolved.view.data;

@@ -13,21 +13,21 @@ typedef struct nvrtc_program *nvrtc_program;
 enum { NVRTC_SUCCESS = 0, NVRTC_ERROR_OUT_OF_MEMORY = 1, OLDEST_NVRTC = 12000 };
 
 /* RT(member, arguments): every NVRTC function the library calls; the symbol is "nvrtc" and the member's name. */
-#define NVRTC_FUNCTIONS(RT)                                                                                            \
-    RT(Version, (int *major, int *minor))                                                                              \
-    RT(GetNumSupportedArchs, (int *count))                                                                             \
-    RT(GetSupportedArchs, (int *archs))                                                                                \
-    RT(CreateProgram, (nvrtc_program * program, const char *text, const char *name, int headers, const char *const *texts, \
-                       const char *const *names))                                                                      \
-    RT(DestroyProgram, (nvrtc_program * program))                                                                      \
-    RT(AddNameExpression, (nvrtc_program program, const char *name))                                                   \
-    RT(CompileProgram, (nvrtc_program program, int count, const char *const *options))                                 \
-    RT(GetLoweredName, (nvrtc_program program, const char *name, const char **lowered))                                \
-    RT(GetCUBINSize, (nvrtc_program program, size_t *bytes))                                                           \
-    RT(GetCUBIN, (nvrtc_program program, char *image))                                                                 \
-    RT(GetPTXSize, (nvrtc_program program, size_t *bytes))                                                             \
-    RT(GetPTX, (nvrtc_program program, char *image))                                                                   \
-    RT(GetProgramLogSize, (nvrtc_program program, size_t *bytes))                                                      \
+#define NVRTC_FUNCTIONS(RT)                                                                     \
+    RT(Version, (int *major, int *minor))                                                       \
+    RT(GetNumSupportedArchs, (int *count))                                                      \
+    RT(GetSupportedArchs, (int *archs))                                                         \
+    RT(CreateProgram, (nvrtc_program *program, const char *text, const char *name, int headers, \
+                       const char *const *texts, const char *const *names))                     \
+    RT(DestroyProgram, (nvrtc_program *program))                                                \
+    RT(AddNameExpression, (nvrtc_program program, const char *name))                            \
+    RT(CompileProgram, (nvrtc_program program, int count, const char *const *options))          \
+    RT(GetLoweredName, (nvrtc_program program, const char *name, const char **lowered))         \
+    RT(GetCUBINSize, (nvrtc_program program, size_t *bytes))                                    \
+    RT(GetCUBIN, (nvrtc_program program, char *image))                                          \
+    RT(GetPTXSize, (nvrtc_program program, size_t *bytes))                                      \
+    RT(GetPTX, (nvrtc_program program, char *image))                                            \
+    RT(GetProgramLogSize, (nvrtc_program program, size_t *bytes))                               \
     RT(GetProgramLog, (nvrtc_program program, char *log))
 
 static struct {
@@ -38,7 +38,7 @@ static struct {
 } nvrtc;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static atomic_int version; /* not 0: open */
+static atomic_int version;  /* not 0: open */
 static atomic_int unusable; /* looked for in vain: not looked for again until a path is set */
 static char reason[900];    /* why, under lock */
 static char *set_path;      /* from gpr_set_nvrtc_path, under lock */
@@ -52,8 +52,8 @@ static gpr_status check(int result, const char *call)
 
     if (result == NVRTC_SUCCESS) return GPR_OK;
     (void)snprintf(name, sizeof name, "nvrtc%s", call);
-    (void)gpr_fail(result == NVRTC_ERROR_OUT_OF_MEMORY ? GPR_ERROR_MEMORY : GPR_ERROR_COMPILE, "%s failed: %s (%d)", name,
-                   nvrtc.GetErrorString(result), result);
+    (void)gpr_fail(result == NVRTC_ERROR_OUT_OF_MEMORY ? GPR_ERROR_MEMORY : GPR_ERROR_COMPILE, "%s failed: %s (%d)",
+                   name, nvrtc.GetErrorString(result), result);
     return gpr_fail_call(name, result, nvrtc.GetErrorString(result));
 }
 
@@ -79,7 +79,10 @@ static void *open_library(void)
 
     if (named != NULL) {
         library = dlopen(named, RTLD_NOW | RTLD_LOCAL);
-        if (library == NULL) (void)snprintf(reason, sizeof reason, "GPUREDUCE_LIBNVRTC names no NVRTC that can be opened: %.600s. Correct it, or unset it", dlerror());
+        if (library == NULL)
+            (void)snprintf(reason, sizeof reason,
+                           "GPUREDUCE_LIBNVRTC names no NVRTC that can be opened: %.600s. Correct it, or unset it",
+                           dlerror());
         return library;
     }
     if (set_path != NULL) library = dlopen(set_path, RTLD_NOW | RTLD_LOCAL);
@@ -87,9 +90,10 @@ static void *open_library(void)
     if (library == NULL) library = dlopen("libnvrtc.so.12", RTLD_NOW | RTLD_LOCAL);
     for (size_t i = 0; i < sizeof roots / sizeof roots[0] && library == NULL; i++) library = open_in(roots[i], "lib64");
     if (library == NULL) {
-        (void)snprintf(reason, sizeof reason,
-                       "NVRTC, which compiles the kernels, is not installed. Install it with pip install 'gpureduce[cu13]' "
-                       "(driver 580 or newer) or 'gpureduce[cu12]', or install the CUDA toolkit");
+        (void)snprintf(
+            reason, sizeof reason,
+            "NVRTC, which compiles the kernels, is not installed. Install it with pip install 'gpureduce[cu13]' "
+            "(driver 580 or newer) or 'gpureduce[cu12]', or install the CUDA toolkit");
     }
     return library;
 }
@@ -109,15 +113,17 @@ static int open_locked(void)
 #define RT(member, arguments) || nvrtc.member == NULL
     if (nvrtc.GetErrorString == NULL NVRTC_FUNCTIONS(RT)) {
 #undef RT
-        (void)snprintf(reason, sizeof reason, "the NVRTC that was found is too old: CUDA 12.0 or newer is needed. Install it with "
-                                              "pip install 'gpureduce[cu13]' or 'gpureduce[cu12]'");
+        (void)snprintf(reason, sizeof reason,
+                       "the NVRTC that was found is too old: CUDA 12.0 or newer is needed. Install it with "
+                       "pip install 'gpureduce[cu13]' or 'gpureduce[cu12]'");
         dlclose(library);
         return 0;
     }
     RT_TRY(Version, &major, &minor);
     if (1000 * major + 10 * minor < OLDEST_NVRTC) {
-        status = gpr_fail(GPR_ERROR_DEVICE, "NVRTC %d.%d is too old: CUDA 12.0 or newer is needed. Install it with pip install "
-                                            "'gpureduce[cu13]' or 'gpureduce[cu12]'",
+        status = gpr_fail(GPR_ERROR_DEVICE,
+                          "NVRTC %d.%d is too old: CUDA 12.0 or newer is needed. Install it with pip install "
+                          "'gpureduce[cu13]' or 'gpureduce[cu12]'",
                           major, minor);
         goto done;
     }
@@ -213,10 +219,11 @@ gpr_status gpr_nvrtc_target(int cc, char target[GPR_TARGET_ROOM])
         if (archs[i] < oldest) oldest = archs[i];
     }
     if (newest_older == 0) {
-        return gpr_fail(GPR_ERROR_DEVICE,
-                        "NVRTC %d.%d compiles for compute capability %d.%d and newer, this card has %d.%d. Install an older NVRTC "
-                        "with pip install 'gpureduce[cu12]'",
-                        gpr_nvrtc_version() / 1000, gpr_nvrtc_version() % 1000 / 10, oldest / 10, oldest % 10, cc / 10, cc % 10);
+        return gpr_fail(
+            GPR_ERROR_DEVICE,
+            "NVRTC %d.%d compiles for compute capability %d.%d and newer, this card has %d.%d. Install an older NVRTC "
+            "with pip install 'gpureduce[cu12]'",
+            gpr_nvrtc_version() / 1000, gpr_nvrtc_version() % 1000 / 10, oldest / 10, oldest % 10, cc / 10, cc % 10);
     }
     (void)snprintf(target, GPR_TARGET_ROOM, "compute_%d", newest_older);
     return GPR_OK;
@@ -245,7 +252,8 @@ static void record_log(nvrtc_program program)
     gpr_fail_log(log);
 }
 
-static gpr_status take_object(nvrtc_program program, const gpr_translation *translation, int machine_code, gpr_object *object)
+static gpr_status take_object(nvrtc_program program, const gpr_translation *translation, int machine_code,
+                              gpr_object *object)
 {
     gpr_status status = GPR_OK;
 
@@ -293,7 +301,8 @@ static gpr_status compile_locked(const gpr_translation *translation, const char 
 
     const int result = nvrtc.CompileProgram(program, option_count, options);
     if (result != NVRTC_SUCCESS) {
-        (void)gpr_fail(GPR_ERROR_COMPILE, "NVRTC cannot compile %s for %s: %s; the exception's log has the compiler's messages",
+        (void)gpr_fail(GPR_ERROR_COMPILE,
+                       "NVRTC cannot compile %s for %s: %s; the exception's log has the compiler's messages",
                        translation->name, target, nvrtc.GetErrorString(result));
         status = gpr_fail_call("nvrtcCompileProgram", result, nvrtc.GetErrorString(result));
         record_log(program);

@@ -23,7 +23,7 @@ typedef struct gpr_translation {
 typedef struct gpr_object {
     char *lowered[GPR_MAX_ENTRIES]; /* symbol of each entry, malloc'ed */
     int entry_count;
-    void *image;   /* cubin, or NUL-terminated PTX */
+    void *image; /* cubin, or NUL-terminated PTX */
     size_t bytes;
 } gpr_object;
 

@@ -24,8 +24,8 @@ static uint64_t resident_blocks(const gpr_device_facts *facts, uint32_t threads,
 }
 
 /* Blocks for one of `rows` rows of n elements: enough for the row, no more than fill the card together. */
-static uint64_t stride_blocks(const gpr_device_facts *facts, uint32_t threads, uint64_t rows, uint64_t n, uint32_t block,
-                              uint64_t per_block)
+static uint64_t stride_blocks(const gpr_device_facts *facts, uint32_t threads, uint64_t rows, uint64_t n,
+                              uint32_t block, uint64_t per_block)
 {
     const uint64_t share = divide_up(resident_blocks(facts, threads, block), rows);
 
@@ -102,7 +102,8 @@ gpr_status gpr_make_plan(int kernel, const gpr_rule *rule, uint64_t rows, uint64
     gpr_status status = GPR_OK;
     uint64_t blocks = 1;
 
-    *plan = (gpr_plan){.kernel = kernel, .variant = row->name, .block = block != 0 ? block : row->block, .lanes = 32, .rows = rows};
+    *plan = (gpr_plan){
+        .kernel = kernel, .variant = row->name, .block = block != 0 ? block : row->block, .lanes = 32, .rows = rows};
     if (facts->cc < row->min_cc) {
         return gpr_fail(GPR_ERROR_KERNEL, "kernel '%s' needs compute capability %d.%d, this card has %d.%d", row->name,
                         row->min_cc / 10, row->min_cc % 10, facts->cc / 10, facts->cc % 10);
@@ -121,13 +122,15 @@ gpr_status gpr_make_plan(int kernel, const gpr_rule *rule, uint64_t rows, uint64
         const uint64_t bytes = gpr_dtype_bytes(rule->element);
         const int planned = row->family == GPR_FAMILY_PLANNER;
         const uint64_t per_thread = planned ? STREAM_BYTES_PER_THREAD / bytes : row->per_thread;
-        const uint32_t threads =
-            planned && facts->threads_per_multiprocessor > STREAM_THREADS ? STREAM_THREADS : facts->threads_per_multiprocessor;
+        const uint32_t threads = planned && facts->threads_per_multiprocessor > STREAM_THREADS
+                                     ? STREAM_THREADS
+                                     : facts->threads_per_multiprocessor;
         blocks = grid != 0 ? grid : stride_blocks(facts, threads, rows, n, plan->block, plan->block * per_thread);
     }
     if (blocks > (1ull << 62) / rows) return add_pass(plan, n, UINT64_MAX, 0);
 
-    if (strcmp(plan->variant, "auto_rows") == 0) return add_pass(plan, n, 0, divide_up(rows, plan->block / plan->lanes));
+    if (strcmp(plan->variant, "auto_rows") == 0)
+        return add_pass(plan, n, 0, divide_up(rows, plan->block / plan->lanes));
     if (row->finish == GPR_PASSES) return plan_passes(row, n, blocks, plan);
     if (row->finish == GPR_TICKET && blocks > 1) {
         plan->partials = rows * blocks;

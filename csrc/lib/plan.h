@@ -7,16 +7,16 @@
 
 /* What a plan must know about a card. */
 typedef struct gpr_device_facts {
-    int cc;                          /* compute capability, 10 * major + minor */
+    int cc; /* compute capability, 10 * major + minor */
     uint32_t multiprocessors;
     uint32_t threads_per_multiprocessor;
 } gpr_device_facts;
 
 /* One launch, or several where the grid would be too large: the first over elements, later ones over partials. */
 typedef struct gpr_pass {
-    uint64_t n;        /* elements in a row */
-    uint32_t blocks;   /* per row; 0: several rows share a block (auto_rows) */
-    uint64_t grid;     /* virtual blocks, may exceed GPR_MAX_GRID */
+    uint64_t n;      /* elements in a row */
+    uint32_t blocks; /* per row; 0: several rows share a block (auto_rows) */
+    uint64_t grid;   /* virtual blocks, may exceed GPR_MAX_GRID */
 } gpr_pass;
 
 enum { GPR_MAX_PASSES = 16 };
@@ -24,17 +24,17 @@ enum { GPR_MAX_PASSES = 16 };
 
 typedef struct gpr_plan {
     int kernel;
-    const char *variant;      /* the __global__ template */
-    uint32_t block;           /* threads */
-    uint32_t lanes;           /* per row, for auto_rows; else 32 */
+    const char *variant; /* the __global__ template */
+    uint32_t block;      /* threads */
+    uint32_t lanes;      /* per row, for auto_rows; else 32 */
     uint64_t rows;
-    int fill;                 /* the output holds the identity before the first pass */
-    int needs_next;           /* a later pass runs */
+    int fill;       /* the output holds the identity before the first pass */
+    int needs_next; /* a later pass runs */
     int pass_count;
     gpr_pass passes[GPR_MAX_PASSES];
-    uint64_t partials;        /* accumulators of scratch: first pass's partials, or the tickets' */
-    uint64_t more_partials;   /* second pass's */
-    uint64_t tickets;         /* counters that are zero before and after */
+    uint64_t partials;      /* accumulators of scratch: first pass's partials, or the tickets' */
+    uint64_t more_partials; /* second pass's */
+    uint64_t tickets;       /* counters that are zero before and after */
 } gpr_plan;
 
 /* Plans `rows` >= 1 rows of `n` >= 1 elements with kernel `kernel`. block, grid: 0 for the plan's own choice.

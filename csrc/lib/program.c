@@ -56,8 +56,9 @@ static gpr_status find_cccl(char path[PATH_ROOM])
         found = has_cub(roots[i], "/include/cccl", path) || has_cub(roots[i], "/include", path);
     }
     if (found) return GPR_OK;
-    return gpr_fail(GPR_ERROR_KERNEL, "kernel 'cub' compiles NVIDIA's CUB headers, which are not installed. Install them with pip "
-                                      "install 'gpureduce[cub]', or set GPUREDUCE_CCCL to the directory that holds cub/");
+    return gpr_fail(GPR_ERROR_KERNEL,
+                    "kernel 'cub' compiles NVIDIA's CUB headers, which are not installed. Install them with pip "
+                    "install 'gpureduce[cub]', or set GPUREDUCE_CCCL to the directory that holds cub/");
 }
 
 gpr_status gpr_kernel_headers(int kernel)
@@ -172,7 +173,8 @@ static void write_key(const program_text *program, const char *target, char key[
     (void)snprintf(key + length, (size_t)(KEY_ROOM - length), "%s", program->text);
 }
 
-_Static_assert(KEY_ROOM > TEXT_ROOM + GPR_MAX_ENTRIES * ENTRY_ROOM + 2 * PATH_ROOM + 1024, "KEY_ROOM is too small for a key");
+_Static_assert(KEY_ROOM > TEXT_ROOM + GPR_MAX_ENTRIES * ENTRY_ROOM + 2 * PATH_ROOM + 1024,
+               "KEY_ROOM is too small for a key");
 
 gpr_status gpr_make_object(const gpr_cell *cell, int cc, int use_cache, gpr_object *object, int *compiled)
 {
@@ -203,8 +205,8 @@ done:
     return status;
 }
 
-gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dtype compute, uint32_t block_size, int cc,
-                            uint64_t *machine_code_bytes)
+gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dtype compute, uint32_t block_size,
+                            int cc, uint64_t *machine_code_bytes)
 {
     const char *const variants[] = {"auto_stream", "auto_rows"};
     gpr_object object = {0};

@@ -22,7 +22,8 @@ const gpr_run *gpr_last_run(void)
 static gpr_status check_device_array(const gpr_request *request, const gpr_view *view, int device)
 {
     if (device < 0) {
-        return gpr_fail(GPR_ERROR_VALUE, "a device array names its CUDA device; copy it to the host to reduce it on the CPU");
+        return gpr_fail(GPR_ERROR_VALUE,
+                        "a device array names its CUDA device; copy it to the host to reduce it on the CPU");
     }
     if (request->mask != NULL) return gpr_fail(GPR_ERROR_VALUE, "a device array takes no mask");
     if (!view->contiguous && view->rows != 0 && view->n != 0) {
@@ -49,12 +50,17 @@ gpr_status gpr_resolve(const gpr_request *request, gpr_resolved *resolved)
 
     GPR_TRY(gpr_make_rule(request->op, request->dtype, request->compute, &resolved->rule));
     resolved->kernel = request->kernel < 0 ? GPR_KERNEL_auto : request->kernel;
-    if (resolved->kernel >= GPR_KERNEL_COUNT) return gpr_fail(GPR_ERROR_VALUE, "no kernel has index %d", resolved->kernel);
+    if (resolved->kernel >= GPR_KERNEL_COUNT)
+        return gpr_fail(GPR_ERROR_VALUE, "no kernel has index %d", resolved->kernel);
     const gpr_kernel_row *row = &gpr_kernel_rows[resolved->kernel];
     if (request->block_size != 0) GPR_TRY(gpr_check_block_size(row, request->block_size));
     if (request->grid_size != 0 && row->cover != GPR_STRIDE) {
         return gpr_fail(GPR_ERROR_VALUE, "kernel '%s' takes no grid_size: %s", row->name,
                         row->cover == GPR_ONE ? "it runs one block" : "the length decides its grid");
+    }
+    if (request->mask != NULL && request->op == GPR_OP_MEAN) {
+        return gpr_fail(GPR_ERROR_VALUE,
+                        "mean takes no mask: sum with the mask, and divide by the number of elements it keeps");
     }
     GPR_TRY(gpr_make_view(request, &resolved->view));
     GPR_TRY(resolve_device(request, &resolved->view, &resolved->device));
@@ -102,7 +108,8 @@ gpr_status gpr_reduce(const gpr_request *request)
         GPR_TRY(fill_empty(&resolved, request->result));
     } else if (resolved.device == GPR_DEVICE_CPU) {
         run.chunks = 1;
-        GPR_TRY(gpr_cpu_reduce(view, &resolved.rule, request->interrupted, request->interrupted_arg, request->result, &run));
+        GPR_TRY(gpr_cpu_reduce(view, &resolved.rule, request->interrupted, request->interrupted_arg, request->result,
+                               &run));
     } else {
         GPR_TRY(gpr_stream_reduce(resolved.device, request, view, &resolved.rule, &run));
     }

@@ -33,10 +33,10 @@ const char *const gpr_fold_names[GPR_FOLD_COUNT] = {
 };
 
 const gpr_kernel_row gpr_kernel_rows[GPR_KERNEL_COUNT] = {
-#define GPR_KERNEL(name, file, family, cover, per_thread, finish, block_rule, block, flags, min_cc, aliases, summary,      \
-                   removes, pays, source)                                                                                \
-    {#name, #file ".cuh", family, cover, per_thread, finish, block_rule, block, flags, min_cc, aliases, summary, removes, \
-     pays, source},
+#define GPR_KERNEL(name, file, family, cover, per_thread, finish, block_rule, block, flags, min_cc, aliases, summary, \
+                   removes, pays, source)                                                                             \
+    {#name, #file ".cuh", family,  cover,   per_thread, finish, block_rule, block,                                    \
+     flags, min_cc,       aliases, summary, removes,    pays,   source},
 #include "kernels.def"
 #undef GPR_KERNEL
 };
@@ -162,8 +162,8 @@ gpr_status gpr_find_kernel(const char *name, int *index)
 }
 
 static const char *const family_names[] = {
-    [GPR_FAMILY_ATOMIC] = "atomic", [GPR_FAMILY_TREE] = "tree",       [GPR_FAMILY_SHUFFLE] = "shuffle",
-    [GPR_FAMILY_BLOCK] = "block",   [GPR_FAMILY_WARP] = "warp",       [GPR_FAMILY_LIBRARY] = "library",
+    [GPR_FAMILY_ATOMIC] = "atomic",   [GPR_FAMILY_TREE] = "tree", [GPR_FAMILY_SHUFFLE] = "shuffle",
+    [GPR_FAMILY_BLOCK] = "block",     [GPR_FAMILY_WARP] = "warp", [GPR_FAMILY_LIBRARY] = "library",
     [GPR_FAMILY_PLANNER] = "planner",
 };
 
@@ -209,17 +209,20 @@ gpr_status gpr_check_block_size(const gpr_kernel_row *row, uint32_t block_size)
     switch (row->block_rule) {
     case GPR_BLOCK_POW2:
         if (in_range && (block_size & (block_size - 1)) == 0) return GPR_OK;
-        return gpr_fail(GPR_ERROR_VALUE,
-                        "kernel '%s' takes a block size that is a power of two from 32 to 1024, not %u: its tree halves "
-                        "the block at every step",
-                        row->name, block_size);
+        return gpr_fail(
+            GPR_ERROR_VALUE,
+            "kernel '%s' takes a block size that is a power of two from 32 to 1024, not %u: its tree halves "
+            "the block at every step",
+            row->name, block_size);
     case GPR_BLOCK_WARPS:
         if (in_range && block_size % 32 == 0) return GPR_OK;
-        return gpr_fail(GPR_ERROR_VALUE, "kernel '%s' takes a block size that is a multiple of 32 from 32 to 1024, not %u",
-                        row->name, block_size);
+        return gpr_fail(GPR_ERROR_VALUE,
+                        "kernel '%s' takes a block size that is a multiple of 32 from 32 to 1024, not %u", row->name,
+                        block_size);
     case GPR_BLOCK_WARP:
         if (block_size == 32) return GPR_OK;
-        return gpr_fail(GPR_ERROR_VALUE, "kernel '%s' is one warp: it takes block size 32, not %u", row->name, block_size);
+        return gpr_fail(GPR_ERROR_VALUE, "kernel '%s' is one warp: it takes block size 32, not %u", row->name,
+                        block_size);
     }
     return gpr_fail(GPR_ERROR_VALUE, "kernel '%s' has no block rule", row->name);
 }

@@ -28,7 +28,12 @@ typedef struct gpr_operator_row {
 } gpr_operator_row;
 
 typedef enum gpr_family {
-    GPR_FAMILY_ATOMIC, GPR_FAMILY_TREE, GPR_FAMILY_SHUFFLE, GPR_FAMILY_BLOCK, GPR_FAMILY_WARP, GPR_FAMILY_LIBRARY,
+    GPR_FAMILY_ATOMIC,
+    GPR_FAMILY_TREE,
+    GPR_FAMILY_SHUFFLE,
+    GPR_FAMILY_BLOCK,
+    GPR_FAMILY_WARP,
+    GPR_FAMILY_LIBRARY,
     GPR_FAMILY_PLANNER
 } gpr_family;
 typedef enum gpr_cover { GPR_COVER, GPR_STRIDE, GPR_ONE } gpr_cover;

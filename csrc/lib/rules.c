@@ -128,15 +128,9 @@ static gpr_wide extreme(gpr_dtype dtype, int largest, gpr_wide_block *block)
     const uint64_t bits = bytes_of(dtype) * 8;
 
     switch (kind_of(dtype)) {
-    case GPR_KIND_FLOAT:
-        block->f64[0] = largest ? INFINITY : -INFINITY;
-        break;
-    case GPR_KIND_SIGNED:
-        block->u64[0] = (UINT64_C(1) << (bits - 1)) - (largest ? 1 : 0);
-        break;
-    default:
-        block->u64[0] = largest ? UINT64_MAX : 0;
-        break;
+    case GPR_KIND_FLOAT: block->f64[0] = largest ? INFINITY : -INFINITY; break;
+    case GPR_KIND_SIGNED: block->u64[0] = (UINT64_C(1) << (bits - 1)) - (largest ? 1 : 0); break;
+    default: block->u64[0] = largest ? UINT64_MAX : 0; break;
     }
     return gpr_wide_of(dtype);
 }
@@ -161,21 +155,21 @@ gpr_value gpr_identity(gpr_fold fold, gpr_dtype compute, gpr_dtype acc)
 /* The folds over one accumulator type: T is the type, U the unsigned type its sums and products are computed in, so
  * that they wrap without undefined behaviour (for floats, the type itself). x != x asks for NaN, and is never true of
  * integers. */
-#define DEFINE_FOLD(T, U, member)                                                             \
-    static gpr_value fold_##member(gpr_fold fold, gpr_value a, gpr_value b)                   \
-    {                                                                                         \
-        const T x = a.member, y = b.member;                                                   \
-        gpr_value value = {.u64 = 0};                                                         \
-        switch (fold) {                                                                       \
-        case GPR_FOLD_sum: value.member = (T)((U)x + (U)y); break;                            \
-        case GPR_FOLD_prod: value.member = (T)((U)x * (U)y); break;                           \
-        case GPR_FOLD_min: value.member = x < y || x != x ? x : y; break;                     \
-        case GPR_FOLD_max: value.member = x > y || x != x ? x : y; break;                     \
-        case GPR_FOLD_any: value.member = (T)(x != 0 || y != 0); break;                       \
-        case GPR_FOLD_all: value.member = (T)(x != 0 && y != 0); break;                       \
-        case GPR_FOLD_COUNT: break;                                                           \
-        }                                                                                     \
-        return value;                                                                         \
+#define DEFINE_FOLD(T, U, member)                                           \
+    static gpr_value fold_##member(gpr_fold fold, gpr_value a, gpr_value b) \
+    {                                                                       \
+        const T x = a.member, y = b.member;                                 \
+        gpr_value value = {.u64 = 0};                                       \
+        switch (fold) {                                                     \
+        case GPR_FOLD_sum: value.member = (T)((U)x + (U)y); break;          \
+        case GPR_FOLD_prod: value.member = (T)((U)x * (U)y); break;         \
+        case GPR_FOLD_min: value.member = x < y || x != x ? x : y; break;   \
+        case GPR_FOLD_max: value.member = x > y || x != x ? x : y; break;   \
+        case GPR_FOLD_any: value.member = (T)(x != 0 || y != 0); break;     \
+        case GPR_FOLD_all: value.member = (T)(x != 0 && y != 0); break;     \
+        case GPR_FOLD_COUNT: break;                                         \
+        }                                                                   \
+        return value;                                                       \
     }
 
 DEFINE_FOLD(int32_t, uint32_t, i32)

@@ -16,7 +16,7 @@ typedef struct gpr_rule {
     gpr_dtype device_acc; /* accumulator on the device */
     gpr_dtype host_acc;   /* accumulator on the CPU, and of chunk partials: at least as wide */
     gpr_dtype result;
-    int divide;           /* mean: the accumulator is divided by the number of elements */
+    int divide; /* mean: the accumulator is divided by the number of elements */
 } gpr_rule;
 
 /* Rules of op over `element` with NumPy's dtype= argument `requested` (or GPR_DTYPE_DEFAULT).

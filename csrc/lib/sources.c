@@ -12,14 +12,14 @@
 #define HELPER_FILES(F) F(types) F(operators) F(cell) F(rows) F(warp) F(block) F(tile)
 
 /* Puts csrc/kernels/<stem>.cuh, found through the build's include path, into .rodata. */
-#define EMBED(stem)                                              \
-    __asm__(".pushsection .rodata\n"                             \
-            ".ifndef gpr_source_" #stem "\n"                     \
-            "gpr_source_" #stem ":\n"                            \
-            ".incbin \"" #stem ".cuh\"\n"                        \
-            ".byte 0\n"                                          \
-            ".endif\n"                                           \
-            ".popsection\n");                                    \
+#define EMBED(stem)                          \
+    __asm__(".pushsection .rodata\n"         \
+            ".ifndef gpr_source_" #stem "\n" \
+            "gpr_source_" #stem ":\n"        \
+            ".incbin \"" #stem ".cuh\"\n"    \
+            ".byte 0\n"                      \
+            ".endif\n"                       \
+            ".popsection\n");                \
     extern const char gpr_source_##stem[] __attribute__((visibility("hidden")));
 
 HELPER_FILES(EMBED)

@@ -14,10 +14,10 @@ gpr_status gpr_fail_call(const char *call, int code, const char *name);
 void gpr_fail_log(char *log);
 
 /* Leaves with `status` through the function's `done` label if the call fails. */
-#define GPR_TRY(call)                      \
-    do {                                   \
-        status = (call);                   \
-        if (status != GPR_OK) goto done;   \
+#define GPR_TRY(call)                    \
+    do {                                 \
+        status = (call);                 \
+        if (status != GPR_OK) goto done; \
     } while (0)
 
 #endif

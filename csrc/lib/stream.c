@@ -18,16 +18,16 @@
 #include "threads.h"
 
 enum {
-    PAGE = 4096,                  /* bytes; chunks are whole ones */
-    LEAST_CHUNK = 256 << 10,      /* bytes: under this, a chunk's launches and copies cost more than overlapping gains */
-    MOST_STAGED_CHUNK = 8 << 20,  /* four of these stay in the caches between packing and copying */
+    PAGE = 4096,                 /* bytes; chunks are whole ones */
+    LEAST_CHUNK = 256 << 10,     /* bytes: under this, a chunk's launches and copies cost more than overlapping gains */
+    MOST_STAGED_CHUNK = 8 << 20, /* four of these stay in the caches between packing and copying */
     MOST_PINNED_CHUNK = 32 << 20,
-    CHUNKS_WANTED = 8,            /* pieces a middling array is cut into */
-    SMALLEST_CHUNK = 64 << 10,    /* where halving after an out-of-memory ends */
-    PACK_PIECE = 256 << 10,       /* bytes a packing task copies */
-    RESULT_SHARE = 4,             /* a slot holds 1 byte of results for this many of elements */
-    DIRECT_RESULTS = 4 << 10,     /* bytes of results that a kernel writes straight to pinned memory */
-    DEVICE_RESULTS = 4 << 20      /* bytes of results per chunk of a device array */
+    CHUNKS_WANTED = 8,         /* pieces a middling array is cut into */
+    SMALLEST_CHUNK = 64 << 10, /* where halving after an out-of-memory ends */
+    PACK_PIECE = 256 << 10,    /* bytes a packing task copies */
+    RESULT_SHARE = 4,          /* a slot holds 1 byte of results for this many of elements */
+    DIRECT_RESULTS = 4 << 10,  /* bytes of results that a kernel writes straight to pinned memory */
+    DEVICE_RESULTS = 4 << 20   /* bytes of results per chunk of a device array */
 };
 
 static const double INTERRUPT_SECONDS = 0.02;
@@ -52,13 +52,13 @@ typedef struct job {
     CUstream compute;
     gpr_value neutral;
     size_t acc_bytes, result_bytes;
-    uint64_t chunk_elements;   /* most elements in a chunk */
-    uint64_t chunk_rows;       /* most rows in one */
-    uint32_t block;            /* the first chunk's block size, kept for the others: one program serves them all */
-    gpr_value *pieces;         /* accumulators (host_acc) of the current row's pieces */
+    uint64_t chunk_elements; /* most elements in a chunk */
+    uint64_t chunk_rows;     /* most rows in one */
+    uint32_t block;          /* the first chunk's block size, kept for the others: one program serves them all */
+    gpr_value *pieces;       /* accumulators (host_acc) of the current row's pieces */
     uint64_t piece_count, piece_room;
-    chunk pending[GPR_SLOTS];  /* what each slot is at work on; rows 0: nothing */
-    double checked;            /* when the interrupt callback was last asked */
+    chunk pending[GPR_SLOTS]; /* what each slot is at work on; rows 0: nothing */
+    double checked;           /* when the interrupt callback was last asked */
 } job;
 
 /* ---------------------------------------------------------------- chunks --------------------- */
@@ -133,7 +133,8 @@ static void pack_chunk(job *job, const chunk *part, void *destination)
 
 /* Queues the chunk's kernel: elements on the device to accumulators in `results` (pinned), through `device_results` where a kernel
  * cannot or should not write to host memory. */
-static gpr_status reduce_chunk(job *job, const chunk *part, CUdeviceptr elements, void *results, CUdeviceptr device_results)
+static gpr_status reduce_chunk(job *job, const chunk *part, CUdeviceptr elements, void *results,
+                               CUdeviceptr device_results)
 {
     gpr_device *device = job->device;
     const uint64_t bytes = part->rows * job->acc_bytes;
@@ -276,12 +277,14 @@ static gpr_status prepare_ring(job *job)
     uint64_t chunk_bytes = 0, result_bytes = 0;
     gpr_limits limits;
     gpr_status status = GPR_OK;
-    const unsigned generation = gpr_limits_generation(); /* before the limits: a change in between is seen by the next call */
+    const unsigned generation =
+        gpr_limits_generation(); /* before the limits: a change in between is seen by the next call */
 
     gpr_get_limits(&limits);
     /* Device: a slot's elements and results, GPR_SLOTS times, and scratch, which takes no more than a chunk's share: a partial of 8
      * bytes for 32 elements of 1 at most, where the caller does not choose the grid. Both: the pages of small arrays. */
-    const uint64_t device_share = (limits.device_bytes - GPR_SMALL_RESULTS) / (GPR_SLOTS + GPR_SLOTS / RESULT_SHARE + 1);
+    const uint64_t device_share =
+        (limits.device_bytes - GPR_SMALL_RESULTS) / (GPR_SLOTS + GPR_SLOTS / RESULT_SHARE + 1);
     const uint64_t pinned_share =
         (limits.pinned_bytes - GPR_SMALL_BYTES - GPR_SMALL_RESULTS) / (GPR_SLOTS + GPR_SLOTS / RESULT_SHARE);
     const uint64_t scratch_rows = rows_within(job, device_share / 2);
@@ -296,11 +299,12 @@ static gpr_status prepare_ring(job *job)
     if (job->source == FROM_MEMORY) {
         chunk_bytes = smaller(smaller(chunk_bytes, MOST_STAGED_CHUNK), smaller(device_share, pinned_share));
     } else {
-        chunk_bytes = smaller(smaller(chunk_bytes, MOST_PINNED_CHUNK), smaller(device_share, pinned_share * RESULT_SHARE));
+        chunk_bytes =
+            smaller(smaller(chunk_bytes, MOST_PINNED_CHUNK), smaller(device_share, pinned_share * RESULT_SHARE));
     }
     chunk_bytes &= ~(uint64_t)(PAGE - 1);
-    GPR_TRY(gpr_ring_ensure(job->device, generation, chunk_bytes, chunk_bytes / RESULT_SHARE, job->source == FROM_MEMORY,
-                            SMALLEST_CHUNK));
+    GPR_TRY(gpr_ring_ensure(job->device, generation, chunk_bytes, chunk_bytes / RESULT_SHARE,
+                            job->source == FROM_MEMORY, SMALLEST_CHUNK));
     chunk_bytes = smaller(chunk_bytes, job->device->ring.chunk_bytes);
     job->chunk_elements = chunk_bytes / view->bytes;
     job->chunk_rows = smaller(chunk_bytes / RESULT_SHARE, job->device->ring.result_bytes) / job->acc_bytes;
@@ -342,11 +346,13 @@ static int is_pinned(const char *data, uint64_t bytes)
     CUdeviceptr start = 0;
     size_t size = 0;
     unsigned type = 0;
-    int attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+    int attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+                        CU_POINTER_ATTRIBUTE_RANGE_SIZE};
     void *values[] = {&type, &start, &size};
 
     /* Of memory it does not know, the driver says zero; asked for one attribute alone, it would call that an error. */
-    if (gpr_cuda.cuPointerGetAttributes(3, attributes, values, address) != CUDA_SUCCESS || type != CU_MEMORYTYPE_HOST) return 0;
+    if (gpr_cuda.cuPointerGetAttributes(3, attributes, values, address) != CUDA_SUCCESS || type != CU_MEMORYTYPE_HOST)
+        return 0;
     return address >= start && address - start + bytes <= size;
 }
 
@@ -357,7 +363,8 @@ static source_sort find_source(const gpr_request *request, const gpr_view *view)
     return FROM_MEMORY;
 }
 
-gpr_status gpr_stream_reduce(int ordinal, const gpr_request *request, const gpr_view *view, const gpr_rule *rule, gpr_run *run)
+gpr_status gpr_stream_reduce(int ordinal, const gpr_request *request, const gpr_view *view, const gpr_rule *rule,
+                             gpr_run *run)
 {
     job job = {.request = request, .view = view, .rule = rule, .run = run, .checked = gpr_seconds()};
     const uint64_t bytes = view->rows * view->n * view->bytes;

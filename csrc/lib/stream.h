@@ -7,6 +7,7 @@
 
 /* Reduces each row of the view (n >= 1, rows >= 1) on CUDA device `ordinal` into request->result. Host arrays of any size take at most the
  * limits' device and pinned memory. Fills in *run. */
-gpr_status gpr_stream_reduce(int ordinal, const gpr_request *request, const gpr_view *view, const gpr_rule *rule, gpr_run *run);
+gpr_status gpr_stream_reduce(int ordinal, const gpr_request *request, const gpr_view *view, const gpr_rule *rule,
+                             gpr_run *run);
 
 #endif

@@ -207,11 +207,10 @@ const char *gpr_view_row(const gpr_view *view, uint64_t row)
 /* ---------------------------------------------------------------- packing -------------------- */
 
 /* Copying a strided run, by element size. memcpy of a constant size is one load or store, whatever the alignment. */
-#define DEFINE_COPY_RUN(size)                                                                           \
-    static void copy_run_##size(char *destination, const char *source, int64_t stride, uint64_t count)  \
-    {                                                                                                   \
-        for (uint64_t i = 0; i < count; i++)                                                            \
-            memcpy(destination + i * size, source + (int64_t)i * stride, size);                         \
+#define DEFINE_COPY_RUN(size)                                                                                    \
+    static void copy_run_##size(char *destination, const char *source, int64_t stride, uint64_t count)           \
+    {                                                                                                            \
+        for (uint64_t i = 0; i < count; i++) memcpy(destination + i * size, source + (int64_t)i * stride, size); \
     }
 DEFINE_COPY_RUN(1)
 DEFINE_COPY_RUN(2)
@@ -233,15 +232,15 @@ static void copy_run(size_t bytes, char *destination, const char *source, int64_
 }
 
 /* Reverses the bytes of packed elements in place. */
-#define DEFINE_SWAP(size, type, swap)                              \
-    static void swap_##size(char *elements, uint64_t count)        \
-    {                                                              \
-        for (uint64_t i = 0; i < count; i++) {                     \
-            type bits;                                             \
-            memcpy(&bits, elements + i * size, size);              \
-            bits = swap(bits);                                     \
-            memcpy(elements + i * size, &bits, size);              \
-        }                                                          \
+#define DEFINE_SWAP(size, type, swap)                       \
+    static void swap_##size(char *elements, uint64_t count) \
+    {                                                       \
+        for (uint64_t i = 0; i < count; i++) {              \
+            type bits;                                      \
+            memcpy(&bits, elements + i * size, size);       \
+            bits = swap(bits);                              \
+            memcpy(elements + i * size, &bits, size);       \
+        }                                                   \
     }
 DEFINE_SWAP(2, uint16_t, __builtin_bswap16)
 DEFINE_SWAP(4, uint32_t, __builtin_bswap32)
@@ -258,18 +257,18 @@ static void swap_bytes(size_t bytes, char *elements, uint64_t count)
 }
 
 /* Replaces packed elements whose mask byte is 0. Written as a choice, not a branch: masks are hard to predict. */
-#define DEFINE_MASK_RUN(size, type)                                                                              \
-    static void mask_run_##size(char *elements, const uint8_t *mask, int64_t stride, uint64_t count,             \
-                                const void *neutral)                                                             \
-    {                                                                                                            \
-        type replacement;                                                                                        \
-        memcpy(&replacement, neutral, size);                                                                     \
-        for (uint64_t i = 0; i < count; i++) {                                                                   \
-            type bits;                                                                                           \
-            memcpy(&bits, elements + i * size, size);                                                            \
-            bits = mask[(int64_t)i * stride] ? bits : replacement;                                               \
-            memcpy(elements + i * size, &bits, size);                                                            \
-        }                                                                                                        \
+#define DEFINE_MASK_RUN(size, type)                                                                  \
+    static void mask_run_##size(char *elements, const uint8_t *mask, int64_t stride, uint64_t count, \
+                                const void *neutral)                                                 \
+    {                                                                                                \
+        type replacement;                                                                            \
+        memcpy(&replacement, neutral, size);                                                         \
+        for (uint64_t i = 0; i < count; i++) {                                                       \
+            type bits;                                                                               \
+            memcpy(&bits, elements + i * size, size);                                                \
+            bits = mask[(int64_t)i * stride] ? bits : replacement;                                   \
+            memcpy(elements + i * size, &bits, size);                                                \
+        }                                                                                            \
     }
 DEFINE_MASK_RUN(1, uint8_t)
 DEFINE_MASK_RUN(2, uint16_t)

@@ -12,12 +12,12 @@ typedef struct gpr_view {
     const char *data;
     const uint8_t *mask; /* or NULL */
     gpr_dtype dtype;
-    size_t bytes;        /* of an element */
+    size_t bytes; /* of an element */
     int byteswapped;
-    int outer, inner;    /* number of axes of each sort */
+    int outer, inner;                                                               /* number of axes of each sort */
     int64_t shape[GPR_MAX_NDIM], strides[GPR_MAX_NDIM], mask_strides[GPR_MAX_NDIM]; /* outer axes first */
-    uint64_t rows;       /* product of outer extents */
-    uint64_t n;          /* product of inner extents */
+    uint64_t rows;                                                                  /* product of outer extents */
+    uint64_t n;                                                                     /* product of inner extents */
     int rows_contiguous; /* each row's elements are adjacent, aligned, unmasked, native byte order */
     int contiguous;      /* rows_contiguous, and row follows row without a gap */
 } gpr_view;

@@ -21,9 +21,7 @@ def locate() -> None:
         return
     try:
         nvrtc = pathfinder.load_nvidia_dynamic_lib("nvrtc").abs_path
-    except (
-        RuntimeError
-    ):  # DynamicLibNotFoundError and its kin: not installed, or not for this machine
+    except RuntimeError:  # DynamicLibNotFoundError and its kin: not installed, or not for this machine
         nvrtc = None
     if nvrtc is not None:
         _core.set_nvrtc_path(nvrtc)

@@ -68,9 +68,7 @@ def _as_array(a: Any) -> np.ndarray[Any, Any]:
     if isinstance(a, np.ndarray):
         masked = sys.modules.get("numpy.ma")
         if masked is not None and isinstance(a, masked.MaskedArray):
-            raise TypeError(
-                "masked arrays are not supported: pass a.data with where=~numpy.ma.getmaskarray(a)"
-            )
+            raise TypeError("masked arrays are not supported: pass a.data with where=~numpy.ma.getmaskarray(a)")
         return a
     if _is_on_device(a):
         raise TypeError(
@@ -155,9 +153,7 @@ def _fold(
         result = _start_only(array, axis, keepdims, initial, options)
     else:
         if initial is None and array.size == 0 and _count_reduced(array, axis) == 0:
-            raise ValueError(
-                f"zero-size array to reduction operation {ufunc.__name__} which has no identity"
-            )
+            raise ValueError(f"zero-size array to reduction operation {ufunc.__name__} which has no identity")
         number = _core.OPERATORS[op]
         result = _core.reduce(number, array, axis, dtype, keepdims, mask, *options)
         if has_initial:
@@ -179,9 +175,7 @@ def _fold_in(ufunc: np.ufunc, result: Any, initial: Any) -> Any:
     return ufunc(result, start)
 
 
-def _start_only(
-    array: np.ndarray[Any, Any], axis: Any, keepdims: Any, initial: Any, options: Options
-) -> Any:
+def _start_only(array: np.ndarray[Any, Any], axis: Any, keepdims: Any, initial: Any, options: Options) -> Any:
     """A reduction of nothing that has a start but no identity: the start, in the result's shape."""
     shaped = _core.reduce(_core.OPERATORS["any"], array, axis, None, keepdims, None, *options)
     start = _as_start(initial, array.dtype.newbyteorder("="))

@@ -65,9 +65,12 @@ static inline long double naive_decode16(uint16_t bits, int fraction, int bias)
     const int low = bits & ((1 << fraction) - 1);
     long double value;
 
-    if (exponent == top) value = low != 0 ? (long double)NAN : (long double)INFINITY;
-    else if (exponent == 0) value = ldexpl(low, 1 - bias - fraction);
-    else value = ldexpl(low + (1 << fraction), exponent - bias - fraction);
+    if (exponent == top)
+        value = low != 0 ? (long double)NAN : (long double)INFINITY;
+    else if (exponent == 0)
+        value = ldexpl(low, 1 - bias - fraction);
+    else
+        value = ldexpl(low + (1 << fraction), exponent - bias - fraction);
     return bits & 0x8000 ? -value : value;
 }
 
@@ -82,11 +85,16 @@ static inline naive_value naive_load(gpr_dtype dtype, const void *address)
     memcpy(&bits, address, bytes);
     memcpy(&f32, address, bytes < 4 ? bytes : 4);
     memcpy(&f64, &bits, 8);
-    if (dtype == GPR_FLOAT16) v.f = naive_decode16((uint16_t)bits, 10, 15);
-    else if (dtype == GPR_BFLOAT16) v.f = naive_decode16((uint16_t)bits, 7, 127);
-    else if (dtype == GPR_FLOAT32) v.f = f32;
-    else if (dtype == GPR_FLOAT64) v.f = f64;
-    else if (dtype == GPR_BOOL) v.i = bits != 0;
+    if (dtype == GPR_FLOAT16)
+        v.f = naive_decode16((uint16_t)bits, 10, 15);
+    else if (dtype == GPR_BFLOAT16)
+        v.f = naive_decode16((uint16_t)bits, 7, 127);
+    else if (dtype == GPR_FLOAT32)
+        v.f = f32;
+    else if (dtype == GPR_FLOAT64)
+        v.f = f64;
+    else if (dtype == GPR_BOOL)
+        v.i = bits != 0;
     else {
         v.i = bits;
         if (naive_kind(dtype) == GPR_KIND_SIGNED && bits >> (bytes * 8 - 1)) v.i -= (naive_int)1 << (bytes * 8);
@@ -177,16 +185,18 @@ static inline int naive_agrees(const naive_fold *fold, const gpr_rule *rule, con
         want = naive_cast(want, rule->compute);
     }
     if (rule->divide) {
-        if (want.is_float) want.f /= (long double)fold->count;
-        else want.f = (double)want.i / (double)fold->count; /* as NumPy divides integers */
+        if (want.is_float)
+            want.f /= (long double)fold->count;
+        else
+            want.f = (double)want.i / (double)fold->count; /* as NumPy divides integers */
         slack = slack / (long double)fold->count + fabsl(want.f) * ldexpl(1, -52);
         want.is_float = 1;
     }
     if (!naive_is_float(rule->result)) {
         /* A wrapped sum of negative numbers, read unsigned and divided, may round to what no integer type holds. */
         if (want.is_float && want.f >= 0x1p64L) return 1;
-        want = want.is_float && rule->result != GPR_BOOL
-                   ? (naive_value){0, (naive_int)(double)want.f, 0} : naive_cast(want, rule->result);
+        want = want.is_float && rule->result != GPR_BOOL ? (naive_value){0, (naive_int)(double)want.f, 0}
+                                                         : naive_cast(want, rule->result);
         return got.i == naive_cast(want, rule->result).i;
     }
     if (!want.is_float) want.f = (long double)want.i;

@@ -106,8 +106,10 @@ static int read_seeded(const char *key, uint64_t seed)
     int result = 0;
 
     make_object(seed, &expected);
-    if (gpr_cache_read(key, &found)) result = same(&expected, &found) ? 1 : -1;
-    else if (found.image != NULL || found.entry_count != 0) result = -1;
+    if (gpr_cache_read(key, &found))
+        result = same(&expected, &found) ? 1 : -1;
+    else if (found.image != NULL || found.entry_count != 0)
+        result = -1;
     gpr_object_clear(&expected);
     gpr_object_clear(&found);
     return result;
@@ -368,8 +370,8 @@ static void test_the_least_recently_used_entries_make_way(void)
     (void)snprintf(limit, sizeof limit, "%llu", (unsigned long long)cap);
     (void)setenv("GPUREDUCE_CACHE_BYTES", limit, 1);
     write_seeded("one more", 1000);
-    CHECK(info().bytes <= cap && info().bytes + 2 * (MOST_IMAGE + 500) > cap, "%llu bytes of %llu", (unsigned long long)info().bytes,
-          (unsigned long long)cap);
+    CHECK(info().bytes <= cap && info().bytes + 2 * (MOST_IMAGE + 500) > cap, "%llu bytes of %llu",
+          (unsigned long long)info().bytes, (unsigned long long)cap);
     CHECK(read_seeded("one more", 1000) == 1, "the newest entry is gone");
     for (uint64_t i = 0; i < ENTRIES; i++) {
         (void)snprintf(key, sizeof key, "key %llu", (unsigned long long)i);
@@ -397,7 +399,8 @@ static void test_an_entry_beyond_the_limit_costs_no_other_its_place(void)
     large.image = calloc(1, large.bytes);
     gpr_cache_write("large", &large);
     gpr_object_clear(&large);
-    CHECK(info().entries == before, "%llu entries of %llu", (unsigned long long)info().entries, (unsigned long long)before);
+    CHECK(info().entries == before, "%llu entries of %llu", (unsigned long long)info().entries,
+          (unsigned long long)before);
 }
 
 static int count_files(void)

@@ -225,7 +225,8 @@ static int takes_dtype(int op)
 
 static void test_sizes(void)
 {
-    static const int sizes[] = {1, 2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 47, 48, 49, 63, 64, 65, 127, 128, 129, 255, 257,
+    static const int sizes[] = {1,   2,    3,    7,    8,    15,   16,   17,   31,   32,   33,
+                                47,  48,   49,   63,   64,   65,   127,  128,  129,  255,  257,
                                 500, 1000, 1023, 1025, 2049, 4095, 4096, 4097, 8193, 20001};
 
     for (int op = 0; op < GPR_OP_COUNT; op++)
@@ -357,8 +358,8 @@ static void test_random(int count)
 /* Matrices by columns and rows of many shapes. */
 static void test_matrices(void)
 {
-    static const int64_t shapes[][2] = {{1000, 3}, {20000, 3}, {3, 20000}, {50, 64}, {3000, 64}, {129, 1025},
-                                        {700, 2050}, {100000, 2}, {40, 17}, {300, 15}, {5000, 16}};
+    static const int64_t shapes[][2] = {{1000, 3},   {20000, 3},  {3, 20000}, {50, 64},  {3000, 64}, {129, 1025},
+                                        {700, 2050}, {100000, 2}, {40, 17},   {300, 15}, {5000, 16}};
 
     for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++)
         for (int op = 0; op < GPR_OP_COUNT; op++) {
@@ -404,8 +405,10 @@ static void test_empty(void)
                 const size_t offset = (size_t)row * gpr_dtype_bytes(rule.result);
                 const naive_value v = naive_load(rule.result, (char *)results + offset);
                 const int want = op == GPR_OP_PROD || op == GPR_OP_ALL;
-                if (op == GPR_OP_MEAN) CHECK(isnan(v.f), "mean of nothing");
-                else CHECK(v.is_float ? v.f == want : v.i == want, "%s of nothing", gpr_operator_name(op));
+                if (op == GPR_OP_MEAN)
+                    CHECK(isnan(v.f), "mean of nothing");
+                else
+                    CHECK(v.is_float ? v.f == want : v.i == want, "%s of nothing", gpr_operator_name(op));
             }
             CHECK(results[3] == 7, "wrote past the results");
             free_example(&e);
@@ -476,8 +479,14 @@ static void test_interrupt(void)
 {
     const int64_t shape[2] = {1, INT64_C(1) << 33}, strides[2] = {0, 0};
     const float one = 1;
-    gpr_request request = {.op = GPR_OP_SUM, .dtype = GPR_FLOAT32, .compute = GPR_DTYPE_DEFAULT, .ndim = 2,
-                           .reduced = 1, .shape = shape, .strides = strides, .data = &one};
+    gpr_request request = {.op = GPR_OP_SUM,
+                           .dtype = GPR_FLOAT32,
+                           .compute = GPR_DTYPE_DEFAULT,
+                           .ndim = 2,
+                           .reduced = 1,
+                           .shape = shape,
+                           .strides = strides,
+                           .data = &one};
     const int64_t short_shape[2] = {1, INT64_C(1) << 27};
     float result = 0;
     int asked = 0;

@@ -15,7 +15,7 @@
 #include "gpureduce.h"
 
 enum { PAST_THE_END = 77, UNKNOWN = 999, OUT_OF_MEMORY = 2, NVRTC_INTERNAL_ERROR = 11 };
-enum { MIB = 1 << 20, LONGEST_SECONDS = 30, STREAMED = 250000 };
+enum { MIB = 1 << 20, LONGEST_SECONDS = 30, STREAMED = 250000, SHORT_DELAY_US = 50 };
 
 /* ---------------------------------------------------------------- pieces of work ------------- */
 
@@ -358,8 +358,15 @@ static int is_any(const char *name, const char *const *names)
 /* Calls whose failure the work survives: questions with a safe answer, and giving back. */
 static int is_survivable(const char *call)
 {
-    static const char *const names[] = {"cuPointerGetAttributes", "cuCtxPopCurrent", "cuMemFree", "cuMemFreeHost", "cuModuleUnload",
-                                        "cuEventDestroy", "cuStreamDestroy", "cuDevicePrimaryCtxRelease", "nvrtcDestroyProgram",
+    static const char *const names[] = {"cuPointerGetAttributes",
+                                        "cuCtxPopCurrent",
+                                        "cuMemFree",
+                                        "cuMemFreeHost",
+                                        "cuModuleUnload",
+                                        "cuEventDestroy",
+                                        "cuStreamDestroy",
+                                        "cuDevicePrimaryCtxRelease",
+                                        "nvrtcDestroyProgram",
                                         NULL};
 
     return is_any(call, names);
@@ -368,8 +375,13 @@ static int is_survivable(const char *call)
 /* Calls that find out whether there is a driver at all. */
 static int is_opening(const char *call)
 {
-    static const char *const names[] = {"cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "nvrtcVersion", "nvrtcGetNumSupportedArchs",
-                                        "nvrtcGetSupportedArchs", NULL};
+    static const char *const names[] = {"cuInit",
+                                        "cuDriverGetVersion",
+                                        "cuDeviceGetCount",
+                                        "nvrtcVersion",
+                                        "nvrtcGetNumSupportedArchs",
+                                        "nvrtcGetSupportedArchs",
+                                        NULL};
 
     return is_any(call, names);
 }
@@ -406,19 +418,24 @@ static int fail_once(const void *argument)
 
     if (f->warm) REQUIRE(f->work->run() == GPR_OK);
     (f->in_nvrtc ? fake.nvrtc_fail : fake.fail)(f->function, f->nth, f->code);
+    fake.set_delays((unsigned)f->nth, SHORT_DELAY_US); /* work that was queued is still under way when the call fails */
     status = f->work->run();
+    fake.set_delays(1, 0);
     (void)snprintf(call, sizeof call, "%s", f->in_nvrtc ? fake.nvrtc_failed() : fake.failed());
     (f->in_nvrtc ? fake.nvrtc_fail : fake.fail)("", 0, 0);
     if (call[0] == '\0') {
         REQUIRE(status == GPR_OK);
         return PAST_THE_END;
     }
+    REQUIRE(fake.busy() == 0); /* the caller's memory is the caller's again */
     expect_status(f, status, call);
-    const int same_way = strcmp(call, "cuPointerGetAttributes") != 0; /* a pinned array nobody knows to be pinned is staged */
+    const int same_way =
+        strcmp(call, "cuPointerGetAttributes") != 0; /* a pinned array nobody knows to be pinned is staged */
     expect_no_violation();
     expect_no_leak(&f->baseline, 0, same_way);
     if (status == GPR_ERROR_DEVICE && !f->in_nvrtc) return 0; /* the driver is not asked a second time */
-    if (status == GPR_ERROR_DEVICE) REQUIRE(gpr_set_nvrtc_path(NULL) == GPR_OK); /* nor is NVRTC, until it is looked for anew */
+    if (status == GPR_ERROR_DEVICE)
+        REQUIRE(gpr_set_nvrtc_path(NULL) == GPR_OK); /* nor is NVRTC, until it is looked for anew */
     for (int i = 0; i < 2; i++) {
         status = f->work->run();
         if (status != GPR_OK) (void)fprintf(stderr, "the next call: %s\n", gpr_last_error()->message);
@@ -440,18 +457,20 @@ enum { STEP = 1 };
 static int fail_each(const work *work, const census *baseline, int in_nvrtc, int warm, const char *function, int code)
 {
     char what[160];
-    failure f = {.work = work, .baseline = *baseline, .in_nvrtc = in_nvrtc, .warm = warm, .function = function, .code = code};
+    failure f = {
+        .work = work, .baseline = *baseline, .in_nvrtc = in_nvrtc, .warm = warm, .function = function, .code = code};
 
     for (f.nth = (int)check_between(1, STEP);; f.nth += STEP) {
-        (void)snprintf(what, sizeof what, "%s, %s, call %d of %s returns %d", work->name, warm ? "warm" : "cold", f.nth, function,
-                       code);
+        (void)snprintf(what, sizeof what, "%s, %s, call %d of %s returns %d", work->name, warm ? "warm" : "cold", f.nth,
+                       function, code);
         if (in_child(fail_once, &f, what) != 0) return f.nth - 1;
     }
 }
 
 static void test_every_failed_call_is_reported_and_leaves_nothing_behind(void)
 {
-    static const char *const out_of_memory[] = {"cuMemAlloc", "cuMemHostAlloc", "cuModuleLoadData", "cuDevicePrimaryCtxRetain"};
+    static const char *const out_of_memory[] = {"cuMemAlloc", "cuMemHostAlloc", "cuModuleLoadData",
+                                                "cuDevicePrimaryCtxRetain"};
     int calls = 0;
 
     for (size_t i = 0; i < sizeof works / sizeof works[0]; i++) {
@@ -517,7 +536,8 @@ static int meet_a_compile_error(const void *argument)
     (void)argument;
     fake.refuse("sequential");
     REQUIRE(streamed_in_pieces() == GPR_ERROR_COMPILE);
-    REQUIRE(gpr_last_error()->log != NULL && strstr(gpr_last_error()->log, "refused: gpr::sequential<First, 256u>") != NULL);
+    REQUIRE(gpr_last_error()->log != NULL &&
+            strstr(gpr_last_error()->log, "refused: gpr::sequential<First, 256u>") != NULL);
     REQUIRE(strcmp(gpr_last_error()->call, "nvrtcCompileProgram") == 0);
     REQUIRE(small_array() == GPR_OK);
     fake.refuse("");

@@ -72,9 +72,11 @@ static void check_passes(const work *w, const gpr_plan *plan)
         if (i > 0) CHECK(pass->n == plan->passes[i - 1].blocks, "%s: pass %d", describe(w), i);
         if (row->cover == GPR_COVER) {
             const unsigned __int128 per_block = (unsigned __int128)plan->block * row->per_thread;
-            CHECK(pass->blocks * per_block >= pass->n && (pass->blocks - 1) * per_block < pass->n, "%s: pass %d", describe(w), i);
+            CHECK(pass->blocks * per_block >= pass->n && (pass->blocks - 1) * per_block < pass->n, "%s: pass %d",
+                  describe(w), i);
         }
-        if (row->finish == GPR_PASSES) CHECK((pass->blocks == 1) == last, "%s: pass %d of %d", describe(w), i, plan->pass_count);
+        if (row->finish == GPR_PASSES)
+            CHECK((pass->blocks == 1) == last, "%s: pass %d of %d", describe(w), i, plan->pass_count);
         /* Passes write to two halves of scratch in turn; a half is not read and written at once. */
         if (!last && pass->grid > needed[i % 2]) needed[i % 2] = pass->grid;
     }
@@ -112,9 +114,10 @@ static void check_grid(const work *w, const gpr_plan *plan)
     if (w->grid != 0) {
         CHECK(blocks == w->grid, "%s: %llu blocks", describe(w), (unsigned long long)blocks);
     } else {
-        CHECK(blocks == 1 || (blocks - 1) * w->rows < resident, "%s: %llu blocks, %llu fit", describe(w), (unsigned long long)blocks,
-              (unsigned long long)resident);
-        CHECK(blocks == 1 || (blocks - 1) * plan->block < w->n, "%s: %llu blocks", describe(w), (unsigned long long)blocks);
+        CHECK(blocks == 1 || (blocks - 1) * w->rows < resident, "%s: %llu blocks, %llu fit", describe(w),
+              (unsigned long long)blocks, (unsigned long long)resident);
+        CHECK(blocks == 1 || (blocks - 1) * plan->block < w->n, "%s: %llu blocks", describe(w),
+              (unsigned long long)blocks);
     }
 }
 
@@ -123,10 +126,13 @@ static void check_shared_blocks(const work *w, const gpr_plan *plan)
 {
     const uint64_t per_block = plan->block / plan->lanes;
 
-    CHECK(plan->lanes >= 1 && plan->lanes <= 32 && (plan->lanes & (plan->lanes - 1)) == 0, "%s: %u lanes", describe(w), plan->lanes);
+    CHECK(plan->lanes >= 1 && plan->lanes <= 32 && (plan->lanes & (plan->lanes - 1)) == 0, "%s: %u lanes", describe(w),
+          plan->lanes);
     CHECK(plan->pass_count == 1 && plan->passes[0].blocks == 0 && plan->passes[0].n == w->n, "%s", describe(w));
-    CHECK(plan->passes[0].grid * per_block >= w->rows && (plan->passes[0].grid - 1) * per_block < w->rows, "%s", describe(w));
-    CHECK(plan->partials == 0 && plan->more_partials == 0 && plan->tickets == 0 && !plan->fill && !plan->needs_next, "%s", describe(w));
+    CHECK(plan->passes[0].grid * per_block >= w->rows && (plan->passes[0].grid - 1) * per_block < w->rows, "%s",
+          describe(w));
+    CHECK(plan->partials == 0 && plan->more_partials == 0 && plan->tickets == 0 && !plan->fill && !plan->needs_next,
+          "%s", describe(w));
     CHECK(w->rows > 1 && w->grid == 0, "%s", describe(w));
 }
 
@@ -143,15 +149,16 @@ static void test_random_plans_keep_their_promises(int count)
             /* The one good reason left: more blocks than can be numbered. */
             const gpr_kernel_row *row = &gpr_kernel_rows[w.kernel];
             const uint64_t per_block = (uint64_t)(w.block != 0 ? w.block : row->block) * row->per_thread;
-            CHECK(status == GPR_ERROR_VALUE && strstr(gpr_last_error()->message, "can number") != NULL, "%s: %s", describe(&w),
-                  gpr_last_error()->message);
+            CHECK(status == GPR_ERROR_VALUE && strstr(gpr_last_error()->message, "can number") != NULL, "%s: %s",
+                  describe(&w), gpr_last_error()->message);
             CHECK(w.grid != 0 || w.n / per_block >= UINT32_MAX, "%s: %s", describe(&w), gpr_last_error()->message);
             continue;
         }
         planned++;
         CHECK(plan.kernel == w.kernel && plan.rows == w.rows, "%s", describe(&w));
         CHECK(w.block == 0 || plan.block == w.block, "%s: block %u", describe(&w), plan.block);
-        CHECK(gpr_check_block_size(&gpr_kernel_rows[w.kernel], plan.block) == GPR_OK, "%s: block %u", describe(&w), plan.block);
+        CHECK(gpr_check_block_size(&gpr_kernel_rows[w.kernel], plan.block) == GPR_OK, "%s: block %u", describe(&w),
+              plan.block);
         if (strcmp(plan.variant, "auto_rows") == 0) {
             check_shared_blocks(&w, &plan);
             shared++;
@@ -164,8 +171,8 @@ static void test_random_plans_keep_their_promises(int count)
         check_grid(&w, &plan);
     }
     /* The draw reaches the corners. */
-    CHECK(planned > count / 2 && shared > count / 1000 && several > count / 1000, "%d planned, %d shared, %d with many passes", planned,
-          shared, several);
+    CHECK(planned > count / 2 && shared > count / 1000 && several > count / 1000,
+          "%d planned, %d shared, %d with many passes", planned, shared, several);
 }
 
 /* The same work on the same card is the same plan: bits repeat. */
@@ -179,11 +186,13 @@ static void test_plans_depend_on_their_arguments_alone(void)
         draw_work(&w);
         if (make(&w, &first) != GPR_OK || make(&w, &second) != GPR_OK) continue;
         CHECK(first.variant == second.variant && first.block == second.block && first.lanes == second.lanes &&
-              first.pass_count == second.pass_count && first.partials == second.partials && first.tickets == second.tickets,
+                  first.pass_count == second.pass_count && first.partials == second.partials &&
+                  first.tickets == second.tickets,
               "%s", describe(&w));
         for (int j = 0; j < first.pass_count; j++) {
             CHECK(first.passes[j].n == second.passes[j].n && first.passes[j].blocks == second.passes[j].blocks &&
-                  first.passes[j].grid == second.passes[j].grid, "%s", describe(&w));
+                      first.passes[j].grid == second.passes[j].grid,
+                  "%s", describe(&w));
         }
     }
 }
@@ -197,15 +206,19 @@ static void test_what_cannot_be_planned_is_refused(void)
 
     CHECK(gpr_make_rule(GPR_OP_SUM, GPR_FLOAT32, GPR_DTYPE_DEFAULT, &rule) == GPR_OK, "rule");
     CHECK(gpr_find_kernel("sequential", &kernel) == GPR_OK, "kernel");
-    CHECK(gpr_make_plan(kernel, &rule, 1, 1000, 48, 0, &facts, &plan) == GPR_ERROR_VALUE, "a block of 48 threads for a tree");
-    CHECK(gpr_make_plan(kernel, &rule, 1, 1000, 0, 5, &facts, &plan) == GPR_ERROR_VALUE, "a grid for a kernel that covers");
+    CHECK(gpr_make_plan(kernel, &rule, 1, 1000, 48, 0, &facts, &plan) == GPR_ERROR_VALUE,
+          "a block of 48 threads for a tree");
+    CHECK(gpr_make_plan(kernel, &rule, 1, 1000, 0, 5, &facts, &plan) == GPR_ERROR_VALUE,
+          "a grid for a kernel that covers");
     CHECK(strstr(gpr_last_error()->message, "the length decides") != NULL, "%s", gpr_last_error()->message);
-    CHECK(gpr_make_plan(kernel, &rule, 1, UINT64_C(1) << 60, 32, 0, &facts, &plan) == GPR_ERROR_VALUE, "2^54 blocks for a row");
+    CHECK(gpr_make_plan(kernel, &rule, 1, UINT64_C(1) << 60, 32, 0, &facts, &plan) == GPR_ERROR_VALUE,
+          "2^54 blocks for a row");
     CHECK(gpr_find_kernel("single_block", &kernel) == GPR_OK, "kernel");
     CHECK(gpr_make_plan(kernel, &rule, 1, 1000, 0, 5, &facts, &plan) == GPR_ERROR_VALUE, "a grid for one block");
     CHECK(strstr(gpr_last_error()->message, "one block") != NULL, "%s", gpr_last_error()->message);
     CHECK(gpr_find_kernel("two_kernel", &kernel) == GPR_OK, "kernel");
-    CHECK(gpr_make_plan(kernel, &rule, UINT64_C(1) << 40, 8, 0, UINT32_MAX, &facts, &plan) == GPR_ERROR_VALUE, "2^72 blocks");
+    CHECK(gpr_make_plan(kernel, &rule, UINT64_C(1) << 40, 8, 0, UINT32_MAX, &facts, &plan) == GPR_ERROR_VALUE,
+          "2^72 blocks");
 }
 
 int main(int count, char **arguments)

@@ -124,7 +124,8 @@ static void the_key_has_everything(void)
 /* Each thing that a cell can differ in makes another entry; nothing else does. */
 static void cells_that_differ_have_keys_that_differ(void)
 {
-    static const char *const kernels[] = {"sequential", "first_add", "first_add_halves", "shfl_atomic", "shfl_atomic_vec", "auto"};
+    static const char *const kernels[] = {"sequential",  "first_add",       "first_add_halves",
+                                          "shfl_atomic", "shfl_atomic_vec", "auto"};
     static const int ccs[] = {75, 90};
     uint64_t cells = 0;
 
@@ -230,8 +231,8 @@ static void an_old_nvrtc_is_refused_time_and_again(void)
 
 static void failures_are_not_cached_and_leave_no_program(void)
 {
-    static const char *const functions[] = {"nvrtcCreateProgram", "nvrtcAddNameExpression", "nvrtcCompileProgram", "nvrtcGetLoweredName",
-                                            "nvrtcGetCUBINSize", "nvrtcGetCUBIN"};
+    static const char *const functions[] = {"nvrtcCreateProgram",  "nvrtcAddNameExpression", "nvrtcCompileProgram",
+                                            "nvrtcGetLoweredName", "nvrtcGetCUBINSize",      "nvrtcGetCUBIN"};
     gpr_object object;
     gpr_cell cell;
     int compiled = 0;
@@ -256,11 +257,15 @@ static void cells_that_do_not_exist_are_refused(void)
 {
     uint64_t bytes = 1;
 
-    REQUIRE(gpr_compile_cell(-1, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, 90, &bytes) == GPR_ERROR_VALUE && bytes == 0);
-    REQUIRE(gpr_compile_cell(GPR_KERNEL_COUNT, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, 90, NULL) == GPR_ERROR_VALUE);
-    REQUIRE(gpr_compile_cell(GPR_KERNEL_sequential, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 33, 90, NULL) == GPR_ERROR_VALUE);
+    REQUIRE(gpr_compile_cell(-1, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, 90, &bytes) == GPR_ERROR_VALUE &&
+            bytes == 0);
+    REQUIRE(gpr_compile_cell(GPR_KERNEL_COUNT, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, 90, NULL) ==
+            GPR_ERROR_VALUE);
+    REQUIRE(gpr_compile_cell(GPR_KERNEL_sequential, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 33, 90, NULL) ==
+            GPR_ERROR_VALUE);
     REQUIRE(gpr_compile_cell(GPR_KERNEL_sequential, GPR_OP_MIN, GPR_INT8, GPR_INT16, 0, 90, NULL) == GPR_ERROR_TYPE);
-    REQUIRE(gpr_compile_cell(GPR_KERNEL_auto, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, 90, &bytes) == GPR_OK && bytes > 0);
+    REQUIRE(gpr_compile_cell(GPR_KERNEL_auto, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, 90, &bytes) == GPR_OK &&
+            bytes > 0);
     REQUIRE(count_entries() == 0); /* the cache is not for these */
 }
 

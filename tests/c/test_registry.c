@@ -30,9 +30,12 @@ static void test_every_row_is_whole(void)
         gpr_kernel_info info;
         CHECK(gpr_check_block_size(row, row->block) == GPR_OK, "%s: its own block size", row->name);
         CHECK(row->per_thread >= 1 && row->per_thread <= 64, "%s: %u elements a thread", row->name, row->per_thread);
-        CHECK((row->finish == GPR_ATOMIC) == ((row->flags & GPR_VARIES) != 0), "%s: atomics vary, others do not", row->name);
-        CHECK(row->summary[0] != '\0' && row->removes[0] != '\0' && row->pays[0] != '\0' && row->source[0] != '\0', "%s", row->name);
-        CHECK(gpr_kernel_info_at(i, &info) == GPR_OK && info.family != NULL && info.block_rule != NULL, "%s", row->name);
+        CHECK((row->finish == GPR_ATOMIC) == ((row->flags & GPR_VARIES) != 0), "%s: atomics vary, others do not",
+              row->name);
+        CHECK(row->summary[0] != '\0' && row->removes[0] != '\0' && row->pays[0] != '\0' && row->source[0] != '\0',
+              "%s", row->name);
+        CHECK(gpr_kernel_info_at(i, &info) == GPR_OK && info.family != NULL && info.block_rule != NULL, "%s",
+              row->name);
         CHECK(info.takes_grid_size == (row->cover == GPR_STRIDE), "%s", row->name);
         CHECK(info.commutative_only == ((row->flags & GPR_ORDERED) == 0), "%s", row->name);
     }
@@ -103,7 +106,8 @@ static void test_sources_are_embedded(void)
     const char *name = NULL, *text = NULL;
 
     for (int i = 0; i < gpr_source_count(); i++) {
-        CHECK(gpr_source_at(i, &name, &text) == GPR_OK && strstr(name, ".cuh") != NULL && text[0] != '\0', "file %d", i);
+        CHECK(gpr_source_at(i, &name, &text) == GPR_OK && strstr(name, ".cuh") != NULL && text[0] != '\0', "file %d",
+              i);
         for (int j = 0; j < i; j++) {
             const char *other = NULL;
             CHECK(gpr_source_at(j, &other, &text) == GPR_OK && strcmp(name, other) != 0, "%s occurs twice", name);

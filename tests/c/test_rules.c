@@ -21,10 +21,13 @@ static void test_default_types(void)
         const gpr_dtype dtype = (gpr_dtype)d;
         const gpr_dtype mean = naive_is_float(dtype) ? dtype : GPR_FLOAT64;
 
-        const gpr_dtype want[GPR_OP_COUNT] = {
-            [GPR_OP_SUM] = numpy_sum(dtype), [GPR_OP_PROD] = numpy_sum(dtype), [GPR_OP_MIN] = dtype,
-            [GPR_OP_MAX] = dtype,            [GPR_OP_MEAN] = mean,             [GPR_OP_ANY] = GPR_BOOL,
-            [GPR_OP_ALL] = GPR_BOOL};
+        const gpr_dtype want[GPR_OP_COUNT] = {[GPR_OP_SUM] = numpy_sum(dtype),
+                                              [GPR_OP_PROD] = numpy_sum(dtype),
+                                              [GPR_OP_MIN] = dtype,
+                                              [GPR_OP_MAX] = dtype,
+                                              [GPR_OP_MEAN] = mean,
+                                              [GPR_OP_ANY] = GPR_BOOL,
+                                              [GPR_OP_ALL] = GPR_BOOL};
 
         for (int op = 0; op < GPR_OP_COUNT; op++)
             CHECK(gpr_result_dtype(op, dtype, GPR_DTYPE_DEFAULT) == want[op], "%s of %s", gpr_operator_name(op),
@@ -216,10 +219,15 @@ static void test_partials(void)
 /* Means divide what the compute type holds; results are written anywhere. */
 static void test_results(void)
 {
-    static const struct { gpr_dtype element, requested; int64_t sum; uint64_t n; double want; } cases[] = {
-        {GPR_INT8, GPR_DTYPE_DEFAULT, -7, 2, -3.5},   {GPR_UINT16, GPR_DTYPE_DEFAULT, 7, 2, 3.5},
-        {GPR_BOOL, GPR_DTYPE_DEFAULT, 1, 4, 0.25},    {GPR_INT16, GPR_INT8, 300, 3, 14},
-        {GPR_INT64, GPR_INT64, -7, 2, -3},            {GPR_INT8, GPR_FLOAT32, 0, 0, NAN},
+    static const struct {
+        gpr_dtype element, requested;
+        int64_t sum;
+        uint64_t n;
+        double want;
+    } cases[] = {
+        {GPR_INT8, GPR_DTYPE_DEFAULT, -7, 2, -3.5}, {GPR_UINT16, GPR_DTYPE_DEFAULT, 7, 2, 3.5},
+        {GPR_BOOL, GPR_DTYPE_DEFAULT, 1, 4, 0.25},  {GPR_INT16, GPR_INT8, 300, 3, 14},
+        {GPR_INT64, GPR_INT64, -7, 2, -3},          {GPR_INT8, GPR_FLOAT32, 0, 0, NAN},
     };
 
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {

@@ -50,7 +50,7 @@ typedef struct test_case {
     place place;
     int64_t shape[MOST_AXES], strides[MOST_AXES], mask_strides[MOST_AXES];
     uint64_t elements, rows;
-    char *memory;   /* of the elements, in host memory */
+    char *memory; /* of the elements, in host memory */
     void *pinned, *on_device;
     uint8_t *mask;
     char *result;
@@ -215,10 +215,11 @@ static void draw_case(random_source *source, uint64_t most_bytes, test_case *c)
         r->on_device = 1;
     }
     draw_kernel(source, r);
-    (void)snprintf(c->text, sizeof c->text, "%s %s place %d shape %lld %lld %lld %lld reduced %d of %d kernel %d block %u grid %u mask %d",
-                   gpr_operator_name(r->op), gpr_dtype_name(r->dtype), c->place, (long long)c->shape[0], (long long)c->shape[1],
-                   (long long)c->shape[2], (long long)c->shape[3], r->reduced, r->ndim, r->kernel, r->block_size, r->grid_size,
-                   r->mask != NULL);
+    (void)snprintf(c->text, sizeof c->text,
+                   "%s %s place %d shape %lld %lld %lld %lld reduced %d of %d kernel %d block %u grid %u mask %d",
+                   gpr_operator_name(r->op), gpr_dtype_name(r->dtype), c->place, (long long)c->shape[0],
+                   (long long)c->shape[1], (long long)c->shape[2], (long long)c->shape[3], r->reduced, r->ndim,
+                   r->kernel, r->block_size, r->grid_size, r->mask != NULL);
 }
 
 /* ---------------------------------------------------------------- the reference -------------- */
@@ -288,8 +289,8 @@ static void expect_memory_within(const gpr_limits *limits, const test_case *c, c
 {
     const uint64_t own = c->place == IN_PINNED ? c->elements * gpr_dtype_bytes(c->request.dtype) : 0;
 
-    CHECK(peak[0] <= limits->device_bytes, "%s: %llu bytes of device memory, limit %llu", c->text, (unsigned long long)peak[0],
-          (unsigned long long)limits->device_bytes);
+    CHECK(peak[0] <= limits->device_bytes, "%s: %llu bytes of device memory, limit %llu", c->text,
+          (unsigned long long)peak[0], (unsigned long long)limits->device_bytes);
     CHECK(peak[1] - own <= limits->pinned_bytes, "%s: %llu bytes of pinned memory, limit %llu", c->text,
           (unsigned long long)(peak[1] - own), (unsigned long long)limits->pinned_bytes);
 }
@@ -309,7 +310,8 @@ static void test_random_arrays_reduce_right_and_within_the_limits(int cases)
         fake.reset_peaks(); /* the first run may still have found the buffers of older limits */
         run_case(&c);
         const uint64_t peak[2] = {fake.peak(0), fake.peak(1)};
-        if (c.place != ON_DEVICE && c.elements * gpr_dtype_bytes(c.request.dtype) > 64 * KIB) expect_memory_within(&limits, &c, peak);
+        if (c.place != ON_DEVICE && c.elements * gpr_dtype_bytes(c.request.dtype) > 64 * KIB)
+            expect_memory_within(&limits, &c, peak);
         free_case(&c);
     }
     fake.set_delays(1, 0);
@@ -390,6 +392,25 @@ static void test_every_slot_of_a_ring_that_was_cut_down_is_aligned(void)
     free(sums);
 }
 
+/* Rows longer than a chunk are put together from their own pieces, in order. */
+static void test_long_rows_are_cut_and_put_together(void)
+{
+    enum { ROWS = 4, COUNT = 100003 };
+    const int64_t shape[2] = {ROWS, COUNT};
+    const gpr_limits limits = {.device_bytes = MIB, .pinned_bytes = MIB, .cpu_threads = 2};
+    int64_t *values = malloc(ROWS * COUNT * sizeof *values), sums[ROWS] = {0};
+    gpr_request request;
+
+    REQUIRE(values != NULL && gpr_set_limits(&limits) == GPR_OK);
+    for (int64_t i = 0; i < (int64_t)ROWS * COUNT; i++) values[i] = 1 + i / COUNT;
+    make_request(&request, shape, values, sums);
+    CHECK(gpr_reduce(&request) == GPR_OK, "%s", gpr_last_error()->message);
+    CHECK(gpr_last_run()->chunks >= 3 * ROWS, "%llu chunks", (unsigned long long)gpr_last_run()->chunks);
+    for (int64_t row = 0; row < ROWS; row++)
+        CHECK(sums[row] == (row + 1) * COUNT, "row %lld: %lld", (long long)row, (long long)sums[row]);
+    free(values);
+}
+
 /* A last chunk that is shorter than the others is no reason to compile again. */
 static void test_one_program_serves_all_chunks(void)
 {
@@ -408,7 +429,8 @@ static void test_one_program_serves_all_chunks(void)
         const int64_t shorter[2] = {1, count};
         request.shape = shorter;
         CHECK(gpr_reduce(&request) == GPR_OK && sum == 0, "%s", gpr_last_error()->message);
-        CHECK(gpr_last_run()->chunks <= 8 && gpr_last_run()->chunks >= 4, "%llu chunks", (unsigned long long)gpr_last_run()->chunks);
+        CHECK(gpr_last_run()->chunks <= 8 && gpr_last_run()->chunks >= 4, "%llu chunks",
+              (unsigned long long)gpr_last_run()->chunks);
     }
     CHECK(fake.compiles() - before == 1, "%d programs", fake.compiles() - before);
     free(values);
@@ -464,7 +486,8 @@ static void test_large_grids_over_many_rows_stay_within_the_limits(void)
         const int64_t few[2] = {rows, COUNT};
         request.shape = few;
         CHECK(gpr_reduce(&request) == GPR_OK, "%s", gpr_last_error()->message);
-        for (int64_t row = 0; row < rows; row++) CHECK(sums[row] == row * COUNT, "row %lld of %d", (long long)row, rows);
+        for (int64_t row = 0; row < rows; row++)
+            CHECK(sums[row] == row * COUNT, "row %lld of %d", (long long)row, rows);
         CHECK(fake.peak(0) <= limits.device_bytes, "%llu bytes for %d rows", (unsigned long long)fake.peak(0), rows);
         if (rows == 150) break;
     }
@@ -477,6 +500,7 @@ int main(int count, char **arguments)
     REQUIRE(setenv("GPUREDUCE_CACHE_BYTES", "0", 1) == 0);
     test_large_grids_over_many_rows_stay_within_the_limits();
     test_every_slot_of_a_ring_that_was_cut_down_is_aligned();
+    test_long_rows_are_cut_and_put_together();
     test_one_program_serves_all_chunks();
     test_pinned_arrays_skip_staging();
     test_random_arrays_reduce_right_and_within_the_limits(count > 1 ? atoi(arguments[1]) : 40);

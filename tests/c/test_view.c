@@ -7,8 +7,14 @@
 
 static gpr_request request_of(int ndim, int reduced, const int64_t *shape, const int64_t *strides, const void *data)
 {
-    return (gpr_request){.op = GPR_OP_SUM, .dtype = GPR_FLOAT32, .compute = GPR_DTYPE_DEFAULT, .ndim = ndim,
-                         .reduced = reduced, .shape = shape, .strides = strides, .data = data};
+    return (gpr_request){.op = GPR_OP_SUM,
+                         .dtype = GPR_FLOAT32,
+                         .compute = GPR_DTYPE_DEFAULT,
+                         .ndim = ndim,
+                         .reduced = reduced,
+                         .shape = shape,
+                         .strides = strides,
+                         .data = data};
 }
 
 static void test_contiguous(void)

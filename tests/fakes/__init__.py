@@ -1,8 +1,8 @@
 """A fake driver and a fake NVRTC, and Python processes that use them.
 
 The library opens whatever ``GPUREDUCE_LIBCUDA`` and ``GPUREDUCE_LIBNVRTC`` name, once per process.
-So each test runs a script in a process of its own: :func:`run`. The script finds ``np``, ``gr``, and
-the fakes as the ctypes libraries ``cuda`` and ``nvrtc`` (see the C files for their functions).
+So each test runs a script in a process of its own: :func:`run`. The script finds ``np``, ``gr``,
+and the fakes as the ctypes libraries ``cuda`` and ``nvrtc`` (see the C files for their functions).
 """
 
 from __future__ import annotations
@@ -144,7 +144,12 @@ def finish(process: subprocess.Popen[str], timeout: float = 60) -> str:
 
 
 def run(
-    script: str, tmp_path: Path, cuda: str = "", nvrtc: str = "", timeout: float = 60, **more: str | None
+    script: str,
+    tmp_path: Path,
+    cuda: str = "",
+    nvrtc: str = "",
+    timeout: float = 60,
+    **more: str | None,
 ) -> str:
-    """Run a script over the fakes and return what it printed; its failed assertions fail the test."""
+    """Run a script over the fakes and return what it printed; it must end well."""
     return finish(start(script, environment(tmp_path, cuda, nvrtc, **more)), timeout)

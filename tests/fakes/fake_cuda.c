@@ -300,7 +300,8 @@ CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned flags)
     uintptr_t start = 0;
 
     ENTER(cuMemHostAlloc, IN_CONTEXT);
-    if (flags != (CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP)) (void)violate("pinned memory that kernels cannot reach");
+    if (flags != (CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP))
+        (void)violate("pinned memory that kernels cannot reach");
     const CUresult result = allocate(PINNED_MEMORY, bytes, &start);
     if (result == CUDA_SUCCESS) *pointer = (void *)start;
     return leave(result);
@@ -439,17 +440,25 @@ static const char *check_array(uintptr_t start, uint64_t count, size_t bytes, co
     return find_allocation(start, count * bytes) != NULL ? NULL : what;
 }
 
+/* Whether a launch writes over what it reads: its blocks run in any order. */
+static int overlaps(uintptr_t a, uint64_t a_bytes, uintptr_t b, uint64_t b_bytes)
+{
+    return a < b + b_bytes && b < a + a_bytes;
+}
+
 /* The rule that a queued launch breaks now that its turn has come, or NULL; the lock is held. */
 static const char *check_kernel(const operation *op)
 {
     const struct CUfunc_st *f = op->function;
     const struct CUmod_st *m = f->module;
-    const size_t acc_bytes = gpr_dtype_bytes(m->acc), in_bytes = f->stage == FIRST ? gpr_dtype_bytes(m->element) : acc_bytes;
+    const size_t acc_bytes = gpr_dtype_bytes(m->acc),
+                 in_bytes = f->stage == FIRST ? gpr_dtype_bytes(m->element) : acc_bytes;
     const uint64_t rows = op->rows.count, n = op->rows.n, blocks = op->rows.blocks;
     const char *wrong = NULL;
 
     if (!m->live) return "launch from a module that was unloaded";
-    if (f->stage == FILL) return check_array(op->to, op->count, acc_bytes, "fill_identity writes outside live memory or unaligned");
+    if (f->stage == FILL)
+        return check_array(op->to, op->count, acc_bytes, "fill_identity writes outside live memory or unaligned");
     if (rows == 0 || n == 0) return "launch over nothing";
     wrong = check_array(op->from, rows * n, in_bytes, "kernel reads elements outside live memory or unaligned");
     if (wrong != NULL) return wrong;
@@ -467,12 +476,15 @@ static const char *check_kernel(const operation *op)
         if (blocks != n / per_block + (n % per_block != 0)) return "blocks that do not cover the row exactly";
     }
     if (f->row->finish == GPR_TICKET && blocks > 1) {
-        wrong = check_array((uintptr_t)op->scratch.partials, rows * blocks, acc_bytes, "partials outside live memory or unaligned");
-        if (wrong == NULL) wrong = check_array((uintptr_t)op->scratch.tickets, rows, 4, "tickets outside live memory or unaligned");
+        wrong = check_array((uintptr_t)op->scratch.partials, rows * blocks, acc_bytes,
+                            "partials outside live memory or unaligned");
+        if (wrong == NULL)
+            wrong = check_array((uintptr_t)op->scratch.tickets, rows, 4, "tickets outside live memory or unaligned");
         if (wrong != NULL) return wrong;
     }
-    return check_array(op->to, f->row->finish == GPR_PASSES ? rows * blocks : rows, acc_bytes,
-                       "kernel writes results outside live memory or unaligned");
+    const uint64_t results = f->row->finish == GPR_PASSES ? rows * blocks : rows;
+    if (overlaps(op->from, rows * n * in_bytes, op->to, results * acc_bytes)) return "kernel writes over what it reads";
+    return check_array(op->to, results, acc_bytes, "kernel writes results outside live memory or unaligned");
 }
 
 /* ---------------------------------------------------------------- streams -------------------- */
@@ -585,7 +597,8 @@ CUresult cuStreamCreate(CUstream *stream, unsigned flags)
 {
     ENTER(cuStreamCreate, IN_CONTEXT);
     struct CUstream_st *made = make_handle(sizeof *made);
-    if (made == NULL || flags != CU_STREAM_NON_BLOCKING || pthread_create(&made->thread, NULL, serve, made) != 0) return leave(UNKNOWN);
+    if (made == NULL || flags != CU_STREAM_NON_BLOCKING || pthread_create(&made->thread, NULL, serve, made) != 0)
+        return leave(UNKNOWN);
     made->live = 1;
     made->next = streams;
     streams = made;
@@ -690,7 +703,8 @@ CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstr
 CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
     ENTER(cuMemcpyDtoHAsync, IN_CONTEXT);
-    return leave(enqueue(stream, (operation){.kind = COPY_OUT, .to = (uintptr_t)to, .from = (uintptr_t)from, .bytes = bytes}));
+    return leave(
+        enqueue(stream, (operation){.kind = COPY_OUT, .to = (uintptr_t)to, .from = (uintptr_t)from, .bytes = bytes}));
 }
 
 CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream)
@@ -713,8 +727,8 @@ static CUresult parse_image(const char *image, struct CUmod_st *module)
     char kind[8] = "", fold[16] = "", element[16] = "", compute[16] = "", acc[16] = "";
     int cc = 0;
 
-    if (sscanf(image, "FAKE %7s %d per_thread %u lanes %u fold %15s element %15s compute %15s acc %15s", kind, &cc, &module->per_thread,
-               &module->lanes, fold, element, compute, acc) != 8) {
+    if (sscanf(image, "FAKE %7s %d per_thread %u lanes %u fold %15s element %15s compute %15s acc %15s", kind, &cc,
+               &module->per_thread, &module->lanes, fold, element, compute, acc) != 8) {
         return INVALID_IMAGE;
     }
     if (strcmp(kind, "sm") == 0 && (cc / 10 != machine.cc / 10 || cc > machine.cc)) return NO_BINARY_FOR_GPU;
@@ -722,7 +736,8 @@ static CUresult parse_image(const char *image, struct CUmod_st *module)
     for (int i = 0; i < GPR_FOLD_COUNT; i++) {
         if (strcmp(fold, gpr_fold_names[i]) == 0) module->fold = (gpr_fold)i;
     }
-    return parse_dtype(element, &module->element) && parse_dtype(compute, &module->compute) && parse_dtype(acc, &module->acc)
+    return parse_dtype(element, &module->element) && parse_dtype(compute, &module->compute) &&
+                   parse_dtype(acc, &module->acc)
                ? CUDA_SUCCESS
                : INVALID_IMAGE;
 }
@@ -774,15 +789,16 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
     return leave(CUDA_SUCCESS);
 }
 
-CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
-                        unsigned block_z, unsigned shared_bytes, CUstream stream, void **arguments, void **extra)
+CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                        unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **arguments,
+                        void **extra)
 {
     operation op = {.kind = LAUNCH, .function = function, .grid = grid_x};
 
     ENTER(cuLaunchKernel, IN_CONTEXT);
     if (!function->module->live) return leave(violate("launch from a module that was unloaded"));
-    if (grid_x == 0 || grid_x > 0x7fffffff || grid_y != 1 || grid_z != 1 || block_x == 0 || block_x > 1024 || block_y != 1 ||
-        block_z != 1 || shared_bytes != 0 || extra != NULL) {
+    if (grid_x == 0 || grid_x > 0x7fffffff || grid_y != 1 || grid_z != 1 || block_x == 0 || block_x > 1024 ||
+        block_y != 1 || block_z != 1 || shared_bytes != 0 || extra != NULL) {
         return leave(violate("launch of an impossible grid"));
     }
     if (function->stage == FILL) {
@@ -825,7 +841,8 @@ static const struct {
     {INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
     {INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
     {NO_BINARY_FOR_GPU, "CUDA_ERROR_NO_BINARY_FOR_GPU", "no kernel image is available for execution on the device"},
-    {UNSUPPORTED_PTX_VERSION, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "the provided PTX was compiled with an unsupported toolchain"},
+    {UNSUPPORTED_PTX_VERSION, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+     "the provided PTX was compiled with an unsupported toolchain"},
     {INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
     {NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
     {NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"},
@@ -992,6 +1009,17 @@ static uint64_t read_counter(const uint64_t *counter)
     return value;
 }
 
+/* Streams with work that has not ended. */
+GPR_API int fake_busy(void)
+{
+    int busy = 0;
+
+    pthread_mutex_lock(&lock);
+    for (struct CUstream_st *s = streams; s != NULL; s = s->next) busy += s->head != NULL || s->working;
+    pthread_mutex_unlock(&lock);
+    return busy;
+}
+
 /* Bytes allocated now; pinned 0: device memory, 1: pinned. */
 GPR_API uint64_t fake_bytes(int pinned)
 {
@@ -1072,7 +1100,8 @@ static void set_option(const char *key, const char *value)
     if (strcmp(key, "pinned_bytes") == 0) machine.memory[PINNED_MEMORY] = number;
     if (strcmp(key, "seed") == 0) random_state ^= number << 8;
     if (strcmp(key, "delay") == 0) delay_us = (unsigned)number;
-    if (strcmp(key, "fail") == 0 && sscanf(value, "%63[^:]:%d:%d", function, &nth, &code) == 3) fake_fail(function, nth, code);
+    if (strcmp(key, "fail") == 0 && sscanf(value, "%63[^:]:%d:%d", function, &nth, &code) == 3)
+        fake_fail(function, nth, code);
 }
 
 __attribute__((constructor)) static void read_environment(void)
@@ -1080,7 +1109,8 @@ __attribute__((constructor)) static void read_environment(void)
     const char *text = getenv("FAKE_CUDA");
     char *copy = text != NULL ? strdup(text) : NULL, *rest = NULL;
 
-    for (char *item = copy != NULL ? strtok_r(copy, ",", &rest) : NULL; item != NULL; item = strtok_r(NULL, ",", &rest)) {
+    for (char *item = copy != NULL ? strtok_r(copy, ",", &rest) : NULL; item != NULL;
+         item = strtok_r(NULL, ",", &rest)) {
         char *value = strchr(item, '=');
         if (value == NULL) continue;
         *value = '\0';

@@ -13,7 +13,15 @@
 #define API __attribute__((visibility("default")))
 #endif
 
-enum { SUCCESS = 0, OUT_OF_MEMORY = 1, INVALID_INPUT = 3, INVALID_PROGRAM = 4, INVALID_OPTION = 5, COMPILATION = 6, INTERNAL_ERROR = 11 };
+enum {
+    SUCCESS = 0,
+    OUT_OF_MEMORY = 1,
+    INVALID_INPUT = 3,
+    INVALID_PROGRAM = 4,
+    INVALID_OPTION = 5,
+    COMPILATION = 6,
+    INTERNAL_ERROR = 11
+};
 enum { MOST_ARCHS = 32, MOST_ENTRIES = 8, TEXT_ROOM = 512, WORD_ROOM = 64 };
 
 typedef struct program {
@@ -49,9 +57,9 @@ static int enter(const char *function)
     return code;
 }
 
-#define ENTER()                                \
-    do {                                       \
-        const int entered = enter(__func__);   \
+#define ENTER()                                 \
+    do {                                        \
+        const int entered = enter(__func__);    \
         if (entered != SUCCESS) return entered; \
     } while (0)
 
@@ -88,8 +96,8 @@ API int nvrtcGetSupportedArchs(int *archs)
     return SUCCESS;
 }
 
-API int nvrtcCreateProgram(nvrtcProgram *result, const char *text, const char *name, int headers, const char *const *texts,
-                           const char *const *names)
+API int nvrtcCreateProgram(nvrtcProgram *result, const char *text, const char *name, int headers,
+                           const char *const *texts, const char *const *names)
 {
     ENTER();
     struct program *made = calloc(1, sizeof *made);
@@ -140,9 +148,12 @@ static int lower(const char *entry, char *lowered)
     unsigned block = 0;
     int end = 0;
 
-    if (sscanf(entry, "gpr::%63[a-z_0-9]<%63[A-Za-z], %uu>%n", variant, stage, &block, &end) != 3 || entry[end] != '\0') {
+    if (sscanf(entry, "gpr::%63[a-z_0-9]<%63[A-Za-z], %uu>%n", variant, stage, &block, &end) != 3 ||
+        entry[end] != '\0') {
         end = 0;
-        if (sscanf(entry, "gpr::%63[a-z_0-9]<First>%n", variant, &end) != 1 || end == 0 || strcmp(variant, "fill_identity") != 0) return 0;
+        if (sscanf(entry, "gpr::%63[a-z_0-9]<First>%n", variant, &end) != 1 || end == 0 ||
+            strcmp(variant, "fill_identity") != 0)
+            return 0;
         (void)snprintf(stage, sizeof stage, "First");
     }
     (void)snprintf(lowered, TEXT_ROOM, "fake %s %s %u", variant, stage, block);
@@ -173,9 +184,12 @@ API int nvrtcCompileProgram(nvrtcProgram program, int option_count, const char *
         return INVALID_OPTION;
     }
     const char *cell = strstr(program->text, "using First = ");
-    if (sscanf(program->text, "namespace gpr {\nconstexpr unsigned per_thread = %u;\nconstexpr unsigned lanes = %u;\n", &per_thread,
-               &lanes) != 2 || cell == NULL ||
-        sscanf(cell, "using First = gpr::Cell<gpr::fold_%15[a-z_], gpr::dt_%15[a-z0-9], gpr::dt_%15[a-z0-9], gpr::dt_%15[a-z0-9]>;",
+    if (sscanf(program->text, "namespace gpr {\nconstexpr unsigned per_thread = %u;\nconstexpr unsigned lanes = %u;\n",
+               &per_thread, &lanes) != 2 ||
+        cell == NULL ||
+        sscanf(cell,
+               "using First = gpr::Cell<gpr::fold_%15[a-z_], gpr::dt_%15[a-z0-9], gpr::dt_%15[a-z0-9], "
+               "gpr::dt_%15[a-z0-9]>;",
                fold, element, compute, acc) != 4) {
         return refuse(program, "cannot understand the program", program->text);
     }
@@ -183,10 +197,12 @@ API int nvrtcCompileProgram(nvrtcProgram program, int option_count, const char *
         if (compiler.refuse[0] != '\0' && strstr(program->entries[i], compiler.refuse) != NULL) {
             return refuse(program, "refused", program->entries[i]);
         }
-        if (!lower(program->entries[i], program->lowered[i])) return refuse(program, "cannot instantiate", program->entries[i]);
+        if (!lower(program->entries[i], program->lowered[i]))
+            return refuse(program, "cannot instantiate", program->entries[i]);
     }
-    (void)snprintf(program->image, sizeof program->image, "FAKE %s %d per_thread %u lanes %u fold %s element %s compute %s acc %s", kind, arch,
-                   per_thread, lanes, fold, element, compute, acc);
+    (void)snprintf(program->image, sizeof program->image,
+                   "FAKE %s %d per_thread %u lanes %u fold %s element %s compute %s acc %s", kind, arch, per_thread,
+                   lanes, fold, element, compute, acc);
     program->compiled = 1;
     program->machine_code = strcmp(kind, "sm") == 0;
     pthread_mutex_lock(&lock);
@@ -318,10 +334,12 @@ static void set_option(const char *key, char *value)
     if (strcmp(key, "version") == 0) compiler.version = atoi(value);
     if (strcmp(key, "refuse") == 0) fake_nvrtc_refuse(value);
     if (strcmp(key, "count") == 0) (void)snprintf(compiler.count, sizeof compiler.count, "%s", value);
-    if (strcmp(key, "fail") == 0 && sscanf(value, "%63[^:]:%d:%d", function, &nth, &code) == 3) fake_nvrtc_fail(function, nth, code);
+    if (strcmp(key, "fail") == 0 && sscanf(value, "%63[^:]:%d:%d", function, &nth, &code) == 3)
+        fake_nvrtc_fail(function, nth, code);
     if (strcmp(key, "archs") == 0) {
         compiler.arch_count = 0;
-        for (char *item = strtok_r(value, ":", &rest); item != NULL && compiler.arch_count < MOST_ARCHS; item = strtok_r(NULL, ":", &rest)) {
+        for (char *item = strtok_r(value, ":", &rest); item != NULL && compiler.arch_count < MOST_ARCHS;
+             item = strtok_r(NULL, ":", &rest)) {
             compiler.archs[compiler.arch_count++] = atoi(item);
         }
     }
@@ -332,7 +350,8 @@ __attribute__((constructor)) static void read_environment(void)
     const char *text = getenv("FAKE_NVRTC");
     char *copy = text != NULL ? strdup(text) : NULL, *rest = NULL;
 
-    for (char *item = copy != NULL ? strtok_r(copy, ",", &rest) : NULL; item != NULL; item = strtok_r(NULL, ",", &rest)) {
+    for (char *item = copy != NULL ? strtok_r(copy, ",", &rest) : NULL; item != NULL;
+         item = strtok_r(NULL, ",", &rest)) {
         char *value = strchr(item, '=');
         if (value == NULL) continue;
         *value = '\0';

@@ -11,34 +11,35 @@
 #include <stdlib.h>
 
 /* FAKE(result, member, symbol, arguments) */
-#define FAKE_CUDA_FUNCTIONS(FAKE)                                                     \
-    FAKE(void, fail, fake_fail, (const char *function, int nth, int code))            \
-    FAKE(const char *, failed, fake_failed, (void))                                   \
-    FAKE(const char *, violation, fake_violation, (void))                             \
-    FAKE(int, live, fake_live, (const char *what))                                    \
-    FAKE(uint64_t, bytes, fake_bytes, (int pinned))                                   \
-    FAKE(uint64_t, peak, fake_peak, (int pinned))                                     \
-    FAKE(void, reset_peaks, fake_reset_peaks, (void))                                 \
-    FAKE(void, set_memory, fake_set_memory, (uint64_t device, uint64_t pinned))       \
-    FAKE(void, set_delays, fake_set_delays, (unsigned seed, unsigned most_us))        \
-    FAKE(unsigned, launches, fake_launches, (void))                                   \
-    FAKE(void, watch, fake_watch, (const void *start, size_t bytes))                  \
-    FAKE(uint64_t, watched, fake_watched, (void))                                     \
+#define FAKE_CUDA_FUNCTIONS(FAKE)                                               \
+    FAKE(void, fail, fake_fail, (const char *function, int nth, int code))      \
+    FAKE(const char *, failed, fake_failed, (void))                             \
+    FAKE(const char *, violation, fake_violation, (void))                       \
+    FAKE(int, live, fake_live, (const char *what))                              \
+    FAKE(int, busy, fake_busy, (void))                                          \
+    FAKE(uint64_t, bytes, fake_bytes, (int pinned))                             \
+    FAKE(uint64_t, peak, fake_peak, (int pinned))                               \
+    FAKE(void, reset_peaks, fake_reset_peaks, (void))                           \
+    FAKE(void, set_memory, fake_set_memory, (uint64_t device, uint64_t pinned)) \
+    FAKE(void, set_delays, fake_set_delays, (unsigned seed, unsigned most_us))  \
+    FAKE(unsigned, launches, fake_launches, (void))                             \
+    FAKE(void, watch, fake_watch, (const void *start, size_t bytes))            \
+    FAKE(uint64_t, watched, fake_watched, (void))                               \
     FAKE(uint64_t, pageable, fake_pageable, (void))
 
-#define FAKE_NVRTC_FUNCTIONS(FAKE)                                                    \
+#define FAKE_NVRTC_FUNCTIONS(FAKE)                                                     \
     FAKE(void, nvrtc_fail, fake_nvrtc_fail, (const char *function, int nth, int code)) \
-    FAKE(const char *, nvrtc_failed, fake_nvrtc_failed, (void))                       \
-    FAKE(void, refuse, fake_nvrtc_refuse, (const char *word))                         \
-    FAKE(int, compiles, fake_nvrtc_compiles, (void))                                  \
+    FAKE(const char *, nvrtc_failed, fake_nvrtc_failed, (void))                        \
+    FAKE(void, refuse, fake_nvrtc_refuse, (const char *word))                          \
+    FAKE(int, compiles, fake_nvrtc_compiles, (void))                                   \
     FAKE(int, programs, fake_nvrtc_programs, (void))
 
 /* Ends the process, mostly a child of the test, if a promise is broken: what follows would make no sense. */
-#define REQUIRE(condition)                                                                     \
-    do {                                                                                       \
-        if (condition) break;                                                                  \
-        (void)fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition);          \
-        exit(1);                                                                               \
+#define REQUIRE(condition)                                                            \
+    do {                                                                              \
+        if (condition) break;                                                         \
+        (void)fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition); \
+        exit(1);                                                                      \
     } while (0)
 
 static struct {
