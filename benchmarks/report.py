@@ -28,7 +28,9 @@ def table(header: list[str], rows: list[list[str]]) -> str:
 
 
 def gigabytes(bytes_per_second: float) -> str:
-    return f"{bytes_per_second / 1e9:,.0f}"
+    """GB/s with two digits where there are no more, so that a slow kernel is not shown as none."""
+    value = bytes_per_second / 1e9
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
 
 
 def milliseconds(row: dict[str, Any]) -> str:

@@ -1,40 +1,79 @@
-"""Run every kernel once over a few types and shapes on the first GPU: work for compute-sanitizer.
+"""Run every kernel on the first GPU and check what it returns: work for compute-sanitizer.
 
-Sizes straddle warps and blocks and make several blocks; results are checked, so that a tool that
-changes timing still finds a wrong sum.
+Sizes straddle warps and blocks and make several blocks; results are checked, so that a tool that changes timing still
+finds a wrong one. By default a few types and operators; ``--all`` takes every cell, and ``--shard I/N`` every N-th of
+them, so that several processes can share the work.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
+from typing import Any
 
 import numpy as np
 
 import gpureduce as gr
 
 DTYPES = ("uint8", "float16", "int32", "float32", "float64")
+OPERATORS = ("sum", "max")
 SIZES = (1, 31, 1000, 20_011)
+ALL_DTYPES = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "bfloat16", "float32", "float64"),
+)
+ALL_OPERATORS = ("sum", "prod", "min", "max", "mean", "any", "all")
+ALL_SIZES = (1, 33, 5003)
+
+
+def dtype_of(name: str) -> np.dtype[Any]:
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)
+
+
+def small_values(rng: np.random.Generator, op: str, n: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Two rows of small integers whose reductions every accumulator holds exactly."""
+    values = rng.integers(0, 3, (2, n))
+    if op == "prod":  # mostly ones: at most 2**10
+        values[:] = 1
+        values[rng.integers(0, 2, 5), rng.integers(0, n, 5)] = 2
+    return values.astype(dtype)
+
+
+def is_right(result: Any, values: np.ndarray[Any, Any], op: str, axis: int | None) -> bool:
+    """Whether a result is the exact one, rounded once to its type (or, for mean, near it)."""
+    exact = getattr(values.astype(np.float64), op)(axis=axis)
+    if op == "mean":
+        return bool(np.allclose(np.float64(result), exact, rtol=2**-7))
+    return bool(np.all(result == np.asarray(exact).astype(result.dtype)))
 
 
 def main() -> int:
-    rng = np.random.default_rng(1)
-    wrong = 0
-    for kernel in gr.kernels():
-        if not kernel.available:
-            print(f"{kernel.name}: {kernel.reason}")
-            continue
-        for dtype in DTYPES:
-            for n in SIZES:
-                values = rng.integers(0, 3, (2, n)).astype(dtype)
-                for op in ("sum", "max"):
-                    whole = gr.reduce(values, op, kernel=kernel.name, device="cuda")
-                    rows = gr.reduce(values, op, axis=1, kernel=kernel.name, device="cuda")
-                    exact = getattr(values.astype(np.float64), op)  # rounded once, as ours is
-                    right = whole == exact().astype(whole.dtype)
-                    if not right or np.any(rows != exact(axis=1).astype(rows.dtype)):
-                        print(f"{kernel.name} {op} {dtype} {n}: wrong")
-                        wrong += 1
-        print(f"{kernel.name}: done")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--all", action="store_true", help="every dtype and operator")
+    parser.add_argument("--shard", default="0/1", help="which part of the cells, as 2/8")
+    options = parser.parse_args()
+    shard, shards = map(int, options.shard.split("/"))
+    dtypes = ALL_DTYPES if options.all else DTYPES
+    operators = ALL_OPERATORS if options.all else OPERATORS
+    sizes = ALL_SIZES if options.all else SIZES
+    rng = np.random.default_rng()
+    wrong = run = 0
+    kernels = [kernel for kernel in gr.kernels() if kernel.available]
+    cells = [(kernel.name, name, op) for kernel in kernels for name in dtypes for op in operators]
+    for kernel, name, op in cells[shard::shards]:
+        for n in sizes:
+            values = small_values(rng, op, n, dtype_of(name))
+            for axis in (None, 1):
+                result = gr.reduce(values, op, axis=axis, kernel=kernel, device="cuda")
+                run += 1
+                if not is_right(result, values, op, axis):
+                    print(f"{kernel} {op} {name} n={n} axis={axis}: {result} is wrong")
+                    wrong += 1
+    print(f"{len(cells[shard::shards])} cells, {run} reductions, {wrong} wrong")
     return min(wrong, 1)
 
 
