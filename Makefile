@@ -43,9 +43,12 @@ LIB_SOURCES := $(sort $(wildcard csrc/cpu/loops_*.c)) $(filter-out csrc/cpu/loop
                $(sort $(wildcard csrc/lib/*.c))
 EMBEDDED := $(wildcard csrc/kernels/* csrc/registry/*)
 C_TESTS := $(sort $(patsubst tests/c/%.c,%,$(wildcard tests/c/test_*.c)))
-FAKES := $(sort $(patsubst tests/fakes/%.c,%,$(wildcard tests/fakes/*.c)))
+# Stand-ins for the driver and NVRTC: the boundary that the emulator has too, and kernels by contract behind it.
+FAKES := fake_cuda fake_nvrtc
+fake_cuda_SOURCES := csrc/emu/driver.c tests/fakes/contract.c
+fake_nvrtc_SOURCES := tests/fakes/fake_nvrtc.c
 FAKED_TESTS := $(sort $(patsubst tests/c/%.c,%,$(shell grep -l 'fakes\.h' tests/c/test_*.c 2>/dev/null)))
-C_STYLED := $(wildcard csrc/include/*.h csrc/lib/*.[ch] csrc/cpu/*.[ch] csrc/python/*.[ch] tests/c/*.[ch] tests/fakes/*.[ch] \
+C_STYLED := $(wildcard csrc/include/*.h csrc/lib/*.[ch] csrc/cpu/*.[ch] csrc/emu/*.[ch] csrc/python/*.[ch] tests/c/*.[ch] tests/fakes/*.[ch] \
                        examples/*.c)
 GLUE_SOURCES := $(wildcard csrc/python/*.[ch])
 
@@ -142,9 +145,11 @@ build/$(1)/objects.a: $$($(1)_OBJECTS)
 	@rm -f $$@
 	$$(Q)$$(AR) rcs $$@ $$^
 
-build/$(1)/fakes/%.so: tests/fakes/%.c tests/fakes/fakes.h build/$(1)/objects.a
+build/$(1)/fakes/fake_cuda.so: $$(fake_cuda_SOURCES) csrc/emu/engine.h
+build/$(1)/fakes/fake_nvrtc.so: $$(fake_nvrtc_SOURCES)
+build/$(1)/fakes/%.so: tests/fakes/fakes.h build/$(1)/objects.a
 	@mkdir -p $$(@D) && echo "cc $$@"
-	$$(Q)$$(CC) $$(C_FLAGS) $(2) $$(C_INCLUDES) $$(C_DEFINES) -Icsrc/lib -fvisibility=default -fPIC -shared $$< build/$(1)/objects.a $$(C_LIBS) -o $$@
+	$$(Q)$$(CC) $$(C_FLAGS) $(2) -Icsrc $$(C_INCLUDES) $$(C_DEFINES) -Icsrc/lib -fPIC -shared $$(filter %.c,$$^) build/$(1)/objects.a $$(C_LIBS) -o $$@
 
 build/$(1)/tests/%: tests/c/%.c $$(wildcard tests/c/*.h tests/fakes/*.h) build/$(1)/objects.a
 	@mkdir -p $$(@D) && echo "cc $$@"

@@ -78,7 +78,7 @@ def directory() -> Path:
         pytest.skip("the fakes are C: no compiler is installed")
     place = Path(tempfile.mkdtemp(prefix="gpureduce-fakes-"))
     atexit.register(shutil.rmtree, place, ignore_errors=True)
-    includes = [f"-I{CSRC / folder}" for folder in ("include", "lib", "registry")]
+    includes = [f"-I{CSRC / folder}" for folder in (".", "include", "lib", "registry", "emu")]
     options = ["-std=gnu11", "-O1", "-g", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread"]
     options += ["-Wl,-z,defs", '-DGPR_VERSION="fake"']
     library = [str(CSRC / "lib" / name) for name in ("rules.c", "convert.c", "registry.c", "status.c")]
@@ -87,7 +87,7 @@ def directory() -> Path:
         command = [compiler, *options, *more, *includes, *sources, "-lm", "-o", str(place / name)]
         subprocess.run(command, check=True)
 
-    driver = [str(HERE / "fake_cuda.c"), *library]
+    driver = [str(CSRC / "emu" / "driver.c"), str(HERE / "contract.c"), *library]
     build("libfakecuda.so", driver)
     build("libfakenvrtc.so", [str(HERE / "fake_nvrtc.c")])
     # A driver from before one of the functions was there.

@@ -1,5 +1,5 @@
 /* A stand-in for NVRTC: reads a program's text the way lib/program.c writes it, and "compiles" it to a line of words that
- * fake_cuda.c runs. A program it does not understand is refused with a log, so that a change of the text is noticed.
+ * contract.c runs. A program it does not understand is refused with a log, so that a change of the text is noticed.
  *
  * Steered by fake_nvrtc_*, or by FAKE_NVRTC=key=value,...:
  *   version (11080), archs (75:80:90), refuse (programs whose entries contain the word do not compile),

@@ -1,15 +1,14 @@
 /* A stand-in for libcuda on a machine without a GPU, strict where the real one is forgiving.
  *
  * Device memory is host memory. Each stream is a thread with a queue, so that a wait that the library forgets shows as a wrong
- * result; random delays (seeded) widen the windows. Kernels run by the contract between lib/launch.c and the kernels: what a
- * program is comes from the image that fake_nvrtc.c makes, what its kernel does with blocks from the registry.
+ * result; random delays (seeded) widen the windows. What a module is and what a launch does is the engine's (engine.h).
  *
- * Checked at every call: a current context, live handles, pointers inside live allocations, alignment, grids, coverage. What
- * breaks a rule is recorded (fake_violation) and poisons the context, as an illegal address does on a card.
+ * Checked at every call: a current context, live handles, pointers inside live allocations, grids. What breaks a rule is recorded
+ * (fake_violation) and poisons the context, as an illegal address does on a card; cuGetErrorString then says which rule it was.
  *
- * Tests steer it through the fake_* functions, or through FAKE_CUDA=key=value,...:
+ * Tests steer it through the fake_* functions, or through the engine's variable, key=value,...:
  *   devices, cc, version, init (what cuInit returns), device_bytes, pinned_bytes (memory there is), seed, delay (most
- *   microseconds before an operation), fail=FUNCTION:NTH:CODE. */
+ *   microseconds before an operation), fail=FUNCTION:NTH:CODE; other keys are the engine's. */
 #include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -17,9 +16,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "convert.h"
-#include "driver.h"
-#include "rules.h"
+#include "engine.h"
 
 /* The functions of the driver under their exported names; a definition that differs from the library's declaration does not compile. */
 #define CU(member, symbol, arguments) GPR_API CUresult member arguments __asm__(symbol);
@@ -52,13 +49,6 @@ struct CUctx_st {
 
 typedef enum sort { DEVICE_MEMORY, PINNED_MEMORY, SORTS } sort;
 
-typedef struct allocation {
-    uintptr_t start;
-    size_t bytes;
-    sort sort;
-    struct allocation *next;
-} allocation;
-
 struct CUevent_st {
     int live, timed;
     unsigned recorded, done; /* records queued and carried out */
@@ -67,30 +57,13 @@ struct CUevent_st {
 
 struct CUmod_st {
     int live, queued; /* launches that have not ended */
-    unsigned per_thread, lanes;
-    gpr_fold fold;
-    gpr_dtype element, compute, acc;
+    engine_module *loaded;
 };
-
-typedef enum stage { FIRST, NEXT, FILL } stage;
 
 struct CUfunc_st {
     struct CUmod_st *module;
-    const gpr_kernel_row *row;
-    stage stage;
-    int shares_blocks; /* auto_rows */
-    unsigned block;
+    engine_kernel *kernel;
 };
-
-/* The kernels' parameters, as kernels/rows.cuh has them. */
-typedef struct rows_parameter {
-    uint64_t n, count, first;
-    uint32_t blocks;
-} rows_parameter;
-
-typedef struct scratch_parameter {
-    CUdeviceptr partials, tickets;
-} scratch_parameter;
 
 typedef struct operation {
     enum { COPY_IN, COPY_OUT, SET, LAUNCH, RECORD, WAIT } kind;
@@ -98,12 +71,9 @@ typedef struct operation {
     size_t bytes;
     unsigned char value;
     struct CUevent_st *event;
-    unsigned target; /* of a wait: records that must be done */
-    struct CUfunc_st *function;
-    unsigned grid;
-    rows_parameter rows;
-    scratch_parameter scratch;
-    uint64_t count; /* of a fill */
+    unsigned target;         /* of a wait: records that must be done */
+    struct CUmod_st *module; /* of a launch */
+    engine_launch *launch;
     struct operation *next;
 } operation;
 
@@ -117,7 +87,7 @@ struct CUstream_st {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* over everything below */
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct CUctx_st contexts[MOST_DEVICES];
-static allocation *allocations;
+static driver_allocation *allocations;
 static struct CUstream_st *streams;
 static struct {
     int devices, cc, version, init;
@@ -141,7 +111,7 @@ static uint64_t pageable_bytes; /* copied in from memory that is not pinned */
 static uint64_t calls_made, launches_made;
 static unsigned delay_us;
 static uint64_t random_state = 1;
-static char violation[256];
+static char violation[2048];
 
 static _Thread_local struct CUctx_st *context_stack[CONTEXT_DEPTH];
 static _Thread_local int context_depth;
@@ -223,29 +193,71 @@ static CUresult leave_with_health(void)
 
 /* ---------------------------------------------------------------- memory --------------------- */
 
-/* The live allocation that holds all of [start, start + bytes). */
-static allocation *find_allocation(uintptr_t start, size_t bytes)
+static driver_allocation *find_allocation(uintptr_t start, size_t bytes)
 {
-    for (allocation *a = allocations; a != NULL; a = a->next) {
+    for (driver_allocation *a = allocations; a != NULL; a = a->next) {
         if (start >= a->start && start - a->start <= a->bytes && bytes <= a->bytes - (start - a->start)) return a;
     }
     return NULL;
 }
 
+void driver_lock_memory(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void driver_unlock_memory(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+const driver_allocation *driver_allocations(void)
+{
+    return allocations;
+}
+
+const driver_allocation *driver_find_allocation(uintptr_t start, size_t bytes)
+{
+    return find_allocation(start, bytes);
+}
+
+/* Notes that [start, start + bytes), which is inside an allocation, holds something from now on. */
+static void note_written(uintptr_t start, size_t bytes)
+{
+    const driver_allocation *a = find_allocation(start, bytes);
+
+    if (a != NULL && a->written != NULL) memset(a->written + (start - a->start), 1, bytes);
+}
+
+/* Whether all of [start, start + bytes) has been written, as far as the engine follows that. */
+static int is_written(uintptr_t start, size_t bytes)
+{
+    const driver_allocation *a = find_allocation(start, bytes);
+
+    return a == NULL || a->written == NULL || memchr(a->written + (start - a->start), 0, bytes) == NULL;
+}
+
 static CUresult allocate(sort where, size_t bytes, uintptr_t *start)
 {
-    enum { POISON = 0xc3, ALIGNMENT = 256 };
+    enum { POISON = 0xc3, ALIGNMENT = 256, GUARD = 4096 }; /* what lies beyond the end belongs to nobody */
     void *memory = NULL;
 
     if (bytes == 0) return INVALID_VALUE;
     if (bytes > machine.memory[where] - live.bytes[where]) return OUT_OF_MEMORY;
-    allocation *a = malloc(sizeof *a);
-    if (a == NULL || posix_memalign(&memory, ALIGNMENT, bytes) != 0) {
+    driver_allocation *a = malloc(sizeof *a);
+    unsigned char *written = engine_tracks_writes ? calloc(bytes, 1) : NULL;
+    if (a == NULL || (written == NULL && engine_tracks_writes) ||
+        posix_memalign(&memory, ALIGNMENT, bytes + GUARD) != 0) {
+        free(written);
         free(a);
         return OUT_OF_MEMORY;
     }
     memset(memory, POISON, bytes);
-    *a = (allocation){.start = (uintptr_t)memory, .bytes = bytes, .sort = where, .next = allocations};
+    *a = (driver_allocation){.start = (uintptr_t)memory,
+                             .bytes = bytes,
+                             .pinned = where == PINNED_MEMORY,
+                             .written = written,
+                             .next = allocations};
     allocations = a;
     live.allocations[where]++;
     live.bytes[where] += bytes;
@@ -264,14 +276,15 @@ static void wait_until_idle(void)
 static CUresult release(sort where, uintptr_t start)
 {
     wait_until_idle();
-    for (allocation **at = &allocations; *at != NULL; at = &(*at)->next) {
-        allocation *a = *at;
+    for (driver_allocation **at = &allocations; *at != NULL; at = &(*at)->next) {
+        driver_allocation *a = *at;
         if (a->start != start) continue;
-        if (a->sort != where) break;
+        if (a->pinned != (where == PINNED_MEMORY)) break;
         *at = a->next;
         live.allocations[where]--;
         live.bytes[where] -= a->bytes;
         free((void *)a->start);
+        free(a->written);
         free(a);
         return CUDA_SUCCESS;
     }
@@ -315,11 +328,11 @@ CUresult cuMemFreeHost(void *pointer)
 }
 
 /* One attribute of an allocation; 0 if the fake does not know it. */
-static int get_attribute(const allocation *a, int attribute, void *value)
+static int get_attribute(const driver_allocation *a, int attribute, void *value)
 {
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-        *(unsigned *)value = a == NULL ? 0 : a->sort == PINNED_MEMORY ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+        *(unsigned *)value = a == NULL ? 0 : a->pinned ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
         return 1;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: *(CUdeviceptr *)value = a == NULL ? 0 : a->start; return 1;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE: *(size_t *)value = a == NULL ? 0 : a->bytes; return 1;
@@ -330,161 +343,11 @@ static int get_attribute(const allocation *a, int attribute, void *value)
 CUresult cuPointerGetAttributes(unsigned count, int *attributes, void **values, CUdeviceptr pointer)
 {
     ENTER(cuPointerGetAttributes, ANYWHERE);
-    const allocation *a = find_allocation((uintptr_t)pointer, 1);
+    const driver_allocation *a = find_allocation((uintptr_t)pointer, 1);
     for (unsigned i = 0; i < count; i++) {
         if (!get_attribute(a, attributes[i], values[i])) return leave(INVALID_VALUE);
     }
     return leave(CUDA_SUCCESS);
-}
-
-/* ---------------------------------------------------------------- what kernels do ------------ */
-
-/* Folds `count` elements (or, after the first pass, accumulators) from `in` on. */
-static gpr_value fold_share(const struct CUfunc_st *function, const char *in, uint64_t count)
-{
-    enum { BATCH = 256 };
-    const struct CUmod_st *m = function->module;
-    const gpr_dtype from = function->stage == FIRST ? m->element : m->acc;
-    const size_t from_bytes = gpr_dtype_bytes(from), acc_bytes = gpr_dtype_bytes(m->acc);
-    gpr_value all = gpr_identity(m->fold, m->compute, m->acc);
-    uint64_t computed[BATCH], lifted[BATCH];
-
-    for (uint64_t done = 0; done < count; done += BATCH) {
-        const uint64_t some = count - done < BATCH ? count - done : BATCH;
-        const void *values = in + done * from_bytes;
-        if (function->stage == FIRST) {
-            gpr_convert(from, values, m->compute, computed, some);
-            gpr_convert(m->compute, computed, m->acc, lifted, some);
-            values = lifted;
-        }
-        for (uint64_t i = 0; i < some; i++) {
-            gpr_value value = {.u64 = 0};
-            memcpy(&value, (const char *)values + i * acc_bytes, acc_bytes);
-            all = gpr_fold_acc(m->fold, m->acc, all, value);
-        }
-    }
-    return all;
-}
-
-static gpr_value load(const struct CUmod_st *m, uintptr_t array, uint64_t index)
-{
-    const size_t bytes = gpr_dtype_bytes(m->acc);
-    gpr_value value = {.u64 = 0};
-
-    memcpy(&value, (const char *)array + index * bytes, bytes);
-    return value;
-}
-
-static void store(const struct CUmod_st *m, uintptr_t array, uint64_t index, gpr_value value)
-{
-    const size_t bytes = gpr_dtype_bytes(m->acc);
-
-    memcpy((char *)array + index * bytes, &value, bytes);
-}
-
-/* Block `block` of the blocks of one row: folds its share and finishes as the kernel's row in the registry says. */
-static void run_block(const operation *op, uint64_t row, uint32_t block)
-{
-    const struct CUfunc_st *f = op->function;
-    const struct CUmod_st *m = f->module;
-    const uint64_t n = op->rows.n, blocks = op->rows.blocks;
-    const uint64_t extra = n % blocks, first = n / blocks * block + (block < extra ? block : extra);
-    const uint64_t count = n / blocks + (block < extra);
-    const size_t bytes = gpr_dtype_bytes(f->stage == FIRST ? m->element : m->acc);
-    gpr_value value = fold_share(f, (const char *)op->from + (row * n + first) * bytes, count);
-
-    if (f->row->finish == GPR_ATOMIC) {
-        store(m, op->to, row, gpr_fold_acc(m->fold, m->acc, load(m, op->to, row), value));
-    } else if (f->row->finish == GPR_TICKET && blocks > 1) {
-        uint32_t *ticket = (uint32_t *)(uintptr_t)op->scratch.tickets + row;
-        store(m, (uintptr_t)op->scratch.partials, row * blocks + block, value);
-        if (++*ticket != blocks) return;
-        *ticket = 0;
-        value = gpr_identity(m->fold, m->compute, m->acc);
-        for (uint64_t i = 0; i < blocks; i++) {
-            value = gpr_fold_acc(m->fold, m->acc, value, load(m, (uintptr_t)op->scratch.partials, row * blocks + i));
-        }
-        store(m, op->to, row, value);
-    } else {
-        store(m, op->to, row * blocks + block, value);
-    }
-}
-
-static void run_kernel(const operation *op)
-{
-    const struct CUfunc_st *f = op->function;
-    const struct CUmod_st *m = f->module;
-
-    if (f->stage == FILL) {
-        for (uint64_t i = 0; i < op->count; i++) store(m, op->to, i, gpr_identity(m->fold, m->compute, m->acc));
-        return;
-    }
-    for (uint64_t v = op->rows.first; v < op->rows.first + op->grid; v++) {
-        if (!f->shares_blocks) {
-            run_block(op, v / op->rows.blocks, (uint32_t)(v % op->rows.blocks));
-            continue;
-        }
-        const uint64_t per_block = f->block / m->lanes, start = v * per_block;
-        const size_t row_bytes = op->rows.n * gpr_dtype_bytes(m->element);
-        for (uint64_t row = start; row < start + per_block && row < op->rows.count; row++) {
-            store(m, op->to, row, fold_share(f, (const char *)op->from + row * row_bytes, op->rows.n));
-        }
-    }
-}
-
-/* ---------------------------------------------------------------- what kernels may do -------- */
-
-static const char *check_array(uintptr_t start, uint64_t count, size_t bytes, const char *what)
-{
-    if (start % bytes != 0) return what;
-    return find_allocation(start, count * bytes) != NULL ? NULL : what;
-}
-
-/* Whether a launch writes over what it reads: its blocks run in any order. */
-static int overlaps(uintptr_t a, uint64_t a_bytes, uintptr_t b, uint64_t b_bytes)
-{
-    return a < b + b_bytes && b < a + a_bytes;
-}
-
-/* The rule that a queued launch breaks now that its turn has come, or NULL; the lock is held. */
-static const char *check_kernel(const operation *op)
-{
-    const struct CUfunc_st *f = op->function;
-    const struct CUmod_st *m = f->module;
-    const size_t acc_bytes = gpr_dtype_bytes(m->acc),
-                 in_bytes = f->stage == FIRST ? gpr_dtype_bytes(m->element) : acc_bytes;
-    const uint64_t rows = op->rows.count, n = op->rows.n, blocks = op->rows.blocks;
-    const char *wrong = NULL;
-
-    if (!m->live) return "launch from a module that was unloaded";
-    if (f->stage == FILL)
-        return check_array(op->to, op->count, acc_bytes, "fill_identity writes outside live memory or unaligned");
-    if (rows == 0 || n == 0) return "launch over nothing";
-    wrong = check_array(op->from, rows * n, in_bytes, "kernel reads elements outside live memory or unaligned");
-    if (wrong != NULL) return wrong;
-    if (f->shares_blocks) {
-        const uint64_t per_block = f->block / m->lanes;
-        if (blocks != 0) return "auto_rows with blocks per row";
-        if (op->rows.first + op->grid > (rows + per_block - 1) / per_block) return "grid beyond the rows";
-        return check_array(op->to, rows, acc_bytes, "kernel writes results outside live memory or unaligned");
-    }
-    if (blocks == 0) return "no blocks per row";
-    if (op->rows.first + op->grid > rows * blocks) return "grid beyond the rows";
-    if (f->row->cover == GPR_ONE && blocks != 1) return "several blocks for a kernel that is one block";
-    if (f->row->cover == GPR_COVER) {
-        const uint64_t per_block = (uint64_t)f->block * m->per_thread;
-        if (blocks != n / per_block + (n % per_block != 0)) return "blocks that do not cover the row exactly";
-    }
-    if (f->row->finish == GPR_TICKET && blocks > 1) {
-        wrong = check_array((uintptr_t)op->scratch.partials, rows * blocks, acc_bytes,
-                            "partials outside live memory or unaligned");
-        if (wrong == NULL)
-            wrong = check_array((uintptr_t)op->scratch.tickets, rows, 4, "tickets outside live memory or unaligned");
-        if (wrong != NULL) return wrong;
-    }
-    const uint64_t results = f->row->finish == GPR_PASSES ? rows * blocks : rows;
-    if (overlaps(op->from, rows * n * in_bytes, op->to, results * acc_bytes)) return "kernel writes over what it reads";
-    return check_array(op->to, results, acc_bytes, "kernel writes results outside live memory or unaligned");
 }
 
 /* ---------------------------------------------------------------- streams -------------------- */
@@ -504,23 +367,25 @@ static const char *check_operation(const operation *op)
     case COPY_IN: return find_allocation(op->to, op->bytes) != NULL ? NULL : "copy to memory that is not allocated";
     case COPY_OUT:
         if (find_allocation(op->to, op->bytes) == NULL) return "copy to host memory that is not pinned";
-        return find_allocation(op->from, op->bytes) != NULL ? NULL : "copy from memory that is not allocated";
+        if (find_allocation(op->from, op->bytes) == NULL) return "copy from memory that is not allocated";
+        return is_written(op->from, op->bytes) ? NULL : "copy to the host of memory that nobody has written";
     case SET: return find_allocation(op->to, op->bytes) != NULL ? NULL : "memset of memory that is not allocated";
-    case LAUNCH: return check_kernel(op);
+    case LAUNCH: return op->module->live ? engine_check(op->launch) : "launch from a module that was unloaded";
     default: return NULL;
     }
 }
 
-/* Carries out an operation; no lock is held. */
-static void carry_out(const operation *op)
+/* Carries out an operation; no lock is held. What it returns is what a launch does wrong. */
+static const char *carry_out(const operation *op)
 {
     switch (op->kind) {
     case COPY_IN:
     case COPY_OUT: memcpy((void *)op->to, (const void *)op->from, op->bytes); break;
     case SET: memset((void *)op->to, op->value, op->bytes); break;
-    case LAUNCH: run_kernel(op); break;
+    case LAUNCH: return engine_run(op->launch);
     default: break;
     }
+    return NULL;
 }
 
 static void dawdle(unsigned microseconds)
@@ -542,10 +407,15 @@ static void do_operation(const operation *op)
         (void)violate(wrong);
     } else if (violation[0] == '\0') {
         pthread_mutex_unlock(&lock);
-        carry_out(op);
+        wrong = carry_out(op);
         pthread_mutex_lock(&lock);
+        if (wrong != NULL) (void)violate(wrong);
+        if (op->kind == COPY_IN || op->kind == COPY_OUT || op->kind == SET) note_written(op->to, op->bytes);
     }
-    if (op->kind == LAUNCH) op->function->module->queued--;
+    if (op->kind == LAUNCH) {
+        engine_drop(op->launch);
+        op->module->queued--;
+    }
     if (op->kind == RECORD) {
         op->event->done++;
         op->event->when = seconds();
@@ -587,7 +457,7 @@ static CUresult enqueue(struct CUstream_st *stream, operation what)
         stream->tail->next = op;
     }
     stream->tail = op;
-    if (what.kind == LAUNCH) what.function->module->queued++;
+    if (what.kind == LAUNCH) what.module->queued++;
     if (what.kind == RECORD) what.event->recorded++;
     pthread_cond_broadcast(&changed);
     return CUDA_SUCCESS;
@@ -715,38 +585,11 @@ CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUst
 
 /* ---------------------------------------------------------------- modules -------------------- */
 
-static int parse_dtype(const char *name, gpr_dtype *dtype)
-{
-    *dtype = gpr_find_dtype(name);
-    return *dtype != GPR_DTYPE_DEFAULT;
-}
-
-/* Reads an image of fake_nvrtc.c. */
-static CUresult parse_image(const char *image, struct CUmod_st *module)
-{
-    char kind[8] = "", fold[16] = "", element[16] = "", compute[16] = "", acc[16] = "";
-    int cc = 0;
-
-    if (sscanf(image, "FAKE %7s %d per_thread %u lanes %u fold %15s element %15s compute %15s acc %15s", kind, &cc,
-               &module->per_thread, &module->lanes, fold, element, compute, acc) != 8) {
-        return INVALID_IMAGE;
-    }
-    if (strcmp(kind, "sm") == 0 && (cc / 10 != machine.cc / 10 || cc > machine.cc)) return NO_BINARY_FOR_GPU;
-    if (strcmp(kind, "compute") == 0 && cc > machine.cc) return NO_BINARY_FOR_GPU;
-    for (int i = 0; i < GPR_FOLD_COUNT; i++) {
-        if (strcmp(fold, gpr_fold_names[i]) == 0) module->fold = (gpr_fold)i;
-    }
-    return parse_dtype(element, &module->element) && parse_dtype(compute, &module->compute) &&
-                   parse_dtype(acc, &module->acc)
-               ? CUDA_SUCCESS
-               : INVALID_IMAGE;
-}
-
 CUresult cuModuleLoadData(CUmodule *module, const void *image)
 {
     ENTER(cuModuleLoadData, IN_CONTEXT);
     struct CUmod_st *made = make_handle(sizeof *made);
-    const CUresult result = made != NULL ? parse_image(image, made) : OUT_OF_MEMORY;
+    const CUresult result = made != NULL ? engine_load(image, machine.cc, &made->loaded) : OUT_OF_MEMORY;
     if (result != CUDA_SUCCESS) return leave(result);
     made->live = 1;
     live.modules++;
@@ -759,6 +602,7 @@ CUresult cuModuleUnload(CUmodule module)
     ENTER_RELEASE(cuModuleUnload, IN_CONTEXT);
     if (module == NULL || !module->live) return leave(violate("unloading of a module that is not loaded"));
     if (module->queued > 0) (void)violate("unloading of a module whose kernel has yet to end");
+    if (module->queued == 0) engine_unload(module->loaded);
     module->live = 0;
     live.modules--;
     return leave(entered);
@@ -766,25 +610,12 @@ CUresult cuModuleUnload(CUmodule module)
 
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
 {
-    char variant[NAME_ROOM] = "", stage_name[NAME_ROOM] = "";
-    const gpr_kernel_row *row = NULL;
-    unsigned block = 0;
-
     ENTER(cuModuleGetFunction, IN_CONTEXT);
     if (module == NULL || !module->live) return leave(violate("a function of a module that is not loaded"));
-    if (sscanf(name, "fake %63s %63s %u", variant, stage_name, &block) != 3) return leave(NOT_FOUND);
-    const char *kernel = strncmp(variant, "auto_", 5) == 0 ? "auto" : variant;
-    for (int i = 0; i < GPR_KERNEL_COUNT; i++) {
-        if (strcmp(gpr_kernel_rows[i].name, kernel) == 0) row = &gpr_kernel_rows[i];
-    }
-    const int fill = strcmp(variant, "fill_identity") == 0;
-    struct CUfunc_st *made = row != NULL || fill ? make_handle(sizeof *made) : NULL;
-    if (made == NULL) return leave(NOT_FOUND);
+    struct CUfunc_st *made = make_handle(sizeof *made);
+    const CUresult result = made != NULL ? engine_find(module->loaded, name, &made->kernel) : OUT_OF_MEMORY;
+    if (result != CUDA_SUCCESS) return leave(result);
     made->module = module;
-    made->row = row;
-    made->stage = fill ? FILL : strcmp(stage_name, "Next") == 0 ? NEXT : FIRST;
-    made->shares_blocks = strcmp(variant, "auto_rows") == 0;
-    made->block = block;
     *function = made;
     return leave(CUDA_SUCCESS);
 }
@@ -793,7 +624,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
                         unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **arguments,
                         void **extra)
 {
-    operation op = {.kind = LAUNCH, .function = function, .grid = grid_x};
+    operation op = {.kind = LAUNCH};
 
     ENTER(cuLaunchKernel, IN_CONTEXT);
     if (!function->module->live) return leave(violate("launch from a module that was unloaded"));
@@ -801,18 +632,16 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
         block_y != 1 || block_z != 1 || shared_bytes != 0 || extra != NULL) {
         return leave(violate("launch of an impossible grid"));
     }
-    if (function->stage == FILL) {
-        op.to = (uintptr_t)*(CUdeviceptr *)arguments[0];
-        op.count = *(uint64_t *)arguments[1];
-    } else {
-        if (block_x != function->block) return leave(violate("launch with another block size than was compiled"));
-        op.from = (uintptr_t)*(CUdeviceptr *)arguments[0];
-        op.to = (uintptr_t)*(CUdeviceptr *)arguments[1];
-        memcpy(&op.rows, arguments[2], sizeof op.rows);
-        memcpy(&op.scratch, arguments[3], sizeof op.scratch);
-    }
-    launches_made++;
-    return leave(enqueue(stream, op));
+    op.module = function->module;
+    const char *wrong = engine_prepare(function->kernel, grid_x, block_x, arguments, &op.launch);
+    if (wrong != NULL) return leave(violate(wrong));
+    if (op.launch == NULL) return leave(OUT_OF_MEMORY);
+    const CUresult result = enqueue(stream, op);
+    if (result != CUDA_SUCCESS)
+        engine_drop(op.launch);
+    else
+        launches_made++;
+    return leave(result);
 }
 
 /* ---------------------------------------------------------------- devices and contexts ------- */
@@ -861,6 +690,8 @@ CUresult cuGetErrorName(CUresult error, const char **name)
 
 CUresult cuGetErrorString(CUresult error, const char **text)
 {
+    /* Static once it is there: a violation is written once. */
+    if (error == ILLEGAL_ADDRESS && violation[0] != '\0') return *text = violation, CUDA_SUCCESS;
     for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
         if (errors[i].code == error) return *text = errors[i].text, CUDA_SUCCESS;
     }
@@ -885,7 +716,7 @@ CUresult cuDeviceGet(CUdevice *device, int ordinal)
 CUresult cuDeviceGetName(char *name, int length, CUdevice device)
 {
     ENTER(cuDeviceGetName, ANYWHERE);
-    (void)snprintf(name, (size_t)length, "Fake %d", device);
+    (void)snprintf(name, (size_t)length, "%s %d", engine_device_name, device);
     return leave(CUDA_SUCCESS);
 }
 
@@ -1102,11 +933,12 @@ static void set_option(const char *key, const char *value)
     if (strcmp(key, "delay") == 0) delay_us = (unsigned)number;
     if (strcmp(key, "fail") == 0 && sscanf(value, "%63[^:]:%d:%d", function, &nth, &code) == 3)
         fake_fail(function, nth, code);
+    engine_set(key, value);
 }
 
 __attribute__((constructor)) static void read_environment(void)
 {
-    const char *text = getenv("FAKE_CUDA");
+    const char *text = getenv(engine_variable);
     char *copy = text != NULL ? strdup(text) : NULL, *rest = NULL;
 
     for (char *item = copy != NULL ? strtok_r(copy, ",", &rest) : NULL; item != NULL;
