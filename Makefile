@@ -51,6 +51,7 @@ FAKED_TESTS := $(sort $(patsubst tests/c/%.c,%,$(shell grep -l 'fakes\.h' tests/
 C_STYLED := $(wildcard csrc/include/*.h csrc/lib/*.[ch] csrc/cpu/*.[ch] csrc/emu/*.[ch] csrc/python/*.[ch] tests/c/*.[ch] tests/fakes/*.[ch] \
                        examples/*.c)
 GLUE_SOURCES := $(wildcard csrc/python/*.[ch])
+EMU_SOURCES := $(wildcard csrc/emu/*.[ch])
 
 .PHONY: help build lib install test ctest pytest lint format asan tsan bench demo gpu-check clean distclean
 
@@ -68,7 +69,7 @@ $(STAMPS)/venv:
 	$(PIP) install 'setuptools>=77' 'numpy>=2'
 	@mkdir -p $(STAMPS) && touch $@
 
-$(STAMPS)/build: $(STAMPS)/venv $(LIB_SOURCES) $(GLUE_SOURCES) $(EMBEDDED) $(wildcard csrc/*/*.h) pyproject.toml setup.py
+$(STAMPS)/build: $(STAMPS)/venv $(LIB_SOURCES) $(GLUE_SOURCES) $(EMU_SOURCES) $(EMBEDDED) $(wildcard csrc/*/*.h) pyproject.toml setup.py
 	$(PIP) install --no-build-isolation --no-deps --editable .
 	@touch $@
 

@@ -53,4 +53,16 @@ core = Extension(
     language="c",
 )
 
-setup(ext_modules=[core], cmdclass={"build_ext": build_ext})
+# The emulator stands in for libcuda and NVRTC: a library for the loader, not a module for Python.
+emulator = Extension(
+    "gpureduce._emulator",
+    sources=sorted(glob("csrc/emu/*.c")),
+    depends=sorted(glob("csrc/emu/*.h") + ["csrc/lib/driver.h", "csrc/lib/status.h", "csrc/include/gpureduce.h"]),
+    include_dirs=["csrc/emu", "csrc/lib", "csrc/include"],
+    extra_compile_args=["-std=gnu11", "-O2", "-fvisibility=hidden", "-pthread", *EXTRA],
+    extra_link_args=["-pthread", *EXTRA],
+    libraries=["dl"],
+    language="c",
+)
+
+setup(ext_modules=[core, emulator], cmdclass={"build_ext": build_ext})

@@ -253,6 +253,7 @@ static CUresult allocate(sort where, size_t bytes, uintptr_t *start)
         return OUT_OF_MEMORY;
     }
     memset(memory, POISON, bytes);
+    if (written != NULL && where == PINNED_MEMORY) memset(written, 1, bytes); /* the host writes it when it likes */
     *a = (driver_allocation){.start = (uintptr_t)memory,
                              .bytes = bytes,
                              .pinned = where == PINNED_MEMORY,

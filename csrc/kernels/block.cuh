@@ -54,18 +54,23 @@ GPR_DEVICE typename Cell::Acc unrolled_tree(typename Cell::Acc *partial, typenam
     return value;
 }
 
-// The tree with neighbours first: reduces partial[0 .. BLOCK) to partial[0], where only operands next to each other
-// meet, the earlier one on the left. Each thread has written its own partial[threadIdx.x]; thread 0 may read the
-// result.
-template <class Cell, unsigned BLOCK> GPR_DEVICE void neighbour_tree(typename Cell::Acc *partial)
+// The tree with neighbours first: reduces one value a thread, where only operands next to each other meet, the earlier
+// one on the left; thread 0 holds the result. `partial` is shared memory of BLOCK accumulators, free again afterwards.
+template <class Cell, unsigned BLOCK>
+GPR_DEVICE typename Cell::Acc neighbour_tree(typename Cell::Acc *partial, typename Cell::Acc value)
 {
+    partial[threadIdx.x] = value;
     __syncthreads(); // partials are there
 #pragma unroll
     for (unsigned s = 1; s < BLOCK; s *= 2) {
         const unsigned left = 2 * s * threadIdx.x;
-        if (left < BLOCK) partial[left] = Cell::combine(partial[left], partial[left + s]);
-        __syncthreads(); // the next step reads what this one wrote
+        if (left < BLOCK) {
+            value = Cell::combine(partial[left], partial[left + s]);
+            partial[left] = value;
+        }
+        __syncthreads(); // the next step, or the next tree, touches what this one did
     }
+    return value;
 }
 
 // ---------------------------------------------------------------- by warps ----------------------
@@ -101,11 +106,10 @@ template <class Acc> GPR_DEVICE bool is_last_block(const Row &row, const Scratch
         scratch.partials[row.virtual_block] = partial;
         __threadfence(); // whoever sees the ticket taken also sees the partial
         is_last = atomicAdd(&scratch.tickets[row.index], 1u) == row.blocks - 1;
+        __threadfence(); // and who took the last one sees the partials of all
         if (is_last) scratch.tickets[row.index] = 0; // no block of the row is left to look at it
     }
-    __syncthreads(); // thread 0 tells the others
-    // Partials are read after the ticket was, and not from copies that this multiprocessor has kept.
-    if (is_last) __threadfence();
+    __syncthreads(); // thread 0 tells the others, and they see what it sees
     return is_last;
 }
 

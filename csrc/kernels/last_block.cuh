@@ -60,10 +60,8 @@ GPR_DEVICE typename Cell::Acc fold_in_order(const typename Cell::In *in, uint64 
     typename Cell::Acc total = Cell::identity();
 
     for (uint64 tile = begin; tile < end; tile += BLOCK) {
-        partial[threadIdx.x] = load_or_identity<Cell>(in, tile + threadIdx.x, end);
-        neighbour_tree<Cell, BLOCK>(partial);
-        if (threadIdx.x == 0) total = Cell::combine(total, partial[0]);
-        __syncthreads(); // the compiler may have all threads read partial[0]: none overwrites it before
+        const typename Cell::Acc value = load_or_identity<Cell>(in, tile + threadIdx.x, end);
+        total = Cell::combine(total, neighbour_tree<Cell, BLOCK>(partial, value));
     }
     return total;
 }

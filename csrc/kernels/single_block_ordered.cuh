@@ -28,10 +28,8 @@ single_block_ordered(const typename Cell::In *in, typename Cell::Acc *out, Rows 
     Acc total = Cell::identity(); // thread 0's
 
     for (uint64 tile = 0; tile < row.n; tile += BLOCK) {
-        partial[threadIdx.x] = load_or_identity<Cell>(in + row.begin, tile + threadIdx.x, row.n);
-        neighbour_tree<Cell, BLOCK>(partial);
-        if (threadIdx.x == 0) total = Cell::combine(total, partial[0]);
-        __syncthreads(); // the compiler may have all threads read partial[0]: none overwrites it before
+        const Acc value = load_or_identity<Cell>(in + row.begin, tile + threadIdx.x, row.n);
+        total = Cell::combine(total, neighbour_tree<Cell, BLOCK>(partial, value));
     }
     if (threadIdx.x == 0) out[row.index] = total;
 }

@@ -34,14 +34,17 @@ single_warp_ordered(const typename Cell::In *in, typename Cell::Acc *out, Rows r
     Acc total = Cell::identity(); // lane 0's
 
     for (uint64 tile = 0; tile < row.n; tile += warp_lanes) {
-        partial[lane] = load_or_identity<Cell>(in + row.begin, tile + lane, row.n);
+        Acc value = load_or_identity<Cell>(in + row.begin, tile + lane, row.n);
+        partial[lane] = value;
         __syncwarp(); // partials are there
         for (unsigned s = 1; s < warp_lanes; s *= 2) {
-            if (lane % (2 * s) == 0) partial[lane] = Cell::combine(partial[lane], partial[lane + s]);
+            if (lane % (2 * s) == 0) {
+                value = Cell::combine(value, partial[lane + s]);
+                partial[lane] = value;
+            }
             __syncwarp(); // the next step, or the next tile, touches what this one did
         }
-        if (lane == 0) total = Cell::combine(total, partial[0]);
-        __syncwarp(); // the compiler may have all lanes read partial[0]: none overwrites it before
+        total = Cell::combine(total, value);
     }
     if (lane == 0) out[row.index] = total;
 }
@@ -59,16 +62,16 @@ single_warp_ordered_padded(const typename Cell::In *in, typename Cell::Acc *out,
 
     if (lane < warp_lanes / 2) partial[warp_lanes + lane] = Cell::identity();
     for (uint64 tile = 0; tile < row.n; tile += warp_lanes) {
-        partial[lane] = load_or_identity<Cell>(in + row.begin, tile + lane, row.n);
+        Acc value = load_or_identity<Cell>(in + row.begin, tile + lane, row.n);
+        partial[lane] = value;
         __syncwarp(); // partials are there
         for (unsigned s = 1; s < warp_lanes; s *= 2) {
-            const Acc folded = Cell::combine(partial[lane], partial[lane + s]);
+            value = Cell::combine(value, partial[lane + s]);
             __syncwarp(); // partial[lane] has been read by the lane it is the operand of
-            partial[lane] = folded;
+            partial[lane] = value;
             __syncwarp(); // and is there for the next step
         }
-        if (lane == 0) total = Cell::combine(total, partial[0]);
-        __syncwarp(); // the compiler may have all lanes read partial[0]: none overwrites it before
+        total = Cell::combine(total, value);
     }
     if (lane == 0) out[row.index] = total;
 }

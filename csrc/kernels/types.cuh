@@ -11,6 +11,11 @@
 
 #define GPR_DEVICE __device__ __forceinline__
 
+// The compute capability that is compiled for, times 100. A compiler other than CUDA's is told (-DGPR_ARCH=900).
+#if defined(__CUDA_ARCH__)
+#define GPR_ARCH __CUDA_ARCH__
+#endif
+
 namespace gpr {
 
 using uint64 = unsigned long long;
@@ -76,7 +81,8 @@ GPR_DEVICE Vector load_vector(const Vector *address)
         : "l"(address));
     return v;
 #else
-    return *address;
+    typedef unsigned Whole __attribute__((vector_size(16))); // one access, not four
+    return bit_copy<Vector>(*reinterpret_cast<const Whole *>(address));
 #endif
 }
 
@@ -120,7 +126,7 @@ GPR_DEVICE unsigned add_halves(unsigned word, unsigned total)
 }
 
 // Whether the card compares both 16-bit halves of two words in one instruction (compute capability 9.0).
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+#if GPR_ARCH >= 900
 #define GPR_HAS_HALVES 1
 #else
 #define GPR_HAS_HALVES 0

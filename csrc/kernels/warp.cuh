@@ -54,7 +54,7 @@ template <class Cell, unsigned LANES = warp_lanes> GPR_DEVICE typename Cell::Acc
 // ---------------------------------------------------------------- redux -------------------------
 
 // Whether the card can reduce 32 bits over a warp by one instruction (compute capability 8.0).
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#if GPR_ARCH >= 800
 #define GPR_HAS_REDUX 1
 #else
 #define GPR_HAS_REDUX 0

@@ -7,7 +7,19 @@ the first work on a GPU and never before, so neither import nor the CPU backend 
 
 from __future__ import annotations
 
+import importlib.machinery
+from pathlib import Path
+
 from . import _core
+
+
+def emulator() -> Path | None:
+    """Say where the emulator is: the library that stands in for libcuda and NVRTC, built with the package."""
+    for suffix in importlib.machinery.EXTENSION_SUFFIXES:
+        path = Path(__file__).with_name(f"_emulator{suffix}")
+        if path.exists():
+            return path
+    return None
 
 
 def locate() -> None:

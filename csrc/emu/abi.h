@@ -1,0 +1,65 @@
+/* Between a kernel compiled for the CPU (device.h) and the emulator: what the emulator does for it, and what a module says of itself.
+ * C and C++ read this file. A module carries its own copy: GPR_EMU_ABI tells whether both agree. */
+#ifndef GPR_EMU_ABI_H
+#define GPR_EMU_ABI_H
+
+#define GPR_EMU_ABI 1u
+
+/* Shared variables lie this far apart, in bytes. None is larger than 48 KiB, so behind each there is room that belongs to nobody. */
+#define GPR_EMU_SHARED_SPACING 65536
+
+enum gpr_emu_access { GPR_EMU_LOAD, GPR_EMU_STORE, GPR_EMU_ATOMIC };
+
+/* What the threads of a block do together. The block's result is of the predicates they bring. */
+enum gpr_emu_block_op { GPR_EMU_BARRIER, GPR_EMU_BARRIER_COUNT, GPR_EMU_BARRIER_AND, GPR_EMU_BARRIER_OR };
+
+/* What the lanes of a warp do together. */
+enum gpr_emu_warp_op {
+    GPR_EMU_WARP_BARRIER,
+    GPR_EMU_SHUFFLE_INDEX,
+    GPR_EMU_SHUFFLE_UP,
+    GPR_EMU_SHUFFLE_DOWN,
+    GPR_EMU_SHUFFLE_XOR,
+    GPR_EMU_BALLOT,
+    GPR_EMU_REDUCE_ADD,
+    GPR_EMU_REDUCE_MIN_SIGNED,
+    GPR_EMU_REDUCE_MAX_SIGNED,
+    GPR_EMU_REDUCE_MIN_UNSIGNED,
+    GPR_EMU_REDUCE_MAX_UNSIGNED,
+    GPR_EMU_REDUCE_AND,
+    GPR_EMU_REDUCE_OR,
+    GPR_EMU_REDUCE_XOR
+};
+
+enum gpr_emu_fence { GPR_EMU_FENCE_BLOCK, GPR_EMU_FENCE_DEVICE };
+
+typedef struct gpr_emu_dim {
+    unsigned x, y, z;
+} gpr_emu_dim;
+
+/* Each is called by a thread where it stands; `pc` is an address in the kernel's code. Those that wait return when all have come. */
+typedef struct gpr_emu_hooks {
+    void (*access)(const void *address, unsigned bytes, int access, const void *pc);
+    unsigned (*block_op)(int op, unsigned predicate, const void *pc);
+    unsigned (*warp_op)(int op, unsigned mask, unsigned value, unsigned argument, unsigned width, const void *pc);
+    unsigned (*active_lanes)(void);
+    void (*fence)(int scope, const void *pc);
+} gpr_emu_hooks;
+
+typedef struct gpr_emu_entry {
+    const char *name; /* the name expression */
+    void (*run)(void *const *arguments);
+    unsigned argument_count;
+    const unsigned *argument_bytes;
+} gpr_emu_entry;
+
+/* What a module exports, under the name gpr_emu_exports. */
+typedef struct gpr_emu_module {
+    unsigned abi;
+    const gpr_emu_hooks **hooks; /* filled in when it is loaded */
+    gpr_emu_dim *thread, *block, *block_dim, *grid_dim;
+    const gpr_emu_entry *entries;
+    unsigned entry_count;
+} gpr_emu_module;
+
+#endif

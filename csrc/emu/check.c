@@ -1,0 +1,449 @@
+/* The rules of memory.
+ *
+ * Every access is inside a shared variable or an allocation, aligned to its size, and reads only what somebody has written. Two
+ * accesses to the same word by two threads, one of them a write and not both atomic, are ordered by something: if not, they race.
+ * What orders them:
+ *   - in a block, a block barrier between them;
+ *   - in a warp, a warp barrier of both lanes between them (a shuffle is none);
+ *   - between blocks, a device fence after the first, then an atomic on some word; then an atomic on that word by the other block, a
+ *     fence, and the second. Barriers pass on, inside a block, what one of its threads has come to know that way.
+ *   - an atomic of the second thread on the very word comes after the atomics that it has seen there.
+ * This does not depend on which thread happened to run first, so one schedule finds a race that another would show as a wrong result. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "emu.h"
+
+/* ---------------------------------------------------------------- finding the place ---------- */
+
+static const driver_allocation *find_allocation(engine_launch *launch, uintptr_t address)
+{
+    const driver_allocation *last = launch->last_allocation;
+    size_t low = 0, high = launch->allocation_count;
+
+    if (last != NULL && address - last->start < last->bytes) return last;
+    while (high > low) {
+        const size_t middle = (low + high) / 2;
+        const driver_allocation *a = launch->allocations[middle];
+        if (address - a->start < a->bytes) return launch->last_allocation = a;
+        if (a->start <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+
+static const char *verb(int access)
+{
+    return access == GPR_EMU_LOAD ? "reads" : access == GPR_EMU_STORE ? "writes" : "updates atomically";
+}
+
+/* A shared word for people: "partial[17]" if it is an element of that size, else with its byte. */
+static void name_shared(const shared_variable *variable, uintptr_t address, unsigned bytes, char room[96])
+{
+    const size_t offset = address - variable->start;
+
+    if (variable->bytes == bytes)
+        (void)snprintf(room, 96, "%s", variable->name);
+    else if (offset % bytes == 0)
+        (void)snprintf(room, 96, "%s[%zu]", variable->name, offset / bytes);
+    else
+        (void)snprintf(room, 96, "%s, byte %zu", variable->name, offset);
+}
+
+/* The same for global memory: how far into its allocation. */
+static void name_global(const driver_allocation *a, uintptr_t address, char room[96])
+{
+    (void)snprintf(room, 96, "byte %zu of a global allocation of %zu bytes", (size_t)(address - a->start), a->bytes);
+}
+
+static void out_of_shared(engine_launch *launch, const shared_variable *variable, uintptr_t address, unsigned bytes,
+                          int access, const void *pc)
+{
+    report_finding(launch, pc,
+                   "out-of-bounds access to shared memory: it %s %u bytes at byte %zu of %s, which has %zu bytes",
+                   verb(access), bytes, (size_t)(address - variable->start), variable->name, variable->bytes);
+}
+
+/* Says how far from an allocation an address outside all of them is. */
+static void out_of_global(engine_launch *launch, uintptr_t address, unsigned bytes, int access, const void *pc)
+{
+    const driver_allocation *before = NULL, *after = NULL;
+
+    for (size_t i = 0; i < launch->allocation_count; i++) {
+        if (launch->allocations[i]->start <= address)
+            before = launch->allocations[i];
+        else if (after == NULL)
+            after = launch->allocations[i];
+    }
+    const size_t past = before != NULL ? address - before->start - before->bytes : ~(size_t)0;
+    const size_t short_of = after != NULL ? after->start - address : ~(size_t)0;
+    enum { NEAR = 1 << 20 };
+    if (before != NULL && past <= NEAR && past <= short_of) {
+        report_finding(
+            launch, pc,
+            "out-of-bounds access to global memory: it %s %u bytes, %zu past the end of an allocation of %zu",
+            verb(access), bytes, past, before->bytes);
+    } else if (after != NULL && short_of <= NEAR) {
+        report_finding(launch, pc,
+                       "out-of-bounds access to global memory: it %s %u bytes, %zu before an allocation of %zu",
+                       verb(access), bytes, short_of, after->bytes);
+    }
+    report_finding(launch, pc, "out-of-bounds access: it %s %u bytes at an address that is not the device's",
+                   verb(access), bytes);
+}
+
+/* ---------------------------------------------------------------- order ---------------------- */
+
+static int is_in_release(const release *r, const record *earlier)
+{
+    if (r->block != earlier->block) return 0;
+    if (earlier->time < r->barrier || (earlier->thread == r->thread && earlier->time < r->fence)) return 1;
+    return earlier->thread / WARP_LANES == r->thread / WARP_LANES &&
+           earlier->clock <= r->seen[earlier->thread % WARP_LANES];
+}
+
+static int is_known(const releases *known, const record *earlier)
+{
+    for (size_t i = known->count; i-- > 0;) {
+        if (is_in_release(&known->all[i], earlier)) return 1;
+    }
+    return 0;
+}
+
+static int is_ordered(const record *earlier, const emu_thread *thread)
+{
+    const emu_block *block = thread->block;
+
+    if (earlier->block != block->index) return is_known(&thread->known, earlier) || is_known(&block->known, earlier);
+    if (earlier->thread == thread->index || earlier->epoch < block->epoch) return 1;
+    return earlier->thread / WARP_LANES == thread->warp && earlier->clock <= thread->seen[earlier->thread % WARP_LANES];
+}
+
+/* The first of a list that is not ordered before what the thread does to `bytes` of the word. */
+static const record *find_unordered(const records *records, uint32_t list, const emu_thread *thread, unsigned bytes)
+{
+    for (uint32_t i = list; i != 0; i = records->all[i - 1].next) {
+        const record *r = &records->all[i - 1];
+        if ((r->bytes & bytes) != 0 && !is_ordered(r, thread)) return r;
+    }
+    return NULL;
+}
+
+/* The same for atomics: those before one of the thread's own on this word came before it in the word's own order. */
+static const record *find_unordered_atomic(const records *records, uint32_t list, const emu_thread *thread,
+                                           unsigned bytes)
+{
+    for (uint32_t i = list; i != 0; i = records->all[i - 1].next) {
+        const record *r = &records->all[i - 1];
+        if (r->thread == thread->index && r->block == thread->block->index) return NULL;
+        if ((r->bytes & bytes) != 0 && !is_ordered(r, thread)) return r;
+    }
+    return NULL;
+}
+
+static int add_record(records *records, uint32_t *list, const record *what)
+{
+    if (*list != 0) { /* a thread that comes again and again needs one */
+        record *head = &records->all[*list - 1];
+        if (head->block == what->block && head->thread == what->thread && head->bytes == what->bytes) {
+            const uint32_t next = head->next;
+            *head = *what;
+            head->next = next;
+            return 1;
+        }
+    }
+    if (!grow((void **)&records->all, &records->room, records->count, sizeof *records->all)) return 0;
+    records->all[records->count] = *what;
+    records->all[records->count].next = *list;
+    *list = ++records->count;
+    return 1;
+}
+
+static void report_race(engine_launch *launch, const emu_thread *thread, const record *earlier, const char *did,
+                        const char *what, int access, const void *pc)
+{
+    finding *finding = &launch->finding;
+    char room[48];
+    const int other_block = earlier->block != thread->block->index;
+
+    if (other_block) {
+        (void)snprintf(finding->other, sizeof finding->other, ", which %s of block %u %s",
+                       thread_name(earlier->thread, room), earlier->block, did);
+        (void)snprintf(finding->end, sizeof finding->end,
+                       ": no device fence and atomic of the one, atomic and fence of the other, lie between");
+    } else {
+        (void)snprintf(finding->other, sizeof finding->other, ", which %s %s", thread_name(earlier->thread, room), did);
+        (void)snprintf(finding->end, sizeof finding->end, ": no %sbarrier lies between",
+                       earlier->thread / WARP_LANES == thread->warp ? "warp or block " : "block ");
+    }
+    finding->other_pc = earlier->pc;
+    report_finding(launch, pc, "race on %s: it %s what is there", what, verb(access));
+}
+
+/* Looks for a race on one word and notes the access for later ones. */
+static void check_word(engine_launch *launch, emu_thread *thread, cell *cell, records *records, uintptr_t word,
+                       uintptr_t address, unsigned size, int access, const void *pc, const char *(*name)(void *),
+                       void *named)
+{
+    const unsigned first = address > word ? (unsigned)(address - word) : 0;
+    const unsigned end = address + size < word + WORD_BYTES ? (unsigned)(address + size - word) : WORD_BYTES;
+    const unsigned bytes = (1u << end) - (1u << first);
+    const record *other = find_unordered(records, cell->writes, thread, bytes);
+    const char *did = "wrote";
+
+    if (other == NULL && access != GPR_EMU_LOAD) {
+        other = find_unordered(records, cell->reads, thread, bytes);
+        did = "read";
+    }
+    if (other == NULL && access != GPR_EMU_ATOMIC) {
+        other = find_unordered_atomic(records, cell->atomics, thread, bytes);
+        did = "updated atomically";
+    }
+    if (other != NULL) report_race(launch, thread, other, did, name(named), access, pc);
+
+    const record made = {.block = thread->block->index,
+                         .epoch = thread->block->epoch,
+                         .clock = thread->clock,
+                         .thread = thread->index,
+                         .bytes = (uint8_t)bytes,
+                         .time = launch->now,
+                         .pc = pc};
+    uint32_t *list = access == GPR_EMU_LOAD ? &cell->reads : access == GPR_EMU_STORE ? &cell->writes : &cell->atomics;
+    if (!add_record(records, list, &made)) launch->out_of_memory = 1;
+}
+
+/* ---------------------------------------------------------------- shared memory -------------- */
+
+typedef struct shared_name {
+    const shared_variable *variable;
+    uintptr_t address;
+    unsigned bytes;
+    char room[96], text[112];
+} shared_name;
+
+static const char *say_shared(void *argument)
+{
+    shared_name *name = argument;
+
+    name_shared(name->variable, name->address, name->bytes, name->room);
+    (void)snprintf(name->text, sizeof name->text, "shared %s", name->room);
+    return name->text;
+}
+
+static void check_shared(engine_launch *launch, emu_thread *thread, uintptr_t address, unsigned bytes, int access,
+                         const void *pc)
+{
+    const shared_variable *variable = module_shared(launch->module, address);
+    emu_block *block = thread->block;
+    shared_name name = {.variable = variable, .address = address, .bytes = bytes};
+    size_t before = 0;
+
+    if (address - variable->start + bytes > variable->bytes)
+        out_of_shared(launch, variable, address, bytes, access, pc);
+    for (const shared_variable *v = launch->module->shared; v < variable; v++) before += (v->bytes + 7) / 8 * 8;
+    const size_t offset = before + (address - variable->start);
+    if (access != GPR_EMU_STORE && memchr(block->written + offset, 0, bytes) != NULL) {
+        report_finding(launch, pc, "read of %s, which no thread of the block has written", say_shared(&name));
+    }
+    memset(block->written + offset, 1, bytes);
+    for (size_t w = offset / WORD_BYTES; w <= (offset + bytes - 1) / WORD_BYTES; w++) {
+        cell *cell = &block->cells[w];
+        if (cell->epoch != block->epoch)
+            *cell = (struct cell){.epoch = block->epoch}; /* a barrier orders all before it */
+        check_word(launch, thread, cell, &block->records, w * WORD_BYTES, offset, bytes, access, pc, say_shared, &name);
+    }
+}
+
+/* ---------------------------------------------------------------- global memory -------------- */
+
+typedef struct global_name {
+    const driver_allocation *allocation;
+    uintptr_t address;
+    char text[96];
+} global_name;
+
+static const char *say_global(void *argument)
+{
+    global_name *name = argument;
+
+    name_global(name->allocation, name->address, name->text);
+    return name->text;
+}
+
+static cell *global_cell(engine_launch *launch, uintptr_t word)
+{
+    int is_new = 0;
+    uint64_t *index = table_at(&launch->word_of, word, &is_new);
+
+    if (index == NULL) return NULL;
+    if (is_new) {
+        if (!grow((void **)&launch->words, &launch->word_room, launch->word_count, sizeof *launch->words)) return NULL;
+        launch->words[launch->word_count] = (cell){0};
+        *index = ++launch->word_count;
+    }
+    return &launch->words[*index - 1];
+}
+
+static releases *releases_at(engine_launch *launch, uintptr_t word)
+{
+    int is_new = 0;
+    uint64_t *index = table_at(&launch->released_at, word, &is_new);
+
+    if (index == NULL) return NULL;
+    if (is_new) {
+        if (!grow((void **)&launch->released, &launch->released_room, launch->released_count, sizeof *launch->released))
+            return NULL;
+        launch->released[launch->released_count] = (releases){0};
+        *index = ++launch->released_count;
+    }
+    return &launch->released[*index - 1];
+}
+
+static int add_release(releases *releases, const release *what)
+{
+    if (!grow((void **)&releases->all, &releases->room, releases->count, sizeof *releases->all)) return 0;
+    releases->all[releases->count++] = *what;
+    return 1;
+}
+
+/* An atomic hands on, to those who come to the word later, what its thread had made visible by a fence, and will let the thread know,
+ * at its next fence, what others had handed on there. */
+static void pass_through(engine_launch *launch, emu_thread *thread, uintptr_t word)
+{
+    int is_new = 0;
+    releases *here = releases_at(launch, word);
+    uint64_t *seen = table_at(&thread->pending, word, &is_new);
+    int good = here != NULL && seen != NULL;
+
+    if (good) *seen = here->count;
+    if (good && thread->fence.fence > 0) {
+        good = add_release(here, &thread->fence);
+        for (size_t i = 0; i < thread->known.count && good; i++) good = add_release(here, &thread->known.all[i]);
+        for (size_t i = 0; i < thread->block->known.count && good; i++)
+            good = add_release(here, &thread->block->known.all[i]);
+    }
+    if (!good) launch->out_of_memory = 1;
+}
+
+static void check_global(engine_launch *launch, emu_thread *thread, const driver_allocation *a, uintptr_t address,
+                         unsigned bytes, int access, const void *pc)
+{
+    const size_t offset = address - a->start;
+    global_name name = {.allocation = a, .address = address};
+
+    if (offset + bytes > a->bytes) out_of_global(launch, a->start + a->bytes, bytes, access, pc);
+    if (access != GPR_EMU_STORE && memchr(a->written + offset, 0, bytes) != NULL) {
+        report_finding(launch, pc, "read of %s, which nobody has written", say_global(&name));
+    }
+    for (uintptr_t word = address / WORD_BYTES * WORD_BYTES; word < address + bytes; word += WORD_BYTES) {
+        cell *cell = global_cell(launch, word);
+        if (cell == NULL) {
+            launch->out_of_memory = 1;
+            return;
+        }
+        check_word(launch, thread, cell, &launch->records, word, address, bytes, access, pc, say_global, &name);
+    }
+    if (access != GPR_EMU_LOAD) memset(a->written + offset, 1, bytes);
+    if (access == GPR_EMU_ATOMIC) pass_through(launch, thread, address);
+}
+
+/* ---------------------------------------------------------------- all of it ------------------ */
+
+place check_access(engine_launch *launch, emu_thread *thread, uintptr_t address, unsigned bytes, int access,
+                   const void *pc)
+{
+    const engine_module *module = launch->module;
+    const int shared = address - module->shared_low < module->shared_high - module->shared_low;
+    const driver_allocation *a = shared ? NULL : find_allocation(launch, address);
+
+    if (!shared && a == NULL) {
+        /* A thread's own variables, and constants. */
+        if (fiber_owns(address)) return OTHER_MEMORY;
+        if (address >= module->low && address < module->high && access == GPR_EMU_LOAD) return OTHER_MEMORY;
+        out_of_global(launch, address, bytes, access, pc);
+    }
+    if (address % bytes != 0) {
+        report_finding(launch, pc, "misaligned access: it %s %u bytes at an address that is %u past a multiple of %u",
+                       verb(access), bytes, (unsigned)(address % bytes), bytes);
+    }
+    launch->now++;
+    if (shared)
+        check_shared(launch, thread, address, bytes, access, pc);
+    else
+        check_global(launch, thread, a, address, bytes, access, pc);
+    return shared ? SHARED_MEMORY : GLOBAL_MEMORY;
+}
+
+static int take_over(releases *to, const releases *from)
+{
+    for (size_t i = 0; i < from->count; i++) {
+        if (!add_release(to, &from->all[i])) return 0;
+    }
+    return 1;
+}
+
+void check_fence(engine_launch *launch, emu_thread *thread)
+{
+    launch->now++;
+    for (size_t i = 0; i < thread->pending.room && thread->pending.count > 0; i++) {
+        if (thread->pending.slots[i].key == ~0ull) continue;
+        const releases *here = releases_at(launch, thread->pending.slots[i].key);
+        const releases seen = {.all = here->all, .count = thread->pending.slots[i].value};
+        if (!take_over(&thread->known, &seen)) launch->out_of_memory = 1;
+    }
+    table_clear(&thread->pending);
+    thread->fence = (release){.block = thread->block->index,
+                              .thread = thread->index,
+                              .fence = launch->now,
+                              .barrier = thread->block->barrier_time};
+    memcpy(thread->fence.seen, thread->seen, sizeof thread->seen);
+}
+
+void check_block_met(engine_launch *launch, emu_block *block)
+{
+    block->epoch++;
+    block->barrier_time = ++launch->now;
+    block->records.count = 0; /* cells of the epoch before are not looked at */
+    for (unsigned i = 0; i < block->threads; i++) {
+        emu_thread *thread = &block->thread[i];
+        if (!take_over(&block->known, &thread->known)) launch->out_of_memory = 1;
+        thread->known.count = 0;
+    }
+}
+
+void check_warp_met(emu_thread *threads, unsigned mask)
+{
+    uint32_t seen[WARP_LANES] = {0};
+
+    for (unsigned lane = 0; lane < WARP_LANES; lane++) {
+        if ((mask >> lane & 1) == 0) continue;
+        for (unsigned i = 0; i < WARP_LANES; i++) {
+            if (threads[lane].seen[i] > seen[i]) seen[i] = threads[lane].seen[i];
+        }
+    }
+    for (unsigned lane = 0; lane < WARP_LANES; lane++) {
+        if ((mask >> lane & 1) != 0) seen[lane] = threads[lane].clock;
+    }
+    for (unsigned lane = 0; lane < WARP_LANES; lane++) {
+        if ((mask >> lane & 1) == 0) continue;
+        memcpy(threads[lane].seen, seen, sizeof seen);
+        threads[lane].clock++;
+    }
+}
+
+void check_block_starts(engine_launch *launch, emu_block *block)
+{
+    size_t bytes = 0;
+
+    for (unsigned i = 0; i < launch->module->shared_count; i++) bytes += (launch->module->shared[i].bytes + 7) / 8 * 8;
+    if (bytes > 0) {
+        memset(block->written, 0, bytes);
+        memset(block->cells, 0, bytes / WORD_BYTES * sizeof *block->cells);
+    }
+    block->records.count = 0;
+    block->known.count = 0;
+    block->barrier_time = 0;
+    block->epoch = 1;
+}

@@ -1,0 +1,353 @@
+/* NVRTC's functions: a program's text becomes a shared object for this machine, by g++ (or the compiler that CXX or the setting
+ * `compiler` names). The text is what lib/program.c wrote for the card, between device.h and a list of the entries that were asked
+ * for; its headers are written out beside it. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "emu.h"
+
+#define API __attribute__((visibility("default")))
+
+enum {
+    SUCCESS = 0,
+    OUT_OF_MEMORY = 1,
+    INVALID_INPUT = 3,
+    INVALID_PROGRAM = 4,
+    INVALID_OPTION = 5,
+    COMPILATION = 6,
+    INTERNAL_ERROR = 11
+};
+enum { MOST_HEADERS = 16, MOST_ENTRIES = 8, PATH_ROOM = 640, NAME_ROOM = 64 };
+
+/* The files that this library carries for the compiler. */
+#define EMBED(name, file)               \
+    __asm__(".pushsection .rodata\n"    \
+            "gpr_emu_text_" #name ":\n" \
+            ".incbin \"" file "\"\n"    \
+            ".byte 0\n"                 \
+            ".popsection\n");           \
+    extern const char gpr_emu_text_##name[] __attribute__((visibility("hidden")));
+EMBED(device, "device.h")
+EMBED(abi, "abi.h")
+
+typedef struct nvrtc_program {
+    char *text;
+    char *header_names[MOST_HEADERS], *header_texts[MOST_HEADERS];
+    int header_count;
+    char *entries[MOST_ENTRIES];
+    int entry_count;
+    char *image, *log;
+    size_t image_bytes;
+} *nvrtcProgram;
+
+API const char *nvrtcGetErrorString(int result)
+{
+    switch (result) {
+    case SUCCESS: return "NVRTC_SUCCESS";
+    case OUT_OF_MEMORY: return "NVRTC_ERROR_OUT_OF_MEMORY";
+    case INVALID_INPUT: return "NVRTC_ERROR_INVALID_INPUT";
+    case COMPILATION: return "NVRTC_ERROR_COMPILATION";
+    default: return "NVRTC_ERROR_INTERNAL_ERROR";
+    }
+}
+
+/* A version that no NVRTC has and that changes with device.h, so that the cache mixes nothing up: programs are cached by it. */
+API int nvrtcVersion(int *major, int *minor)
+{
+    uint32_t hash = 2166136261u;
+
+    for (const char *c = gpr_emu_text_device; *c != '\0'; c++) hash = (hash ^ (unsigned char)*c) * 16777619u;
+    *major = 1000 + (int)(hash % 100000);
+    *minor = (int)GPR_EMU_ABI;
+    return SUCCESS;
+}
+
+static const int compute_capabilities[] = {75, 80, 86, 89, 90, 100, 120};
+
+API int nvrtcGetNumSupportedArchs(int *count)
+{
+    *count = sizeof compute_capabilities / sizeof compute_capabilities[0];
+    return SUCCESS;
+}
+
+API int nvrtcGetSupportedArchs(int *archs)
+{
+    memcpy(archs, compute_capabilities, sizeof compute_capabilities);
+    return SUCCESS;
+}
+
+/* ---------------------------------------------------------------- programs ------------------- */
+
+API int nvrtcDestroyProgram(nvrtcProgram *program)
+{
+    nvrtcProgram p = *program;
+
+    for (int i = 0; i < p->header_count; i++) {
+        free(p->header_names[i]);
+        free(p->header_texts[i]);
+    }
+    for (int i = 0; i < p->entry_count; i++) free(p->entries[i]);
+    free(p->text);
+    free(p->image);
+    free(p->log);
+    free(p);
+    *program = NULL;
+    return SUCCESS;
+}
+
+API int nvrtcCreateProgram(nvrtcProgram *result, const char *text, const char *name, int headers,
+                           const char *const *texts, const char *const *names)
+{
+    (void)name;
+    if (headers > MOST_HEADERS) return INVALID_INPUT;
+    nvrtcProgram made = calloc(1, sizeof *made);
+    if (made == NULL) return OUT_OF_MEMORY;
+    made->text = strdup(text);
+    int good = made->text != NULL;
+    for (int i = 0; i < headers && good; i++) {
+        made->header_names[i] = strdup(names[i]);
+        made->header_texts[i] = strdup(texts[i]);
+        made->header_count++;
+        good = made->header_names[i] != NULL && made->header_texts[i] != NULL;
+    }
+    if (!good) (void)nvrtcDestroyProgram(&made);
+    *result = made;
+    return good ? SUCCESS : OUT_OF_MEMORY;
+}
+
+API int nvrtcAddNameExpression(nvrtcProgram program, const char *name)
+{
+    if (program->entry_count == MOST_ENTRIES) return INVALID_INPUT;
+    program->entries[program->entry_count] = strdup(name);
+    if (program->entries[program->entry_count] == NULL) return OUT_OF_MEMORY;
+    program->entry_count++;
+    return SUCCESS;
+}
+
+/* ---------------------------------------------------------------- files ---------------------- */
+
+static int write_file(const char *folder, const char *name, const char *text)
+{
+    char path[PATH_ROOM + NAME_ROOM];
+
+    if (strchr(name, '/') != NULL || strlen(name) >= NAME_ROOM) return 0;
+    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    if (file == NULL) return 0;
+    const int good = fputs(text, file) >= 0;
+    return fclose(file) == 0 && good;
+}
+
+/* The whole of a file, with a 0 behind it; NULL if it cannot be read. */
+static char *read_file(const char *path, size_t *bytes)
+{
+    FILE *file = fopen(path, "r");
+    char *text = NULL;
+    long size = -1;
+
+    if (file == NULL) return NULL;
+    if (fseek(file, 0, SEEK_END) == 0 && (size = ftell(file)) >= 0 && fseek(file, 0, SEEK_SET) == 0) {
+        text = malloc((size_t)size + 1);
+        if (text != NULL && fread(text, 1, (size_t)size, file) != (size_t)size) {
+            free(text);
+            text = NULL;
+        }
+        if (text != NULL) text[size] = '\0';
+    }
+    (void)fclose(file);
+    if (text != NULL && bytes != NULL) *bytes = (size_t)size;
+    return text;
+}
+
+/* program.cc: the text between what makes CUDA of C++ and the entries. */
+static int write_program(nvrtcProgram program, const char *folder)
+{
+    char path[PATH_ROOM + NAME_ROOM];
+
+    (void)snprintf(path, sizeof path, "%s/program.cc", folder);
+    FILE *file = fopen(path, "w");
+    if (file == NULL) return 0;
+    (void)fprintf(file, "#include \"device.h\"\n%s\nGPR_EMU_ENTRIES(", program->text);
+    for (int i = 0; i < program->entry_count; i++) {
+        (void)fprintf(file, "%sGPR_EMU_ENTRY((%s))", i > 0 ? ", " : "", program->entries[i]);
+    }
+    (void)fprintf(file, ")\n");
+    return fclose(file) == 0;
+}
+
+/* A header's text: from the overlay, if there is one that has it. */
+static int write_header(const char *folder, const char *name, const char *text)
+{
+    char path[sizeof emu_settings_now.overlay + NAME_ROOM];
+    char *other = NULL;
+
+    if (emu_settings_now.overlay[0] != '\0' && strlen(name) < NAME_ROOM) {
+        (void)snprintf(path, sizeof path, "%s/%s", emu_settings_now.overlay, name);
+        other = read_file(path, NULL);
+    }
+    const int good = write_file(folder, name, other != NULL ? other : text);
+    free(other);
+    return good;
+}
+
+static int write_files(nvrtcProgram program, const char *folder)
+{
+    int good = write_file(folder, "device.h", gpr_emu_text_device) && write_file(folder, "abi.h", gpr_emu_text_abi) &&
+               write_program(program, folder);
+
+    for (int i = 0; i < program->header_count && good; i++) {
+        good = write_header(folder, program->header_names[i], program->header_texts[i]);
+    }
+    return good;
+}
+
+static void remove_files(nvrtcProgram program, const char *folder)
+{
+    static const char *const names[] = {"device.h", "abi.h", "program.cc", "program.so", "log"};
+    char path[PATH_ROOM + NAME_ROOM];
+
+    for (int i = 0; i < program->header_count; i++) {
+        (void)snprintf(path, sizeof path, "%s/%.60s", folder, program->header_names[i]);
+        (void)unlink(path);
+    }
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        (void)snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        (void)unlink(path);
+    }
+    (void)rmdir(folder);
+}
+
+/* ---------------------------------------------------------------- compiling ------------------ */
+
+/* Compiles `folder`/program.cc to program.so; 0 on success, -1 if no compiler could be run. */
+static int compile(const char *folder, int arch)
+{
+    char source[PATH_ROOM + 16], object[PATH_ROOM + 16], log[PATH_ROOM + 16], include[PATH_ROOM + 16], define[32];
+    const char *const compilers[] = {emu_settings_now.compiler, getenv("CXX"), "g++", "c++", "clang++"};
+    int status = -1;
+
+    (void)snprintf(source, sizeof source, "%s/program.cc", folder);
+    (void)snprintf(object, sizeof object, "%s/program.so", folder);
+    (void)snprintf(log, sizeof log, "%s/log", folder);
+    (void)snprintf(include, sizeof include, "-I%s", folder);
+    (void)snprintf(define, sizeof define, "-DGPR_ARCH=%d", 10 * arch);
+    for (size_t i = 0; i < sizeof compilers / sizeof compilers[0] && (status == -1 || status == 127); i++) {
+        if (compilers[i] == NULL || compilers[i][0] == '\0') continue;
+        /* -O1: accesses stay where the text has them, and their lines are known. Nothing is linked in. */
+        const char *arguments[] = {compilers[i],
+                                   "-std=c++17",
+                                   "-O1",
+                                   "-g1",
+                                   "-fsanitize=thread",
+                                   "-fvisibility=hidden",
+                                   "-fno-exceptions",
+                                   "-fno-rtti",
+                                   "-fno-strict-aliasing",
+                                   "-fwrapv",
+                                   "-ffp-contract=off",
+                                   "-fPIC",
+                                   "-shared",
+                                   "-nostdlib",
+                                   "-w",
+                                   define,
+                                   include,
+                                   source,
+                                   "-o",
+                                   object,
+                                   NULL};
+        status = run_program((char *const *)arguments, log);
+    }
+    return status == 127 ? -1 : status;
+}
+
+static int arch_of(int count, const char *const *options)
+{
+    int arch = 0;
+
+    for (int i = 0; i < count; i++) {
+        if (sscanf(options[i], "--gpu-architecture=sm_%d", &arch) == 1) return arch;
+    }
+    return 0;
+}
+
+API int nvrtcCompileProgram(nvrtcProgram program, int option_count, const char *const *options)
+{
+    const char *temporary = getenv("TMPDIR");
+    const int arch = arch_of(option_count, options);
+    char folder[PATH_ROOM], path[PATH_ROOM + 16];
+    int result = INTERNAL_ERROR;
+
+    if (arch == 0) return INVALID_OPTION;
+    (void)snprintf(folder, sizeof folder, "%.512s/gpureduce-emulator-XXXXXX", temporary != NULL ? temporary : "/tmp");
+    if (mkdtemp(folder) == NULL) {
+        program->log = strdup("the emulator cannot make a folder for temporary files; set TMPDIR");
+        return INTERNAL_ERROR;
+    }
+    if (write_files(program, folder)) {
+        const int status = compile(folder, arch);
+        (void)snprintf(path, sizeof path, "%s/log", folder);
+        program->log = status == -1
+                           ? strdup("the emulator needs a C++ compiler, and there is no g++ or clang++: install g++ "
+                                    "(Debian and Ubuntu: apt install g++), or set CXX")
+                           : read_file(path, NULL);
+        (void)snprintf(path, sizeof path, "%s/program.so", folder);
+        if (status == 0) program->image = read_file(path, &program->image_bytes);
+        result = status == 0 && program->image != NULL ? SUCCESS : COMPILATION;
+    }
+    remove_files(program, folder);
+    return result;
+}
+
+API int nvrtcGetLoweredName(nvrtcProgram program, const char *name, const char **lowered)
+{
+    for (int i = 0; i < program->entry_count; i++) {
+        if (strcmp(program->entries[i], name) != 0) continue;
+        *lowered = program->entries[i];
+        return SUCCESS;
+    }
+    return INVALID_INPUT;
+}
+
+API int nvrtcGetCUBINSize(nvrtcProgram program, size_t *bytes)
+{
+    *bytes = program->image_bytes;
+    return program->image != NULL ? SUCCESS : INVALID_PROGRAM;
+}
+
+API int nvrtcGetCUBIN(nvrtcProgram program, char *image)
+{
+    if (program->image == NULL) return INVALID_PROGRAM;
+    memcpy(image, program->image, program->image_bytes);
+    return SUCCESS;
+}
+
+/* There is no PTX here: every target that is offered is one for machine code. */
+API int nvrtcGetPTXSize(nvrtcProgram program, size_t *bytes)
+{
+    (void)program;
+    (void)bytes;
+    return INVALID_PROGRAM;
+}
+
+API int nvrtcGetPTX(nvrtcProgram program, char *image)
+{
+    (void)program;
+    (void)image;
+    return INVALID_PROGRAM;
+}
+
+API int nvrtcGetProgramLogSize(nvrtcProgram program, size_t *bytes)
+{
+    *bytes = program->log != NULL ? strlen(program->log) + 1 : 1;
+    return SUCCESS;
+}
+
+API int nvrtcGetProgramLog(nvrtcProgram program, char *log)
+{
+    (void)strcpy(log, program->log != NULL ? program->log : "");
+    return SUCCESS;
+}

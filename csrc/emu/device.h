@@ -1,0 +1,227 @@
+// CUDA's words on the CPU: what a kernel's text is compiled against when g++ compiles it.
+//
+// A kernel file is compiled as it is. Its loads and stores are ordinary ones, and the compiler tells of each of them: with
+// -fsanitize=thread it puts a call to __tsan_read4 or the like before it, and those functions are here. Whatever threads do
+// together, and atomics and fences, are functions here too. All of them ask the emulator, through gpr_emu_hooks.
+//
+// A module is self-contained: it needs no symbol of anybody, and everything but gpr_emu_exports is hidden.
+#include "abi.h"
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __launch_bounds__(...)
+// One block runs at a time in this memory; the emulator puts it aside when another one's turn comes.
+#define __shared__ static __attribute__((aligned(GPR_EMU_SHARED_SPACING)))
+#define memcpy __builtin_memcpy
+
+#define GPR_EMU_UNWATCHED __attribute__((noinline, no_sanitize("thread")))
+#define GPR_EMU_HERE __builtin_return_address(0)
+
+static const gpr_emu_hooks *gpr_emu;
+
+// ---------------------------------------------------------------- where a thread is -------------
+
+// For kernels these do not change, so that reading them is not an access to watch. The emulator writes them, by their other
+// names, before a thread goes on.
+extern "C" {
+extern const gpr_emu_dim threadIdx, blockIdx, blockDim, gridDim;
+gpr_emu_dim gpr_emu_thread_index __asm__("threadIdx");
+gpr_emu_dim gpr_emu_block_index __asm__("blockIdx");
+gpr_emu_dim gpr_emu_block_dim __asm__("blockDim");
+gpr_emu_dim gpr_emu_grid_dim __asm__("gridDim");
+}
+constexpr int warpSize = 32;
+
+// ---------------------------------------------------------------- plain loads and stores --------
+
+extern "C" {
+#define GPR_EMU_WATCH(bytes)                                                                                               \
+    GPR_EMU_UNWATCHED void __tsan_read##bytes(void *p) { gpr_emu->access(p, bytes, GPR_EMU_LOAD, GPR_EMU_HERE); }           \
+    GPR_EMU_UNWATCHED void __tsan_write##bytes(void *p) { gpr_emu->access(p, bytes, GPR_EMU_STORE, GPR_EMU_HERE); }         \
+    GPR_EMU_UNWATCHED void __tsan_unaligned_read##bytes(void *p) { gpr_emu->access(p, bytes, GPR_EMU_LOAD, GPR_EMU_HERE); } \
+    GPR_EMU_UNWATCHED void __tsan_unaligned_write##bytes(void *p)                                                           \
+    {                                                                                                                      \
+        gpr_emu->access(p, bytes, GPR_EMU_STORE, GPR_EMU_HERE);                                                            \
+    }
+GPR_EMU_WATCH(1)
+GPR_EMU_WATCH(2)
+GPR_EMU_WATCH(4)
+GPR_EMU_WATCH(8)
+GPR_EMU_WATCH(16)
+#undef GPR_EMU_WATCH
+
+// Structures that are copied whole and are of no such size.
+GPR_EMU_UNWATCHED void __tsan_read_range(void *p, unsigned long bytes)
+{
+    for (unsigned long i = 0; i < bytes; i += 4) {
+        gpr_emu->access(static_cast<char *>(p) + i, bytes - i < 4 ? 1 : 4, GPR_EMU_LOAD, GPR_EMU_HERE);
+    }
+}
+GPR_EMU_UNWATCHED void __tsan_write_range(void *p, unsigned long bytes)
+{
+    for (unsigned long i = 0; i < bytes; i += 4) {
+        gpr_emu->access(static_cast<char *>(p) + i, bytes - i < 4 ? 1 : 4, GPR_EMU_STORE, GPR_EMU_HERE);
+    }
+}
+
+// Calls that the compiler also makes and that say nothing of memory.
+GPR_EMU_UNWATCHED void __tsan_init() {}
+GPR_EMU_UNWATCHED void __tsan_func_entry(void *) {}
+GPR_EMU_UNWATCHED void __tsan_func_exit() {}
+}
+
+// ---------------------------------------------------------------- barriers and fences -----------
+
+// The function is there to be called: its return address is where the kernel stands. The compiler keeps nothing of memory in
+// registers across it.
+GPR_EMU_UNWATCHED inline unsigned gpr_emu_block(int op, unsigned predicate)
+{
+    const unsigned result = gpr_emu->block_op(op, predicate, GPR_EMU_HERE);
+    __asm__ volatile("" ::: "memory");
+    return result;
+}
+
+GPR_EMU_UNWATCHED inline unsigned gpr_emu_warp(int op, unsigned mask, unsigned value, unsigned argument, unsigned width)
+{
+    const unsigned result = gpr_emu->warp_op(op, mask, value, argument, width, GPR_EMU_HERE);
+    __asm__ volatile("" ::: "memory");
+    return result;
+}
+
+GPR_EMU_UNWATCHED inline void gpr_emu_fence(int scope)
+{
+    gpr_emu->fence(scope, GPR_EMU_HERE);
+    __asm__ volatile("" ::: "memory");
+}
+
+__forceinline__ void __syncthreads() { gpr_emu_block(GPR_EMU_BARRIER, 0); }
+__forceinline__ int __syncthreads_count(int p) { return static_cast<int>(gpr_emu_block(GPR_EMU_BARRIER_COUNT, p != 0)); }
+__forceinline__ int __syncthreads_and(int p) { return static_cast<int>(gpr_emu_block(GPR_EMU_BARRIER_AND, p != 0)); }
+__forceinline__ int __syncthreads_or(int p) { return static_cast<int>(gpr_emu_block(GPR_EMU_BARRIER_OR, p != 0)); }
+__forceinline__ void __syncwarp(unsigned mask = ~0u) { gpr_emu_warp(GPR_EMU_WARP_BARRIER, mask, 0, 0, 32); }
+__forceinline__ void __threadfence_block() { gpr_emu_fence(GPR_EMU_FENCE_BLOCK); }
+__forceinline__ void __threadfence() { gpr_emu_fence(GPR_EMU_FENCE_DEVICE); }
+__forceinline__ void __threadfence_system() { gpr_emu_fence(GPR_EMU_FENCE_DEVICE); }
+
+// ---------------------------------------------------------------- warps -------------------------
+
+// A value of 4 or 8 bytes goes as one or two words, as on the card.
+template <class T> __forceinline__ T gpr_emu_shuffle(int op, unsigned mask, T value, unsigned argument, int width)
+{
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8, "shuffles move 4 or 8 bytes");
+    unsigned word[sizeof(T) / 4];
+    memcpy(word, &value, sizeof value);
+    for (unsigned i = 0; i < sizeof(T) / 4; i++) {
+        word[i] = gpr_emu_warp(op, mask, word[i], argument, static_cast<unsigned>(width));
+    }
+    memcpy(&value, word, sizeof value);
+    return value;
+}
+
+template <class T> __forceinline__ T __shfl_sync(unsigned mask, T value, int lane, int width = 32)
+{
+    return gpr_emu_shuffle(GPR_EMU_SHUFFLE_INDEX, mask, value, static_cast<unsigned>(lane), width);
+}
+template <class T> __forceinline__ T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32)
+{
+    return gpr_emu_shuffle(GPR_EMU_SHUFFLE_UP, mask, value, delta, width);
+}
+template <class T> __forceinline__ T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32)
+{
+    return gpr_emu_shuffle(GPR_EMU_SHUFFLE_DOWN, mask, value, delta, width);
+}
+template <class T> __forceinline__ T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32)
+{
+    return gpr_emu_shuffle(GPR_EMU_SHUFFLE_XOR, mask, value, static_cast<unsigned>(lanes), width);
+}
+
+__forceinline__ unsigned __activemask() { return gpr_emu->active_lanes(); }
+__forceinline__ unsigned __ballot_sync(unsigned mask, int p) { return gpr_emu_warp(GPR_EMU_BALLOT, mask, p != 0, 0, 32); }
+__forceinline__ int __any_sync(unsigned mask, int p) { return __ballot_sync(mask, p) != 0; }
+__forceinline__ int __all_sync(unsigned mask, int p) { return __ballot_sync(mask, p) == mask; }
+
+#define GPR_EMU_REDUCE(name, type, op)                                              \
+    __forceinline__ type name(unsigned mask, type value)                            \
+    {                                                                               \
+        return static_cast<type>(gpr_emu_warp(op, mask, static_cast<unsigned>(value), 0, 32)); \
+    }
+GPR_EMU_REDUCE(__reduce_add_sync, unsigned, GPR_EMU_REDUCE_ADD)
+GPR_EMU_REDUCE(__reduce_add_sync, int, GPR_EMU_REDUCE_ADD)
+GPR_EMU_REDUCE(__reduce_min_sync, unsigned, GPR_EMU_REDUCE_MIN_UNSIGNED)
+GPR_EMU_REDUCE(__reduce_min_sync, int, GPR_EMU_REDUCE_MIN_SIGNED)
+GPR_EMU_REDUCE(__reduce_max_sync, unsigned, GPR_EMU_REDUCE_MAX_UNSIGNED)
+GPR_EMU_REDUCE(__reduce_max_sync, int, GPR_EMU_REDUCE_MAX_SIGNED)
+GPR_EMU_REDUCE(__reduce_and_sync, unsigned, GPR_EMU_REDUCE_AND)
+GPR_EMU_REDUCE(__reduce_or_sync, unsigned, GPR_EMU_REDUCE_OR)
+GPR_EMU_REDUCE(__reduce_xor_sync, unsigned, GPR_EMU_REDUCE_XOR)
+#undef GPR_EMU_REDUCE
+
+// ---------------------------------------------------------------- atomics -----------------------
+
+template <class T> struct gpr_emu_as { using type = T; };
+
+// No other thread runs between the hook and the end of the function.
+#define GPR_EMU_ATOMIC_FUNCTION(name, result)                                                                \
+    template <class T> GPR_EMU_UNWATCHED T name(T *address, typename gpr_emu_as<T>::type value)              \
+    {                                                                                                        \
+        static_assert(sizeof(T) == 4 || sizeof(T) == 8, "atomics work on 4 or 8 bytes");                     \
+        gpr_emu->access(address, sizeof(T), GPR_EMU_ATOMIC, GPR_EMU_HERE);                                   \
+        const T old = *address;                                                                              \
+        *address = result;                                                                                   \
+        return old;                                                                                          \
+    }
+GPR_EMU_ATOMIC_FUNCTION(atomicAdd, static_cast<T>(old + value))
+GPR_EMU_ATOMIC_FUNCTION(atomicMin, old < value ? old : value)
+GPR_EMU_ATOMIC_FUNCTION(atomicMax, old > value ? old : value)
+GPR_EMU_ATOMIC_FUNCTION(atomicAnd, old & value)
+GPR_EMU_ATOMIC_FUNCTION(atomicOr, old | value)
+GPR_EMU_ATOMIC_FUNCTION(atomicXor, old ^ value)
+GPR_EMU_ATOMIC_FUNCTION(atomicExch, value)
+// Counts up to `value` and then starts again at 0.
+GPR_EMU_ATOMIC_FUNCTION(atomicInc, old >= value ? T(0) : static_cast<T>(old + 1))
+#undef GPR_EMU_ATOMIC_FUNCTION
+
+template <class T>
+GPR_EMU_UNWATCHED T atomicCAS(T *address, typename gpr_emu_as<T>::type believed, typename gpr_emu_as<T>::type value)
+{
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8, "atomics work on 4 or 8 bytes");
+    gpr_emu->access(address, sizeof(T), GPR_EMU_ATOMIC, GPR_EMU_HERE);
+    const T old = *address;
+    if (old == believed) *address = value;
+    return old;
+}
+
+// ---------------------------------------------------------------- entries -----------------------
+
+template <unsigned... I> struct gpr_emu_places {};
+template <unsigned N, unsigned... I> struct gpr_emu_count : gpr_emu_count<N - 1, N - 1, I...> {};
+template <unsigned... I> struct gpr_emu_count<0, I...> { using places = gpr_emu_places<I...>; };
+
+// Calls a kernel with arguments that lie in memory, as cuLaunchKernel gets them.
+template <auto KERNEL> struct gpr_emu_call;
+template <class... A, void (*KERNEL)(A...)> struct gpr_emu_call<KERNEL> {
+    static constexpr unsigned count = sizeof...(A);
+    static constexpr unsigned bytes[] = {sizeof(A)...};
+    template <unsigned... I>
+    GPR_EMU_UNWATCHED static void call(void *const *arguments, gpr_emu_places<I...>)
+    {
+        KERNEL(*static_cast<A *>(arguments[I])...);
+    }
+    static void run(void *const *arguments) { call(arguments, typename gpr_emu_count<count>::places{}); }
+};
+
+// GPR_EMU_ENTRIES(GPR_EMU_ENTRY((gpr::kernel<Cell, 256u>)), ...) ends a program.
+#define GPR_EMU_BARE(...) __VA_ARGS__
+#define GPR_EMU_TEXT(...) #__VA_ARGS__
+#define GPR_EMU_ENTRY(expression)                                                                                     \
+    {                                                                                                                 \
+        GPR_EMU_TEXT expression, gpr_emu_call<GPR_EMU_BARE expression>::run, gpr_emu_call<GPR_EMU_BARE expression>::count, \
+            gpr_emu_call<GPR_EMU_BARE expression>::bytes                                                              \
+    }
+#define GPR_EMU_ENTRIES(...)                                                                                          \
+    static const gpr_emu_entry gpr_emu_entries[] = {__VA_ARGS__};                                                     \
+    extern "C" __attribute__((visibility("default"))) const gpr_emu_module gpr_emu_exports = {                        \
+        GPR_EMU_ABI, &gpr_emu, &gpr_emu_thread_index, &gpr_emu_block_index, &gpr_emu_block_dim, &gpr_emu_grid_dim,     \
+        gpr_emu_entries, sizeof gpr_emu_entries / sizeof gpr_emu_entries[0]};

@@ -1,0 +1,287 @@
+/* The emulator: kernels on the CPU, one fiber for each CUDA thread, watched at every step.
+ *
+ *   compiler.c  NVRTC's functions: a program's text becomes a shared object, by g++
+ *   driver.c    libcuda's functions: memory, streams, events; launches go to
+ *   engine.c    what the driver asks for: modules and launches
+ *   module.c    a loaded shared object: entries, shared variables, source lines
+ *   run.c       blocks, warps and threads: who runs next, who waits for whom
+ *   check.c     the rules of memory: bounds, alignment, nothing read that nobody wrote, no races
+ *   count.c     what happened, counted as the hardware would, for the report
+ *   fiber.c     a thread of control with a stack of its own
+ *   table.c     numbers to numbers
+ *
+ * One launch runs at a time, on the thread of its stream. */
+#ifndef GPR_EMU_EMU_H
+#define GPR_EMU_EMU_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "abi.h"
+#include "engine.h"
+
+enum { WARP_LANES = 32, MOST_THREADS = 1024, WORD_BYTES = 4, MOST_RESIDENT = 4 };
+
+/* ---------------------------------------------------------------- table.c -------------------- */
+
+/* Open addressing; keys other than ~0. Zero-initialised it is empty. */
+typedef struct table {
+    struct {
+        uint64_t key, value;
+    } *slots;
+    size_t room, count;
+} table;
+
+/* The value for a key, made 0 and *is_new 1 if there was none. NULL: out of memory. It stays where it is until the next call. */
+uint64_t *table_at(table *table, uint64_t key, int *is_new);
+void table_clear(table *table); /* keeps the memory */
+void table_free(table *table);
+
+/* Makes room for one more of `bytes` each at the end of an array; 0: out of memory. */
+int grow(void **array, size_t *room, size_t count, size_t bytes);
+
+/* ---------------------------------------------------------------- fiber.c -------------------- */
+
+typedef struct fiber fiber;
+
+fiber *fiber_create(void);
+void fiber_free(fiber *fiber);
+/* Lets a fiber run until it calls fiber_yield or its function ends. A fiber that is new, or whose function has ended, begins
+ * function(argument). */
+void fiber_run(fiber *fiber, void (*function)(void *), void *argument);
+int fiber_ended(const fiber *fiber);
+/* Back to fiber_run's caller. */
+void fiber_yield(void);
+/* Forgets what a fiber was doing. */
+void fiber_abandon(fiber *fiber);
+/* Whether an address is on the stack of the fiber that runs. */
+int fiber_owns(uintptr_t address);
+
+/* ---------------------------------------------------------------- module.c ------------------- */
+
+typedef struct shared_variable {
+    uintptr_t start;
+    size_t bytes;
+    char name[48];
+} shared_variable;
+
+typedef struct source_line {
+    char file[48];
+    int line;
+} source_line;
+
+/* An instruction of a module that does something worth watching. */
+typedef struct site {
+    uintptr_t pc;
+    int looked_up;
+    source_line where;
+} site;
+
+struct engine_kernel {
+    engine_module *module;
+    const gpr_emu_entry *entry;
+};
+
+struct engine_module {
+    void *handle;
+    char *image;
+    size_t image_bytes;
+    const gpr_emu_module *code;
+    engine_kernel *kernels;
+    uintptr_t base, low, high;         /* load address; extent in memory */
+    uintptr_t shared_low, shared_high; /* of all shared variables */
+    shared_variable *shared;           /* sorted by address */
+    unsigned shared_count;
+    size_t shared_bytes; /* of all together */
+    site *sites;
+    size_t site_room;
+    unsigned site_count;
+    table site_of; /* pc to index + 1 */
+};
+
+/* Index of the site at `pc`. */
+unsigned module_site(engine_module *module, const void *pc);
+/* Finds the lines of all sites that are not known yet, by addr2line; without it they stay "" and 0. */
+void module_look_up(engine_module *module);
+/* The shared variable that holds `address`, or the one before it: what an address past an end belongs to. NULL: none. */
+const shared_variable *module_shared(const engine_module *module, uintptr_t address);
+/* Runs a program with its output in the file `output`; its exit status, or -1. */
+int run_program(char *const *arguments, const char *output);
+
+/* ---------------------------------------------------------------- run.c ---------------------- */
+
+/* An access that later ones must be ordered after. */
+typedef struct record {
+    uint32_t next; /* index + 1 */
+    uint32_t block, epoch, clock;
+    uint16_t thread;
+    uint8_t bytes; /* of the word, a bit each */
+    uint64_t time;
+    const void *pc;
+} record;
+
+/* What has been done to a word: lists of records. */
+typedef struct cell {
+    uint32_t epoch;
+    uint32_t reads, writes, atomics;
+} cell;
+
+typedef struct records {
+    record *all;
+    size_t room;
+    uint32_t count;
+} records;
+
+/* What a thread has made visible to other blocks: of `block`, all that its thread `thread` did before `fence`, all that any of its
+ * threads did before `barrier`, and of the thread's warp all that its lanes had seen each other do. */
+typedef struct release {
+    uint32_t block;
+    uint16_t thread;
+    uint64_t fence, barrier;
+    uint32_t seen[WARP_LANES];
+} release;
+
+typedef struct releases {
+    release *all;
+    size_t room, count;
+} releases;
+
+typedef enum thread_state { READY, AT_BARRIER, AT_WARP_OP, EXITED } thread_state;
+
+typedef struct emu_block emu_block;
+
+typedef struct emu_thread {
+    emu_block *block;
+    fiber *fiber;
+    uint16_t index, lane, warp;
+    thread_state state;
+    const void *pc; /* where it waits */
+    int op;
+    unsigned mask, value, argument, width, result;
+    uint32_t step;  /* warp operations passed in this phase */
+    uint32_t clock; /* warp barriers passed, and 1 */
+    uint32_t seen[WARP_LANES];
+    release fence;  /* of its last device fence; fence.fence 0: none */
+    releases known; /* of other blocks, since the block's last barrier */
+    table pending;  /* words it has done an atomic on since its last fence: to the releases that it saw there */
+} emu_thread;
+
+typedef struct event {
+    uintptr_t address;
+    uint32_t site, step, turn;
+    uint16_t thread;
+    uint8_t kind, bytes;
+} event;
+
+struct emu_block {
+    int live;
+    uint32_t index, threads, waiting, exited, next_thread;
+    uint32_t epoch; /* block barriers passed, and 1 */
+    uint64_t barrier_time;
+    releases known;
+    emu_thread *thread;
+    unsigned char *shared;  /* a copy while another block is in */
+    unsigned char *written; /* a byte for each byte of shared memory */
+    cell *cells;            /* one for each word of it */
+    records records;
+    event *events;
+    size_t event_room, event_count;
+};
+
+/* What broke a rule: two places and three pieces of text around them. */
+typedef struct finding {
+    int found;
+    char what[400], other[240], end[240];
+    const void *pc, *other_pc;
+} finding;
+
+typedef enum schedule { FORWARD, REVERSE, RANDOM } schedule;
+
+typedef struct emu_settings {
+    schedule schedule;
+    uint64_t seed;
+    char report[512];   /* file; "": none */
+    char overlay[512];  /* folder of files that replace kernel sources of their names; "": none */
+    char compiler[256]; /* "": CXX, g++ or clang++ */
+} emu_settings;
+
+extern emu_settings emu_settings_now;
+
+typedef struct counts counts;
+
+struct engine_launch {
+    engine_kernel *kernel;
+    engine_module *module;
+    unsigned grid, block_threads;
+    void **arguments;
+    uint64_t random;
+    uint64_t now;      /* counts everything that happens */
+    emu_block *blocks; /* resident ones */
+    unsigned resident;
+    emu_block *in; /* whose shared memory is in place */
+    emu_thread *current;
+    const driver_allocation **allocations; /* sorted */
+    size_t allocation_count;
+    const driver_allocation *last_allocation;
+    table word_of; /* global words: to index + 1 in `words` */
+    cell *words;
+    size_t word_room, word_count;
+    records records;   /* of global words */
+    table released_at; /* words of atomics: to index + 1 in `released` */
+    releases *released;
+    size_t released_room, released_count;
+    finding finding;
+    counts *counts; /* NULL: nobody asks */
+    int out_of_memory;
+};
+
+/* Runs all blocks of a launch. */
+void run_blocks(engine_launch *launch);
+extern const gpr_emu_hooks run_hooks;
+/* Ends the launch: `what` (printf) happened at pc. Called by the running thread, it does not return. */
+void report_finding(engine_launch *launch, const void *pc, const char *what, ...) __attribute__((format(printf, 3, 4)));
+/* "thread 33 (warp 1, lane 1)" */
+const char *thread_name(unsigned index, char room[48]);
+uint64_t draw(engine_launch *launch, uint64_t below);
+
+/* ---------------------------------------------------------------- check.c -------------------- */
+
+/* Whether the running thread may make this access; notes it for later ones. What kind of memory it is, for counting. */
+typedef enum place { SHARED_MEMORY, GLOBAL_MEMORY, OTHER_MEMORY } place;
+place check_access(engine_launch *launch, emu_thread *thread, uintptr_t address, unsigned bytes, int access,
+                   const void *pc);
+void check_fence(engine_launch *launch, emu_thread *thread);
+/* All threads of a block, or the lanes of `mask` in the thread's warp, have met. */
+void check_block_met(engine_launch *launch, emu_block *block);
+void check_warp_met(emu_thread *threads, unsigned mask);
+void check_block_starts(engine_launch *launch, emu_block *block);
+
+/* ---------------------------------------------------------------- count.c -------------------- */
+
+typedef enum event_kind {
+    SHARED_LOAD,
+    SHARED_STORE,
+    SHARED_ATOMIC,
+    GLOBAL_LOAD,
+    GLOBAL_STORE,
+    GLOBAL_ATOMIC,
+    SHUFFLE,
+    VOTE,
+    REDUCE,
+    WARP_BARRIER,
+    BARRIER,
+    FENCE,
+    EVENT_KINDS
+} event_kind;
+
+counts *counts_create(const engine_launch *launch);
+void counts_free(counts *counts);
+void count_event(engine_launch *launch, emu_thread *thread, event_kind kind, uintptr_t address, unsigned bytes,
+                 const void *pc);
+/* A phase of a block has ended, by a barrier or with the block. */
+void count_phase(engine_launch *launch, emu_block *block);
+/* Appends the launch to the report. */
+void counts_write(engine_launch *launch, const char *path);
+
+#endif

@@ -1,0 +1,230 @@
+/* The engine of the emulator: launches, from their arguments to what is said of them. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "emu.h"
+
+const char engine_variable[] = "GPUREDUCE_EMULATOR";
+const char engine_device_name[] = "Emulated GPU";
+const int engine_tracks_writes = 1;
+
+emu_settings emu_settings_now = {.seed = 1};
+
+static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+/* Blocks, and what their threads stand on: made once, for as many as a launch ever had at a time. */
+static emu_block blocks[MOST_RESIDENT];
+static fiber *fibers[MOST_RESIDENT * MOST_THREADS];
+static char said[2048]; /* what the last finding was */
+
+void engine_set(const char *key, const char *value)
+{
+    emu_settings *s = &emu_settings_now;
+
+    if (strcmp(key, "schedule") == 0) {
+        s->schedule = strcmp(value, "reverse") == 0 ? REVERSE : strcmp(value, "random") == 0 ? RANDOM : FORWARD;
+    }
+    if (strcmp(key, "seed") == 0) s->seed = strtoull(value, NULL, 0);
+    if (strcmp(key, "report") == 0) (void)snprintf(s->report, sizeof s->report, "%s", value);
+    if (strcmp(key, "overlay") == 0) (void)snprintf(s->overlay, sizeof s->overlay, "%s", value);
+    if (strcmp(key, "compiler") == 0) (void)snprintf(s->compiler, sizeof s->compiler, "%s", value);
+}
+
+/* ---------------------------------------------------------------- arguments ------------------ */
+
+const char *engine_prepare(engine_kernel *kernel, unsigned grid, unsigned block, void **arguments,
+                           engine_launch **result)
+{
+    const gpr_emu_entry *entry = kernel->entry;
+    engine_launch *launch = calloc(1, sizeof *launch);
+
+    *result = NULL;
+    if (launch == NULL) return NULL;
+    launch->kernel = kernel;
+    launch->module = kernel->module;
+    launch->grid = grid;
+    launch->block_threads = block;
+    launch->arguments = calloc(entry->argument_count + 1, sizeof *launch->arguments);
+    if (launch->arguments == NULL) goto fail;
+    for (unsigned i = 0; i < entry->argument_count; i++) {
+        /* as a parameter lies in the card's memory */
+        if (posix_memalign(&launch->arguments[i], 16, entry->argument_bytes[i]) != 0) goto fail;
+        memcpy(launch->arguments[i], arguments[i], entry->argument_bytes[i]);
+    }
+    *result = launch;
+    return NULL;
+fail:
+    engine_drop(launch);
+    return NULL;
+}
+
+void engine_drop(engine_launch *launch)
+{
+    for (unsigned i = 0; launch->arguments != NULL && i < launch->kernel->entry->argument_count; i++) {
+        free(launch->arguments[i]);
+    }
+    free(launch->arguments);
+    free((void *)launch->allocations);
+    table_free(&launch->word_of);
+    free(launch->words);
+    free(launch->records.all);
+    table_free(&launch->released_at);
+    for (size_t i = 0; i < launch->released_count; i++) free(launch->released[i].all);
+    free(launch->released);
+    counts_free(launch->counts);
+    free(launch);
+}
+
+const char *engine_check(const engine_launch *launch)
+{
+    (void)launch; /* every access is checked when it is made */
+    return NULL;
+}
+
+/* ---------------------------------------------------------------- before a launch ------------ */
+
+static int by_start(const void *a, const void *b)
+{
+    const driver_allocation *x = *(const driver_allocation *const *)a, *y = *(const driver_allocation *const *)b;
+
+    return (x->start > y->start) - (x->start < y->start);
+}
+
+static int list_allocations(engine_launch *launch)
+{
+    size_t room = 0;
+    int good = 1;
+
+    driver_lock_memory();
+    for (const driver_allocation *a = driver_allocations(); a != NULL && good; a = a->next) {
+        good = grow((void **)&launch->allocations, &room, launch->allocation_count, sizeof(void *));
+        if (good) launch->allocations[launch->allocation_count++] = a;
+    }
+    driver_unlock_memory();
+    if (launch->allocation_count > 0) qsort(launch->allocations, launch->allocation_count, sizeof(void *), by_start);
+    return good;
+}
+
+static void free_block(emu_block *block)
+{
+    for (unsigned i = 0; block->thread != NULL && i < MOST_THREADS; i++) {
+        free(block->thread[i].known.all);
+        table_free(&block->thread[i].pending);
+    }
+    free(block->thread);
+    free(block->shared);
+    free(block->written);
+    free(block->cells);
+    free(block->records.all);
+    free(block->known.all);
+    free(block->events);
+    *block = (emu_block){0};
+}
+
+/* Room for a block of this launch; what it held before is of no use. */
+static int prepare_block(const engine_launch *launch, emu_block *block, unsigned place)
+{
+    size_t bytes = 8; /* each variable begins a word */
+
+    for (unsigned i = 0; i < launch->module->shared_count; i++) bytes += (launch->module->shared[i].bytes + 7) / 8 * 8;
+    free(block->shared);
+    free(block->written);
+    free(block->cells);
+    block->shared = malloc(bytes);
+    block->written = calloc(bytes, 1);
+    block->cells = calloc(bytes / WORD_BYTES, sizeof *block->cells);
+    if (block->thread == NULL) block->thread = calloc(MOST_THREADS, sizeof *block->thread);
+    if (block->shared == NULL || block->written == NULL || block->cells == NULL || block->thread == NULL) return 0;
+    block->live = 0;
+    block->threads = launch->block_threads;
+    block->event_count = 0;
+    for (unsigned i = 0; i < block->threads; i++) {
+        fiber **fiber = &fibers[place * MOST_THREADS + i];
+        if (*fiber == NULL) *fiber = fiber_create();
+        if (*fiber == NULL) return 0;
+        block->thread[i].fiber = *fiber;
+        block->thread[i].block = block;
+        block->thread[i].index = (uint16_t)i;
+        block->thread[i].lane = (uint16_t)(i % WARP_LANES);
+        block->thread[i].warp = (uint16_t)(i / WARP_LANES);
+    }
+    return 1;
+}
+
+static int prepare(engine_launch *launch)
+{
+    const emu_settings *s = &emu_settings_now;
+
+    launch->random = (s->seed + 1) * 0x9e3779b97f4a7c15ull;
+    launch->resident = s->schedule == RANDOM && launch->grid > 1 ? MOST_RESIDENT : 1;
+    launch->blocks = blocks;
+    if (!list_allocations(launch)) return 0;
+    for (unsigned i = 0; i < launch->resident; i++) {
+        if (!prepare_block(launch, &blocks[i], i)) return 0;
+    }
+    if (s->report[0] == '\0') return 1;
+    launch->counts = counts_create(launch);
+    return launch->counts != NULL;
+}
+
+/* ---------------------------------------------------------------- after a launch ------------- */
+
+static void say_where(engine_module *module, const void *pc, char room[72])
+{
+    room[0] = '\0';
+    if (pc == NULL) return;
+    const source_line *where = &module->sites[module_site(module, pc)].where;
+    if (where->line > 0) (void)snprintf(room, 72, " at %s:%d", where->file, where->line);
+}
+
+static const char *describe(engine_launch *launch)
+{
+    const finding *f = &launch->finding;
+    const emu_thread *thread = launch->current;
+    char room[48], here[72], there[72], seed[64] = "";
+
+    (void)module_site(launch->module, f->pc);
+    if (f->other_pc != NULL) (void)module_site(launch->module, f->other_pc);
+    module_look_up(launch->module);
+    say_where(launch->module, f->pc, here);
+    say_where(launch->module, f->other_pc, there);
+    if (emu_settings_now.schedule == RANDOM) {
+        (void)snprintf(seed, sizeof seed, " [schedule=random,seed=%llu]", (unsigned long long)emu_settings_now.seed);
+    } else if (emu_settings_now.schedule == REVERSE) {
+        (void)snprintf(seed, sizeof seed, " [schedule=reverse]");
+    }
+    (void)snprintf(said, sizeof said, "kernel %s, block %u, %s, phase %u: %s%s%s%s%s%s", launch->kernel->entry->name,
+                   thread->block->index, thread_name(thread->index, room), thread->block->epoch - 1, f->what, here,
+                   f->other, there, f->end, seed);
+    return said;
+}
+
+const char *engine_run(engine_launch *launch)
+{
+    const char *wrong = NULL;
+
+    (void)pthread_mutex_lock(&one_at_a_time);
+    if (!prepare(launch)) {
+        launch->out_of_memory = 1;
+    } else {
+        run_blocks(launch);
+        if (launch->finding.found) wrong = describe(launch);
+    }
+    if (launch->out_of_memory && wrong == NULL) wrong = "the emulator is out of memory";
+    if (wrong != NULL) {
+        for (size_t i = 0; i < sizeof fibers / sizeof fibers[0]; i++) {
+            if (fibers[i] != NULL) fiber_abandon(fibers[i]);
+        }
+    } else if (launch->counts != NULL) {
+        counts_write(launch, emu_settings_now.report);
+    }
+    (void)pthread_mutex_unlock(&one_at_a_time);
+    return wrong;
+}
+
+/* Gives back what launches share, so that leaks can be counted. */
+__attribute__((destructor)) static void free_all(void)
+{
+    for (size_t i = 0; i < MOST_RESIDENT; i++) free_block(&blocks[i]);
+    for (size_t i = 0; i < sizeof fibers / sizeof fibers[0]; i++) fiber_free(fibers[i]);
+}

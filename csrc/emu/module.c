@@ -1,0 +1,309 @@
+/* Loading what compiler.c made, and reading from its ELF tables what a debugger would want to know. */
+#define _GNU_SOURCE /* dlinfo */
+#include <dlfcn.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "emu.h"
+
+enum { INVALID_IMAGE = 200, NOT_FOUND = 500 };
+
+extern char **environ;
+
+int run_program(char *const *arguments, const char *output)
+{
+    posix_spawn_file_actions_t actions;
+    int status = -1;
+    pid_t child = 0;
+
+    if (posix_spawn_file_actions_init(&actions) != 0) return -1;
+    const int redirected =
+        posix_spawn_file_actions_addopen(&actions, 1, output, O_WRONLY | O_CREAT | O_TRUNC, 0600) == 0 &&
+        posix_spawn_file_actions_adddup2(&actions, 1, 2) == 0;
+    if (redirected && posix_spawnp(&child, arguments[0], &actions, NULL, arguments, environ) == 0) {
+        while (waitpid(child, &status, 0) < 0) {
+            status = -1;
+            if (errno != EINTR) break;
+        }
+    }
+    (void)posix_spawn_file_actions_destroy(&actions);
+    return status == -1 || !WIFEXITED(status) ? -1 : WEXITSTATUS(status);
+}
+
+/* ---------------------------------------------------------------- files ---------------------- */
+
+/* A new file with the image; its name is in `path`. 0: it cannot be written. */
+static int write_image(const char *image, size_t bytes, char path[64 + 512])
+{
+    const char *folder = getenv("TMPDIR");
+    size_t done = 0;
+
+    (void)snprintf(path, 64 + 512, "%.512s/gpureduce-module-XXXXXX", folder != NULL ? folder : "/tmp");
+    const int file = mkstemp(path);
+    if (file < 0) return 0;
+    while (done < bytes) {
+        const ssize_t some = write(file, image + done, bytes - done);
+        if (some <= 0) break;
+        done += (size_t)some;
+    }
+    (void)close(file);
+    if (done < bytes) (void)unlink(path);
+    return done == bytes;
+}
+
+/* An ELF file ends with its table of sections. */
+static size_t size_of_image(const void *image)
+{
+    const ElfW(Ehdr) *header = image;
+
+    if (memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || header->e_shoff == 0) return 0;
+    return header->e_shoff + (size_t)header->e_shnum * header->e_shentsize;
+}
+
+/* ---------------------------------------------------------------- shared variables ----------- */
+
+/* The name of a variable inside a function, from the end of its mangled name: "_ZZ...E7partial" or "_ZZ...E7partial_0". */
+static void name_of_local(const char *mangled, char name[48])
+{
+    size_t length = strlen(mangled);
+    const char *last = strrchr(mangled, '_');
+
+    if (last > mangled && last[1] != '\0' && strspn(last + 1, "0123456789") == strlen(last + 1))
+        length = (size_t)(last - mangled);
+    for (size_t size = 1; size < length && size < 48; size++) {
+        char digits[8];
+        const int count = snprintf(digits, sizeof digits, "%zu", size);
+        if (length < size + (size_t)count + 3) break;
+        const char *start = mangled + length - size;
+        if (memcmp(start - count, digits, (size_t)count) == 0 && start[-count - 1] == 'E') {
+            (void)snprintf(name, 48, "%.*s", (int)size, start);
+            return;
+        }
+    }
+    (void)snprintf(name, 48, "shared memory");
+}
+
+static int by_address(const void *a, const void *b)
+{
+    const shared_variable *x = a, *y = b;
+
+    return (x->start > y->start) - (x->start < y->start);
+}
+
+/* Shared variables are what functions have of their own in memory that can be written. */
+static int find_shared(engine_module *module)
+{
+    const ElfW(Ehdr) *header = (const void *)module->image;
+    const ElfW(Shdr) *sections = (const void *)(module->image + header->e_shoff);
+    size_t room = 0;
+
+    for (int i = 0; i < header->e_shnum; i++) {
+        if (sections[i].sh_type != SHT_SYMTAB) continue;
+        const ElfW(Sym) *symbols = (const void *)(module->image + sections[i].sh_offset);
+        const char *names = module->image + sections[sections[i].sh_link].sh_offset;
+        for (size_t j = 0; j < sections[i].sh_size / sizeof *symbols; j++) {
+            const ElfW(Sym) *symbol = &symbols[j];
+            if (ELF64_ST_TYPE(symbol->st_info) != STT_OBJECT || symbol->st_shndx >= header->e_shnum) continue;
+            if ((sections[symbol->st_shndx].sh_flags & SHF_WRITE) == 0 ||
+                strncmp(names + symbol->st_name, "_ZZ", 3) != 0)
+                continue;
+            if (!grow((void **)&module->shared, &room, module->shared_count, sizeof *module->shared)) return 0;
+            shared_variable *variable = &module->shared[module->shared_count++];
+            variable->start = module->base + symbol->st_value;
+            variable->bytes = symbol->st_size;
+            name_of_local(names + symbol->st_name, variable->name);
+            module->shared_bytes += variable->bytes;
+        }
+    }
+    if (module->shared_count == 0) return 1;
+    qsort(module->shared, module->shared_count, sizeof *module->shared, by_address);
+    module->shared_low = module->shared[0].start;
+    module->shared_high = module->shared[module->shared_count - 1].start + GPR_EMU_SHARED_SPACING;
+    return 1;
+}
+
+const shared_variable *module_shared(const engine_module *module, uintptr_t address)
+{
+    unsigned low = 0, high = module->shared_count;
+
+    if (address - module->shared_low >= module->shared_high - module->shared_low) return NULL;
+    while (high - low > 1) {
+        const unsigned middle = (low + high) / 2;
+        if (module->shared[middle].start <= address)
+            low = middle;
+        else
+            high = middle;
+    }
+    return &module->shared[low];
+}
+
+/* ---------------------------------------------------------------- loading -------------------- */
+
+static void set_extent(engine_module *module)
+{
+    const ElfW(Ehdr) *header = (const void *)module->image;
+    const ElfW(Phdr) *segments = (const void *)(module->image + header->e_phoff);
+    const struct link_map *map = NULL;
+
+    (void)dlinfo(module->handle, RTLD_DI_LINKMAP, &map);
+    module->base = module->low = module->high = map->l_addr;
+    for (int i = 0; i < header->e_phnum; i++) {
+        const uintptr_t end = module->base + segments[i].p_vaddr + segments[i].p_memsz;
+        if (segments[i].p_type == PT_LOAD && end > module->high) module->high = end;
+    }
+}
+
+CUresult engine_load(const void *image, int cc, engine_module **result)
+{
+    const size_t bytes = size_of_image(image);
+    char path[64 + 512];
+    CUresult status = INVALID_IMAGE;
+
+    (void)cc; /* compiler.c compiles for any card */
+    if (bytes == 0) return INVALID_IMAGE;
+    engine_module *module = calloc(1, sizeof *module);
+    if (module == NULL || (module->image = malloc(bytes)) == NULL) {
+        free(module);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    memcpy(module->image, image, bytes);
+    module->image_bytes = bytes;
+    /* A file of a name of its own: the loader takes a name that it has met for the object it met it with. */
+    if (!write_image(module->image, bytes, path)) goto fail;
+    module->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    (void)unlink(path);
+    if (module->handle == NULL) goto fail;
+    module->code = dlsym(module->handle, "gpr_emu_exports");
+    if (module->code == NULL || module->code->abi != GPR_EMU_ABI) goto fail;
+    set_extent(module);
+    status = CUDA_ERROR_OUT_OF_MEMORY;
+    module->kernels = calloc(module->code->entry_count, sizeof *module->kernels);
+    if (module->kernels == NULL || !find_shared(module)) goto fail;
+    for (unsigned i = 0; i < module->code->entry_count; i++) {
+        module->kernels[i] = (engine_kernel){module, &module->code->entries[i]};
+    }
+    *module->code->hooks = &run_hooks;
+    *result = module;
+    return CUDA_SUCCESS;
+fail:
+    engine_unload(module);
+    return status;
+}
+
+void engine_unload(engine_module *module)
+{
+    if (module->handle != NULL) (void)dlclose(module->handle);
+    table_free(&module->site_of);
+    free(module->sites);
+    free(module->shared);
+    free(module->kernels);
+    free(module->image);
+    free(module);
+}
+
+CUresult engine_find(engine_module *module, const char *name, engine_kernel **kernel)
+{
+    for (unsigned i = 0; i < module->code->entry_count; i++) {
+        if (strcmp(module->code->entries[i].name, name) != 0) continue;
+        *kernel = &module->kernels[i];
+        return CUDA_SUCCESS;
+    }
+    return NOT_FOUND;
+}
+
+/* ---------------------------------------------------------------- source lines --------------- */
+
+unsigned module_site(engine_module *module, const void *pc)
+{
+    int is_new = 0;
+    uint64_t *index = table_at(&module->site_of, (uintptr_t)pc, &is_new);
+
+    if (index == NULL) return 0;
+    if (is_new) {
+        if (!grow((void **)&module->sites, &module->site_room, module->site_count, sizeof *module->sites)) return 0;
+        module->sites[module->site_count] = (site){.pc = (uintptr_t)pc};
+        *index = ++module->site_count;
+    }
+    return (unsigned)*index - 1;
+}
+
+/* Files in which no kernel does what it does: an instruction there is its caller's. */
+static int is_helper(const char *file)
+{
+    static const char *const helpers[] = {"device.h", "types.cuh", "operators.cuh", "cell.cuh"};
+
+    for (size_t i = 0; i < sizeof helpers / sizeof helpers[0]; i++) {
+        if (strcmp(file, helpers[i]) == 0) return 1;
+    }
+    return 0;
+}
+
+/* One frame, "/some/folder/sequential.cuh:39 (discriminator 2)"; 0 if addr2line knows nothing. */
+static int parse_frame(const char *text, source_line *where)
+{
+    const char *colon = strrchr(text, ':'), *slash = NULL;
+
+    if (colon == NULL || atoi(colon + 1) <= 0) return 0;
+    for (const char *c = text; c < colon; c++) {
+        if (*c == '/') slash = c;
+    }
+    const char *start = slash != NULL ? slash + 1 : text;
+    (void)snprintf(where->file, sizeof where->file, "%.*s", (int)(colon - start), start);
+    where->line = atoi(colon + 1);
+    return 1;
+}
+
+/* addr2line prints, for each address, the address and then its frames from the innermost function on out. */
+static void read_lines(engine_module *module, FILE *text, const unsigned *asked, unsigned count)
+{
+    char line[1024];
+    unsigned next = 0;
+    site *at = NULL;
+
+    while (fgets(line, sizeof line, text) != NULL) {
+        source_line where = {"", 0};
+        if (strncmp(line, "0x", 2) == 0) {
+            at = next < count ? &module->sites[asked[next++]] : NULL;
+        } else if (at != NULL && (at->where.line == 0 || is_helper(at->where.file)) && parse_frame(line, &where)) {
+            at->where = where;
+        }
+    }
+}
+
+void module_look_up(engine_module *module)
+{
+    enum { BATCH = 256, BEFORE = 5, ADDRESS_ROOM = 24 };
+    char path[64 + 512], output[64 + 520], addresses[BATCH][ADDRESS_ROOM];
+    char *arguments[BEFORE + BATCH + 1] = {"addr2line", "-a", "-i", "-e", path};
+    unsigned asked[BATCH];
+
+    if (!write_image(module->image, module->image_bytes, path)) return;
+    (void)snprintf(output, sizeof output, "%s.lines", path);
+    for (unsigned from = 0; from < module->site_count;) {
+        unsigned count = 0;
+        for (; from < module->site_count && count < BATCH; from++) {
+            site *s = &module->sites[from];
+            if (s->looked_up) continue;
+            s->looked_up = 1;
+            /* pc is where the thread returns to: the call is before it. */
+            (void)snprintf(addresses[count], ADDRESS_ROOM, "0x%zx", (size_t)(s->pc - 1 - module->base));
+            arguments[BEFORE + count] = addresses[count];
+            asked[count++] = from;
+        }
+        arguments[BEFORE + count] = NULL;
+        if (count == 0 || run_program(arguments, output) != 0) break;
+        FILE *text = fopen(output, "r");
+        if (text == NULL) break;
+        read_lines(module, text, asked, count);
+        (void)fclose(text);
+    }
+    (void)unlink(output);
+    (void)unlink(path);
+}

@@ -1,0 +1,509 @@
+/* Blocks, warps and threads: who runs next, who waits for whom, and what comes of it when all have met.
+ *
+ * A thread runs until it has to wait; nothing interrupts it. `forward` lets threads run in the order of their numbers, block after
+ * block; `reverse` the other way round; `random` draws the next thread each time, keeps several blocks under way, and lets a thread
+ * wait at atomics and fences too, where blocks meet. */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "emu.h"
+
+static engine_launch *running; /* for the hooks, which are called by kernels */
+
+const char *thread_name(unsigned index, char room[48])
+{
+    (void)snprintf(room, 48, "thread %u (warp %u, lane %u)", index, index / WARP_LANES, index % WARP_LANES);
+    return room;
+}
+
+uint64_t draw(engine_launch *launch, uint64_t below)
+{
+    launch->random ^= launch->random << 13;
+    launch->random ^= launch->random >> 7;
+    launch->random ^= launch->random << 17;
+    return (launch->random >> 11) % below;
+}
+
+/* ---------------------------------------------------------------- findings ------------------- */
+
+static void note_finding(engine_launch *launch, const void *pc, const char *what, va_list arguments)
+{
+    finding *finding = &launch->finding;
+
+    (void)vsnprintf(finding->what, sizeof finding->what, what, arguments);
+    finding->pc = pc;
+    finding->found = 1;
+}
+
+void report_finding(engine_launch *launch, const void *pc, const char *what, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, what);
+    note_finding(launch, pc, what, arguments);
+    va_end(arguments);
+    for (;;) fiber_yield(); /* nobody comes back here */
+}
+
+/* A finding about threads that wait, when none of them runs: what `thread` waits for never comes. */
+static void report_waiting(engine_launch *launch, emu_thread *thread, const char *what, ...)
+    __attribute__((format(printf, 3, 4)));
+static void report_waiting(engine_launch *launch, emu_thread *thread, const char *what, ...)
+{
+    va_list arguments;
+
+    if (launch->finding.found) return;
+    launch->current = thread;
+    va_start(arguments, what);
+    note_finding(launch, thread->pc, what, arguments);
+    va_end(arguments);
+}
+
+/* ---------------------------------------------------------------- barriers ------------------- */
+
+static const char *op_name(int op)
+{
+    switch (op) {
+    case GPR_EMU_WARP_BARRIER: return "warp barrier";
+    case GPR_EMU_SHUFFLE_INDEX:
+    case GPR_EMU_SHUFFLE_UP:
+    case GPR_EMU_SHUFFLE_DOWN:
+    case GPR_EMU_SHUFFLE_XOR: return "shuffle";
+    case GPR_EMU_BALLOT: return "vote";
+    default: return "warp reduction";
+    }
+}
+
+static void wake(emu_block *block, emu_thread *thread)
+{
+    (void)block;
+    thread->state = READY;
+}
+
+/* Whether two sites are the same place in the source: the compiler may have copied it. */
+static int same_place(engine_launch *launch, const void *a, const void *b)
+{
+    if (a == b) return 1;
+    const unsigned i = module_site(launch->module, a), j = module_site(launch->module, b);
+    module_look_up(launch->module);
+    const source_line *x = &launch->module->sites[i].where, *y = &launch->module->sites[j].where;
+    return x->line == y->line && strcmp(x->file, y->file) == 0;
+}
+
+static unsigned block_result(const emu_block *block)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < block->threads; i++) count += block->thread[i].value != 0;
+    switch (block->thread[0].op) {
+    case GPR_EMU_BARRIER_COUNT: return count;
+    case GPR_EMU_BARRIER_AND: return count == block->threads;
+    case GPR_EMU_BARRIER_OR: return count > 0;
+    default: return 0;
+    }
+}
+
+/* All threads of a block wait at a barrier. */
+static void pass_barrier(engine_launch *launch, emu_block *block)
+{
+    char room[48];
+
+    for (unsigned i = 1; i < block->threads; i++) {
+        emu_thread *thread = &block->thread[i];
+        if (thread->op == block->thread[0].op && same_place(launch, thread->pc, block->thread[0].pc)) continue;
+        launch->finding.other_pc = block->thread[0].pc;
+        (void)snprintf(launch->finding.other, sizeof launch->finding.other, ", while %s waits", thread_name(0, room));
+        report_waiting(launch, thread, "barrier that not all threads reach: it waits");
+        return;
+    }
+    const unsigned result = block_result(block);
+    count_phase(launch, block);
+    check_block_met(launch, block);
+    block->waiting = 0;
+    for (unsigned i = 0; i < block->threads; i++) {
+        block->thread[i].result = result;
+        block->thread[i].step = 0;
+        wake(block, &block->thread[i]);
+    }
+    if (launch->in == block) block->next_thread = 0;
+}
+
+/* ---------------------------------------------------------------- warps ---------------------- */
+
+/* The lane that a shuffle of `lane` reads; its own where the source lies outside its group. */
+static unsigned shuffle_source(const emu_thread *thread, unsigned lane)
+{
+    const unsigned width = thread->width, first = lane & ~(width - 1), last = first + width - 1;
+    unsigned from = lane;
+
+    switch (thread->op) {
+    case GPR_EMU_SHUFFLE_INDEX: return first | (thread->argument & (width - 1));
+    case GPR_EMU_SHUFFLE_UP: return lane - first < thread->argument ? lane : lane - thread->argument;
+    case GPR_EMU_SHUFFLE_DOWN: return thread->argument > last - lane ? lane : lane + thread->argument;
+    default: from = lane ^ (thread->argument & (WARP_LANES - 1)); return from > last ? lane : from;
+    }
+}
+
+static unsigned reduce_two(int op, unsigned a, unsigned b)
+{
+    switch (op) {
+    case GPR_EMU_REDUCE_ADD: return a + b;
+    case GPR_EMU_REDUCE_MIN_SIGNED: return (int)a < (int)b ? a : b;
+    case GPR_EMU_REDUCE_MAX_SIGNED: return (int)a > (int)b ? a : b;
+    case GPR_EMU_REDUCE_MIN_UNSIGNED: return a < b ? a : b;
+    case GPR_EMU_REDUCE_MAX_UNSIGNED: return a > b ? a : b;
+    case GPR_EMU_REDUCE_AND: return a & b;
+    case GPR_EMU_REDUCE_OR: return a | b;
+    default: return a ^ b;
+    }
+}
+
+/* The lanes of `mask` have met: what each of them gets. */
+static void warp_results(engine_launch *launch, emu_thread *lanes, unsigned mask, int op)
+{
+    unsigned all = 0, some = 0;
+
+    for (unsigned lane = 0; lane < WARP_LANES; lane++) {
+        if ((mask >> lane & 1) == 0) continue;
+        if (op == GPR_EMU_BALLOT)
+            all |= lanes[lane].value << lane;
+        else if (op >= GPR_EMU_REDUCE_ADD)
+            all = some++ == 0 ? lanes[lane].value : reduce_two(op, all, lanes[lane].value);
+    }
+    for (unsigned lane = 0; lane < WARP_LANES; lane++) {
+        if ((mask >> lane & 1) == 0) continue;
+        lanes[lane].result = all;
+        if (op < GPR_EMU_SHUFFLE_INDEX || op > GPR_EMU_SHUFFLE_XOR) continue;
+        const unsigned from = shuffle_source(&lanes[lane], lane);
+        if ((mask >> from & 1) == 0) {
+            report_waiting(launch, &lanes[lane], "shuffle that reads lane %u, which its mask 0x%08x does not name",
+                           from, mask);
+            return;
+        }
+        lanes[lane].result = lanes[from].value;
+    }
+}
+
+/* A lane has come to a warp operation: if all that its mask names have, they go on. */
+static void meet_in_warp(engine_launch *launch, emu_thread *thread)
+{
+    emu_thread *lanes = thread - thread->lane;
+    const unsigned mask = thread->mask;
+
+    for (unsigned lane = 0; lane < WARP_LANES; lane++) {
+        const emu_thread *other = &lanes[lane];
+        if ((mask >> lane & 1) == 0) continue;
+        if (other->state != AT_WARP_OP || other->op != thread->op || other->mask != mask) return;
+    }
+    warp_results(launch, lanes, mask, thread->op);
+    if (launch->finding.found) return;
+    if (thread->op == GPR_EMU_WARP_BARRIER) check_warp_met(lanes, mask);
+    for (unsigned lane = 0; lane < WARP_LANES; lane++) {
+        if ((mask >> lane & 1) == 0) continue;
+        lanes[lane].step++;
+        wake(thread->block, &lanes[lane]);
+    }
+}
+
+/* ---------------------------------------------------------------- what never comes ----------- */
+
+/* A thread has ended: nobody may be waiting for it, nor come to wait. */
+static void check_exit(engine_launch *launch, emu_thread *thread)
+{
+    emu_block *block = thread->block;
+    char room[48];
+
+    (void)thread_name(thread->index, room);
+    for (unsigned i = 0; i < block->threads; i++) {
+        emu_thread *other = &block->thread[i];
+        if (other->state == AT_BARRIER) {
+            report_waiting(launch, other, "barrier that not all threads reach: %s has returned, and it waits", room);
+        } else if (other->state == AT_WARP_OP && other->warp == thread->warp &&
+                   (other->mask >> thread->lane & 1) != 0) {
+            report_waiting(launch, other, "%s whose mask 0x%08x names lane %u, which has returned", op_name(other->op),
+                           other->mask, thread->lane);
+        }
+    }
+}
+
+/* No thread of the block can go on. */
+static void report_deadlock(engine_launch *launch, emu_block *block)
+{
+    char room[48];
+
+    for (unsigned i = 0; i < block->threads; i++) {
+        emu_thread *thread = &block->thread[i], *lanes = thread - thread->lane;
+        if (thread->state != AT_WARP_OP) continue;
+        for (unsigned lane = 0; lane < WARP_LANES; lane++) {
+            if ((thread->mask >> lane & 1) == 0 || lane == thread->lane) continue;
+            const emu_thread *other = &lanes[lane];
+            if (other->state == AT_WARP_OP && other->op == thread->op && other->mask == thread->mask) continue;
+            launch->finding.other_pc = other->pc;
+            (void)snprintf(launch->finding.other, sizeof launch->finding.other, ", while %s waits in a %s",
+                           thread_name(other->index, room),
+                           other->state == AT_WARP_OP ? op_name(other->op) : "block barrier");
+            if (other->state == AT_WARP_OP && other->op == thread->op) {
+                (void)snprintf(launch->finding.end, sizeof launch->finding.end, " with mask 0x%08x", other->mask);
+            }
+            report_waiting(launch, thread, "%s whose mask 0x%08x names a lane that does not come: it waits",
+                           op_name(thread->op), thread->mask);
+            return;
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- hooks ---------------------- */
+
+static void hook_access(const void *address, unsigned bytes, int access, const void *pc)
+{
+    engine_launch *launch = running;
+    emu_thread *thread = launch->current;
+
+    if (access == GPR_EMU_ATOMIC && emu_settings_now.schedule == RANDOM) fiber_yield();
+    const place place = check_access(launch, thread, (uintptr_t)address, bytes, access, pc);
+    if (place == OTHER_MEMORY || launch->counts == NULL) return;
+    count_event(launch, thread, (event_kind)((place == SHARED_MEMORY ? SHARED_LOAD : GLOBAL_LOAD) + access),
+                (uintptr_t)address, bytes, pc);
+}
+
+static unsigned hook_block_op(int op, unsigned predicate, const void *pc)
+{
+    engine_launch *launch = running;
+    emu_thread *thread = launch->current;
+    char room[48];
+
+    if (launch->counts != NULL) count_event(launch, thread, BARRIER, 0, 0, pc);
+    if (thread->block->exited > 0) {
+        for (unsigned i = 0; i < thread->block->threads; i++) {
+            if (thread->block->thread[i].state != EXITED) continue;
+            report_finding(launch, pc, "barrier that not all threads reach: %s has returned, and it waits",
+                           thread_name(i, room));
+        }
+    }
+    thread->op = op;
+    thread->value = predicate;
+    thread->pc = pc;
+    thread->state = AT_BARRIER;
+    thread->block->waiting++;
+    fiber_yield();
+    return thread->result;
+}
+
+static event_kind kind_of(int op)
+{
+    if (op == GPR_EMU_WARP_BARRIER) return WARP_BARRIER;
+    if (op == GPR_EMU_BALLOT) return VOTE;
+    return op >= GPR_EMU_REDUCE_ADD ? REDUCE : SHUFFLE;
+}
+
+static unsigned hook_warp_op(int op, unsigned mask, unsigned value, unsigned argument, unsigned width, const void *pc)
+{
+    engine_launch *launch = running;
+    emu_thread *thread = launch->current, *lanes = thread - thread->lane;
+
+    if (launch->counts != NULL) count_event(launch, thread, kind_of(op), 0, 0, pc);
+    if ((mask >> thread->lane & 1) == 0) {
+        report_finding(launch, pc, "%s whose mask 0x%08x does not name the lane that calls it", op_name(op), mask);
+    }
+    if (width == 0 || width > WARP_LANES || (width & (width - 1)) != 0) {
+        report_finding(launch, pc, "shuffle of width %u, which is not 1, 2, 4, 8, 16 or 32", width);
+    }
+    for (unsigned lane = 0; lane < WARP_LANES; lane++) {
+        if ((mask >> lane & 1) == 0) continue;
+        if (thread->index - thread->lane + lane >= thread->block->threads) {
+            report_finding(launch, pc, "%s whose mask 0x%08x names lane %u, which is not there", op_name(op), mask,
+                           lane);
+        }
+        if (lanes[lane].state == EXITED) {
+            report_finding(launch, pc, "%s whose mask 0x%08x names lane %u, which has returned", op_name(op), mask,
+                           lane);
+        }
+    }
+    thread->op = op;
+    thread->mask = mask;
+    thread->value = value;
+    thread->argument = argument;
+    thread->width = width;
+    thread->pc = pc;
+    thread->state = AT_WARP_OP;
+    fiber_yield();
+    return thread->result;
+}
+
+/* The lanes of a warp that have not returned: what is certain of those that are active. */
+static unsigned hook_active_lanes(void)
+{
+    const emu_thread *thread = running->current, *lanes = thread - thread->lane;
+    unsigned active = 0;
+
+    for (unsigned lane = 0; lane < WARP_LANES && thread->index - thread->lane + lane < thread->block->threads; lane++) {
+        if (lanes[lane].state != EXITED) active |= 1u << lane;
+    }
+    return active;
+}
+
+static void hook_fence(int scope, const void *pc)
+{
+    engine_launch *launch = running;
+
+    if (launch->counts != NULL) count_event(launch, launch->current, FENCE, 0, 0, pc);
+    if (emu_settings_now.schedule == RANDOM) fiber_yield();
+    if (scope == GPR_EMU_FENCE_DEVICE) check_fence(launch, launch->current);
+}
+
+const gpr_emu_hooks run_hooks = {hook_access, hook_block_op, hook_warp_op, hook_active_lanes, hook_fence};
+
+/* ---------------------------------------------------------------- blocks --------------------- */
+
+/* What shared memory holds before anybody writes it. */
+enum { POISON = 0xc3 };
+
+/* Copies all shared variables to or from where they are kept for a block. */
+static void move_shared(const engine_module *module, unsigned char *kept, int in)
+{
+    for (unsigned i = 0; i < module->shared_count; i++) {
+        const shared_variable *v = &module->shared[i];
+        if (in)
+            memcpy((void *)v->start, kept, v->bytes);
+        else
+            memcpy(kept, (const void *)v->start, v->bytes);
+        kept += v->bytes;
+    }
+}
+
+static void enter_block(engine_launch *launch, emu_block *block)
+{
+    if (launch->in == block) return;
+    if (launch->in != NULL && launch->in->live) move_shared(launch->module, launch->in->shared, 0);
+    move_shared(launch->module, block->shared, 1);
+    launch->in = block;
+}
+
+static void start_block(engine_launch *launch, emu_block *block, uint32_t index)
+{
+    block->live = 1;
+    block->index = index;
+    block->waiting = block->exited = 0;
+    block->next_thread = emu_settings_now.schedule == REVERSE ? block->threads - 1 : 0;
+    if (launch->in == block) launch->in = NULL;
+    memset(block->shared, POISON, launch->module->shared_bytes);
+    check_block_starts(launch, block);
+    for (unsigned i = 0; i < block->threads; i++) {
+        emu_thread *thread = &block->thread[i];
+        thread->state = READY;
+        thread->step = 0;
+        thread->clock = 1;
+        memset(thread->seen, 0, sizeof thread->seen);
+        thread->fence.fence = 0;
+        thread->known.count = 0;
+        table_clear(&thread->pending);
+    }
+}
+
+static void thread_main(void *argument)
+{
+    const engine_launch *launch = argument;
+
+    launch->kernel->entry->run((void *const *)launch->arguments);
+}
+
+/* The thread that runs next, or NULL: all wait. */
+static emu_thread *next_thread(engine_launch *launch, emu_block *block)
+{
+    const unsigned n = block->threads,
+                   from = emu_settings_now.schedule == RANDOM ? (unsigned)draw(launch, n) : block->next_thread;
+
+    for (unsigned i = 0; i < n; i++) {
+        const unsigned at = emu_settings_now.schedule == REVERSE ? (from + n - i) % n : (from + i) % n;
+        if (block->thread[at].state != READY) continue;
+        block->next_thread = emu_settings_now.schedule == REVERSE ? (at + n - 1) % n : (at + 1) % n;
+        return &block->thread[at];
+    }
+    return NULL;
+}
+
+static void run_thread(engine_launch *launch, emu_thread *thread)
+{
+    emu_block *block = thread->block;
+
+    launch->current = thread;
+    *launch->module->code->thread = (gpr_emu_dim){thread->index, 0, 0};
+    *launch->module->code->block = (gpr_emu_dim){block->index, 0, 0};
+    fiber_run(thread->fiber, thread_main, launch);
+    if (launch->finding.found) return;
+    if (fiber_ended(thread->fiber)) {
+        thread->state = EXITED;
+        if (++block->exited < block->threads)
+            check_exit(launch, thread);
+        else {
+            count_phase(launch, block);
+            block->live = 0;
+        }
+    } else if (thread->state == AT_WARP_OP) {
+        meet_in_warp(launch, thread);
+    } else if (block->waiting == block->threads) {
+        pass_barrier(launch, block);
+        if (emu_settings_now.schedule == REVERSE) block->next_thread = block->threads - 1;
+    }
+}
+
+/* The order in which blocks begin: `place` of all of them. A random one visits each once, by steps that share no factor with
+ * their number. */
+typedef struct block_order {
+    uint64_t first, step, count;
+} block_order;
+
+static uint64_t common_factor(uint64_t a, uint64_t b)
+{
+    while (b != 0) {
+        const uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+static block_order choose_order(engine_launch *launch)
+{
+    block_order order = {0, 1, launch->grid};
+
+    if (emu_settings_now.schedule == REVERSE) order = (block_order){launch->grid - 1, launch->grid - 1, launch->grid};
+    if (emu_settings_now.schedule == RANDOM) {
+        order.first = draw(launch, order.count);
+        do order.step = 1 + draw(launch, order.count);
+        while (common_factor(order.step, order.count) != 1);
+    }
+    return order;
+}
+
+void run_blocks(engine_launch *launch)
+{
+    const block_order order = choose_order(launch);
+    uint64_t begun = 0;
+    unsigned live = 0;
+
+    running = launch;
+    *launch->module->code->block_dim = (gpr_emu_dim){launch->block_threads, 1, 1};
+    *launch->module->code->grid_dim = (gpr_emu_dim){launch->grid, 1, 1};
+    while (!launch->finding.found && !launch->out_of_memory) {
+        for (unsigned i = 0; i < launch->resident && begun < order.count; i++) {
+            if (launch->blocks[i].live) continue;
+            start_block(launch, &launch->blocks[i], (uint32_t)((order.first + begun++ * order.step) % order.count));
+            live++;
+        }
+        if (live == 0) break;
+        unsigned at = (unsigned)draw(launch, launch->resident);
+        while (!launch->blocks[at].live) at = (at + 1) % launch->resident;
+        emu_block *block = &launch->blocks[at];
+        emu_thread *thread = next_thread(launch, block);
+        if (thread == NULL) {
+            report_deadlock(launch, block);
+            break;
+        }
+        enter_block(launch, block);
+        run_thread(launch, thread);
+        live -= !block->live;
+    }
+    running = NULL;
+}
