@@ -271,8 +271,8 @@ static int count_step(engine_launch *launch, const emu_block *block, const event
             count_banks(e, to - from, &passes, &ideal);
         else if (e->kind <= GLOBAL_ATOMIC)
             count_sectors(e, to - from, &passes, &ideal);
-        else if (e->kind != FENCE) {
-            column->ends = e->kind;
+        else if (e->kind != FENCE && (column->ends == EVENT_KINDS || column->ends == BARRIER)) {
+            column->ends = e->kind; /* what a warp does together, while others wait for it at a barrier */
             column->site = e->site;
         }
         tally *line = line_tally(counts, launch->module, e->site, e->kind);
@@ -334,6 +334,13 @@ static void write_tally(FILE *file, unsigned kind, const tally *t)
                   (unsigned long long)t->passes, ideal, (unsigned long long)t->ideal);
 }
 
+/* Where something is: in its own function, and in the kernel that the function is part of. */
+static void write_place(FILE *file, const site *at)
+{
+    (void)fprintf(file, "\"file\": \"%s\", \"line\": %d, \"from_file\": \"%s\", \"from_line\": %d, ", at->where.file,
+                  at->where.line, at->from.file, at->from.line);
+}
+
 static void write_columns(FILE *file, const engine_launch *launch)
 {
     static const char *const ends[] = {"shuffle", "vote", "reduce", "warp_barrier", "barrier"};
@@ -342,15 +349,14 @@ static void write_columns(FILE *file, const engine_launch *launch)
     (void)fprintf(file, "\"columns\": [");
     for (size_t i = 0; i < counts->column_count; i++) {
         const column *c = &counts->columns[i];
-        const source_line none = {"", 0},
-                          *where = c->ends < EVENT_KINDS ? &launch->module->sites[c->site].where : &none;
+        static const site nowhere;
+        const site *at = c->ends < EVENT_KINDS ? &launch->module->sites[c->site] : &nowhere;
         const char *separator = "";
-        (void)fprintf(
-            file,
-            "%s{\"phase\": %u, \"step\": %u, \"ends\": \"%s\", \"file\": \"%s\", \"line\": %d, \"blocks\": %llu, "
-            "\"warps\": %llu, \"threads\": %llu, \"ops\": {",
-            i > 0 ? ", " : "", c->phase, c->step, c->ends < EVENT_KINDS ? ends[c->ends - SHUFFLE] : "exit", where->file,
-            where->line, (unsigned long long)c->blocks, (unsigned long long)c->warps, (unsigned long long)c->threads);
+        (void)fprintf(file, "%s{\"phase\": %u, \"step\": %u, \"ends\": \"%s\", ", i > 0 ? ", " : "", c->phase, c->step,
+                      c->ends < EVENT_KINDS ? ends[c->ends - SHUFFLE] : "exit");
+        write_place(file, at);
+        (void)fprintf(file, "\"blocks\": %llu, \"warps\": %llu, \"threads\": %llu, \"ops\": {",
+                      (unsigned long long)c->blocks, (unsigned long long)c->warps, (unsigned long long)c->threads);
         for (unsigned kind = 0; kind < EVENT_KINDS; kind++) {
             if (c->of[kind].requests == 0) continue;
             (void)fprintf(file, "%s\"%s\": {", separator, kind_names[kind]);
@@ -361,6 +367,11 @@ static void write_columns(FILE *file, const engine_launch *launch)
         (void)fprintf(file, "}}");
     }
     (void)fprintf(file, "]");
+}
+
+static int same_line(const source_line *a, const source_line *b)
+{
+    return a->line == b->line && strcmp(a->file, b->file) == 0;
 }
 
 /* Sites of one line are one entry: the compiler may have made several of it. */
@@ -377,8 +388,8 @@ static void write_lines(FILE *file, const engine_launch *launch)
             int first = 1;
             for (size_t j = 0; j < counts->line_sites; j++) {
                 const tally *t = &counts->lines[j * EVENT_KINDS + kind];
-                if (t->requests == 0 || sites[j].where.line != sites[i].where.line ||
-                    strcmp(sites[j].where.file, sites[i].where.file) != 0)
+                if (t->requests == 0 || !same_line(&sites[j].where, &sites[i].where) ||
+                    !same_line(&sites[j].from, &sites[i].from))
                     continue;
                 if (j < i) first = 0;
                 sum.requests += t->requests;
@@ -388,8 +399,8 @@ static void write_lines(FILE *file, const engine_launch *launch)
                 sum.ideal += t->ideal;
             }
             if (sum.requests == 0 || !first || counts->lines[i * EVENT_KINDS + kind].requests == 0) continue;
-            (void)fprintf(file, "%s{\"file\": \"%s\", \"line\": %d, \"op\": \"%s\", ", separator, sites[i].where.file,
-                          sites[i].where.line, kind_names[kind]);
+            (void)fprintf(file, "%s{\"op\": \"%s\", ", separator, kind_names[kind]);
+            write_place(file, &sites[i]);
             write_tally(file, kind, &sum);
             (void)fprintf(file, "}");
             separator = ", ";

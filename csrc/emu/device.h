@@ -37,13 +37,22 @@ constexpr int warpSize = 32;
 // ---------------------------------------------------------------- plain loads and stores --------
 
 extern "C" {
-#define GPR_EMU_WATCH(bytes)                                                                                               \
-    GPR_EMU_UNWATCHED void __tsan_read##bytes(void *p) { gpr_emu->access(p, bytes, GPR_EMU_LOAD, GPR_EMU_HERE); }           \
-    GPR_EMU_UNWATCHED void __tsan_write##bytes(void *p) { gpr_emu->access(p, bytes, GPR_EMU_STORE, GPR_EMU_HERE); }         \
-    GPR_EMU_UNWATCHED void __tsan_unaligned_read##bytes(void *p) { gpr_emu->access(p, bytes, GPR_EMU_LOAD, GPR_EMU_HERE); } \
-    GPR_EMU_UNWATCHED void __tsan_unaligned_write##bytes(void *p)                                                           \
-    {                                                                                                                      \
-        gpr_emu->access(p, bytes, GPR_EMU_STORE, GPR_EMU_HERE);                                                            \
+#define GPR_EMU_WATCH(bytes)                                      \
+    GPR_EMU_UNWATCHED void __tsan_read##bytes(void *p)            \
+    {                                                             \
+        gpr_emu->access(p, bytes, GPR_EMU_LOAD, GPR_EMU_HERE);    \
+    }                                                             \
+    GPR_EMU_UNWATCHED void __tsan_write##bytes(void *p)           \
+    {                                                             \
+        gpr_emu->access(p, bytes, GPR_EMU_STORE, GPR_EMU_HERE);   \
+    }                                                             \
+    GPR_EMU_UNWATCHED void __tsan_unaligned_read##bytes(void *p)  \
+    {                                                             \
+        gpr_emu->access(p, bytes, GPR_EMU_LOAD, GPR_EMU_HERE);    \
+    }                                                             \
+    GPR_EMU_UNWATCHED void __tsan_unaligned_write##bytes(void *p) \
+    {                                                             \
+        gpr_emu->access(p, bytes, GPR_EMU_STORE, GPR_EMU_HERE);   \
     }
 GPR_EMU_WATCH(1)
 GPR_EMU_WATCH(2)
@@ -67,9 +76,15 @@ GPR_EMU_UNWATCHED void __tsan_write_range(void *p, unsigned long bytes)
 }
 
 // Calls that the compiler also makes and that say nothing of memory.
-GPR_EMU_UNWATCHED void __tsan_init() {}
-GPR_EMU_UNWATCHED void __tsan_func_entry(void *) {}
-GPR_EMU_UNWATCHED void __tsan_func_exit() {}
+GPR_EMU_UNWATCHED void __tsan_init()
+{
+}
+GPR_EMU_UNWATCHED void __tsan_func_entry(void *)
+{
+}
+GPR_EMU_UNWATCHED void __tsan_func_exit()
+{
+}
 }
 
 // ---------------------------------------------------------------- barriers and fences -----------
@@ -96,14 +111,38 @@ GPR_EMU_UNWATCHED inline void gpr_emu_fence(int scope)
     __asm__ volatile("" ::: "memory");
 }
 
-__forceinline__ void __syncthreads() { gpr_emu_block(GPR_EMU_BARRIER, 0); }
-__forceinline__ int __syncthreads_count(int p) { return static_cast<int>(gpr_emu_block(GPR_EMU_BARRIER_COUNT, p != 0)); }
-__forceinline__ int __syncthreads_and(int p) { return static_cast<int>(gpr_emu_block(GPR_EMU_BARRIER_AND, p != 0)); }
-__forceinline__ int __syncthreads_or(int p) { return static_cast<int>(gpr_emu_block(GPR_EMU_BARRIER_OR, p != 0)); }
-__forceinline__ void __syncwarp(unsigned mask = ~0u) { gpr_emu_warp(GPR_EMU_WARP_BARRIER, mask, 0, 0, 32); }
-__forceinline__ void __threadfence_block() { gpr_emu_fence(GPR_EMU_FENCE_BLOCK); }
-__forceinline__ void __threadfence() { gpr_emu_fence(GPR_EMU_FENCE_DEVICE); }
-__forceinline__ void __threadfence_system() { gpr_emu_fence(GPR_EMU_FENCE_DEVICE); }
+__forceinline__ void __syncthreads()
+{
+    gpr_emu_block(GPR_EMU_BARRIER, 0);
+}
+__forceinline__ int __syncthreads_count(int p)
+{
+    return static_cast<int>(gpr_emu_block(GPR_EMU_BARRIER_COUNT, p != 0));
+}
+__forceinline__ int __syncthreads_and(int p)
+{
+    return static_cast<int>(gpr_emu_block(GPR_EMU_BARRIER_AND, p != 0));
+}
+__forceinline__ int __syncthreads_or(int p)
+{
+    return static_cast<int>(gpr_emu_block(GPR_EMU_BARRIER_OR, p != 0));
+}
+__forceinline__ void __syncwarp(unsigned mask = ~0u)
+{
+    gpr_emu_warp(GPR_EMU_WARP_BARRIER, mask, 0, 0, 32);
+}
+__forceinline__ void __threadfence_block()
+{
+    gpr_emu_fence(GPR_EMU_FENCE_BLOCK);
+}
+__forceinline__ void __threadfence()
+{
+    gpr_emu_fence(GPR_EMU_FENCE_DEVICE);
+}
+__forceinline__ void __threadfence_system()
+{
+    gpr_emu_fence(GPR_EMU_FENCE_DEVICE);
+}
 
 // ---------------------------------------------------------------- warps -------------------------
 
@@ -137,14 +176,26 @@ template <class T> __forceinline__ T __shfl_xor_sync(unsigned mask, T value, int
     return gpr_emu_shuffle(GPR_EMU_SHUFFLE_XOR, mask, value, static_cast<unsigned>(lanes), width);
 }
 
-__forceinline__ unsigned __activemask() { return gpr_emu->active_lanes(); }
-__forceinline__ unsigned __ballot_sync(unsigned mask, int p) { return gpr_emu_warp(GPR_EMU_BALLOT, mask, p != 0, 0, 32); }
-__forceinline__ int __any_sync(unsigned mask, int p) { return __ballot_sync(mask, p) != 0; }
-__forceinline__ int __all_sync(unsigned mask, int p) { return __ballot_sync(mask, p) == mask; }
+__forceinline__ unsigned __activemask()
+{
+    return gpr_emu->active_lanes();
+}
+__forceinline__ unsigned __ballot_sync(unsigned mask, int p)
+{
+    return gpr_emu_warp(GPR_EMU_BALLOT, mask, p != 0, 0, 32);
+}
+__forceinline__ int __any_sync(unsigned mask, int p)
+{
+    return __ballot_sync(mask, p) != 0;
+}
+__forceinline__ int __all_sync(unsigned mask, int p)
+{
+    return __ballot_sync(mask, p) == mask;
+}
 
-#define GPR_EMU_REDUCE(name, type, op)                                              \
-    __forceinline__ type name(unsigned mask, type value)                            \
-    {                                                                               \
+#define GPR_EMU_REDUCE(name, type, op)                                                         \
+    __forceinline__ type name(unsigned mask, type value)                                       \
+    {                                                                                          \
         return static_cast<type>(gpr_emu_warp(op, mask, static_cast<unsigned>(value), 0, 32)); \
     }
 GPR_EMU_REDUCE(__reduce_add_sync, unsigned, GPR_EMU_REDUCE_ADD)
@@ -160,22 +211,24 @@ GPR_EMU_REDUCE(__reduce_xor_sync, unsigned, GPR_EMU_REDUCE_XOR)
 
 // ---------------------------------------------------------------- atomics -----------------------
 
-template <class T> struct gpr_emu_as { using type = T; };
+template <class T> struct gpr_emu_as {
+    using type = T;
+};
 
 // No other thread runs between the hook and the end of the function.
-#define GPR_EMU_ATOMIC_FUNCTION(name, result)                                                                \
-    template <class T> GPR_EMU_UNWATCHED T name(T *address, typename gpr_emu_as<T>::type value)              \
-    {                                                                                                        \
-        static_assert(sizeof(T) == 4 || sizeof(T) == 8, "atomics work on 4 or 8 bytes");                     \
-        gpr_emu->access(address, sizeof(T), GPR_EMU_ATOMIC, GPR_EMU_HERE);                                   \
-        const T old = *address;                                                                              \
-        *address = result;                                                                                   \
-        return old;                                                                                          \
+#define GPR_EMU_ATOMIC_FUNCTION(name, result)                                                   \
+    template <class T> GPR_EMU_UNWATCHED T name(T *address, typename gpr_emu_as<T>::type value) \
+    {                                                                                           \
+        static_assert(sizeof(T) == 4 || sizeof(T) == 8, "atomics work on 4 or 8 bytes");        \
+        gpr_emu->access(address, sizeof(T), GPR_EMU_ATOMIC, GPR_EMU_HERE);                      \
+        const T old = *address;                                                                 \
+        *address = result;                                                                      \
+        return old;                                                                             \
     }
 GPR_EMU_ATOMIC_FUNCTION(atomicAdd, static_cast<T>(old + value))
 GPR_EMU_ATOMIC_FUNCTION(atomicMin, old < value ? old : value)
 GPR_EMU_ATOMIC_FUNCTION(atomicMax, old > value ? old : value)
-GPR_EMU_ATOMIC_FUNCTION(atomicAnd, old & value)
+GPR_EMU_ATOMIC_FUNCTION(atomicAnd, old &value)
 GPR_EMU_ATOMIC_FUNCTION(atomicOr, old | value)
 GPR_EMU_ATOMIC_FUNCTION(atomicXor, old ^ value)
 GPR_EMU_ATOMIC_FUNCTION(atomicExch, value)
@@ -197,31 +250,35 @@ GPR_EMU_UNWATCHED T atomicCAS(T *address, typename gpr_emu_as<T>::type believed,
 
 template <unsigned... I> struct gpr_emu_places {};
 template <unsigned N, unsigned... I> struct gpr_emu_count : gpr_emu_count<N - 1, N - 1, I...> {};
-template <unsigned... I> struct gpr_emu_count<0, I...> { using places = gpr_emu_places<I...>; };
+template <unsigned... I> struct gpr_emu_count<0, I...> {
+    using places = gpr_emu_places<I...>;
+};
 
 // Calls a kernel with arguments that lie in memory, as cuLaunchKernel gets them.
 template <auto KERNEL> struct gpr_emu_call;
 template <class... A, void (*KERNEL)(A...)> struct gpr_emu_call<KERNEL> {
     static constexpr unsigned count = sizeof...(A);
     static constexpr unsigned bytes[] = {sizeof(A)...};
-    template <unsigned... I>
-    GPR_EMU_UNWATCHED static void call(void *const *arguments, gpr_emu_places<I...>)
+    template <unsigned... I> GPR_EMU_UNWATCHED static void call(void *const *arguments, gpr_emu_places<I...>)
     {
         KERNEL(*static_cast<A *>(arguments[I])...);
     }
-    static void run(void *const *arguments) { call(arguments, typename gpr_emu_count<count>::places{}); }
+    static void run(void *const *arguments)
+    {
+        call(arguments, typename gpr_emu_count<count>::places{});
+    }
 };
 
 // GPR_EMU_ENTRIES(GPR_EMU_ENTRY((gpr::kernel<Cell, 256u>)), ...) ends a program.
 #define GPR_EMU_BARE(...) __VA_ARGS__
 #define GPR_EMU_TEXT(...) #__VA_ARGS__
-#define GPR_EMU_ENTRY(expression)                                                                                     \
-    {                                                                                                                 \
-        GPR_EMU_TEXT expression, gpr_emu_call<GPR_EMU_BARE expression>::run, gpr_emu_call<GPR_EMU_BARE expression>::count, \
-            gpr_emu_call<GPR_EMU_BARE expression>::bytes                                                              \
-    }
-#define GPR_EMU_ENTRIES(...)                                                                                          \
-    static const gpr_emu_entry gpr_emu_entries[] = {__VA_ARGS__};                                                     \
-    extern "C" __attribute__((visibility("default"))) const gpr_emu_module gpr_emu_exports = {                        \
-        GPR_EMU_ABI, &gpr_emu, &gpr_emu_thread_index, &gpr_emu_block_index, &gpr_emu_block_dim, &gpr_emu_grid_dim,     \
-        gpr_emu_entries, sizeof gpr_emu_entries / sizeof gpr_emu_entries[0]};
+#define GPR_EMU_ENTRY(expression)                                         \
+    {GPR_EMU_TEXT expression, gpr_emu_call<GPR_EMU_BARE expression>::run, \
+     gpr_emu_call<GPR_EMU_BARE expression>::count, gpr_emu_call<GPR_EMU_BARE expression>::bytes}
+#define GPR_EMU_ENTRIES(...)                                                                   \
+    static const gpr_emu_entry gpr_emu_entries[] = {__VA_ARGS__};                              \
+    extern "C" __attribute__((visibility("default"))) const gpr_emu_module gpr_emu_exports = { \
+        GPR_EMU_ABI,           &gpr_emu,                                                       \
+        &gpr_emu_thread_index, &gpr_emu_block_index,                                           \
+        &gpr_emu_block_dim,    &gpr_emu_grid_dim,                                              \
+        gpr_emu_entries,       sizeof gpr_emu_entries / sizeof gpr_emu_entries[0]};

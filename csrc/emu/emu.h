@@ -75,7 +75,8 @@ typedef struct source_line {
 typedef struct site {
     uintptr_t pc;
     int looked_up;
-    source_line where;
+    source_line where; /* in the function that does it, helpers of numbers aside */
+    source_line from;  /* in the kernel */
 } site;
 
 struct engine_kernel {

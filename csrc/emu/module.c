@@ -268,11 +268,12 @@ static void read_lines(engine_module *module, FILE *text, const unsigned *asked,
     site *at = NULL;
 
     while (fgets(line, sizeof line, text) != NULL) {
-        source_line where = {"", 0};
+        source_line frame = {"", 0};
         if (strncmp(line, "0x", 2) == 0) {
             at = next < count ? &module->sites[asked[next++]] : NULL;
-        } else if (at != NULL && (at->where.line == 0 || is_helper(at->where.file)) && parse_frame(line, &where)) {
-            at->where = where;
+        } else if (at != NULL && parse_frame(line, &frame)) {
+            if (at->where.line == 0 || is_helper(at->where.file)) at->where = frame;
+            at->from = frame;
         }
     }
 }

@@ -81,8 +81,10 @@ GPR_DEVICE Vector load_vector(const Vector *address)
         : "l"(address));
     return v;
 #else
-    typedef unsigned Whole __attribute__((vector_size(16))); // one access, not four
-    return bit_copy<Vector>(*reinterpret_cast<const Whole *>(address));
+    Vector v;
+    __builtin_memcpy(&v, __builtin_assume_aligned(address, 16), sizeof v);
+    asm("" : "+m"(v)); // all of it, or the compiler makes four loads of one
+    return v;
 #endif
 }
 
