@@ -197,18 +197,21 @@ build/asan/python/stamp: $(STAMPS)/build $(STAMPS)/test
 tsan: $(C_TESTS:%=build/tsan/tests/%) $(FAKES:%=build/tsan/fakes/%.so) ## C tests under TSan
 	$(call run_c_tests,tsan,TSAN_OPTIONS=halt_on_error=1:atexit_sleep_ms=0:die_after_fork=0 setarch -R)
 
-build/strict/all: $(strict_OBJECTS) $(GLUE_SOURCES) $(STAMPS)/build examples/sum_file.c
+build/strict/all: $(strict_OBJECTS) $(GLUE_SOURCES) $(EMU_SOURCES) $(STAMPS)/build examples/sum_file.c
+	for source in $(filter %.c,$(EMU_SOURCES)); do \
+	  $(CC) $(C_FLAGS) $(C_WARNINGS) $(C_OPTIMIZE) -Icsrc/lib $(C_INCLUDES) -fsyntax-only $$source || exit 1; \
+	done
 	for source in $(filter %.c,$(GLUE_SOURCES)); do \
 	  $(CC) $(C_FLAGS) $(C_WARNINGS) $(C_OPTIMIZE) $(C_INCLUDES) $$($(PY) tools/glue_flags.py) -fsyntax-only $$source || exit 1; \
 	done
 	$(CC) -std=gnu11 $(C_WARNINGS) -Icsrc/include -fsyntax-only examples/sum_file.c
 	@touch $@
 
-TIDIED := $(LIB_SOURCES) $(filter %.c,$(GLUE_SOURCES))
+TIDIED := $(LIB_SOURCES) $(filter %.c,$(GLUE_SOURCES) $(EMU_SOURCES))
 .PHONY: tidy $(TIDIED:%=tidy/%)
 tidy: $(TIDIED:%=tidy/%)
 $(TIDIED:%=tidy/%): tidy/%: % $(STAMPS)/dev
-	@$(VENV)/bin/clang-tidy --quiet --warnings-as-errors='*' $< -- $(C_FLAGS) $(C_INCLUDES) $(C_DEFINES) $$($(PY) tools/glue_flags.py) \
+	@$(VENV)/bin/clang-tidy --quiet --warnings-as-errors='*' $< -- $(C_FLAGS) -Icsrc/lib -Icsrc/emu $(C_INCLUDES) $(C_DEFINES) $$($(PY) tools/glue_flags.py) \
 	  2>&1 | { grep -v 'warnings generated\|^Suppressed\|^Use -header-filter' || true; } ; exit $${PIPESTATUS[0]}
 
 # ---------------------------------------------------------------- the C library

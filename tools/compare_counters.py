@@ -26,22 +26,22 @@ ELEMENTS = 20_011
 GRID = 8  # blocks of kernels that loop: the emulated card is smaller than a real one
 CASES = [(dtype, op) for dtype in ("float32", "int32", "uint8") for op in ("sum", "max")]
 
-# What we call a count, and the hardware's name of it.
+# What we call a count, and the hardware's names of what it is the sum of.
 METRICS = {
-    "shared_load.requests": "smsp__inst_executed_op_shared_ld.sum",
-    "shared_store.requests": "smsp__inst_executed_op_shared_st.sum",
-    "shared_load.wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
-    "shared_store.wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
-    "shared_load.conflicts": "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
-    "shared_store.conflicts": "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
-    "global_load.requests": "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
-    "global_load.sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
-    "global_store.requests": "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",
-    "global_store.sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
-    "global_red.requests": "l1tex__t_requests_pipe_lsu_mem_global_op_red.sum",
-    "global_atom.requests": "l1tex__t_requests_pipe_lsu_mem_global_op_atom.sum",
-    "shared_atomic.requests": "smsp__inst_executed_op_shared_atom.sum",
-    "threads_per_instruction": "smsp__thread_inst_executed_per_inst_executed.ratio",
+    "shared_load.wavefronts": ("l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",),
+    "shared_load.conflicts": ("l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",),
+    "shared_store.wavefronts": ("l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",),
+    "shared_store.conflicts": ("l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",),
+    "shared_atomic.requests": ("smsp__inst_executed_op_shared_atom.sum",),
+    "global_load.requests": ("l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",),
+    "global_load.sectors": ("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",),
+    "global_store.requests": ("l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",),
+    "global_store.sectors": ("l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",),
+    "global_atomic.requests": (
+        "l1tex__t_requests_pipe_lsu_mem_global_op_red.sum",
+        "l1tex__t_requests_pipe_lsu_mem_global_op_atom.sum",
+    ),
+    "threads_per_instruction": ("smsp__thread_inst_executed_per_inst_executed.ratio",),
 }
 
 
@@ -81,7 +81,13 @@ def hardware() -> tuple[list[dict[str, Any]], list[dict[str, float]]]:
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log.csv"
         command = [ncu, "--clock-control", "none", "--csv", "--page", "raw", "--log-file", str(log)]
-        command += ["--metrics", ",".join(METRICS.values()), sys.executable, __file__, "--workload"]
+        command += [
+            "--metrics",
+            ",".join(name for names in METRICS.values() for name in names),
+            sys.executable,
+            __file__,
+            "--workload",
+        ]
         done = subprocess.run(command, capture_output=True, text=True)
         text = log.read_text() if log.exists() else ""
     if done.returncode != 0:
@@ -89,11 +95,7 @@ def hardware() -> tuple[list[dict[str, Any]], list[dict[str, float]]]:
     table = list(csv.DictReader(line for line in text.splitlines() if line.startswith('"')))
     rows = [row for row in table if row["ID"]]  # the first row has the units
     counts = [
-        {
-            ours: float(row[theirs].replace(",", ""))
-            for ours, theirs in METRICS.items()
-            if row.get(theirs, "").replace(",", "").replace(".", "").isdigit()
-        }
+        {ours: sum(float(row[name].replace(",", "")) for name in theirs) for ours, theirs in METRICS.items()}
         for row in rows
     ]
     return labels(done.stdout), counts

@@ -237,11 +237,13 @@ static int compile(const char *folder, int arch)
     (void)snprintf(define, sizeof define, "-DGPR_ARCH=%d", 10 * arch);
     for (size_t i = 0; i < sizeof compilers / sizeof compilers[0] && (status == -1 || status == 127); i++) {
         if (compilers[i] == NULL || compilers[i][0] == '\0') continue;
-        /* -O1: accesses stay where the text has them, and their lines are known. Nothing is linked in. */
+        /* -O1: accesses stay where the text has them, and their lines are known. No jump is threaded: a copy of the code for one
+         * thread would be another instruction than its neighbours'. Nothing is linked in. */
         const char *arguments[] = {compilers[i],
                                    "-std=c++17",
                                    "-O1",
                                    "-g1",
+                                   "-fno-thread-jumps",
                                    "-fsanitize=thread",
                                    "-fvisibility=hidden",
                                    "-fno-exceptions",
@@ -266,10 +268,11 @@ static int compile(const char *folder, int arch)
 
 static int arch_of(int count, const char *const *options)
 {
-    int arch = 0;
+    static const char option[] = "--gpu-architecture=sm_";
 
     for (int i = 0; i < count; i++) {
-        if (sscanf(options[i], "--gpu-architecture=sm_%d", &arch) == 1) return arch;
+        if (strncmp(options[i], option, sizeof option - 1) == 0)
+            return (int)strtol(options[i] + sizeof option - 1, NULL, 10);
     }
     return 0;
 }
@@ -348,6 +351,9 @@ API int nvrtcGetProgramLogSize(nvrtcProgram program, size_t *bytes)
 
 API int nvrtcGetProgramLog(nvrtcProgram program, char *log)
 {
-    (void)strcpy(log, program->log != NULL ? program->log : "");
+    if (program->log != NULL)
+        memcpy(log, program->log, strlen(program->log) + 1);
+    else
+        log[0] = '\0';
     return SUCCESS;
 }

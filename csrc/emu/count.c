@@ -8,7 +8,7 @@
 
 #include "emu.h"
 
-enum { BANKS = 32, SECTOR_BYTES = 32, MOST_MAPPED = 512, FORMAT = 1 };
+enum { BANKS = 32, SECTOR_BYTES = 32, MOST_WORDS = 4, MOST_MAPPED = 512, FORMAT = 1 };
 
 /* What a thread did in a column of the map, a bit each; and the kind of each event, as the bit. */
 static const uint8_t did_bit[EVENT_KINDS] = {4, 8, 16, 1, 2, 32, 64, 64, 64, 0, 0, 0};
@@ -170,30 +170,30 @@ static int same_request(const event *a, const event *b)
 
 /* ---------------------------------------------------------------- requests ------------------- */
 
-/* Passes over the banks that lanes e[0 .. n) take: a bank serves one of its words at a time, to all that want it. Wide accesses go
- * as many lanes at a time as fill the banks. Atomics on one word go one after the other. */
+/* Passes over the banks that a request takes: a bank serves one of its words at a time, to all that want it, so the bank with most
+ * different words decides. Atomics on one word go one after the other. `ideal` is what the passes would be without conflicts, as
+ * the counters of a card have it: for a load, as many as its words fill; for a store, one for each group of neighbouring lanes that
+ * together would fill the banks. */
 static void count_banks(const event *e, size_t n, uint64_t *passes, uint64_t *ideal)
 {
-    const unsigned words = e->bytes <= WORD_BYTES ? 1 : e->bytes / WORD_BYTES, lanes = WARP_LANES / words;
+    const unsigned words = e->bytes <= WORD_BYTES ? 1 : e->bytes / WORD_BYTES;
+    uintptr_t wanted[BANKS][WARP_LANES * MOST_WORDS];
+    unsigned queue[BANKS] = {0}, longest = 0, all = 0, groups = 0;
 
-    *passes = *ideal = 0;
-    for (size_t from = 0, to = 0; from < n; from = to) {
-        uintptr_t wanted[BANKS][WARP_LANES];
-        unsigned queue[BANKS] = {0}, longest = 0;
-        const unsigned group = e[from].thread % WARP_LANES / lanes;
-        for (; to < n && e[to].thread % WARP_LANES / lanes == group; to++) {
-            for (unsigned w = 0; w < words; w++) {
-                const uintptr_t word = e[to].address / WORD_BYTES + w;
-                unsigned *length = &queue[word % BANKS], known = 0;
-                while (known < *length && wanted[word % BANKS][known] != word) known++;
-                if (known < *length && e->kind != SHARED_ATOMIC) continue;
-                wanted[word % BANKS][(*length)++] = word;
-                if (*length > longest) longest = *length;
-            }
-        }
-        *passes += longest;
-        *ideal += 1;
+    for (size_t i = 0; i < n * words; i++) {
+        const uintptr_t word = e[i / words].address / WORD_BYTES + i % words;
+        unsigned *length = &queue[word % BANKS], known = 0;
+        while (known < *length && wanted[word % BANKS][known] != word) known++;
+        if (known < *length && e->kind != SHARED_ATOMIC) continue;
+        wanted[word % BANKS][(*length)++] = word;
+        if (*length > longest) longest = *length;
+        all++;
     }
+    for (size_t i = 0; i < n; i++) groups |= 1u << e[i].thread % WARP_LANES * words / BANKS;
+    *passes = longest;
+    *ideal = e->kind == SHARED_ATOMIC  ? 1
+             : e->kind == SHARED_STORE ? (uint64_t)__builtin_popcount(groups)
+                                       : (all + BANKS - 1) / BANKS;
 }
 
 /* Sectors that a request touches, and as many as its different addresses would fill side by side. */

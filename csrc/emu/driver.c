@@ -157,10 +157,12 @@ static CUresult enter(const char *function, int needs)
 {
     pthread_mutex_lock(&lock);
     calls_made++;
-    if (fault.countdown > 0 && (strcmp(fault.function, "*") == 0 || strcmp(fault.function, function) == 0) &&
-        --fault.countdown == 0) {
-        (void)snprintf(fault.failed, sizeof fault.failed, "%s", function);
-        return fault.code;
+    if (fault.countdown > 0 && (strcmp(fault.function, "*") == 0 || strcmp(fault.function, function) == 0)) {
+        fault.countdown--;
+        if (fault.countdown == 0) {
+            (void)snprintf(fault.failed, sizeof fault.failed, "%s", function);
+            return fault.code;
+        }
     }
     if (needs == IN_CONTEXT && context_depth == 0) {
         (void)violate(function);
@@ -918,11 +920,21 @@ GPR_API uint64_t fake_pageable(void)
     return read_counter(&pageable_bytes);
 }
 
+/* FUNCTION:NTH:CODE */
+static void set_fault(const char *text)
+{
+    char function[NAME_ROOM] = "", *end = NULL;
+    const size_t length = strcspn(text, ":");
+
+    if (text[length] != ':' || length >= sizeof function) return;
+    memcpy(function, text, length);
+    const long nth = strtol(text + length + 1, &end, 10);
+    if (*end == ':') fake_fail(function, (int)nth, (int)strtol(end + 1, NULL, 10));
+}
+
 static void set_option(const char *key, const char *value)
 {
     const unsigned long long number = strtoull(value, NULL, 0);
-    char function[NAME_ROOM] = "";
-    int nth = 0, code = 0;
 
     if (strcmp(key, "devices") == 0) machine.devices = (int)number;
     if (strcmp(key, "cc") == 0) machine.cc = (int)number;
@@ -932,8 +944,7 @@ static void set_option(const char *key, const char *value)
     if (strcmp(key, "pinned_bytes") == 0) machine.memory[PINNED_MEMORY] = number;
     if (strcmp(key, "seed") == 0) random_state ^= number << 8;
     if (strcmp(key, "delay") == 0) delay_us = (unsigned)number;
-    if (strcmp(key, "fail") == 0 && sscanf(value, "%63[^:]:%d:%d", function, &nth, &code) == 3)
-        fake_fail(function, nth, code);
+    if (strcmp(key, "fail") == 0) set_fault(value);
     engine_set(key, value);
 }
 

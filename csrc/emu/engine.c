@@ -33,12 +33,12 @@ void engine_set(const char *key, const char *value)
 /* ---------------------------------------------------------------- arguments ------------------ */
 
 const char *engine_prepare(engine_kernel *kernel, unsigned grid, unsigned block, void **arguments,
-                           engine_launch **result)
+                           engine_launch **prepared)
 {
     const gpr_emu_entry *entry = kernel->entry;
     engine_launch *launch = calloc(1, sizeof *launch);
 
-    *result = NULL;
+    *prepared = NULL;
     if (launch == NULL) return NULL;
     launch->kernel = kernel;
     launch->module = kernel->module;
@@ -51,7 +51,7 @@ const char *engine_prepare(engine_kernel *kernel, unsigned grid, unsigned block,
         if (posix_memalign(&launch->arguments[i], 16, entry->argument_bytes[i]) != 0) goto fail;
         memcpy(launch->arguments[i], arguments[i], entry->argument_bytes[i]);
     }
-    *result = launch;
+    *prepared = launch;
     return NULL;
 fail:
     engine_drop(launch);

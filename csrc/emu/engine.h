@@ -39,15 +39,15 @@ extern const int engine_tracks_writes;
 void engine_set(const char *key, const char *value);
 
 /* Loads an image for a card of compute capability `cc`. */
-CUresult engine_load(const void *image, int cc, engine_module **module);
+CUresult engine_load(const void *image, int cc, engine_module **loaded);
 void engine_unload(engine_module *module);
 
 /* The kernel of that name; it lives as long as its module. */
 CUresult engine_find(engine_module *module, const char *name, engine_kernel **kernel);
 
-/* Takes a copy of the arguments of a launch, which is then run, or dropped, once. *launch is NULL without memory. */
+/* Takes a copy of the arguments of a launch, which is then run, or dropped, once. *prepared is NULL without memory. */
 const char *engine_prepare(engine_kernel *kernel, unsigned grid, unsigned block, void **arguments,
-                           engine_launch **launch);
+                           engine_launch **prepared);
 
 /* Checks a launch whose turn has come; the memory lock is held. */
 const char *engine_check(const engine_launch *launch);

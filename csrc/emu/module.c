@@ -1,5 +1,5 @@
 /* Loading what compiler.c made, and reading from its ELF tables what a debugger would want to know. */
-#define _GNU_SOURCE /* dlinfo */
+#define _GNU_SOURCE /* dlinfo, environ */
 #include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
@@ -14,8 +14,6 @@
 #include "emu.h"
 
 enum { INVALID_IMAGE = 200, NOT_FOUND = 500 };
-
-extern char **environ;
 
 int run_program(char *const *arguments, const char *output)
 {
@@ -160,7 +158,7 @@ static void set_extent(engine_module *module)
     }
 }
 
-CUresult engine_load(const void *image, int cc, engine_module **result)
+CUresult engine_load(const void *image, int cc, engine_module **loaded)
 {
     const size_t bytes = size_of_image(image);
     char path[64 + 512];
@@ -190,7 +188,7 @@ CUresult engine_load(const void *image, int cc, engine_module **result)
         module->kernels[i] = (engine_kernel){module, &module->code->entries[i]};
     }
     *module->code->hooks = &run_hooks;
-    *result = module;
+    *loaded = module;
     return CUDA_SUCCESS;
 fail:
     engine_unload(module);
@@ -250,13 +248,13 @@ static int parse_frame(const char *text, source_line *where)
 {
     const char *colon = strrchr(text, ':'), *slash = NULL;
 
-    if (colon == NULL || atoi(colon + 1) <= 0) return 0;
+    if (colon == NULL || strtol(colon + 1, NULL, 10) <= 0) return 0;
     for (const char *c = text; c < colon; c++) {
         if (*c == '/') slash = c;
     }
     const char *start = slash != NULL ? slash + 1 : text;
     (void)snprintf(where->file, sizeof where->file, "%.*s", (int)(colon - start), start);
-    where->line = atoi(colon + 1);
+    where->line = (int)strtol(colon + 1, NULL, 10);
     return 1;
 }
 

@@ -86,7 +86,7 @@ static CUresult parse_image(const char *image, int card, engine_module *module)
                : INVALID_IMAGE;
 }
 
-CUresult engine_load(const void *image, int cc, engine_module **module)
+CUresult engine_load(const void *image, int cc, engine_module **loaded)
 {
     engine_module *made = calloc(1, sizeof *made);
     const CUresult result = made != NULL ? parse_image(image, cc, made) : CUDA_ERROR_OUT_OF_MEMORY;
@@ -137,11 +137,11 @@ CUresult engine_find(engine_module *module, const char *name, engine_kernel **ke
 /* ---------------------------------------------------------------- launches ------------------- */
 
 const char *engine_prepare(engine_kernel *kernel, unsigned grid, unsigned block, void **arguments,
-                           engine_launch **launch)
+                           engine_launch **prepared)
 {
     if (kernel->stage != FILL && block != kernel->block) return "launch with another block size than was compiled";
     engine_launch *made = calloc(1, sizeof *made);
-    *launch = made;
+    *prepared = made;
     if (made == NULL) return NULL;
     made->kernel = kernel;
     made->grid = grid;
