@@ -92,7 +92,7 @@ CUresult engine_load(const void *image, int cc, engine_module **loaded)
     const CUresult result = made != NULL ? parse_image(image, cc, made) : CUDA_ERROR_OUT_OF_MEMORY;
 
     if (result == CUDA_SUCCESS)
-        *module = made;
+        *loaded = made;
     else
         free(made);
     return result;
