@@ -1,9 +1,9 @@
-"""Write the tables of README.md from benchmarks/results/*.json.
+"""Write the tables of README.md and docs/ from benchmarks/results/*.json.
 
-    python benchmarks/report.py            # rewrite README.md between its table markers
-    python benchmarks/report.py --check    # fail if README.md is not what the results say
+    python benchmarks/report.py            # rewrite the pages between their table markers
+    python benchmarks/report.py --check    # fail if a page is not what the results say
 
-Every figure in the README comes from here; none is typed in.
+Every figure in the tables comes from here; none is typed in.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 ROOT = pathlib.Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-README = ROOT / "README.md"
+PAGES = (ROOT / "README.md", ROOT / "docs" / "counters.md")
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:
@@ -170,6 +170,41 @@ def cpu_table(result: dict[str, Any]) -> str:
     return f"{table(head, rows)}\n\n{threads}{caption(result)}"
 
 
+def pair(launch: dict[str, Any], name: str) -> str:
+    """The emulator's count, and the card's where it is another."""
+    ours, card = launch["emulator"][name], launch["hardware"][name]
+    return f"{ours:,.0f}" if ours == card else f"{ours:,.0f} / {card:,.0f}"
+
+
+def counters_table(result: dict[str, Any]) -> str:
+    launches = result["launches"]
+    ratio = "threads_per_instruction"
+    summary = []
+    for name in result["metrics"]:
+        if name == ratio:
+            continue
+        differing = [x["kernel"] for x in launches if x["emulator"][name] != x["hardware"][name]]
+        kernels = ", ".join(f"`{kernel}`" for kernel in dict.fromkeys(differing))
+        summary.append([name.replace("_", " ").replace(".", ", "), f"{len(launches) - len(differing)}", kernels])
+    shown = ["shared_load.conflicts", "shared_store.conflicts", "global_load.sectors", "load_store.threads"]
+    rows = []
+    done = set()
+    for launch in launches:
+        cell = launch["kernel"], launch["dtype"]
+        first = "First" in launch["entry"] and "fill_identity" not in launch["entry"]
+        if launch["op"] == "sum" and launch["dtype"] in ("float32", "int32") and first and cell not in done:
+            done.add(cell)
+            threads = f"{launch['emulator'][ratio]:.1f} / {launch['hardware'][ratio]:.1f}"
+            rows.append([f"`{launch['kernel']}` {launch['dtype']}", *[pair(launch, name) for name in shown], threads])
+    head = ["first launch of a sum", "load conflicts", "store conflicts", "load sectors", "threads in memory", "threads an instruction"]
+    cases = len({(x["dtype"], x["op"]) for x in launches})
+    return (
+        f"{len(launches)} launches: all kernels, {cases} pairs of dtype and operator, {result['elements']:,} elements.\n\n"
+        f"{table(['count', 'launches where both agree', 'kernels where they differ'], summary)}\n\n"
+        f"{table(head, rows)}\n\nEmulator / card where they differ. {caption(result)}"
+    )
+
+
 TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "kernels": kernels_table,
     "rows": rows_table,
@@ -178,11 +213,12 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "host": host_table,
     "first_call": first_call_table,
     "cpu": cpu_table,
+    "counters": counters_table,
 }
 
 
 def render(text: str) -> str:
-    """The README with the content of each marked table replaced."""
+    """A page with the content of each marked table replaced."""
 
     def replace(match: re.Match[str]) -> str:
         name = match.group(1)
@@ -198,13 +234,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--check", action="store_true", help="change nothing, fail if there is a difference")
     options = parser.parse_args()
-    text = README.read_text(encoding="utf-8")
-    rendered = render(text)
-    if options.check:
-        if rendered != text:
-            sys.exit("README.md differs from the results: run python benchmarks/report.py")
-        return
-    README.write_text(rendered, encoding="utf-8")
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        rendered = render(text)
+        if not options.check:
+            page.write_text(rendered, encoding="utf-8")
+        elif rendered != text:
+            sys.exit(f"{page.relative_to(ROOT)} differs from the results: run python benchmarks/report.py")
 
 
 if __name__ == "__main__":

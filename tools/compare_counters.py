@@ -1,6 +1,6 @@
 """Set what the emulator counts beside what the hardware counted: needs a GPU and Nsight Compute.
 
-    python tools/compare_counters.py benchmarks/results/counters-h200.json
+    python tools/compare_counters.py benchmarks/results/counters-nvidia-h200.json
 
 Runs the same launches twice, under ``ncu`` and over the emulator, and writes both counts for each launch, with the
 environment. ``benchmarks/report.py`` makes the table of docs/counters.md from it.
@@ -28,11 +28,13 @@ CASES = [(dtype, op) for dtype in ("float32", "int32", "uint8") for op in ("sum"
 
 # What we call a count, and the hardware's names of what it is the sum of.
 METRICS = {
+    "shared_load.requests": ("smsp__inst_executed_op_shared_ld_pred_on_any.sum",),
+    "shared_store.requests": ("smsp__inst_executed_op_shared_st_pred_on_any.sum",),
     "shared_load.wavefronts": ("l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",),
     "shared_load.conflicts": ("l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",),
     "shared_store.wavefronts": ("l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",),
     "shared_store.conflicts": ("l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",),
-    "shared_atomic.requests": ("smsp__inst_executed_op_shared_atom.sum",),
+    "shared_atomic.requests": ("smsp__inst_executed_op_shared_atom_pred_on_any.sum",),
     "global_load.requests": ("l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",),
     "global_load.sectors": ("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",),
     "global_store.requests": ("l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",),
@@ -41,7 +43,8 @@ METRICS = {
         "l1tex__t_requests_pipe_lsu_mem_global_op_red.sum",
         "l1tex__t_requests_pipe_lsu_mem_global_op_atom.sum",
     ),
-    "threads_per_instruction": ("smsp__thread_inst_executed_per_inst_executed.ratio",),
+    "load_store.threads": ("smsp__thread_inst_executed_pipe_lsu_pred_on.sum",),
+    "threads_per_instruction": ("smsp__thread_inst_executed_pred_on_per_inst_executed.ratio",),
 }
 
 
@@ -125,15 +128,18 @@ def emulated() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
 def counted(report: dict[str, Any]) -> dict[str, float]:
     """A report's totals under the names of METRICS."""
     total: dict[str, float] = {}
-    requests = threads = 0
+    requests = threads = through_memory = 0
     for column in report["columns"]:
         for op, tally in column["ops"].items():
             for what, value in tally.items():
                 total[f"{op}.{what}"] = total.get(f"{op}.{what}", 0) + value
             requests += tally["requests"]
             threads += tally["threads"]
+            if op.startswith(("shared_", "global_")) or op == "shuffle":
+                through_memory += tally["threads"]
     for op in ("shared_load", "shared_store"):
         total[f"{op}.conflicts"] = total.get(f"{op}.wavefronts", 0) - total.get(f"{op}.ideal", 0)
+    total["load_store.threads"] = through_memory
     total["threads_per_instruction"] = threads / requests
     return total
 
