@@ -194,6 +194,7 @@ static void count_banks(const event *e, size_t n, uint64_t *passes, uint64_t *id
     *ideal = e->kind == SHARED_ATOMIC  ? 1
              : e->kind == SHARED_STORE ? (uint64_t)__builtin_popcount(groups)
                                        : (all + BANKS - 1) / BANKS;
+    if (*ideal > *passes) *ideal = *passes; /* lanes of several groups that store to one word */
 }
 
 /* Sectors that a request touches, and as many as its different addresses would fill side by side. */

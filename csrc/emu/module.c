@@ -124,6 +124,9 @@ static int find_shared(engine_module *module)
     qsort(module->shared, module->shared_count, sizeof *module->shared, by_address);
     module->shared_low = module->shared[0].start;
     module->shared_high = module->shared[module->shared_count - 1].start + GPR_EMU_SHARED_SPACING;
+    /* Behind the module's last page the loader may have put anything, a global allocation too. */
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), end = (module->high + page - 1) / page * page;
+    if (module->shared_high > end) module->shared_high = end;
     return 1;
 }
 
