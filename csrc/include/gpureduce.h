@@ -196,12 +196,13 @@ typedef struct gpr_kernel_info {
     const char *aliases; /* space-separated, may be "" */
     const char *family;  /* "atomic", "tree", "shuffle", "block", "warp", "library", "planner" */
     const char *summary;
-    const char *removes;    /* what this step takes away */
-    const char *pays;       /* what it still costs */
-    const char *source;     /* where it was first taught */
-    const char *file;       /* of its CUDA source */
-    const char *block_rule; /* "power of two", "multiple of 32", "32" */
-    uint32_t block_size;    /* default */
+    const char *removes;          /* what this step takes away */
+    const char *pays;             /* what it still costs */
+    const char *source;           /* where it was first taught */
+    const char *file;             /* of its CUDA source */
+    const char *block_rule;       /* "power of two", "multiple of 32", "32" */
+    uint32_t block_size;          /* default */
+    uint32_t elements_per_thread; /* at least, of a block that is full */
     int takes_grid_size;
     int commutative_only;       /* reorders operands */
     int deterministic;          /* same input, same card: same bits, floats included */

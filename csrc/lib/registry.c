@@ -194,6 +194,7 @@ gpr_status gpr_kernel_info_at(int index, gpr_kernel_info *info)
         .file = row->file,
         .block_rule = block_rule_names[row->block_rule],
         .block_size = row->block,
+        .elements_per_thread = row->per_thread,
         .takes_grid_size = row->cover == GPR_STRIDE,
         .commutative_only = (row->flags & GPR_ORDERED) == 0,
         .deterministic = (row->flags & GPR_VARIES) == 0,

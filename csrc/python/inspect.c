@@ -24,13 +24,13 @@ static PyObject *describe_kernel(const glue_state *state, int index)
     Py_BEGIN_ALLOW_THREADS
     status = gpr_kernel_available(index, 0);
     Py_END_ALLOW_THREADS
-    return Py_BuildValue("{ss ss ss ss ss ss ss ss sI sN sN sN si sN ss}", "name", info.name, "aliases", info.aliases,
-                         "family", info.family, "summary", info.summary, "removes", info.removes, "pays", info.pays,
-                         "source", info.source, "block_rule", info.block_rule, "block_size", info.block_size,
-                         "takes_grid_size", new_bool(info.takes_grid_size), "commutative_only",
-                         new_bool(info.commutative_only), "deterministic", new_bool(info.deterministic),
-                         "min_compute_capability", info.min_compute_capability, "available", new_bool(status == GPR_OK),
-                         "reason", status == GPR_OK ? "" : gpr_last_error()->message);
+    return Py_BuildValue(
+        "{ss ss ss ss ss ss ss ss sI sI sN sN sN si sN ss}", "name", info.name, "aliases", info.aliases, "family",
+        info.family, "summary", info.summary, "removes", info.removes, "pays", info.pays, "source", info.source,
+        "block_rule", info.block_rule, "block_size", info.block_size, "elements_per_thread", info.elements_per_thread,
+        "takes_grid_size", new_bool(info.takes_grid_size), "commutative_only", new_bool(info.commutative_only),
+        "deterministic", new_bool(info.deterministic), "min_compute_capability", info.min_compute_capability,
+        "available", new_bool(status == GPR_OK), "reason", status == GPR_OK ? "" : gpr_last_error()->message);
 }
 
 static PyObject *kernels(PyObject *module, PyObject *Py_UNUSED(ignored))

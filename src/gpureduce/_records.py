@@ -42,6 +42,8 @@ class KernelInfo:
         Where it was first taught.
     block_rule, block_size
         Block sizes it takes (``"power of two"``, ``"multiple of 32"``, ``"32"``) and its own.
+    elements_per_thread
+        What a thread of a full block takes at least.
     takes_grid_size
         Whether `grid_size` may be set.
     commutative_only
@@ -63,6 +65,7 @@ class KernelInfo:
     source: str
     block_rule: str
     block_size: int
+    elements_per_thread: int
     takes_grid_size: bool
     commutative_only: bool
     deterministic: bool

@@ -36,6 +36,7 @@ static void test_every_row_is_whole(void)
               "%s", row->name);
         CHECK(gpr_kernel_info_at(i, &info) == GPR_OK && info.family != NULL && info.block_rule != NULL, "%s",
               row->name);
+        CHECK(info.elements_per_thread == row->per_thread, "%s", row->name);
         CHECK(info.takes_grid_size == (row->cover == GPR_STRIDE), "%s", row->name);
         CHECK(info.commutative_only == ((row->flags & GPR_ORDERED) == 0), "%s", row->name);
     }
