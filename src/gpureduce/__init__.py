@@ -6,6 +6,8 @@
 np.float64(45.0)
 """
 
+from typing import TYPE_CHECKING
+
 from ._core import __version__
 from ._exceptions import CudaError, DeviceUnavailableError, KernelUnavailableError, NoDeviceWarning
 from ._functions import all, any, max, mean, min, prod, reduce, sum
@@ -27,11 +29,17 @@ from ._records import (
     set_limits,
 )
 
+if TYPE_CHECKING:
+    from ._explain import explain
+    from ._explanation import Explanation, Explanations
+
 __all__ = [
     "CacheInfo",
     "CudaError",
     "DeviceInfo",
     "DeviceUnavailableError",
+    "Explanation",
+    "Explanations",
     "KernelInfo",
     "KernelUnavailableError",
     "LastRun",
@@ -45,6 +53,7 @@ __all__ = [
     "cuda_versions",
     "devices",
     "empty_pinned",
+    "explain",
     "kernel_source",
     "kernels",
     "last_run",
@@ -58,3 +67,20 @@ __all__ = [
     "set_limits",
     "sum",
 ]
+
+_LATE = {"explain": "_explain", "Explanation": "_explanation", "Explanations": "_explanation"}
+"""Names whose modules are imported when they are first used."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    thing = getattr(import_module(f"{__name__}.{_LATE[name]}"), name)
+    globals()[name] = thing
+    return thing
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATE})

@@ -1,0 +1,7 @@
+"""``python -m gpureduce`` is the command ``gpureduce``."""
+
+import sys
+
+from ._cli import main
+
+sys.exit(main())

@@ -1,0 +1,96 @@
+"""The process in which a kernel runs on the emulator: a request as JSON comes in, an answer goes out.
+
+The environment names the emulator as libcuda and NVRTC and says where it reports. A reduction that fails, or whose
+result is not NumPy's, is answered by its error. Run by :mod:`gpureduce._explain`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+import numpy as np
+
+from . import _core
+from ._explain import _dtype
+
+SEED = 1
+BLOCKS = 4
+"""Full blocks that make the default length: enough for several of every kind of launch."""
+AUTO_BYTES_PER_THREAD = 64
+"""What the planner's kernel gives a thread before it takes another block (lib/plan.c)."""
+
+
+def default_length(kernel: str, block_size: int | None, dtype: np.dtype[Any]) -> int:
+    """As many elements as make a few full blocks."""
+    row = next(row for row in _core.kernels() if row["name"] == kernel)
+    per_thread = row["elements_per_thread"]
+    if row["family"] == "planner":
+        per_thread = AUTO_BYTES_PER_THREAD // dtype.itemsize
+    return BLOCKS * (block_size or row["block_size"]) * int(per_thread)
+
+
+def elements(rng: np.random.Generator, op: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """Random elements of which every result is exact, or rounded once: small whole numbers, for products signs and a few twos."""
+    signed = dtype.kind not in "ub"
+    if op == "prod":
+        values = rng.choice([-1, 1] if signed else [1], shape)
+        values.flat[rng.integers(0, values.size, 6)] *= 2
+    elif op in ("any", "all"):
+        values = np.full(shape, op == "all").astype(np.int64)
+        if rng.random() < 0.5:
+            values.flat[rng.integers(values.size)] ^= 1
+    else:
+        values = rng.integers(-4 if signed else 0, 5, shape)
+    return values.astype(np.float32).astype(dtype) if dtype.kind == "V" else values.astype(dtype)
+
+
+def expected(op: str, array: np.ndarray[Any, Any], axis: int | None, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """NumPy's result, exact and rounded once to its dtype."""
+    if array.dtype.kind in "biu" and op != "mean":
+        return np.asarray(getattr(np, op)(array, axis=axis))
+    return np.asarray(getattr(np, op)(array.astype(np.float64), axis=axis)).astype(dtype)
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """Run the reduction that is asked for and check it."""
+    dtype = _dtype(request["dtype"])
+    kernel, op, block_size = request["kernel"], request["op"], request["block_size"]
+    n = request["n"] or default_length(kernel, block_size, dtype)
+    rows = request["rows"]
+    array = elements(np.random.default_rng(SEED), op, dtype, (n,) if rows == 1 else (rows, n))
+    axis = None if rows == 1 else 1
+    options = (kernel, "cuda", block_size, request["grid_size"], None)
+    result = np.asarray(_core.reduce(_core.OPERATORS[op], array, axis, None, False, None, *options))
+    right = expected(op, array, axis, result.dtype)
+    wide = (result.astype(np.float64), right.astype(np.float64))
+    # A mean is divided in the type it accumulates in, which may be narrower than NumPy's.
+    tolerance = 2.0**-7 if op == "mean" else 0.0
+    if not np.allclose(*wide, rtol=tolerance, atol=0):
+        wrong = int(np.argmax(np.abs(wide[0] - wide[1]))) if rows > 1 else 0
+        found, wanted = wide[0].flat[wrong], wide[1].flat[wrong]
+        raise RuntimeError(f"kernel '{kernel}' computed {found:g} where NumPy has {wanted:g}, in row {wrong}")
+    run = _core.last_run()
+    assert run is not None
+    if run["chunks"] > 1:
+        raise ValueError(f"{rows * n} elements are too many to explain: they are reduced in {run['chunks']} chunks")
+    return {"n": n, "block_size": run["block_size"]}
+
+
+def main() -> None:
+    """Answer one request, on what was standard output at the start: the emulator's words go to standard error."""
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    try:
+        reply = answer(json.load(sys.stdin))
+    except Exception as error:
+        details = [getattr(error, name, None) for name in ("name", "number", "call", "log")]
+        reply = {"error": {"name": type(error).__name__, "message": str(error), "details": details}}
+    json.dump(reply, out)
+    out.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,270 @@
+"""See what a kernel does, without a GPU: run it on the emulator and read the emulator's report.
+
+The emulator is a library that stands in for libcuda and NVRTC. It is opened once per process, as the driver is, so a
+process of its own runs the reduction: :mod:`gpureduce._emulate`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+
+from . import _core, _exceptions
+from ._explanation import Explanation, Explanations, read_report
+from ._locate import emulator
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+__all__ = ["explain"]
+
+_HOST_LIMITS = ("GPUREDUCE_DEVICE_BYTES", "GPUREDUCE_PINNED_BYTES")
+_EXCEPTIONS = ("CudaError", "DeviceUnavailableError", "KernelUnavailableError")
+_BUILTIN_EXCEPTIONS: dict[str, type[Exception]] = {
+    each.__name__: each for each in (ValueError, TypeError, MemoryError, RuntimeError, ImportError)
+}
+
+
+@overload
+def explain(
+    kernel: str,
+    n: int | None = None,
+    *,
+    block_size: int | None = None,
+    dtype: DTypeLike = "float32",
+    op: str = "sum",
+    grid_size: int | None = None,
+    rows: int = 1,
+) -> Explanation: ...
+@overload
+def explain(
+    kernel: Sequence[str],
+    n: int | None = None,
+    *,
+    block_size: int | None = None,
+    dtype: DTypeLike = "float32",
+    op: str = "sum",
+    grid_size: int | None = None,
+    rows: int = 1,
+) -> Explanations: ...
+def explain(
+    kernel: str | Sequence[str],
+    n: int | None = None,
+    *,
+    block_size: int | None = None,
+    dtype: DTypeLike = "float32",
+    op: str = "sum",
+    grid_size: int | None = None,
+    rows: int = 1,
+) -> Explanation | Explanations:
+    """Run a kernel on an emulated GPU and say what each of its threads did.
+
+    The kernel's own CUDA source is compiled for the CPU and run thread by thread, launched by the very code that launches it
+    on a card. There is no need of a GPU, a driver or NVRTC.
+
+    Parameters
+    ----------
+    kernel : str or sequence of str
+        Name or alias of a kernel, or several to compare.
+    n : int, optional
+        Elements of a row; by default as many as make four full blocks.
+    block_size : int, optional
+        Threads per block; by default the kernel's own.
+    dtype : dtype, optional
+        Of the elements.
+    op : {"sum", "prod", "min", "max", "mean", "any", "all"}, optional
+        The operator.
+    grid_size : int, optional
+        Blocks per row, for kernels that loop; by default the planner's choice.
+    rows : int, optional
+        Rows of `n` elements, each of which is reduced; 1 by default.
+
+    Returns
+    -------
+    Explanation or Explanations
+        Of one kernel, or of several.
+
+    Raises
+    ------
+    ValueError
+        Unknown kernel or operator, `n` or `rows` below 1, a block or grid size that the kernel does not take, no kernel.
+    TypeError
+        A dtype that does not reduce, or an argument of the wrong type.
+    KernelUnavailableError
+        ``"cub"``: NVIDIA's headers are not emulated.
+    DeviceUnavailableError
+        There is no C++ compiler, or the package was built without the emulator.
+    CudaError
+        The kernel broke a rule (a race, a barrier that not all threads reach): the message has the finding.
+    ImportError
+        The dtype is bfloat16 and ``ml_dtypes`` is not installed.
+
+    Notes
+    -----
+    Elements are random, the same ones each time. The result is compared with NumPy's: of a kernel whose answer is wrong
+    there is no explanation, but a ``RuntimeError``.
+
+    Counts are of what the source does, one instruction of a warp at a time, as the hardware's counters have them; times
+    are not emulated.
+
+    Determinism: the same arguments give the same explanation.
+
+    Examples
+    --------
+    >>> import gpureduce as gr
+    >>> strided, sequential = gr.explain(["interleaved_strided", "sequential"], block_size=64)
+    >>> strided.figures.bank_conflicts > 0, sequential.figures.bank_conflicts
+    (True, 0)
+    """
+    if isinstance(kernel, str):
+        return _explain_one(kernel, n, block_size, dtype, op, grid_size, rows)
+    if not isinstance(kernel, Sequence):
+        raise TypeError(f"kernel must be a string or a sequence of strings, not {type(kernel).__name__}")
+    if not kernel:
+        raise ValueError("no kernel is named")
+    return Explanations([_explain_one(one, n, block_size, dtype, op, grid_size, rows) for one in kernel])
+
+
+def _explain_one(
+    kernel: str,
+    n: int | None,
+    block_size: int | None,
+    dtype: DTypeLike,
+    op: str,
+    grid_size: int | None,
+    rows: int,
+) -> Explanation:
+    descr = _dtype(dtype)
+    request = _checked(kernel, n, block_size, descr, op, grid_size, rows)
+    answer, report = _run(request)
+    return Explanation(
+        kernel=request["kernel"],
+        op=op,
+        dtype=descr.name,
+        n=answer["n"],
+        rows=request["rows"],
+        block_size=answer["block_size"],
+        launches=read_report(report),
+    )
+
+
+def _dtype(dtype: DTypeLike) -> np.dtype[Any]:
+    if isinstance(dtype, str) and dtype == "bfloat16":
+        try:
+            import ml_dtypes
+        except ImportError:
+            raise ImportError("bfloat16 is a dtype of ml_dtypes: pip install 'gpureduce[bf16]'") from None
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(dtype).newbyteorder("=")
+
+
+def _checked(
+    kernel: str,
+    n: int | None,
+    block_size: int | None,
+    dtype: np.dtype[Any],
+    op: str,
+    grid_size: int | None,
+    rows: int,
+) -> dict[str, Any]:
+    """Arguments that a reduction would take, by its own errors, as the child's request."""
+    if op not in _core.OPERATORS:
+        raise ValueError(f"unknown operator {op!r}: the operators are {', '.join(_core.OPERATORS)}")
+    counts = {"n": n, "rows": rows}
+    for name, value in counts.items():
+        if name == "n" and value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+            raise TypeError(f"{name} must be an integer, not {type(value).__name__}")
+        if value < 1:
+            raise ValueError(f"{name} must be 1 or more, not {value}")
+    one = np.ones(1, dtype)
+    _core.reduce(_core.OPERATORS[op], one, None, None, False, None, kernel, "cpu", block_size, grid_size, None)
+    name = _core.find_kernel(kernel)
+    if name == "cub":
+        raise _exceptions.KernelUnavailableError(
+            "kernel 'cub' cannot be explained: it is NVIDIA's code, whose headers the emulator does not compile"
+        )
+    return {
+        "kernel": name,
+        "n": None if n is None else int(n),
+        "rows": int(rows),
+        "block_size": None if block_size is None else int(block_size),
+        "grid_size": None if grid_size is None else int(grid_size),
+        "dtype": dtype.name,
+        "op": op,
+    }
+
+
+def _run(request: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """Run the reduction in a child over the emulator: its answer and the emulator's report."""
+    library = emulator()
+    if library is None:
+        raise _exceptions.DeviceUnavailableError(
+            f"the emulator is not beside the package, in {Path(__file__).parent}: it was built without. "
+            "Install gpureduce again from its source, with pip install ."
+        )
+    with tempfile.TemporaryDirectory(prefix="gpureduce-explain-") as directory:
+        report = Path(directory) / "report"
+        if "," in str(report):
+            raise ValueError(f"the folder for temporary files must have no comma in its name: {directory} (see TMPDIR)")
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "gpureduce._emulate"],
+            input=json.dumps(request),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env=_environment(library, report),
+        )
+        if done.returncode != 0:
+            last = done.stderr.strip().splitlines()[-1:] or ["it said nothing"]
+            raise RuntimeError(f"the emulating process ended with status {done.returncode}: {last[0]}")
+        answer = json.loads(done.stdout)
+        if "error" in answer:
+            raise _as_exception(answer["error"])
+        return answer, report.read_text(encoding="utf-8")
+
+
+def _environment(library: Path, report: Path) -> dict[str, str]:
+    environment = {name: value for name, value in os.environ.items() if name not in _HOST_LIMITS}
+    environment |= {
+        "GPUREDUCE_LIBCUDA": str(library),
+        "GPUREDUCE_LIBNVRTC": str(library),
+        "GPUREDUCE_EMULATOR": f"report={report}",
+        # The child finds the modules that this process does, wherever it was started.
+        "PYTHONPATH": os.pathsep.join(os.path.abspath(entry) for entry in sys.path),
+    }
+    return environment
+
+
+def has_compiler() -> bool:
+    """Whether the C++ compiler is there that the emulator calls: that of ``CXX``, or g++."""
+    words = shlex.split(os.environ.get("CXX", "")) or ["g++"]
+    return shutil.which(words[0]) is not None
+
+
+def _as_exception(error: dict[str, Any]) -> Exception:
+    """What the child raised, as this process's own."""
+    name, message = error["name"], error["message"]
+    if name in _EXCEPTIONS and not has_compiler():
+        return _exceptions.DeviceUnavailableError(
+            "explain compiles the kernel with a C++ compiler, and none is installed. Install g++ (apt install g++, "
+            "dnf install gcc-c++), or set CXX to the compiler's name"
+        )
+    if name == "CudaError":
+        return _exceptions.CudaError(message, *error["details"])
+    if name in _EXCEPTIONS:
+        made: Exception = getattr(_exceptions, name)(message)
+        return made
+    return _BUILTIN_EXCEPTIONS.get(name, RuntimeError)(message)
