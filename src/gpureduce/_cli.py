@@ -116,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return 0
     except BrokenPipeError:  # whoever read the output has seen enough
-        sys.stdout = None  # type: ignore[assignment]  # nor is the rest flushed at exit
+        sys.stdout = None  # nor is the rest flushed at exit
         return FAILED
     except (CudaError, DeviceUnavailableError, KernelUnavailableError, ImportError, MemoryError, OSError) as error:
         message = str(error)

@@ -33,7 +33,10 @@ def default_length(kernel: str, block_size: int | None, dtype: np.dtype[Any]) ->
 
 
 def elements(rng: np.random.Generator, op: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """Random elements of which every result is exact, or rounded once: small whole numbers, for products signs and a few twos."""
+    """Random elements of which every result is exact, or rounded once.
+
+    Small whole numbers; for products signs and a few twos.
+    """
     signed = dtype.kind not in "ub"
     if op == "prod":
         values = rng.choice([-1, 1] if signed else [1], shape)
@@ -54,6 +57,17 @@ def expected(op: str, array: np.ndarray[Any, Any], axis: int | None, dtype: np.d
     return np.asarray(getattr(np, op)(array.astype(np.float64), axis=axis)).astype(dtype)
 
 
+def reduce_there(array: np.ndarray[Any, Any], op: str, kernel: str, block_size: int, grid_size: int) -> Any:
+    """Reduce the last axis of an array that lies on the device: from host memory a long one would come in pieces."""
+    pointer = _core.alloc_device(0, array.nbytes)
+    try:
+        _core.upload(0, pointer, array)
+        number = _core.OPERATORS[op]
+        return _core.reduce_device(number, pointer, array.shape, array.dtype, 1, kernel, 0, block_size, grid_size)
+    finally:
+        _core.free_device(0, pointer)
+
+
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     """Run the reduction that is asked for and check it."""
     dtype = _dtype(request["dtype"])
@@ -62,8 +76,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     rows = request["rows"]
     array = elements(np.random.default_rng(SEED), op, dtype, (n,) if rows == 1 else (rows, n))
     axis = None if rows == 1 else 1
-    options = (kernel, "cuda", block_size, request["grid_size"], None)
-    result = np.asarray(_core.reduce(_core.OPERATORS[op], array, axis, None, False, None, *options))
+    result = np.asarray(reduce_there(array, op, kernel, block_size or 0, request["grid_size"] or 0))
     right = expected(op, array, axis, result.dtype)
     wide = (result.astype(np.float64), right.astype(np.float64))
     # A mean is divided in the type it accumulates in, which may be narrower than NumPy's.
@@ -74,8 +87,6 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         raise RuntimeError(f"kernel '{kernel}' computed {found:g} where NumPy has {wanted:g}, in row {wrong}")
     run = _core.last_run()
     assert run is not None
-    if run["chunks"] > 1:
-        raise ValueError(f"{rows * n} elements are too many to explain: they are reduced in {run['chunks']} chunks")
     return {"n": n, "block_size": run["block_size"]}
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -48,7 +46,7 @@ def explain(
 ) -> Explanation: ...
 @overload
 def explain(
-    kernel: Sequence[str],
+    kernel: list[str] | tuple[str, ...],
     n: int | None = None,
     *,
     block_size: int | None = None,
@@ -69,8 +67,8 @@ def explain(
 ) -> Explanation | Explanations:
     """Run a kernel on an emulated GPU and say what each of its threads did.
 
-    The kernel's own CUDA source is compiled for the CPU and run thread by thread, launched by the very code that launches it
-    on a card. There is no need of a GPU, a driver or NVRTC.
+    The kernel's own CUDA source is compiled for the CPU and run thread by thread, launched by the very code that
+    launches it on a card. There is no need of a GPU, a driver or NVRTC.
 
     Parameters
     ----------
@@ -97,7 +95,8 @@ def explain(
     Raises
     ------
     ValueError
-        Unknown kernel or operator, `n` or `rows` below 1, a block or grid size that the kernel does not take, no kernel.
+        Unknown kernel or operator, no kernel, `n` or `rows` below 1, a block or grid size that the kernel does not
+        take.
     TypeError
         A dtype that does not reduce, or an argument of the wrong type.
     KernelUnavailableError
@@ -164,8 +163,9 @@ def _dtype(dtype: DTypeLike) -> np.dtype[Any]:
             import ml_dtypes
         except ImportError:
             raise ImportError("bfloat16 is a dtype of ml_dtypes: pip install 'gpureduce[bf16]'") from None
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(dtype).newbyteorder("=")
+        dtype = ml_dtypes.bfloat16
+    descr: np.dtype[Any] = np.dtype(dtype).newbyteorder("=")
+    return descr
 
 
 def _checked(
@@ -221,8 +221,7 @@ def _run(request: dict[str, Any]) -> tuple[dict[str, Any], str]:
         done = subprocess.run(
             [sys.executable, "-P", "-m", "gpureduce._emulate"],
             input=json.dumps(request),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             text=True,
             check=False,
             env=_environment(library, report),
@@ -248,20 +247,12 @@ def _environment(library: Path, report: Path) -> dict[str, str]:
     return environment
 
 
-def has_compiler() -> bool:
-    """Whether the C++ compiler is there that the emulator calls: that of ``CXX``, or g++."""
-    words = shlex.split(os.environ.get("CXX", "")) or ["g++"]
-    return shutil.which(words[0]) is not None
-
-
 def _as_exception(error: dict[str, Any]) -> Exception:
     """What the child raised, as this process's own."""
     name, message = error["name"], error["message"]
-    if name in _EXCEPTIONS and not has_compiler():
-        return _exceptions.DeviceUnavailableError(
-            "explain compiles the kernel with a C++ compiler, and none is installed. Install g++ (apt install g++, "
-            "dnf install gcc-c++), or set CXX to the compiler's name"
-        )
+    log = error["details"][-1] or ""
+    if log.startswith("the emulator "):  # not a compiler's words, but that there is none, or no room for its files
+        return _exceptions.DeviceUnavailableError(log)
     if name == "CudaError":
         return _exceptions.CudaError(message, *error["details"])
     if name in _EXCEPTIONS:

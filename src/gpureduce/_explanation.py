@@ -36,7 +36,9 @@ WARP_LANES = 32
 MOST_ROWS = 48
 """Columns of a launch that its printed table shows; of a longer one, the first and last ones."""
 
-LOAD_GLOBAL, STORE_GLOBAL, LOAD_SHARED, STORE_SHARED, ATOMIC_SHARED, ATOMIC_GLOBAL, EXCHANGE = (1 << i for i in range(7))
+LOAD_GLOBAL, STORE_GLOBAL, LOAD_SHARED, STORE_SHARED, ATOMIC_SHARED, ATOMIC_GLOBAL, EXCHANGE = (
+    1 << i for i in range(7)
+)
 """Bits of :attr:`BlockMap.did`."""
 
 _EXCHANGES = ("shuffle", "vote", "reduce")
@@ -79,18 +81,19 @@ class Figures:
     barriers
         Block barriers (``__syncthreads``) that a block passes.
     active_threads, active_warps
-        Threads that do something, and warps in which one does: touch memory or exchange registers. Computing in registers and
-        waiting are not counted as doing something. Over several columns: sums.
+        Threads that do something, and warps in which one does: touch memory or exchange registers. Computing in
+        registers and waiting are not counted as doing something. Over several columns: sums.
     slots
         Threads of the warps that are still there: they have something to do in this column or later, or come to a
         block barrier. Over several columns: a sum.
     shared_loads, shared_stores
         Requests to shared memory. A *request* is one instruction of one warp, however many of its lanes take part.
     bank_conflicts
-        Passes over the 32 banks of shared memory beyond those that the same bytes need without conflicts: words
-        that lie in the same bank queue up.
+        Passes over the 32 banks of shared memory beyond those needed without conflicts: words that lie in the same
+        bank queue up.
     wavefronts, ideal_wavefronts
-        All such passes, and those needed without conflicts.
+        All such passes, and those needed without conflicts, as a card counts them: by a load as many as its words
+        fill, by a store one for each group of neighbouring lanes that could fill the banks.
     shuffles
         Requests by which the lanes of a warp exchange registers: shuffles, votes, warp-wide reductions.
     atomics
@@ -250,11 +253,11 @@ class BlockMap:
     block, threads
         Which block, and its size.
     did
-        For each column, for each thread, the sum of 1 global load, 2 global store, 4 shared load, 8 shared store, 16 shared
-        atomic, 32 global atomic, 64 shuffle, vote or warp-wide reduction; 0 is nothing.
+        For each column, for each thread, the sum of 1 global load, 2 global store, 4 shared load, 8 shared store, 16
+        shared atomic, 32 global atomic, 64 shuffle, vote or warp-wide reduction; 0 is nothing.
     ways
-        For each column, for each thread, the worst of the requests to shared memory that it took part in: passes for each
-        one needed, rounded up; 0 if it took part in none.
+        For each column, for each thread, the worst of the requests to shared memory that it took part in: passes for
+        each one needed, rounded up; 0 if it took part in none.
     """
 
     block: int
@@ -272,8 +275,8 @@ class Launch:
     entry
         The template that ran, as ``"gpr::sequential<First, 256u>"``.
     stage
-        ``"first"`` over the array, ``"next"`` over the partials of the launch before, ``"fill"`` to put the identity into
-        the outputs that atomics fold into.
+        ``"first"`` over the array, ``"next"`` over the partials of the launch before, ``"fill"`` to put the identity
+        into the outputs that atomics fold into.
     grid, block
         Blocks, and threads of each.
     shared_bytes
@@ -347,9 +350,7 @@ def _read_launch(report: dict[str, Any], stage: str) -> Launch:
         _read_column(row, WARP_LANES * there, ends)
         for row, there, ends in zip(report["columns"], warps_there, barriers, strict=True)
     )
-    atomics = {
-        where: Atomics(*(row[name] for name in Atomics.__slots__)) for where, row in report["atomics"].items()
-    }
+    atomics = {where: Atomics(*(row[name] for name in Atomics.__slots__)) for where, row in report["atomics"].items()}
     most = max((each.most for each in atomics.values()), default=0)
     picture = report["map"]
     return Launch(
@@ -502,7 +503,10 @@ def shown_names(names: Iterable[str], many: Sequence[Figures]) -> list[str]:
 
 
 def column_table(launch: Launch, own_file: str) -> tuple[list[str], list[list[str]]]:
-    """Headings and rows of a launch's table: what ends each column, and its figures. Lines of `own_file` go without its name."""
+    """Headings and rows of a launch's table: what ends each column, and its figures.
+
+    Lines of `own_file` go without its name.
+    """
     words = dict(FIGURE_WORDS)
     many_steps = any(column.step for column in launch.columns)
     names = shown_names(_IN_COLUMNS, [column.figures for column in launch.columns])
@@ -552,7 +556,9 @@ def _lay_out(headings: list[str], rows: list[list[str]], left: int) -> str:
     widths = [max(len(line[i]) for line in [*lines, *rows]) for i in range(len(headings))]
 
     def one(line: list[str]) -> str:
-        parts = [cell.ljust(w) if i < left else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True))]
+        parts = [
+            cell.ljust(w) if i < left else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True))
+        ]
         return "  ".join(parts).rstrip()
 
     rule = "  ".join("-" * width for width in widths)
@@ -640,7 +646,12 @@ class Explanation:
         margin = {}
         for number, (requests, threads, conflicts, sectors) in self.line_counts().items():
             lanes = f"{threads / requests:.1f}"
-            margin[number] = [f"{requests:,}", lanes, f"{conflicts:,}" if conflicts else "", f"{sectors:,}" if sectors else ""]
+            margin[number] = [
+                f"{requests:,}",
+                lanes,
+                f"{conflicts:,}" if conflicts else "",
+                f"{sectors:,}" if sectors else "",
+            ]
         widths = [max(map(len, column)) for column in zip(headings, *margin.values(), strict=True)]
         source = self.source().splitlines()
         digits = len(str(len(source)))

@@ -1,0 +1,190 @@
+"""What a picture of a block shows in each cell, for matplotlib and for HTML.
+
+A picture is threads by columns. What a thread does in a column is one of :data:`KINDS`; the colours are Okabe and
+Ito's, which people who do not tell red from green can tell apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ._explanation import (
+    ATOMIC_GLOBAL,
+    ATOMIC_SHARED,
+    EXCHANGE,
+    LOAD_GLOBAL,
+    LOAD_SHARED,
+    STORE_GLOBAL,
+    STORE_SHARED,
+    WARP_LANES,
+    BlockMap,
+    Launch,
+)
+
+__all__ = ["CONFLICT", "DIVERGED", "GONE", "KINDS", "WAITING", "Kind", "Run", "Strip", "strips", "with_heights"]
+
+LEAST_HEIGHT = 0.008
+"""Of a picture, what one active thread takes if there is room beside it: a thinner line would be lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a cell shows: its words in the legend, a short word for a column of it, its colour."""
+
+    words: str
+    short: str
+    colour: str
+
+
+KINDS = (
+    Kind("its warp has exited", "", "none"),
+    Kind("idle, as its whole warp is", "wait", "#e8e8e8"),
+    Kind("idle in an active warp: divergence", "", "#a9a9a9"),
+    Kind("loads from global memory", "load", "#56b4e9"),
+    Kind("works in shared memory", "shared", "#009e73"),
+    Kind("works in shared memory, bank conflict", "shared", "#e69f00"),
+    Kind("exchanges registers: shuffle", "shuffle", "#cc79a7"),
+    Kind("atomic operation", "atomic", "#d55e00"),
+    Kind("stores to global memory", "store", "#0072b2"),
+)
+GONE, WAITING, DIVERGED, LOAD, SHARED, CONFLICT, SHUFFLE, ATOMIC, STORE = range(len(KINDS))
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Neighbouring threads ``first`` to ``last`` that do the same; of a conflict, how many ways."""
+
+    first: int
+    last: int
+    kind: int
+    ways: int
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """One column of the picture.
+
+    Attributes
+    ----------
+    runs
+        Its threads, from 0 up.
+    label
+        What most of its threads that do something do, with a number where the same comes several times.
+    threads, warps
+        Those of the block that are active.
+    ways
+        The worst bank conflict; 1 is none, 0 no shared memory.
+    ends
+        As :attr:`Column.ends`.
+    """
+
+    runs: tuple[Run, ...]
+    label: str
+    threads: int
+    warps: int
+    ways: int
+    ends: str
+
+
+def _kind(did: int, ways: int) -> int:
+    """What a thread that does something does, if it does several things: the one that tells most."""
+    if did & (ATOMIC_SHARED | ATOMIC_GLOBAL):
+        return ATOMIC
+    if did & STORE_GLOBAL:
+        return STORE
+    if did & LOAD_GLOBAL:
+        return LOAD
+    if did & EXCHANGE:
+        return SHUFFLE
+    if did & (LOAD_SHARED | STORE_SHARED):
+        return CONFLICT if ways > 1 else SHARED
+    return WAITING
+
+
+def _last_columns(launch: Launch) -> list[int]:
+    """For each warp of the drawn block, the last column that it is there in."""
+    map_ = launch.map
+    drawn = len(map_.did)
+    barriers = [i for i, column in enumerate(launch.columns) if column.figures.barriers]
+    # A block that leaves early does not come to the later barriers; it does nothing after its last one either.
+    works = [i for i in range(drawn) if any(map_.did[i])]
+    own = [i for i in barriers if i < max(works, default=0)]
+    last = []
+    for first in range(0, map_.threads, WARP_LANES):
+        active = [i for i in works if any(map_.did[i][first : first + WARP_LANES])]
+        last.append(max(active[-1] if active else -1, own[-1] if own else -1))
+    return last
+
+
+def _cells(map_: BlockMap, last: list[int], i: int) -> list[tuple[int, int]]:
+    """Kind and ways of each thread in column `i`."""
+    cells = []
+    for first in range(0, map_.threads, WARP_LANES):
+        did, ways = (rows[i][first : first + WARP_LANES] for rows in (map_.did, map_.ways))
+        idle = DIVERGED if any(did) else WAITING if i <= last[first // WARP_LANES] else GONE
+        for one, degree in zip(did, ways, strict=True):
+            kind = _kind(one, degree) if one else idle
+            cells.append((kind, degree if kind == CONFLICT else 0))
+    return cells
+
+
+def _runs(cells: Sequence[tuple[int, int]]) -> tuple[Run, ...]:
+    runs = []
+    start = 0
+    for i in range(1, len(cells) + 1):
+        if i == len(cells) or cells[i] != cells[start]:
+            runs.append(Run(start, i - 1, *cells[start]))
+            start = i
+    return tuple(runs)
+
+
+def with_heights(runs: Sequence[Run], threads: int) -> list[tuple[Run, float]]:
+    """Runs with how many threads high they are drawn: thin active ones reach into the idle one below, half-way at most.
+
+    They are to be drawn in the order of :data:`KINDS`, so that they lie above it.
+    """
+    idle = (GONE, WAITING, DIVERGED)
+    heights = []
+    for i, run in enumerate(runs):
+        own = run.last - run.first + 1
+        below = runs[i + 1] if i + 1 < len(runs) else None
+        room = (below.last - below.first + 1) / 2 if below is not None and below.kind in idle else 0.0
+        height = float(own) if run.kind in idle else max(own, min(LEAST_HEIGHT * threads, own + room))
+        heights.append((run, height))
+    return heights
+
+
+def strips(launch: Launch) -> tuple[Strip, ...]:
+    """Columns of the picture of a launch's first block.
+
+    Parameters
+    ----------
+    launch : Launch
+
+    Returns
+    -------
+    tuple of Strip
+    """
+    map_ = launch.map
+    last = _last_columns(launch)
+    rows = [_cells(map_, last, i) for i in range(len(map_.did))]
+    shorts = []
+    for cells in rows:
+        active = [kind for kind, _ in cells if kind not in (GONE, WAITING, DIVERGED)]
+        shorts.append(KINDS[max(set(active), key=active.count) if active else WAITING].short)
+    labels = [
+        f"{short} {shorts[: i + 1].count(short)}" if shorts.count(short) > 1 else short
+        for i, short in enumerate(shorts)
+    ]
+    return tuple(
+        Strip(
+            runs=_runs(rows[i]),
+            label=labels[i],
+            threads=sum(map(bool, map_.did[i])),
+            warps=sum(any(map_.did[i][t : t + WARP_LANES]) for t in range(0, map_.threads, WARP_LANES)),
+            ways=max(map_.ways[i]),
+            ends=launch.columns[i].ends,
+        )
+        for i in range(len(rows))
+    )

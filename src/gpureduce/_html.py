@@ -1,0 +1,203 @@
+"""Explanations as HTML: for notebooks a fragment, for files a page. Nothing is fetched and no script runs.
+
+Colours of text are the theme's own; cells and rules are half-transparent or legible on light and dark alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from ._cells import CONFLICT, DIVERGED, GONE, KINDS, WAITING, Run, strips, with_heights
+from ._explanation import (
+    MOST_ROWS,
+    WARP_LANES,
+    Explanation,
+    column_table,
+    comparison_table,
+    shorten,
+    totals_table,
+)
+
+__all__ = ["fragment", "page"]
+
+COLUMN_WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 34, 256, 56, 4, 50
+"""Of the picture, in pixels."""
+MOST_COLUMNS = 2 * MOST_ROWS
+"""Columns of the picture; of a longer launch the first ones are drawn."""
+
+_STYLE = """
+.gpr-explain{font-size:13px;line-height:1.4}
+.gpr-explain h4{margin:1em 0 .3em;font-size:1.1em}
+.gpr-explain p{margin:.2em 0}
+.gpr-explain .gpr-side{display:flex;flex-wrap:wrap;gap:0 2em}
+.gpr-explain .gpr-scroll{overflow-x:auto}
+.gpr-explain table{border-collapse:collapse;margin:.4em 0;font-variant-numeric:tabular-nums;\
+background:none;color:inherit}
+.gpr-explain th,.gpr-explain td{padding:2px 8px;text-align:right;border:0;\
+border-bottom:1px solid rgba(127,127,127,.35);background:none;color:inherit;white-space:nowrap}
+.gpr-explain th{vertical-align:bottom;white-space:normal}
+.gpr-explain .gpr-text{text-align:left}
+.gpr-explain table.gpr-source td{border:0;padding:0 8px;font-family:ui-monospace,monospace;font-size:12px}
+.gpr-explain table.gpr-source td.gpr-code{white-space:pre;text-align:left;border-left:2px solid rgba(127,127,127,.5)}
+.gpr-explain tr.gpr-busy td{background:rgba(86,180,233,.18)}
+.gpr-explain tr.gpr-conflict td{background:rgba(230,159,0,.28)}
+.gpr-explain .gpr-key{display:inline-block;margin-right:1.2em}
+.gpr-explain .gpr-key i{display:inline-block;width:1.3em;height:.8em;margin-right:.4em}
+.gpr-explain summary{cursor:pointer}
+"""
+
+
+def fragment(explanations: Sequence[Explanation]) -> str:
+    """One element with pictures, tables and sources.
+
+    Parameters
+    ----------
+    explanations : sequence of Explanation
+
+    Returns
+    -------
+    str
+    """
+    parts = [f'<div class="gpr-side">{"".join(_picture(each) for each in explanations)}</div>', _legend(explanations)]
+    if len(explanations) > 1:
+        parts.append(_table(*comparison_table(explanations), left=1))
+    parts += [_details(each, is_open=len(explanations) == 1) for each in explanations]
+    return f'<div class="gpr-explain"><style>{_STYLE}</style>{"".join(parts)}</div>'
+
+
+def page(explanations: Iterable[Explanation]) -> str:
+    """A page of its own, for light and dark.
+
+    Parameters
+    ----------
+    explanations : iterable of Explanation
+
+    Returns
+    -------
+    str
+    """
+    several = list(explanations)
+    title = escape(", ".join(each.kernel for each in several))
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
+        f"<title>{title}</title><style>body{{font-family:system-ui,sans-serif;margin:2em}}</style></head>"
+        f"<body>{fragment(several)}</body></html>\n"
+    )
+
+
+# ---------------------------------------------------------------- tables and source
+
+
+def _table(headings: list[str], rows: list[list[str]], left: int) -> str:
+    def line(tag: str, cells: list[str]) -> str:
+        text = ' class="gpr-text"'
+        return "".join(f"<{tag}{text if i < left else ''}>{escape(cell)}</{tag}>" for i, cell in enumerate(cells))
+
+    body = "".join(f"<tr>{line('td', row)}</tr>" for row in rows)
+    head = f"<thead><tr>{line('th', headings)}</tr></thead>"
+    return f'<div class="gpr-scroll"><table>{head}<tbody>{body}</tbody></table></div>'
+
+
+def _details(explanation: Explanation, is_open: bool) -> str:
+    headings, rows = column_table(explanation.main, explanation.file)
+    number = explanation.launches.index(explanation.main) + 1
+    attribute = " open" if is_open else ""
+    return (
+        f"<details{attribute}><summary>{escape(explanation.title)}</summary>"
+        f"<h4>Launch {number}, its course</h4>{_table(headings, shorten(rows), left=2)}"
+        f"<h4>Launches</h4>{_table(*totals_table(explanation), left=2)}"
+        f"<h4>{escape(explanation.file)}</h4>{_source(explanation)}</details>"
+    )
+
+
+def _source(explanation: Explanation) -> str:
+    counts = explanation.line_counts()
+    rows = []
+    for number, text in enumerate(explanation.source().splitlines(), 1):
+        style, margin = "", [""] * 4
+        if number in counts:
+            requests, threads, conflicts, sectors = counts[number]
+            style = ' class="gpr-conflict"' if conflicts else ' class="gpr-busy"'
+            margin = [f"{requests:,}", f"{threads / requests:.1f}"]
+            margin += [f"{conflicts:,}" if conflicts else "", f"{sectors:,}" if sectors else ""]
+        cells = "".join(f"<td>{cell}</td>" for cell in (*margin, str(number)))
+        rows.append(f'<tr{style}>{cells}<td class="gpr-code">{escape(text)}</td></tr>')
+    words = ("requests", "lanes", "conflicts", "sectors", "line")
+    head = "".join(f"<th>{word}</th>" for word in words)
+    table = f'<table class="gpr-source"><thead><tr>{head}<th></th></tr></thead><tbody>{"".join(rows)}</tbody></table>'
+    return f'<div class="gpr-scroll">{table}</div>'
+
+
+# ---------------------------------------------------------------- the picture
+
+
+_FILLS = {WAITING: 'fill="#888" fill-opacity=".16"', DIVERGED: 'fill="#888" fill-opacity=".6"'}
+
+
+def _fill(kind: int) -> str:
+    return _FILLS.get(kind, f'fill="{KINDS[kind].colour}"')
+
+
+def _legend(explanations: Sequence[Explanation]) -> str:
+    seen = {run.kind for each in explanations for strip in strips(each.main) for run in strip.runs} - {GONE}
+    greys = {WAITING: "rgba(136,136,136,.16)", DIVERGED: "rgba(136,136,136,.6)"}
+    keys = [
+        f'<span class="gpr-key"><i style="background:{greys.get(kind, KINDS[kind].colour)}"></i>'
+        f"{escape(KINDS[kind].words)}</span>"
+        for kind in sorted(seen - {WAITING, DIVERGED}) + sorted(seen & {WAITING, DIVERGED}, reverse=True)
+    ]
+    return f"<p>{''.join(keys)}</p>"
+
+
+def _picture(explanation: Explanation) -> str:
+    launch = explanation.main
+    threads = launch.map.threads
+    columns = strips(launch)[:MOST_COLUMNS]
+    width, scale = COLUMN_WIDTH * len(columns), HEIGHT / threads
+    paths: dict[int, list[str]] = {}
+    texts, lines = [], []
+    for x, strip in enumerate(columns):
+        left, middle = LEFT + COLUMN_WIDTH * x, LEFT + COLUMN_WIDTH * (x + 0.5)
+        for run, height in with_heights(strip.runs, threads):
+            paths.setdefault(run.kind, []).append(_path(run, height, left, scale))
+        foot = [strip.label.split(" ")[0], str(strip.threads), str(strip.warps)]
+        texts += [
+            f'<text x="{middle:g}" y="{TOP + HEIGHT + 14 * (row + 1)}" text-anchor="middle">{escape(word)}</text>'
+            for row, word in enumerate(foot)
+        ]
+        conflicts = [run for run in strip.runs if run.kind == CONFLICT and run.ways == strip.ways]
+        if conflicts:
+            y = TOP + scale * (conflicts[-1].last + 1) + 11
+            texts.append(
+                f'<text x="{middle:g}" y="{y:.1f}" text-anchor="middle" font-weight="bold">{strip.ways}-way</text>'
+            )
+        if launch.columns[x].figures.barriers:
+            right = left + COLUMN_WIDTH
+            lines.append(f'<path d="M{right} {TOP}v{HEIGHT}" stroke="currentColor" stroke-width="1.5"/>')
+    warps = threads // WARP_LANES
+    for warp in range(warps):
+        y = TOP + scale * WARP_LANES * warp
+        if warp:
+            lines.append(
+                f'<path d="M{LEFT} {y:g}h{width}" stroke="currentColor" stroke-width=".6" stroke-dasharray="4 3"/>'
+            )
+        if warp % -(-warps // 16) == 0:
+            texts.append(f'<text x="{LEFT - 4}" y="{y + 11:g}" text-anchor="end">warp {warp}</text>')
+    for row, word in enumerate(("threads", "warps"), 2):
+        texts.append(f'<text x="{LEFT - 4}" y="{TOP + HEIGHT + 14 * row}" text-anchor="end">{word}</text>')
+    cells = [f'<path {_fill(kind)} d="{"".join(paths[kind])}"/>' for kind in sorted(paths) if kind != GONE]
+    size = f'width="{LEFT + width + 2}" height="{TOP + HEIGHT + BOTTOM}"'
+    view = f'viewBox="0 0 {LEFT + width + 2} {TOP + HEIGHT + BOTTOM}"'
+    label = f'role="img" aria-label="{escape(explanation.title)}"'
+    more = len(launch.columns) - len(columns)
+    note = f"<p>and {more:,} more columns</p>" if more else ""
+    return (
+        f'<div class="gpr-scroll"><h4>{escape(explanation.kernel)}</h4>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} {view} {label}>{"".join(cells)}{"".join(lines)}'
+        f'<g fill="currentColor" font-family="sans-serif" font-size="10">{"".join(texts)}</g></svg>{note}</div>'
+    )
+
+
+def _path(run: Run, height: float, left: float, scale: float) -> str:
+    return f"M{left + 1:g} {TOP + scale * run.first:.2f}h{COLUMN_WIDTH - 2}v{scale * height:.2f}h{2 - COLUMN_WIDTH}z"

@@ -1,0 +1,228 @@
+"""Pictures of what the threads of a block do, by matplotlib."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ._cells import CONFLICT, DIVERGED, GONE, KINDS, WAITING, Strip, strips, with_heights
+from ._explanation import WARP_LANES, Explanation, show_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["plot", "save"]
+
+INK = "#1a1a1a"
+HEIGHT = 7.0
+"""Inches of a figure: with two or three kernels it fills a slide."""
+MARGIN_WIDTH, GAP_WIDTH, COLUMN_WIDTH, LEGEND_WIDTH = 1.5, 0.5, 0.5, 3.45
+LEAST_WIDTH, MOST_WIDTH = 3.0, 14.0
+"""Inches: margins, what is between two kernels, a column, an entry of the legend; bounds for one kernel's picture."""
+MOST_LABELS, MOST_WAYS = 24, 60
+"""Columns that have a label, and that there may be for conflicts to be written into them."""
+DPI = 160
+TITLE_SIZE, TEXT_SIZE, LEGEND_SIZE, SMALL_SIZE = 15, 11, 10.5, 9.5
+
+
+def _matplotlib() -> Any:
+    try:
+        import matplotlib
+    except ImportError:
+        raise ImportError("drawing needs matplotlib: pip install 'gpureduce[plot]'") from None
+    return matplotlib
+
+
+def _width(explanation: Explanation) -> float:
+    return min(max(COLUMN_WIDTH * len(explanation.main.map.did), LEAST_WIDTH), MOST_WIDTH)
+
+
+def _layout(figure: Figure, explanations: Sequence[Explanation]) -> list[Axes]:
+    widths = [_width(each) for each in explanations]
+    together = sum(widths) + MARGIN_WIDTH + GAP_WIDTH * (len(widths) - 1)
+    figure.set_size_inches(max(together, 2 * LEGEND_WIDTH), HEIGHT)
+    figure.set_layout_engine("constrained")
+    figure.set_facecolor("white")
+    axes = figure.subplots(1, len(widths), sharey=True, squeeze=False, width_ratios=widths)
+    return list(axes[0])
+
+
+def plot(explanations: Sequence[Explanation], axes: Sequence[Axes] | None = None) -> list[Axes]:
+    """Draw explanations beside one another.
+
+    Parameters
+    ----------
+    explanations : sequence of Explanation
+    axes : sequence of Axes, optional
+        One for each; a new figure of pyplot's by default.
+
+    Returns
+    -------
+    list of Axes
+    """
+    _matplotlib()
+    if not explanations:
+        raise ValueError("there is no explanation to draw")
+    if axes is None:
+        from matplotlib import pyplot
+
+        figure = pyplot.figure()
+        axes = _layout(figure, explanations)
+        _draw_all(explanations, axes)
+        _legend(figure, explanations)
+        return list(axes)
+    if len(axes) != len(explanations):
+        raise ValueError(f"{len(explanations)} explanations are drawn on as many axes, not {len(axes)}")
+    _draw_all(explanations, axes)
+    return list(axes)
+
+
+def save(explanations: Iterable[Explanation], path: str | os.PathLike[str]) -> None:
+    """Draw into a file, without a display; its name says the format.
+
+    Parameters
+    ----------
+    explanations : iterable of Explanation
+    path : path
+    """
+    _matplotlib()
+    from matplotlib.figure import Figure
+
+    several = list(explanations)
+    figure = Figure()
+    _draw_all(several, _layout(figure, several))
+    _legend(figure, several)
+    figure.savefig(path, dpi=DPI)
+
+
+def _draw_all(explanations: Sequence[Explanation], axes: Sequence[Axes]) -> None:
+    threads = max(each.main.map.threads for each in explanations)
+    for i, (explanation, ax) in enumerate(zip(explanations, axes, strict=True)):
+        _draw(explanation, ax, threads, with_names=i == 0)
+
+
+# ---------------------------------------------------------------- one kernel
+
+
+def _draw(explanation: Explanation, ax: Axes, threads: int, with_names: bool) -> None:
+    from matplotlib.collections import PatchCollection
+    from matplotlib.patches import Rectangle
+
+    launch = explanation.main
+    columns = strips(launch)
+    for number, kind in enumerate(KINDS):
+        if number == GONE:
+            continue
+        cells = [
+            Rectangle((x, run.first), 1, height)
+            for x, strip in enumerate(columns)
+            for run, height in with_heights(strip.runs, launch.map.threads)
+            if run.kind == number
+        ]
+        hatch = "////" if number == CONFLICT else None
+        edge = "#7a4f00" if number == CONFLICT else "none"
+        ax.add_collection(PatchCollection(cells, facecolor=kind.colour, edgecolor=edge, linewidth=0, hatch=hatch))
+    for y in range(WARP_LANES, launch.map.threads, WARP_LANES):
+        ax.axhline(y, color=INK, linewidth=0.7, linestyle=(0, (4, 3)))
+    for x in range(1, len(columns)):
+        is_barrier = launch.columns[x - 1].figures.barriers > 0
+        ax.axvline(x, color="white", linewidth=3.5 if is_barrier else 1.2)
+        if is_barrier:
+            ax.axvline(x, color=INK, linewidth=1.5)
+    if len(columns) <= MOST_WAYS:
+        for x, strip in enumerate(columns):
+            _write_ways(ax, x, strip, launch.map.threads)
+    _label(explanation, ax, columns, with_names)
+    ax.set_xlim(0, len(columns))
+    ax.set_ylim(threads, 0)
+
+
+def _write_ways(ax: Axes, x: int, strip: Strip, threads: int) -> None:
+    """The worst conflict of a column, in the longest run that has it, or below it where that is too short."""
+    worst = [run for run in strip.runs if run.kind == CONFLICT and run.ways == strip.ways]
+    if not worst:
+        return
+    longest = max(worst, key=lambda run: run.last - run.first)
+    room = (longest.last - longest.first + 1) / threads
+    fits = room > 0.1
+    y = (longest.first + longest.last + 1) / 2 if fits else longest.last + 1 + 0.008 * threads
+    box = {"boxstyle": "round,pad=0.18", "facecolor": "white", "edgecolor": KINDS[CONFLICT].colour, "linewidth": 1.2}
+    ax.text(
+        x + 0.5,
+        y,
+        f"{strip.ways}-way",
+        ha="center",
+        va="center" if fits else "top",
+        rotation=90,
+        fontsize=SMALL_SIZE,
+        color=INK,
+        bbox=box,
+        zorder=5,
+    )
+
+
+def _label(explanation: Explanation, ax: Axes, columns: Sequence[Strip], with_names: bool) -> None:
+    launch = explanation.main
+    step = -(-len(columns) // MOST_LABELS)
+    shown = range(0, len(columns), step)
+    ax.set_xticks([x + 0.5 for x in shown])
+    texts = []
+    for x in shown:
+        word, _, number = columns[x].label.partition(" ")
+        texts.append(f"{word}\n{number}\n{columns[x].threads}\n{columns[x].warps}")
+    ax.set_xticklabels(texts, fontsize=SMALL_SIZE, linespacing=1.35)
+    ax.tick_params(axis="both", length=0)
+    if with_names:
+        # The names of the lines under the columns, one row for each.
+        ax.annotate(
+            "step\n\nactive threads\nactive warps",
+            (0, 0),
+            xycoords="axes fraction",
+            xytext=(-6, -4.5),
+            textcoords="offset points",
+            ha="right",
+            va="top",
+            fontsize=SMALL_SIZE,
+            linespacing=1.35,
+            color="#555555",
+        )
+    warps = launch.map.threads // WARP_LANES
+    skip = -(-warps // 16)
+    ax.set_yticks([w * WARP_LANES + WARP_LANES / 2 for w in range(0, warps, skip)])
+    ax.set_yticklabels([f"warp {w}" for w in range(0, warps, skip)], fontsize=TEXT_SIZE)
+    for side in ax.spines.values():
+        side.set_visible(False)
+    figures = launch.figures
+    facts = [f"{show_figure(figures, 'lanes_per_warp')} of {WARP_LANES} lanes active per warp"]
+    if figures.wavefronts:
+        facts.append(f"{show_figure(figures, 'bank_conflicts')} bank conflicts")
+    if figures.atomics:
+        facts.append(f"{show_figure(figures, 'atomics')} atomics")
+    ax.set_title(f"{explanation.kernel}\n", fontsize=TITLE_SIZE, fontweight="bold", color=INK, loc="left", pad=4)
+    ax.text(0, 1.015, ", ".join(facts), transform=ax.transAxes, fontsize=TEXT_SIZE, color=INK, va="bottom")
+
+
+def _legend(figure: Figure, explanations: Sequence[Explanation]) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    columns = [strip for each in explanations for strip in strips(each.main)]
+    seen = {run.kind for strip in columns for run in strip.runs} - {GONE}
+    order = [*sorted(seen - {DIVERGED, WAITING}), *(kind for kind in (DIVERGED, WAITING) if kind in seen)]
+    handles: list[Any] = [
+        Patch(
+            facecolor=KINDS[kind].colour,
+            label=KINDS[kind].words,
+            hatch="////" if kind == CONFLICT else None,
+            edgecolor="#7a4f00" if kind == CONFLICT else "none",
+            linewidth=0,
+        )
+        for kind in order
+    ]
+    if any(column.figures.barriers for each in explanations for column in each.main.columns):
+        handles.append(Line2D([], [], color=INK, linewidth=1.5, label="block barrier"))
+    handles.append(Line2D([], [], color=INK, linewidth=0.7, linestyle=(0, (4, 3)), label="warp boundary"))
+    across = max(1, int(figure.get_figwidth() / LEGEND_WIDTH))
+    figure.legend(handles=handles, loc="outside lower center", ncols=across, fontsize=LEGEND_SIZE, frameon=False)
