@@ -21,7 +21,7 @@ from ._explanation import (
 
 __all__ = ["fragment", "page"]
 
-COLUMN_WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 34, 256, 56, 4, 50
+COLUMN_WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 42, 256, 56, 4, 50
 """Of the picture, in pixels."""
 MOST_COLUMNS = 2 * MOST_ROWS
 """Columns of the picture; of a longer launch the first ones are drawn."""
