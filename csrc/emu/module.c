@@ -279,6 +279,14 @@ static void read_lines(engine_module *module, FILE *text, const unsigned *asked,
     }
 }
 
+static int all_looked_up(const engine_module *module)
+{
+    for (unsigned i = 0; i < module->site_count; i++) {
+        if (!module->sites[i].looked_up) return 0;
+    }
+    return 1;
+}
+
 void module_look_up(engine_module *module)
 {
     enum { BATCH = 256, BEFORE = 5, ADDRESS_ROOM = 24 };
@@ -286,7 +294,7 @@ void module_look_up(engine_module *module)
     char *arguments[BEFORE + BATCH + 1] = {"addr2line", "-a", "-i", "-e", path};
     unsigned asked[BATCH];
 
-    if (!write_image(module->image, module->image_bytes, path)) return;
+    if (all_looked_up(module) || !write_image(module->image, module->image_bytes, path)) return;
     (void)snprintf(output, sizeof output, "%s.lines", path);
     for (unsigned from = 0; from < module->site_count;) {
         unsigned count = 0;

@@ -47,9 +47,8 @@ void report_finding(engine_launch *launch, const void *pc, const char *what, ...
 }
 
 /* A finding about threads that wait, when none of them runs: what `thread` waits for never comes. */
-static void report_waiting(engine_launch *launch, emu_thread *thread, const char *what, ...)
-    __attribute__((format(printf, 3, 4)));
-static void report_waiting(engine_launch *launch, emu_thread *thread, const char *what, ...)
+__attribute__((format(printf, 3, 4))) static void report_waiting(engine_launch *launch, emu_thread *thread,
+                                                                 const char *what, ...)
 {
     va_list arguments;
 
@@ -75,12 +74,6 @@ static const char *op_name(int op)
     }
 }
 
-static void wake(emu_block *block, emu_thread *thread)
-{
-    (void)block;
-    thread->state = READY;
-}
-
 /* Whether two sites are the same place in the source: the compiler may have copied it. */
 static int same_place(engine_launch *launch, const void *a, const void *b)
 {
@@ -104,6 +97,11 @@ static unsigned block_result(const emu_block *block)
     }
 }
 
+static unsigned first_thread(const emu_block *block)
+{
+    return emu_settings_now.schedule == REVERSE ? block->threads - 1 : 0;
+}
+
 /* All threads of a block wait at a barrier. */
 static void pass_barrier(engine_launch *launch, emu_block *block)
 {
@@ -124,9 +122,9 @@ static void pass_barrier(engine_launch *launch, emu_block *block)
     for (unsigned i = 0; i < block->threads; i++) {
         block->thread[i].result = result;
         block->thread[i].step = 0;
-        wake(block, &block->thread[i]);
+        block->thread[i].state = READY;
     }
-    if (launch->in == block) block->next_thread = 0;
+    block->next_thread = first_thread(block);
 }
 
 /* ---------------------------------------------------------------- warps ---------------------- */
@@ -202,7 +200,7 @@ static void meet_in_warp(engine_launch *launch, emu_thread *thread)
     for (unsigned lane = 0; lane < WARP_LANES; lane++) {
         if ((mask >> lane & 1) == 0) continue;
         lanes[lane].step++;
-        wake(thread->block, &lanes[lane]);
+        lanes[lane].state = READY;
     }
 }
 
@@ -385,7 +383,7 @@ static void start_block(engine_launch *launch, emu_block *block, uint32_t index)
     block->live = 1;
     block->index = index;
     block->waiting = block->exited = 0;
-    block->next_thread = emu_settings_now.schedule == REVERSE ? block->threads - 1 : 0;
+    block->next_thread = first_thread(block);
     if (launch->in == block) launch->in = NULL;
     memset(block->shared, POISON, launch->module->shared_bytes);
     check_block_starts(launch, block);
@@ -444,7 +442,6 @@ static void run_thread(engine_launch *launch, emu_thread *thread)
         meet_in_warp(launch, thread);
     } else if (block->waiting == block->threads) {
         pass_barrier(launch, block);
-        if (emu_settings_now.schedule == REVERSE) block->next_thread = block->threads - 1;
     }
 }
 
