@@ -948,6 +948,12 @@ static void set_option(const char *key, const char *value)
     engine_set(key, value);
 }
 
+/* Sets one option as the variable does; while nothing is under way. */
+GPR_API void fake_set(const char *key, const char *value)
+{
+    set_option(key, value);
+}
+
 __attribute__((constructor)) static void read_environment(void)
 {
     const char *text = getenv(engine_variable);

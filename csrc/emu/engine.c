@@ -169,19 +169,27 @@ static int prepare(engine_launch *launch)
 
 /* ---------------------------------------------------------------- after a launch ------------- */
 
-static void say_where(engine_module *module, const void *pc, char room[72])
+enum { PLACE_ROOM = 144 };
+
+/* " at warp.cuh:27, called at sequential.cuh:45" */
+static void say_where(engine_module *module, const void *pc, char room[PLACE_ROOM])
 {
     room[0] = '\0';
     if (pc == NULL) return;
-    const source_line *where = &module->sites[module_site(module, pc)].where;
-    if (where->line > 0) (void)snprintf(room, 72, " at %s:%d", where->file, where->line);
+    const site *site = &module->sites[module_site(module, pc)];
+    if (site->where.line == 0) return;
+    const int length = snprintf(room, PLACE_ROOM, " at %s:%d", site->where.file, site->where.line);
+    if (strcmp(site->from.file, site->where.file) != 0) {
+        (void)snprintf(room + length, (size_t)(PLACE_ROOM - length), ", called at %s:%d", site->from.file,
+                       site->from.line);
+    }
 }
 
 static const char *describe(engine_launch *launch)
 {
     const finding *f = &launch->finding;
     const emu_thread *thread = launch->current;
-    char room[48], here[72], there[72], seed[64] = "";
+    char room[48], here[PLACE_ROOM], there[PLACE_ROOM], seed[64] = "";
 
     (void)module_site(launch->module, f->pc);
     if (f->other_pc != NULL) (void)module_site(launch->module, f->other_pc);

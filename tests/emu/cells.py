@@ -1,0 +1,145 @@
+"""One cell of the matrix: a kernel, an element type and an operator, over sizes, starts, rows and schedules.
+
+The expectation is exact. Integers have their full range and wrap as NumPy's do; floats are drawn so that every partial
+result is a number of their accumulator, whatever the order.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Any
+
+import numpy as np
+from reference import DTYPES, assert_reduction, is_float, random_array
+
+import gpureduce as gr
+from gpureduce import _core
+
+SCHEDULES = ("forward", "reverse", "random")
+
+
+def set_option(key: str, value: Any) -> None:
+    """Set one of the emulator's options while nothing runs."""
+    ctypes.CDLL(os.environ["GPUREDUCE_LIBCUDA"]).fake_set(key.encode(), str(value).encode())
+
+
+def exact_values(rng: np.random.Generator, dtype: np.dtype[Any], n: int, op: str) -> np.ndarray:
+    """Elements for which the reduction has one right answer, whatever the order."""
+    if not is_float(dtype) or op in ("any", "all"):
+        return random_array(rng, dtype, n, op)
+    if op in ("min", "max"):
+        values = rng.normal(size=n) * 10.0 ** rng.integers(-3, 4)
+        for special in (np.nan, np.inf, -np.inf):
+            if n > 0 and rng.random() < 0.3:
+                values[rng.integers(n)] = special
+    elif op == "prod":  # signs, and powers of two whose product is not far from one
+        values = rng.choice([-1.0, 1.0], n)
+        picked = rng.permutation(n)[: min(n, 8) // 2 * 2]
+        values[picked] *= np.resize([2.0, 0.5], len(picked))
+    else:  # their sum has few enough digits for eight bits
+        values = np.zeros(n)
+        picked = rng.integers(0, max(n, 1), min(n, 60))
+        values[picked] = rng.integers(-2, 3, len(picked))
+        values[: n // 2 * 2] += np.resize([64.0, -64.0], n // 2 * 2)
+    return values.astype(np.float32).astype(dtype)
+
+
+def check(result: Any, values: np.ndarray, op: str, where: str) -> None:
+    """Compare one result with the reference; floats too are exact."""
+    if len(values) == 0:
+        assert result == getattr(np, op)(np.zeros(0)), f"{where}: {result} for no elements"
+        return
+    assert_reduction(result, values, op, 0, where)
+    if is_float(values.dtype) and op in ("sum", "prod"):
+        exact = getattr(np, op)(values.astype(np.float64)).astype(values.dtype)
+        assert result == exact, f"{where}: {result} is not {exact}"
+
+
+def on_device(values: np.ndarray, shape: tuple[int, ...], offset: int, op: str, kernel: str, block: int) -> Any:
+    """Reduce the last axis of a device array that ends where its memory does, `offset` elements from its start."""
+    memory = np.concatenate([np.zeros(offset, values.dtype), values])
+    pointer = _core.alloc_device(0, memory.nbytes)
+    try:
+        _core.upload(0, pointer, memory)
+        start = pointer + offset * values.itemsize
+        return _core.reduce_device(op, start, shape, values.dtype, 1, kernel, 0, block)
+    finally:
+        _core.free_device(0, pointer)
+
+
+def sizes_around(block: int) -> list[int]:
+    """On both sides of a warp, a block, and several; and enough for a third pass at 64 threads."""
+    edges = (32, block, 2 * block, 8 * block)
+    return sorted({0, 1, 5001, *(edge + d for edge in edges for d in (-1, 0, 1))})
+
+
+def check_cell(task: dict[str, Any]) -> None:
+    """Run a cell: ``kernel``, ``dtype``, ``ops``, ``block``, ``seed``.
+
+    ``sizes`` and ``rows`` (n, count) if they are not the usual; ``starts`` "device" for device memory alone.
+    """
+    for op in task["ops"]:
+        for schedule in SCHEDULES:
+            check_schedule(task, op, schedule)
+
+
+def check_schedule(task: dict[str, Any], op: str, schedule: str) -> None:
+    kernel, dtype, block = (task[name] for name in ("kernel", "dtype", "block"))
+    rng = np.random.default_rng([task["seed"], *f"{kernel} {dtype} {op} {schedule}".encode(), block])
+    schedule_seed = int(rng.integers(1, 2**31))
+    set_option("schedule", schedule)
+    set_option("seed", schedule_seed)
+    label = f"{kernel} {dtype} {op} block={block} schedule={schedule},seed={schedule_seed} GPR_TEST_SEED={task['seed']}"
+
+    def compare(n: int, count: int, offset: int | None) -> None:
+        """Reduce `count` rows (0: no axis) of n elements, from device memory or, without an offset, from the host's."""
+        values = exact_values(rng, DTYPES[dtype], n * max(count, 1), op)
+        where = f"{label} n={n} rows={count} offset={offset}"
+        try:
+            if offset is None:
+                result = gr.reduce(values, op, kernel=kernel, block_size=block, device="cuda")
+            else:
+                result = on_device(values, (count, n) if count else (n,), offset, op, kernel, block)
+        except Exception as error:
+            raise AssertionError(f"{where}: {type(error).__name__}: {error}") from error
+        if count == 0:
+            check(result, values, op, where)
+        for row in range(count):
+            check(result[row], values[row * n : (row + 1) * n], op, f"{where} row={row}")
+
+    from_host = schedule == "forward" and task.get("starts") != "device"
+    for n in task.get("sizes") or sizes_around(block):
+        if n > 0 or op in ("sum", "prod", "any", "all"):
+            compare(n, 0, None if from_host or n == 0 else int(rng.integers(1, 8)))
+    for n, count in task.get("rows") or [(1, 3), (33, 5), (2 * block + 1, 3)]:
+        compare(n, count, int(rng.integers(8)))
+
+
+def compose(functions: np.ndarray) -> int:
+    """Composition, in order, of the functions x -> a * x + b modulo 2**32, packed as a * 2**32 + b."""
+    a, b = 1, 0
+    for function in map(int, functions):
+        c, d = divmod(function, 2**32)
+        a, b = a * c % 2**32, (a * d + b) % 2**32
+    return a * 2**32 + b
+
+
+def check_order(task: dict[str, Any]) -> None:
+    """Run ``kernel`` as a sum whose fold composes functions (an overlay makes it so), beside doing it in order."""
+    kernel, (block,) = task["kernel"], [info.block_size for info in gr.kernels() if info.name == task["kernel"]]
+    rng = np.random.default_rng([task["seed"], *kernel.encode()])
+    block = min(block, 64)
+    for schedule in SCHEDULES:
+        set_option("schedule", schedule)
+        set_option("seed", int(rng.integers(1, 2**31)))
+        for n in (1, 2, 31, 33, block, block + 1, 3 * block - 1, 1501):
+            values = rng.integers(0, 2**64, n, dtype=np.uint64) | np.uint64(2**32)  # a is odd: nothing is forgotten
+            result = int(on_device(values, (n,), 0, "sum", kernel, block))
+            expected = compose(values)
+            assert result == expected, (
+                f"{kernel} {schedule} n={n}: the order was not kept: {result:#x} is not {expected:#x}"
+            )
+        rows = rng.integers(0, 2**64, (3, 77), dtype=np.uint64) | np.uint64(2**32)
+        for row, result in zip(rows, on_device(rows.reshape(-1), (3, 77), 0, "sum", kernel, block), strict=True):
+            assert int(result) == compose(row), f"{kernel} {schedule} rows: the order was not kept"

@@ -1,0 +1,26 @@
+// Nobody puts the identity into the block's word before the others fold into it.
+// kernel: shared_atomic
+// block: 64
+// finds: read of shared total; which no thread of the block has written
+#pragma once
+
+#include "block.cuh"
+
+namespace gpr {
+
+template <class Cell, unsigned BLOCK>
+__global__ void __launch_bounds__(BLOCK)
+shared_atomic(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+{
+    using Acc = typename Cell::Acc;
+    const Row row = rows.mine(blockIdx.x);
+    const unsigned tid = threadIdx.x;
+    __shared__ Acc total;
+    const uint64 i = static_cast<uint64>(row.block) * BLOCK + tid;
+
+    if (i < row.n) Cell::atomic_combine(&total, Cell::lift(in[row.begin + i])); // HERE
+    __syncthreads();
+    if (tid == 0) Cell::atomic_combine(&out[row.index], total);
+}
+
+} // namespace gpr

@@ -1,0 +1,32 @@
+// Only the threads at work wait: the barrier stands inside the branch.
+// kernel: sequential
+// block: 64
+// finds: barrier that not all threads reach
+#pragma once
+
+#include "block.cuh"
+
+namespace gpr {
+
+template <class Cell, unsigned BLOCK>
+__global__ void __launch_bounds__(BLOCK)
+sequential(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+{
+    using Acc = typename Cell::Acc;
+    const Row row = rows.mine(blockIdx.x);
+    const unsigned tid = threadIdx.x;
+    __shared__ Acc partial[BLOCK];
+    const uint64 i = static_cast<uint64>(row.block) * BLOCK + tid;
+
+    partial[tid] = load_or_identity<Cell>(in + row.begin, i, row.n);
+    __syncthreads();
+    for (unsigned s = BLOCK / 2; s > 0; s /= 2) {
+        if (tid < s) {
+            partial[tid] = Cell::combine(partial[tid], partial[tid + s]);
+            __syncthreads(); // HERE
+        }
+    }
+    if (tid == 0) out[row.virtual_block] = partial[0];
+}
+
+} // namespace gpr

@@ -1,0 +1,37 @@
+// Blocks hand in their partials and take a ticket, and nothing makes the partials visible before the ticket.
+// kernel: last_block
+// block: 64
+// finds: race on byte; no device fence and atomic of the one
+#pragma once
+
+#include "block.cuh"
+#include "tile.cuh"
+
+namespace gpr {
+
+template <class Cell, unsigned BLOCK>
+__global__ void __launch_bounds__(BLOCK)
+last_block(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc> scratch)
+{
+    using Acc = typename Cell::Acc;
+    const Row row = rows.mine(blockIdx.x);
+    __shared__ bool is_last;
+    Acc value = block_reduce<Cell, BLOCK>(fold_elements<Cell>(in + row.begin, row.n, grid_of<BLOCK>(row)));
+
+    if (threadIdx.x == 0) {
+        scratch.partials[row.virtual_block] = value;
+        is_last = atomicAdd(&scratch.tickets[row.index], 1u) == row.blocks - 1;
+        if (is_last) scratch.tickets[row.index] = 0;
+    }
+    __syncthreads();
+    if (!is_last) return;
+    if (threadIdx.x == 0) {
+        value = Cell::identity();
+        for (unsigned i = 0; i < row.blocks; i++) {
+            value = Cell::combine(value, scratch.partials[row.index * row.blocks + i]); // HERE
+        }
+        out[row.index] = value;
+    }
+}
+
+} // namespace gpr

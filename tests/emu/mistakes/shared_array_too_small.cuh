@@ -1,0 +1,30 @@
+// Room for half of the block's partials.
+// kernel: sequential
+// block: 64
+// finds: out-of-bounds access to shared memory; of partial, which has
+#pragma once
+
+#include "block.cuh"
+
+namespace gpr {
+
+template <class Cell, unsigned BLOCK>
+__global__ void __launch_bounds__(BLOCK)
+sequential(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+{
+    using Acc = typename Cell::Acc;
+    const Row row = rows.mine(blockIdx.x);
+    const unsigned tid = threadIdx.x;
+    __shared__ Acc partial[BLOCK / 2];
+    const uint64 i = static_cast<uint64>(row.block) * BLOCK + tid;
+
+    partial[tid] = load_or_identity<Cell>(in + row.begin, i, row.n); // HERE
+    __syncthreads();
+    for (unsigned s = BLOCK / 2; s > 0; s /= 2) {
+        if (tid < s) partial[tid] = Cell::combine(partial[tid], partial[tid + s]);
+        __syncthreads();
+    }
+    if (tid == 0) out[row.virtual_block] = partial[0];
+}
+
+} // namespace gpr

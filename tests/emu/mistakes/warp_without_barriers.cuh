@@ -1,0 +1,29 @@
+// The last warp as it was written in 2007, when the lanes of a warp moved in lockstep: no warp barrier between the steps.
+// kernel: unrolled_last_warp
+// block: 64
+// finds: race on shared partial; no warp or block barrier lies between
+#pragma once
+
+#include "block.cuh"
+
+namespace gpr {
+
+template <class Cell, unsigned BLOCK>
+__global__ void __launch_bounds__(BLOCK)
+unrolled_last_warp(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+{
+    using Acc = typename Cell::Acc;
+    const Row row = rows.mine(blockIdx.x);
+    const unsigned tid = threadIdx.x;
+    __shared__ Acc partial[BLOCK < 64 ? 64 : BLOCK];
+    const uint64 i = static_cast<uint64>(row.block) * (2 * BLOCK) + tid;
+
+    partial[tid] = load_pair<Cell>(in + row.begin, i, i + BLOCK, row.n);
+    __syncthreads();
+    if (tid < 32) {
+        for (unsigned s = 32; s > 0; s /= 2) partial[tid] = Cell::combine(partial[tid], partial[tid + s]); // HERE
+    }
+    if (tid == 0) out[row.virtual_block] = partial[0];
+}
+
+} // namespace gpr

@@ -1,0 +1,101 @@
+"""Every kernel over the emulator: right for every type, operator, size, start and schedule, and clean by its rules.
+
+The emulator runs the kernels' own text and fails a launch that reads past an end, what nobody wrote, or what another
+thread may be writing (docs/emulator.md). Data is fresh in each run; a failure names the command that repeats its cell.
+"""
+
+from __future__ import annotations
+
+import os
+
+import emu
+import pytest
+from reference import DTYPES, OPERATORS, is_float
+
+import gpureduce as gr
+from gpureduce import _core
+
+SEED = int(os.environ["GPR_TEST_SEED"])
+KERNELS = {info.name: info for info in gr.kernels() if info.name != "cub"}  # cub is not ours, and not for g++
+EVERYTHING = bool(os.environ.get("GPR_TEST_ALL"))
+# Types that are much like others take part when everything does.
+TYPES = [name for name in DTYPES if EVERYTHING or name not in ("int16", "uint8", "uint16", "uint32")]
+SOME_CELLS = [("int8", "max"), ("int64", "sum"), ("float32", "min"), ("bool", "all")]
+
+
+def operators(dtype: str) -> list[list[str]]:
+    """Operators in groups of one program each. Of bool and of means of integers, only some when not everything."""
+    if is_float(DTYPES[dtype]):
+        return [["sum", "mean"], *([op] for op in OPERATORS if op not in ("sum", "mean"))]
+    if EVERYTHING:
+        return [[op] for op in OPERATORS]
+    if dtype == "bool":
+        return [["sum"], ["min"], ["any"]]
+    return [[op] for op in OPERATORS if op != "mean" or dtype == "int8"]
+
+
+def small_block(kernel: str) -> int:
+    """A block size that makes several blocks cheap."""
+    return 32 if KERNELS[kernel].block_rule == "32" else 64
+
+
+def cell(kernel: str, dtype: str, ops: list[str], block: int, **more: object) -> dict[str, object]:
+    what = {"do": "cells.check_cell", "kernel": kernel, "dtype": dtype, "ops": ops, "block": block}
+    return {**what, "seed": SEED, **more}
+
+
+def demand(tasks: list[dict[str, object]]) -> None:
+    wrong = emu.failures(tasks)
+    assert not wrong, f"{len(wrong)} of {len(tasks)} cells:\n" + "\n".join(wrong)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_kernel_is_right_and_breaks_no_rule_for_every_type_and_operator(kernel: str) -> None:
+    # Rows of each length are another program of auto's; a test of their own is below.
+    rows = {"rows": [(33, 5)]} if kernel == "auto" else {}
+    demand([cell(kernel, dtype, ops, small_block(kernel), **rows) for dtype in TYPES for ops in operators(dtype)])
+
+
+def other_blocks(kernel: str) -> list[int]:
+    """Block sizes where the code differs: one warp, several steps, its default, and no power of two."""
+    info = KERNELS[kernel]
+    if info.block_rule == "32":
+        return []
+    return sorted({32, 256, 1024, info.block_size, *([96] if info.block_rule == "multiple of 32" else [])})
+
+
+def test_kernels_are_right_and_break_no_rule_at_other_block_sizes() -> None:
+    demand(
+        [
+            cell(kernel, dtype, [op], block, sizes=[block - 1, 4 * block + 3], rows=[(33, 2)])
+            for kernel in KERNELS
+            for block in other_blocks(kernel)
+            for dtype, op in SOME_CELLS[1:3]
+        ]
+    )
+
+
+def test_short_rows_of_auto_are_right_and_break_no_rule_for_any_number_of_lanes() -> None:
+    rows = [(n, count) for n in (1, 3, 7, 16, 17, 40, 100, 129, 250) for count in (1, 70)]
+    demand([cell("auto", dtype, [op], 64, sizes=[1], rows=rows) for dtype, op in SOME_CELLS])
+
+
+def test_kernels_are_right_and_break_no_rule_on_old_cards() -> None:
+    """Before compute capability 8.0 nothing reduces a warp at once, before 9.0 nothing compares halves."""
+    text = _core.sources()
+    differ = [kernel for kernel in KERNELS if uses_newer_cards(text, _core.KERNEL_FILES[kernel])]
+    assert "redux_last_warp" in differ
+    demand(
+        [
+            cell(kernel, dtype, [op], 64, emulator={"cc": 75})
+            for kernel in differ
+            for dtype in ("int8", "int32", "int64", "uint64", "float32", "float64")
+            for op in ("sum", "min", "max", "any")
+            if kernel == "redux_last_warp" or (dtype, op) in (("int8", "min"), ("int8", "max"), ("int64", "sum"))
+        ]
+    )
+
+
+def uses_newer_cards(text: dict[str, str], file: str) -> bool:
+    """Whether a kernel's file calls what looks at the card's compute capability."""
+    return any(word in text[file] for word in ("warp_redux", "fold_vectors"))

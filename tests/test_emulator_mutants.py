@@ -1,0 +1,203 @@
+"""The emulator catches what it is for: of every kernel, each barrier, fence and mask is broken, one at a time.
+
+A mutant is a kernel file with one place changed; the emulator compiles it instead of the real one (its `overlay`). It
+is caught if, for some kernel that comes to the place, a rule is broken or a result is wrong. Places are found by
+reading the files, so that a new barrier is broken too. What no kernel would miss does not belong there: see UNMISSED.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import emu
+
+import gpureduce as gr
+from gpureduce import _core
+
+SEED = int(os.environ["GPR_TEST_SEED"])
+SOURCES = {name: text for name, text in _core.sources().items() if name != "cub.cuh"}
+KERNELS = {info.name: info for info in gr.kernels() if info.name != "cub"}
+HALF_WARP = "0xffffu << (threadIdx.x & 16)"
+
+# What is changed, and into what: everything that threads do together, one place at a time.
+TOGETHER = [
+    (r"__syncthreads\(\);", ";"),
+    (r"__syncwarp\(\);", ";"),
+    (r"__syncwarp\(\);", f"__syncwarp({HALF_WARP});"),
+    (r"__threadfence\(\);", ";"),
+    (r"\ball_lanes(?=,)", "(all_lanes >> 1)"),
+    (r"\ball_lanes(?=,)", f"({HALF_WARP})"),
+    (r"atomicAdd\(&scratch", "[](unsigned *p, unsigned x) { return (*p += x) - x; }(&scratch"),
+]
+# Slips of the pen: bounds, offsets, who works.
+SLIPS = [
+    (r"(?<=\bs )> 0(?=;)", "> 1"),
+    (r"(?<=\bs )> 32(?=;)", "> 64"),
+    (r"(?<=\bs )>= 32(?=;)", ">= 64"),
+    (r"(?<=tid )< s\b", "<= s"),
+    (r"(?<=lane )< s\b", "< s / 2"),
+    (r"(?<=left )< BLOCK", "<= BLOCK"),
+    (r"(?<=\bi )< n \?", "<= n ?"),
+    (r"(?<=\bi )< row\.n", "<= row.n"),
+    (r"tid \+ s\b", "tid + s + 1"),
+    (r"lane \+ s\b", "lane + s + 1"),
+    (r"i \+ BLOCK", "i + BLOCK + 1"),
+    (r"(?<=s = )BLOCK / 2", "BLOCK / 4"),
+    (r"lane == 0", "lane != 0"),
+    (r"row\.blocks - 1", "row.blocks - 2"),
+    (r"value = Cell::identity\(\);", "value = Cell::lift(typename Cell::In{3});"),
+]
+# Mutants that are right all the same, by file, replacement and the comment at the place; and why the place is as it is.
+UNMISSED = {
+    ("single_warp.cuh", f"__syncwarp({HALF_WARP});", "the next step reads what this one wrote"): (
+        "after the first step only the lower half works; a barrier of the whole warp is the plain thing to write"
+    ),
+    ("single_warp_ordered.cuh", f"__syncwarp({HALF_WARP});", "partials are there"): (
+        "the first steps stay within the halves, and the whole warp meets after each of them"
+    ),
+}
+# Cells in which a place is passed that most cells do not come to, by a word of its line.
+CELLS = {
+    "__reduce_": [("int32", op) for op in ("any", "all", "min", "max", "sum")] + [("uint32", "min"), ("uint32", "max")],
+    "": [("int32", "sum"), ("float64", "min")],
+}
+
+
+@dataclass
+class Mutant:
+    file: str
+    line: int
+    old: str
+    new: str
+    text: str
+
+    @property
+    def whole_line(self) -> str:
+        return SOURCES[self.file].splitlines()[self.line - 1]
+
+    @property
+    def is_unmissed(self) -> bool:
+        comment = self.whole_line.partition("// ")[2]
+        return (self.file, self.new, comment) in UNMISSED
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.old!r} -> {self.new!r}"
+
+
+def code_only(text: str) -> str:
+    """The text with its comments blanked out, so that places in it are places in the text."""
+    return re.sub(r"//[^\n]*", lambda match: " " * len(match.group()), text)
+
+
+def mutants(changes: list[tuple[str, str]]) -> Iterator[Mutant]:
+    for file, text in SOURCES.items():
+        code = code_only(text)
+        for pattern, new in changes:
+            for match in re.finditer(pattern, code):
+                changed = text[: match.start()] + new + text[match.end() :]
+                yield Mutant(file, text.count("\n", 0, match.start()) + 1, match.group(), new, changed)
+
+
+DEFINITION = re.compile(r"\b(?:GPR_DEVICE|__global__)\b[^;{}]*?\b(?!__launch_bounds__)(\w+)\(")
+
+
+def functions() -> dict[str, tuple[set[str], set[tuple[str, int]]]]:
+    """Device functions by name: the words in their bodies, and the lines that these are on. Overloads are one."""
+    found: dict[str, tuple[set[str], set[tuple[str, int]]]] = {}
+    for file, text in SOURCES.items():
+        code = code_only(text)
+        starts = list(DEFINITION.finditer(code))
+        for start, end in zip(starts, [*(each.start() for each in starts[1:]), len(code)], strict=True):
+            words, lines = found.setdefault(start.group(1), (set(), set()))
+            words |= set(re.findall(r"\w+", code[start.end() : end]))
+            first, last = (code.count("\n", 0, at) + 1 for at in (start.start(), end))
+            lines |= {(file, line) for line in range(first, last + 1)}
+    return found
+
+
+FUNCTIONS = functions()
+ENTRIES = {name: ["auto_stream", "auto_rows"] if name == "auto" else [name] for name in KERNELS}
+
+
+def lines_of(kernel: str) -> set[tuple[str, int]]:
+    """Lines of the functions that a kernel may come to."""
+    reached, new = set(), list(ENTRIES[kernel])
+    while new:
+        name = new.pop()
+        if name not in reached:
+            reached.add(name)
+            new += [word for word in FUNCTIONS[name][0] if word in FUNCTIONS]
+    return set().union(*(FUNCTIONS[name][1] for name in reached))
+
+
+LINES = {name: lines_of(name) for name in KERNELS}
+
+
+def kernels_of(mutant: Mutant) -> list[str]:
+    """Kernels that may come to the place; those that do least besides first."""
+    users = [name for name in KERNELS if (mutant.file, mutant.line) in LINES[name]]
+    return sorted(users, key=lambda name: len(LINES[name]))
+
+
+def trials(mutant: Mutant, overlay: Path) -> Iterator[dict[str, object]]:
+    """Runs that may catch a mutant, the likeliest first."""
+    cells = next(cells for word, cells in CELLS.items() if word in mutant.whole_line)
+    for dtype, op in cells:
+        for kernel in kernels_of(mutant):
+            for block in (32,) if KERNELS[kernel].block_rule == "32" else (256, 64):
+                yield {
+                    "do": "cells.check_cell",
+                    "kernel": kernel,
+                    "dtype": dtype,
+                    "ops": [op],
+                    "block": block,
+                    "sizes": [33, 5001, 300],
+                    "rows": [(33, 70), (3, 9), (1000, 2)],
+                    "seed": SEED,
+                    "emulator": {"overlay": str(overlay)},
+                }
+
+
+def survivors(tmp_path: Path, changes: list[tuple[str, str]]) -> tuple[list[Mutant], int]:
+    """Mutants that nothing catches, and how many there were."""
+    alive: list[tuple[Mutant, Iterator[dict[str, object]]]] = []
+    count = 0
+    for count, mutant in enumerate(mutants(changes), 1):
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        (folder / mutant.file).write_text(mutant.text)
+        alive.append((mutant, trials(mutant, folder)))
+    escaped = []
+    while alive:
+        tasks = []
+        for mutant, rest in alive:
+            task = next(rest, None)
+            if task is None:
+                escaped.append(mutant)
+            else:
+                tasks.append((mutant, rest, task))
+        alive = []
+        for (mutant, rest, task), (_, answer) in zip(tasks, emu.run([task for *_, task in tasks]), strict=True):
+            assert "cannot compile" not in answer, f"{mutant} does not compile, {task['kernel']}: {answer}"
+            if answer == "":
+                alive.append((mutant, rest))
+    return escaped, count
+
+
+def demand_all_caught(tmp_path: Path, changes: list[tuple[str, str]], least: int) -> None:
+    escaped, count = survivors(tmp_path, changes)
+    assert count >= least, f"only {count} places were found"
+    unexpected = [mutant for mutant in escaped if not mutant.is_unmissed]
+    assert not unexpected, f"{len(unexpected)} of {count} mutants are not caught:\n" + "\n".join(map(str, unexpected))
+
+
+def test_no_barrier_fence_or_mask_can_be_taken_away_unnoticed(tmp_path: Path) -> None:
+    demand_all_caught(tmp_path, TOGETHER, 60)
+
+
+def test_no_bound_or_offset_can_be_off_by_one_unnoticed(tmp_path: Path) -> None:
+    demand_all_caught(tmp_path, SLIPS, 40)
