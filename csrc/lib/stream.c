@@ -9,6 +9,7 @@
  * size alone, never on timing. */
 #include "stream.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -292,6 +293,7 @@ static gpr_status prepare_ring(job *job)
         result_bytes = smaller(smaller(DEVICE_RESULTS, pinned_share), larger(4096, view->rows * job->acc_bytes));
         GPR_TRY(gpr_ring_ensure(job->device, generation, 0, result_bytes, 0, 0));
         job->chunk_rows = smaller(job->device->ring.result_bytes / job->acc_bytes, scratch_rows);
+        assert(job->chunk_rows > 0); /* a ring is never made so small that a slot holds no accumulator */
         job->chunk_elements = view->n > UINT64_MAX / job->chunk_rows ? UINT64_MAX : view->n * job->chunk_rows;
         return GPR_OK;
     }
