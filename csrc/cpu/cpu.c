@@ -232,13 +232,13 @@ static gpr_value fold_run(const job *work, uint64_t row, uint64_t first, uint64_
     }
     for (uint64_t done = 0; done < count;) {
         const uint64_t step = least(count - done, STAGE_ELEMENTS);
-        const char *elements = memory + done * view->bytes;
+        const char *elements = s->packed;
         gpr_value part = {.u64 = 0};
 
-        if (memory == NULL) {
+        if (memory != NULL)
+            elements = memory + done * view->bytes;
+        else
             gpr_pack(view, row * view->n + first + done, step, how->neutral.bytes, s->packed);
-            elements = s->packed;
-        }
         how->loop.rows(prepare(how, elements, step, s), 0, 1, step, &part);
         value = done > 0 ? gpr_fold_acc(how->fold, how->loop.accumulator, value, part) : part;
         if (is_truth(how->fold) && is_decided(how, value)) break;

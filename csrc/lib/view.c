@@ -290,7 +290,7 @@ static void mask_run(size_t bytes, char *elements, const uint8_t *mask, int64_t 
 typedef struct cursor {
     int64_t index[GPR_MAX_NDIM];
     const char *data;
-    const uint8_t *mask;
+    const uint8_t *mask; /* NULL: there is none */
 } cursor;
 
 /* Steps axis `at` of the cursor by one, carrying into the axes before it. */
@@ -298,10 +298,10 @@ static void advance(const gpr_view *view, cursor *c, int at)
 {
     for (; at >= 0; at--) {
         c->data += view->strides[at];
-        if (view->mask != NULL) c->mask += view->mask_strides[at];
+        if (c->mask != NULL) c->mask += view->mask_strides[at];
         if (++c->index[at] < view->shape[at]) return;
         c->data -= view->shape[at] * view->strides[at];
-        if (view->mask != NULL) c->mask -= view->shape[at] * view->mask_strides[at];
+        if (c->mask != NULL) c->mask -= view->shape[at] * view->mask_strides[at];
         c->index[at] = 0;
     }
 }
@@ -340,7 +340,7 @@ static void pack_plane(const gpr_view *view, axis rows, axis columns, const curs
                      (uint64_t)columns.extent);
     }
     if (view->byteswapped) swap_bytes(view->bytes, destination, (uint64_t)rows.extent * (uint64_t)columns.extent);
-    if (view->mask == NULL) return;
+    if (c->mask == NULL) return;
     for (int64_t i = 0; i < rows.extent; i++)
         mask_run(view->bytes, destination + (uint64_t)i * row_bytes, c->mask + i * rows.mask_stride,
                  columns.mask_stride, (uint64_t)columns.extent, neutral);
