@@ -109,10 +109,7 @@ gpr_status gpr_make_plan(int kernel, const gpr_rule *rule, uint64_t rows, uint64
                         row->min_cc / 10, row->min_cc % 10, facts->cc / 10, facts->cc % 10);
     }
     GPR_TRY(gpr_check_block_size(row, plan->block));
-    if (grid != 0 && row->cover != GPR_STRIDE) {
-        return gpr_fail(GPR_ERROR_VALUE, "kernel '%s' takes no grid_size: %s", row->name,
-                        row->cover == GPR_ONE ? "it runs one block" : "the length decides its grid");
-    }
+    if (grid != 0) GPR_TRY(gpr_check_grid_size(row));
     if (row->family == GPR_FAMILY_PLANNER) choose_auto(rule, rows, n, block, grid, plan);
     plan->fill = row->finish == GPR_ATOMIC;
 

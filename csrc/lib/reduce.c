@@ -54,10 +54,7 @@ gpr_status gpr_resolve(const gpr_request *request, gpr_resolved *resolved)
         return gpr_fail(GPR_ERROR_VALUE, "no kernel has index %d", resolved->kernel);
     const gpr_kernel_row *row = &gpr_kernel_rows[resolved->kernel];
     if (request->block_size != 0) GPR_TRY(gpr_check_block_size(row, request->block_size));
-    if (request->grid_size != 0 && row->cover != GPR_STRIDE) {
-        return gpr_fail(GPR_ERROR_VALUE, "kernel '%s' takes no grid_size: %s", row->name,
-                        row->cover == GPR_ONE ? "it runs one block" : "the length decides its grid");
-    }
+    if (request->grid_size != 0) GPR_TRY(gpr_check_grid_size(row));
     if (request->mask != NULL && request->op == GPR_OP_MEAN) {
         return gpr_fail(GPR_ERROR_VALUE,
                         "mean takes no mask: sum with the mask, and divide by the number of elements it keeps");

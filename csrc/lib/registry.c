@@ -227,3 +227,10 @@ gpr_status gpr_check_block_size(const gpr_kernel_row *row, uint32_t block_size)
     }
     return gpr_fail(GPR_ERROR_VALUE, "kernel '%s' has no block rule", row->name);
 }
+
+gpr_status gpr_check_grid_size(const gpr_kernel_row *row)
+{
+    if (row->cover == GPR_STRIDE) return GPR_OK;
+    return gpr_fail(GPR_ERROR_VALUE, "kernel '%s' takes no grid_size: %s", row->name,
+                    row->cover == GPR_ONE ? "it runs one block" : "the length decides its grid");
+}

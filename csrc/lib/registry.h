@@ -70,5 +70,7 @@ extern const gpr_kernel_row gpr_kernel_rows[GPR_KERNEL_COUNT];
 
 /* GPR_ERROR_VALUE, naming the sizes the kernel takes, if `block_size` is none of them. */
 gpr_status gpr_check_block_size(const gpr_kernel_row *row, uint32_t block_size);
+/* GPR_ERROR_VALUE, saying what decides its grid, if the kernel leaves a caller no choice of one. */
+gpr_status gpr_check_grid_size(const gpr_kernel_row *row);
 
 #endif
