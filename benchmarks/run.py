@@ -21,6 +21,7 @@ measured in the same process, in turns with us, so that a drift of the machine's
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -231,11 +232,12 @@ def part_host(quick: bool) -> dict[str, Any]:
         "gpureduce cpu": lambda: gr.sum(values, device="cpu"),
         "numpy": lambda: np.sum(values),
     }
-    with contextlib_suppress_import():
+    # A peer that is not installed is left out of the table.
+    with contextlib.suppress(ImportError):
         import cupy
 
         contenders["cupy ordinary"] = lambda: float(cupy.asarray(values).sum())
-    with contextlib_suppress_import():
+    with contextlib.suppress(ImportError):
         import torch
 
         tensor, pinned_tensor = torch.from_numpy(values), torch.from_numpy(pinned)
@@ -259,13 +261,6 @@ def part_host(quick: bool) -> dict[str, Any]:
     small = random_values("float32", 1000)
     latency = [x * 1e3 for x in wall(lambda: gr.sum(small, device="cuda"), 300)]
     return {"bytes": nbytes, "rows": rows, "microseconds_for_1000_elements": summary(latency)}
-
-
-def contextlib_suppress_import() -> Any:
-    """A peer that is not installed is left out of the table."""
-    import contextlib
-
-    return contextlib.suppress(ImportError)
 
 
 FIRST_CALL = """
