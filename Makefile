@@ -47,13 +47,16 @@ C_TESTS := $(sort $(patsubst tests/c/%.c,%,$(wildcard tests/c/test_*.c)))
 FAKES := fake_cuda fake_nvrtc
 fake_cuda_SOURCES := csrc/emu/driver.c tests/fakes/contract.c
 fake_nvrtc_SOURCES := tests/fakes/fake_nvrtc.c
+# What a test puts between the library and libc, by the linker; the list is in the test.
+WRAPPED = $(patsubst %,-Wl$(COMMA)--wrap=%,$(shell awk -F, '/^    WRAP/ { gsub(" ", "", $$2); print $$2 }' $(1)))
+COMMA := ,
 FAKED_TESTS := $(sort $(patsubst tests/c/%.c,%,$(shell grep -l 'fakes\.h' tests/c/test_*.c 2>/dev/null)))
 C_STYLED := $(wildcard csrc/include/*.h csrc/lib/*.[ch] csrc/cpu/*.[ch] csrc/emu/*.[ch] csrc/python/*.[ch] tests/c/*.[ch] tests/fakes/*.[ch] \
                        examples/*.c)
 GLUE_SOURCES := $(wildcard csrc/python/*.[ch])
 EMU_SOURCES := $(wildcard csrc/emu/*.[ch])
 
-.PHONY: help build lib install test ctest pytest lint format asan tsan bench demo gpu-check clean distclean
+.PHONY: help build lib install test ctest pytest lint format asan tsan coverage bench demo gpu-check clean distclean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)$$/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
@@ -85,6 +88,9 @@ $(STAMPS)/test: pyproject.toml | $(STAMPS)/venv
 $(STAMPS)/dev: pyproject.toml | $(STAMPS)/venv
 	$(call install_extra,dev)
 
+$(STAMPS)/coverage: pyproject.toml | $(STAMPS)/venv
+	$(call install_extra,coverage)
+
 $(STAMPS)/bench: pyproject.toml | $(STAMPS)/venv
 	$(call install_extra,bench)
 
@@ -96,6 +102,7 @@ $(STAMPS)/demo: pyproject.toml | $(STAMPS)/venv
 # pip runs for one stamp at a time: two would fight over the same folder.
 $(STAMPS)/test: | $(STAMPS)/build
 $(STAMPS)/dev: | $(STAMPS)/build $(filter $(STAMPS)/test,$(wildcard $(STAMPS)/test))
+$(STAMPS)/coverage: | $(STAMPS)/build $(STAMPS)/test
 $(STAMPS)/bench $(STAMPS)/demo: | $(STAMPS)/build
 
 build: $(STAMPS)/build ## install the package into .venv, in place
@@ -154,48 +161,81 @@ build/$(1)/fakes/%.so: tests/fakes/fakes.h build/$(1)/objects.a
 
 build/$(1)/tests/%: tests/c/%.c $$(wildcard tests/c/*.h tests/fakes/*.h) build/$(1)/objects.a
 	@mkdir -p $$(@D) && echo "cc $$@"
-	$$(Q)$$(CC) $$(C_FLAGS) $(2) $$(C_INCLUDES) $$(C_DEFINES) -Icsrc/lib -Icsrc/cpu -Itests/c $$< build/$(1)/objects.a $$(C_LIBS) -o $$@
+	$$(Q)$$(CC) $$(C_FLAGS) $(2) $$(C_INCLUDES) $$(C_DEFINES) -Icsrc/lib -Icsrc/cpu -Itests/c $$< build/$(1)/objects.a $$(C_LIBS) $$(call WRAPPED,$$<) -o $$@
 
 -include $$($(1)_OBJECTS:.o=.d)
 endef
 
-# run_c_tests(variant, environment): each program in turn, with a cache folder of its own and the fakes where it asks for them.
+# run_c_tests(variant, environment, the fakes' variant if it is another): each program in turn, with a cache folder of its own and
+# the fakes where it asks for them.
 define run_c_tests
 	@for test in $(C_TESTS); do \
 	  echo "== $$test"; \
 	  cache=$$(mktemp -d); fakes=; \
 	  case " $(FAKED_TESTS) " in *" $$test "*) \
-	    fakes="GPUREDUCE_LIBCUDA=$(CURDIR)/build/$(1)/fakes/fake_cuda.so GPUREDUCE_LIBNVRTC=$(CURDIR)/build/$(1)/fakes/fake_nvrtc.so";; esac; \
+	    fakes="GPUREDUCE_LIBCUDA=$(CURDIR)/build/$(or $(3),$(1))/fakes/fake_cuda.so GPUREDUCE_LIBNVRTC=$(CURDIR)/build/$(or $(3),$(1))/fakes/fake_nvrtc.so";; esac; \
 	  env GPUREDUCE_CACHE_DIR=$$cache $$fakes $(2) build/$(1)/tests/$$test; status=$$?; \
 	  rm -rf $$cache; \
 	  [ $$status = 0 ] || { echo "$$test failed ($$status)"; exit 1; }; \
 	done
 endef
 
-SANITIZE_ADDRESS := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
+# -UNDEBUG: Python's own flags would switch assert off.
+SANITIZE_ADDRESS := -O1 -g -UNDEBUG -fno-omit-frame-pointer -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all
 SANITIZE_THREAD := -O1 -g -fsanitize=thread
+# Threads count in the same counters. Not in the loops over elements and the tests themselves, which would take minutes: a count
+# that is lost there makes no line look unreached.
+COVERAGE := --coverage
+build/coverage/%: private C_FLAGS += -g -fprofile-update=atomic
+build/coverage/cpu/loops_% build/coverage/tests/%: private C_FLAGS += -O2 -fprofile-update=single
 
 $(eval $(call variant,release,$(C_OPTIMIZE)))
 $(eval $(call variant,strict,$(C_WARNINGS) $(C_OPTIMIZE)))
 $(eval $(call variant,asan,$(SANITIZE_ADDRESS)))
 $(eval $(call variant,tsan,$(SANITIZE_THREAD)))
+$(eval $(call variant,coverage,$(COVERAGE)))
 
 ctest: $(C_TESTS:%=build/release/tests/%) $(FAKES:%=build/release/fakes/%.so) ## C unit tests
 	$(call run_c_tests,release,)
 
-asan: $(C_TESTS:%=build/asan/tests/%) $(FAKES:%=build/asan/fakes/%.so) build/asan/python/stamp ## C and Python tests under ASan and UBSan
-	$(call run_c_tests,asan,ASAN_OPTIONS=detect_leaks=1)
-	LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
-	  ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0 PYTHONPATH=build/asan/python \
-	  $(PY) -m pytest $(PYTEST_FLAGS) tests/test_contract.py
+# python_core(variant, flags): the package with a core compiled in that way, beside the one in .venv. All of it is compiled
+# again when anything changed: an object that was left from other flags would not be noticed.
+define python_core
+build/$(1)/python/stamp: Makefile $(STAMPS)/build $(STAMPS)/test
+	GPUREDUCE_CFLAGS="$(2)" $(PY) setup.py --quiet build --force --build-base build/$(1)/setuptools --build-lib build/$(1)/python
+	@touch $$@
+endef
 
-# The package with a sanitized core, beside the one in .venv.
-build/asan/python/stamp: $(STAMPS)/build $(STAMPS)/test
-	GPUREDUCE_CFLAGS="$(SANITIZE_ADDRESS)" $(PY) setup.py --quiet build --build-base build/asan/setuptools --build-lib build/asan/python
-	@touch $@
+$(eval $(call python_core,asan,$(SANITIZE_ADDRESS)))
+$(eval $(call python_core,coverage,$(COVERAGE) -O0 -UNDEBUG -fprofile-update=atomic))
+
+# run_python_tests(variant, environment): the tests that reach C without a GPU, over that core and no other. Random tests are
+# shorter than in `make test`: a line, an overflow or a stray access takes no thousand examples.
+EXAMPLES := $(or $(GPR_TEST_EXAMPLES),40)
+CORE_TESTS := $(addprefix tests/,test_contract.py test_errors.py test_hostpath.py test_cache.py test_import.py)
+define run_python_tests
+	$(2) PYTHONPATH=$(CURDIR)/build/$(1)/python $(PY) -c \
+	  'import sys, gpureduce; sys.exit(not gpureduce._core.__file__.startswith("$(CURDIR)/build/$(1)/python/"))'
+	$(2) PYTHONPATH=$(CURDIR)/build/$(1)/python GPR_TEST_EXAMPLES=$(EXAMPLES) $(PY) -m pytest $(PYTEST_FLAGS) $(CORE_TESTS)
+endef
+
+# Leaks are looked for in the C tests alone: an interpreter that ends leaves more behind than it frees.
+asan: $(C_TESTS:%=build/asan/tests/%) $(FAKES:%=build/asan/fakes/%.so) build/asan/python/stamp ## C and Python tests under ASan and UBSan
+	$(call run_c_tests,asan,ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1)
+	$(call run_python_tests,asan,LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
+	  ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0:allocator_may_return_null=1)
 
 tsan: $(C_TESTS:%=build/tsan/tests/%) $(FAKES:%=build/tsan/fakes/%.so) ## C tests under TSan
 	$(call run_c_tests,tsan,TSAN_OPTIONS=halt_on_error=1:atexit_sleep_ms=0:die_after_fork=0 setarch -R)
+
+# The fakes carry parts of the library: theirs are not counted.
+coverage: $(C_TESTS:%=build/coverage/tests/%) $(FAKES:%=build/release/fakes/%.so) build/coverage/python/stamp $(STAMPS)/coverage ## lines of the C core that the tests reach; HTML in build/coverage/html
+	@find build/coverage -name '*.gcda' -delete
+	$(call run_c_tests,coverage,,release)
+	$(call run_python_tests,coverage,)
+	@mkdir -p build/coverage/html
+	$(VENV)/bin/gcovr --root . $(addprefix --filter csrc/,lib/ cpu/ python/) --print-summary --txt - \
+	  --html-details build/coverage/html/index.html build/coverage
 
 build/strict/all: $(strict_OBJECTS) $(GLUE_SOURCES) $(EMU_SOURCES) $(STAMPS)/build examples/sum_file.c
 	for source in $(filter %.c,$(EMU_SOURCES)); do \
