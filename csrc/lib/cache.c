@@ -171,57 +171,61 @@ static const char *take(const char **at, const char *end, size_t bytes)
     return part;
 }
 
-static int parse_body(const char *at, size_t bytes, gpr_object *object)
+/* What came of reading an entry. One that there is no memory for may be a good one. */
+typedef enum outcome { GOOD, DAMAGED, NO_MEMORY } outcome;
+
+static outcome parse_body(const char *at, size_t bytes, gpr_object *object)
 {
     const char *end = at + bytes, *part = take(&at, end, sizeof(uint32_t));
     uint32_t count = 0, length = 0;
     uint64_t image_bytes = 0;
 
-    if (part == NULL) return 0;
+    if (part == NULL) return DAMAGED;
     memcpy(&count, part, sizeof count);
-    if (count > GPR_MAX_ENTRIES) return 0;
+    if (count > GPR_MAX_ENTRIES) return DAMAGED;
     for (uint32_t i = 0; i < count; i++) {
-        if ((part = take(&at, end, sizeof length)) == NULL) return 0;
+        if ((part = take(&at, end, sizeof length)) == NULL) return DAMAGED;
         memcpy(&length, part, sizeof length);
-        if ((part = take(&at, end, length)) == NULL) return 0;
-        if ((object->lowered[i] = strndup(part, length)) == NULL) return 0;
+        if ((part = take(&at, end, length)) == NULL) return DAMAGED;
+        if ((object->lowered[i] = strndup(part, length)) == NULL) return NO_MEMORY;
         object->entry_count = (int)i + 1;
     }
-    if ((part = take(&at, end, sizeof image_bytes)) == NULL) return 0;
+    if ((part = take(&at, end, sizeof image_bytes)) == NULL) return DAMAGED;
     memcpy(&image_bytes, part, sizeof image_bytes);
-    if (image_bytes != (uint64_t)(end - at)) return 0;
+    if (image_bytes != (uint64_t)(end - at)) return DAMAGED;
     object->image = malloc((size_t)image_bytes + 1);
-    if (object->image == NULL) return 0;
+    if (object->image == NULL) return NO_MEMORY;
     memcpy(object->image, at, (size_t)image_bytes);
     ((char *)object->image)[image_bytes] = '\0'; /* PTX is text */
     object->bytes = (size_t)image_bytes;
-    return 1;
+    return GOOD;
 }
 
 /* Reads an entry that claims to be for `key`. */
-static int read_entry(int file, const char *key, gpr_object *object)
+static outcome read_entry(int file, const char *key, gpr_object *object)
 {
     entry_header header;
     uint8_t digest[GPR_SHA256_BYTES];
     const size_t key_bytes = strlen(key);
     char *content = NULL;
-    int good = 0;
+    outcome result = DAMAGED;
 
-    if (!read_all(file, &header, sizeof header)) return 0;
+    if (!read_all(file, &header, sizeof header)) return DAMAGED;
     if (memcmp(header.magic, MAGIC, sizeof MAGIC) != 0 || header.schema != SCHEMA || header.key_bytes != key_bytes ||
         header.body_bytes > LARGEST_ENTRY) {
-        return 0;
+        return DAMAGED;
     }
     content = malloc(key_bytes + (size_t)header.body_bytes);
-    if (content == NULL || !read_all(file, content, key_bytes + (size_t)header.body_bytes)) goto done;
+    if (content == NULL) return NO_MEMORY;
+    if (!read_all(file, content, key_bytes + (size_t)header.body_bytes)) goto done;
     if (memcmp(content, key, key_bytes) != 0) goto done;
     entry_digest(key, content + key_bytes, (size_t)header.body_bytes, digest);
     if (memcmp(digest, header.digest, sizeof digest) != 0) goto done;
-    good = parse_body(content + key_bytes, (size_t)header.body_bytes, object);
-    if (!good) gpr_object_clear(object);
+    result = parse_body(content + key_bytes, (size_t)header.body_bytes, object);
+    if (result != GOOD) gpr_object_clear(object);
 done:
     free(content);
-    return good;
+    return result;
 }
 
 int gpr_cache_read(const char *key, gpr_object *object)
@@ -237,13 +241,14 @@ int gpr_cache_read(const char *key, gpr_object *object)
         file = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     }
     if (file >= 0) {
-        found = read_entry(file, key, object);
+        const outcome result = read_entry(file, key, object);
+        found = result == GOOD;
         if (found) {
             (void)futimens(file, NULL); /* recently used; without the right to say so it is just older */
         } else {
             atomic_fetch_add(&faults, 1);
-            (void)unlinkat(directory, name, 0); /* damaged: make room for a good one */
         }
+        if (result == DAMAGED) (void)unlinkat(directory, name, 0); /* make room for a good one */
         close(file);
     }
     if (directory >= 0) close(directory);
