@@ -8,31 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct nvrtc_program *nvrtc_program;
-
 enum { NVRTC_SUCCESS = 0, NVRTC_ERROR_OUT_OF_MEMORY = 1, OLDEST_NVRTC = 12000 };
-
-/* RT(member, arguments): every NVRTC function the library calls; the symbol is "nvrtc" and the member's name. */
-#define NVRTC_FUNCTIONS(RT)                                                                     \
-    RT(Version, (int *major, int *minor))                                                       \
-    RT(GetNumSupportedArchs, (int *count))                                                      \
-    RT(GetSupportedArchs, (int *archs))                                                         \
-    RT(CreateProgram, (nvrtc_program *program, const char *text, const char *name, int headers, \
-                       const char *const *texts, const char *const *names))                     \
-    RT(DestroyProgram, (nvrtc_program *program))                                                \
-    RT(AddNameExpression, (nvrtc_program program, const char *name))                            \
-    RT(CompileProgram, (nvrtc_program program, int count, const char *const *options))          \
-    RT(GetLoweredName, (nvrtc_program program, const char *name, const char **lowered))         \
-    RT(GetCUBINSize, (nvrtc_program program, size_t *bytes))                                    \
-    RT(GetCUBIN, (nvrtc_program program, char *image))                                          \
-    RT(GetPTXSize, (nvrtc_program program, size_t *bytes))                                      \
-    RT(GetPTX, (nvrtc_program program, char *image))                                            \
-    RT(GetProgramLogSize, (nvrtc_program program, size_t *bytes))                               \
-    RT(GetProgramLog, (nvrtc_program program, char *log))
 
 static struct {
 #define RT(member, arguments) int(*member) arguments;
-    NVRTC_FUNCTIONS(RT)
+    GPR_NVRTC_FUNCTIONS(RT)
 #undef RT
     const char *(*GetErrorString)(int result);
 } nvrtc;
@@ -107,11 +87,11 @@ static int open_locked(void)
 
     if (library == NULL) return 0;
 #define RT(member, arguments) *(void **)&nvrtc.member = dlsym(library, "nvrtc" #member);
-    NVRTC_FUNCTIONS(RT)
+    GPR_NVRTC_FUNCTIONS(RT)
     RT(GetErrorString, )
 #undef RT
 #define RT(member, arguments) || nvrtc.member == NULL
-    if (nvrtc.GetErrorString == NULL NVRTC_FUNCTIONS(RT)) {
+    if (nvrtc.GetErrorString == NULL GPR_NVRTC_FUNCTIONS(RT)) {
 #undef RT
         (void)snprintf(reason, sizeof reason,
                        "the NVRTC that was found is too old: CUDA 12.0 or newer is needed. Install it with "

@@ -5,6 +5,26 @@
 #include "sources.h"
 #include "status.h"
 
+typedef struct nvrtc_program *nvrtc_program;
+
+/* RT(member, arguments): every NVRTC function the library calls; the symbol is "nvrtc" and the member's name. */
+#define GPR_NVRTC_FUNCTIONS(RT)                                                                 \
+    RT(Version, (int *major, int *minor))                                                       \
+    RT(GetNumSupportedArchs, (int *count))                                                      \
+    RT(GetSupportedArchs, (int *archs))                                                         \
+    RT(CreateProgram, (nvrtc_program *program, const char *text, const char *name, int headers, \
+                       const char *const *texts, const char *const *names))                     \
+    RT(DestroyProgram, (nvrtc_program *program))                                                \
+    RT(AddNameExpression, (nvrtc_program program, const char *name))                            \
+    RT(CompileProgram, (nvrtc_program program, int count, const char *const *options))          \
+    RT(GetLoweredName, (nvrtc_program program, const char *name, const char **lowered))         \
+    RT(GetCUBINSize, (nvrtc_program program, size_t *bytes))                                    \
+    RT(GetCUBIN, (nvrtc_program program, char *image))                                          \
+    RT(GetPTXSize, (nvrtc_program program, size_t *bytes))                                      \
+    RT(GetPTX, (nvrtc_program program, char *image))                                            \
+    RT(GetProgramLogSize, (nvrtc_program program, size_t *bytes))                               \
+    RT(GetProgramLog, (nvrtc_program program, char *log))
+
 enum { GPR_MAX_ENTRIES = 4, GPR_MAX_OPTIONS = 8, GPR_TARGET_ROOM = 24 };
 
 /* A program to compile: text, the files it may include, template instances wanted, compiler options. */

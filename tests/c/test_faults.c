@@ -2,19 +2,22 @@
  * time, in a process of its own.
  *
  * Promised after each failure: the status says what failed, the next call gives the right result, nothing leaked, no rule of the
- * driver was broken on the way out. */
+ * driver was broken on the way out. And at the end: no function that the library calls was left out. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "../fakes/fakes.h"
 #include "check.h"
+#include "driver.h"
 #include "gpureduce.h"
+#include "nvrtc.h"
 
-enum { PAST_THE_END = 77, UNKNOWN = 999, OUT_OF_MEMORY = 2, NVRTC_INTERNAL_ERROR = 11 };
+enum { PAST_THE_END = 77, UNKNOWN = 999, OUT_OF_MEMORY = 2, NAMELESS = 12345, NVRTC_INTERNAL_ERROR = 11 };
 enum { MIB = 1 << 20, LONGEST_SECONDS = 30, STREAMED = 250000, SHORT_DELAY_US = 50 };
 
 /* ---------------------------------------------------------------- pieces of work ------------- */
@@ -104,6 +107,39 @@ static gpr_status many_short_rows(void)
 static gpr_status rows_by_atomics(void)
 {
     return sum_host("block_atomic", 1500, 100);
+}
+
+/* Every other element of a row counts. */
+static gpr_status masked(void)
+{
+    enum { COUNT = 70000 };
+    const int64_t shape = COUNT, mask_stride = 1;
+    int32_t *values = make_values(COUNT);
+    uint8_t *mask = malloc(COUNT);
+    int64_t sum = 0, expected = 0;
+    gpr_request request = {.op = GPR_OP_SUM,
+                           .dtype = GPR_INT32,
+                           .compute = GPR_DTYPE_DEFAULT,
+                           .ndim = 1,
+                           .reduced = 1,
+                           .shape = &shape,
+                           .data = values,
+                           .mask = mask,
+                           .mask_strides = &mask_stride,
+                           .kernel = -1,
+                           .device = 0,
+                           .result = &sum};
+
+    REQUIRE(mask != NULL);
+    for (int i = 0; i < COUNT; i++) {
+        mask[i] = i % 2 == 0;
+        expected += i % 2 == 0 ? values[i] : 0;
+    }
+    const gpr_status status = gpr_reduce(&request);
+    if (status == GPR_OK) REQUIRE(sum == expected);
+    free(mask);
+    free(values);
+    return status;
 }
 
 /* Whether freeing failed before the driver came to free. */
@@ -226,6 +262,7 @@ static const work works[] = {
     {"streamed with tickets", streamed_with_tickets},
     {"many short rows", many_short_rows},
     {"rows by atomics", rows_by_atomics},
+    {"masked", masked},
     {"pinned source", pinned_source},
     {"device array", device_array},
     {"device array of many rows", device_array_of_many_rows},
@@ -337,6 +374,39 @@ static census baseline_of(const work *work)
     return all;
 }
 
+/* ---------------------------------------------------------------- functions ------------------ */
+
+/* Every function that the library calls: how often it was made to fail, in all processes. */
+static const char *const functions[] = {
+#define CU(member, symbol, arguments) #member,
+    GPR_DRIVER_FUNCTIONS(CU)
+#undef CU
+#define RT(member, arguments) "nvrtc" #member,
+        GPR_NVRTC_FUNCTIONS(RT)
+#undef RT
+};
+enum { FUNCTIONS = sizeof functions / sizeof functions[0] };
+
+static _Atomic unsigned *failed; /* FUNCTIONS counters */
+
+static void note_failed(const char *call)
+{
+    int known = 0;
+
+    for (int i = 0; i < FUNCTIONS; i++) {
+        if (strcmp(functions[i], call) != 0) continue;
+        failed[i]++;
+        known = 1;
+    }
+    if (!known) (void)fprintf(stderr, "the fake has a function that the library does not call: %s\n", call);
+    REQUIRE(known);
+}
+
+static void expect_all_failed(void)
+{
+    for (int i = 0; i < FUNCTIONS; i++) CHECK(failed[i] > 0, "%s was never made to fail", functions[i]);
+}
+
 /* ---------------------------------------------------------------- failures ------------------- */
 
 typedef struct failure {
@@ -386,6 +456,17 @@ static int is_opening(const char *call)
     return is_any(call, names);
 }
 
+/* What its maker calls the failure. */
+static const char *name_of(const failure *f)
+{
+    switch (f->code) {
+    case UNKNOWN: return "CUDA_ERROR_UNKNOWN";
+    case OUT_OF_MEMORY: return "CUDA_ERROR_OUT_OF_MEMORY";
+    case NVRTC_INTERNAL_ERROR: return "NVRTC_ERROR_INTERNAL_ERROR";
+    default: return "unknown";
+    }
+}
+
 /* The status of work in which `call` failed names it. */
 static void expect_status(const failure *f, gpr_status status, const char *call)
 {
@@ -397,16 +478,16 @@ static void expect_status(const failure *f, gpr_status status, const char *call)
     }
     REQUIRE(error->status == status && error->message[0] != '\0');
     if (is_opening(call) && status == GPR_ERROR_DEVICE) {
-        REQUIRE(strstr(error->message, call) != NULL || strstr(error->message, "CUDA_ERROR") != NULL);
+        REQUIRE(strstr(error->message, call) != NULL && strstr(error->message, name_of(f)) != NULL);
         return;
     }
-    REQUIRE(strcmp(error->call, call) == 0 && error->code == f->code && error->name[0] != '\0');
+    REQUIRE(strcmp(error->call, call) == 0 && error->code == f->code && strstr(error->name, name_of(f)) != NULL);
+    REQUIRE(strstr(error->message, name_of(f)) != NULL);
     if (f->in_nvrtc) {
         REQUIRE(status == GPR_ERROR_COMPILE);
-    } else if (f->code == OUT_OF_MEMORY) {
-        REQUIRE(status == GPR_ERROR_MEMORY && strcmp(error->name, "CUDA_ERROR_OUT_OF_MEMORY") == 0);
     } else {
-        REQUIRE(status == GPR_ERROR_CUDA && strcmp(error->name, "CUDA_ERROR_UNKNOWN") == 0);
+        REQUIRE(status == (f->code == OUT_OF_MEMORY ? GPR_ERROR_MEMORY : GPR_ERROR_CUDA));
+        REQUIRE(strstr(error->message, call) != NULL);
     }
 }
 
@@ -427,6 +508,7 @@ static int fail_once(const void *argument)
         REQUIRE(status == GPR_OK);
         return PAST_THE_END;
     }
+    note_failed(call);
     REQUIRE(fake.busy() == 0); /* the caller's memory is the caller's again */
     expect_status(f, status, call);
     const int same_way =
@@ -486,6 +568,80 @@ static void test_every_failed_call_is_reported_and_leaves_nothing_behind(void)
         }
     }
     (void)printf("%d calls failed in turn\n", calls);
+}
+
+/* A device that cannot be opened, for want of memory, and cannot give back what opening it took. */
+static int fail_twice_while_opening(const void *argument)
+{
+    const failure *f = argument;
+    const census nothing = {0};
+
+    fake.set_memory(1000, 16u << 20);
+    fake.fail(f->function, f->nth, f->code);
+    REQUIRE(f->work->run() == GPR_ERROR_MEMORY);
+    REQUIRE(strcmp(gpr_last_error()->call, "cuMemAlloc") == 0 && gpr_last_error()->code == OUT_OF_MEMORY);
+    expect_no_leak(&nothing, 1, 1);
+    fake.set_memory(16u << 20, 16u << 20);
+    if (fake.failed()[0] == '\0') return PAST_THE_END;
+    note_failed(fake.failed());
+    for (int i = 0; i < 2; i++) REQUIRE(f->work->run() == GPR_OK);
+    expect_no_violation();
+    expect_no_leak(&f->baseline, 1, 1);
+    return 0;
+}
+
+static void test_giving_back_that_fails_hides_no_failure_to_open(void)
+{
+    static const char *const releases[] = {"cuMemFreeHost", "cuEventDestroy", "cuStreamDestroy", "cuCtxPopCurrent",
+                                           "cuDevicePrimaryCtxRelease"};
+    failure f = {.work = &works[0], .baseline = baseline_of(&works[0]), .code = UNKNOWN};
+
+    for (size_t i = 0; i < sizeof releases / sizeof releases[0]; i++) {
+        f.function = releases[i];
+        for (f.nth = 1; in_child(fail_twice_while_opening, &f, releases[i]) == 0; f.nth++) continue;
+        CHECK(f.nth > 1, "opening a device takes nothing that %s gives back", releases[i]);
+    }
+}
+
+/* A driver newer than the library has failures that nobody here can name: both questions for a name fail too. */
+static void test_a_failure_without_a_name_is_reported_by_its_number(void)
+{
+    const char *text = NULL;
+    const work *work = &works[0];
+    const census baseline = baseline_of(work);
+
+    (void)fail_each(work, &baseline, 0, 0, "*", NAMELESS);
+    REQUIRE(gpr_driver_ready() == GPR_OK);
+    CHECK(gpr_cuda.cuGetErrorName(NAMELESS, &text) != CUDA_SUCCESS, "the fake has a name for %d", NAMELESS);
+    CHECK(gpr_cuda.cuGetErrorString(NAMELESS, &text) != CUDA_SUCCESS, "the fake can describe %d", NAMELESS);
+    note_failed("cuGetErrorName");
+    note_failed("cuGetErrorString");
+}
+
+/* Where NVRTC does not know the card it gives PTX, by other functions. Runs in a process that has not opened the fakes. */
+static int fail_each_for_a_new_card(void)
+{
+    REQUIRE(setenv("FAKE_NVRTC", "archs=75:80", 1) == 0);
+    load_fakes();
+    for (int i = 0; i < 2; i++) {
+        const work *work = i == 0 ? &works[0] : &works[2];
+        const census baseline = baseline_of(work);
+        const int calls = fail_each(work, &baseline, 1, 0, "*", NVRTC_INTERNAL_ERROR);
+        CHECK(calls >= 4, "%s makes %d calls of NVRTC", work->name, calls);
+    }
+    return check_end();
+}
+
+static void test_every_call_for_a_card_newer_than_nvrtc_is_reported_too(void)
+{
+    int status = 0;
+
+    (void)fflush(stdout);
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) exit(fail_each_for_a_new_card());
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK(status == 0, "wait status %d", status);
 }
 
 /* ---------------------------------------------------------------- memory --------------------- */
@@ -550,6 +706,29 @@ static int meet_a_compile_error(const void *argument)
 static void test_a_compile_error_carries_its_log(void)
 {
     (void)in_child(meet_a_compile_error, NULL, "compile error");
+}
+
+static int meet_a_compile_error_without_a_log(const void *argument)
+{
+    const char *call = argument;
+
+    fake.refuse("sequential");
+    fake.nvrtc_fail(call, 1, NVRTC_INTERNAL_ERROR);
+    REQUIRE(streamed_in_pieces() == GPR_ERROR_COMPILE);
+    REQUIRE(strcmp(fake.nvrtc_failed(), call) == 0);
+    note_failed(call);
+    REQUIRE(gpr_last_error()->log == NULL && strcmp(gpr_last_error()->call, "nvrtcCompileProgram") == 0);
+    REQUIRE(fake.programs() == 0);
+    REQUIRE(streamed_in_pieces() == GPR_ERROR_COMPILE && gpr_last_error()->log != NULL);
+    fake.refuse("");
+    REQUIRE(streamed_in_pieces() == GPR_OK);
+    return 0;
+}
+
+static void test_a_log_that_cannot_be_had_hides_no_compile_error(void)
+{
+    (void)in_child(meet_a_compile_error_without_a_log, "nvrtcGetProgramLogSize", "no log's size");
+    (void)in_child(meet_a_compile_error_without_a_log, "nvrtcGetProgramLog", "no log");
 }
 
 /* ---------------------------------------------------------------- interrupts, forks ---------- */
@@ -683,14 +862,21 @@ static void test_a_forked_child_is_told_so_and_its_parent_goes_on(void)
 int main(void)
 {
     check_begin();
-    load_fakes();
     REQUIRE(setenv("GPUREDUCE_CACHE_BYTES", "0", 1) == 0);
+    failed = mmap(NULL, FUNCTIONS * sizeof *failed, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(failed != MAP_FAILED);
+    test_every_call_for_a_card_newer_than_nvrtc_is_reported_too();
+    load_fakes();
     test_memory_that_runs_out_makes_chunks_smaller();
     test_no_memory_is_an_error_and_the_next_call_works();
     test_a_compile_error_carries_its_log();
+    test_a_log_that_cannot_be_had_hides_no_compile_error();
     test_an_interrupt_between_chunks_leaves_everything_clean();
     test_a_call_from_the_interrupt_callback_is_refused_not_stuck();
     test_a_forked_child_is_told_so_and_its_parent_goes_on();
     test_every_failed_call_is_reported_and_leaves_nothing_behind();
+    test_giving_back_that_fails_hides_no_failure_to_open();
+    test_a_failure_without_a_name_is_reported_by_its_number();
+    if (STEP == 1) expect_all_failed();
     return check_end();
 }
