@@ -220,12 +220,10 @@ gpr_status gpr_check_block_size(const gpr_kernel_row *row, uint32_t block_size)
         return gpr_fail(GPR_ERROR_VALUE,
                         "kernel '%s' takes a block size that is a multiple of 32 from 32 to 1024, not %u", row->name,
                         block_size);
-    case GPR_BLOCK_WARP:
-        if (block_size == 32) return GPR_OK;
-        return gpr_fail(GPR_ERROR_VALUE, "kernel '%s' is one warp: it takes block size 32, not %u", row->name,
-                        block_size);
+    case GPR_BLOCK_WARP: break;
     }
-    return gpr_fail(GPR_ERROR_VALUE, "kernel '%s' has no block rule", row->name);
+    if (block_size == 32) return GPR_OK;
+    return gpr_fail(GPR_ERROR_VALUE, "kernel '%s' is one warp: it takes block size 32, not %u", row->name, block_size);
 }
 
 gpr_status gpr_check_grid_size(const gpr_kernel_row *row)

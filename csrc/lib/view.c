@@ -246,13 +246,13 @@ DEFINE_SWAP(2, uint16_t, __builtin_bswap16)
 DEFINE_SWAP(4, uint32_t, __builtin_bswap32)
 DEFINE_SWAP(8, uint64_t, __builtin_bswap64)
 
+/* One byte has no order: views of such elements are never byteswapped. */
 static void swap_bytes(size_t bytes, char *elements, uint64_t count)
 {
     switch (bytes) {
     case 2: swap_2(elements, count); break;
     case 4: swap_4(elements, count); break;
-    case 8: swap_8(elements, count); break;
-    default: break;
+    default: swap_8(elements, count); break;
     }
 }
 
