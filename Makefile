@@ -185,9 +185,11 @@ SANITIZE_ADDRESS := -O1 -g -UNDEBUG -fno-omit-frame-pointer -fsanitize=address,u
 SANITIZE_THREAD := -O1 -g -fsanitize=thread
 # Threads count in the same counters. Not in the loops over elements and the tests themselves, which would take minutes: a count
 # that is lost there makes no line look unreached.
-COVERAGE := --coverage
+COVERAGE := --coverage -DGPR_COVERAGE
 build/coverage/%: private C_FLAGS += -g -fprofile-update=atomic
 build/coverage/cpu/loops_% build/coverage/tests/%: private C_FLAGS += -O2 -fprofile-update=single
+# gcov's own fork forgets what the library does in a child before fork returns there.
+build/coverage/tests/%: private C_FLAGS += -fno-builtin-fork
 
 $(eval $(call variant,release,$(C_OPTIMIZE)))
 $(eval $(call variant,strict,$(C_WARNINGS) $(C_OPTIMIZE)))

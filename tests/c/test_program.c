@@ -7,6 +7,7 @@
 #endif
 #include <dirent.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -227,6 +228,108 @@ static void an_old_nvrtc_is_refused_time_and_again(void)
     }
 }
 
+static void expect_no_nvrtc(const char *why)
+{
+    REQUIRE(gpr_nvrtc_ready() == GPR_ERROR_DEVICE && gpr_nvrtc_version() == 0);
+    expect_in(gpr_last_error()->message, why);
+}
+
+static void an_nvrtc_without_architectures_is_refused(void)
+{
+    expect_no_nvrtc("NVRTC reports 0 architectures");
+}
+
+static void a_library_without_the_functions_is_too_old(void)
+{
+    REQUIRE(setenv("GPUREDUCE_LIBNVRTC", getenv("GPUREDUCE_LIBCUDA"), 1) == 0);
+    expect_no_nvrtc("too old: CUDA 12.0 or newer is needed");
+}
+
+/* Whether the loader itself knows an NVRTC; then the places after it are not looked at. */
+static int loader_knows_nvrtc(void)
+{
+    void *library = dlopen("libnvrtc.so.13", RTLD_NOW | RTLD_LOCAL);
+
+    if (library == NULL) library = dlopen("libnvrtc.so.12", RTLD_NOW | RTLD_LOCAL);
+    return library != NULL;
+}
+
+static void nvrtc_is_found_where_a_toolkit_has_it(void)
+{
+    char home[300], path[400], fake_path[600];
+
+    (void)snprintf(fake_path, sizeof fake_path, "%s", getenv("GPUREDUCE_LIBNVRTC"));
+    REQUIRE(unsetenv("GPUREDUCE_LIBNVRTC") == 0 && unsetenv("CUDA_PATH") == 0);
+    (void)snprintf(home, sizeof home, "%s/toolkit", root);
+    REQUIRE(setenv("CUDA_HOME", home, 1) == 0);
+    if (!loader_knows_nvrtc() && access("/usr/local/cuda/lib64/libnvrtc.so", F_OK) != 0)
+        expect_no_nvrtc("pip install 'gpureduce[cu13]'");
+    (void)snprintf(path, sizeof path, "%s/lib64", home);
+    REQUIRE(mkdir(home, 0700) == 0 && mkdir(path, 0700) == 0);
+    (void)snprintf(path, sizeof path, "%s/lib64/libnvrtc.so", home);
+    REQUIRE(symlink(fake_path, path) == 0);
+    REQUIRE(gpr_set_nvrtc_path(NULL) == GPR_OK); /* look again */
+    REQUIRE(gpr_nvrtc_ready() == GPR_OK);
+    REQUIRE(loader_knows_nvrtc() || gpr_nvrtc_version() == 12090);
+}
+
+static void a_path_that_was_set_goes_before_the_usual_places(void)
+{
+    char path[600];
+
+    (void)snprintf(path, sizeof path, "%s", getenv("GPUREDUCE_LIBNVRTC"));
+    REQUIRE(unsetenv("GPUREDUCE_LIBNVRTC") == 0);
+    REQUIRE(gpr_set_nvrtc_path(path) == GPR_OK);
+    REQUIRE(gpr_nvrtc_ready() == GPR_OK && gpr_nvrtc_version() == 12080);
+}
+
+/* ---------------------------------------------------------------- CUB ------------------------ */
+
+static void make_header(const char *directory, const char *text)
+{
+    char path[500];
+
+    (void)snprintf(path, sizeof path, "%s/cub/version.cuh", directory);
+    FILE *header = fopen(path, "w");
+    REQUIRE(header != NULL && fputs(text, header) >= 0 && fclose(header) == 0);
+}
+
+/* The directory of CUB's headers is found in three ways; which version they are is part of the key. */
+static void cub_is_compiled_with_the_headers_that_are_found(void)
+{
+    char include[400], path[500], option[500];
+    gpr_object object;
+    gpr_cell cell;
+    int compiled = 0;
+
+    REQUIRE(unsetenv("GPUREDUCE_CCCL") == 0 && unsetenv("CUDA_HOME") == 0 && unsetenv("CUDA_PATH") == 0);
+    make_cell(&cell, "cub", GPR_OP_SUM, GPR_INT16, 256);
+    if (access("/usr/local/cuda/include/cccl/cub", F_OK) != 0 && access("/usr/local/cuda/include/cub", F_OK) != 0) {
+        REQUIRE(gpr_make_object(&cell, 90, 1, &object, &compiled) == GPR_ERROR_KERNEL);
+        expect_in(gpr_last_error()->message, "GPUREDUCE_CCCL");
+        REQUIRE(gpr_kernel_available(cell.kernel, 0) == GPR_ERROR_KERNEL);
+    }
+    (void)snprintf(path, sizeof path, "%s/cuda", root);
+    REQUIRE(mkdir(path, 0700) == 0);
+    (void)snprintf(include, sizeof include, "%s/cuda/include", root);
+    (void)snprintf(path, sizeof path, "%s/cub", include);
+    REQUIRE(mkdir(include, 0700) == 0 && mkdir(path, 0700) == 0);
+    make_header(include, "one");
+    REQUIRE(setenv("GPUREDUCE_CCCL", include, 1) == 0 && make(&cell, 90, 1) == 1);
+    REQUIRE(unsetenv("GPUREDUCE_CCCL") == 0);
+    REQUIRE(gpr_set_cccl_path(include) == GPR_OK && make(&cell, 90, 1) == 0);
+    REQUIRE(gpr_set_cccl_path(NULL) == GPR_OK);
+    (void)snprintf(path, sizeof path, "%s/cuda", root);
+    REQUIRE(setenv("CUDA_HOME", path, 1) == 0 && make(&cell, 90, 1) == 0);
+    char key[KEY_ROOM];
+    read_key(key);
+    (void)snprintf(option, sizeof option, "option --include-path=%s\n", include);
+    expect_in(key, option);
+    expect_in(key, "headers 3 "); /* bytes; then when */
+    make_header(include, "two, and longer");
+    REQUIRE(make(&cell, 90, 1) == 1 && count_entries() == 2);
+}
+
 /* ---------------------------------------------------------------- compile errors ------------- */
 
 static void failures_are_not_cached_and_leave_no_program(void)
@@ -284,6 +387,11 @@ int main(void)
     in_child(known_cards_get_machine_code_and_new_ones_the_nearest_older_ptx, "targets", "archs=75:80:90");
     in_child(cards_older_than_nvrtc_compiles_for_are_refused, "old cards", "archs=80:90");
     in_child(an_old_nvrtc_is_refused_time_and_again, "old nvrtc", "version=11080");
+    in_child(an_nvrtc_without_architectures_is_refused, "no architectures", "archs=");
+    in_child(a_library_without_the_functions_is_too_old, "no functions", "");
+    in_child(nvrtc_is_found_where_a_toolkit_has_it, "toolkit's", "version=12090");
+    in_child(a_path_that_was_set_goes_before_the_usual_places, "path", "version=12080");
+    in_child(cub_is_compiled_with_the_headers_that_are_found, "cub", "");
     in_child(failures_are_not_cached_and_leave_no_program, "failures are not cached", "");
     in_child(cells_that_do_not_exist_are_refused, "cells that do not exist are refused", "");
     (void)snprintf(command, sizeof command, "rm -r '%s'", root);

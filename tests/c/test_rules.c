@@ -248,6 +248,20 @@ static void test_results(void)
     }
 }
 
+static void test_types_that_do_not_exist(void)
+{
+    static const gpr_dtype none[] = {GPR_DTYPE_DEFAULT, GPR_DTYPE_COUNT};
+    gpr_wide_block block = {.u64 = {1}};
+    char memory[9] = "as it is";
+
+    for (int i = 0; i < 2; i++) {
+        gpr_load_wide(none[i], memory, 1, &block);
+        CHECK(block.u64[0] == 1, "loaded from no type");
+        gpr_store_wide(GPR_WIDE_UNSIGNED, &block, 1, none[i], memory);
+        CHECK(memcmp(memory, "as it is", 8) == 0, "stored to no type");
+    }
+}
+
 int main(void)
 {
     check_begin();
@@ -260,5 +274,6 @@ int main(void)
     test_identities();
     test_partials();
     test_results();
+    test_types_that_do_not_exist();
     return check_end();
 }

@@ -101,7 +101,7 @@ static void test_fork(void)
         set_threads(4);
         CHECK(run_counted(1000) == 0, "before fork");
         child = fork();
-        if (child == 0) _exit(run_counted(1000) == 0 && run_counted(7) == 0 ? 0 : 1);
+        if (child == 0) check_leave(run_counted(1000) == 0 && run_counted(7) == 0 ? 0 : 1);
         CHECK(run_counted(1000) == 0, "after fork");
         expect_child(child);
     }
@@ -118,7 +118,7 @@ static void test_fork_beside_a_job(void)
     for (int k = 0; k < 10; k++) {
         const pid_t child = fork();
 
-        if (child == 0) _exit(run_counted(500) == 0 ? 0 : 1);
+        if (child == 0) check_leave(run_counted(500) == 0 ? 0 : 1);
         expect_child(child);
     }
     (void)pthread_join(caller, NULL);
@@ -155,7 +155,7 @@ static void test_fork_in_a_task(void)
     forked = 0;
     (void)gpr_parallel_for(MOST_TASKS, fork_task, c);
     for (int i = 0; i < MOST_TASKS; i++) missing += c->runs[i] == 0;
-    if (getpid() != original) _exit(missing != 0 || run_counted(100) != 0);
+    if (getpid() != original) check_leave(missing != 0 || run_counted(100) != 0);
     CHECK(missing == 0, "tasks of the parent");
     expect_child(forked_child);
     free(c);
