@@ -214,7 +214,7 @@ $(eval $(call python_core,coverage,$(COVERAGE) -O0 -UNDEBUG -fprofile-update=ato
 # run_python_tests(variant, environment): the tests that reach C without a GPU, over that core and no other. Random tests are
 # shorter than in `make test`: a line, an overflow or a stray access takes no thousand examples.
 EXAMPLES := $(or $(GPR_TEST_EXAMPLES),40)
-CORE_TESTS := $(addprefix tests/,test_contract.py test_errors.py test_hostpath.py test_cache.py test_import.py)
+CORE_TESTS := $(addprefix tests/,test_contract.py test_errors.py test_hostpath.py test_cache.py test_core.py test_import.py)
 define run_python_tests
 	$(2) PYTHONPATH=$(CURDIR)/build/$(1)/python $(PY) -c \
 	  'import sys, gpureduce; sys.exit(not gpureduce._core.__file__.startswith("$(CURDIR)/build/$(1)/python/"))'
@@ -225,7 +225,7 @@ endef
 asan: $(C_TESTS:%=build/asan/tests/%) $(FAKES:%=build/asan/fakes/%.so) build/asan/python/stamp ## C and Python tests under ASan and UBSan
 	$(call run_c_tests,asan,ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1)
 	$(call run_python_tests,asan,LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
-	  ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0:allocator_may_return_null=1)
+	  ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0:allocator_may_return_null=1 GPR_TEST_PATIENCE=10)
 
 tsan: $(C_TESTS:%=build/tsan/tests/%) $(FAKES:%=build/tsan/fakes/%.so) ## C tests under TSan
 	$(call run_c_tests,tsan,TSAN_OPTIONS=halt_on_error=1:atexit_sleep_ms=0:die_after_fork=0 setarch -R)

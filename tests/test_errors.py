@@ -253,7 +253,9 @@ LONG = """
     start = time.monotonic()
     with raises(KeyboardInterrupt):
         gr.sum({array}, device="{device}")
-    assert time.monotonic() - start < 3, time.monotonic() - start
+    # Under a sanitizer, giving back gigabytes of results takes longer than all the rest.
+    most = 3 * float(os.environ.get("GPR_TEST_PATIENCE", "1"))
+    assert time.monotonic() - start < most, time.monotonic() - start
     cuda.fake_set_delays(1, 0)
     works("{device}")
 """
