@@ -105,6 +105,8 @@ def test_device_memory_is_allocated_filled_and_freed_or_refused(tmp_path: Path) 
     for call in (_core.alloc_device, _core.free_device, _core.upload):
         with raises(TypeError):
             call("x")
+    with raises(OverflowError):
+        _core.upload(0, 1 << 70, a)
     with raises(ValueError, "contiguous"):
         _core.upload(0, 10, a[:, ::2])
     pointer = on_device(a)
@@ -178,6 +180,8 @@ def test_looking_inside_refuses_by_name(tmp_path: Path) -> None:
             _core.set_limits(-1, None, None)
         with raises(ValueError):
             _core.set_limits(None, None, 5000)
+        with raises(TypeError, "mask must be"):
+            _core.reduce(0, np.ones(3), None, None, False, "x", "auto", None, None, None, None)
         with raises(TypeError, "nine more"):
             _core.reduce(0, [1, 2])
         works()
