@@ -56,7 +56,7 @@ C_STYLED := $(wildcard csrc/include/*.h csrc/lib/*.[ch] csrc/cpu/*.[ch] csrc/emu
 GLUE_SOURCES := $(wildcard csrc/python/*.[ch])
 EMU_SOURCES := $(wildcard csrc/emu/*.[ch])
 
-.PHONY: help build lib install test ctest pytest lint format asan tsan coverage bench demo gpu-check clean distclean
+.PHONY: emu help build lib install test ctest pytest lint format asan tsan coverage bench demo gpu-check clean distclean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)$$/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
@@ -117,6 +117,9 @@ test: ctest pytest ## all tests; those that need a GPU skip where there is none
 
 pytest: $(STAMPS)/build $(STAMPS)/test ctest
 	$(PY) -m pytest $(PYTEST_FLAGS) tests
+
+emu: $(STAMPS)/build $(STAMPS)/test ## every kernel on the emulator; mutants and mistakes that it must find
+	$(PY) -m pytest $(PYTEST_FLAGS) $(EMU_TESTS)
 
 lint: $(STAMPS)/build $(STAMPS)/dev build/strict/all ## ruff, mypy, clang-format, clang-tidy, warnings as errors
 	$(PY) -m ruff check .
@@ -214,18 +217,19 @@ $(eval $(call python_core,coverage,$(COVERAGE) -O0 -UNDEBUG -fprofile-update=ato
 # run_python_tests(variant, environment): the tests that reach C without a GPU, over that core and no other. Random tests are
 # shorter than in `make test`: a line, an overflow or a stray access takes no thousand examples.
 EXAMPLES := $(or $(GPR_TEST_EXAMPLES),40)
+EMU_TESTS := $(sort $(wildcard tests/test_emulator_*.py))
 CORE_TESTS := $(addprefix tests/,test_contract.py test_errors.py test_hostpath.py test_cache.py test_core.py test_import.py)
 define run_python_tests
 	$(2) PYTHONPATH=$(CURDIR)/build/$(1)/python $(PY) -c \
 	  'import sys, gpureduce; sys.exit(not gpureduce._core.__file__.startswith("$(CURDIR)/build/$(1)/python/"))'
-	$(2) PYTHONPATH=$(CURDIR)/build/$(1)/python GPR_TEST_EXAMPLES=$(EXAMPLES) $(PY) -m pytest $(PYTEST_FLAGS) $(CORE_TESTS)
+	$(2) PYTHONPATH=$(CURDIR)/build/$(1)/python GPR_TEST_EXAMPLES=$(EXAMPLES) $(PY) -m pytest $(PYTEST_FLAGS) $(CORE_TESTS) $(3)
 endef
 
 # Leaks are looked for in the C tests alone: an interpreter that ends leaves more behind than it frees.
 asan: $(C_TESTS:%=build/asan/tests/%) $(FAKES:%=build/asan/fakes/%.so) build/asan/python/stamp ## C and Python tests under ASan and UBSan
 	$(call run_c_tests,asan,ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1)
 	$(call run_python_tests,asan,LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
-	  ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0:allocator_may_return_null=1 GPR_TEST_PATIENCE=10)
+	  ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0:allocator_may_return_null=1 GPR_TEST_PATIENCE=10 GPR_EMU_EVERY=20,tests/test_emulator_matrix.py)
 
 tsan: $(C_TESTS:%=build/tsan/tests/%) $(FAKES:%=build/tsan/fakes/%.so) ## C tests under TSan
 	$(call run_c_tests,tsan,TSAN_OPTIONS=halt_on_error=1:atexit_sleep_ms=0:die_after_fork=0 setarch -R)

@@ -15,23 +15,41 @@
 
 enum { INVALID_IMAGE = 200, NOT_FOUND = 500 };
 
+/* The environment without what is loaded into this process first (a sanitizer, say): that is not meant for a compiler. */
+static char **environment_of_programs(void)
+{
+    size_t count = 0, kept = 0;
+
+    while (environ[count] != NULL) count++;
+    char **result = calloc(count + 1, sizeof *result);
+    for (size_t i = 0; result != NULL && i < count; i++) {
+        if (strncmp(environ[i], "LD_PRELOAD=", sizeof "LD_PRELOAD=" - 1) != 0) result[kept++] = environ[i];
+    }
+    return result;
+}
+
 int run_program(char *const *arguments, const char *output)
 {
+    char **environment = environment_of_programs();
     posix_spawn_file_actions_t actions;
     int status = -1;
     pid_t child = 0;
 
-    if (posix_spawn_file_actions_init(&actions) != 0) return -1;
+    if (environment == NULL || posix_spawn_file_actions_init(&actions) != 0) {
+        free(environment);
+        return -1;
+    }
     const int redirected =
         posix_spawn_file_actions_addopen(&actions, 1, output, O_WRONLY | O_CREAT | O_TRUNC, 0600) == 0 &&
         posix_spawn_file_actions_adddup2(&actions, 1, 2) == 0;
-    if (redirected && posix_spawnp(&child, arguments[0], &actions, NULL, arguments, environ) == 0) {
+    if (redirected && posix_spawnp(&child, arguments[0], &actions, NULL, arguments, environment) == 0) {
         while (waitpid(child, &status, 0) < 0) {
             status = -1;
             if (errno != EINTR) break;
         }
     }
     (void)posix_spawn_file_actions_destroy(&actions);
+    free(environment);
     return status == -1 || !WIFEXITED(status) ? -1 : WEXITSTATUS(status);
 }
 
