@@ -16,7 +16,7 @@ import pytest
 import gpureduce as gr
 
 ROOT = pathlib.Path(__file__).parents[1]
-MODULES = ("gpureduce", "gpureduce._explain", "gpureduce._functions", "gpureduce._memory", "gpureduce._records")
+MODULES = tuple("gpureduce" + name for name in ("", "._exact", "._explain", "._functions", "._memory", "._records"))
 
 needs_tools = pytest.mark.skipif(shutil.which("make") is None or shutil.which("cc") is None, reason="needs make and cc")
 

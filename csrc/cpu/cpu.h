@@ -2,6 +2,7 @@
 #ifndef GPR_CPU_H
 #define GPR_CPU_H
 
+#include "../lib/exact.h"
 #include "../lib/rules.h"
 #include "../lib/view.h"
 
@@ -11,5 +12,10 @@
  * variant, block_size, grid_size. GPR_ERROR_MEMORY, GPR_ERROR_INTERRUPTED. */
 gpr_status gpr_cpu_reduce(const gpr_view *view, const gpr_rule *rule, int (*interrupted)(void *), void *interrupted_arg,
                           void *result, gpr_run *run);
+
+/* Adds every element of a host view of one row to an empty part, which takes its dtype; see exact.h. Calls
+ * interrupted(arg) as above. GPR_ERROR_MEMORY, GPR_ERROR_INTERRUPTED. */
+gpr_status gpr_cpu_add_exactly(const gpr_view *view, int (*interrupted)(void *), void *interrupted_arg,
+                               gpr_exact_part *part);
 
 #endif

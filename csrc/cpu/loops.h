@@ -30,10 +30,28 @@ typedef struct gpr_loop {
     gpr_dtype accumulator;
 } gpr_loop;
 
+enum {
+    GPR_EXACT_TILE = 4096,     /* most elements of one call of a gpr_exact_loop */
+    GPR_EXACT_WINDOWS = 3,     /* of float64 */
+    GPR_EXACT_WINDOW_BITS = 40 /* from the exponent of one window's bias to the next one's */
+};
+
+/* Sums n <= GPR_EXACT_TILE elements exactly in windows: window w holds multiples of the last place of biases[w], which
+ * is 1.5 * 2^p, and sums[w] is their sum in units of that place. p falls by at most GPR_EXACT_WINDOW_BITS from window
+ * to window. Returns 0, and nothing of use, if the elements do not fit: too large for the first window, with bits below
+ * the last one, infinite or NaN. Needs rounding to nearest, and subnormal numbers neither read nor written as zero. */
+typedef int (*gpr_exact_loop)(const void *data, uint64_t n, const double *biases, int64_t *sums);
+
+typedef struct gpr_exact_windows {
+    gpr_exact_loop loop; /* NULL: widen first, or there is none */
+    int count;
+} gpr_exact_windows;
+
 typedef struct gpr_loops {
     const char *isa;
     gpr_loop loop[GPR_FOLD_COUNT][GPR_DTYPE_COUNT];
     gpr_widening widen[GPR_DTYPE_COUNT];
+    gpr_exact_windows exact[GPR_DTYPE_COUNT];
 } gpr_loops;
 
 extern const gpr_loops gpr_loops_baseline;

@@ -572,6 +572,77 @@ static void widen_uint64(const void *source, void *destination, uint64_t count)
     for (uint64_t i = 0; i < count; i++) to[i] = widen_int(from[i], UINT64_C(0x4530000000000000), 0x1p84 + 0x1p52);
 }
 
+/* ---------------------------------------------------------------- exact sums ----------------- */
+
+/* A double near 1.5 * 2^p cannot hold less than 2^(p - 52): added to it, x is rounded to a multiple of that, and what
+ * was rounded away can be had back exactly and goes to the next window. So each accumulator holds an integer in its low
+ * bits, and no addition of the integers rounds, while the first accumulator stays between 2^p and 2^(p + 1) (the others
+ * do: what reaches them is small) and nothing is left over behind the last one. Both are asked once, at the end. */
+_Static_assert(__FLT_EVAL_METHOD__ == 0, "doubles are computed as doubles");
+
+enum {
+    EXACT_VECTORS = VECTOR_BYTES == 64 ? 4 : 2,
+    EXACT_LANES = EXACT_VECTORS * VECTOR_BYTES / 8,
+    EXACT_ADDITIONS_BITS = 11
+};
+/* A remainder is at most half a unit, 2^(p - 53): the next window's integers stay below its 2^(p' - 1). */
+_Static_assert(GPR_EXACT_TILE / EXACT_LANES + 1 <= 1 << EXACT_ADDITIONS_BITS &&
+                   53 - EXACT_ADDITIONS_BITS > GPR_EXACT_WINDOW_BITS + 1,
+               "a tile fits in the lower windows");
+
+#define DEFINE_EXACT_RUN(name, T, LOAD, WINDOWS)                                                         \
+    enum { exact_windows_##name = WINDOWS };                                                             \
+    static int exact_##name(const void *data, uint64_t n, const double *biases, int64_t *sums)           \
+    {                                                                                                    \
+        const uint64_t whole = n / EXACT_LANES, rounds = whole + (n % EXACT_LANES != 0);                 \
+        const T *p = data;                                                                               \
+        T rest[EXACT_LANES] = {0};                                                                       \
+        vec_f64 acc[WINDOWS][EXACT_VECTORS];                                                             \
+        vec_i64 moved = {0}, left = {0}, bias, total;                                                    \
+        uint64_t any = 0;                                                                                \
+                                                                                                         \
+        memcpy(rest, p + whole * EXACT_LANES, n % EXACT_LANES * sizeof(T));                              \
+        bias = (vec_i64)((vec_f64){0} + biases[0]);                                                      \
+        UNROLLED                                                                                         \
+        for (int w = 0; w < WINDOWS; w++) {                                                              \
+            UNROLLED                                                                                     \
+            for (int k = 0; k < EXACT_VECTORS; k++) acc[w][k] = (vec_f64){0} + biases[w];                \
+        }                                                                                                \
+        for (uint64_t i = 0; i < rounds; i++) {                                                          \
+            const T *at = i < whole ? p + i * EXACT_LANES : rest;                                        \
+            PREFETCH(at, EXACT_LANES * sizeof(T));                                                       \
+            UNROLLED                                                                                     \
+            for (int k = 0; k < EXACT_VECTORS; k++) {                                                    \
+                vec_f64 x = (vec_f64)LOAD(at + k * VECTOR_LANES);                                        \
+                UNROLLED                                                                                 \
+                for (int w = 0; w < WINDOWS; w++) {                                                      \
+                    const vec_f64 q = acc[w][k] + x;                                                     \
+                    x -= q - acc[w][k];                                                                  \
+                    acc[w][k] = q;                                                                       \
+                }                                                                                        \
+                moved |= (vec_i64)acc[0][k] ^ bias;                                                      \
+                left |= (vec_i64)x;                                                                      \
+            }                                                                                            \
+        }                                                                                                \
+        UNROLLED                                                                                         \
+        for (int k = 0; k < VECTOR_LANES; k++) any |= (uint64_t)moved[k] >> 52 | (uint64_t)left[k] << 1; \
+        UNROLLED                                                                                         \
+        for (int w = 0; w < WINDOWS; w++) {                                                              \
+            bias = (vec_i64)((vec_f64){0} + biases[w]);                                                  \
+            total = (vec_i64){0};                                                                        \
+            UNROLLED                                                                                     \
+            for (int k = 0; k < EXACT_VECTORS; k++) total += (vec_i64)acc[w][k] - bias;                  \
+            sums[w] = 0;                                                                                 \
+            UNROLLED                                                                                     \
+            for (int k = 0; k < VECTOR_LANES; k++) sums[w] += total[k];                                  \
+        }                                                                                                \
+        return any == 0;                                                                                 \
+    }
+
+DEFINE_EXACT_RUN(float32, float, WIDEN_F32, 2)
+DEFINE_EXACT_RUN(float64, double, load_f64, 3)
+_Static_assert((int)exact_windows_float64 == GPR_EXACT_WINDOWS, "no loop has more windows than room is made for");
+
 /* ---------------------------------------------------------------- the table ------------------ */
 
 #define LOOP_OF(fold, ID, name)                                                   \
@@ -609,5 +680,10 @@ const gpr_loops LOOPS_TABLE = {
             [GPR_BFLOAT16] = {widen_bfloat16, GPR_FLOAT32},
             [GPR_INT64] = {widen_int64, GPR_FLOAT64},
             [GPR_UINT64] = {widen_uint64, GPR_FLOAT64},
+        },
+    .exact =
+        {
+            [GPR_FLOAT32] = {exact_float32, exact_windows_float32},
+            [GPR_FLOAT64] = {exact_float64, exact_windows_float64},
         },
 };

@@ -189,6 +189,49 @@ GPR_API void gpr_get_limits(gpr_limits *limits);
  * GPUREDUCE_THREADS set the initial values. */
 GPR_API gpr_status gpr_set_limits(const gpr_limits *limits);
 
+/* ---------------------------------------------------------------- exact sums ---------------- */
+
+/* The sum of all elements added so far, as a real number: nothing is rounded before a result is asked for, and then
+ * once, to nearest, ties to even. Any grouping and order of updates and merges gives the same state, bit for bit, with
+ * room for 2^64 - 1 elements of any size. Infinities and NaN count as in IEEE additions. A sum of nothing but -0 is -0;
+ * every other zero, the empty sum too, is +0.
+ *
+ * Any thread may use any state at any time: updates and merges are atomic, and a failed one changes nothing. */
+typedef struct gpr_exact gpr_exact;
+
+/* An empty sum of elements of type `dtype`, freed by gpr_exact_destroy. GPR_ERROR_VALUE, GPR_ERROR_MEMORY. */
+GPR_API gpr_status gpr_exact_create(gpr_dtype dtype, gpr_exact **sum);
+GPR_API void gpr_exact_destroy(gpr_exact *sum); /* NULL: nothing */
+GPR_API gpr_dtype gpr_exact_dtype(const gpr_exact *sum);
+GPR_API uint64_t gpr_exact_count(const gpr_exact *sum); /* elements added */
+
+/* Adds every element of an array in host memory, on all cores. Of the request are read: dtype, ndim, shape, strides,
+ * data, byteswapped and interrupted; mask and on_device must be 0. Elements of another type than the sum's are added
+ * as the numbers they are, if the sum's type is at least as fine and as wide (int64 and float32 in float64, int8 in
+ * float16). GPR_ERROR_TYPE: it is not; GPR_ERROR_VALUE: bad shape, or more than 2^64 - 1 elements; GPR_ERROR_MEMORY;
+ * GPR_ERROR_INTERRUPTED. */
+GPR_API gpr_status gpr_exact_update(gpr_exact *sum, const gpr_request *array);
+/* The same for `n` contiguous elements of the sum's type. */
+GPR_API gpr_status gpr_exact_update_array(gpr_exact *sum, const void *data, uint64_t n);
+/* Adds another sum, which may be the same one. GPR_ERROR_TYPE: its dtype is another; GPR_ERROR_VALUE: more than
+ * 2^64 - 1 elements. */
+GPR_API gpr_status gpr_exact_merge(gpr_exact *sum, const gpr_exact *other);
+
+/* The sum rounded once to an element of type `result`: a float type, or, for sums of integers and bools, GPR_INT64 or
+ * GPR_UINT64. GPR_DTYPE_DEFAULT: as gpr_result_dtype says of GPR_OP_SUM. A sum beyond the float type is infinite.
+ * GPR_ERROR_VALUE: it does not fit in the integer type; GPR_ERROR_TYPE: another type. */
+GPR_API gpr_status gpr_exact_result(const gpr_exact *sum, gpr_dtype result, void *value);
+/* The sum divided by the number of elements, rounded once to a float type (GPR_DTYPE_DEFAULT: as gpr_result_dtype says
+ * of GPR_OP_MEAN). Of no elements: NaN. GPR_ERROR_TYPE: not a float type. */
+GPR_API gpr_status gpr_exact_mean(const gpr_exact *sum, gpr_dtype result, void *value);
+
+/* A state as bytes, the same on every machine and for every way of reaching the state; docs/exact-format.md describes
+ * them. Size in bytes for a dtype, 0 if there is none; storing; and a new sum from bytes: GPR_ERROR_VALUE, with a
+ * message that says why, if they are damaged. */
+GPR_API size_t gpr_exact_bytes(gpr_dtype dtype);
+GPR_API void gpr_exact_store(const gpr_exact *sum, void *bytes);
+GPR_API gpr_status gpr_exact_load(const void *bytes, size_t size, gpr_exact **sum);
+
 /* ---------------------------------------------------------------- 3. kernels ---------------- */
 
 typedef struct gpr_kernel_info {

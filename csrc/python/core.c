@@ -87,6 +87,7 @@ static int core_exec(PyObject *module)
     }
     if (PyModule_AddFunctions(module, glue_inspect_methods) < 0) return -1;
     if (PyModule_AddFunctions(module, glue_memory_methods) < 0) return -1;
+    if (PyModule_AddFunctions(module, glue_exact_methods) < 0) return -1;
     if (PyModule_AddStringConstant(module, "__version__", gpr_version()) < 0) return -1;
     if (add_operators(module) < 0 || add_kernel_files(module) < 0) return -1;
     return add_dtypes(module);

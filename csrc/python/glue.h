@@ -72,14 +72,23 @@ int glue_locate(glue_state *state, int always);
 
 /* ---- reduce_array.c ---- */
 
+/* A thread that has let the GIL go. */
+typedef struct glue_pause {
+    PyThreadState *thread;
+} glue_pause;
+
+/* A request's interrupt callback, its argument a glue_pause: takes the GIL back and runs Python's signal handlers. */
+int glue_is_interrupted(void *pause);
+
 /* Carries out a filled-in call with the GIL released; its result, or NULL. Releases call->result_descr. */
 PyObject *glue_run(glue_state *state, glue_call *call);
 PyObject *glue_reduce(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 
-/* ---- inspect.c and memory.c: the tables of functions that core.c puts into the module ---- */
+/* ---- inspect.c, memory.c and exact_sum.c: the tables of functions that core.c puts into the module ---- */
 
 extern PyMethodDef glue_inspect_methods[];
 extern PyMethodDef glue_memory_methods[];
+extern PyMethodDef glue_exact_methods[];
 
 static inline glue_state *glue_state_of(PyObject *module)
 {

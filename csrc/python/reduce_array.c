@@ -4,15 +4,11 @@
 
 /* ---------------------------------------------------------------- running -------------------- */
 
-typedef struct interruption {
-    PyThreadState *thread;
-} interruption;
-
 /* Runs signal handlers between chunks. The library asks on the thread that called it, so that thread's own state takes the
  * GIL back. */
-static int is_interrupted(void *argument)
+int glue_is_interrupted(void *argument)
 {
-    interruption *pause = argument;
+    glue_pause *pause = argument;
     int stop = 0;
 
     PyEval_RestoreThread(pause->thread);
@@ -23,10 +19,10 @@ static int is_interrupted(void *argument)
 
 static gpr_status reduce_unlocked(gpr_request *request)
 {
-    interruption pause;
+    glue_pause pause;
     gpr_status status = GPR_OK;
 
-    request->interrupted = is_interrupted;
+    request->interrupted = glue_is_interrupted;
     request->interrupted_arg = &pause;
     pause.thread = PyEval_SaveThread();
     status = gpr_reduce(request);

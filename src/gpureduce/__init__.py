@@ -9,6 +9,7 @@ np.float64(45.0)
 from typing import TYPE_CHECKING
 
 from ._core import __version__
+from ._exact import ExactSum
 from ._exceptions import CudaError, DeviceUnavailableError, KernelUnavailableError, NoDeviceWarning
 from ._functions import all, any, max, mean, min, prod, reduce, sum
 from ._memory import empty_pinned, pinned_copy
@@ -38,6 +39,7 @@ __all__ = [
     "CudaError",
     "DeviceInfo",
     "DeviceUnavailableError",
+    "ExactSum",
     "Explanation",
     "Explanations",
     "KernelInfo",

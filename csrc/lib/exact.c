@@ -1,0 +1,689 @@
+/* Exact sums; see exact.h. Adding, merging, rounding and the byte format (docs/exact-format.md). Nothing here computes
+ * with floats. */
+#include "exact.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../cpu/cpu.h"
+#include "convert.h"
+#include "registry.h"
+#include "status.h"
+
+/* ---------------------------------------------------------------- formats of floats ---------- */
+
+/* A binary floating-point format: `fraction` stored bits of the significand, `exponent` bits of the exponent. */
+typedef struct format {
+    int fraction, exponent;
+} format;
+
+#define FLOAT16_FORMAT {10, 5}
+#define BFLOAT16_FORMAT {7, 8}
+#define FLOAT32_FORMAT {23, 8}
+#define FLOAT64_FORMAT {52, 11}
+
+static format format_of(gpr_dtype dtype)
+{
+    switch (dtype) {
+    case GPR_FLOAT16: return (format)FLOAT16_FORMAT;
+    case GPR_BFLOAT16: return (format)BFLOAT16_FORMAT;
+    case GPR_FLOAT32: return (format)FLOAT32_FORMAT;
+    default: return (format)FLOAT64_FORMAT;
+    }
+}
+
+/* Exponent field of infinities and NaN. */
+static int last_exponent(format f)
+{
+    return (1 << f.exponent) - 1;
+}
+
+/* Exponent of the smallest subnormal number, which every number of the format is a multiple of. */
+static int unit_exponent(format f)
+{
+    return 2 - (1 << (f.exponent - 1)) - f.fraction;
+}
+
+static int is_float(gpr_dtype dtype)
+{
+    return gpr_dtype_rows[dtype].kind == GPR_KIND_FLOAT;
+}
+
+/* ---------------------------------------------------------------- the grid ------------------- */
+
+enum {
+    WORD_BITS = 32,
+    /* Beyond the largest element: 64 bits for their number, one for the sign, one so that a state whose number is
+     * only known to have as many bits as its count allows still adds up without overflow. */
+    SPARE_BITS = 66,
+    /* A number added to a word is below 2^32 in magnitude, a word after carrying too. */
+    MOST_PENDING = 1 << 30,
+    QUOTIENT_WORDS = 4,
+    MAGNITUDE_WORDS = GPR_EXACT_WORDS + QUOTIENT_WORDS
+};
+
+gpr_exact_grid gpr_exact_grid_of(gpr_dtype dtype)
+{
+    const gpr_dtype_row *row = &gpr_dtype_rows[dtype];
+    const int negative = row->kind == GPR_KIND_SIGNED || row->kind == GPR_KIND_FLOAT;
+    gpr_exact_grid grid = {.lowest = 0, .highest = (int)row->bytes * 8, .negative = negative};
+
+    if (row->kind == GPR_KIND_FLOAT) {
+        const format f = format_of(dtype);
+        grid.lowest = unit_exponent(f);
+        grid.highest = 1 << (f.exponent - 1);
+    }
+    grid.words = (grid.highest - grid.lowest + SPARE_BITS + WORD_BITS - 1) / WORD_BITS;
+    return grid;
+}
+
+int gpr_exact_takes(gpr_dtype dtype, gpr_dtype element)
+{
+    const gpr_exact_grid sum = gpr_exact_grid_of(dtype), part = gpr_exact_grid_of(element);
+
+    return part.lowest >= sum.lowest && part.highest <= sum.highest && part.negative <= sum.negative &&
+           is_float(element) <= is_float(dtype);
+}
+
+/* ---------------------------------------------------------------- adding --------------------- */
+
+void gpr_exact_clear(gpr_exact_part *part, gpr_dtype dtype)
+{
+    memset(part, 0, sizeof *part);
+    part->dtype = dtype;
+}
+
+/* Shifting a negative number right rounds down on every compiler this builds with: a carry is a floor. */
+_Static_assert((int64_t)-1 >> 1 == -1, "right shifts of negative numbers are arithmetic");
+
+void gpr_exact_carry(gpr_exact_part *part)
+{
+    const int last = gpr_exact_grid_of(part->dtype).words - 1;
+
+    for (int i = 0; i < last; i++) {
+        const int64_t carry = part->words[i] >> WORD_BITS;
+        part->words[i] &= UINT32_MAX;
+        part->words[i + 1] += carry;
+    }
+    part->pending = 0;
+}
+
+/* Makes room for `count` more numbers in every word. */
+static void make_room(gpr_exact_part *part, uint64_t count)
+{
+    if (part->pending + count > MOST_PENDING) gpr_exact_carry(part);
+    part->pending += count;
+}
+
+/* Adds magnitude * 2^(32 * (words - part->words) + shift), negated if `sign` is -1 and not if it is 0. */
+static inline void add_shifted(int64_t *words, uint64_t magnitude, int shift, int64_t sign)
+{
+    const uint64_t low = magnitude << shift;
+    const uint64_t high = magnitude >> 1 >> (63 - shift);
+
+    words[0] += ((int64_t)(low & UINT32_MAX) ^ sign) - sign;
+    words[1] += ((int64_t)(low >> WORD_BITS) ^ sign) - sign;
+    words[2] += ((int64_t)high ^ sign) - sign;
+}
+
+void gpr_exact_add_integer(gpr_exact_part *part, int64_t value, int exponent)
+{
+    const int position = exponent - gpr_exact_grid_of(part->dtype).lowest;
+    const int64_t sign = value < 0 ? -1 : 0;
+    uint64_t magnitude = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+
+    if (magnitude == 0) return;
+    make_room(part, 1);
+    if (position < 0) {
+        add_shifted(part->words, magnitude >> -position, 0, sign); /* the bits that go are 0 */
+    } else {
+        add_shifted(part->words + position / WORD_BITS, magnitude, position % WORD_BITS, sign);
+    }
+}
+
+static uint32_t special_flag(uint64_t fraction, int negative)
+{
+    if (fraction != 0) return GPR_EXACT_NAN;
+    return negative ? GPR_EXACT_MINUS_INFINITY : GPR_EXACT_INFINITY;
+}
+
+/* The i-th element as an integer, its bits as they are. */
+static inline uint64_t load_bits(const char *elements, size_t bytes, uint64_t i)
+{
+    uint64_t b64;
+    uint32_t b32;
+    uint16_t b16;
+
+    switch (bytes) {
+    case 2: memcpy(&b16, elements + i * 2, 2); return b16;
+    case 4: memcpy(&b32, elements + i * 4, 4); return b32;
+    default: memcpy(&b64, elements + i * 8, 8); return b64;
+    }
+}
+
+/* Adds floats. Inlined for each format, so that its numbers are constants of the loop. */
+static inline __attribute__((always_inline)) void add_floats(gpr_exact_part *part, const char *elements, uint64_t count,
+                                                             const format f, int offset)
+{
+    const int bits_but_sign = f.fraction + f.exponent;
+    const size_t bytes = (size_t)(bits_but_sign + 1) / 8;
+
+    for (uint64_t i = 0; i < count; i++) {
+        const uint64_t bits = load_bits(elements, bytes, i);
+        const uint64_t fraction = bits & ((UINT64_C(1) << f.fraction) - 1);
+        const uint32_t exponent = (uint32_t)(bits >> f.fraction) & (uint32_t)last_exponent(f);
+        const uint32_t normal = exponent != 0;
+        const uint32_t position = (uint32_t)offset + exponent - normal;
+        const uint64_t negative = bits >> bits_but_sign;
+
+        if (exponent == (uint32_t)last_exponent(f)) {
+            part->flags |= special_flag(fraction, negative != 0);
+            continue;
+        }
+        add_shifted(part->words + position / WORD_BITS, fraction | (uint64_t)normal << f.fraction,
+                    (int)(position % WORD_BITS), -(int64_t)negative);
+    }
+}
+
+static void add_integers(gpr_exact_part *part, gpr_dtype element, const char *elements, uint64_t count, int offset)
+{
+    const size_t bytes = gpr_dtype_rows[element].bytes;
+    const int is_signed = gpr_wide_of(element) == GPR_WIDE_SIGNED;
+    int64_t *const words = part->words + offset / WORD_BITS;
+    const int shift = offset % WORD_BITS;
+    gpr_wide_block block;
+
+    for (uint64_t done = 0; done < count;) {
+        const uint64_t step = count - done < GPR_WIDE_ELEMENTS ? count - done : GPR_WIDE_ELEMENTS;
+
+        gpr_load_wide(element, elements + done * bytes, step, &block);
+        for (uint64_t i = 0; i < step; i++) {
+            const int64_t sign = is_signed && block.i64[i] < 0 ? -1 : 0;
+            add_shifted(words, (block.u64[i] ^ (uint64_t)sign) - (uint64_t)sign, shift, sign);
+        }
+        done += step;
+    }
+}
+
+void gpr_exact_add_elements(gpr_exact_part *part, gpr_dtype element, const void *elements, uint64_t count)
+{
+    const size_t bytes = gpr_dtype_rows[element].bytes;
+    const int offset = gpr_exact_grid_of(element).lowest - gpr_exact_grid_of(part->dtype).lowest;
+    const char *at = elements;
+
+    if ((part->flags & GPR_EXACT_NOT_MINUS_ZERO) == 0) part->flags |= gpr_exact_zero_flag(element, elements, count);
+    part->count += count;
+    while (count > 0) {
+        const uint64_t step = count < MOST_PENDING ? count : MOST_PENDING;
+
+        make_room(part, step);
+        switch (element) {
+        case GPR_FLOAT16: add_floats(part, at, step, (format)FLOAT16_FORMAT, offset); break;
+        case GPR_BFLOAT16: add_floats(part, at, step, (format)BFLOAT16_FORMAT, offset); break;
+        case GPR_FLOAT32: add_floats(part, at, step, (format)FLOAT32_FORMAT, offset); break;
+        case GPR_FLOAT64: add_floats(part, at, step, (format)FLOAT64_FORMAT, offset); break;
+        default: add_integers(part, element, at, step, offset); break;
+        }
+        at += step * bytes;
+        count -= step;
+    }
+}
+
+uint32_t gpr_exact_zero_flag(gpr_dtype element, const void *elements, uint64_t count)
+{
+    const size_t bytes = gpr_dtype_rows[element].bytes;
+    const uint64_t minus_zero = UINT64_C(1) << (bytes * 8 - 1);
+
+    if (!is_float(element)) return count > 0 ? GPR_EXACT_NOT_MINUS_ZERO : 0;
+    for (uint64_t i = 0; i < count; i++)
+        if (load_bits(elements, bytes, i) != minus_zero) return GPR_EXACT_NOT_MINUS_ZERO;
+    return 0;
+}
+
+gpr_status gpr_exact_add_part(gpr_exact_part *part, const gpr_exact_part *other)
+{
+    const int words = gpr_exact_grid_of(part->dtype).words;
+
+    if (part->count + other->count < part->count)
+        return gpr_fail(GPR_ERROR_VALUE, "an exact sum has room for 2^64 - 1 elements: %llu and %llu are more",
+                        (unsigned long long)part->count, (unsigned long long)other->count);
+    make_room(part, other->pending + 1);
+    for (int i = 0; i < words; i++) part->words[i] += other->words[i];
+    part->flags |= other->flags;
+    part->count += other->count;
+    return GPR_OK;
+}
+
+/* ---------------------------------------------------------------- magnitudes ----------------- */
+
+/* The magnitude of a number, or of a quotient, as it is rounded: words * 2^exponent, and a little more if `inexact`. */
+typedef struct magnitude {
+    uint32_t words[MAGNITUDE_WORDS];
+    int count;
+    int exponent;
+    int inexact;
+    int negative;
+} magnitude;
+
+static magnitude magnitude_of(const gpr_exact_part *part)
+{
+    const gpr_exact_grid grid = gpr_exact_grid_of(part->dtype);
+    gpr_exact_part carried = *part;
+    magnitude m = {.count = grid.words, .exponent = grid.lowest};
+    uint64_t carry;
+
+    gpr_exact_carry(&carried);
+    m.negative = carried.words[grid.words - 1] < 0;
+    carry = (uint64_t)m.negative;
+    for (int i = 0; i < grid.words; i++) {
+        const uint32_t word = (uint32_t)carried.words[i];
+        carry += m.negative ? ~word : word;
+        m.words[i] = (uint32_t)carry;
+        carry >>= WORD_BITS;
+    }
+    return m;
+}
+
+/* Number of bits up to the highest that is set; 0 for zero. */
+static int bit_length(const magnitude *m)
+{
+    for (int i = m->count - 1; i >= 0; i--)
+        if (m->words[i] != 0) return (i + 1) * WORD_BITS - __builtin_clz(m->words[i]);
+    return 0;
+}
+
+/* 64 bits from bit `first` up. */
+static uint64_t bits_from(const magnitude *m, int first)
+{
+    const int word = first / WORD_BITS, shift = first % WORD_BITS;
+    uint64_t w[3] = {0, 0, 0};
+
+    for (int i = 0; i < 3; i++)
+        if (word + i < m->count) w[i] = m->words[word + i];
+    return (w[0] | w[1] << WORD_BITS) >> shift | (shift > 0 ? w[2] << (2 * WORD_BITS - shift) : 0);
+}
+
+static int any_below(const magnitude *m, int end)
+{
+    int i = 0;
+
+    for (; (i + 1) * WORD_BITS <= end; i++)
+        if (m->words[i] != 0) return 1;
+    return end % WORD_BITS != 0 && m->words[i] << (WORD_BITS - end % WORD_BITS) != 0;
+}
+
+/* Divides by n > 0. QUOTIENT_WORDS new words below the number's give the quotient at least 64 significant bits. */
+static void divide(magnitude *m, uint64_t n)
+{
+    unsigned __int128 rest = 0;
+
+    memmove(m->words + QUOTIENT_WORDS, m->words, (size_t)m->count * sizeof *m->words);
+    memset(m->words, 0, QUOTIENT_WORDS * sizeof *m->words);
+    m->count += QUOTIENT_WORDS;
+    m->exponent -= QUOTIENT_WORDS * WORD_BITS;
+    for (int i = m->count - 1; i >= 0; i--) {
+        rest = rest << WORD_BITS | m->words[i];
+        m->words[i] = (uint32_t)(rest / n);
+        rest %= n;
+    }
+    m->inexact = rest != 0;
+}
+
+/* ---------------------------------------------------------------- rounding ------------------- */
+
+static uint64_t infinity_of(format f)
+{
+    return (uint64_t)last_exponent(f) << f.fraction;
+}
+
+/* The magnitude rounded once to a format, to nearest, ties to even; without the sign. */
+static uint64_t round_to(const magnitude *m, format f)
+{
+    const int length = bit_length(m), unit = unit_exponent(f);
+    const int top = length - 1 + m->exponent;                           /* exponent of the leading bit */
+    const int last = top - f.fraction > unit ? top - f.fraction : unit; /* of the last bit that is kept */
+    const int dropped = last - m->exponent;
+    uint64_t kept;
+
+    if (length == 0) return 0; /* a quotient that is not 0 has bits */
+    if (top > unit + f.fraction + last_exponent(f)) return infinity_of(f);
+    if (dropped <= 0) {
+        kept = bits_from(m, 0) << -dropped;
+    } else {
+        const int half = bits_from(m, dropped - 1) & 1;
+        const int rest = m->inexact || any_below(m, dropped - 1);
+
+        kept = bits_from(m, dropped) & ((UINT64_C(1) << (f.fraction + 1)) - 1);
+        kept += (uint64_t)(half && (rest || (kept & 1)));
+    }
+    /* A significand that was rounded up to the next power of two carries into the exponent, and from the largest
+     * number into infinity. */
+    kept += (uint64_t)(last - unit) << f.fraction;
+    return kept < infinity_of(f) ? kept : infinity_of(f);
+}
+
+/* The bits of a sum or mean in a float type: the flags first, as IEEE addition has it. */
+static uint64_t float_bits_of(const gpr_exact_part *part, const magnitude *m, format f)
+{
+    const uint32_t infinities = part->flags & (GPR_EXACT_INFINITY | GPR_EXACT_MINUS_INFINITY);
+    const uint64_t sign = UINT64_C(1) << (f.fraction + f.exponent);
+    uint64_t bits;
+
+    if ((part->flags & GPR_EXACT_NAN) != 0 || infinities == (GPR_EXACT_INFINITY | GPR_EXACT_MINUS_INFINITY))
+        return infinity_of(f) | UINT64_C(1) << (f.fraction - 1);
+    if (infinities != 0) return infinity_of(f) | (infinities == GPR_EXACT_MINUS_INFINITY ? sign : 0);
+    bits = round_to(m, f);
+    if (bit_length(m) == 0) return part->count > 0 && (part->flags & GPR_EXACT_NOT_MINUS_ZERO) == 0 ? sign : 0;
+    return m->negative ? bits | sign : bits;
+}
+
+static void store_bits(uint64_t bits, gpr_dtype dtype, void *value)
+{
+    const uint16_t b16 = (uint16_t)bits;
+    const uint32_t b32 = (uint32_t)bits;
+
+    switch (gpr_dtype_rows[dtype].bytes) {
+    case 2: memcpy(value, &b16, sizeof b16); break;
+    case 4: memcpy(value, &b32, sizeof b32); break;
+    default: memcpy(value, &bits, sizeof bits); break;
+    }
+}
+
+static gpr_status integer_result(const magnitude *m, gpr_dtype result, void *value)
+{
+    const uint64_t most = result == GPR_UINT64 ? UINT64_MAX : (uint64_t)INT64_MAX + (uint64_t)m->negative;
+    const uint64_t bits = bits_from(m, 0);
+
+    if (bit_length(m) > 64 || bits > most || (m->negative && result == GPR_UINT64))
+        return gpr_fail(GPR_ERROR_VALUE, "the sum does not fit in %s: ask for float64, or for the integer itself",
+                        gpr_dtype_rows[result].name);
+    store_bits(m->negative ? 0 - bits : bits, result, value);
+    return GPR_OK;
+}
+
+/* ---------------------------------------------------------------- states --------------------- */
+
+struct gpr_exact {
+    pthread_mutex_t lock; /* over the part; never held while another is taken */
+    gpr_exact_part part;
+};
+
+/* A copy of the part, its carries propagated. The caller may hold a pointer to const: the lock is no part of the value. */
+static gpr_exact_part part_of(const gpr_exact *sum)
+{
+    gpr_exact *locked = (gpr_exact *)(uintptr_t)sum;
+    gpr_exact_part part;
+
+    pthread_mutex_lock(&locked->lock);
+    part = locked->part;
+    pthread_mutex_unlock(&locked->lock);
+    gpr_exact_carry(&part);
+    return part;
+}
+
+static gpr_status add_to(gpr_exact *sum, const gpr_exact_part *part)
+{
+    gpr_status status;
+
+    pthread_mutex_lock(&sum->lock);
+    status = gpr_exact_add_part(&sum->part, part);
+    pthread_mutex_unlock(&sum->lock);
+    return status;
+}
+
+static gpr_status check_dtype(gpr_dtype dtype)
+{
+    if ((int)dtype >= 0 && (int)dtype < GPR_DTYPE_COUNT) return GPR_OK;
+    return gpr_fail(GPR_ERROR_VALUE, "there is no dtype %d", (int)dtype);
+}
+
+gpr_status gpr_exact_create(gpr_dtype dtype, gpr_exact **sum)
+{
+    gpr_status status;
+
+    *sum = NULL;
+    GPR_TRY(check_dtype(dtype));
+    *sum = malloc(sizeof **sum);
+    if (*sum == NULL) GPR_TRY(gpr_fail(GPR_ERROR_MEMORY, "no memory for an exact sum"));
+    pthread_mutex_init(&(*sum)->lock, NULL);
+    gpr_exact_clear(&(*sum)->part, dtype);
+done:
+    return status;
+}
+
+void gpr_exact_destroy(gpr_exact *sum)
+{
+    if (sum == NULL) return;
+    pthread_mutex_destroy(&sum->lock);
+    free(sum);
+}
+
+gpr_dtype gpr_exact_dtype(const gpr_exact *sum)
+{
+    return sum->part.dtype; /* never changes */
+}
+
+uint64_t gpr_exact_count(const gpr_exact *sum)
+{
+    return part_of(sum).count;
+}
+
+gpr_status gpr_exact_update(gpr_exact *sum, const gpr_request *array)
+{
+    gpr_request request = *array;
+    gpr_exact_part part;
+    gpr_view view;
+    gpr_status status;
+
+    GPR_TRY(check_dtype(array->dtype));
+    if (!gpr_exact_takes(sum->part.dtype, array->dtype))
+        GPR_TRY(gpr_fail(GPR_ERROR_TYPE, "an exact sum of %s does not take elements of type %s",
+                         gpr_dtype_rows[sum->part.dtype].name, gpr_dtype_rows[array->dtype].name));
+    if (array->on_device || array->mask != NULL)
+        GPR_TRY(gpr_fail(GPR_ERROR_VALUE, "an exact sum takes arrays in host memory, without a mask"));
+    request.op = GPR_OP_SUM;
+    request.reduced = request.ndim;
+    GPR_TRY(gpr_make_view(&request, &view));
+    gpr_exact_clear(&part, sum->part.dtype);
+    GPR_TRY(gpr_cpu_add_exactly(&view, array->interrupted, array->interrupted_arg, &part));
+    status = add_to(sum, &part);
+done:
+    return status;
+}
+
+gpr_status gpr_exact_update_array(gpr_exact *sum, const void *data, uint64_t n)
+{
+    const int64_t shape[1] = {n <= INT64_MAX ? (int64_t)n : -1};
+
+    return gpr_exact_update(sum, &(gpr_request){.dtype = sum->part.dtype, .ndim = 1, .shape = shape, .data = data});
+}
+
+gpr_status gpr_exact_merge(gpr_exact *sum, const gpr_exact *other)
+{
+    const gpr_exact_part part = part_of(other);
+
+    if (part.dtype != sum->part.dtype)
+        return gpr_fail(GPR_ERROR_TYPE, "an exact sum of %s does not merge with one of %s",
+                        gpr_dtype_rows[sum->part.dtype].name, gpr_dtype_rows[part.dtype].name);
+    return add_to(sum, &part);
+}
+
+/* The sum, or the mean, as one element of type `result`. */
+static gpr_status round_part(const gpr_exact_part *part, gpr_dtype result, int mean, void *value)
+{
+    magnitude m = magnitude_of(part);
+
+    if (!is_float(result)) {
+        if (!mean && !is_float(part->dtype) && (result == GPR_INT64 || result == GPR_UINT64))
+            return integer_result(&m, result, value);
+        return gpr_fail(GPR_ERROR_TYPE, "the %s of %s has no result of type %s", mean ? "mean" : "exact sum",
+                        gpr_dtype_rows[part->dtype].name, gpr_dtype_rows[result].name);
+    }
+    if (mean && part->count > 0) divide(&m, part->count);
+    store_bits(float_bits_of(part, &m, format_of(result)), result, value);
+    return GPR_OK;
+}
+
+gpr_status gpr_exact_result(const gpr_exact *sum, gpr_dtype result, void *value)
+{
+    const gpr_exact_part part = part_of(sum);
+    gpr_status status;
+
+    if (result == GPR_DTYPE_DEFAULT) result = gpr_result_dtype(GPR_OP_SUM, part.dtype, GPR_DTYPE_DEFAULT);
+    GPR_TRY(check_dtype(result));
+    status = round_part(&part, result, 0, value);
+done:
+    return status;
+}
+
+gpr_status gpr_exact_mean(const gpr_exact *sum, gpr_dtype result, void *value)
+{
+    gpr_exact_part part = part_of(sum);
+    gpr_status status;
+
+    if (result == GPR_DTYPE_DEFAULT) result = gpr_result_dtype(GPR_OP_MEAN, part.dtype, GPR_DTYPE_DEFAULT);
+    GPR_TRY(check_dtype(result));
+    if (part.count == 0) part.flags = GPR_EXACT_NAN; /* 0 / 0 */
+    status = round_part(&part, result, 1, value);
+done:
+    return status;
+}
+
+/* ---------------------------------------------------------------- bytes ---------------------- */
+
+/* docs/exact-format.md describes the format. Numbers are little-endian. */
+enum {
+    FORMAT_VERSION = 1,
+    MAGIC_BYTES = 8,
+    VERSION_AT = 8,
+    DTYPE_AT = 10,
+    FLAGS_AT = 12,
+    COUNT_AT = 16,
+    WORD_COUNT_AT = 24,
+    WORDS_AT = 28,
+    CHECKSUM_BYTES = 4
+};
+static const unsigned char magic[MAGIC_BYTES] = {0x93, 'G', 'P', 'R', 'S', 'U', 'M', '\n'};
+
+static void put(unsigned char *at, uint64_t value, int bytes)
+{
+    for (int i = 0; i < bytes; i++) at[i] = (unsigned char)(value >> (8 * i));
+}
+
+static uint64_t get(const unsigned char *at, int bytes)
+{
+    uint64_t value = 0;
+
+    for (int i = 0; i < bytes; i++) value |= (uint64_t)at[i] << (8 * i);
+    return value;
+}
+
+/* CRC-32 as in zlib, PNG and Ethernet. */
+static uint32_t checksum(const unsigned char *bytes, size_t count)
+{
+    uint32_t crc = UINT32_MAX;
+
+    for (size_t i = 0; i < count; i++) {
+        crc ^= bytes[i];
+        for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ ((0 - (crc & 1)) & UINT32_C(0xedb88320));
+    }
+    return ~crc;
+}
+
+size_t gpr_exact_bytes(gpr_dtype dtype)
+{
+    if ((int)dtype < 0 || (int)dtype >= GPR_DTYPE_COUNT) return 0;
+    return WORDS_AT + (size_t)gpr_exact_grid_of(dtype).words * sizeof(uint32_t) + CHECKSUM_BYTES;
+}
+
+void gpr_exact_store(const gpr_exact *sum, void *bytes)
+{
+    const gpr_exact_part part = part_of(sum);
+    const size_t end = gpr_exact_bytes(part.dtype) - CHECKSUM_BYTES;
+    const int words = gpr_exact_grid_of(part.dtype).words;
+    unsigned char *out = bytes;
+
+    memcpy(out, magic, sizeof magic);
+    put(out + VERSION_AT, FORMAT_VERSION, 2);
+    put(out + DTYPE_AT, (uint64_t)part.dtype, 2);
+    put(out + FLAGS_AT, part.flags, 4);
+    put(out + COUNT_AT, part.count, 8);
+    put(out + WORD_COUNT_AT, (uint64_t)words, 4);
+    for (int i = 0; i < words; i++) put(out + WORDS_AT + 4 * i, (uint32_t)part.words[i], 4);
+    put(out + end, checksum(out, end), CHECKSUM_BYTES);
+}
+
+#define DAMAGED(...) gpr_fail(GPR_ERROR_VALUE, "not the bytes of an exact sum: " __VA_ARGS__)
+
+/* Everything but the words. */
+static gpr_status read_header(const unsigned char *in, size_t size, gpr_exact_part *part)
+{
+    uint64_t dtype, end;
+
+    if (size < WORDS_AT + CHECKSUM_BYTES)
+        return DAMAGED("%llu bytes are fewer than the %d of its header", (unsigned long long)size,
+                       WORDS_AT + CHECKSUM_BYTES);
+    if (memcmp(in, magic, sizeof magic) != 0) return DAMAGED("they do not begin as one does");
+    if (get(in + VERSION_AT, 2) != FORMAT_VERSION)
+        return DAMAGED("their format's version is %d, this library reads version %d", (int)get(in + VERSION_AT, 2),
+                       FORMAT_VERSION);
+    dtype = get(in + DTYPE_AT, 2);
+    if (dtype >= GPR_DTYPE_COUNT) return DAMAGED("there is no dtype %d", (int)dtype);
+    gpr_exact_clear(part, (gpr_dtype)dtype);
+    end = gpr_exact_bytes(part->dtype);
+    if (size != end)
+        return DAMAGED("there are %llu, a sum of %s has %llu", (unsigned long long)size, gpr_dtype_rows[dtype].name,
+                       (unsigned long long)end);
+    if (get(in + end - CHECKSUM_BYTES, CHECKSUM_BYTES) != checksum(in, end - CHECKSUM_BYTES))
+        return DAMAGED("the checksum does not match");
+    if (get(in + WORD_COUNT_AT, 4) != (uint64_t)gpr_exact_grid_of(part->dtype).words)
+        return DAMAGED("a sum of %s does not have %u words", gpr_dtype_rows[dtype].name,
+                       (unsigned)get(in + WORD_COUNT_AT, 4));
+    part->flags = (uint32_t)get(in + FLAGS_AT, 4);
+    part->count = get(in + COUNT_AT, 8);
+    return GPR_OK;
+}
+
+/* Number of bits of an unsigned number. */
+static int bits_of(uint64_t value)
+{
+    return value == 0 ? 0 : 64 - __builtin_clzll(value);
+}
+
+/* Whether some elements could have given this part. What passes adds up without overflow, however it was made. */
+static gpr_status check_part(const gpr_exact_part *part)
+{
+    const uint32_t special = part->flags & (GPR_EXACT_INFINITY | GPR_EXACT_MINUS_INFINITY | GPR_EXACT_NAN);
+    const gpr_exact_grid grid = gpr_exact_grid_of(part->dtype);
+    const magnitude m = magnitude_of(part);
+    const int other = (part->flags & GPR_EXACT_NOT_MINUS_ZERO) != 0;
+
+    if ((part->flags & ~(uint32_t)GPR_EXACT_FLAGS) != 0 || (!is_float(part->dtype) && special != 0))
+        return DAMAGED("there are no flags %#x of %s", part->flags, gpr_dtype_rows[part->dtype].name);
+    if (bit_length(&m) > bits_of(part->count) + grid.highest - grid.lowest || (m.negative && !grid.negative))
+        return DAMAGED("the number is too large for %llu elements", (unsigned long long)part->count);
+    if ((uint64_t)__builtin_popcount(special) + (uint64_t)(other && special == 0) > part->count ||
+        (!other && (special != 0 || bit_length(&m) != 0 || (part->count > 0 && !is_float(part->dtype)))))
+        return DAMAGED("no %llu elements have the flags %#x", (unsigned long long)part->count, part->flags);
+    return GPR_OK;
+}
+
+gpr_status gpr_exact_load(const void *bytes, size_t size, gpr_exact **sum)
+{
+    const unsigned char *in = bytes;
+    gpr_exact_part part;
+    gpr_status status;
+    int words;
+
+    *sum = NULL;
+    GPR_TRY(read_header(in, size, &part));
+    words = gpr_exact_grid_of(part.dtype).words;
+    for (int i = 0; i < words; i++) part.words[i] = (int64_t)get(in + WORDS_AT + 4 * i, 4);
+    part.words[words - 1] = (int32_t)(uint32_t)part.words[words - 1];
+    GPR_TRY(check_part(&part));
+    GPR_TRY(gpr_exact_create(part.dtype, sum));
+    (*sum)->part = part;
+done:
+    return status;
+}

@@ -1,0 +1,65 @@
+/* Exact sums: a fixed-point number wide enough for the sum of 2^64 - 1 elements, whatever they are.
+ *
+ * A part holds the sum of some elements as an integer in units of the smallest number of its dtype, in radix 2^32. A
+ * word is 64 bits wide, so that additions need not carry: carries are propagated before a word could overflow. Adding
+ * is integer addition, which no order or grouping changes; a part with its carries propagated is therefore a function
+ * of the elements alone. Infinities and NaN are flags beside the number.
+ *
+ * A part has no lock and no memory of its own: copy it as a value. gpr_exact of gpureduce.h is a part with a lock. */
+#ifndef GPR_LIB_EXACT_H
+#define GPR_LIB_EXACT_H
+
+#include "gpureduce.h"
+
+enum { GPR_EXACT_WORDS = 68 }; /* of the widest dtype, float64 */
+
+/* What a sum must remember beside the number. Flags of parts are OR-ed. */
+enum {
+    GPR_EXACT_INFINITY = 1,
+    GPR_EXACT_MINUS_INFINITY = 2,
+    GPR_EXACT_NAN = 4,
+    GPR_EXACT_NOT_MINUS_ZERO = 8, /* an element other than -0 was added: an exact zero is +0 */
+    GPR_EXACT_FLAGS = 15
+};
+
+typedef struct gpr_exact_part {
+    gpr_dtype dtype;
+    uint32_t flags;
+    uint64_t count;
+    uint64_t pending; /* numbers added to a word, at most, since carries were propagated */
+    int64_t words[GPR_EXACT_WORDS];
+} gpr_exact_part;
+
+/* How a dtype's elements lie on the fixed-point grid: each is a multiple of 2^lowest below 2^highest. */
+typedef struct gpr_exact_grid {
+    int lowest, highest;
+    int words;    /* of a part */
+    int negative; /* elements may be */
+} gpr_exact_grid;
+
+gpr_exact_grid gpr_exact_grid_of(gpr_dtype dtype);
+
+/* Whether every element of type `element` is a multiple of the unit of a part of type `dtype`, and none is larger than
+ * what the part has room for. */
+int gpr_exact_takes(gpr_dtype dtype, gpr_dtype element);
+
+void gpr_exact_clear(gpr_exact_part *part, gpr_dtype dtype);
+
+/* Adds value * 2^exponent, a multiple of the part's unit that is no larger than 2^20 elements could sum to. Neither
+ * count nor flags change. */
+void gpr_exact_add_integer(gpr_exact_part *part, int64_t value, int exponent);
+
+/* Adds elements, in native byte order and at any address, of a type the part takes. Integer arithmetic throughout: no
+ * setting of the floating point unit matters. */
+void gpr_exact_add_elements(gpr_exact_part *part, gpr_dtype element, const void *elements, uint64_t count);
+
+/* The flag GPR_EXACT_NOT_MINUS_ZERO if an element is anything else than -0. */
+uint32_t gpr_exact_zero_flag(gpr_dtype element, const void *elements, uint64_t count);
+
+/* Adds a part of the same dtype. GPR_ERROR_VALUE, with nothing added: more than 2^64 - 1 elements. */
+gpr_status gpr_exact_add_part(gpr_exact_part *part, const gpr_exact_part *other);
+
+/* Propagates carries: every word but the highest is then in 0 .. 2^32 - 1, the highest a signed 32-bit number. */
+void gpr_exact_carry(gpr_exact_part *part);
+
+#endif

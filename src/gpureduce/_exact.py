@@ -1,0 +1,319 @@
+"""Exact sums: sums that round once, and states of them that merge in any order."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import _core
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer, Callable
+    from typing import Self
+
+    from numpy.typing import ArrayLike, DTypeLike
+
+__all__ = ["ExactSum"]
+
+_WORDS_AT = 28  # of the bytes; docs/exact-format.md
+_CHECKSUM_BYTES = 4
+_FLAGS_AT = 12
+_NOT_FINITE = 0b0111
+_INFINITIES = (0b0001, 0b0010)
+# Exponent of the unit that a state counts in: the smallest number of its dtype.
+_UNITS = {"float16": -24, "bfloat16": -133, "float32": -149, "float64": -1074}
+
+
+def _dtype_of(name: str) -> np.dtype[Any]:
+    if name == "bfloat16":
+        import ml_dtypes  # NumPy knows the name only then
+
+        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return bfloat16
+    return np.dtype(name)
+
+
+class ExactSum:
+    """The exact sum of all elements of all arrays given to it.
+
+    Nothing is rounded before :meth:`result` or :meth:`mean` is asked for, and then once. States
+    merge, travel as bytes and as pickles, and what they hold depends on the elements alone: any
+    order and any split into updates and merges gives the same bits.
+
+    Parameters
+    ----------
+    dtype : dtype, optional
+        Of the elements: bool, an integer, float16, bfloat16, float32 or float64 (the default). A
+        byte order is ignored.
+
+    Raises
+    ------
+    TypeError
+        `dtype` is another one.
+
+    Notes
+    -----
+    A state is a fixed-point number of 2176 bits for float64, 352 for float32 and bfloat16, 128 or
+    160 for the others: enough for 2**64 - 1 elements of any size, so that nothing overflows on the
+    way. Infinities and NaN count as in IEEE additions: infinities of both signs make NaN, of which
+    there is one.
+
+    A sum of nothing but -0.0 is -0.0, as IEEE addition has it; any other zero, and the empty sum, is
+    0.0. ``numpy.sum`` and ``math.fsum`` start from 0.0 and give 0.0 for both.
+
+    Updates run on all cores without the GIL. Any thread may use any state at any time: an update or
+    merge happens as a whole or, when it fails, not at all.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gpureduce as gr
+    >>> total = gr.ExactSum().update(np.array([1e308, 1e308, -1e308, 1.0, -1e308]))
+    >>> total.result()
+    np.float64(1.0)
+    >>> gr.ExactSum("float32").update(np.full(10, 0.1, np.float32)).result()
+    np.float32(1.0)
+    """
+
+    __slots__ = ("_state", "_type")
+    __hash__ = None  # type: ignore[assignment]  # a state changes
+
+    def __init__(self, dtype: DTypeLike = np.float64) -> None:
+        self._type = np.dtype(dtype).newbyteorder("=")
+        self._state = _core.exact_new(self._type)
+
+    # ------------------------------------------------------------ adding
+
+    def update(self, a: ArrayLike) -> Self:
+        """Add every element of an array.
+
+        Parameters
+        ----------
+        a : array_like
+            Of the state's dtype, or of one that ``numpy.can_cast`` to it safely: its elements are
+            added as the numbers they are (an int64 in a float64 state is not rounded). Any shape,
+            strides, byte order and alignment; it is read in place.
+
+        Returns
+        -------
+        ExactSum
+            The state itself.
+
+        Raises
+        ------
+        TypeError
+            The array's dtype is another.
+        ValueError
+            The state would have more than 2**64 - 1 elements.
+        KeyboardInterrupt
+            Ctrl-C: nothing was added.
+
+        Examples
+        --------
+        >>> gr.ExactSum().update([1e100, 1.0]).update(-1e100).result()
+        np.float64(1.0)
+        """
+        array = np.asanyarray(a)
+        if array.dtype != self._type and not np.can_cast(array.dtype, self._type, "safe"):
+            raise TypeError(
+                f"an exact sum of {self._type} does not take elements of dtype {array.dtype}: they cannot be cast "
+                "according to the rule 'safe'"
+            )
+        _core.exact_update(self._state, array)
+        return self
+
+    def merge(self, other: ExactSum) -> Self:
+        """Add what another state holds.
+
+        Parameters
+        ----------
+        other : ExactSum
+            Of the same dtype; it does not change, and may be the state itself.
+
+        Returns
+        -------
+        ExactSum
+            The state itself.
+
+        Raises
+        ------
+        TypeError
+            `other` is no ``ExactSum``, or one of another dtype.
+        ValueError
+            The state would have more than 2**64 - 1 elements.
+
+        Examples
+        --------
+        >>> one, other = gr.ExactSum().update([0.1, 0.2]), gr.ExactSum().update([0.3])
+        >>> one.merge(other) == gr.ExactSum().update([0.3, 0.2, 0.1])
+        True
+        """
+        if not isinstance(other, ExactSum):
+            raise TypeError(f"an ExactSum merges with another one, not with {type(other).__name__}")
+        _core.exact_merge(self._state, other._state)
+        return self
+
+    # ------------------------------------------------------------ results
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the elements, in the machine's byte order."""
+        return self._type
+
+    @property
+    def count(self) -> int:
+        """Number of elements added."""
+        return _core.exact_count(self._state)
+
+    def result(self, dtype: DTypeLike | None = None) -> Any:
+        """Round the sum once, to nearest, ties to even.
+
+        Parameters
+        ----------
+        dtype : dtype, optional
+            Type of the result: float16, bfloat16, float32 or float64, rounded to straight from the
+            exact sum; of integers and bools also int64 and uint64. By default the state's own, and
+            for integers and bools the one ``numpy.sum`` returns, int64 or uint64.
+
+        Returns
+        -------
+        scalar
+            Of that dtype; infinite if the sum is beyond its numbers.
+
+        Raises
+        ------
+        ValueError
+            The sum does not fit in the integer type; see :meth:`as_integer_ratio`.
+        TypeError
+            The dtype is another.
+
+        Examples
+        --------
+        >>> half = gr.ExactSum("float64").update([1 + 2**-11, 2**-60])
+        >>> half.result(np.float16)  # through float64 it would be a tie, and 1.0
+        np.float16(1.001)
+        """
+        if dtype is None:
+            kind = self._type.kind
+            return self._round(np.uint64 if kind == "u" else np.int64 if kind in "bi" else self._type, False)
+        return self._round(dtype, False)
+
+    def mean(self, dtype: DTypeLike | None = None) -> Any:
+        """Divide the exact sum by the number of elements and round once, to nearest, ties to even.
+
+        Parameters
+        ----------
+        dtype : dtype, optional
+            float16, bfloat16, float32 or float64. By default the state's own, float64 for integers
+            and bools.
+
+        Returns
+        -------
+        scalar
+            NaN, with NumPy's ``RuntimeWarning``, of no elements.
+
+        Raises
+        ------
+        TypeError
+            The dtype is another.
+
+        Examples
+        --------
+        >>> gr.ExactSum().update([1.7e308, 1.7e308]).mean()
+        np.float64(1.7e+308)
+        """
+        if self.count == 0:
+            warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)
+        return self._round(self._type if dtype is None and self._type.kind not in "biu" else dtype, True)
+
+    def _round(self, dtype: DTypeLike | None, mean: bool) -> Any:
+        return _core.exact_result(self._state, np.dtype(dtype), mean)
+
+    def as_integer_ratio(self) -> tuple[int, int]:
+        """Give the sum itself, unrounded, as ``float.as_integer_ratio`` does.
+
+        Returns
+        -------
+        numerator, denominator : int
+            In lowest terms; the denominator is positive, and a power of two.
+
+        Raises
+        ------
+        OverflowError
+            The sum is infinite.
+        ValueError
+            The sum is NaN.
+
+        Examples
+        --------
+        >>> gr.ExactSum().update([2.0**1000, 0.5]).as_integer_ratio() == (2**1001 + 1, 2)
+        True
+        """
+        data = self.to_bytes()
+        special = data[_FLAGS_AT] & _NOT_FINITE
+        if special in _INFINITIES:
+            raise OverflowError("cannot convert Infinity to integer ratio")
+        if special != 0:
+            raise ValueError("cannot convert NaN to integer ratio")
+        number = int.from_bytes(data[_WORDS_AT:-_CHECKSUM_BYTES], "little", signed=True)
+        halvings = -_UNITS.get(_core.exact_dtype(self._state), 0)
+        twos = min((number & -number).bit_length() - 1, halvings) if number != 0 else halvings
+        return number >> twos, 1 << (halvings - twos)
+
+    # ------------------------------------------------------------ states as values
+
+    def to_bytes(self) -> bytes:
+        """Give the state as bytes: the same wherever and however the elements were added.
+
+        Returns
+        -------
+        bytes
+            The format is versioned and checksummed; docs/exact-format.md describes it.
+
+        Examples
+        --------
+        >>> len(gr.ExactSum("float32").to_bytes())
+        76
+        """
+        return _core.exact_store(self._state)
+
+    @classmethod
+    def from_bytes(cls, data: Buffer) -> Self:
+        """Make a state from what :meth:`to_bytes` gave.
+
+        Parameters
+        ----------
+        data : bytes-like
+
+        Returns
+        -------
+        ExactSum
+
+        Raises
+        ------
+        ValueError
+            They are not the bytes of a state: cut short, changed, of a later version; it says what.
+
+        Examples
+        --------
+        >>> total = gr.ExactSum().update([1.0, 2.0])
+        >>> gr.ExactSum.from_bytes(total.to_bytes()) == total
+        True
+        """
+        made = cls.__new__(cls)
+        made._state = _core.exact_load(data)
+        made._type = _dtype_of(_core.exact_dtype(made._state))
+        return made
+
+    def __reduce__(self) -> tuple[Callable[[Buffer], Self], tuple[bytes]]:
+        return type(self).from_bytes, (self.to_bytes(),)
+
+    def __eq__(self, other: object) -> bool:
+        return self.to_bytes() == other.to_bytes() if isinstance(other, ExactSum) else NotImplemented
+
+    def __repr__(self) -> str:
+        name = _core.exact_dtype(self._state)
+        rounded = self._round(np.float64, False)
+        return f"<ExactSum of {self.count} {name} elements: {float(rounded)!r}>"
