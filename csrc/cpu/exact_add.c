@@ -24,7 +24,8 @@ enum {
     /* From the largest element's exponent to the first bias's: room for a tile's sum, and for elements of later tiles
      * that are a little larger. */
     HEADROOM_BITS = 16,
-    MOST_BIAS = 1021 /* 1.5 * 2^p and twice that are finite */
+    MOST_BIAS = 1021, /* 1.5 * 2^p and twice that are finite */
+    SKIPPED_TILES = 7 /* after one that windows do not hold: its neighbours are likely to be like it */
 };
 static const double ASK_SECONDS = 0.01; /* between two questions whether to stop */
 
@@ -49,6 +50,7 @@ typedef struct adder {
     gpr_rows_loop sum;         /* for integers that a tile of sums to 64 bits; or NULL */
     int lowest;                /* exponent of the dtype's smallest number */
     int placed;                /* biases are set */
+    int skipped;               /* tiles to add without trying windows */
     double biases[GPR_EXACT_WINDOWS];
     int units[GPR_EXACT_WINDOWS]; /* exponent of a window's last place */
 } adder;
@@ -145,12 +147,15 @@ static void add_tile(adder *how, const void *elements, uint64_t count, stage *s)
         how->sum(elements, 0, 1, count, &sum);
         gpr_exact_add_integer(how->part, (int64_t)sum, 0);
         done = 1;
+    } else if (how->skipped > 0) {
+        how->skipped--;
     } else if (how->windows.loop != NULL && count > SLOW_ELEMENTS) {
         if (how->widen.loop != NULL) {
             how->widen.loop(elements, s->widened, count);
             read = s->widened;
         }
         done = add_in_windows(how, read, count);
+        if (!done) how->skipped = SKIPPED_TILES;
     }
     if (!done) {
         gpr_exact_add_elements(how->part, how->dtype, elements, count);

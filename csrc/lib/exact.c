@@ -186,22 +186,27 @@ static inline __attribute__((always_inline)) void add_floats(gpr_exact_part *par
     }
 }
 
-static void add_integers(gpr_exact_part *part, gpr_dtype element, const char *elements, uint64_t count, int offset)
+/* Adds integers: the sums of their low and high halves, which a wide block's 64 bits hold. */
+static void add_integers(gpr_exact_part *part, gpr_dtype element, const char *elements, uint64_t count)
 {
     const size_t bytes = gpr_dtype_rows[element].bytes;
     const int is_signed = gpr_wide_of(element) == GPR_WIDE_SIGNED;
-    int64_t *const words = part->words + offset / WORD_BITS;
-    const int shift = offset % WORD_BITS;
     gpr_wide_block block;
 
     for (uint64_t done = 0; done < count;) {
         const uint64_t step = count - done < GPR_WIDE_ELEMENTS ? count - done : GPR_WIDE_ELEMENTS;
+        int64_t low = 0, high = 0;
 
         gpr_load_wide(element, elements + done * bytes, step, &block);
         for (uint64_t i = 0; i < step; i++) {
-            const int64_t sign = is_signed && block.i64[i] < 0 ? -1 : 0;
-            add_shifted(words, (block.u64[i] ^ (uint64_t)sign) - (uint64_t)sign, shift, sign);
+            low += (int64_t)(block.u64[i] & UINT32_MAX);
+            high += (int64_t)(block.u64[i] >> WORD_BITS);
         }
+        /* A negative number's high half was read 2^32 too large. */
+        if (is_signed)
+            for (uint64_t i = 0; i < step; i++) high -= (int64_t)(block.u64[i] >> 63) << WORD_BITS;
+        gpr_exact_add_integer(part, low, 0);
+        gpr_exact_add_integer(part, high, WORD_BITS);
         done += step;
     }
 }
@@ -223,7 +228,7 @@ void gpr_exact_add_elements(gpr_exact_part *part, gpr_dtype element, const void 
         case GPR_BFLOAT16: add_floats(part, at, step, (format)BFLOAT16_FORMAT, offset); break;
         case GPR_FLOAT32: add_floats(part, at, step, (format)FLOAT32_FORMAT, offset); break;
         case GPR_FLOAT64: add_floats(part, at, step, (format)FLOAT64_FORMAT, offset); break;
-        default: add_integers(part, element, at, step, offset); break;
+        default: add_integers(part, element, at, step); break;
         }
         at += step * bytes;
         count -= step;

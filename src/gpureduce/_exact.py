@@ -112,6 +112,7 @@ class ExactSum:
 
         Examples
         --------
+        >>> import gpureduce as gr
         >>> gr.ExactSum().update([1e100, 1.0]).update(-1e100).result()
         np.float64(1.0)
         """
@@ -146,6 +147,7 @@ class ExactSum:
 
         Examples
         --------
+        >>> import gpureduce as gr
         >>> one, other = gr.ExactSum().update([0.1, 0.2]), gr.ExactSum().update([0.3])
         >>> one.merge(other) == gr.ExactSum().update([0.3, 0.2, 0.1])
         True
@@ -191,8 +193,9 @@ class ExactSum:
 
         Examples
         --------
+        >>> import gpureduce as gr
         >>> half = gr.ExactSum("float64").update([1 + 2**-11, 2**-60])
-        >>> half.result(np.float16)  # through float64 it would be a tie, and 1.0
+        >>> half.result("float16")  # through float64 it would be a tie, and 1.0
         np.float16(1.001)
         """
         if dtype is None:
@@ -221,6 +224,7 @@ class ExactSum:
 
         Examples
         --------
+        >>> import gpureduce as gr
         >>> gr.ExactSum().update([1.7e308, 1.7e308]).mean()
         np.float64(1.7e+308)
         """
@@ -248,6 +252,7 @@ class ExactSum:
 
         Examples
         --------
+        >>> import gpureduce as gr
         >>> gr.ExactSum().update([2.0**1000, 0.5]).as_integer_ratio() == (2**1001 + 1, 2)
         True
         """
@@ -274,6 +279,7 @@ class ExactSum:
 
         Examples
         --------
+        >>> import gpureduce as gr
         >>> len(gr.ExactSum("float32").to_bytes())
         76
         """
@@ -298,6 +304,7 @@ class ExactSum:
 
         Examples
         --------
+        >>> import gpureduce as gr
         >>> total = gr.ExactSum().update([1.0, 2.0])
         >>> gr.ExactSum.from_bytes(total.to_bytes()) == total
         True
