@@ -59,6 +59,7 @@ enum {
     SPARE_BITS = 66,
     /* A number added to a word is below 2^32 in magnitude, a word after carrying too. */
     MOST_PENDING = 1 << 30,
+    LEAST_WORDS = 4, /* so that both halves of a 64-bit sum of small integers have their words */
     QUOTIENT_WORDS = 4,
     MAGNITUDE_WORDS = GPR_EXACT_WORDS + QUOTIENT_WORDS
 };
@@ -75,6 +76,7 @@ gpr_exact_grid gpr_exact_grid_of(gpr_dtype dtype)
         grid.highest = 1 << (f.exponent - 1);
     }
     grid.words = (grid.highest - grid.lowest + SPARE_BITS + WORD_BITS - 1) / WORD_BITS;
+    if (grid.words < LEAST_WORDS) grid.words = LEAST_WORDS;
     return grid;
 }
 
