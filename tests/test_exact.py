@@ -11,6 +11,7 @@ import copy
 import itertools
 import math
 import os
+import pathlib
 import pickle
 import signal
 import struct
@@ -534,6 +535,17 @@ def test_mean_divides_by_any_count_and_rounds_once(drawn: tuple[str, list[int]],
     assert_result(total.mean(DTYPES[result]), expected(padded, result, count))
 
 
+def test_mean_that_only_the_last_remainder_tells_from_a_tie_is_rounded_up() -> None:
+    # 1 / n = 2^-64 (1 + 2^-53 + 2^-106 + ...): the tie of a float64, and a little more a long way down.
+    n = 2**64 - 2**11
+    for name in ("int64", "float16", "float32"):
+        wanted = math.ldexp(1 + 2**-52, unit_of(name) - 64)
+        total = gr.ExactSum.from_bytes(encode(name, 1, n, NOT_MINUS_ZERO))
+        assert total.mean("float64") == wanted
+        total = gr.ExactSum.from_bytes(encode(name, -1, n, NOT_MINUS_ZERO))
+        assert total.mean("float64") == -wanted
+
+
 def test_mean_of_nothing_is_nan_with_numpys_warning() -> None:
     with pytest.warns(RuntimeWarning, match="Mean of empty slice") as caught:
         assert math.isnan(gr.ExactSum().mean())
@@ -602,6 +614,16 @@ def test_other_dtypes_are_refused_by_name(dtype: Any) -> None:
         gr.ExactSum().update(np.zeros(3, dtype))
     with pytest.raises(TypeError, match=r"not supported|no result"):
         gr.ExactSum().update([1.0]).result(dtype)
+
+
+def test_masked_and_device_arrays_are_refused_with_what_to_pass_instead() -> None:
+    class OnDevice:
+        __cuda_array_interface__: dict[str, Any] = {}  # noqa: RUF012
+
+    with pytest.raises(TypeError, match=r"masked arrays are not supported: pass a\.compressed\(\)"):
+        gr.ExactSum().update(np.ma.masked_array([1.0, 2.0], [True, False]))
+    with pytest.raises(TypeError, match="Copy it to the host first"):
+        gr.ExactSum().update(OnDevice())  # type: ignore[arg-type]
 
 
 def test_result_types_a_sum_does_not_have_are_refused() -> None:
@@ -718,6 +740,24 @@ def test_bytes_of_a_state_are_these() -> None:
     )
 
 
+def test_the_documented_table_of_dtypes_is_the_one_in_use() -> None:
+    text = (pathlib.Path(__file__).parents[1] / "docs" / "exact-format.md").read_text()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| ")]
+    found = {}
+    for names, codes, unit, below, words, size in (row for row in rows if len(row) == 6 and row[1][0].isdigit()):
+        bounds = below.split(", ") * (len(names.split(", ")) if "," not in below else 1)
+        for name, code, bound in zip(names.split(", "), codes.split(", "), bounds, strict=True):
+            found[name] = (int(code), unit, bound, int(words), int(size))
+    assert found.keys() == DTYPES.keys()
+    for name, (code, unit, bound, words, size) in found.items():
+        highest = 2 ** (FORMATS[name][1] - 1) if name in FORMATS else 8 * DTYPES[name].itemsize
+        assert (code, words) == (CODES[name], WORDS.get(name, 4))
+        assert unit == (f"2^{unit_of(name)}" if name in FORMATS else "1")
+        assert bound == f"2^{highest}"
+        assert size == len(gr.ExactSum(DTYPES[name]).to_bytes())
+        assert highest - unit_of(name) + 64 + 1 < 32 * words
+
+
 # ---------------------------------------------------------------- states as values
 
 
@@ -806,17 +846,17 @@ def test_update_leaves_the_gil_to_other_threads() -> None:
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs setitimer")
 def test_an_interrupted_update_adds_nothing() -> None:
-    class Interruption(Exception):
+    class InterruptionError(Exception):
         pass
 
     def interrupt(number: int, frame: Any) -> None:
-        raise Interruption
+        raise InterruptionError
 
     total = gr.ExactSum().update([1.0])
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.05)
-        with pytest.raises(Interruption):
+        with pytest.raises(InterruptionError):
             total.update(np.broadcast_to(np.float64(1.0), (2**20, 2**20)))  # an hour of work
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -19,6 +19,7 @@
 
 enum {
     ALONE_BYTES = 1024 * 1024, /* up to this, waking other threads costs more than they save */
+    LEAST_TILES = 16,          /* of a task, so that placing its first windows is little beside it */
     MOST_TASKS = 256,          /* enough for an even load on many cores, few parts to keep and to merge */
     SLOW_ELEMENTS = 128,       /* up to this, placing windows costs more than they save */
     /* From the largest element's exponent to the first bias's: room for a tile's sum, and for elements of later tiles
@@ -239,9 +240,9 @@ gpr_status gpr_cpu_add_exactly(const gpr_view *view, int (*interrupted)(void *),
         work.asked = gpr_seconds();
     }
     if (view->n * view->bytes > ALONE_BYTES && gpr_thread_count() > 1) {
-        const uint64_t tiles = view->n / GPR_EXACT_TILE + 1;
+        const uint64_t tiles = view->n / GPR_EXACT_TILE / MOST_TASKS + 1;
 
-        work.per_task = (tiles / MOST_TASKS + 1) * GPR_EXACT_TILE;
+        work.per_task = (tiles < LEAST_TILES ? LEAST_TILES : tiles) * GPR_EXACT_TILE;
         tasks = view->n / work.per_task + (view->n % work.per_task != 0);
         work.parts = malloc(tasks * sizeof *work.parts);
         if (work.parts == NULL)

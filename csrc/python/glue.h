@@ -78,7 +78,7 @@ typedef struct glue_pause {
 } glue_pause;
 
 /* A request's interrupt callback, its argument a glue_pause: takes the GIL back and runs Python's signal handlers. */
-int glue_is_interrupted(void *pause);
+int glue_is_interrupted(void *argument);
 
 /* Carries out a filled-in call with the GIL released; its result, or NULL. Releases call->result_descr. */
 PyObject *glue_run(glue_state *state, glue_call *call);

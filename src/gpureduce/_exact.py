@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _core
+from ._rules import as_array
 
 if TYPE_CHECKING:
     from collections.abc import Buffer, Callable
@@ -104,7 +105,7 @@ class ExactSum:
         Raises
         ------
         TypeError
-            The array's dtype is another.
+            The array's dtype is another; it is masked, or in GPU memory.
         ValueError
             The state would have more than 2**64 - 1 elements.
         KeyboardInterrupt
@@ -116,7 +117,7 @@ class ExactSum:
         >>> gr.ExactSum().update([1e100, 1.0]).update(-1e100).result()
         np.float64(1.0)
         """
-        array = np.asanyarray(a)
+        array = as_array(a, "a.compressed()")
         if array.dtype != self._type and not np.can_cast(array.dtype, self._type, "safe"):
             raise TypeError(
                 f"an exact sum of {self._type} does not take elements of dtype {array.dtype}: they cannot be cast "

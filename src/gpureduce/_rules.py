@@ -47,7 +47,7 @@ def reduce_any(
     options: Options,
 ) -> Any:
     """Reduce whatever NumPy takes, with every argument NumPy has."""
-    array = _as_array(a)
+    array = as_array(a, "a.data with where=~numpy.ma.getmaskarray(a)")
     is_matrix = isinstance(array, np.matrix)
     if is_matrix and axis is not None:
         keepdims = True
@@ -64,11 +64,12 @@ def reduce_any(
 # ---------------------------------------------------------------- inputs
 
 
-def _as_array(a: Any) -> np.ndarray[Any, Any]:
+def as_array(a: Any, instead_of_masked: str) -> np.ndarray[Any, Any]:
+    """Make what NumPy takes an array; a ``TypeError`` says what to pass instead of what we do not take."""
     if isinstance(a, np.ndarray):
         masked = sys.modules.get("numpy.ma")
         if masked is not None and isinstance(a, masked.MaskedArray):
-            raise TypeError("masked arrays are not supported: pass a.data with where=~numpy.ma.getmaskarray(a)")
+            raise TypeError(f"masked arrays are not supported: pass {instead_of_masked}")
         return a
     if _is_on_device(a):
         raise TypeError(
