@@ -31,6 +31,7 @@ typedef uint16_t vec_u16 __attribute__((vector_size(VECTOR_BYTES)));
 typedef uint32_t vec_u32 __attribute__((vector_size(VECTOR_BYTES)));
 typedef int32_t vec_i32 __attribute__((vector_size(VECTOR_BYTES)));
 typedef int64_t vec_i64 __attribute__((vector_size(VECTOR_BYTES)));
+typedef uint64_t vec_u64 __attribute__((vector_size(VECTOR_BYTES)));
 
 /* The processor's own prefetchers stop at page ends: reading ahead by hand takes a tenth off runs from main memory.
  * The address may lie past the array, where a prefetch does nothing. */
@@ -590,53 +591,54 @@ _Static_assert(GPR_EXACT_TILE / EXACT_LANES + 1 <= 1 << EXACT_ADDITIONS_BITS &&
                    53 - EXACT_ADDITIONS_BITS > GPR_EXACT_WINDOW_BITS + 1,
                "a tile fits in the lower windows");
 
-#define DEFINE_EXACT_RUN(name, T, LOAD, WINDOWS)                                                         \
-    enum { exact_windows_##name = WINDOWS };                                                             \
-    static int exact_##name(const void *data, uint64_t n, const double *biases, int64_t *sums)           \
-    {                                                                                                    \
-        const uint64_t whole = n / EXACT_LANES, rounds = whole + (n % EXACT_LANES != 0);                 \
-        const T *p = data;                                                                               \
-        T rest[EXACT_LANES] = {0};                                                                       \
-        vec_f64 acc[WINDOWS][EXACT_VECTORS];                                                             \
-        vec_i64 moved = {0}, left = {0}, bias, total;                                                    \
-        uint64_t any = 0;                                                                                \
-                                                                                                         \
-        memcpy(rest, p + whole * EXACT_LANES, n % EXACT_LANES * sizeof(T));                              \
-        bias = (vec_i64)((vec_f64){0} + biases[0]);                                                      \
-        UNROLLED                                                                                         \
-        for (int w = 0; w < WINDOWS; w++) {                                                              \
-            UNROLLED                                                                                     \
-            for (int k = 0; k < EXACT_VECTORS; k++) acc[w][k] = (vec_f64){0} + biases[w];                \
-        }                                                                                                \
-        for (uint64_t i = 0; i < rounds; i++) {                                                          \
-            const T *at = i < whole ? p + i * EXACT_LANES : rest;                                        \
-            PREFETCH(at, EXACT_LANES * sizeof(T));                                                       \
-            UNROLLED                                                                                     \
-            for (int k = 0; k < EXACT_VECTORS; k++) {                                                    \
-                vec_f64 x = (vec_f64)LOAD(at + k * VECTOR_LANES);                                        \
-                UNROLLED                                                                                 \
-                for (int w = 0; w < WINDOWS; w++) {                                                      \
-                    const vec_f64 q = acc[w][k] + x;                                                     \
-                    x -= q - acc[w][k];                                                                  \
-                    acc[w][k] = q;                                                                       \
-                }                                                                                        \
-                moved |= (vec_i64)acc[0][k] ^ bias;                                                      \
-                left |= (vec_i64)x;                                                                      \
-            }                                                                                            \
-        }                                                                                                \
-        UNROLLED                                                                                         \
-        for (int k = 0; k < VECTOR_LANES; k++) any |= (uint64_t)moved[k] >> 52 | (uint64_t)left[k] << 1; \
-        UNROLLED                                                                                         \
-        for (int w = 0; w < WINDOWS; w++) {                                                              \
-            bias = (vec_i64)((vec_f64){0} + biases[w]);                                                  \
-            total = (vec_i64){0};                                                                        \
-            UNROLLED                                                                                     \
-            for (int k = 0; k < EXACT_VECTORS; k++) total += (vec_i64)acc[w][k] - bias;                  \
-            sums[w] = 0;                                                                                 \
-            UNROLLED                                                                                     \
-            for (int k = 0; k < VECTOR_LANES; k++) sums[w] += total[k];                                  \
-        }                                                                                                \
-        return any == 0;                                                                                 \
+#define DEFINE_EXACT_RUN(name, T, LOAD, WINDOWS)                                               \
+    enum { exact_windows_##name = WINDOWS };                                                   \
+    static int exact_##name(const void *data, uint64_t n, const double *biases, int64_t *sums) \
+    {                                                                                          \
+        const uint64_t whole = n / EXACT_LANES, rounds = whole + (n % EXACT_LANES != 0);       \
+        const T *p = data;                                                                     \
+        T rest[EXACT_LANES] = {0};                                                             \
+        vec_f64 acc[WINDOWS][EXACT_VECTORS];                                                   \
+        vec_u64 moved = {0}, left = {0}, bias, total;                                          \
+        uint64_t any = 0, sum;                                                                 \
+                                                                                               \
+        memcpy(rest, p + whole * EXACT_LANES, n % EXACT_LANES * sizeof(T));                    \
+        bias = (vec_u64)((vec_f64){0} + biases[0]);                                            \
+        UNROLLED                                                                               \
+        for (int w = 0; w < WINDOWS; w++) {                                                    \
+            UNROLLED                                                                           \
+            for (int k = 0; k < EXACT_VECTORS; k++) acc[w][k] = (vec_f64){0} + biases[w];      \
+        }                                                                                      \
+        for (uint64_t i = 0; i < rounds; i++) {                                                \
+            const T *at = i < whole ? p + i * EXACT_LANES : rest;                              \
+            PREFETCH(at, EXACT_LANES * sizeof(T));                                             \
+            UNROLLED                                                                           \
+            for (int k = 0; k < EXACT_VECTORS; k++) {                                          \
+                vec_f64 x = (vec_f64)LOAD(at + k * VECTOR_LANES);                              \
+                UNROLLED                                                                       \
+                for (int w = 0; w < WINDOWS; w++) {                                            \
+                    const vec_f64 q = acc[w][k] + x;                                           \
+                    x -= q - acc[w][k];                                                        \
+                    acc[w][k] = q;                                                             \
+                }                                                                              \
+                moved |= (vec_u64)acc[0][k] ^ bias;                                            \
+                left |= (vec_u64)x;                                                            \
+            }                                                                                  \
+        }                                                                                      \
+        UNROLLED                                                                               \
+        for (int k = 0; k < VECTOR_LANES; k++) any |= moved[k] >> 52 | left[k] << 1;           \
+        UNROLLED                                                                               \
+        for (int w = 0; w < WINDOWS; w++) {                                                    \
+            bias = (vec_u64)((vec_f64){0} + biases[w]);                                        \
+            total = (vec_u64){0};                                                              \
+            UNROLLED                                                                           \
+            for (int k = 0; k < EXACT_VECTORS; k++) total += (vec_u64)acc[w][k] - bias;        \
+            sum = 0;                                                                           \
+            UNROLLED                                                                           \
+            for (int k = 0; k < VECTOR_LANES; k++) sum += total[k];                            \
+            sums[w] = (int64_t)sum;                                                            \
+        }                                                                                      \
+        return any == 0;                                                                       \
     }
 
 DEFINE_EXACT_RUN(float32, float, WIDEN_F32, 2)
