@@ -1,8 +1,9 @@
 /* Adding arrays to exact sums, on all cores.
  *
  * Floats are taken in tiles. A tile is first summed in windows (loops.h), which vectors do at nearly the speed of a
- * plain sum; where its elements do not fit the windows, the windows are placed anew by the tile's largest element, and
- * where they still do not (a range too wide, infinities, NaN), the tile is added element by element. Integers of up to
+ * plain sum; where its elements do not fit the windows, the windows are placed anew by the tile's largest element, then
+ * more of them are taken, and where they still do not fit (a range too wide, infinities, NaN), the tile is added element
+ * by element. Integers of up to
  * 32 bits are summed by the loops of the plain sum, which are exact. Whatever the way and the tasks, the part is the
  * same: it depends on the elements alone. */
 #include <fenv.h>
@@ -47,10 +48,11 @@ typedef struct adder {
     gpr_dtype dtype;
     gpr_widening widen;        /* before the windows, if its loop is not NULL */
     gpr_dtype windowed;        /* the type that the windows' loop reads */
-    gpr_exact_windows windows; /* loop is NULL for integers */
+    gpr_exact_windows windows; /* its loops are NULL for integers */
     gpr_rows_loop sum;         /* for integers that a tile of sums to 64 bits; or NULL */
     int lowest;                /* exponent of the dtype's smallest number */
     int placed;                /* biases are set */
+    int all;                   /* the last tile took all windows */
     int skipped;               /* tiles to add without trying windows */
     double biases[GPR_EXACT_WINDOWS];
     int units[GPR_EXACT_WINDOWS]; /* exponent of a window's last place */
@@ -76,7 +78,7 @@ static adder make_adder(gpr_exact_part *part, gpr_dtype dtype)
         if (row->bytes < 8) how.sum = loops->loop[GPR_FOLD_sum][dtype].rows;
         return how;
     }
-    if (loops->exact[dtype].loop == NULL) {
+    if (loops->exact[dtype].few == NULL) {
         how.widen = loops->widen[dtype];
         how.windowed = how.widen.to;
     }
@@ -110,7 +112,7 @@ static int place_windows(adder *how, const void *elements, uint64_t count)
     int bias = field - (is_single ? 127 : 1023) + HEADROOM_BITS;
 
     if (field == (is_single ? 255 : 2047) || bias > MOST_BIAS) return 0;
-    for (int w = 0; w < how->windows.count; w++) {
+    for (int w = 0; w < GPR_EXACT_WINDOWS; w++) {
         /* No window lies deeper than the smallest number needs. */
         if (bias < how->lowest + 52) bias = how->lowest + 52;
         const uint64_t bits = (uint64_t)(bias + 1023) << 52 | UINT64_C(1) << 51;
@@ -122,17 +124,24 @@ static int place_windows(adder *how, const void *elements, uint64_t count)
     return 1;
 }
 
-/* Adds a tile in windows; 0 if they do not hold it. */
-static int add_in_windows(adder *how, const void *elements, uint64_t count)
+/* Sums a tile in few windows, or in all of them, as they lie; 0 if they do not hold it. */
+static int sum_in_windows(adder *how, int all, const void *elements, uint64_t count)
 {
+    const int windows = all ? GPR_EXACT_WINDOWS : how->windows.few_count;
     int64_t sums[GPR_EXACT_WINDOWS];
 
-    if (!how->placed || !how->windows.loop(elements, count, how->biases, sums)) {
-        if (!place_windows(how, elements, count)) return 0;
-        if (!how->windows.loop(elements, count, how->biases, sums)) return 0;
-    }
-    for (int w = 0; w < how->windows.count; w++) gpr_exact_add_integer(how->part, sums[w], how->units[w]);
+    if (!(all ? how->windows.all : how->windows.few)(elements, count, how->biases, sums)) return 0;
+    for (int w = 0; w < windows; w++) gpr_exact_add_integer(how->part, sums[w], how->units[w]);
+    how->all = all;
     return 1;
+}
+
+/* Adds a tile in windows: as the last one was, or else in windows placed for it. 0 if none hold it. */
+static int add_in_windows(adder *how, const void *elements, uint64_t count)
+{
+    if (how->placed && sum_in_windows(how, how->all, elements, count)) return 1;
+    return place_windows(how, elements, count) &&
+           (sum_in_windows(how, 0, elements, count) || sum_in_windows(how, 1, elements, count));
 }
 
 /* ---------------------------------------------------------------- tiles ---------------------- */
@@ -150,7 +159,7 @@ static void add_tile(adder *how, const void *elements, uint64_t count, stage *s)
         done = 1;
     } else if (how->skipped > 0) {
         how->skipped--;
-    } else if (how->windows.loop != NULL && count > SLOW_ELEMENTS) {
+    } else if (how->windows.few != NULL && count > SLOW_ELEMENTS) {
         if (how->widen.loop != NULL) {
             how->widen.loop(elements, s->widened, count);
             read = s->widened;

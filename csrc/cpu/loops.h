@@ -32,7 +32,7 @@ typedef struct gpr_loop {
 
 enum {
     GPR_EXACT_TILE = 4096,     /* most elements of one call of a gpr_exact_loop */
-    GPR_EXACT_WINDOWS = 3,     /* of float64 */
+    GPR_EXACT_WINDOWS = 7,     /* most windows of one: with them, float32's whole range */
     GPR_EXACT_WINDOW_BITS = 40 /* from the exponent of one window's bias to the next one's */
 };
 
@@ -42,9 +42,10 @@ enum {
  * the last one, infinite or NaN. Needs rounding to nearest, and subnormal numbers neither read nor written as zero. */
 typedef int (*gpr_exact_loop)(const void *data, uint64_t n, const double *biases, int64_t *sums);
 
+/* The loops of a type: one with few windows, which holds what most arrays have, and one with GPR_EXACT_WINDOWS. */
 typedef struct gpr_exact_windows {
-    gpr_exact_loop loop; /* NULL: widen first, or there is none */
-    int count;
+    gpr_exact_loop few, all; /* NULL: widen first, or there is none */
+    int few_count;
 } gpr_exact_windows;
 
 typedef struct gpr_loops {

@@ -582,7 +582,7 @@ static void widen_uint64(const void *source, void *destination, uint64_t count)
 _Static_assert(__FLT_EVAL_METHOD__ == 0, "doubles are computed as doubles");
 
 enum {
-    EXACT_VECTORS = VECTOR_BYTES == 64 ? 4 : 2,
+    EXACT_VECTORS = 2, /* walked side by side; more would leave no registers */
     EXACT_LANES = EXACT_VECTORS * VECTOR_BYTES / 8,
     EXACT_ADDITIONS_BITS = 11
 };
@@ -592,7 +592,6 @@ _Static_assert(GPR_EXACT_TILE / EXACT_LANES + 1 <= 1 << EXACT_ADDITIONS_BITS &&
                "a tile fits in the lower windows");
 
 #define DEFINE_EXACT_RUN(name, T, LOAD, WINDOWS)                                               \
-    enum { exact_windows_##name = WINDOWS };                                                   \
     static int exact_##name(const void *data, uint64_t n, const double *biases, int64_t *sums) \
     {                                                                                          \
         const uint64_t whole = n / EXACT_LANES, rounds = whole + (n % EXACT_LANES != 0);       \
@@ -641,9 +640,11 @@ _Static_assert(GPR_EXACT_TILE / EXACT_LANES + 1 <= 1 << EXACT_ADDITIONS_BITS &&
         return any == 0;                                                                       \
     }
 
-DEFINE_EXACT_RUN(float32, float, WIDEN_F32, 2)
-DEFINE_EXACT_RUN(float64, double, load_f64, 3)
-_Static_assert((int)exact_windows_float64 == GPR_EXACT_WINDOWS, "no loop has more windows than room is made for");
+enum { FEW_WINDOWS_float32 = 2, FEW_WINDOWS_float64 = 3 };
+DEFINE_EXACT_RUN(few_float32, float, WIDEN_F32, FEW_WINDOWS_float32)
+DEFINE_EXACT_RUN(few_float64, double, load_f64, FEW_WINDOWS_float64)
+DEFINE_EXACT_RUN(all_float32, float, WIDEN_F32, GPR_EXACT_WINDOWS)
+DEFINE_EXACT_RUN(all_float64, double, load_f64, GPR_EXACT_WINDOWS)
 
 /* ---------------------------------------------------------------- the table ------------------ */
 
@@ -685,7 +686,7 @@ const gpr_loops LOOPS_TABLE = {
         },
     .exact =
         {
-            [GPR_FLOAT32] = {exact_float32, exact_windows_float32},
-            [GPR_FLOAT64] = {exact_float64, exact_windows_float64},
+            [GPR_FLOAT32] = {exact_few_float32, exact_all_float32, FEW_WINDOWS_float32},
+            [GPR_FLOAT64] = {exact_few_float64, exact_all_float64, FEW_WINDOWS_float64},
         },
 };

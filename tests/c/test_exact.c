@@ -138,15 +138,18 @@ static void test_no_setting_of_the_floating_point_unit_changes_a_sum(void)
 /* ---------------------------------------------------------------- windows -------------------- */
 
 /* A window's sums, as a part, beside the elements', added one by one. */
-static void check_windows(const char *isa, const double *values, uint64_t count, const double *biases, const int *units)
+static void check_windows(const char *isa, int all, const double *values, uint64_t count, const double *biases,
+                          const int *units)
 {
+    const gpr_exact_windows *loops = &gpr_cpu_loops()->exact[GPR_FLOAT64];
     gpr_exact_part in_windows, one_by_one;
     int64_t sums[GPR_EXACT_WINDOWS];
 
-    if (!gpr_cpu_loops()->exact[GPR_FLOAT64].loop(values, count, biases, sums)) return;
+    if (!(all ? loops->all : loops->few)(values, count, biases, sums)) return;
     gpr_exact_clear(&in_windows, GPR_FLOAT64);
     gpr_exact_clear(&one_by_one, GPR_FLOAT64);
-    for (int w = 0; w < GPR_EXACT_WINDOWS; w++) gpr_exact_add_integer(&in_windows, sums[w], units[w]);
+    for (int w = 0; w < (all ? GPR_EXACT_WINDOWS : loops->few_count); w++)
+        gpr_exact_add_integer(&in_windows, sums[w], units[w]);
     gpr_exact_add_elements(&one_by_one, GPR_FLOAT64, values, count);
     gpr_exact_carry(&in_windows);
     gpr_exact_carry(&one_by_one);
@@ -166,6 +169,9 @@ static void test_windows_are_exact_or_refuse(void)
         for (int i = 0; i < TRIES; i++) {
             const uint64_t count = (uint64_t)check_between(1, i % 10 == 0 ? GPR_EXACT_TILE : 200);
             const int high = (int)check_between(1, 2000), top = high - 1023 + (int)check_between(-8, 30);
+            const int all = i % 2, range = (int)check_between(0, all ? 200 : 50);
+            const gpr_exact_windows *windows = &gpr_cpu_loops()->exact[GPR_FLOAT64];
+            const gpr_exact_loop loop = all ? windows->all : windows->few;
             double biases[GPR_EXACT_WINDOWS];
             int units[GPR_EXACT_WINDOWS];
             int64_t sums[GPR_EXACT_WINDOWS];
@@ -179,16 +185,15 @@ static void test_windows_are_exact_or_refuse(void)
                 biases[w] = ldexp(1.5, p);
                 units[w] = p - 52;
             }
-            fill_doubles(values, count, high > 40 ? high - (int)check_between(0, 40) : 0, high);
-            check_windows(isas[s], values, count, biases, units);
+            fill_doubles(values, count, high > range ? high - range : 0, high);
+            check_windows(isas[s], all, values, count, biases, units);
 
             biases[0] = 0x1.8p20;
-            biases[1] = 0x1.8p-20;
-            biases[2] = 0x1.8p-60;
-            fill_doubles(values, count, 1023 - 40, 1023);
-            CHECK(gpr_cpu_loops()->exact[GPR_FLOAT64].loop(values, count, biases, sums), "%s: in range", isas[s]);
-            values[check_between(0, (int64_t)count - 1)] = i % 3 == 0 ? INFINITY : i % 3 == 1 ? NAN : 0x1p-200;
-            CHECK(!gpr_cpu_loops()->exact[GPR_FLOAT64].loop(values, count, biases, sums), "%s: %d", isas[s], i % 3);
+            for (int w = 1; w < GPR_EXACT_WINDOWS; w++) biases[w] = ldexp(biases[w - 1], -GPR_EXACT_WINDOW_BITS);
+            fill_doubles(values, count, 1023 - (all ? 180 : 20), 1023);
+            CHECK(loop(values, count, biases, sums), "%s: in range", isas[s]);
+            values[check_between(0, (int64_t)count - 1)] = i % 3 == 0 ? INFINITY : i % 3 == 1 ? NAN : 0x1p-300;
+            CHECK(!loop(values, count, biases, sums), "%s: %d", isas[s], i % 3);
         }
     }
     (void)gpr_set_cpu_isa(NULL);
