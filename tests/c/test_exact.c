@@ -393,6 +393,54 @@ static void test_threads_may_share_sums(void)
     gpr_exact_destroy(shared_other);
 }
 
+/* Large arrays are split over the pool, also when several threads ask for it at once. */
+enum { LARGE_COUNT = 600011 };
+static double large_values[LARGE_COUNT];
+
+static void *add_large(void *sum)
+{
+    return gpr_exact_update_array(sum, large_values, LARGE_COUNT) == GPR_OK ? NULL : sum;
+}
+
+static void test_number_of_threads_changes_no_bit(void)
+{
+    enum { PIECE = 1000 };
+    gpr_exact *wanted = make(GPR_FLOAT64);
+    gpr_limits before, limits;
+    int asked = 0;
+
+    fill_doubles(large_values, LARGE_COUNT, 900, 1023);
+    for (uint64_t i = 0; i < LARGE_COUNT; i += PIECE)
+        (void)gpr_exact_update_array(wanted, large_values + i, LARGE_COUNT - i < PIECE ? LARGE_COUNT - i : PIECE);
+    gpr_get_limits(&before);
+    for (uint32_t count = 1; count <= 4; count++) {
+        gpr_exact *sum = make(GPR_FLOAT64), *other = make(GPR_FLOAT64);
+        const int64_t shape[1] = {LARGE_COUNT};
+        gpr_request request = {.dtype = GPR_FLOAT64, .ndim = 1, .shape = shape, .data = large_values};
+        pthread_t thread;
+        void *failed = NULL;
+
+        limits = before;
+        limits.cpu_threads = count;
+        CHECK(gpr_set_limits(&limits) == GPR_OK, "limits");
+        pthread_create(&thread, NULL, add_large, other);
+        CHECK(add_large(sum) == NULL, "update");
+        pthread_join(thread, &failed);
+        CHECK(failed == NULL, "update beside it");
+        CHECK(same(sum, wanted) && same(other, wanted), "%u threads", count);
+        /* Asked or not (it may be done before it is time to ask), all or nothing was added. */
+        request.interrupted = stop_at_once;
+        request.interrupted_arg = &asked;
+        if (gpr_exact_update(sum, &request) == GPR_OK) CHECK(gpr_exact_merge(wanted, other) == GPR_OK, "merge");
+        CHECK(same(sum, wanted), "%u threads: all or nothing", count);
+        gpr_exact_destroy(wanted);
+        wanted = other;
+        gpr_exact_destroy(sum);
+    }
+    CHECK(gpr_set_limits(&before) == GPR_OK, "limits");
+    gpr_exact_destroy(wanted);
+}
+
 int main(void)
 {
     check_begin();
@@ -403,5 +451,6 @@ int main(void)
     test_failures_change_nothing();
     test_any_bytes_are_refused_or_sound();
     test_threads_may_share_sums();
+    test_number_of_threads_changes_no_bit();
     return check_end();
 }
