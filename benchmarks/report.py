@@ -178,15 +178,15 @@ def pair(launch: dict[str, Any], name: str) -> str:
 
 def counters_table(result: dict[str, Any]) -> str:
     launches = result["launches"]
-    ratio = "threads_per_instruction"
+    ratio, lanes = "threads_per_instruction", "load_store.threads"
     summary = []
     for name in result["metrics"]:
-        if name == ratio:
+        if name in (ratio, lanes):
             continue
         differing = [x["kernel"] for x in launches if x["emulator"][name] != x["hardware"][name]]
         kernels = ", ".join(f"`{kernel}`" for kernel in dict.fromkeys(differing))
         summary.append([name.replace("_", " ").replace(".", ", "), f"{len(launches) - len(differing)}", kernels])
-    shown = ["shared_load.conflicts", "shared_store.conflicts", "global_load.sectors", "load_store.threads"]
+    shown = ["shared_load.conflicts", "shared_store.conflicts", "global_load.sectors", lanes]
     rows = []
     done = set()
     for launch in launches:
@@ -196,10 +196,18 @@ def counters_table(result: dict[str, Any]) -> str:
             done.add(cell)
             threads = f"{launch['emulator'][ratio]:.1f} / {launch['hardware'][ratio]:.1f}"
             rows.append([f"`{launch['kernel']}` {launch['dtype']}", *[pair(launch, name) for name in shown], threads])
-    head = ["first launch of a sum", "load conflicts", "store conflicts", "load sectors", "threads in memory", "threads an instruction"]
+    head = [
+        "first launch of a sum",
+        "load conflicts",
+        "store conflicts",
+        "load sectors",
+        "lanes in memory",
+        "lanes an instruction",
+    ]
     cases = len({(x["dtype"], x["op"]) for x in launches})
     return (
-        f"{len(launches)} launches: all kernels, {cases} pairs of dtype and operator, {result['elements']:,} elements.\n\n"
+        f"{len(launches)} launches: all kernels but `cub`, {cases} pairs of dtype and operator, "
+        f"{result['elements']:,} elements.\n\n"
         f"{table(['count', 'launches where both agree', 'kernels where they differ'], summary)}\n\n"
         f"{table(head, rows)}\n\nEmulator / card where they differ. {caption(result)}"
     )
