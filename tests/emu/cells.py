@@ -146,3 +146,33 @@ def check_order(task: dict[str, Any]) -> None:
         rows = rng.integers(0, 2**64, (3, 77), dtype=np.uint64) | np.uint64(2**32)
         for row, result in zip(rows, on_device(rows.reshape(-1), (3, 77), 0, "sum", kernel, block), strict=True):
             assert int(result) == compose(row), f"{kernel} {schedule} rows: the order was not kept"
+
+
+def check_seeds(task: dict[str, Any]) -> None:
+    """A random schedule is its seed's: float atomics, whose order shows in the bits, give the same again, and vary."""
+    values = np.random.default_rng(task["seed"]).normal(size=700).astype(np.float32)
+
+    def sums() -> list[float]:
+        results = []
+        for seed in range(1, 9):
+            set_option("seed", seed)
+            results.append(float(gr.sum(values, kernel="naive_atomic", device="cuda", block_size=64)))
+        return results
+
+    set_option("schedule", "random")
+    first, again = sums(), sums()
+    assert first == again, f"{first} and then {again}"
+    assert len(set(first)) > 1, f"eight seeds, one order: {first}"
+
+
+def check_compile_error(task: dict[str, Any]) -> None:
+    """A program that does not compile: the exception's log holds each of ``log``."""
+    if task.get("hide_compilers"):
+        os.environ.update(PATH="/nonexistent", CXX="/nonexistent/c++")
+    log = ""
+    try:
+        gr.sum(np.ones(3, np.float32), kernel="sequential", device="cuda")
+    except gr.CudaError as error:
+        log = error.log or ""
+    missing = [part for part in task["log"] if part not in log]
+    assert not missing, f"no {missing} in the log: {log}"
