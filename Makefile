@@ -245,7 +245,7 @@ coverage: $(C_TESTS:%=build/coverage/tests/%) $(FAKES:%=build/release/fakes/%.so
 
 build/strict/all: $(strict_OBJECTS) $(GLUE_SOURCES) $(EMU_SOURCES) $(STAMPS)/build examples/sum_file.c
 	for source in $(filter %.c,$(EMU_SOURCES)); do \
-	  $(CC) $(C_FLAGS) $(C_WARNINGS) $(C_OPTIMIZE) -Icsrc/lib $(C_INCLUDES) -fsyntax-only $$source || exit 1; \
+	  $(CC) $(C_FLAGS) $(C_WARNINGS) $(C_OPTIMIZE) -iquote csrc/lib $(C_INCLUDES) -fsyntax-only $$source || exit 1; \
 	done
 	for source in $(filter %.c,$(GLUE_SOURCES)); do \
 	  $(CC) $(C_FLAGS) $(C_WARNINGS) $(C_OPTIMIZE) $(C_INCLUDES) $$($(PY) tools/glue_flags.py) -fsyntax-only $$source || exit 1; \
@@ -257,7 +257,7 @@ TIDIED := $(LIB_SOURCES) $(filter %.c,$(GLUE_SOURCES) $(EMU_SOURCES))
 .PHONY: tidy $(TIDIED:%=tidy/%)
 tidy: $(TIDIED:%=tidy/%)
 $(TIDIED:%=tidy/%): tidy/%: % $(STAMPS)/dev
-	@$(VENV)/bin/clang-tidy --quiet --warnings-as-errors='*' $< -- $(C_FLAGS) -Icsrc/lib -Icsrc/emu $(C_INCLUDES) $(C_DEFINES) $$($(PY) tools/glue_flags.py) \
+	@$(VENV)/bin/clang-tidy --quiet --warnings-as-errors='*' $< -- $(C_FLAGS) -iquote csrc/lib -iquote csrc/emu $(C_INCLUDES) $(C_DEFINES) $$($(PY) tools/glue_flags.py) \
 	  2>&1 | { grep -v 'warnings generated\|^Suppressed\|^Use -header-filter' || true; } ; exit $${PIPESTATUS[0]}
 
 # ---------------------------------------------------------------- the C library

@@ -78,7 +78,7 @@ def check_cell(task: dict[str, Any]) -> None:
     """Run a cell: ``kernel``, ``dtype``, ``ops``, ``block``, ``seed``.
 
     ``sizes`` and ``rows`` (n, count) if they are not the usual; ``starts`` "device" for device memory alone, at starts
-    that are not aligned to vectors.
+    that are not aligned to vectors. With ``spread`` each size runs under one schedule, another one in the next run.
     """
     for op in task["ops"]:
         for schedule in SCHEDULES:
@@ -112,7 +112,10 @@ def check_schedule(task: dict[str, Any], op: str, schedule: str) -> None:
     from_host, least = schedule == "forward", 0
     if task.get("starts") == "device":
         from_host, least = False, 1
-    for n in task.get("sizes") or sizes_around(block):
+    turn = SCHEDULES.index(schedule) + task["seed"]
+    for place, n in enumerate(task.get("sizes") or sizes_around(block)):
+        if task.get("spread") and (turn + place) % len(SCHEDULES) != 0:
+            continue
         if n > 0 or op in ("sum", "prod", "any", "all"):
             compare(n, 0, None if from_host or n == 0 else int(rng.integers(least, 8)))
     for n, count in task.get("rows") or [(1, 3), (33, 5), (2 * block + 1, 3)]:
