@@ -74,7 +74,7 @@ gpr_entries gpr_program_entries(const gpr_cell *cell)
 {
     const gpr_kernel_row *row = &gpr_kernel_rows[cell->kernel];
     const int same = cell->element == cell->acc && cell->compute == cell->acc && !cell->skip_nan &&
-                     gpr_fold_rows[cell->fold].form == GPR_FORM_NUMBER;
+                     cell->fold != GPR_FOLD_count && gpr_fold_rows[cell->fold].form == GPR_FORM_NUMBER;
     gpr_entries entries = {.first = 0, .next = -1, .fill = -1};
 
     if (row->finish == GPR_ATOMIC) entries.fill = 1;
