@@ -138,18 +138,24 @@ typedef struct gpr_request {
     const uint8_t *mask;         /* bool, one byte each: where false, the element is left out (not for mean); or NULL */
     const int64_t *mask_strides; /* ndim steps in bytes; required with mask */
     int byteswapped;             /* elements are in the other byte order */
-    int on_device;               /* data is memory of CUDA device `device`; contiguous, no mask */
+    int on_device;               /* data and mask are memory of CUDA device `device`: any strides, elements aligned to their size, native byte
+                                  * order. Kernels that are named read contiguous rows without a mask only */
     int kernel;                  /* from gpr_find_kernel; a negative number: "auto" */
     int device;                  /* GPR_DEVICE_* or a CUDA ordinal */
     uint32_t block_size;         /* threads per block; 0: the kernel's own */
     uint32_t grid_size;          /* blocks per row, for kernels that loop; 0: the planner's */
-    void *stream;                /* CUstream the work is ordered on; NULL: one of the library's own */
-    void *result;                /* one element of the result type per kept index, C order, host memory */
+    void *stream; /* CUstream the work is ordered on; NULL: one of the library's own; 1 and 2: CUDA's legacy and per-thread default
+                   * streams */
+    void *result;                /* one element of the result type per kept index, host memory */
+    const int64_t *result_strides; /* a step in bytes for each kept axis; NULL: C order */
+    int result_on_device; /* result is memory of CUDA device `device`: the work is queued on `stream`, and the call returns without waiting
+                           * for it. For on_device arrays */
     int (*interrupted)(void *);  /* asked between chunks of long work, on the calling thread: not 0 stops */
     void *interrupted_arg;
 } gpr_request;
 
-/* Carries out a request and waits for it. On failure *result is unspecified and nothing leaks; the
+/* Carries out a request and waits for it, unless the result stays on the device. A stream that is being captured into a graph
+ * takes requests whose result stays on the device: what they need of device memory belongs to the graph. On failure *result is unspecified and nothing leaks; the
  * next call works. Errors: as gpr_status says. */
 GPR_API gpr_status gpr_reduce(const gpr_request *request);
 
