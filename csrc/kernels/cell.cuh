@@ -12,7 +12,7 @@ struct Ending {
 };
 
 // Elements are converted to ComputeType, lifted to Accumulator, and combined there.
-template <class FoldType, class Element, class ComputeType, class Accumulator> struct Cell {
+template <class FoldType, class Element, class ComputeType, class Accumulator, bool = false> struct Cell {
     using Fold = FoldType;
     using In = Element;
     using Compute = ComputeType;

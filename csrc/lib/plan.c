@@ -417,7 +417,7 @@ gpr_status gpr_make_plan(int kernel, const gpr_rule *rule, const gpr_layout *lay
                     .block = block,
                     .grid = grid,
                     .element_bytes = gpr_dtype_bytes(rule->element),
-                    .acc_bytes = gpr_dtype_bytes(rule->device_acc)};
+                    .acc_bytes = gpr_acc_bytes(rule->form, rule->device_acc)};
     gpr_status status = GPR_OK;
 
     *plan = (gpr_plan){.kernel = kernel,

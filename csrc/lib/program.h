@@ -9,7 +9,8 @@
 typedef struct gpr_cell {
     int kernel;
     gpr_fold fold;
-    gpr_dtype element, compute, acc;
+    gpr_dtype element, compute, acc; /* acc: numbers of accumulators of the fold's form */
+    int skip_nan;
     uint32_t block, lanes, per_thread, item;
     int kept, reduced, masked; /* numbers of axes, and whether there is a mask: for the planner's kernels and finish_rows */
     int finishes;              /* results leave the program, not accumulators: the members below say which */

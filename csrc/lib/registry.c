@@ -26,8 +26,10 @@ const gpr_operator_row gpr_operator_rows[GPR_OP_COUNT] = {
 #undef GPR_OPERATOR
 };
 
-const char *const gpr_fold_names[GPR_FOLD_COUNT] = {
-#define GPR_FOLD(name, commutative) #name,
+enum { GPR_NON_COMMUTATIVE = 0, GPR_COMMUTATIVE = 1 };
+
+const gpr_fold_row gpr_fold_rows[GPR_FOLD_COUNT] = {
+#define GPR_FOLD(name, commutative, form) {#name, commutative, form},
 #include "folds.def"
 #undef GPR_FOLD
 };

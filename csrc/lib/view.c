@@ -70,22 +70,31 @@ static void read_axes(const gpr_request *request, size_t bytes, axis *axes)
     }
 }
 
+/* The operator's fold; NULL if there is none. */
+static const gpr_fold_row *fold_of(gpr_operator op)
+{
+    return (int)op >= 0 && (int)op < GPR_OP_COUNT ? &gpr_fold_rows[gpr_operator_rows[op].fold] : NULL;
+}
+
 /* Whether the operator asks for elements' positions in their row. */
 static int finds_positions(gpr_operator op)
 {
-    (void)op;
-    return 0;
+    const gpr_fold_row *fold = fold_of(op);
+
+    return fold != NULL && fold->form == GPR_FORM_FOUND;
 }
 
 /* Steps of outer axes in results: C order, or the request's. */
 static void read_result_steps(const gpr_request *request, int outer, axis *axes)
 {
     const size_t bytes = gpr_dtype_bytes(gpr_result_dtype(request->op, request->dtype, request->compute));
+    const int64_t *strides = request->result_strides;
     uint64_t step = 1;
 
+    if (strides != NULL && request->op == GPR_OP_MINMAX) strides++; /* the first one is from minima to maxima */
     for (int i = outer - 1; i >= 0; i--) {
         axes[i].other = (int64_t)step;
-        if (request->result_strides != NULL && bytes > 0) axes[i].other = request->result_strides[i] / (int64_t)bytes;
+        if (strides != NULL && bytes > 0) axes[i].other = strides[i] / (int64_t)bytes;
         step *= axes[i].extent > 0 ? (uint64_t)axes[i].extent : 1;
     }
 }
@@ -136,23 +145,13 @@ static uint64_t product(const axis *axes, int count)
     return extents;
 }
 
-static int is_commutative(gpr_operator op)
-{
-    enum { GPR_NON_COMMUTATIVE = 0, GPR_COMMUTATIVE = 1 };
-    static const char commutative[GPR_FOLD_COUNT] = {
-#define GPR_FOLD(name, commutes) [GPR_FOLD_##name] = commutes,
-#include "folds.def"
-#undef GPR_FOLD
-    };
-
-    return (int)op >= 0 && (int)op < GPR_OP_COUNT && commutative[gpr_operator_rows[op].fold];
-}
-
-/* Whether a row's axes may be walked in another order than the caller's. Positions are those of the caller's order: kernels that
- * read an array where it lies carry them along, those that read packed rows count. */
+/* Whether a row's axes may be walked in another order than the caller's: the fold commutes, and if it asks for positions, which
+ * are those of the caller's order, a kernel reads the array where it lies and carries them along. */
 static int may_reorder(const gpr_request *request)
 {
-    return is_commutative(request->op) && (request->on_device || !finds_positions(request->op));
+    const gpr_fold_row *fold = fold_of(request->op);
+
+    return fold != NULL && fold->commutative && (request->on_device || fold->form != GPR_FORM_FOUND);
 }
 
 /* Whether axis a should be walked outside axis b: longer steps outside, and repeats (stride 0) outside everything. */
@@ -279,6 +278,7 @@ DEFINE_COPY_RUN(1)
 DEFINE_COPY_RUN(2)
 DEFINE_COPY_RUN(4)
 DEFINE_COPY_RUN(8)
+DEFINE_COPY_RUN(16)
 
 static void copy_run(size_t bytes, char *destination, const char *source, int64_t stride, uint64_t count)
 {
@@ -290,7 +290,8 @@ static void copy_run(size_t bytes, char *destination, const char *source, int64_
     case 1: copy_run_1(destination, source, stride, count); break;
     case 2: copy_run_2(destination, source, stride, count); break;
     case 4: copy_run_4(destination, source, stride, count); break;
-    default: copy_run_8(destination, source, stride, count); break;
+    case 8: copy_run_8(destination, source, stride, count); break;
+    default: copy_run_16(destination, source, stride, count); break;
     }
 }
 
@@ -309,7 +310,7 @@ DEFINE_SWAP(2, uint16_t, __builtin_bswap16)
 DEFINE_SWAP(4, uint32_t, __builtin_bswap32)
 DEFINE_SWAP(8, uint64_t, __builtin_bswap64)
 
-/* One byte has no order: views of such elements are never byteswapped. */
+/* One byte has no order: views of such elements are never byteswapped. The parts of a complex number are swapped each. */
 static void swap_bytes(size_t bytes, char *elements, uint64_t count)
 {
     switch (bytes) {
@@ -318,6 +319,11 @@ static void swap_bytes(size_t bytes, char *elements, uint64_t count)
     default: swap_8(elements, count); break;
     }
 }
+
+/* 16 bytes that are chosen or not as one. */
+typedef struct pair {
+    uint64_t part[2];
+} pair;
 
 /* Replaces packed elements whose mask byte is 0. Written as a choice, not a branch: masks are hard to predict. */
 #define DEFINE_MASK_RUN(size, type)                                                                  \
@@ -337,6 +343,7 @@ DEFINE_MASK_RUN(1, uint8_t)
 DEFINE_MASK_RUN(2, uint16_t)
 DEFINE_MASK_RUN(4, uint32_t)
 DEFINE_MASK_RUN(8, uint64_t)
+DEFINE_MASK_RUN(16, pair)
 
 static void mask_run(size_t bytes, char *elements, const uint8_t *mask, int64_t stride, uint64_t count,
                      const void *neutral)
@@ -345,7 +352,8 @@ static void mask_run(size_t bytes, char *elements, const uint8_t *mask, int64_t 
     case 1: mask_run_1(elements, mask, stride, count, neutral); break;
     case 2: mask_run_2(elements, mask, stride, count, neutral); break;
     case 4: mask_run_4(elements, mask, stride, count, neutral); break;
-    default: mask_run_8(elements, mask, stride, count, neutral); break;
+    case 8: mask_run_8(elements, mask, stride, count, neutral); break;
+    default: mask_run_16(elements, mask, stride, count, neutral); break;
     }
 }
 
@@ -402,7 +410,11 @@ static void pack_plane(const gpr_view *view, axis rows, axis columns, const curs
             copy_run(view->bytes, destination + (uint64_t)i * row_bytes, c->data + i * rows.stride, columns.stride,
                      (uint64_t)columns.extent);
     }
-    if (view->byteswapped) swap_bytes(view->bytes, destination, (uint64_t)rows.extent * (uint64_t)columns.extent);
+    if (view->byteswapped) {
+        const size_t part = gpr_part_bytes(view->dtype);
+        const uint64_t elements = (uint64_t)rows.extent * (uint64_t)columns.extent;
+        swap_bytes(part, destination, elements * (view->bytes / part));
+    }
     if (c->mask == NULL) return;
     for (int64_t i = 0; i < rows.extent; i++)
         mask_run(view->bytes, destination + (uint64_t)i * row_bytes, c->mask + i * rows.mask_stride,
