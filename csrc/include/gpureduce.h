@@ -329,6 +329,8 @@ GPR_API gpr_status gpr_free_pinned(void *data);
 GPR_API gpr_status gpr_alloc_device(int device, uint64_t bytes, void **data);
 GPR_API gpr_status gpr_upload(int device, void *destination, const void *source, uint64_t bytes);
 GPR_API gpr_status gpr_free_device(int device, void *data);
+/* Copies device memory to host memory once all that was queued on `stream` (as in gpr_request) is done, and waits for it. */
+GPR_API gpr_status gpr_download(int device, void *stream, void *destination, const void *source, uint64_t bytes);
 
 /* ---------------------------------------------------------------- measuring ----------------- */
 

@@ -8,6 +8,8 @@
 
 #include "block.cuh"
 #include "layout.cuh"
+#include "local.cuh"
+#include "results.cuh"
 
 namespace gpr {
 
@@ -65,10 +67,8 @@ GPR_DEVICE void walk_rows(const typename Cell::In *in, const unsigned char *mask
     const uint64 step = static_cast<uint64>(row.blocks) * r.down;
     uint64 next = static_cast<uint64>(row.block) * r.down + r.y;
     Walk walk(layout, next, step);
-    typename Cell::Local local[OUTPUTS];
+    Local<Cell> local[OUTPUTS];
 
-#pragma unroll
-    for (unsigned k = 0; k < OUTPUTS; k++) local[k] = Cell::open();
     while (next < row.n) {
         Item<In> items[walk_items];
         uint64 positions[walk_items];
@@ -86,13 +86,13 @@ GPR_DEVICE void walk_rows(const typename Cell::In *in, const unsigned char *mask
                 // Of a row's item the elements have positions of their own.
                 const uint64 position =
                     positions[u] + (OUTPUTS == 1 ? static_cast<uint64>(j * layout.item_position) : uint64(0));
-                if (items[u].kept(j)) Cell::take(local[OUTPUTS == 1 ? 0 : j], items[u].element(j), position);
+                if (items[u].kept(j)) local[OUTPUTS == 1 ? 0 : j].take(items[u].element(j), position);
             }
         }
         next += walk_items * step;
     }
 #pragma unroll
-    for (unsigned k = 0; k < OUTPUTS; k++) value[k] = Cell::close(local[k]);
+    for (unsigned k = 0; k < OUTPUTS; k++) value[k] = local[k].close();
 }
 
 // Makes of one block's values those of all blocks that share its rows, in the last of them to arrive; says whether this

@@ -28,7 +28,8 @@
 #include "auto_strided.cuh"
 #include "block.cuh"
 #include "layout.cuh"
-#include "tile.cuh"
+#include "results.cuh"
+#include "runs.cuh"
 
 namespace gpr {
 
@@ -57,7 +58,7 @@ auto_stream(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scr
         for (unsigned i = threadIdx.x; i < row.blocks; i += BLOCK) value = Cell::combine(value, partials[i]);
         value = block_reduce<Cell, BLOCK>(value);
     }
-    if (threadIdx.x == 0) out[start.out] = Cell::finish(value, layout.elements, ending);
+    if (threadIdx.x == 0) Cell::put(out + start.out, value, layout.elements, ending);
 }
 
 // ---------------------------------------------------------------- short rows --------------------
@@ -131,7 +132,7 @@ auto_rows(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scrat
             }
         }
         value = warp_reduce<Cell, lanes>(value); // every lane takes part, with or without a row
-        if (r < count && lane == 0) out[start.out] = Cell::finish(value, layout.elements, ending);
+        if (r < count && lane == 0) Cell::put(out + start.out, value, layout.elements, ending);
     }
 }
 

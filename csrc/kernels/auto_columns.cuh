@@ -22,8 +22,11 @@
 namespace gpr {
 
 // Results of neighbouring columns, stored together.
-template <class Out> constexpr unsigned stored_together = 16 / sizeof(Out) < item ? 16 / sizeof(Out) : item;
-template <class Out> struct alignas(stored_together<Out> * sizeof(Out)) Results { Out of[stored_together<Out>]; };
+template <class Out> constexpr unsigned stored_together =
+    16 % sizeof(Out) != 0 ? 1 : 16 / sizeof(Out) < item ? 16 / sizeof(Out) : item;
+template <class Out> constexpr unsigned store_alignment =
+    16 % sizeof(Out) != 0 ? alignof(Out) : stored_together<Out> * sizeof(Out);
+template <class Out> struct alignas(store_alignment<Out>) Together { Out of[stored_together<Out>]; };
 
 template <class Cell, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
@@ -49,16 +52,18 @@ auto_columns(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Sc
     if (layout.packed != 0) {
 #pragma unroll
         for (unsigned k = 0; k < item; k += stored_together<Out>) {
-            Results<Out> results;
+            Together<Out> together;
 #pragma unroll
             for (unsigned j = 0; j < stored_together<Out>; j++) {
-                results.of[j] = Cell::finish(value[k + j], layout.elements, ending);
+                Cell::put(&together.of[j], value[k + j], layout.elements, ending);
             }
-            *reinterpret_cast<Results<Out> *>(to + k) = results;
+            *reinterpret_cast<Together<Out> *>(to + k) = together;
         }
     } else {
 #pragma unroll
-        for (unsigned k = 0; k < item; k++) to[k * layout.column.out] = Cell::finish(value[k], layout.elements, ending);
+        for (unsigned k = 0; k < item; k++) {
+            Cell::put(to + k * layout.column.out, value[k], layout.elements, ending);
+        }
     }
 }
 

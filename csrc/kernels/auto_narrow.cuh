@@ -43,12 +43,11 @@ GPR_DEVICE void fold_items(const typename Cell::In *in, uint64 head, uint64 item
     const long long position_step = layout.reduced[0].position;
     const uint64 positions = step * item / columns * static_cast<uint64>(position_step); // that a step goes on by
     uint64 next = static_cast<uint64>(row.block) * layout.across + threadIdx.x;
-    typename Cell::Local local[item];
+    Local<Cell> local[item];
     uint64 position[item];
 
 #pragma unroll
     for (unsigned j = 0; j < item; j++) {
-        local[j] = Cell::open();
         position[j] = layout.first_position + (head + next * item + j) / columns * static_cast<uint64>(position_step);
     }
     for (; next < items; next += walk_items * step) {
@@ -61,13 +60,13 @@ GPR_DEVICE void fold_items(const typename Cell::In *in, uint64 head, uint64 item
         for (unsigned u = 0; u < walk_items; u++) {
 #pragma unroll
             for (unsigned j = 0; j < item; j++) {
-                if (next + u * step < items) Cell::take(local[j], piece<In>(loaded[u], j), position[j]);
+                if (next + u * step < items) local[j].take(piece<In>(loaded[u], j), position[j]);
                 position[j] += positions;
             }
         }
     }
 #pragma unroll
-    for (unsigned j = 0; j < item; j++) slots[threadIdx.x * item + j] = Cell::close(local[j]);
+    for (unsigned j = 0; j < item; j++) slots[threadIdx.x * item + j] = local[j].close();
 }
 
 template <class Cell, unsigned BLOCK>
@@ -108,7 +107,7 @@ auto_narrow(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scr
             }
         }
         if (row.blocks > 1) partials[column] = value;
-        else out[start.out + column * layout.column.out] = Cell::finish(value, layout.elements, ending);
+        else Cell::put(out + start.out + column * layout.column.out, value, layout.elements, ending);
     }
     if (row.blocks == 1 || !is_last_to_arrive(scratch.tickets + row.index, row.blocks)) return;
 
@@ -124,7 +123,7 @@ auto_narrow(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scr
     }
     fold_slots<Cell, BLOCK>(slots, count, columns);
     for (unsigned c = threadIdx.x; c < columns; c += BLOCK) {
-        out[start.out + c * layout.column.out] = Cell::finish(slots[c], layout.elements, ending);
+        Cell::put(out + start.out + c * layout.column.out, slots[c], layout.elements, ending);
     }
 }
 

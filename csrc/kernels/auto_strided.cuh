@@ -32,7 +32,7 @@ auto_strided(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Sc
         return;
     }
     if (r.y == 0 && has_row) {
-        out[start.out] = Cell::finish(value[0], layout.elements, ending);
+        Cell::put(out + start.out, value[0], layout.elements, ending);
     }
 }
 
@@ -43,7 +43,7 @@ auto_empty(const typename Cell::In *, typename Cell::Out *out, Rows rows, Scratc
            Ending ending)
 {
     const uint64 index = (rows.first + blockIdx.x) * BLOCK + threadIdx.x;
-    if (index < layout.count) out[layout.row(index).out] = Cell::finish(Cell::identity(), 0, ending);
+    if (index < layout.count) Cell::put(out + layout.row(index).out, Cell::identity(), 0, ending);
 }
 
 } // namespace gpr

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "layout.cuh"
+#include "results.cuh"
 
 namespace gpr {
 
@@ -13,7 +14,7 @@ __global__ void finish_rows(const typename Cell::Acc *accumulators, typename Cel
 {
     const uint64 threads = static_cast<uint64>(gridDim.x) * blockDim.x;
     for (uint64 i = static_cast<uint64>(blockIdx.x) * blockDim.x + threadIdx.x; i < layout.count; i += threads) {
-        out[layout.row(i).out] = Cell::finish(accumulators[i], layout.elements, ending);
+        Cell::put(out + layout.row(i).out, accumulators[i], layout.elements, ending);
     }
 }
 

@@ -165,6 +165,15 @@ static gpr_status check_stream(const gpr_device *device, CUstream stream)
 
 /* ---------------------------------------------------------------- a job ---------------------- */
 
+/* Results from a row's first plane to its second. */
+static int64_t plane_step(const gpr_request *request, const gpr_rule *rule, uint64_t rows)
+{
+    const int64_t bytes = (int64_t)gpr_dtype_bytes(rule->result);
+
+    if (rule->planes == 1) return 0;
+    return request->result_strides != NULL ? request->result_strides[0] / bytes : (int64_t)rows;
+}
+
 gpr_status gpr_array_prepare(gpr_array_job *job, gpr_run *run)
 {
     const gpr_request *request = job->request;
@@ -177,6 +186,7 @@ gpr_status gpr_array_prepare(gpr_array_job *job, gpr_run *run)
     job->work.elements = (CUdeviceptr)(uintptr_t)job->view->data;
     job->work.mask = (CUdeviceptr)(uintptr_t)job->view->mask;
     job->work.ddof = job->rule->ddof;
+    job->work.plane = plane_step(request, job->rule, job->view->rows);
     job->work.stream = request->stream != NULL ? (CUstream)request->stream : job->device->compute;
     job->result_bytes = job->view->rows * (uint64_t)job->rule->planes * gpr_dtype_bytes(job->rule->result);
     GPR_TRY(check_stream(job->device, job->work.stream));

@@ -558,3 +558,30 @@ gpr_status gpr_upload(int ordinal, void *destination, const void *source, uint64
     gpr_device_leave(device);
     return status;
 }
+
+/* By way of pinned memory, a page at a time: the host's need not be. */
+static gpr_status download(gpr_device *device, CUstream stream, char *destination, const char *source, uint64_t bytes)
+{
+    gpr_status status = GPR_OK;
+
+    for (uint64_t done = 0; done < bytes;) {
+        const uint64_t part = bytes - done < GPR_SMALL_BYTES ? bytes - done : GPR_SMALL_BYTES;
+        GPR_CU(cuMemcpyDtoHAsync, device->small, (CUdeviceptr)(uintptr_t)(source + done), part, stream);
+        GPR_CU(cuStreamSynchronize, stream);
+        memcpy(destination + done, device->small, part);
+        done += part;
+    }
+done:
+    return status;
+}
+
+gpr_status gpr_download(int ordinal, void *stream, void *destination, const void *source, uint64_t bytes)
+{
+    gpr_device *device = NULL;
+    gpr_status status = gpr_device_enter(ordinal, &device);
+
+    if (status != GPR_OK) return status;
+    status = download(device, stream != NULL ? (CUstream)stream : device->compute, destination, source, bytes);
+    gpr_device_leave(device);
+    return status;
+}

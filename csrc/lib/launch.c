@@ -1,4 +1,4 @@
-/* From a plan to cuLaunchKernel. The structures below are the kernels' parameters as kernels/rows.cuh, layout.cuh and cell.cuh
+/* From a plan to cuLaunchKernel. The structures below are the kernels' parameters as kernels/rows.cuh, layout.cuh and results.cuh
  * declare them. */
 #include "launch.h"
 
@@ -28,10 +28,12 @@ typedef struct launch_layout {
 
 typedef struct launch_ending {
     double ddof;
+    uint64_t plane;
 } launch_ending;
 
 _Static_assert(sizeof(launch_rows) == 32, "gpr::Rows is 32 bytes on the device");
 _Static_assert(sizeof(launch_scratch) == 16, "gpr::Scratch is two pointers on the device");
+_Static_assert(sizeof(launch_ending) == 16, "gpr::Ending is 16 bytes on the device");
 _Static_assert(sizeof(gpr_axis) == 32, "gpr::KeptAxis and ReducedAxis are 32 bytes on the device");
 _Static_assert(offsetof(launch_layout, axes) == 96, "gpr::Layout's axes begin at byte 96 on the device");
 _Static_assert(sizeof(launch_layout) + sizeof(launch_rows) + sizeof(launch_scratch) + sizeof(launch_ending) + 16 <= 4096,
@@ -55,9 +57,10 @@ gpr_cell gpr_plan_cell(const gpr_plan *plan, const gpr_rule *rule, int finishes)
     cell.kept = plan->layout.kept;
     cell.reduced = plan->layout.reduced;
     cell.masked = plan->layout.masked;
-    cell.finishes = finishes;
-    cell.result = finishes ? rule->result : rule->device_acc;
-    cell.divide = finishes && rule->divide;
+    if (finishes) {
+        cell.finish = gpr_operator_rows[rule->op].finish;
+        cell.result = rule->result;
+    }
     cell.variant = plan->variant;
     return cell;
 }
@@ -99,7 +102,7 @@ static gpr_status launch_pass(CUfunction function, const gpr_plan *plan, const g
 {
     launch_rows rows = {.n = pass->n, .count = plan->rows, .blocks = pass->blocks};
     launch_scratch scratch = {work->partials, work->tickets};
-    launch_ending ending = {work->ddof};
+    launch_ending ending = {work->ddof, (uint64_t)work->plane};
     void *arguments[] = {&in, &out, &rows, &scratch, layout, &ending}; /* the last two are for the planner's kernels */
     gpr_status status = GPR_OK;
 
@@ -151,7 +154,7 @@ gpr_status gpr_launch_plan(const gpr_plan *plan, const gpr_program *program, con
                             launches));
     }
     if (program->finish != NULL) {
-        launch_ending ending = {work->ddof};
+        launch_ending ending = {work->ddof, (uint64_t)work->plane};
         void *arguments[] = {&accumulators, &results, &layout, &ending};
         GPR_TRY(launch_over(program->finish, count, work->stream, arguments, launches));
     }

@@ -15,6 +15,7 @@ typedef struct gpr_work {
     CUdeviceptr partials, more_partials, tickets;
     CUdeviceptr accumulators; /* plan->rows of them, where the program has finish_rows */
     double ddof;
+    int64_t plane; /* minmax: results from a row's smallest to its largest */
     CUstream stream;
 } gpr_work;
 

@@ -264,7 +264,7 @@ static gpr_status plan_columns(const task *t, int column, gpr_plan *plan)
     take_column(plan, column);
     plan->rows = t->layout->rows / columns.extent * plan->strips;
     const uint64_t result_bytes = gpr_dtype_bytes(t->rule->result);
-    plan->packed = plan->column.other == 1 && t->layout->result_aligned >= smaller(ITEM_BYTES, item * result_bytes);
+    plan->packed = t->rule->planes == 1 && plan->column.other == 1 && t->layout->result_aligned >= smaller(ITEM_BYTES, item * result_bytes);
     for (int i = 0; i < plan->layout.kept; i++) {
         const uint64_t step = magnitude(plan->layout.axes[i].other) * result_bytes;
         if (step % smaller(ITEM_BYTES, item * result_bytes) != 0) plan->packed = 0;

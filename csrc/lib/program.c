@@ -10,7 +10,7 @@
 #include "cache.h"
 #include "sha256.h"
 
-enum { TEXT_ROOM = 1024, ENTRY_ROOM = 96, KEY_ROOM = 8192, PATH_ROOM = 1024, MINIMAL_SINCE = 12040 };
+enum { TEXT_ROOM = 1024, LAST_ROOM = 128, ENTRY_ROOM = 96, KEY_ROOM = 8192, PATH_ROOM = 1024, MINIMAL_SINCE = 12040 };
 
 /* ---------------------------------------------------------------- CUB's headers -------------- */
 
@@ -74,13 +74,13 @@ gpr_entries gpr_program_entries(const gpr_cell *cell)
 {
     const gpr_kernel_row *row = &gpr_kernel_rows[cell->kernel];
     const int same = cell->element == cell->acc && cell->compute == cell->acc && !cell->skip_nan &&
-                     gpr_fold_rows[cell->fold].form == GPR_FORM_NUMBER;
+                     cell->fold != GPR_FOLD_count && gpr_fold_rows[cell->fold].form == GPR_FORM_NUMBER;
     gpr_entries entries = {.first = 0, .next = -1, .fill = -1, .finish = -1};
 
     if (row->finish == GPR_ATOMIC) entries.fill = 1;
     if (row->finish == GPR_PASSES && row->cover != GPR_ONE) entries.next = same ? 0 : 1;
     /* The planner's kernels write results themselves. */
-    if (cell->finishes && row->family != GPR_FAMILY_PLANNER)
+    if (cell->finish != NULL && row->family != GPR_FAMILY_PLANNER)
         entries.finish = entries.fill > 0 || entries.next > 0 ? 2 : 1;
     return entries;
 }
@@ -121,7 +121,15 @@ static gpr_status write_program(const gpr_cell *cell, program_text *program)
     const gpr_entries entries = gpr_program_entries(cell);
     gpr_translation *translation = &program->translation;
 
+    char last[LAST_ROOM] = "";
+
     memset(program, 0, sizeof *program);
+    if (cell->finish != NULL) {
+        (void)snprintf(last, sizeof last, "using Last = gpr::Finished<First, gpr::dt_%s, gpr::finish_%s>;\n",
+                       gpr_dtype_name(cell->result), cell->finish);
+    } else if (row->family == GPR_FAMILY_PLANNER) {
+        (void)snprintf(last, sizeof last, "using Last = gpr::Unfinished<First>;\n");
+    }
     (void)snprintf(program->text, sizeof program->text,
                    "namespace gpr {\n"
                    "constexpr unsigned per_thread = %u;\n"
@@ -135,14 +143,14 @@ static gpr_status write_program(const gpr_cell *cell, program_text *program)
                    "%s"
                    "using First = gpr::Cell<gpr::fold_%s, gpr::dt_%s, gpr::dt_%s, %sgpr::dt_%s%s, %s>;\n"
                    "using Next = gpr::Next<First>;\n"
-                   "using Last = gpr::Finished<First, gpr::dt_%s, %s>;\n",
+                   "%s",
                    cell->per_thread, cell->lanes, cell->kept, cell->reduced, cell->masked ? "true" : "false",
                    cell->item, row->file, entries.finish > 0 ? "#include \"finish_rows.cuh\"\n" : "",
                    gpr_fold_rows[cell->fold].name, gpr_dtype_name(cell->element), gpr_dtype_name(cell->compute), form,
                    gpr_dtype_name(cell->acc), form[0] != '\0' ? ">" : "", cell->skip_nan ? "true" : "false",
-                   gpr_dtype_name(cell->result), cell->divide ? "true" : "false");
+                   last);
     (void)snprintf(program->entries[0], ENTRY_ROOM, "gpr::%s<%s, %uu>", cell->variant,
-                   cell->finishes && entries.finish < 0 ? "Last" : "First", cell->block);
+                   row->family == GPR_FAMILY_PLANNER ? "Last" : "First", cell->block);
     translation->entry_count = 1;
     if (entries.next > 0) {
         (void)snprintf(program->entries[entries.next], ENTRY_ROOM, "gpr::%s<Next, %uu>", cell->variant, cell->block);
@@ -261,9 +269,8 @@ gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dt
         cell.element = rule.element;
         cell.compute = rule.compute;
         cell.acc = rule.device_acc;
+        cell.finish = gpr_operator_rows[op].finish;
         cell.result = rule.result;
-        cell.divide = rule.divide;
-        cell.finishes = 1;
         cell.skip_nan = rule.skip_nan;
         cell.block = block_size;
         cell.lanes = 32;

@@ -13,9 +13,8 @@ typedef struct gpr_cell {
     int skip_nan;
     uint32_t block, lanes, per_thread, item;
     int kept, reduced, masked; /* numbers of axes, and whether there is a mask: for the planner's kernels and finish_rows */
-    int finishes;              /* results leave the program, not accumulators: the members below say which */
-    gpr_dtype result;
-    int divide;
+    const char *finish;        /* of the operator's row, where results leave the program; NULL: accumulators do */
+    gpr_dtype result;          /* with finish */
     const char *variant; /* one of the registry's or the planner's strings */
 } gpr_cell;
 

@@ -38,8 +38,8 @@ gpr_status gpr_leave_out(gpr_rule *rule, int skip_nan, int masked);
 gpr_status gpr_check_kernel_folds(const gpr_kernel_row *row, const gpr_rule *rule);
 
 /* Room for one accumulator of any form, or one element. A number is the first member of every form; the second is what
- * `form` of the fold says. In memory (arrays of accumulators, on the device too) an accumulator is packed: the first
- * number, the second at the next multiple of its size, `count` behind the moments' 8 bytes. */
+ * `form` of the fold says. In memory (arrays of accumulators, on the device too) an accumulator is packed: its members one
+ * behind the other, the moments' squares before their count. */
 typedef struct gpr_value {
     union {
         int32_t i32;
