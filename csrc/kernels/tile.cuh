@@ -68,6 +68,14 @@ template <class Cell> GPR_DEVICE constexpr bool sums_words()
     else return same<Compute, dt_float32> || same<Compute, dt_float64>; // these hold every element exactly
 }
 
+// Sums of 16-bit floats in doubles: a tile of them is summed in float32, which has room for what they have.
+template <class Cell> GPR_DEVICE constexpr bool sums_halves()
+{
+    using In = typename Cell::In;
+    return same<typename Cell::Fold, fold_sum> && sizeof(In) == 2 && same<typename Cell::Compute, In> &&
+           same<typename Cell::Acc, double>;
+}
+
 // Bits 7 of the bytes that are not zero.
 GPR_DEVICE unsigned true_bytes(unsigned word)
 {
@@ -229,6 +237,8 @@ template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc fold_tile(
     } else if constexpr (same<Fold, fold_tally> && lifts) {
         using Number = typename Acc::Number;
         return Acc{fold_tile<typename Cell::template With<fold_sum, Number>>(v), count_present<Cell>(v)};
+    } else if constexpr (sums_halves<Cell>()) {
+        return fold_each<typename Cell::template With<fold_sum, float>>(v);
     } else if constexpr (sizeof(In) == 1 && (same<Fold, fold_count> || same<Fold, fold_odd>)) {
         return count_bytes<Cell>(v);
     } else if constexpr (is_bits && same<Compute, In> && !same<In, dt_bool>) {

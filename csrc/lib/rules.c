@@ -181,6 +181,11 @@ gpr_status gpr_leave_out(gpr_rule *rule, int skip_nan, int masked)
     return GPR_OK;
 }
 
+void gpr_fit_rule(const gpr_kernel_row *row, gpr_rule *rule)
+{
+    if (row->family == GPR_FAMILY_PLANNER) rule->device_acc = rule->host_acc;
+}
+
 gpr_status gpr_check_kernel_folds(const gpr_kernel_row *row, const gpr_rule *rule)
 {
     enum { MOST_SWAPPED_BYTES = 8 };
