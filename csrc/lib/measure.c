@@ -41,9 +41,7 @@ static gpr_status measure(gpr_array_job *job, int warmup, int repeats, uint64_t 
     for (int i = 0; i < warmup; i++) GPR_TRY(run_once(job, outputs, flush_bytes, i, &ignored));
     for (int i = 0; i < repeats; i++) GPR_TRY(run_once(job, outputs, flush_bytes, i, &milliseconds[i]));
 done:
-    gpr_array_leave(job, status == GPR_OK);
-    /* A run that failed half way may still be at work on the caller's memory. */
-    if (status != GPR_OK && job->program != NULL) (void)gpr_cuda.cuStreamSynchronize(job->work.stream);
+    status = gpr_array_leave(job, status);
     gpr_buffer_clear(&device->outputs);
     gpr_buffer_clear(&device->flush);
     return status;

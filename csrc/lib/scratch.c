@@ -212,11 +212,17 @@ done:
     return status;
 }
 
-void gpr_scratch_leave(gpr_scratch *scratch, const gpr_work *work, int well)
+gpr_status gpr_scratch_leave(gpr_scratch *scratch, const gpr_work *work, int well)
 {
-    if (scratch == NULL) return;
+    gpr_status status = GPR_OK;
+
+    if (scratch == NULL) return GPR_OK;
     /* Tickets that only a part of a grid drew would mislead the next call. */
     if (!well) scratch->zeroed = 0;
-    if (atomic_load_explicit(&scratch->owner, memory_order_relaxed) != A_STREAM) return;
-    scratch->knows_done = gpr_cuda.cuEventRecord(scratch->done, work->stream) == CUDA_SUCCESS;
+    if (atomic_load_explicit(&scratch->owner, memory_order_relaxed) != A_STREAM) return GPR_OK;
+    scratch->knows_done = 0;
+    GPR_CU(cuEventRecord, scratch->done, work->stream);
+    scratch->knows_done = 1;
+done:
+    return status;
 }
