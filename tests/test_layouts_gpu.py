@@ -122,7 +122,9 @@ def test_random_layouts_are_right(op: str) -> None:
 
 
 @pytest.mark.xdist_group("big")
-@pytest.mark.parametrize(("shape", "reduced"), [((2**31 + 4096, 2), (0,)), ((65536, 65600), (0,)), ((3, 2**31 + 5), (0,))])
+@pytest.mark.parametrize(
+    ("shape", "reduced"), [((2**31 + 4096, 2), (0,)), ((65536, 65600), (0,)), ((3, 2**31 + 5), (0,))]
+)
 def test_indices_count_past_four_billion(shape: tuple[int, ...], reduced: tuple[int, ...]) -> None:
     rng = np.random.default_rng([SEED, 3])
     array = np.resize(rng.integers(0, 3, 2**24 + 1, dtype=np.uint8), shape)

@@ -40,7 +40,14 @@ enum {
     UNKNOWN = 999
 };
 
-enum { MOST_DEVICES = 8, CONTEXT_DEPTH = 16, NAME_ROOM = 64, MULTIPROCESSORS = 4, RESIDENT_THREADS = 2048, MOST_OBJECTS = 64 };
+enum {
+    MOST_DEVICES = 8,
+    CONTEXT_DEPTH = 16,
+    NAME_ROOM = 64,
+    MULTIPROCESSORS = 4,
+    RESIDENT_THREADS = 2048,
+    MOST_OBJECTS = 64
+};
 
 /* ---------------------------------------------------------------- state ---------------------- */
 
@@ -115,8 +122,7 @@ static struct {
     int devices, cc, version, init;
     int objects; /* that a graph holds */
     uint64_t memory[SORTS];
-} machine = {
-    .devices = 1, .cc = 90, .version = 13000, .objects = MOST_OBJECTS, .memory = {16ull << 30, 16ull << 30}};
+} machine = {.devices = 1, .cc = 90, .version = 13000, .objects = MOST_OBJECTS, .memory = {16ull << 30, 16ull << 30}};
 static struct {
     uint64_t bytes[SORTS], peak[SORTS];
     int allocations[SORTS], streams, events, modules;
@@ -195,10 +201,8 @@ static CUresult enter(const char *function, int needs)
         (void)violate(function);
         return INVALID_CONTEXT;
     }
-    if ((needs & UNCAPTURED) != 0 && captures > 0 && capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED) {
-        (void)violate(function);
+    if ((needs & UNCAPTURED) != 0 && captures > 0 && capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED)
         return STREAM_CAPTURE_UNSUPPORTED;
-    }
     return CUDA_SUCCESS;
 }
 
@@ -866,7 +870,8 @@ static const struct {
     {NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
     {NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"},
     {ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
-    {STREAM_CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "operation not permitted when stream is capturing"},
+    {STREAM_CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+     "operation not permitted when stream is capturing"},
     {UNKNOWN, "CUDA_ERROR_UNKNOWN", "unknown error"},
 };
 

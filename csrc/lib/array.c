@@ -84,8 +84,8 @@ static gpr_status check_address(const gpr_device *device, CUdeviceptr address, c
                         address);
     }
     if (found.ordinal != device->ordinal) {
-        return gpr_fail(GPR_ERROR_VALUE, "%s at address %#llx is memory of device \"cuda:%d\", not of \"cuda:%d\"", what,
-                        address, found.ordinal, device->ordinal);
+        return gpr_fail(GPR_ERROR_VALUE, "%s at address %#llx is memory of device \"cuda:%d\", not of \"cuda:%d\"",
+                        what, address, found.ordinal, device->ordinal);
     }
     *end = found.start + found.bytes;
 done:
@@ -200,8 +200,8 @@ gpr_status gpr_array_prepare(gpr_array_job *job, gpr_run *run)
                           planned == kernel ? request->grid_size : 0, &job->device->facts, &job->plan));
     const gpr_cell cell = gpr_plan_cell(&job->plan, job->rule, 1);
     GPR_TRY(gpr_load_program(job->device, &cell, run, &job->program));
-    GPR_TRY(gpr_scratch_take(job->device, &job->plan, job->rule, job->program->finish != NULL, &job->work,
-                             &job->scratch));
+    GPR_TRY(
+        gpr_scratch_take(job->device, &job->plan, job->rule, job->program->finish != NULL, &job->work, &job->scratch));
 done:
     return status;
 }

@@ -92,7 +92,7 @@ typedef struct CUuuid {
         size_t *dependency_count))                                                                                   \
     CU(cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", (int *mode))                          \
     CU(cuUserObjectCreate, "cuUserObjectCreate",                                                                     \
-       (CUuserObject *object, void *argument, CUhostFn destroy, unsigned references, unsigned flags))                \
+       (CUuserObject * object, void *argument, CUhostFn destroy, unsigned references, unsigned flags))               \
     CU(cuUserObjectRelease, "cuUserObjectRelease", (CUuserObject object, unsigned count))                            \
     CU(cuGraphRetainUserObject, "cuGraphRetainUserObject",                                                           \
        (CUgraph graph, CUuserObject object, unsigned count, unsigned flags))                                         \

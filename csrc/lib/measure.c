@@ -13,8 +13,7 @@ static gpr_status run_once(gpr_array_job *job, CUdeviceptr outputs, uint64_t flu
     uint32_t launches = 0;
     gpr_status status = GPR_OK;
 
-    if (flush_bytes != 0)
-        GPR_CU(cuMemsetD8Async, device->flush.address, (unsigned char)value, flush_bytes, stream);
+    if (flush_bytes != 0) GPR_CU(cuMemsetD8Async, device->flush.address, (unsigned char)value, flush_bytes, stream);
     GPR_CU(cuEventRecord, device->started, stream);
     GPR_TRY(gpr_array_queue(job, outputs, &launches));
     GPR_CU(cuEventRecord, device->stopped, stream);

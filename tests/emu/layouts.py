@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from emu.cells import SCHEDULES, exact_values, set_option
 from numpy.lib.stride_tricks import as_strided
 from reference import DTYPES, is_float
 
+from emu.cells import SCHEDULES, exact_values, set_option
 from gpureduce import _core
 
 ORDERLESS = ("sum", "prod", "min", "max", "any", "all", "mean", "count_nonzero", "bitwise_xor", "minmax", "ptp", "std")
@@ -145,9 +145,7 @@ def _core_result_dtype(op: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.uint64 if dtype.kind == "u" else np.int64)
 
 
-def run(
-    op: str, array: Strided, mask: Strided | None, result: Strided, reduced: int, block: int, grid: int
-) -> None:
+def run(op: str, array: Strided, mask: Strided | None, result: Strided, reduced: int, block: int, grid: int) -> None:
     """Reduce on the device into the result's memory there, and bring that back."""
     pointers = []
 
