@@ -1030,6 +1030,7 @@ int main(void)
     test_every_failed_call_is_reported_and_leaves_nothing_behind();
     test_giving_back_that_fails_hides_no_failure_to_open();
     test_a_failure_without_a_name_is_reported_by_its_number();
+    test_scratch_survives_what_is_not_its_fault();
     if (STEP == 1) expect_all_failed();
     return check_end();
 }
