@@ -16,6 +16,13 @@ void gpr_contiguous_layout(uint64_t rows, uint64_t n, gpr_layout *layout)
     layout->aligned = layout->mask_aligned = layout->result_aligned = 1;
 }
 
+void gpr_mask_layout(gpr_layout *layout)
+{
+    layout->masked = 1;
+    layout->axes[0].mask = (int64_t)layout->n;
+    layout->axes[1].mask = 1;
+}
+
 /* Largest power of two up to MOST_ALIGNED that divides an address. */
 static uint32_t alignment_of(const void *address)
 {

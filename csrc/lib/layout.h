@@ -24,6 +24,9 @@ typedef struct gpr_layout {
 /* `rows` rows of `n` elements, one after another, as chunks of host arrays are; their results likewise. */
 void gpr_contiguous_layout(uint64_t rows, uint64_t n, gpr_layout *layout);
 
+/* Gives a contiguous layout a mask that is as contiguous. */
+void gpr_mask_layout(gpr_layout *layout);
+
 /* The layout of a view whose elements are aligned and in native byte order. `result`: where results go. */
 void gpr_view_layout(const gpr_view *view, const void *result, gpr_layout *layout);
 

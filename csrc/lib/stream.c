@@ -46,6 +46,9 @@ typedef struct job {
     gpr_device *device;
     const gpr_request *request;
     const gpr_view *view;
+    gpr_view elements, mask; /* what a chunk's memory holds: elements, and behind them the mask if it is sent */
+    int sends_mask;          /* no element stands for one that is left out: the kernel must be told */
+    uint64_t unit;           /* bytes of a chunk for each element */
     const gpr_rule *rule;
     gpr_run *run;
     source_sort source;
@@ -111,22 +114,54 @@ static void pack_piece(void *context, uint64_t index)
              task->destination + skip * task->view->bytes);
 }
 
-static void pack_chunk(job *job, const chunk *part, void *destination)
+static void pack_view(const job *job, const gpr_view *view, const chunk *part, char *destination)
 {
-    const double start = gpr_seconds();
-    pack_task task = {.view = job->view,
+    pack_task task = {.view = view,
                       .neutral = &job->neutral,
                       .destination = destination,
-                      .first = part->row * job->view->n + part->first,
+                      .first = part->row * view->n + part->first,
                       .count = part->count,
-                      .piece = PACK_PIECE / job->view->bytes};
+                      .piece = PACK_PIECE / view->bytes};
 
     if (task.count <= task.piece) {
         gpr_pack(task.view, task.first, task.count, task.neutral, destination);
     } else {
         (void)gpr_parallel_for((task.count + task.piece - 1) / task.piece, pack_piece, &task);
     }
+}
+
+static void pack_content(const job *job, const chunk *part, char *destination)
+{
+    pack_view(job, &job->elements, part, destination);
+    if (job->sends_mask) pack_view(job, &job->mask, part, destination + part->count * job->view->bytes);
+}
+
+static void pack_chunk(job *job, const chunk *part, char *destination)
+{
+    const double start = gpr_seconds();
+
+    pack_content(job, part, destination);
     job->run->stage_seconds[GPR_STAGE_STAGE] += gpr_seconds() - start;
+}
+
+/* Decides what chunks hold. */
+static void choose_content(job *job)
+{
+    const gpr_form form = job->rule->form;
+
+    job->elements = *job->view;
+    job->unit = job->view->bytes;
+    job->sends_mask = job->view->mask != NULL && (form == GPR_FORM_MOMENTS || form == GPR_FORM_TALLY);
+    if (!job->sends_mask) return;
+    job->elements.mask = NULL;
+    job->unit += sizeof *job->view->mask;
+    job->mask = *job->view;
+    job->mask.data = (const char *)job->view->mask;
+    job->mask.mask = NULL;
+    job->mask.dtype = GPR_BOOL;
+    job->mask.bytes = sizeof *job->view->mask;
+    job->mask.byteswapped = 0;
+    memcpy(job->mask.strides, job->view->mask_strides, sizeof job->mask.strides);
 }
 
 /* ---------------------------------------------------------------- kernels and results -------- */
@@ -146,6 +181,10 @@ static gpr_status reduce_chunk(job *job, const chunk *part, CUdeviceptr elements
     gpr_status status = GPR_OK;
 
     gpr_contiguous_layout(part->rows, part->whole ? job->view->n : part->count, &layout);
+    if (job->sends_mask) {
+        work.mask = elements + part->count * job->view->bytes;
+        gpr_mask_layout(&layout);
+    }
     GPR_TRY(gpr_make_plan(job->run->kernel, job->rule, &layout, job->block, job->request->grid_size, &device->facts,
                           &plan));
     job->block = plan.block;
@@ -235,7 +274,7 @@ static gpr_status fill_slot(job *job, int index, const chunk *part)
         pack_chunk(job, part, slot->staged);
         from = slot->staged;
     }
-    GPR_CU(cuMemcpyHtoDAsync, slot->elements, from, part->count * view->bytes, device->copy);
+    GPR_CU(cuMemcpyHtoDAsync, slot->elements, from, part->count * job->unit, device->copy);
     GPR_CU(cuEventRecord, slot->uploaded, device->copy);
     GPR_CU(cuStreamWaitEvent, job->compute, slot->uploaded, 0);
     GPR_TRY(reduce_chunk(job, part, slot->elements, slot->results, slot->device_results));
@@ -280,7 +319,7 @@ static uint64_t rows_within(const job *job, uint64_t bytes)
 static gpr_status prepare_ring(job *job)
 {
     const gpr_view *view = job->view;
-    const uint64_t total = view->rows * view->n * view->bytes;
+    const uint64_t total = view->rows * view->n * job->unit;
     uint64_t chunk_bytes = 0;
     gpr_limits limits;
     gpr_status status = GPR_OK;
@@ -306,7 +345,7 @@ static gpr_status prepare_ring(job *job)
     GPR_TRY(gpr_ring_ensure(job->device, generation, chunk_bytes, chunk_bytes / RESULT_SHARE,
                             job->source == FROM_MEMORY, SMALLEST_CHUNK));
     chunk_bytes = smaller(chunk_bytes, job->device->ring.chunk_bytes);
-    job->chunk_elements = chunk_bytes / view->bytes;
+    job->chunk_elements = chunk_bytes / job->unit;
     job->chunk_rows = smaller(chunk_bytes / RESULT_SHARE, job->device->ring.result_bytes) / job->acc_bytes;
     job->chunk_rows = smaller(job->chunk_rows, scratch_rows);
     if (view->n > job->chunk_elements) {
@@ -328,7 +367,7 @@ static gpr_status reduce_small(job *job)
     const chunk all = {.rows = job->view->rows, .count = job->view->rows * job->view->n, .whole = 1};
     gpr_status status = GPR_OK;
 
-    gpr_pack(job->view, 0, all.count, &job->neutral, device->small);
+    pack_content(job, &all, device->small);
     GPR_TRY(reduce_chunk(job, &all, (CUdeviceptr)(uintptr_t)device->small, results, device->small_outputs));
     GPR_CU(cuStreamSynchronize, job->compute);
     collect_chunk(job, &all, results);
@@ -366,17 +405,17 @@ gpr_status gpr_stream_reduce(int ordinal, const gpr_request *request, const gpr_
                              gpr_run *run)
 {
     job job = {.request = request, .view = view, .rule = rule, .run = run, .checked = gpr_seconds()};
-    const uint64_t bytes = view->rows * view->n * view->bytes;
     gpr_status status = gpr_device_enter(ordinal, &job.device);
 
     if (status != GPR_OK) return status;
     job.compute = request->stream != NULL ? (CUstream)request->stream : job.device->compute;
+    choose_content(&job);
     job.neutral = gpr_neutral_element(rule->fold, rule->element);
     job.acc_bytes = gpr_acc_bytes(rule->form, rule->device_acc);
     job.result_bytes = gpr_dtype_bytes(rule->result);
     job.block = request->block_size;
     run->device = ordinal;
-    if (bytes <= GPR_SMALL_BYTES && view->rows * job.acc_bytes <= GPR_SMALL_RESULTS &&
+    if (view->rows * view->n * job.unit <= GPR_SMALL_BYTES && view->rows * job.acc_bytes <= GPR_SMALL_RESULTS &&
         view->rows <= rows_within(&job, GPR_SMALL_SCRATCH)) {
         status = reduce_small(&job);
     } else {
