@@ -281,7 +281,8 @@ EVERY_FAILURE = """
         gr.clear_cache(loaded=True)
 
     OPENING = ("cuInit", "cuDriverGetVersion", "cuDeviceGetCount")
-    SURVIVED = ("cuPointerGetAttributes", "cuThreadExchangeStreamCaptureMode", "cuCtxPopCurrent", "cuMemFree", "cuMemFreeHost", "cuModuleUnload")
+    SURVIVED = ("cuThreadExchangeStreamCaptureMode", "cuPointerGetAttributes", "cuCtxPopCurrent",
+                "cuMemFree", "cuMemFreeHost", "cuModuleUnload")
     CODES = {999: ("CUDA_ERROR_UNKNOWN", gr.CudaError), 2: ("CUDA_ERROR_OUT_OF_MEMORY", MemoryError)}
 
     def fail_once(work, function, code):
