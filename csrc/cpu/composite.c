@@ -28,6 +28,7 @@ typedef struct composite {
     gpr_view marks;    /* the mask; its data is NULL if there is none */
     int in_place;      /* a row's elements are aligned, native neighbours */
     int crosswise;     /* rows are taken in tiles */
+    int direct;        /* memory is what the loops read, and nothing is left out */
     uint64_t segment;  /* positions taken at once */
     gpr_value nothing; /* the accumulator of no elements */
 } composite;
@@ -118,6 +119,12 @@ static int is_better(const recipe *how, gpr_value part, gpr_value found)
     return memcmp(kept.bytes, found.bytes, how->acc_bytes) != 0;
 }
 
+/* Position of `part`, which the loop found in these elements. */
+static uint64_t position_of(const recipe *how, const char *elements, uint64_t count, const gpr_value *part)
+{
+    return gpr_cpu_loops()->find[how->loop_dtype](elements, count, part);
+}
+
 /* `all` is how many elements the segment had before some were left out. */
 static void find_in(const recipe *how, const char *elements, uint64_t count, uint64_t all, uint64_t first,
                     const scratch *in, gpr_value *found)
@@ -127,7 +134,7 @@ static void find_in(const recipe *how, const char *elements, uint64_t count, uin
 
     how->loop.rows(elements, 0, 1, count, &part);
     if (!is_better(how, part, *found)) return;
-    at = gpr_cpu_loops()->find[how->loop_dtype](elements, count, &part);
+    at = position_of(how, elements, count, &part);
     part.position = first + (count < all ? in->kept[at] : at);
     *found = part;
 }
@@ -186,6 +193,30 @@ static int needs_no_more(const job *work, const gpr_value *value)
     return work->how[0].rule->form == GPR_FORM_FOUND && is_settled(&work->how[0], value);
 }
 
+/* The same where memory is what the loops read: the one segment that has it is looked through a second time. */
+static gpr_value find_in_memory(const job *work, const char *memory, uint64_t first, uint64_t end)
+{
+    const recipe *how = &work->how[0];
+    const size_t bytes = work->view->bytes;
+    gpr_value found = work->composite->nothing;
+    uint64_t best = first, best_count = 0;
+
+    while (first < end && !is_settled(how, &found)) {
+        const uint64_t count = least(end - first, work->composite->segment);
+        gpr_value part = how->identity;
+
+        how->loop.rows(memory + first * bytes, 0, 1, count, &part);
+        if (is_better(how, part, found)) {
+            part.position = best = first;
+            best_count = count;
+            found = part;
+        }
+        first += count;
+    }
+    found.position = best + position_of(how, memory + best * bytes, best_count, &found);
+    return found;
+}
+
 /* Folds positions first .. end - 1 of a row. */
 static void fold_row(const job *work, uint64_t row, uint64_t first, uint64_t end, scratch *in, gpr_value *value)
 {
@@ -193,6 +224,10 @@ static void fold_row(const job *work, uint64_t row, uint64_t first, uint64_t end
     const size_t bytes = work->view->bytes;
     const char *memory = c->in_place ? gpr_view_row(&c->plain, row) : NULL;
 
+    if (c->direct && work->how[0].rule->form == GPR_FORM_FOUND) {
+        *value = find_in_memory(work, memory, first, end);
+        return;
+    }
     *value = c->nothing;
     while (first < end && !needs_no_more(work, value)) {
         const uint64_t count = least(end - first, c->segment);
@@ -292,6 +327,33 @@ static void finish(const job *work, const gpr_value *values, uint64_t count, uin
                        work->plane);
 }
 
+/* Short rows in memory that the loops read: one call of the loop for many. */
+static void find_in_rows(const job *work, uint64_t row, uint64_t end)
+{
+    const gpr_view *view = work->view;
+    const recipe *how = &work->how[0];
+    const int last = view->outer - 1;
+    const uint64_t extent = last >= 0 ? (uint64_t)view->shape[last] : 1;
+    const int64_t stride = last >= 0 ? view->strides[last] : 0;
+    _Alignas(MOST_NUMBER_BYTES) char numbers[RESULT_BATCH * MOST_NUMBER_BYTES];
+    gpr_value values[RESULT_BATCH];
+    /* As many as are still in the first cache when they are looked through. */
+    const uint64_t at_once = least(RESULT_BATCH, work->composite->segment / view->n);
+
+    while (row < end) {
+        const uint64_t rows = least(least(end - row, at_once), extent - row % extent);
+        const char *memory = gpr_view_row(view, row);
+
+        how->loop.rows(memory, stride, rows, view->n, numbers);
+        for (uint64_t i = 0; i < rows; i++) {
+            memcpy(values[i].bytes, numbers + i * how->acc_bytes, how->acc_bytes);
+            values[i].position = position_of(how, memory + (int64_t)i * stride, view->n, &values[i]);
+        }
+        finish(work, values, rows, row);
+        row += rows;
+    }
+}
+
 /* Whole rows. */
 static void units_task(void *context, uint64_t index)
 {
@@ -302,6 +364,11 @@ static void units_task(void *context, uint64_t index)
     scratch in;
 
     if (gpr_cpu_must_stop(work)) return;
+    if (work->composite->direct && work->how[0].rule->form == GPR_FORM_FOUND && !work->composite->crosswise &&
+        work->view->n <= work->composite->segment) {
+        find_in_rows(work, index * work->per_task, end);
+        return;
+    }
     for (uint64_t unit = index * work->per_task; unit < end; unit++) {
         uint64_t row = 0;
         const uint64_t rows = fold_unit(work, unit, 0, work->view->n, &in, &row, values + waiting);
@@ -375,7 +442,8 @@ static void describe(const job *work, composite *c)
     c->crosswise = gpr_cpu_lies_crosswise(view) && view->shape[axes - 1] >= TILE_EXTENT;
     c->segment = STAGE_ELEMENTS;
     c->nothing = gpr_identity(work->how[0].rule->fold, work->how[0].rule->compute, work->how[0].acc);
-    if (c->in_place && work->how[0].direct && !leaves_out) c->segment = SEGMENT_BYTES / view->bytes;
+    c->direct = c->in_place && work->how[0].direct && !leaves_out;
+    if (c->direct) c->segment = SEGMENT_BYTES / view->bytes;
 }
 
 gpr_status gpr_cpu_reduce_composite(job *work, gpr_run *run)

@@ -510,21 +510,24 @@ enum { EXTREME_VECTORS = 4 };
 
 /* ---------------------------------------------------------------- positions ------------------ */
 
-/* A hit is looked for in stretches that a vector loop can ask as one. */
-enum { FIND_STRETCH = 256 };
+/* A hit is looked for in stretches that a vector loop can ask as one, then in shorter ones. */
+enum { FIND_STRETCH = 256, FIND_SHORT_STRETCH = 32 };
 
-#define DEFINE_FIND_RUN(run, name, T, BITS, HIT)                                           \
-    INLINE uint64_t run##_##name(const T *p, uint64_t n, T value)                          \
-    {                                                                                      \
-        uint64_t i = 0;                                                                    \
-        for (; i + FIND_STRETCH <= n; i += FIND_STRETCH) {                                 \
-            BITS any = 0;                                                                  \
-            for (uint64_t k = 0; k < FIND_STRETCH; k++) any |= (BITS)HIT(p[i + k], value); \
-            if (any != 0) break;                                                           \
-        }                                                                                  \
-        for (; i < n; i++)                                                                 \
-            if (HIT(p[i], value)) return i;                                                \
-        return n;                                                                          \
+#define SKIP_STRETCHES(p, n, i, value, BITS, HIT, STRETCH)                          \
+    for (; i + (STRETCH) <= n; i += (STRETCH)) {                                    \
+        BITS any = 0;                                                               \
+        for (uint64_t k = 0; k < (STRETCH); k++) any |= (BITS)HIT(p[i + k], value); \
+        if (any != 0) break;                                                        \
+    }
+#define DEFINE_FIND_RUN(run, name, T, BITS, HIT)                      \
+    INLINE uint64_t run##_##name(const T *p, uint64_t n, T value)     \
+    {                                                                 \
+        uint64_t i = 0;                                               \
+        SKIP_STRETCHES(p, n, i, value, BITS, HIT, FIND_STRETCH)       \
+        SKIP_STRETCHES(p, n, i, value, BITS, HIT, FIND_SHORT_STRETCH) \
+        for (; i < n; i++)                                            \
+            if (HIT(p[i], value)) return i;                           \
+        return n;                                                     \
     }
 
 #define HIT_EQUAL(x, v) ((x) == (v))
@@ -770,12 +773,7 @@ typedef struct pair {
     double re, im;
 } pair;
 
-/* x, or y where that comes before (or is NaN): real parts decide first. An accumulator that is NaN stays. */
 #define NAN_PAIR(x) ((x).re != (x).re || (x).im != (x).im)
-#define BEFORE_min(x, y) ((x).re < (y).re || ((x).re == (y).re && (x).im < (y).im))
-#define BEFORE_max(x, y) ((x).re > (y).re || ((x).re == (y).re && (x).im > (y).im))
-#define JOIN_min(x, y) (!NAN_PAIR(x) && (NAN_PAIR(y) || BEFORE_min(y, x)) ? (y) : (x))
-#define JOIN_max(x, y) (!NAN_PAIR(x) && (NAN_PAIR(y) || BEFORE_max(y, x)) ? (y) : (x))
 #define JOIN_prod(x, y) ((pair){(x).re * (y).re - (x).im * (y).im, (x).re * (y).im + (x).im * (y).re})
 #define JOIN_any FOLD_any
 #define JOIN_all FOLD_all
@@ -836,6 +834,47 @@ typedef struct pair {
 #define DECIDES_ANY(value) ((value) != 0)
 #define DECIDES_ALL(value) ((value) == 0)
 
+/* Real parts decide first, and seldom for the new element: the branch is foreseen. The first NaN ends a run; in columns,
+ * where no comparison with NaN is true, an accumulator that is NaN stays. */
+#define BETTER_PAIR(re, im, BETTER, kept_re, kept_im) \
+    (((re)BETTER(kept_re)) | (((re) == (kept_re)) & ((im)BETTER(kept_im))))
+#define DEFINE_PAIR_EXTREME(fold, name, P, BETTER)                                                                  \
+    enum { accumulator_##fold##_##name = GPR_COMPLEX128 };                                                          \
+    static pair fold##_##name(const P *p, uint64_t n)                                                               \
+    {                                                                                                               \
+        P re = p[0], im = p[1];                                                                                     \
+        if (re != re || im != im) return (pair){re, im};                                                            \
+        for (uint64_t i = 1; i < n; i++) {                                                                          \
+            const P x = p[2 * i], y = p[2 * i + 1];                                                                 \
+            if (re BETTER x && y == y) continue;                                                                    \
+            if (x != x || y != y) return (pair){x, y};                                                              \
+            if (!BETTER_PAIR(x, y, BETTER, re, im)) continue;                                                       \
+            re = x;                                                                                                 \
+            im = y;                                                                                                 \
+        }                                                                                                           \
+        return (pair){re, im};                                                                                      \
+    }                                                                                                               \
+    static void rows_##fold##_##name(const char *data, int64_t stride, uint64_t rows, uint64_t n, void *out)        \
+    {                                                                                                               \
+        pair *accumulators = out;                                                                                   \
+        for (uint64_t r = 0; r < rows; r++)                                                                         \
+            accumulators[r] = fold##_##name((const P *)(const void *)(data + (int64_t)r * stride), n);              \
+    }                                                                                                               \
+    static void columns_##fold##_##name(const char *data, int64_t stride, uint64_t rows, uint64_t width, void *out) \
+    {                                                                                                               \
+        double *restrict acc = out;                                                                                 \
+        for (; rows > 0; rows--, data += stride) {                                                                  \
+            const P *restrict p = (const P *)(const void *)data;                                                    \
+            for (uint64_t j = 0; j < width; j++) {                                                                  \
+                const double x = p[2 * j], y = p[2 * j + 1], re = acc[2 * j], im = acc[2 * j + 1];                  \
+                const int better = BETTER_PAIR(x, y, BETTER, re, im) | (x != x) | (y != y);                         \
+                const int take = better & (re == re) & (im == im);                                                  \
+                acc[2 * j] = take ? x : re;                                                                         \
+                acc[2 * j + 1] = take ? y : im;                                                                     \
+            }                                                                                                       \
+        }                                                                                                           \
+    }
+
 /* Sums are those of the parts: in rows in alternating lanes, in columns twice as many columns. */
 #define DEFINE_PAIR_SUM(name, P, part)                                                                         \
     enum { accumulator_sum_##name = GPR_COMPLEX128 };                                                          \
@@ -868,8 +907,8 @@ typedef struct pair {
 #define DEFINE_COMPLEX(name, P, part)                                                  \
     DEFINE_PAIR_SUM(name, P, part)                                                     \
     DEFINE_PAIR_LOOP(prod, name, P, pair, PAIR_VALUE, 4, NEVER)                        \
-    DEFINE_PAIR_LOOP(min, name, P, pair, PAIR_VALUE, 1, NEVER)                         \
-    DEFINE_PAIR_LOOP(max, name, P, pair, PAIR_VALUE, 1, NEVER)                         \
+    DEFINE_PAIR_EXTREME(min, name, P, <)                                               \
+    DEFINE_PAIR_EXTREME(max, name, P, >)                                               \
     DEFINE_PAIR_LOOP(any, name, P, uint32_t, PAIR_TRUTH, 1, DECIDES_ANY)               \
     DEFINE_PAIR_LOOP(all, name, P, uint32_t, PAIR_TRUTH, 1, DECIDES_ALL)               \
     DEFINE_PAIR_LOOP(odd, name, P, uint32_t, PAIR_TRUTH, 1, NEVER)                     \
