@@ -65,6 +65,12 @@ static gpr_fold simplest_fold(const gpr_rule *rule, gpr_fold fold, gpr_dtype dty
     }
 }
 
+/* Whether the fold itself passes over NaN. */
+static int leaves_nan_out(gpr_fold fold)
+{
+    return fold == GPR_FOLD_fmin || fold == GPR_FOLD_fmax;
+}
+
 recipe gpr_cpu_recipe(const gpr_rule *rule, gpr_fold fold)
 {
     const gpr_loops *loops = gpr_cpu_loops();
@@ -80,7 +86,7 @@ recipe gpr_cpu_recipe(const gpr_rule *rule, gpr_fold fold)
     }
     how.fold = simplest_fold(rule, fold, dtype);
     how.loop = loops->loop[how.fold][dtype];
-    if (rule->skip_nan && rule->form == GPR_FORM_NUMBER) {
+    if (rule->skip_nan && rule->form == GPR_FORM_NUMBER && !leaves_nan_out(fold)) {
         const gpr_loop skipping = loops->skipping[how.fold][dtype];
 
         if (!how.convert && skipping.rows != NULL)

@@ -59,7 +59,7 @@ typedef uint64_t (*gpr_find_loop)(const void *data, uint64_t n, const void *valu
 typedef struct gpr_loops {
     const char *isa;
     gpr_loop loop[GPR_FOLD_COUNT][GPR_DTYPE_COUNT];     /* of folds whose accumulators are numbers */
-    gpr_loop skipping[GPR_FOLD_COUNT][GPR_DTYPE_COUNT]; /* the same without NaN elements, where there is such a loop */
+    gpr_loop skipping[GPR_FOLD_COUNT][GPR_DTYPE_COUNT]; /* the same without NaN elements, sums and products of floats */
     gpr_squares_loop squares[GPR_DTYPE_COUNT];          /* of floats and complex numbers, which are two floats each */
     gpr_find_loop find[GPR_DTYPE_COUNT];
     gpr_widening widen[GPR_DTYPE_COUNT];

@@ -55,6 +55,8 @@ enum { PREFETCH_BYTES = 2048, CACHE_LINE_BYTES = 64 };
 #define FOLD_prod(x, y) ((x) * (y))
 #define FOLD_min(x, y) ((x) < (y) || (x) != (x) ? (x) : (y))
 #define FOLD_max(x, y) ((x) > (y) || (x) != (x) ? (x) : (y))
+#define FOLD_fmin(x, y) ((x) < (y) || (y) != (y) ? (x) : (y))
+#define FOLD_fmax(x, y) ((x) > (y) || (y) != (y) ? (x) : (y))
 #define FOLD_any(x, y) ((x) | (y))
 #define FOLD_all(x, y) ((x) & (y))
 #define FOLD_odd(x, y) ((x) ^ (y))
@@ -456,18 +458,27 @@ INLINE int is_flagged_f64(flag_f64 flag)
 enum { EXTREME_VECTORS = 4 };
 
 /* NaN is looked for beside the comparisons, so that they are the processor's own minimum: no branch to mispredict. With
- * SKIP, NaN never gets into an accumulator that starts as the identity, and is not looked for. */
+ * SKIP, NaN never gets into an accumulator that starts as IDENTITY; what ends as that is looked for, and NaN if there was
+ * nothing but NaN. */
 #define DEFINE_FLOAT_EXTREME_RUN(run, fold, name, T, tag, BETTER, SKIP, IDENTITY)                                   \
+    INLINE T extreme_##run##_##name(const T *p, uint64_t n, T value)                                                \
+    {                                                                                                               \
+        if (!(SKIP) || value != (T)IDENTITY) return value;                                                          \
+        for (uint64_t i = 0; i < n; i++)                                                                            \
+            if (p[i] == value) return value;                                                                        \
+        return (T)NAN;                                                                                              \
+    }                                                                                                               \
     INLINE T short_##run##_##name(const T *p, uint64_t n)                                                           \
     {                                                                                                               \
-        T value = SKIP ? (T)IDENTITY : p[0];                                                                        \
+        T value = p[0];                                                                                             \
         int unordered = value != value;                                                                             \
         SCALAR_LOOP                                                                                                 \
-        for (uint64_t i = !SKIP; i < n; i++) {                                                                      \
-            unordered |= p[i] != p[i];                                                                              \
-            value = p[i] BETTER value ? p[i] : value;                                                               \
+        for (uint64_t i = 1; i < n; i++) {                                                                          \
+            const T x = p[i];                                                                                       \
+            unordered |= x != x;                                                                                    \
+            value = FOLD_##run(x, value);                                                                           \
         }                                                                                                           \
-        return unordered && !SKIP ? (T)NAN : value;                                                                 \
+        return unordered && !(SKIP) ? (T)NAN : value;                                                               \
     }                                                                                                               \
     INLINE T run##_##name(const T *p, uint64_t n)                                                                   \
     {                                                                                                               \
@@ -505,7 +516,7 @@ enum { EXTREME_VECTORS = 4 };
             UNROLLED                                                                                                \
             for (int k = 0; k < half; k++) lanes[k] = lanes[k] BETTER lanes[k + half] ? lanes[k] : lanes[k + half]; \
         }                                                                                                           \
-        return is_flagged_##tag(flag) && !SKIP ? (T)NAN : lanes[0];                                                 \
+        return is_flagged_##tag(flag) && !SKIP ? (T)NAN : extreme_##run##_##name(p, n, lanes[0]);                   \
     }
 
 /* ---------------------------------------------------------------- positions ------------------ */
@@ -642,12 +653,8 @@ enum { TRUTH_BLOCK_BYTES = 8192 };
 /* A short skipping run starts from the identity: every element may be NaN. */
 #define LIFT_SUMMED(x) ((x) == (x) ? (double)(x) : 0.0)
 #define LIFT_MULTIPLIED(x) ((x) == (x) ? (double)(x) : 1.0)
-#define LIFT_LEAST(x) ((x) == (x) ? (x) : INFINITY)
-#define LIFT_MOST(x) ((x) == (x) ? (x) : -INFINITY)
 #define FOLD_skipping_sum FOLD_sum
 #define FOLD_skipping_prod FOLD_prod
-#define FOLD_skipping_min FOLD_min
-#define FOLD_skipping_max FOLD_max
 #define START_skipping_prod START_prod
 
 #define DEFINE_FLOAT(name, T, tag, BITS, COUNTS, LOAD)                                                      \
@@ -659,8 +666,8 @@ enum { TRUTH_BLOCK_BYTES = 8192 };
     DEFINE_SHORT_SUM(skipping_sum, name, T, LIFT_SUMMED)                                                    \
     DEFINE_FLOAT_EXTREME_RUN(min, min, name, T, tag, <, 0, INFINITY)                                        \
     DEFINE_FLOAT_EXTREME_RUN(max, max, name, T, tag, >, 0, -INFINITY)                                       \
-    DEFINE_FLOAT_EXTREME_RUN(skipping_min, min, name, T, tag, <, 1, INFINITY)                               \
-    DEFINE_FLOAT_EXTREME_RUN(skipping_max, max, name, T, tag, >, 1, -INFINITY)                              \
+    DEFINE_FLOAT_EXTREME_RUN(fmin, min, name, T, tag, <, 1, INFINITY)                                       \
+    DEFINE_FLOAT_EXTREME_RUN(fmax, max, name, T, tag, >, 1, -INFINITY)                                      \
     DEFINE_SHAPES(sum, name, T, double, double, ANY_ROWS, LIFT_DOUBLE, LOWER_SAME)                          \
     DEFINE_LOOP(prod, name, T, double, double, LIFT_DOUBLE, double, ANY_ROWS, LIFT_DOUBLE, LOWER_SAME)      \
     DEFINE_SHAPES(min, name, T, T, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)                                      \
@@ -668,8 +675,8 @@ enum { TRUTH_BLOCK_BYTES = 8192 };
     DEFINE_SHAPES(skipping_sum, name, T, double, double, ANY_ROWS, LIFT_SUMMED, LOWER_SAME)                 \
     DEFINE_LOOP(skipping_prod, name, T, double, double, LIFT_MULTIPLIED, double, ANY_ROWS, LIFT_MULTIPLIED, \
                 LOWER_SAME)                                                                                 \
-    DEFINE_SHAPES(skipping_min, name, T, T, T, ANY_ROWS, LIFT_LEAST, LOWER_SAME)                            \
-    DEFINE_SHAPES(skipping_max, name, T, T, T, ANY_ROWS, LIFT_MOST, LOWER_SAME)                             \
+    DEFINE_SHAPES(fmin, name, T, T, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)                                     \
+    DEFINE_SHAPES(fmax, name, T, T, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)                                     \
     DEFINE_SQUARES(name, T, LOAD)                                                                           \
     DEFINE_FLOAT_FIND(name, T, BITS)                                                                        \
     DEFINE_TRUTH(name, T, BITS, SAW_NOT_ZERO)                                                               \
@@ -834,20 +841,28 @@ typedef struct pair {
 #define DECIDES_ANY(value) ((value) != 0)
 #define DECIDES_ALL(value) ((value) == 0)
 
-/* Real parts decide first, and seldom for the new element: the branch is foreseen. The first NaN ends a run; in columns,
- * where no comparison with NaN is true, an accumulator that is NaN stays. */
+/* Real parts decide first, and seldom for the new element: the branch is foreseen. The first NaN ends a run; with SKIP
+ * it goes on without them, to NaN only if there is nothing else. */
 #define BETTER_PAIR(re, im, BETTER, kept_re, kept_im) \
     (((re)BETTER(kept_re)) | (((re) == (kept_re)) & ((im)BETTER(kept_im))))
-#define DEFINE_PAIR_EXTREME(fold, name, P, BETTER)                                                                  \
+#define DEFINE_PAIR_EXTREME(fold, name, P, BETTER, SKIP)                                                            \
     enum { accumulator_##fold##_##name = GPR_COMPLEX128 };                                                          \
     static pair fold##_##name(const P *p, uint64_t n)                                                               \
     {                                                                                                               \
         P re = p[0], im = p[1];                                                                                     \
+        uint64_t i = 1;                                                                                             \
+        for (; (re != re || im != im) && (SKIP) && i < n; i++) {                                                    \
+            re = p[2 * i];                                                                                          \
+            im = p[2 * i + 1];                                                                                      \
+        }                                                                                                           \
         if (re != re || im != im) return (pair){re, im};                                                            \
-        for (uint64_t i = 1; i < n; i++) {                                                                          \
+        for (; i < n; i++) {                                                                                        \
             const P x = p[2 * i], y = p[2 * i + 1];                                                                 \
             if (re BETTER x && y == y) continue;                                                                    \
-            if (x != x || y != y) return (pair){x, y};                                                              \
+            if (x != x || y != y) {                                                                                 \
+                if (SKIP) continue;                                                                                 \
+                return (pair){x, y};                                                                                \
+            }                                                                                                       \
             if (!BETTER_PAIR(x, y, BETTER, re, im)) continue;                                                       \
             re = x;                                                                                                 \
             im = y;                                                                                                 \
@@ -867,8 +882,9 @@ typedef struct pair {
             const P *restrict p = (const P *)(const void *)data;                                                    \
             for (uint64_t j = 0; j < width; j++) {                                                                  \
                 const double x = p[2 * j], y = p[2 * j + 1], re = acc[2 * j], im = acc[2 * j + 1];                  \
-                const int better = BETTER_PAIR(x, y, BETTER, re, im) | (x != x) | (y != y);                         \
-                const int take = better & (re == re) & (im == im);                                                  \
+                const int better = BETTER_PAIR(x, y, BETTER, re, im);                                               \
+                const int new_nan = (x != x) | (y != y), old_nan = (re != re) | (im != im);                         \
+                const int take = SKIP ? (better | old_nan) & !new_nan : (better | new_nan) & !old_nan;              \
                 acc[2 * j] = take ? x : re;                                                                         \
                 acc[2 * j + 1] = take ? y : im;                                                                     \
             }                                                                                                       \
@@ -907,8 +923,10 @@ typedef struct pair {
 #define DEFINE_COMPLEX(name, P, part)                                                  \
     DEFINE_PAIR_SUM(name, P, part)                                                     \
     DEFINE_PAIR_LOOP(prod, name, P, pair, PAIR_VALUE, 4, NEVER)                        \
-    DEFINE_PAIR_EXTREME(min, name, P, <)                                               \
-    DEFINE_PAIR_EXTREME(max, name, P, >)                                               \
+    DEFINE_PAIR_EXTREME(min, name, P, <, 0)                                            \
+    DEFINE_PAIR_EXTREME(fmin, name, P, <, 1)                                           \
+    DEFINE_PAIR_EXTREME(max, name, P, >, 0)                                            \
+    DEFINE_PAIR_EXTREME(fmax, name, P, >, 1)                                           \
     DEFINE_PAIR_LOOP(any, name, P, uint32_t, PAIR_TRUTH, 1, DECIDES_ANY)               \
     DEFINE_PAIR_LOOP(all, name, P, uint32_t, PAIR_TRUTH, 1, DECIDES_ALL)               \
     DEFINE_PAIR_LOOP(odd, name, P, uint32_t, PAIR_TRUTH, 1, NEVER)                     \
@@ -1100,16 +1118,17 @@ DEFINE_EXACT_RUN(all_float64, double, load_f64, GPR_EXACT_WINDOWS)
 #define ROWS_GPR_KIND_UNSIGNED_4(ID, name) LOOPS_OF(ID, name) BIT_LOOPS_OF(ID, name)
 #define ROWS_GPR_KIND_UNSIGNED_8(ID, name) LOOPS_OF(ID, name) BIT_LOOPS_OF(ID, name)
 #define ROWS_GPR_KIND_FLOAT_2(ID, name)
-#define ROWS_GPR_KIND_FLOAT_4(ID, name) LOOPS_OF(ID, name)
-#define ROWS_GPR_KIND_FLOAT_8(ID, name) LOOPS_OF(ID, name)
-#define ROWS_GPR_KIND_COMPLEX_8(ID, name) LOOPS_OF(ID, name)
-#define ROWS_GPR_KIND_COMPLEX_16(ID, name) LOOPS_OF(ID, name)
+#define ROWS_GPR_KIND_FLOAT_4(ID, name) LOOPS_OF(ID, name) NAN_LOOPS_OF(ID, name)
+#define ROWS_GPR_KIND_FLOAT_8(ID, name) LOOPS_OF(ID, name) NAN_LOOPS_OF(ID, name)
+#define ROWS_GPR_KIND_COMPLEX_8(ID, name) LOOPS_OF(ID, name) NAN_LOOPS_OF(ID, name)
+#define ROWS_GPR_KIND_COMPLEX_16(ID, name) LOOPS_OF(ID, name) NAN_LOOPS_OF(ID, name)
 
 #define SKIPPING_OF(fold, ID, name)                                                                 \
     [GPR_FOLD_##fold][GPR_##ID] = {rows_skipping_##fold##_##name, columns_skipping_##fold##_##name, \
                                    (gpr_dtype)accumulator_skipping_##fold##_##name}
-#define ALL_SKIPPING_OF(ID, name) \
-    SKIPPING_OF(sum, ID, name), SKIPPING_OF(prod, ID, name), SKIPPING_OF(min, ID, name), SKIPPING_OF(max, ID, name)
+#define ALL_SKIPPING_OF(ID, name) SKIPPING_OF(sum, ID, name), SKIPPING_OF(prod, ID, name)
+/* Folds of floats and complex numbers alone. */
+#define NAN_LOOPS_OF(ID, name) LOOP_OF(fmin, ID, name), LOOP_OF(fmax, ID, name),
 
 #define FIND_GPR_KIND_FLOAT_2(ID, name)
 #define FIND_LOOP(ID, name) [GPR_##ID] = find_##name,

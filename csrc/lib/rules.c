@@ -104,6 +104,7 @@ static gpr_dtype result_of(gpr_operator op, gpr_dtype element, gpr_dtype request
 static gpr_dtype accumulator_of(gpr_fold fold, gpr_dtype compute, gpr_dtype narrowest_sum)
 {
     const gpr_kind kind = kind_of(compute);
+    const gpr_form form = gpr_fold_rows[fold].form;
     const int summed = fold == GPR_FOLD_sum || fold == GPR_FOLD_prod || fold == GPR_FOLD_tally;
 
     if (is_truth(fold)) return GPR_UINT32;
@@ -111,13 +112,15 @@ static gpr_dtype accumulator_of(gpr_fold fold, gpr_dtype compute, gpr_dtype narr
     if (fold == GPR_FOLD_moments) return kind == GPR_KIND_COMPLEX ? GPR_COMPLEX128 : GPR_FLOAT64;
     if (kind == GPR_KIND_COMPLEX)
         return bytes_of(compute) == 16 || narrowest_sum == GPR_FLOAT64 ? GPR_COMPLEX128 : GPR_COMPLEX64;
+    /* A position or a count has 8 bytes: with a number of as many beside it there is no gap between them. */
+    const int is_wide = bytes_of(compute) == 8 || form == GPR_FORM_FOUND || form == GPR_FORM_TALLY;
     if (kind == GPR_KIND_FLOAT) {
-        if (bytes_of(compute) == 8) return GPR_FLOAT64;
+        if (is_wide) return GPR_FLOAT64;
         return summed ? narrowest_sum : GPR_FLOAT32;
     }
     if (summed) return GPR_UINT64;
-    if (is_bits(fold) || kind != GPR_KIND_SIGNED) return bytes_of(compute) == 8 ? GPR_UINT64 : GPR_UINT32;
-    return bytes_of(compute) == 8 ? GPR_INT64 : GPR_INT32;
+    if (is_bits(fold) || kind != GPR_KIND_SIGNED) return is_wide ? GPR_UINT64 : GPR_UINT32;
+    return is_wide ? GPR_INT64 : GPR_INT32;
 }
 
 /* Whether op takes elements of this type, converted as requested. */
@@ -169,6 +172,8 @@ gpr_status gpr_leave_out(gpr_rule *rule, int skip_nan, int masked)
     if (masked && rule->form == GPR_FORM_FOUND)
         return gpr_fail(GPR_ERROR_VALUE, "%s takes no mask", gpr_operator_rows[op].name);
     rule->skip_nan = skip_nan && is_inexact(rule->element);
+    if (rule->skip_nan && op == GPR_OP_MIN) rule->fold = GPR_FOLD_fmin;
+    if (rule->skip_nan && op == GPR_OP_MAX) rule->fold = GPR_FOLD_fmax;
     if (is_mean(op) && (masked || rule->skip_nan)) {
         rule->fold = GPR_FOLD_tally;
         rule->form = GPR_FORM_TALLY;
@@ -178,13 +183,19 @@ gpr_status gpr_leave_out(gpr_rule *rule, int skip_nan, int masked)
     return GPR_OK;
 }
 
+void gpr_fit_rule(const gpr_kernel_row *row, gpr_rule *rule)
+{
+    if (row->family == GPR_FAMILY_PLANNER) rule->device_acc = rule->host_acc;
+}
+
 gpr_status gpr_check_kernel_folds(const gpr_kernel_row *row, const gpr_rule *rule)
 {
     enum { MOST_SWAPPED_BYTES = 8 };
     const size_t bytes = gpr_acc_bytes(rule->form, rule->device_acc);
     const char *operator_name = gpr_operator_rows[rule->op].name;
 
-    if (row->finish == GPR_ATOMIC && bytes > MOST_SWAPPED_BYTES && rule->fold != GPR_FOLD_sum)
+    if (row->finish == GPR_ATOMIC && bytes > MOST_SWAPPED_BYTES && rule->fold != GPR_FOLD_sum &&
+        rule->fold != GPR_FOLD_tally)
         return gpr_fail(GPR_ERROR_VALUE,
                         "kernel '%s' folds by atomics, which swap %d bytes: %s of %s accumulates in %zu. Kernels that "
                         "write partials take it, as 'shfl_two_pass', 'last_block' and 'auto' do",
@@ -208,27 +219,19 @@ gpr_dtype gpr_result_dtype(gpr_operator op, gpr_dtype dtype, gpr_dtype compute)
 
 enum { SECOND_BYTES = 8 }; /* of a position or a count; of the moments' squares too */
 
-/* Where the second member of an accumulator begins. */
-static size_t second_at(gpr_form form, gpr_dtype acc)
-{
-    const size_t bytes = bytes_of(acc);
-
-    return form == GPR_FORM_RANGE || bytes > SECOND_BYTES ? bytes : SECOND_BYTES;
-}
-
 size_t gpr_acc_bytes(gpr_form form, gpr_dtype acc)
 {
     switch (form) {
     case GPR_FORM_NUMBER: return bytes_of(acc);
     case GPR_FORM_RANGE: return 2 * bytes_of(acc);
-    case GPR_FORM_MOMENTS: return second_at(form, acc) + 2 * (size_t)SECOND_BYTES;
-    default: return second_at(form, acc) + SECOND_BYTES;
+    case GPR_FORM_MOMENTS: return bytes_of(acc) + 2 * (size_t)SECOND_BYTES;
+    default: return bytes_of(acc) + SECOND_BYTES;
     }
 }
 
 gpr_value gpr_read_acc(gpr_form form, gpr_dtype acc, const void *packed)
 {
-    const char *second = (const char *)packed + second_at(form, acc);
+    const char *second = (const char *)packed + bytes_of(acc);
     gpr_value value = {.bytes = {0}};
 
     memcpy(value.bytes, packed, bytes_of(acc));
@@ -244,7 +247,7 @@ gpr_value gpr_read_acc(gpr_form form, gpr_dtype acc, const void *packed)
 
 void gpr_write_acc(gpr_form form, gpr_dtype acc, const gpr_value *value, void *packed)
 {
-    char *second = (char *)packed + second_at(form, acc);
+    char *second = (char *)packed + bytes_of(acc);
 
     memcpy(packed, value->bytes, bytes_of(acc));
     if (form == GPR_FORM_RANGE) memcpy(second, value->high, bytes_of(acc));
@@ -296,6 +299,15 @@ static void store_extreme(gpr_dtype dtype, int largest, uint8_t *element)
     gpr_store_wide(wide, &block, 1, dtype, element);
 }
 
+/* NaN of a float or complex type. */
+static void store_nan(gpr_dtype dtype, uint8_t *element)
+{
+    gpr_wide_block block;
+
+    block.f64[0] = NAN;
+    gpr_store_wide(GPR_WIDE_FLOAT, &block, 1, dtype, element);
+}
+
 gpr_value gpr_neutral_element(gpr_fold fold, gpr_dtype element)
 {
     gpr_value value = {.bytes = {0}};
@@ -307,6 +319,8 @@ gpr_value gpr_neutral_element(gpr_fold fold, gpr_dtype element)
         store_extreme(element, 1, value.bytes);
     else if (fold == GPR_FOLD_max || fold == GPR_FOLD_argmax)
         store_extreme(element, 0, value.bytes);
+    else if (fold == GPR_FOLD_fmin || fold == GPR_FOLD_fmax)
+        store_nan(element, value.bytes);
     else
         gpr_store_wide(GPR_WIDE_UNSIGNED, &block, 1, element, value.bytes);
     return value;
@@ -346,6 +360,8 @@ gpr_value gpr_identity(gpr_fold fold, gpr_dtype compute, gpr_dtype acc)
         case GPR_FOLD_prod: value = (T)((U)x * (U)y); break;                             \
         case GPR_FOLD_min: value = x < y || x != x ? x : y; break;                       \
         case GPR_FOLD_max: value = x > y || x != x ? x : y; break;                       \
+        case GPR_FOLD_fmin: value = x < y || y != y ? x : y; break;                      \
+        case GPR_FOLD_fmax: value = x > y || y != y ? x : y; break;                      \
         case GPR_FOLD_any: value = (T)(x != 0 || y != 0); break;                         \
         case GPR_FOLD_all: value = (T)(x != 0 && y != 0); break;                         \
         case GPR_FOLD_odd: value = (T)((x != 0) != (y != 0)); break;                     \
@@ -380,6 +396,8 @@ static double _Complex fold_complex(gpr_fold fold, double _Complex x, double _Co
         return CMPLX(creal(x) * creal(y) - cimag(x) * cimag(y), creal(x) * cimag(y) + cimag(x) * creal(y));
     case GPR_FOLD_min: return is_nan(x) || (!is_nan(y) && precedes(x, y)) ? x : y;
     case GPR_FOLD_max: return is_nan(x) || (!is_nan(y) && precedes(y, x)) ? x : y;
+    case GPR_FOLD_fmin: return is_nan(y) || (!is_nan(x) && precedes(x, y)) ? x : y;
+    case GPR_FOLD_fmax: return is_nan(y) || (!is_nan(x) && precedes(y, x)) ? x : y;
     default: return CMPLX(creal(x) + creal(y), cimag(x) + cimag(y));
     }
 }

@@ -174,7 +174,7 @@ static int arch_option(int count, const char *const *options, char *kind, int *a
 
 API int nvrtcCompileProgram(nvrtcProgram program, int option_count, const char *const *options)
 {
-    char kind[8] = "", fold[16], element[16], compute[16], acc[16];
+    char kind[8] = "", fold[16], element[16], compute[16], form[16] = "", acc[16], skip_nan[8];
     unsigned per_thread = 0, lanes = 0;
     int arch = 0;
 
@@ -184,13 +184,18 @@ API int nvrtcCompileProgram(nvrtcProgram program, int option_count, const char *
         return INVALID_OPTION;
     }
     const char *cell = strstr(program->text, "using First = ");
+    const char *structure = cell != NULL ? strchr(cell, '<') : NULL;
     if (sscanf(program->text, "namespace gpr {\nconstexpr unsigned per_thread = %u;\nconstexpr unsigned lanes = %u;\n",
                &per_thread, &lanes) != 2 ||
-        cell == NULL ||
-        sscanf(cell,
-               "using First = gpr::Cell<gpr::fold_%15[a-z_], gpr::dt_%15[a-z0-9], gpr::dt_%15[a-z0-9], "
-               "gpr::dt_%15[a-z0-9]>;",
-               fold, element, compute, acc) != 4) {
+        structure == NULL ||
+        (sscanf(structure,
+                "<gpr::fold_%15[a-z_], gpr::dt_%15[a-z0-9], gpr::dt_%15[a-z0-9], gpr::dt_%15[a-z0-9], %7[a-z]>;", fold,
+                element, compute, acc, skip_nan) != 5 &&
+         sscanf(
+             structure,
+             "<gpr::fold_%15[a-z_], gpr::dt_%15[a-z0-9], gpr::dt_%15[a-z0-9], gpr::%15[A-Za-z]<gpr::dt_%15[a-z0-9]>, "
+             "%7[a-z]>;",
+             fold, element, compute, form, acc, skip_nan) != 6)) {
         return refuse(program, "cannot understand the program", program->text);
     }
     for (int i = 0; i < program->entry_count; i++) {
@@ -201,8 +206,8 @@ API int nvrtcCompileProgram(nvrtcProgram program, int option_count, const char *
             return refuse(program, "cannot instantiate", program->entries[i]);
     }
     (void)snprintf(program->image, sizeof program->image,
-                   "FAKE %s %d per_thread %u lanes %u fold %s element %s compute %s acc %s", kind, arch, per_thread,
-                   lanes, fold, element, compute, acc);
+                   "FAKE %s %d per_thread %u lanes %u fold %s element %s compute %s acc %s skip_nan %d", kind, arch,
+                   per_thread, lanes, fold, element, compute, acc, strcmp(skip_nan, "true") == 0);
     program->compiled = 1;
     program->machine_code = strcmp(kind, "sm") == 0;
     pthread_mutex_lock(&lock);
