@@ -25,7 +25,7 @@ typedef struct gpr_widening {
 } gpr_widening;
 
 typedef struct gpr_loop {
-    gpr_rows_loop rows; /* NULL for the 16-bit floats: widen them first */
+    gpr_rows_loop rows; /* NULL for the 16-bit floats: widen them first; and for bits of what is no integer */
     gpr_columns_loop columns;
     gpr_dtype accumulator;
 } gpr_loop;
@@ -48,9 +48,20 @@ typedef struct gpr_exact_windows {
     int few_count;
 } gpr_exact_windows;
 
+/* Sum of the squared distances of n numbers from `center`: of the even ones from center[0], of the odd ones from
+ * center[1]. */
+typedef double (*gpr_squares_loop)(const void *data, uint64_t n, const double center[2]);
+
+/* Position of the first of n elements that equals *value, an accumulator of min's loop; of the first NaN if that is NaN.
+ * n if there is none. */
+typedef uint64_t (*gpr_find_loop)(const void *data, uint64_t n, const void *value);
+
 typedef struct gpr_loops {
     const char *isa;
-    gpr_loop loop[GPR_FOLD_COUNT][GPR_DTYPE_COUNT];
+    gpr_loop loop[GPR_FOLD_COUNT][GPR_DTYPE_COUNT];     /* of folds whose accumulators are numbers */
+    gpr_loop skipping[GPR_FOLD_COUNT][GPR_DTYPE_COUNT]; /* the same without NaN elements, sums and products of floats */
+    gpr_squares_loop squares[GPR_DTYPE_COUNT];          /* of floats and complex numbers, which are two floats each */
+    gpr_find_loop find[GPR_DTYPE_COUNT];
     gpr_widening widen[GPR_DTYPE_COUNT];
     gpr_exact_windows exact[GPR_DTYPE_COUNT];
 } gpr_loops;

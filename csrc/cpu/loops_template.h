@@ -24,6 +24,13 @@
 #endif
 #define INLINE static inline __attribute__((always_inline))
 
+/* A product and a sum are two roundings, also where the instruction set has one instruction for both. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#else
+#pragma GCC optimize("fp-contract=off")
+#endif
+
 typedef double vec_f64 __attribute__((vector_size(VECTOR_BYTES)));
 typedef float vec_f32 __attribute__((vector_size(VECTOR_BYTES)));
 typedef uint8_t vec_u8 __attribute__((vector_size(VECTOR_BYTES)));
@@ -48,8 +55,15 @@ enum { PREFETCH_BYTES = 2048, CACHE_LINE_BYTES = 64 };
 #define FOLD_prod(x, y) ((x) * (y))
 #define FOLD_min(x, y) ((x) < (y) || (x) != (x) ? (x) : (y))
 #define FOLD_max(x, y) ((x) > (y) || (x) != (x) ? (x) : (y))
+#define FOLD_fmin(x, y) ((x) < (y) || (y) != (y) ? (x) : (y))
+#define FOLD_fmax(x, y) ((x) > (y) || (y) != (y) ? (x) : (y))
 #define FOLD_any(x, y) ((x) | (y))
 #define FOLD_all(x, y) ((x) & (y))
+#define FOLD_odd(x, y) ((x) ^ (y))
+#define FOLD_count(x, y) ((x) + (y))
+#define FOLD_bit_and(x, y) ((x) & (y))
+#define FOLD_bit_or(x, y) ((x) | (y))
+#define FOLD_bit_xor(x, y) ((x) ^ (y))
 
 /* What a short row starts from: a sum is never -0, as NumPy's is not, because it starts from 0. */
 #define START_sum(x) (0 + (x))
@@ -58,6 +72,11 @@ enum { PREFETCH_BYTES = 2048, CACHE_LINE_BYTES = 64 };
 #define START_max(x) (x)
 #define START_any(x) (x)
 #define START_all(x) (x)
+#define START_odd(x) (x)
+#define START_count(x) (x)
+#define START_bit_and(x) (x)
+#define START_bit_or(x) (x)
+#define START_bit_xor(x) (x)
 
 /* The elements' values as they enter the fold. Sums and products of integers are computed unsigned: they wrap. */
 #define LIFT_WIDE(x) ((uint64_t)(x))
@@ -228,9 +247,20 @@ enum {
 
 /* ---------------------------------------------------------------- float sums and products ---- */
 
-/* Doubles in SUM_LANES lanes, folded to one as a tree at the end. Runs longer than SUM_BLOCK are folded by halves, so
- * that the rounding error grows with the logarithm of the length. */
-enum { SUM_LANES = 32, SUM_BLOCK = 4096, LANE_VECTORS = SUM_LANES * 8 / VECTOR_BYTES, VECTOR_LANES = VECTOR_BYTES / 8 };
+/* Doubles in SUM_LANES lanes, folded to one as a tree at the end. A lane takes SUM_CHAIN elements in a row; longer runs are
+ * folded by halves, lane by lane, so that the rounding error grows with the logarithm of the length: no more additions
+ * follow each other than in NumPy's pairwise sums. */
+enum {
+    SUM_LANES = 32,
+    SUM_CHAIN = 16,
+    SUM_BLOCK = SUM_LANES * SUM_CHAIN,
+    LANE_VECTORS = SUM_LANES * 8 / VECTOR_BYTES,
+    VECTOR_LANES = VECTOR_BYTES / 8
+};
+
+typedef struct lanes_f64 {
+    vec_f64 v[LANE_VECTORS];
+} lanes_f64;
 
 INLINE vec_f64 load_f64(const double *p)
 {
@@ -253,40 +283,126 @@ INLINE vec_f64 load_f32_wide(const float *p)
 #define WIDEN_F32(p) load_f32_wide(p)
 #endif
 
-#define DEFINE_DOUBLE_RUN(fold, name, T, LOAD, IDENTITY)                                      \
-    static double fold##_block_##name(const T *p, uint64_t n)                                 \
-    {                                                                                         \
-        double lanes[VECTOR_LANES], tail = IDENTITY;                                          \
-        vec_f64 acc[LANE_VECTORS];                                                            \
-        uint64_t i = 0;                                                                       \
-        UNROLLED                                                                              \
-        for (int k = 0; k < LANE_VECTORS; k++) acc[k] = (vec_f64){0} + IDENTITY;              \
-        for (; i + SUM_LANES <= n; i += SUM_LANES) {                                          \
-            PREFETCH(p + i, SUM_LANES * sizeof(T));                                           \
-            UNROLLED                                                                          \
-            for (int k = 0; k < LANE_VECTORS; k++)                                            \
-                acc[k] = FOLD_##fold(acc[k], (vec_f64)LOAD(p + i + k * VECTOR_LANES));        \
-        }                                                                                     \
-        /* Lanes pair up at the same distances whether they share a vector or not. */         \
-        UNROLLED                                                                              \
-        for (int half = LANE_VECTORS / 2; half > 0; half /= 2) {                              \
-            UNROLLED                                                                          \
-            for (int k = 0; k < half; k++) acc[k] = FOLD_##fold(acc[k], acc[k + half]);       \
-        }                                                                                     \
-        memcpy(lanes, acc, sizeof lanes);                                                     \
-        UNROLLED                                                                              \
-        for (int half = VECTOR_LANES / 2; half > 0; half /= 2) {                              \
-            UNROLLED                                                                          \
-            for (int k = 0; k < half; k++) lanes[k] = FOLD_##fold(lanes[k], lanes[k + half]); \
-        }                                                                                     \
-        for (; i < n; i++) tail = FOLD_##fold(tail, (double)p[i]);                            \
-        return FOLD_##fold(lanes[0], tail);                                                   \
-    }                                                                                         \
-    static double fold##_##name(const T *p, uint64_t n)                                       \
-    {                                                                                         \
-        const uint64_t left = (n + SUM_BLOCK - 1) / SUM_BLOCK / 2 * SUM_BLOCK;                \
-        if (n <= SUM_BLOCK) return fold##_block_##name(p, n);                                 \
-        return FOLD_##fold(fold##_##name(p, left), fold##_##name(p + left, n - left));        \
+/* Even lanes a, odd lanes b: lanes alternate between the parts of complex numbers. */
+INLINE vec_f64 alternate(double a, double b)
+{
+    vec_f64 value;
+
+    UNROLLED
+    for (int k = 0; k < VECTOR_LANES; k++) value[k] = k % 2 == 0 ? a : b;
+    return value;
+}
+
+/* What becomes of a lane `acc` and the next number x; `c` is what the caller gave of that lane. */
+#define STEP_sum(acc, x, c) ((acc) + (x))
+#define STEP_prod(acc, x, c) ((acc) * (x))
+#define STEP_squares(acc, x, c) ((acc) + ((x) - (c)) * ((x) - (c)))
+#define STEP_skipping_sum(acc, x, c) ((acc) + (vec_f64)((vec_i64)(x) & ((x) == (x))))
+#define STEP_skipping_prod(acc, x, c) ((acc) * (vec_f64)(((vec_i64)(x) & ((x) == (x))) | ((vec_i64)(c) & ((x) != (x)))))
+
+/* A run's numbers folded to lanes. JOIN is the fold of two lanes, IDENTITY its own. `given` is for STEP, and stands in
+ * for the numbers that are missing from the last step of all lanes. */
+#define DEFINE_LANES(run, name, T, LOAD, JOIN, IDENTITY)                                                    \
+    static void lanes_##run##_##name(const T *p, uint64_t n, const double given[2], lanes_f64 *out)         \
+    {                                                                                                       \
+        const vec_f64 c = alternate(given[0], given[1]);                                                    \
+        (void)c; /* not every STEP asks for it */                                                           \
+        uint64_t i = 0;                                                                                     \
+        if (n > SUM_BLOCK) {                                                                                \
+            const uint64_t left = (n + SUM_BLOCK - 1) / SUM_BLOCK / 2 * SUM_BLOCK;                          \
+            lanes_f64 right;                                                                                \
+            lanes_##run##_##name(p, left, given, out);                                                      \
+            lanes_##run##_##name(p + left, n - left, given, &right);                                        \
+            UNROLLED                                                                                        \
+            for (int k = 0; k < LANE_VECTORS; k++) out->v[k] = FOLD_##JOIN(out->v[k], right.v[k]);          \
+            return;                                                                                         \
+        }                                                                                                   \
+        vec_f64 acc[LANE_VECTORS];                                                                          \
+        UNROLLED                                                                                            \
+        for (int k = 0; k < LANE_VECTORS; k++) acc[k] = (vec_f64){0} + IDENTITY;                            \
+        for (; i + SUM_LANES <= n; i += SUM_LANES) {                                                        \
+            PREFETCH(p + i, SUM_LANES * sizeof(T));                                                         \
+            UNROLLED                                                                                        \
+            for (int k = 0; k < LANE_VECTORS; k++) {                                                        \
+                const vec_f64 x = (vec_f64)LOAD(p + i + k * VECTOR_LANES);                                  \
+                acc[k] = STEP_##run(acc[k], x, c);                                                          \
+            }                                                                                               \
+        }                                                                                                   \
+        if (i < n) {                                                                                        \
+            double rest[SUM_LANES];                                                                         \
+            for (uint64_t k = 0; k < SUM_LANES; k++) rest[k] = i + k < n ? (double)p[i + k] : given[k % 2]; \
+            UNROLLED                                                                                        \
+            for (int k = 0; k < LANE_VECTORS; k++) {                                                        \
+                const vec_f64 x = load_f64(rest + k * VECTOR_LANES);                                        \
+                acc[k] = STEP_##run(acc[k], x, c);                                                          \
+            }                                                                                               \
+        }                                                                                                   \
+        UNROLLED                                                                                            \
+        for (int k = 0; k < LANE_VECTORS; k++) out->v[k] = acc[k];                                          \
+    }
+
+/* Folds lanes to `left` of them, 1 or 2. Lanes pair up at the same distances whether they share a vector or not. */
+#define DEFINE_JOIN_LANES(JOIN)                                                                        \
+    INLINE void join_lanes_##JOIN(lanes_f64 *lanes, int left, double *out)                             \
+    {                                                                                                  \
+        double last[VECTOR_LANES];                                                                     \
+        UNROLLED                                                                                       \
+        for (int half = LANE_VECTORS / 2; half > 0; half /= 2) {                                       \
+            UNROLLED                                                                                   \
+            for (int k = 0; k < half; k++) lanes->v[k] = FOLD_##JOIN(lanes->v[k], lanes->v[k + half]); \
+        }                                                                                              \
+        memcpy(last, &lanes->v[0], sizeof last);                                                       \
+        UNROLLED                                                                                       \
+        for (int half = VECTOR_LANES / 2; half > 0; half /= 2) {                                       \
+            if (half < left) break;                                                                    \
+            UNROLLED                                                                                   \
+            for (int k = 0; k < half; k++) last[k] = FOLD_##JOIN(last[k], last[k + half]);             \
+        }                                                                                              \
+        for (int k = 0; k < left; k++) out[k] = last[k];                                               \
+    }
+DEFINE_JOIN_LANES(sum)
+DEFINE_JOIN_LANES(prod)
+
+#define DEFINE_DOUBLE_RUN(run, name, T, LOAD, JOIN, IDENTITY) \
+    DEFINE_LANES(run, name, T, LOAD, JOIN, IDENTITY)          \
+    INLINE double run##_##name(const T *p, uint64_t n)        \
+    {                                                         \
+        const double given[2] = {IDENTITY, IDENTITY};         \
+        double folded;                                        \
+        lanes_f64 lanes;                                      \
+        lanes_##run##_##name(p, n, given, &lanes);            \
+        join_lanes_##JOIN(&lanes, 1, &folded);                \
+        return folded;                                        \
+    }
+
+/* Sums of few elements in four walks: no more additions in a row than NumPy makes. */
+#define DEFINE_SHORT_SUM(run, name, T, LIFT)                   \
+    INLINE double short_##run##_##name(const T *p, uint64_t n) \
+    {                                                          \
+        double a = 0, b = 0, c = 0, d = 0;                     \
+        uint64_t i = 0;                                        \
+        SCALAR_LOOP                                            \
+        for (; i + 4 <= n; i += 4) {                           \
+            a += LIFT(p[i]);                                   \
+            b += LIFT(p[i + 1]);                               \
+            c += LIFT(p[i + 2]);                               \
+            d += LIFT(p[i + 3]);                               \
+        }                                                      \
+        if (i < n) a += LIFT(p[i]);                            \
+        if (i + 1 < n) b += LIFT(p[i + 1]);                    \
+        if (i + 2 < n) c += LIFT(p[i + 2]);                    \
+        return (a + b) + (c + d);                              \
+    }
+
+#define DEFINE_SQUARES(name, T, LOAD)                                                  \
+    DEFINE_LANES(squares, name, T, LOAD, sum, 0.0)                                     \
+    static double squares_##name(const void *data, uint64_t n, const double center[2]) \
+    {                                                                                  \
+        lanes_f64 lanes;                                                               \
+        double sum;                                                                    \
+        lanes_squares_##name(data, n, center, &lanes);                                 \
+        join_lanes_sum(&lanes, 1, &sum);                                               \
+        return sum;                                                                    \
     }
 
 /* ---------------------------------------------------------------- minima and maxima ---------- */
@@ -341,35 +457,48 @@ INLINE int is_flagged_f64(flag_f64 flag)
 
 enum { EXTREME_VECTORS = 4 };
 
-/* NaN is looked for beside the comparisons, so that they are the processor's own minimum: no branch to mispredict. */
-#define DEFINE_FLOAT_EXTREME_RUN(fold, name, T, tag, BETTER)                                                        \
-    INLINE T short_##fold##_##name(const T *p, uint64_t n)                                                          \
+/* NaN is looked for beside the comparisons, so that they are the processor's own minimum: no branch to mispredict. With
+ * SKIP, NaN never gets into an accumulator that starts as IDENTITY; what ends as that is looked for, and NaN if there was
+ * nothing but NaN. */
+#define DEFINE_FLOAT_EXTREME_RUN(run, fold, name, T, tag, BETTER, SKIP, IDENTITY)                                   \
+    INLINE T extreme_##run##_##name(const T *p, uint64_t n, T value)                                                \
+    {                                                                                                               \
+        if (!(SKIP) || value != (T)IDENTITY) return value;                                                          \
+        for (uint64_t i = 0; i < n; i++)                                                                            \
+            if (p[i] == value) return value;                                                                        \
+        return (T)NAN;                                                                                              \
+    }                                                                                                               \
+    INLINE T short_##run##_##name(const T *p, uint64_t n)                                                           \
     {                                                                                                               \
         T value = p[0];                                                                                             \
         int unordered = value != value;                                                                             \
         SCALAR_LOOP                                                                                                 \
         for (uint64_t i = 1; i < n; i++) {                                                                          \
-            unordered |= p[i] != p[i];                                                                              \
-            value = p[i] BETTER value ? p[i] : value;                                                               \
+            const T x = p[i];                                                                                       \
+            unordered |= x != x;                                                                                    \
+            value = FOLD_##run(x, value);                                                                           \
         }                                                                                                           \
-        return unordered ? (T)NAN : value;                                                                          \
+        return unordered && !(SKIP) ? (T)NAN : value;                                                               \
     }                                                                                                               \
-    INLINE T fold##_##name(const T *p, uint64_t n)                                                                  \
+    INLINE T run##_##name(const T *p, uint64_t n)                                                                   \
     {                                                                                                               \
         enum { LANES = VECTOR_BYTES / sizeof(T), STEP = LANES * EXTREME_VECTORS };                                  \
         vec_##tag acc[EXTREME_VECTORS], x[EXTREME_VECTORS];                                                         \
         flag_##tag flag = NO_FLAG;                                                                                  \
         T lanes[LANES];                                                                                             \
         uint64_t i = 0;                                                                                             \
-        if (n < LANES) return short_##fold##_##name(p, n);                                                          \
+        if (n < LANES) return short_##run##_##name(p, n);                                                           \
+        memcpy(&acc[0], p, sizeof acc[0]);                                                                          \
+        if (SKIP) acc[0] = (vec_##tag){0} + (T)IDENTITY;                                                            \
         UNROLLED                                                                                                    \
-        for (int k = 0; k < EXTREME_VECTORS; k++) memcpy(&acc[k], p, sizeof acc[k]);                                \
+        for (int k = 1; k < EXTREME_VECTORS; k++) acc[k] = acc[0];                                                  \
         for (; i + STEP <= n; i += STEP) {                                                                          \
             PREFETCH(p + i, STEP * sizeof(T));                                                                      \
             UNROLLED                                                                                                \
             for (int k = 0; k < EXTREME_VECTORS; k++) memcpy(&x[k], p + i + k * LANES, sizeof x[k]);                \
             UNROLLED                                                                                                \
             for (int k = 0; k < EXTREME_VECTORS; k++) acc[k] = (vec_##tag)EXTREME_##fold##_##tag(x[k], acc[k]);     \
+            if (SKIP) continue;                                                                                     \
             UNROLLED                                                                                                \
             for (int k = 0; k < EXTREME_VECTORS; k += 2) flag = UNORDERED_##tag(flag, x[k], x[k + 1]);              \
         }                                                                                                           \
@@ -387,8 +516,91 @@ enum { EXTREME_VECTORS = 4 };
             UNROLLED                                                                                                \
             for (int k = 0; k < half; k++) lanes[k] = lanes[k] BETTER lanes[k + half] ? lanes[k] : lanes[k + half]; \
         }                                                                                                           \
-        return is_flagged_##tag(flag) ? (T)NAN : lanes[0];                                                          \
+        return is_flagged_##tag(flag) && !SKIP ? (T)NAN : extreme_##run##_##name(p, n, lanes[0]);                   \
     }
+
+/* ---------------------------------------------------------------- positions ------------------ */
+
+/* A hit is looked for in stretches that a vector loop can ask as one, then in shorter ones. */
+enum { FIND_STRETCH = 256, FIND_SHORT_STRETCH = 32 };
+
+#define SKIP_STRETCHES(p, n, i, value, BITS, HIT, STRETCH)                          \
+    for (; i + (STRETCH) <= n; i += (STRETCH)) {                                    \
+        BITS any = 0;                                                               \
+        for (uint64_t k = 0; k < (STRETCH); k++) any |= (BITS)HIT(p[i + k], value); \
+        if (any != 0) break;                                                        \
+    }
+#define DEFINE_FIND_RUN(run, name, T, BITS, HIT)                      \
+    INLINE uint64_t run##_##name(const T *p, uint64_t n, T value)     \
+    {                                                                 \
+        uint64_t i = 0;                                               \
+        SKIP_STRETCHES(p, n, i, value, BITS, HIT, FIND_STRETCH)       \
+        SKIP_STRETCHES(p, n, i, value, BITS, HIT, FIND_SHORT_STRETCH) \
+        for (; i < n; i++)                                            \
+            if (HIT(p[i], value)) return i;                           \
+        return n;                                                     \
+    }
+
+#define HIT_EQUAL(x, v) ((x) == (v))
+#define HIT_TRUTH(x, v) (((x) != 0) == (v))
+#define HIT_NAN(x, v) ((void)(v), (x) != (x))
+
+#define DEFINE_FIND(name, T, ACC, BITS, HIT)                                     \
+    DEFINE_FIND_RUN(equal, name, T, BITS, HIT)                                   \
+    static uint64_t find_##name(const void *data, uint64_t n, const void *value) \
+    {                                                                            \
+        return equal_##name(data, n, (T) * (const ACC *)value);                  \
+    }
+
+#define DEFINE_FLOAT_FIND(name, T, BITS)                                                       \
+    DEFINE_FIND_RUN(equal, name, T, BITS, HIT_EQUAL)                                           \
+    DEFINE_FIND_RUN(nan, name, T, BITS, HIT_NAN)                                               \
+    static uint64_t find_##name(const void *data, uint64_t n, const void *value)               \
+    {                                                                                          \
+        const T wanted = *(const T *)value;                                                    \
+        return wanted != wanted ? nan_##name(data, n, wanted) : equal_##name(data, n, wanted); \
+    }
+
+/* ---------------------------------------------------------------- counts and bits ------------ */
+
+/* LANE counts BLOCK elements. */
+#define DEFINE_COUNT_RUN(name, T, LANE, BLOCK)                                     \
+    INLINE uint64_t count_##name(const T *p, uint64_t n)                           \
+    {                                                                              \
+        uint64_t total = 0;                                                        \
+        while (n > 0) {                                                            \
+            const uint64_t some = n < (BLOCK) ? n : (BLOCK);                       \
+            LANE lane = 0;                                                         \
+            for (uint64_t i = 0; i < some; i++) lane = (LANE)(lane + (p[i] != 0)); \
+            total += lane;                                                         \
+            p += some;                                                             \
+            n -= some;                                                             \
+        }                                                                          \
+        return total;                                                              \
+    }
+
+/* An odd number of true elements is their number's last bit. NARROW counts ROUND of a column's. */
+#define DEFINE_COUNTS(name, T, NARROW, ROUND)                                                           \
+    INLINE uint32_t odd_##name(const T *p, uint64_t n)                                                  \
+    {                                                                                                   \
+        return (uint32_t)(count_##name(p, n) & 1);                                                      \
+    }                                                                                                   \
+    DEFINE_LOOP(count, name, T, uint64_t, uint64_t, LIFT_BOOL, NARROW, ROUND, SAW_NOT_ZERO, LOWER_SAME) \
+    DEFINE_LOOP(odd, name, T, uint32_t, uint32_t, LIFT_TRUTH, NARROW, ANY_ROWS, SAW_NOT_ZERO, LOWER_SAME)
+
+#define DEFINE_BITS_RUN(fold, name, T, ACC)                                   \
+    INLINE ACC fold##_##name(const T *p, uint64_t n)                          \
+    {                                                                         \
+        T value = p[0];                                                       \
+        for (uint64_t i = 1; i < n; i++) value = (T)FOLD_##fold(value, p[i]); \
+        return value;                                                         \
+    }                                                                         \
+    DEFINE_LOOP(fold, name, T, ACC, T, LIFT_SAME, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)
+
+#define DEFINE_BITS(name, T, ACC)          \
+    DEFINE_BITS_RUN(bit_and, name, T, ACC) \
+    DEFINE_BITS_RUN(bit_or, name, T, ACC)  \
+    DEFINE_BITS_RUN(bit_xor, name, T, ACC)
 
 /* ---------------------------------------------------------------- any and all ---------------- */
 
@@ -438,16 +650,38 @@ enum { TRUTH_BLOCK_BYTES = 8192 };
     DEFINE_LOOP(max, name, T, ACC, T, LIFT_SAME, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)                     \
     DEFINE_TRUTH(name, T, T, SAW_BITS)
 
-#define DEFINE_FLOAT(name, T, tag, BITS, LOAD)                                                         \
-    DEFINE_DOUBLE_RUN(sum, name, T, LOAD, 0.0)                                                         \
-    DEFINE_DOUBLE_RUN(prod, name, T, LOAD, 1.0)                                                        \
-    DEFINE_FLOAT_EXTREME_RUN(min, name, T, tag, <)                                                     \
-    DEFINE_FLOAT_EXTREME_RUN(max, name, T, tag, >)                                                     \
-    DEFINE_LOOP(sum, name, T, double, double, LIFT_DOUBLE, double, ANY_ROWS, LIFT_DOUBLE, LOWER_SAME)  \
-    DEFINE_LOOP(prod, name, T, double, double, LIFT_DOUBLE, double, ANY_ROWS, LIFT_DOUBLE, LOWER_SAME) \
-    DEFINE_SHAPES(min, name, T, T, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)                                 \
-    DEFINE_SHAPES(max, name, T, T, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)                                 \
-    DEFINE_TRUTH(name, T, BITS, SAW_NOT_ZERO)
+/* A short skipping run starts from the identity: every element may be NaN. */
+#define LIFT_SUMMED(x) ((x) == (x) ? (double)(x) : 0.0)
+#define LIFT_MULTIPLIED(x) ((x) == (x) ? (double)(x) : 1.0)
+#define FOLD_skipping_sum FOLD_sum
+#define FOLD_skipping_prod FOLD_prod
+#define START_skipping_prod START_prod
+
+#define DEFINE_FLOAT(name, T, tag, BITS, COUNTS, LOAD)                                                      \
+    DEFINE_DOUBLE_RUN(sum, name, T, LOAD, sum, 0.0)                                                         \
+    DEFINE_DOUBLE_RUN(prod, name, T, LOAD, prod, 1.0)                                                       \
+    DEFINE_DOUBLE_RUN(skipping_sum, name, T, LOAD, sum, 0.0)                                                \
+    DEFINE_DOUBLE_RUN(skipping_prod, name, T, LOAD, prod, 1.0)                                              \
+    DEFINE_SHORT_SUM(sum, name, T, LIFT_DOUBLE)                                                             \
+    DEFINE_SHORT_SUM(skipping_sum, name, T, LIFT_SUMMED)                                                    \
+    DEFINE_FLOAT_EXTREME_RUN(min, min, name, T, tag, <, 0, INFINITY)                                        \
+    DEFINE_FLOAT_EXTREME_RUN(max, max, name, T, tag, >, 0, -INFINITY)                                       \
+    DEFINE_FLOAT_EXTREME_RUN(fmin, min, name, T, tag, <, 1, INFINITY)                                       \
+    DEFINE_FLOAT_EXTREME_RUN(fmax, max, name, T, tag, >, 1, -INFINITY)                                      \
+    DEFINE_SHAPES(sum, name, T, double, double, ANY_ROWS, LIFT_DOUBLE, LOWER_SAME)                          \
+    DEFINE_LOOP(prod, name, T, double, double, LIFT_DOUBLE, double, ANY_ROWS, LIFT_DOUBLE, LOWER_SAME)      \
+    DEFINE_SHAPES(min, name, T, T, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)                                      \
+    DEFINE_SHAPES(max, name, T, T, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)                                      \
+    DEFINE_SHAPES(skipping_sum, name, T, double, double, ANY_ROWS, LIFT_SUMMED, LOWER_SAME)                 \
+    DEFINE_LOOP(skipping_prod, name, T, double, double, LIFT_MULTIPLIED, double, ANY_ROWS, LIFT_MULTIPLIED, \
+                LOWER_SAME)                                                                                 \
+    DEFINE_SHAPES(fmin, name, T, T, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)                                     \
+    DEFINE_SHAPES(fmax, name, T, T, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)                                     \
+    DEFINE_SQUARES(name, T, LOAD)                                                                           \
+    DEFINE_FLOAT_FIND(name, T, BITS)                                                                        \
+    DEFINE_TRUTH(name, T, BITS, SAW_NOT_ZERO)                                                               \
+    DEFINE_COUNT_RUN(name, T, COUNTS, INT32_MAX)                                                            \
+    DEFINE_COUNTS(name, T, COUNTS, INT32_MAX)
 
 /* A bool that is not 0 is 1, whatever its byte. Its product and minimum are "all", its maximum "any". */
 #define DEFINE_GPR_KIND_BOOL_1(name, T)                                                                    \
@@ -468,39 +702,253 @@ enum { TRUTH_BLOCK_BYTES = 8192 };
     DEFINE_LOOP(sum, name, T, uint64_t, uint32_t, LIFT_TRUTH, uint8_t, 255, SAW_NOT_ZERO, LOWER_SAME)      \
     DEFINE_LOOP(prod, name, T, uint64_t, uint64_t, LIFT_BOOL, uint8_t, ANY_ROWS, SAW_NOT_ZERO, LOWER_SAME) \
     DEFINE_LOOP(min, name, T, uint32_t, uint32_t, LIFT_TRUTH, uint8_t, ANY_ROWS, SAW_NOT_ZERO, LOWER_SAME) \
-    DEFINE_LOOP(max, name, T, uint32_t, uint32_t, LIFT_TRUTH, uint8_t, ANY_ROWS, SAW_NOT_ZERO, LOWER_SAME)
+    DEFINE_LOOP(max, name, T, uint32_t, uint32_t, LIFT_TRUTH, uint8_t, ANY_ROWS, SAW_NOT_ZERO, LOWER_SAME) \
+    INLINE uint64_t count_##name(const T *p, uint64_t n)                                                   \
+    {                                                                                                      \
+        return sum_##name(p, n);                                                                           \
+    }                                                                                                      \
+    DEFINE_COUNTS(name, T, uint8_t, 255)                                                                   \
+    DEFINE_FIND(name, T, uint32_t, uint8_t, HIT_TRUTH)
+
+/* Counts of wide elements. */
+#define DEFINE_WIDE_COUNTS(name, T, LANE, BLOCK) \
+    DEFINE_COUNT_RUN(name, T, LANE, BLOCK)       \
+    DEFINE_COUNTS(name, T, LANE, BLOCK)
+/* Bytes are counted like bools. */
+#define DEFINE_BYTE_COUNTS(name, T)                                    \
+    DEFINE_BYTE_SUM(truth_##name, T, BYTE_TRUTH, BYTE_TRUTH_SCALAR, 0) \
+    INLINE uint64_t count_##name(const T *p, uint64_t n)               \
+    {                                                                  \
+        return sum_truth_##name(p, n);                                 \
+    }                                                                  \
+    DEFINE_COUNTS(name, T, uint8_t, 255)
 
 #define LIFT_INT32(x) ((int32_t)(x))
 #define LIFT_UINT32(x) ((uint32_t)(x))
-#define DEFINE_GPR_KIND_SIGNED_1(name, T)                      \
-    DEFINE_BYTE_SUM(name, T, BYTE_FLIP, BYTE_FLIP_SCALAR, 128) \
-    DEFINE_INT(name, T, int32_t, int32_t, LIFT_INT32, int16_t, 255)
-#define DEFINE_GPR_KIND_SIGNED_2(name, T)   \
-    DEFINE_SUM_RUN(name, T, int32_t, 32768) \
-    DEFINE_INT(name, T, int32_t, int32_t, LIFT_INT32, int32_t, 32768)
-#define DEFINE_GPR_KIND_SIGNED_4(name, T)         \
-    DEFINE_SUM_RUN(name, T, uint64_t, UINT64_MAX) \
-    DEFINE_INT(name, T, int32_t, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS)
-#define DEFINE_GPR_KIND_SIGNED_8(name, T)         \
-    DEFINE_SUM_RUN(name, T, uint64_t, UINT64_MAX) \
-    DEFINE_INT(name, T, int64_t, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS)
-#define DEFINE_GPR_KIND_UNSIGNED_1(name, T)           \
-    DEFINE_BYTE_SUM(name, T, BYTE_SAME, BYTE_SAME, 0) \
-    DEFINE_INT(name, T, uint32_t, uint32_t, LIFT_UINT32, uint16_t, 255)
-#define DEFINE_GPR_KIND_UNSIGNED_2(name, T)  \
-    DEFINE_SUM_RUN(name, T, uint32_t, 32768) \
-    DEFINE_INT(name, T, uint32_t, uint32_t, LIFT_UINT32, uint32_t, 32768)
-#define DEFINE_GPR_KIND_UNSIGNED_4(name, T)       \
-    DEFINE_SUM_RUN(name, T, uint64_t, UINT64_MAX) \
-    DEFINE_INT(name, T, uint32_t, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS)
-#define DEFINE_GPR_KIND_UNSIGNED_8(name, T)       \
-    DEFINE_SUM_RUN(name, T, uint64_t, UINT64_MAX) \
-    DEFINE_INT(name, T, uint64_t, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS)
+#define DEFINE_GPR_KIND_SIGNED_1(name, T)                           \
+    DEFINE_BYTE_SUM(name, T, BYTE_FLIP, BYTE_FLIP_SCALAR, 128)      \
+    DEFINE_INT(name, T, int32_t, int32_t, LIFT_INT32, int16_t, 255) \
+    DEFINE_BYTE_COUNTS(name, T)                                     \
+    DEFINE_FIND(name, T, int32_t, T, HIT_EQUAL)
+#define DEFINE_GPR_KIND_SIGNED_2(name, T)                             \
+    DEFINE_SUM_RUN(name, T, int32_t, 32768)                           \
+    DEFINE_INT(name, T, int32_t, int32_t, LIFT_INT32, int32_t, 32768) \
+    DEFINE_WIDE_COUNTS(name, T, uint16_t, UINT16_MAX)                 \
+    DEFINE_FIND(name, T, int32_t, T, HIT_EQUAL)
+#define DEFINE_GPR_KIND_SIGNED_4(name, T)                                 \
+    DEFINE_SUM_RUN(name, T, uint64_t, UINT64_MAX)                         \
+    DEFINE_INT(name, T, int32_t, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS) \
+    DEFINE_WIDE_COUNTS(name, T, uint32_t, INT32_MAX)                      \
+    DEFINE_FIND(name, T, int32_t, T, HIT_EQUAL)
+#define DEFINE_GPR_KIND_SIGNED_8(name, T)                                 \
+    DEFINE_SUM_RUN(name, T, uint64_t, UINT64_MAX)                         \
+    DEFINE_INT(name, T, int64_t, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS) \
+    DEFINE_WIDE_COUNTS(name, T, uint64_t, INT32_MAX)                      \
+    DEFINE_FIND(name, T, int64_t, T, HIT_EQUAL)
+#define DEFINE_GPR_KIND_UNSIGNED_1(name, T)                             \
+    DEFINE_BYTE_SUM(name, T, BYTE_SAME, BYTE_SAME, 0)                   \
+    DEFINE_INT(name, T, uint32_t, uint32_t, LIFT_UINT32, uint16_t, 255) \
+    DEFINE_BYTE_COUNTS(name, T)                                         \
+    DEFINE_FIND(name, T, uint32_t, T, HIT_EQUAL)                        \
+    DEFINE_BITS(name, T, uint32_t)
+#define DEFINE_GPR_KIND_UNSIGNED_2(name, T)                               \
+    DEFINE_SUM_RUN(name, T, uint32_t, 32768)                              \
+    DEFINE_INT(name, T, uint32_t, uint32_t, LIFT_UINT32, uint32_t, 32768) \
+    DEFINE_WIDE_COUNTS(name, T, uint16_t, UINT16_MAX)                     \
+    DEFINE_FIND(name, T, uint32_t, T, HIT_EQUAL)                          \
+    DEFINE_BITS(name, T, uint32_t)
+#define DEFINE_GPR_KIND_UNSIGNED_4(name, T)                                \
+    DEFINE_SUM_RUN(name, T, uint64_t, UINT64_MAX)                          \
+    DEFINE_INT(name, T, uint32_t, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS) \
+    DEFINE_WIDE_COUNTS(name, T, uint32_t, INT32_MAX)                       \
+    DEFINE_FIND(name, T, uint32_t, T, HIT_EQUAL)                           \
+    DEFINE_BITS(name, T, uint32_t)
+#define DEFINE_GPR_KIND_UNSIGNED_8(name, T)                                \
+    DEFINE_SUM_RUN(name, T, uint64_t, UINT64_MAX)                          \
+    DEFINE_INT(name, T, uint64_t, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS) \
+    DEFINE_WIDE_COUNTS(name, T, uint64_t, INT32_MAX)                       \
+    DEFINE_FIND(name, T, uint64_t, T, HIT_EQUAL)                           \
+    DEFINE_BITS(name, T, uint64_t)
 #define DEFINE_GPR_KIND_FLOAT_2(name, T)
-#define DEFINE_GPR_KIND_COMPLEX_8(name, T)
-#define DEFINE_GPR_KIND_COMPLEX_16(name, T)
-#define DEFINE_GPR_KIND_FLOAT_4(name, T) DEFINE_FLOAT(name, T, f32, int32_t, WIDEN_F32)
-#define DEFINE_GPR_KIND_FLOAT_8(name, T) DEFINE_FLOAT(name, T, f64, int64_t, load_f64)
+#define DEFINE_GPR_KIND_FLOAT_4(name, T) DEFINE_FLOAT(name, T, f32, int32_t, uint32_t, WIDEN_F32)
+#define DEFINE_GPR_KIND_FLOAT_8(name, T) DEFINE_FLOAT(name, T, f64, int64_t, uint64_t, load_f64)
+
+/* ---------------------------------------------------------------- complex numbers ------------ */
+
+/* A complex number as its parts, which is how it lies in memory. */
+typedef struct pair {
+    double re, im;
+} pair;
+
+#define NAN_PAIR(x) ((x).re != (x).re || (x).im != (x).im)
+#define JOIN_prod(x, y) ((pair){(x).re * (y).re - (x).im * (y).im, (x).re * (y).im + (x).im * (y).re})
+#define JOIN_any FOLD_any
+#define JOIN_all FOLD_all
+#define JOIN_odd FOLD_odd
+#define JOIN_count FOLD_count
+#define PAIR_VALUE(p) ((pair){(p)[0], (p)[1]})
+#define PAIR_TRUTH(p) ((p)[0] != 0 || (p)[1] != 0)
+
+#define ACCUMULATOR_pair GPR_COMPLEX128
+#define ACCUMULATOR_uint32_t GPR_UINT32
+#define ACCUMULATOR_uint64_t GPR_UINT64
+
+/* Both shapes of a loop, with WALKS independent accumulators in a long row. DECIDED(value): nothing changes it any more. */
+#define DEFINE_PAIR_LOOP(fold, name, P, ACC, LIFT, WALKS, DECIDED)                                                  \
+    enum { accumulator_##fold##_##name = ACCUMULATOR_##ACC };                                                       \
+    INLINE ACC fold##_##name(const P *p, uint64_t n)                                                                \
+    {                                                                                                               \
+        ACC walks[WALKS];                                                                                           \
+        uint64_t i = 1;                                                                                             \
+        walks[0] = LIFT(p);                                                                                         \
+        if (n >= 2 * (WALKS)) {                                                                                     \
+            for (i = 1; i < (WALKS); i++) walks[i] = LIFT(p + 2 * i);                                               \
+            for (; i + (WALKS) <= n && !DECIDED(walks[0]); i += (WALKS)) {                                          \
+                UNROLLED                                                                                            \
+                for (int k = 0; k < (WALKS); k++) {                                                                 \
+                    const ACC x = LIFT(p + 2 * (i + (uint64_t)k));                                                  \
+                    walks[k] = JOIN_##fold(walks[k], x);                                                            \
+                }                                                                                                   \
+            }                                                                                                       \
+            for (int half = (WALKS) / 2; half > 0; half /= 2)                                                       \
+                for (int k = 0; k < half; k++) walks[k] = JOIN_##fold(walks[k], walks[k + half]);                   \
+        }                                                                                                           \
+        for (; i < n && !DECIDED(walks[0]); i++) {                                                                  \
+            const ACC x = LIFT(p + 2 * i);                                                                          \
+            walks[0] = JOIN_##fold(walks[0], x);                                                                    \
+        }                                                                                                           \
+        return walks[0];                                                                                            \
+    }                                                                                                               \
+    static void rows_##fold##_##name(const char *data, int64_t stride, uint64_t rows, uint64_t n, void *out)        \
+    {                                                                                                               \
+        ACC *accumulators = out;                                                                                    \
+        for (uint64_t r = 0; r < rows; r++)                                                                         \
+            accumulators[r] = fold##_##name((const P *)(const void *)(data + (int64_t)r * stride), n);              \
+    }                                                                                                               \
+    static void columns_##fold##_##name(const char *data, int64_t stride, uint64_t rows, uint64_t width, void *out) \
+    {                                                                                                               \
+        ACC *restrict accumulators = out;                                                                           \
+        for (; rows > 0; rows--, data += stride) {                                                                  \
+            const P *restrict p = (const P *)(const void *)data;                                                    \
+            for (uint64_t j = 0; j < width; j++) {                                                                  \
+                const ACC x = LIFT(p + 2 * j);                                                                      \
+                accumulators[j] = JOIN_##fold(accumulators[j], x);                                                  \
+            }                                                                                                       \
+        }                                                                                                           \
+    }
+
+#define NEVER(value) 0
+#define DECIDES_ANY(value) ((value) != 0)
+#define DECIDES_ALL(value) ((value) == 0)
+
+/* Real parts decide first, and seldom for the new element: the branch is foreseen. The first NaN ends a run; with SKIP
+ * it goes on without them, to NaN only if there is nothing else. */
+#define BETTER_PAIR(re, im, BETTER, kept_re, kept_im) \
+    (((re)BETTER(kept_re)) | (((re) == (kept_re)) & ((im)BETTER(kept_im))))
+#define DEFINE_PAIR_EXTREME(fold, name, P, BETTER, SKIP)                                                            \
+    enum { accumulator_##fold##_##name = GPR_COMPLEX128 };                                                          \
+    static pair fold##_##name(const P *p, uint64_t n)                                                               \
+    {                                                                                                               \
+        P re = p[0], im = p[1];                                                                                     \
+        uint64_t i = 1;                                                                                             \
+        for (; (re != re || im != im) && (SKIP) && i < n; i++) {                                                    \
+            re = p[2 * i];                                                                                          \
+            im = p[2 * i + 1];                                                                                      \
+        }                                                                                                           \
+        if (re != re || im != im) return (pair){re, im};                                                            \
+        for (; i < n; i++) {                                                                                        \
+            const P x = p[2 * i], y = p[2 * i + 1];                                                                 \
+            if (re BETTER x && y == y) continue;                                                                    \
+            if (x != x || y != y) {                                                                                 \
+                if (SKIP) continue;                                                                                 \
+                return (pair){x, y};                                                                                \
+            }                                                                                                       \
+            if (!BETTER_PAIR(x, y, BETTER, re, im)) continue;                                                       \
+            re = x;                                                                                                 \
+            im = y;                                                                                                 \
+        }                                                                                                           \
+        return (pair){re, im};                                                                                      \
+    }                                                                                                               \
+    static void rows_##fold##_##name(const char *data, int64_t stride, uint64_t rows, uint64_t n, void *out)        \
+    {                                                                                                               \
+        pair *accumulators = out;                                                                                   \
+        for (uint64_t r = 0; r < rows; r++)                                                                         \
+            accumulators[r] = fold##_##name((const P *)(const void *)(data + (int64_t)r * stride), n);              \
+    }                                                                                                               \
+    static void columns_##fold##_##name(const char *data, int64_t stride, uint64_t rows, uint64_t width, void *out) \
+    {                                                                                                               \
+        double *restrict acc = out;                                                                                 \
+        for (; rows > 0; rows--, data += stride) {                                                                  \
+            const P *restrict p = (const P *)(const void *)data;                                                    \
+            for (uint64_t j = 0; j < width; j++) {                                                                  \
+                const double x = p[2 * j], y = p[2 * j + 1], re = acc[2 * j], im = acc[2 * j + 1];                  \
+                const int better = BETTER_PAIR(x, y, BETTER, re, im);                                               \
+                const int new_nan = (x != x) | (y != y), old_nan = (re != re) | (im != im);                         \
+                const int take = SKIP ? (better | old_nan) & !new_nan : (better | new_nan) & !old_nan;              \
+                acc[2 * j] = take ? x : re;                                                                         \
+                acc[2 * j + 1] = take ? y : im;                                                                     \
+            }                                                                                                       \
+        }                                                                                                           \
+    }
+
+/* Sums are those of the parts: in rows in alternating lanes, in columns twice as many columns. */
+#define DEFINE_PAIR_SUM(name, P, part)                                                                         \
+    enum { accumulator_sum_##name = GPR_COMPLEX128 };                                                          \
+    static void rows_sum_##name(const char *data, int64_t stride, uint64_t rows, uint64_t n, void *out)        \
+    {                                                                                                          \
+        const double zero[2] = {0, 0};                                                                         \
+        double *sums = out;                                                                                    \
+        for (uint64_t r = 0; r < rows; r++, data += stride, sums += 2) {                                       \
+            const P *p = (const P *)(const void *)data;                                                        \
+            if (2 * n < SHORT_ROW) {                                                                           \
+                sums[0] = sums[1] = 0;                                                                         \
+                for (uint64_t i = 0; i < n; i++) {                                                             \
+                    sums[0] += (double)p[2 * i];                                                               \
+                    sums[1] += (double)p[2 * i + 1];                                                           \
+                }                                                                                              \
+            } else {                                                                                           \
+                lanes_f64 lanes;                                                                               \
+                lanes_sum_##part(p, 2 * n, zero, &lanes);                                                      \
+                join_lanes_sum(&lanes, 2, sums);                                                               \
+            }                                                                                                  \
+        }                                                                                                      \
+    }                                                                                                          \
+    static void columns_sum_##name(const char *data, int64_t stride, uint64_t rows, uint64_t width, void *out) \
+    {                                                                                                          \
+        const uint64_t half = 2 * width <= GPR_COLUMN_BLOCK ? 2 * width : width;                               \
+        for (uint64_t done = 0; done < 2 * width; done += half)                                                \
+            columns_sum_##part(data + done * sizeof(P), stride, rows, half, (double *)out + done);             \
+    }
+
+#define DEFINE_COMPLEX(name, P, part)                                                  \
+    DEFINE_PAIR_SUM(name, P, part)                                                     \
+    DEFINE_PAIR_LOOP(prod, name, P, pair, PAIR_VALUE, 4, NEVER)                        \
+    DEFINE_PAIR_EXTREME(min, name, P, <, 0)                                            \
+    DEFINE_PAIR_EXTREME(fmin, name, P, <, 1)                                           \
+    DEFINE_PAIR_EXTREME(max, name, P, >, 0)                                            \
+    DEFINE_PAIR_EXTREME(fmax, name, P, >, 1)                                           \
+    DEFINE_PAIR_LOOP(any, name, P, uint32_t, PAIR_TRUTH, 1, DECIDES_ANY)               \
+    DEFINE_PAIR_LOOP(all, name, P, uint32_t, PAIR_TRUTH, 1, DECIDES_ALL)               \
+    DEFINE_PAIR_LOOP(odd, name, P, uint32_t, PAIR_TRUTH, 1, NEVER)                     \
+    DEFINE_PAIR_LOOP(count, name, P, uint64_t, PAIR_TRUTH, 1, NEVER)                   \
+    static double squares_##name(const void *data, uint64_t n, const double center[2]) \
+    {                                                                                  \
+        return squares_##part(data, 2 * n, center);                                    \
+    }                                                                                  \
+    static uint64_t find_##name(const void *data, uint64_t n, const void *value)       \
+    {                                                                                  \
+        const P *p = data;                                                             \
+        const pair wanted = *(const pair *)value;                                      \
+        const int nan = NAN_PAIR(wanted);                                              \
+        for (uint64_t i = 0; i < n; i++) {                                             \
+            const pair x = PAIR_VALUE(p + 2 * i);                                      \
+            if (nan ? NAN_PAIR(x) : x.re == wanted.re && x.im == wanted.im) return i;  \
+        }                                                                              \
+        return n;                                                                      \
+    }
+
+#define DEFINE_GPR_KIND_COMPLEX_8(name, T) DEFINE_COMPLEX(name, float, float32)
+#define DEFINE_GPR_KIND_COMPLEX_16(name, T) DEFINE_COMPLEX(name, double, float64)
 
 #define GPR_DTYPE(ID, name, bytes, kind, c_type) DEFINE_##kind##_##bytes(name, c_type)
 #include "dtypes.def"
@@ -655,28 +1103,68 @@ DEFINE_EXACT_RUN(all_float64, double, load_f64, GPR_EXACT_WINDOWS)
                                    (gpr_dtype)accumulator_##fold##_##name}
 #define LOOPS_OF(ID, name)                                                                           \
     LOOP_OF(sum, ID, name), LOOP_OF(prod, ID, name), LOOP_OF(min, ID, name), LOOP_OF(max, ID, name), \
-        LOOP_OF(any, ID, name), LOOP_OF(all, ID, name),
+        LOOP_OF(any, ID, name), LOOP_OF(all, ID, name), LOOP_OF(odd, ID, name), LOOP_OF(count, ID, name),
+/* Bits have no sign: the loops of the unsigned type of the same size. */
+#define BIT_LOOPS_OF(ID, unsigned_name) \
+    LOOP_OF(bit_and, ID, unsigned_name), LOOP_OF(bit_or, ID, unsigned_name), LOOP_OF(bit_xor, ID, unsigned_name),
 
 #define ROWS_GPR_KIND_BOOL_1(ID, name) LOOPS_OF(ID, name)
-#define ROWS_GPR_KIND_SIGNED_1(ID, name) LOOPS_OF(ID, name)
-#define ROWS_GPR_KIND_SIGNED_2(ID, name) LOOPS_OF(ID, name)
-#define ROWS_GPR_KIND_SIGNED_4(ID, name) LOOPS_OF(ID, name)
-#define ROWS_GPR_KIND_SIGNED_8(ID, name) LOOPS_OF(ID, name)
-#define ROWS_GPR_KIND_UNSIGNED_1(ID, name) LOOPS_OF(ID, name)
-#define ROWS_GPR_KIND_UNSIGNED_2(ID, name) LOOPS_OF(ID, name)
-#define ROWS_GPR_KIND_UNSIGNED_4(ID, name) LOOPS_OF(ID, name)
-#define ROWS_GPR_KIND_UNSIGNED_8(ID, name) LOOPS_OF(ID, name)
+#define ROWS_GPR_KIND_SIGNED_1(ID, name) LOOPS_OF(ID, name) BIT_LOOPS_OF(ID, uint8)
+#define ROWS_GPR_KIND_SIGNED_2(ID, name) LOOPS_OF(ID, name) BIT_LOOPS_OF(ID, uint16)
+#define ROWS_GPR_KIND_SIGNED_4(ID, name) LOOPS_OF(ID, name) BIT_LOOPS_OF(ID, uint32)
+#define ROWS_GPR_KIND_SIGNED_8(ID, name) LOOPS_OF(ID, name) BIT_LOOPS_OF(ID, uint64)
+#define ROWS_GPR_KIND_UNSIGNED_1(ID, name) LOOPS_OF(ID, name) BIT_LOOPS_OF(ID, name)
+#define ROWS_GPR_KIND_UNSIGNED_2(ID, name) LOOPS_OF(ID, name) BIT_LOOPS_OF(ID, name)
+#define ROWS_GPR_KIND_UNSIGNED_4(ID, name) LOOPS_OF(ID, name) BIT_LOOPS_OF(ID, name)
+#define ROWS_GPR_KIND_UNSIGNED_8(ID, name) LOOPS_OF(ID, name) BIT_LOOPS_OF(ID, name)
 #define ROWS_GPR_KIND_FLOAT_2(ID, name)
-#define ROWS_GPR_KIND_COMPLEX_8(ID, name)
-#define ROWS_GPR_KIND_COMPLEX_16(ID, name)
-#define ROWS_GPR_KIND_FLOAT_4(ID, name) LOOPS_OF(ID, name)
-#define ROWS_GPR_KIND_FLOAT_8(ID, name) LOOPS_OF(ID, name)
+#define ROWS_GPR_KIND_FLOAT_4(ID, name) LOOPS_OF(ID, name) NAN_LOOPS_OF(ID, name)
+#define ROWS_GPR_KIND_FLOAT_8(ID, name) LOOPS_OF(ID, name) NAN_LOOPS_OF(ID, name)
+#define ROWS_GPR_KIND_COMPLEX_8(ID, name) LOOPS_OF(ID, name) NAN_LOOPS_OF(ID, name)
+#define ROWS_GPR_KIND_COMPLEX_16(ID, name) LOOPS_OF(ID, name) NAN_LOOPS_OF(ID, name)
+
+#define SKIPPING_OF(fold, ID, name)                                                                 \
+    [GPR_FOLD_##fold][GPR_##ID] = {rows_skipping_##fold##_##name, columns_skipping_##fold##_##name, \
+                                   (gpr_dtype)accumulator_skipping_##fold##_##name}
+#define ALL_SKIPPING_OF(ID, name) SKIPPING_OF(sum, ID, name), SKIPPING_OF(prod, ID, name)
+/* Folds of floats and complex numbers alone. */
+#define NAN_LOOPS_OF(ID, name) LOOP_OF(fmin, ID, name), LOOP_OF(fmax, ID, name),
+
+#define FIND_GPR_KIND_FLOAT_2(ID, name)
+#define FIND_LOOP(ID, name) [GPR_##ID] = find_##name,
+#define FIND_GPR_KIND_BOOL_1 FIND_LOOP
+#define FIND_GPR_KIND_SIGNED_1 FIND_LOOP
+#define FIND_GPR_KIND_SIGNED_2 FIND_LOOP
+#define FIND_GPR_KIND_SIGNED_4 FIND_LOOP
+#define FIND_GPR_KIND_SIGNED_8 FIND_LOOP
+#define FIND_GPR_KIND_UNSIGNED_1 FIND_LOOP
+#define FIND_GPR_KIND_UNSIGNED_2 FIND_LOOP
+#define FIND_GPR_KIND_UNSIGNED_4 FIND_LOOP
+#define FIND_GPR_KIND_UNSIGNED_8 FIND_LOOP
+#define FIND_GPR_KIND_FLOAT_4 FIND_LOOP
+#define FIND_GPR_KIND_FLOAT_8 FIND_LOOP
+#define FIND_GPR_KIND_COMPLEX_8 FIND_LOOP
+#define FIND_GPR_KIND_COMPLEX_16 FIND_LOOP
 
 const gpr_loops LOOPS_TABLE = {
     .isa = LOOPS_ISA,
     .loop =
         {
 #define GPR_DTYPE(ID, name, bytes, kind, c_type) ROWS_##kind##_##bytes(ID, name)
+#include "dtypes.def"
+#undef GPR_DTYPE
+        },
+    .skipping = {ALL_SKIPPING_OF(FLOAT32, float32), ALL_SKIPPING_OF(FLOAT64, float64)},
+    .squares =
+        {
+            [GPR_FLOAT32] = squares_float32,
+            [GPR_FLOAT64] = squares_float64,
+            [GPR_COMPLEX64] = squares_complex64,
+            [GPR_COMPLEX128] = squares_complex128,
+        },
+    .find =
+        {
+#define GPR_DTYPE(ID, name, bytes, kind, c_type) FIND_##kind##_##bytes(ID, name)
 #include "dtypes.def"
 #undef GPR_DTYPE
         },

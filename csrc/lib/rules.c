@@ -400,10 +400,10 @@ static double _Complex fold_complex(gpr_fold fold, double _Complex x, double _Co
     /* By hand: C's own product asks for infinities first, NumPy's does not. */
     case GPR_FOLD_prod:
         return CMPLX(creal(x) * creal(y) - cimag(x) * cimag(y), creal(x) * cimag(y) + cimag(x) * creal(y));
-    case GPR_FOLD_min: return is_nan(x) || precedes(x, y) ? x : y;
-    case GPR_FOLD_max: return is_nan(x) || precedes(y, x) ? x : y;
-    case GPR_FOLD_fmin: return is_nan(y) || precedes(x, y) ? x : y;
-    case GPR_FOLD_fmax: return is_nan(y) || precedes(y, x) ? x : y;
+    case GPR_FOLD_min: return is_nan(x) || (!is_nan(y) && precedes(x, y)) ? x : y;
+    case GPR_FOLD_max: return is_nan(x) || (!is_nan(y) && precedes(y, x)) ? x : y;
+    case GPR_FOLD_fmin: return is_nan(y) || (!is_nan(x) && precedes(x, y)) ? x : y;
+    case GPR_FOLD_fmax: return is_nan(y) || (!is_nan(x) && precedes(y, x)) ? x : y;
     default: return CMPLX(creal(x) + creal(y), cimag(x) + cimag(y));
     }
 }
@@ -438,25 +438,27 @@ static gpr_value fold_bits(gpr_fold fold, gpr_value a, gpr_value b)
     return value;
 }
 
+/* Whether the number of one accumulator is better than another's, and not its equal. */
+static int beats(gpr_fold fold, gpr_dtype acc, const gpr_value *a, const gpr_value *b)
+{
+    gpr_value kept;
+
+    fold_numbers(fold, acc, a->bytes, b->bytes, kept.bytes); /* of equals the second */
+    return memcmp(kept.bytes, b->bytes, bytes_of(acc)) != 0;
+}
+
 /* Of two found numbers the one that min or max keeps; of equals, and of two NaN, the one found first. */
 static gpr_value fold_found(gpr_fold fold, gpr_dtype acc, gpr_value a, gpr_value b)
 {
     const gpr_fold extreme_fold = fold == GPR_FOLD_argmin ? GPR_FOLD_min : GPR_FOLD_max;
     double _Complex x, y;
-    gpr_value kept = {.bytes = {0}};
 
     gpr_convert(acc, a.bytes, GPR_COMPLEX128, &x, 1);
     gpr_convert(acc, b.bytes, GPR_COMPLEX128, &y, 1);
-    if (is_nan(x) || is_nan(y)) {
-        if (is_nan(x) != is_nan(y)) return is_nan(x) ? a : b;
-        return a.position < b.position ? a : b;
-    }
-    fold_numbers(extreme_fold, acc, a.bytes, b.bytes, kept.bytes);
-    const int is_a = memcmp(kept.bytes, a.bytes, bytes_of(acc)) == 0;
-    const int is_b = memcmp(kept.bytes, b.bytes, bytes_of(acc)) == 0;
-    /* Zeros of either sign are equal, and the other one's bits differ. */
-    if ((is_a && is_b) || (x == 0 && y == 0)) return a.position < b.position ? a : b;
-    return is_a ? a : b;
+    if (is_nan(x) != is_nan(y)) return is_nan(x) ? a : b;
+    if (!is_nan(x) && beats(extreme_fold, acc, &a, &b)) return a;
+    if (!is_nan(x) && beats(extreme_fold, acc, &b, &a)) return b;
+    return a.position < b.position ? a : b;
 }
 
 /* Chan, Golub and LeVeque's way to join the moments of two sets: the means' distance makes up for their being two. */

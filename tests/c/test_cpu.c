@@ -24,13 +24,21 @@ static void free_example(example *e)
     free(e->mask_memory);
 }
 
-static void reverse(char *bytes, size_t count)
+/* Reverses the bytes of each part of an element. */
+static void reverse_part(char *bytes, size_t count)
 {
     for (size_t i = 0; i < count / 2; i++) {
         const char t = bytes[i];
         bytes[i] = bytes[count - 1 - i];
         bytes[count - 1 - i] = t;
     }
+}
+
+static void reverse(char *element, gpr_dtype dtype)
+{
+    const size_t part = gpr_part_bytes(dtype);
+
+    for (size_t at = 0; at < gpr_dtype_bytes(dtype); at += part) reverse_part(element + at, part);
 }
 
 /* A random element. Tame ones are small and fit every type's range after conversion; products stay finite. */
@@ -42,6 +50,13 @@ static void random_element(gpr_operator op, gpr_dtype dtype, int wild, void *ele
     uint16_t half;
     float f32;
 
+    if (naive_is_complex(dtype)) {
+        random_element(op, naive_part(dtype), wild, element);
+        random_element(op, naive_part(dtype), wild, (char *)element + gpr_part_bytes(dtype));
+        if (op == GPR_OP_PROD)
+            memset((char *)element + gpr_part_bytes(dtype), 0, gpr_part_bytes(dtype) - check_between(0, 1));
+        return;
+    }
     if (op == GPR_OP_PROD) value = naive_is_float(dtype) ? 1 + signed_one / 16 : (double)check_between(1, 3);
     if ((op == GPR_OP_ANY || op == GPR_OP_ALL) && check_between(0, 3) > 0) value = op == GPR_OP_ALL;
     if (naive_is_float(dtype) && !wild) {
@@ -135,13 +150,26 @@ static void make_example(example *e, int layout, int masked, int swapped, int mi
     for (uint64_t row = 0; row < e->rows; row++) {
         for (uint64_t i = 0; i < e->n; i++) {
             const uint8_t *mask;
-            char *address = element_at(e, row, i, &mask), element[8];
+            char *address = element_at(e, row, i, &mask), element[16];
 
             random_element(r->op, r->dtype, wild, element);
-            if (swapped) reverse(element, bytes);
+            if (e->request.skip_nan && naive_is_float(r->dtype) && check_between(0, 4) == 0)
+                memset(element, 0xff, bytes);
+            if (swapped) reverse(element, r->dtype);
             memcpy(address, element, bytes);
         }
     }
+}
+
+static gpr_status rule_of(const gpr_request *request, gpr_rule *rule)
+{
+    gpr_status status;
+
+    GPR_TRY(gpr_make_rule(request->op, request->dtype, request->compute, rule));
+    GPR_TRY(gpr_leave_out(rule, request->skip_nan, request->mask != NULL));
+    rule->ddof = request->ddof;
+done:
+    return status;
 }
 
 static gpr_status run_example(const example *e, void *result)
@@ -151,7 +179,7 @@ static gpr_status run_example(const example *e, void *result)
     gpr_view view;
     gpr_status status;
 
-    GPR_TRY(gpr_make_rule(e->request.op, e->request.dtype, e->request.compute, &rule));
+    GPR_TRY(rule_of(&e->request, &rule));
     GPR_TRY(gpr_make_view(&e->request, &view));
     GPR_TRY(gpr_cpu_reduce(&view, &rule, NULL, NULL, result, &run));
 done:
@@ -166,28 +194,29 @@ static void check_example(const example *e, const char *what)
     gpr_rule rule;
     size_t result_bytes;
     char *results;
-    gpr_status status = gpr_make_rule(r->op, r->dtype, r->compute, &rule);
+    gpr_status status = rule_of(r, &rule);
 
     CHECK(status == GPR_OK, "%s", gpr_last_error()->message);
     result_bytes = gpr_dtype_bytes(rule.result);
-    results = malloc(e->rows * result_bytes + 1);
+    results = malloc((uint64_t)rule.planes * e->rows * result_bytes + 1);
     status = run_example(e, results);
     CHECK(status == GPR_OK, "%s", gpr_last_error()->message);
     for (uint64_t row = 0; row < e->rows; row++) {
-        const gpr_value neutral = gpr_neutral_element(rule.fold, r->dtype);
         naive_fold fold = {0};
-        char element[8];
+        char element[16];
 
         for (uint64_t i = 0; i < e->n; i++) {
             const uint8_t *mask;
             const char *address = element_at(e, row, i, &mask);
 
             memcpy(element, address, bytes);
-            if (r->byteswapped) reverse(element, bytes);
-            if (mask != NULL && !*mask) memcpy(element, neutral.bytes, bytes);
-            naive_step_fold(&fold, &rule, naive_load(r->dtype, element));
+            if (r->byteswapped) reverse(element, r->dtype);
+            if (mask != NULL && !*mask)
+                naive_pass(&fold);
+            else
+                naive_step_fold(&fold, &rule, naive_load(r->dtype, element));
         }
-        CHECK(naive_agrees(&fold, &rule, results + row * result_bytes),
+        CHECK(naive_agrees(&fold, &rule, results + row * result_bytes, e->rows * result_bytes),
               "%s: %s of %s as %s, row %" PRIu64 " of %" PRIu64 ", n %" PRIu64
               ", isa %s: got %.17Lg or %lld, want %.17Lg or %lld",
               what, gpr_operator_name(r->op), gpr_dtype_name(r->dtype), gpr_dtype_name(rule.compute), row, e->rows,
@@ -223,6 +252,16 @@ static int takes_dtype(int op)
     return op == GPR_OP_SUM || op == GPR_OP_PROD || op == GPR_OP_MEAN;
 }
 
+static int takes_element(int op, int dtype)
+{
+    return gpr_result_dtype((gpr_operator)op, (gpr_dtype)dtype, GPR_DTYPE_DEFAULT) != GPR_DTYPE_DEFAULT;
+}
+
+static int skips_nan(int op)
+{
+    return takes_dtype(op) || (op >= GPR_OP_ARGMIN && op <= GPR_OP_STD) || op == GPR_OP_MIN || op == GPR_OP_MAX;
+}
+
 static void test_sizes(void)
 {
     static const int sizes[] = {1,   2,    3,    7,    8,    15,   16,   17,   31,   32,   33,
@@ -231,6 +270,7 @@ static void test_sizes(void)
 
     for (int op = 0; op < GPR_OP_COUNT; op++)
         for (int dtype = 0; dtype < GPR_DTYPE_COUNT; dtype++) {
+            if (!takes_element(op, dtype)) continue;
             const int wild = !naive_is_float(dtype) && (op == GPR_OP_SUM || op == GPR_OP_MIN || op == GPR_OP_MAX);
 
             for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
@@ -277,13 +317,19 @@ static void test_pairs(void)
             }
 }
 
+static int looks_for_nan(int op)
+{
+    return op == GPR_OP_MIN || op == GPR_OP_MAX || op == GPR_OP_ARGMIN || op == GPR_OP_ARGMAX;
+}
+
 /* A special value at each place of a run: at every lane of every vector, in the tail, and alone. */
 static void test_special_places(void)
 {
-    static const gpr_dtype dtypes[] = {GPR_FLOAT16, GPR_BFLOAT16, GPR_FLOAT32, GPR_FLOAT64};
+    static const gpr_dtype dtypes[] = {GPR_FLOAT16, GPR_BFLOAT16,  GPR_FLOAT32,
+                                       GPR_FLOAT64, GPR_COMPLEX64, GPR_COMPLEX128};
     const double specials[] = {NAN, INFINITY, -INFINITY};
 
-    for (int d = 0; d < 4; d++)
+    for (int d = 0; d < 6; d++)
         for (int op = 0; op < GPR_OP_COUNT; op++)
             for (int s = 0; s < 3; s++) {
                 const size_t bytes = gpr_dtype_bytes(dtypes[d]);
@@ -291,12 +337,14 @@ static void test_special_places(void)
                 gpr_value special = {.f64 = specials[s]};
                 example e;
 
-                special = gpr_convert_acc(special, GPR_FLOAT64, dtypes[d]);
+                if (!takes_element(op, dtypes[d])) continue;
+                special = gpr_convert_acc(GPR_FOLD_sum, special, GPR_FLOAT64, dtypes[d]);
                 set_shape(&e, op, dtypes[d], GPR_DTYPE_DEFAULT, 1, 1);
                 e.shape[0] = n;
                 make_example(&e, 0, 0, 0, 0, 0);
-                for (int64_t i = 0; i < n; i++) {
-                    char before[8], *at = e.memory + (size_t)i * bytes;
+                /* Loops that look for NaN beside their comparisons could miss one anywhere. */
+                for (int64_t i = 0; i < n; i += looks_for_nan(op) ? 1 : 13) {
+                    char before[16], *at = e.memory + (size_t)i * bytes;
 
                     memcpy(before, at, bytes);
                     memcpy(at, special.bytes, bytes);
@@ -342,14 +390,18 @@ static void test_random(int count)
         if (takes_dtype(op) && check_between(0, 3) == 0) compute = (gpr_dtype)check_between(0, GPR_DTYPE_COUNT - 1);
         if (compute != GPR_DTYPE_DEFAULT && naive_is_float(dtype) && naive_kind(compute) == GPR_KIND_UNSIGNED)
             compute = GPR_FLOAT64;
+        if (!takes_element(op, dtype)) continue;
         set_shape(&e, op, dtype, compute, ndim, (int)check_between(0, ndim));
+        e.request.skip_nan = skips_nan(op) && check_between(0, 2) == 0;
+        e.request.ddof = (double)check_between(0, 2);
         for (int i = 0; i < ndim; i++) {
             const int64_t left = most / size;
             e.shape[i] = check_between(1, check_between(0, 1) ? (left < 5 ? left : 5) : left);
             size *= e.shape[i];
         }
-        make_example(&e, (int)check_between(0, 3), check_between(0, 4) == 0, check_between(0, 4) == 0,
-                     check_between(0, 4) == 0, 0);
+        make_example(&e, (int)check_between(0, 3),
+                     check_between(0, 3) == 0 && gpr_fold_rows[gpr_operator_rows[op].fold].form != GPR_FORM_FOUND,
+                     check_between(0, 4) == 0, check_between(0, 4) == 0, 0);
         check_example(&e, "random");
         free_example(&e);
     }
@@ -366,6 +418,7 @@ static void test_matrices(void)
             const int dtype = (int)check_between(0, GPR_DTYPE_COUNT - 1);
             example e;
 
+            if (!takes_element(op, dtype)) continue;
             set_shape(&e, op, dtype, GPR_DTYPE_DEFAULT, 2, 1);
             e.shape[0] = shapes[k][0];
             e.shape[1] = shapes[k][1];
@@ -390,11 +443,11 @@ static void test_empty(void)
 {
     for (int op = 0; op < GPR_OP_COUNT; op++)
         for (int dtype = 0; dtype < GPR_DTYPE_COUNT; dtype++) {
-            double results[3 + 1] = {7, 7, 7, 7};
+            double results[2 * 3 + 1] = {7, 7, 7, 7, 7, 7, 7};
             gpr_rule rule;
             example e;
 
-            if (!gpr_operator_rows[op].has_identity) continue;
+            if (!gpr_operator_rows[op].has_identity || !takes_element(op, dtype)) continue;
             set_shape(&e, op, dtype, GPR_DTYPE_DEFAULT, 2, 1);
             e.shape[0] = 3;
             e.shape[1] = 0;
@@ -405,12 +458,14 @@ static void test_empty(void)
                 const size_t offset = (size_t)row * gpr_dtype_bytes(rule.result);
                 const naive_value v = naive_load(rule.result, (char *)results + offset);
                 const int want = op == GPR_OP_PROD || op == GPR_OP_ALL;
-                if (op == GPR_OP_MEAN)
+                if (op == GPR_OP_BITWISE_AND)
+                    CHECK(v.i == naive_cast((naive_value){.i = -1}, rule.result).i, "bitwise_and of nothing");
+                else if (op == GPR_OP_MEAN || op == GPR_OP_VAR || op == GPR_OP_STD)
                     CHECK(isnan(v.f), "mean of nothing");
                 else
                     CHECK(v.is_float ? v.f == want : v.i == want, "%s of nothing", gpr_operator_name(op));
             }
-            CHECK(results[3] == 7, "wrote past the results");
+            CHECK(results[6] == 7, "wrote past the results");
             free_example(&e);
             e.shape[0] = 0;
             make_example(&e, 0, 0, 0, 0, 0);
@@ -423,15 +478,17 @@ static void test_empty(void)
 static void test_same_bits(void)
 {
     static const int64_t shapes[][2] = {{1, 1000003}, {1, 999}, {3, 300001}, {1000, 700}, {400000, 3}};
-    static const gpr_dtype dtypes[] = {GPR_FLOAT16, GPR_BFLOAT16, GPR_FLOAT32, GPR_FLOAT64};
+    static const gpr_dtype dtypes[] = {GPR_FLOAT16, GPR_BFLOAT16,  GPR_FLOAT32,
+                                       GPR_FLOAT64, GPR_COMPLEX64, GPR_COMPLEX128};
+    static const gpr_operator ops[] = {GPR_OP_SUM, GPR_OP_MEAN, GPR_OP_PROD, GPR_OP_VAR, GPR_OP_ARGMAX, GPR_OP_MINMAX};
     gpr_limits limits, changed;
 
     gpr_get_limits(&limits);
     for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++)
-        for (int d = 0; d < 4; d++)
+        for (int d = 0; d < 6; d++)
             for (int column = 0; column < 2; column++)
                 for (int layout = 0; layout < 3; layout++) {
-                    const int op = check_between(0, 1) ? GPR_OP_SUM : GPR_OP_MEAN;
+                    const gpr_operator op = ops[check_between(0, 5)];
                     char *first, *other;
                     size_t bytes;
                     example e;
@@ -440,7 +497,7 @@ static void test_same_bits(void)
                     e.shape[column] = shapes[k][0];
                     e.shape[1 - column] = shapes[k][1];
                     make_example(&e, layout, 0, 0, 0, 0);
-                    bytes = e.rows * gpr_dtype_bytes(dtypes[d]);
+                    bytes = 2 * e.rows * sizeof(double _Complex);
                     first = calloc(bytes, 1);
                     other = calloc(bytes, 1);
                     CHECK(run_example(&e, first) == GPR_OK, "same bits");

@@ -9,7 +9,8 @@
 static gpr_dtype numpy_sum(gpr_dtype dtype)
 {
     switch (naive_kind(dtype)) {
-    case GPR_KIND_FLOAT: return dtype;
+    case GPR_KIND_FLOAT:
+    case GPR_KIND_COMPLEX: return dtype;
     case GPR_KIND_UNSIGNED: return GPR_UINT64;
     default: return GPR_INT64;
     }
@@ -19,7 +20,8 @@ static void test_default_types(void)
 {
     for (int d = 0; d < GPR_DTYPE_COUNT; d++) {
         const gpr_dtype dtype = (gpr_dtype)d;
-        const gpr_dtype mean = naive_is_float(dtype) ? dtype : GPR_FLOAT64;
+        const gpr_dtype mean = naive_is_float(dtype) ? dtype : GPR_FLOAT64, variance = naive_part(mean);
+        const gpr_dtype bits = naive_is_float(dtype) ? GPR_DTYPE_DEFAULT : dtype;
 
         const gpr_dtype want[GPR_OP_COUNT] = {[GPR_OP_SUM] = numpy_sum(dtype),
                                               [GPR_OP_PROD] = numpy_sum(dtype),
@@ -27,7 +29,18 @@ static void test_default_types(void)
                                               [GPR_OP_MAX] = dtype,
                                               [GPR_OP_MEAN] = mean,
                                               [GPR_OP_ANY] = GPR_BOOL,
-                                              [GPR_OP_ALL] = GPR_BOOL};
+                                              [GPR_OP_ALL] = GPR_BOOL,
+                                              [GPR_OP_ARGMIN] = GPR_INT64,
+                                              [GPR_OP_ARGMAX] = GPR_INT64,
+                                              [GPR_OP_VAR] = variance,
+                                              [GPR_OP_STD] = variance,
+                                              [GPR_OP_COUNT_NONZERO] = GPR_INT64,
+                                              [GPR_OP_PTP] = dtype == GPR_BOOL ? GPR_DTYPE_DEFAULT : dtype,
+                                              [GPR_OP_MINMAX] = dtype,
+                                              [GPR_OP_BITWISE_AND] = bits,
+                                              [GPR_OP_BITWISE_OR] = bits,
+                                              [GPR_OP_BITWISE_XOR] = bits,
+                                              [GPR_OP_LOGICAL_XOR] = GPR_BOOL};
 
         for (int op = 0; op < GPR_OP_COUNT; op++)
             CHECK(gpr_result_dtype(op, dtype, GPR_DTYPE_DEFAULT) == want[op], "%s of %s", gpr_operator_name(op),
@@ -42,25 +55,34 @@ static void test_all_rules(void)
         for (int d = 0; d < GPR_DTYPE_COUNT; d++)
             for (int requested = GPR_DTYPE_DEFAULT; requested < GPR_DTYPE_COUNT; requested++) {
                 const int sums = op == GPR_OP_SUM || op == GPR_OP_PROD || op == GPR_OP_MEAN;
+                const int varies = op == GPR_OP_VAR || op == GPR_OP_STD;
                 gpr_rule rule;
                 const gpr_status status = gpr_make_rule(op, d, requested, &rule);
 
-                if (!sums && requested != GPR_DTYPE_DEFAULT) {
+                if (requested != GPR_DTYPE_DEFAULT && !sums && !(varies && naive_is_float(requested))) {
                     CHECK(status == GPR_ERROR_TYPE, "%s takes no dtype", gpr_operator_name(op));
+                    continue;
+                }
+                if ((op == GPR_OP_PTP && d == GPR_BOOL) ||
+                    (op >= GPR_OP_BITWISE_AND && op <= GPR_OP_BITWISE_XOR && naive_is_float(d))) {
+                    CHECK(status == GPR_ERROR_TYPE, "%s of %s", gpr_operator_name(op), gpr_dtype_name(d));
                     continue;
                 }
                 CHECK(status == GPR_OK, "%s", gpr_last_error()->message);
                 CHECK(rule.op == (gpr_operator)op && rule.element == (gpr_dtype)d, "rule");
                 CHECK(rule.divide == (op == GPR_OP_MEAN), "division");
                 if (requested != GPR_DTYPE_DEFAULT)
-                    CHECK(rule.compute == (gpr_dtype)requested && rule.result == (gpr_dtype)requested, "requested");
-                if (!sums) CHECK(rule.compute == (gpr_dtype)d, "compute");
+                    CHECK(rule.compute == (gpr_dtype)requested &&
+                              rule.result == (varies ? naive_part(requested) : (gpr_dtype)requested),
+                          "requested");
+                if (!sums && !varies) CHECK(rule.compute == (gpr_dtype)d, "compute");
                 for (int k = 0; k < 2; k++) {
                     const gpr_dtype acc = k ? rule.host_acc : rule.device_acc;
                     const size_t bytes = gpr_dtype_bytes(acc);
 
-                    CHECK(bytes == 4 || bytes == 8, "accumulator of %zu bytes", bytes);
-                    if (rule.fold != GPR_FOLD_any && rule.fold != GPR_FOLD_all)
+                    CHECK(bytes == 4 || bytes == 8 || (bytes == 16 && naive_is_complex(rule.compute)),
+                          "accumulator of %zu bytes", bytes);
+                    if (rule.result != GPR_BOOL && rule.fold != GPR_FOLD_count)
                         CHECK(bytes >= gpr_dtype_bytes(rule.compute), "a narrow accumulator");
                     if (rule.fold == GPR_FOLD_sum || rule.fold == GPR_FOLD_prod)
                         CHECK(naive_is_float(rule.compute) ? naive_is_float(acc) : acc == GPR_UINT64, "a sum's");
@@ -123,7 +145,7 @@ static void test_conversions(void)
         for (int to = 0; to < GPR_DTYPE_COUNT; to++) {
             enum { COUNT = 600 };
             const size_t from_bytes = gpr_dtype_bytes(from), to_bytes = gpr_dtype_bytes(to);
-            char source[COUNT * 8 + 1], destination[COUNT * 8 + 1];
+            char source[COUNT * 16 + 1], destination[COUNT * 16 + 1];
 
             for (int i = 0; i < COUNT; i++) {
                 gpr_value v = {.u64 = check_random()};
@@ -131,7 +153,7 @@ static void test_conversions(void)
                 if (naive_is_float(from)) {
                     const int64_t low = naive_kind(to) == GPR_KIND_UNSIGNED ? 0 : -120;
                     v.f64 = (double)check_between(low * 8, 120 * 8) / 8;
-                    v = gpr_convert_acc(v, GPR_FLOAT64, from);
+                    v = gpr_convert_acc(GPR_FOLD_sum, v, GPR_FLOAT64, from);
                 }
                 memcpy(source + 1 + (size_t)i * from_bytes, v.bytes, from_bytes);
             }
@@ -152,7 +174,7 @@ static void test_wild_conversions(void)
     const double wild[] = {NAN, INFINITY, -INFINITY, 1e300, -1e300, 0x1p63, -0x1p63, 0x1p64, 0x1p31, -0x1p31, -1};
 
     for (int to = 0; to < GPR_DTYPE_COUNT; to++) {
-        char destination[sizeof wild];
+        char destination[2 * sizeof wild];
 
         gpr_convert(GPR_FLOAT64, wild, to, destination, sizeof wild / sizeof *wild);
         CHECK(gpr_dtype_rows[to].kind != GPR_KIND_BOOL || destination[0] == 1, "NaN is true");
@@ -169,14 +191,15 @@ static void test_identities(void)
                 gpr_value x = {.u64 = 0}, folded, neutral;
                 gpr_rule rule;
 
-                (void)gpr_make_rule(op, d, GPR_DTYPE_DEFAULT, &rule);
+                if (gpr_make_rule(op, d, GPR_DTYPE_DEFAULT, &rule) != GPR_OK || rule.form != GPR_FORM_NUMBER) continue;
+                if (naive_is_complex(d) || rule.fold == GPR_FOLD_count) continue;
                 memcpy(x.bytes, &bits, gpr_dtype_bytes(d));
-                if (rule.fold == GPR_FOLD_any || rule.fold == GPR_FOLD_all || d == GPR_BOOL) {
+                if (rule.result == GPR_BOOL || d == GPR_BOOL) {
                     x.u64 = bits & 1;
                 } else {
                     gpr_value wide = {.u64 = 0};
                     gpr_convert(d, x.bytes, rule.compute, wide.bytes, 1);
-                    x = gpr_convert_acc(wide, rule.compute, rule.host_acc);
+                    x = gpr_convert_acc(rule.fold, wide, rule.compute, rule.host_acc);
                 }
                 folded = gpr_identity(rule.fold, rule.compute, rule.host_acc);
                 folded = gpr_fold_acc(rule.fold, rule.host_acc, folded, x);
@@ -186,7 +209,7 @@ static void test_identities(void)
                           gpr_operator_name(op), gpr_dtype_name(d));
                 }
                 neutral = gpr_neutral_element(rule.fold, d);
-                if (rule.fold != GPR_FOLD_any && rule.fold != GPR_FOLD_all) {
+                if (rule.result != GPR_BOOL && rule.fold != GPR_FOLD_bit_and) {
                     gpr_value as_acc = {.u64 = 0};
                     gpr_convert(d, neutral.bytes, rule.host_acc, as_acc.bytes, 1);
                     folded = gpr_identity(rule.fold, rule.compute, rule.host_acc);
@@ -233,13 +256,17 @@ static void test_results(void)
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         gpr_value accumulators[3];
         char results[8 * 3 + 1];
+        uint8_t packed[sizeof accumulators];
         gpr_rule rule;
 
         CHECK(gpr_make_rule(GPR_OP_MEAN, cases[k].element, cases[k].requested, &rule) == GPR_OK, "rule");
         for (int i = 0; i < 3; i++) accumulators[i].i64 = cases[k].sum;
         if (naive_is_float(rule.host_acc))
             for (int i = 0; i < 3; i++) accumulators[i].f64 = (double)cases[k].sum;
-        gpr_finish_results(&rule, rule.host_acc, accumulators, 3, cases[k].n, results + 1);
+        for (int i = 0; i < 3; i++)
+            gpr_write_acc(rule.form, rule.host_acc, &accumulators[i],
+                          packed + i * gpr_acc_bytes(rule.form, rule.host_acc));
+        gpr_finish_results(&rule, rule.host_acc, packed, 3, cases[k].n, results + 1, 0);
         for (size_t i = 0; i < 3; i++) {
             const naive_value got = naive_load(rule.result, results + 1 + i * gpr_dtype_bytes(rule.result));
             const long double value = got.is_float ? got.f : (long double)got.i;

@@ -1,0 +1,481 @@
+/* The CPU backend's second engine: folds that keep more of a row than a number. Positions (argmin, argmax), moments (var,
+ * std) and tallies (a mean that leaves elements out) have no loop that takes them from elements to results, and no
+ * element that changes nothing could stand in for one that is left out.
+ *
+ * A row is taken in segments that stay in the first cache while several loops go over them. What a mask or NaN leaves
+ * out is first taken out of the segment; a segment's accumulator is folded into the row's in the order of the row. Long
+ * rows are cut into pieces by shapes alone, whose accumulators are folded as a tree, so that bits do not depend on
+ * threads. Rows that lie crosswise in memory are packed several at a time, a tile of them, in the order of memory. */
+#include <complex.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../lib/status.h"
+#include "job.h"
+
+enum {
+    SEGMENT_BYTES = 16 * 1024, /* read in place: half of a small first cache */
+    TILE_ROWS = 16,            /* of a tile: a cache line of float32 */
+    TILE_BYTES = 64 * 1024,    /* of a tile, in a worker's stack */
+    TILE_EXTENT = 64,          /* least positions in a run that make tiles worth their while */
+    RESULT_BATCH = 64          /* rows between two calls to finish them */
+};
+
+/* What every task reads beside the job. */
+typedef struct composite {
+    gpr_view plain;    /* the array without its mask */
+    gpr_view marks;    /* the mask; its data is NULL if there is none */
+    int in_place;      /* a row's elements are aligned, native neighbours */
+    int crosswise;     /* rows are taken in tiles */
+    int direct;        /* memory is what the loops read, and nothing is left out */
+    uint64_t segment;  /* positions taken at once */
+    gpr_value nothing; /* the accumulator of no elements */
+} composite;
+
+/* A task's memory. */
+typedef struct scratch {
+    _Alignas(64) char tile[TILE_BYTES];
+    uint8_t marks[TILE_BYTES];
+    stage s;
+    uint8_t keep[STAGE_ELEMENTS];
+    uint16_t kept[STAGE_ELEMENTS]; /* positions in the segment of what was kept */
+} scratch;
+
+/* ---------------------------------------------------------------- leaving elements out ------- */
+
+/* Copies the elements whose positions are in `kept`. */
+#define DEFINE_GATHER(size, type)                                                                       \
+    static void gather_##size(const char *elements, const uint16_t *kept, uint64_t count, char *packed) \
+    {                                                                                                   \
+        for (uint64_t i = 0; i < count; i++) {                                                          \
+            type element;                                                                               \
+            memcpy(&element, elements + (size_t)kept[i] * (size), size);                                \
+            memcpy(packed + i * (size), &element, size);                                                \
+        }                                                                                               \
+    }
+DEFINE_GATHER(1, uint8_t)
+DEFINE_GATHER(2, uint16_t)
+DEFINE_GATHER(4, uint32_t)
+DEFINE_GATHER(8, uint64_t)
+DEFINE_GATHER(16, double _Complex)
+
+static void gather(size_t bytes, const char *elements, const uint16_t *kept, uint64_t count, char *packed)
+{
+    switch (bytes) {
+    case 1: gather_1(elements, kept, count, packed); break;
+    case 2: gather_2(elements, kept, count, packed); break;
+    case 4: gather_4(elements, kept, count, packed); break;
+    case 8: gather_8(elements, kept, count, packed); break;
+    default: gather_16(elements, kept, count, packed); break;
+    }
+}
+
+/* Takes what the mask and NaN leave out from `count` elements. Returns how many are left, and makes *elements point to
+ * them; where that is fewer, their positions are in in->kept. */
+static uint64_t leave_out(const gpr_rule *rule, const uint8_t *marks, uint64_t count, const char **elements,
+                          scratch *in)
+{
+    uint64_t left = 0;
+
+    if (marks == NULL && !rule->skip_nan) return count;
+    if (marks == NULL)
+        memset(in->keep, 1, count);
+    else
+        for (uint64_t i = 0; i < count; i++) in->keep[i] = marks[i] != 0;
+    if (rule->skip_nan) gpr_cpu_drop_nan(rule->element, *elements, count, in->keep);
+    for (uint64_t i = 0; i < count; i++) left += in->keep[i];
+    if (left == count) return count;
+    left = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        in->kept[left] = (uint16_t)i;
+        left += in->keep[i];
+    }
+    gather(gpr_dtype_rows[rule->element].bytes, *elements, in->kept, left, in->s.packed);
+    *elements = in->s.packed;
+    return left;
+}
+
+/* ---------------------------------------------------------------- segments ------------------- */
+
+/* Whether no element could be found before the one that was: it is NaN, or the first of its kind of a bool. */
+static int is_settled(const recipe *how, const gpr_value *found)
+{
+    if (found->position == GPR_NOWHERE) return 0;
+    switch (how->acc) {
+    case GPR_FLOAT32: return isnan(found->f32);
+    case GPR_FLOAT64: return isnan(found->f64);
+    case GPR_COMPLEX128: return isnan(creal(found->c128)) || isnan(cimag(found->c128));
+    default: return how->loop_dtype == GPR_BOOL && (found->u32 != 0) == (how->fold == GPR_FOLD_max);
+    }
+}
+
+/* Whether `part`, found behind `found`, takes its place: not if they are equal. */
+static int is_better(const recipe *how, gpr_value part, gpr_value found)
+{
+    if (found.position == GPR_NOWHERE) return 1;
+    /* Of equals the fold keeps its second argument. */
+    const gpr_value kept = gpr_fold_acc(how->fold, how->acc, part, found);
+    return memcmp(kept.bytes, found.bytes, how->acc_bytes) != 0;
+}
+
+/* Position of `part`, which the loop found in these elements. */
+static uint64_t position_of(const recipe *how, const char *elements, uint64_t count, const gpr_value *part)
+{
+    return gpr_cpu_loops()->find[how->loop_dtype](elements, count, part);
+}
+
+/* `all` is how many elements the segment had before some were left out. */
+static void find_in(const recipe *how, const char *elements, uint64_t count, uint64_t all, uint64_t first,
+                    const scratch *in, gpr_value *found)
+{
+    gpr_value part = how->identity;
+    uint64_t at = 0;
+
+    how->loop.rows(elements, 0, 1, count, &part);
+    if (!is_better(how, part, *found)) return;
+    at = position_of(how, elements, count, &part);
+    part.position = first + (count < all ? in->kept[at] : at);
+    *found = part;
+}
+
+static void add_moments(const recipe *how, const char *elements, uint64_t count, gpr_value *moments)
+{
+    gpr_value part = how->identity;
+    double center[2];
+
+    how->loop.rows(elements, 0, 1, count, &part);
+    part.count = count;
+    if (how->acc == GPR_FLOAT64) {
+        part.f64 /= (double)count;
+        center[0] = center[1] = part.f64;
+    } else {
+        center[0] = creal(part.c128) / (double)count;
+        center[1] = cimag(part.c128) / (double)count;
+        part.c128 = CMPLX(center[0], center[1]);
+    }
+    part.squares = gpr_cpu_loops()->squares[how->loop_dtype](elements, count, center);
+    *moments = gpr_fold_acc(GPR_FOLD_moments, how->acc, *moments, part);
+}
+
+static void add_tally(const recipe *how, const char *elements, uint64_t count, gpr_value *tally)
+{
+    gpr_value part = how->identity;
+
+    how->loop.rows(elements, 0, 1, count, &part);
+    part.count = count;
+    *tally = gpr_fold_acc(GPR_FOLD_tally, how->acc, *tally, part);
+}
+
+/* Folds `count` aligned native elements of a row, the first at position `first`, into the row's accumulator. More than
+ * STAGE_ELEMENTS only if they are what the loops read and none is left out. */
+static void fold_segment(const job *work, const char *elements, const uint8_t *marks, uint64_t first, uint64_t count,
+                         scratch *in, gpr_value *value)
+{
+    const recipe *how = &work->how[0];
+    const gpr_rule *rule = how->rule;
+    const uint64_t left = leave_out(rule, marks, count, &elements, in);
+
+    if (left == 0) return;
+    elements = gpr_cpu_prepare(how, elements, left, &in->s);
+    if (rule->form == GPR_FORM_FOUND)
+        find_in(how, elements, left, count, first, in, value);
+    else if (rule->form == GPR_FORM_MOMENTS)
+        add_moments(how, elements, left, value);
+    else
+        add_tally(how, elements, left, value);
+}
+
+/* ---------------------------------------------------------------- rows ----------------------- */
+
+static int needs_no_more(const job *work, const gpr_value *value)
+{
+    return work->how[0].rule->form == GPR_FORM_FOUND && is_settled(&work->how[0], value);
+}
+
+/* The same where memory is what the loops read: the one segment that has it is looked through a second time. */
+static gpr_value find_in_memory(const job *work, const char *memory, uint64_t first, uint64_t end)
+{
+    const recipe *how = &work->how[0];
+    const size_t bytes = work->view->bytes;
+    gpr_value found = work->composite->nothing;
+    uint64_t best = first, best_count = 0;
+
+    while (first < end && !is_settled(how, &found)) {
+        const uint64_t count = least(end - first, work->composite->segment);
+        gpr_value part = how->identity;
+
+        how->loop.rows(memory + first * bytes, 0, 1, count, &part);
+        if (is_better(how, part, found)) {
+            part.position = best = first;
+            best_count = count;
+            found = part;
+        }
+        first += count;
+    }
+    found.position = best + position_of(how, memory + best * bytes, best_count, &found);
+    return found;
+}
+
+/* Folds positions first .. end - 1 of a row. */
+static void fold_row(const job *work, uint64_t row, uint64_t first, uint64_t end, scratch *in, gpr_value *value)
+{
+    const composite *c = work->composite;
+    const size_t bytes = work->view->bytes;
+    const char *memory = c->in_place ? gpr_view_row(&c->plain, row) : NULL;
+
+    if (c->direct && work->how[0].rule->form == GPR_FORM_FOUND) {
+        *value = find_in_memory(work, memory, first, end);
+        return;
+    }
+    *value = c->nothing;
+    while (first < end && !needs_no_more(work, value)) {
+        const uint64_t count = least(end - first, c->segment);
+        const char *elements = in->tile;
+        const uint8_t *marks = NULL;
+
+        if (memory != NULL)
+            elements = memory + first * bytes;
+        else
+            gpr_pack(&c->plain, row * work->view->n + first, count, NULL, in->tile);
+        if (c->marks.data != NULL) {
+            gpr_pack(&c->marks, row * work->view->n + first, count, NULL, in->marks);
+            marks = in->marks;
+        }
+        fold_segment(work, elements, marks, first, count, in, value);
+        first += count;
+    }
+}
+
+/* A view of `rows` neighbouring rows by `positions` of the last inner axis, at (row, position). */
+static gpr_view tile_at(const gpr_view *view, uint64_t row, uint64_t rows, uint64_t position, uint64_t positions)
+{
+    const int across = view->outer - 1, along = view->outer + view->inner - 1;
+    gpr_view tile;
+
+    tile.dtype = view->dtype;
+    tile.bytes = view->bytes;
+    tile.byteswapped = view->byteswapped;
+    tile.outer = 1;
+    tile.inner = 1;
+    tile.shape[0] = (int64_t)rows;
+    tile.strides[0] = view->strides[across];
+    tile.mask_strides[0] = tile.mask_strides[1] = 0;
+    tile.shape[1] = (int64_t)positions;
+    tile.strides[1] = view->strides[along];
+    gpr_cpu_locate(view, row, position, &tile);
+    return tile;
+}
+
+/* Folds positions first .. end - 1 of `rows` rows that lie crosswise. */
+static void fold_tiles(const job *work, uint64_t row, uint64_t rows, uint64_t first, uint64_t end, scratch *in,
+                       gpr_value *values)
+{
+    const composite *c = work->composite;
+    const size_t bytes = work->view->bytes;
+    const uint64_t extent = (uint64_t)work->view->shape[work->view->outer + work->view->inner - 1];
+    const uint64_t most = least(TILE_BYTES / (bytes * TILE_ROWS), STAGE_ELEMENTS);
+
+    for (uint64_t i = 0; i < rows; i++) values[i] = c->nothing;
+    while (first < end) {
+        const uint64_t count = least(least(end - first, extent - first % extent), most);
+        const gpr_view tile = tile_at(&c->plain, row, rows, first, count);
+
+        gpr_pack(&tile, 0, rows * count, NULL, in->tile);
+        if (c->marks.data != NULL) {
+            const gpr_view marks = tile_at(&c->marks, row, rows, first, count);
+            gpr_pack(&marks, 0, rows * count, NULL, in->marks);
+        }
+        for (uint64_t i = 0; i < rows; i++) {
+            const uint8_t *marks = c->marks.data != NULL ? in->marks + i * count : NULL;
+
+            if (needs_no_more(work, &values[i])) continue;
+            fold_segment(work, in->tile + i * count * bytes, marks, first, count, in, &values[i]);
+        }
+        first += count;
+    }
+}
+
+/* Folds positions first .. end - 1 of a unit's rows; returns their number, and the first of them in *row. */
+static uint64_t fold_unit(const job *work, uint64_t unit, uint64_t first, uint64_t end, scratch *in, uint64_t *row,
+                          gpr_value *values)
+{
+    uint64_t rows = 1;
+
+    if (work->composite->crosswise) {
+        *row = gpr_cpu_unit_row(work, unit, &rows);
+        fold_tiles(work, *row, rows, first, end, in, values);
+    } else {
+        *row = unit;
+        fold_row(work, unit, first, end, in, values);
+    }
+    return rows;
+}
+
+/* ---------------------------------------------------------------- tasks ---------------------- */
+
+/* Makes results of the accumulators of consecutive rows. */
+static void finish(const job *work, const gpr_value *values, uint64_t count, uint64_t row)
+{
+    const recipe *how = &work->how[0];
+    const gpr_form form = how->rule->form;
+    const size_t bytes = gpr_acc_bytes(form, how->acc);
+    char packed[RESULT_BATCH * sizeof *values];
+
+    for (uint64_t i = 0; i < count; i++) gpr_write_acc(form, how->acc, &values[i], packed + i * bytes);
+    gpr_finish_results(how->rule, how->acc, packed, count, work->view->n, work->result + row * work->result_bytes,
+                       work->plane);
+}
+
+/* Short rows in memory that the loops read: one call of the loop for many. */
+static void find_in_rows(const job *work, uint64_t row, uint64_t end)
+{
+    const gpr_view *view = work->view;
+    const recipe *how = &work->how[0];
+    const int last = view->outer - 1;
+    const uint64_t extent = last >= 0 ? (uint64_t)view->shape[last] : 1;
+    const int64_t stride = last >= 0 ? view->strides[last] : 0;
+    _Alignas(MOST_NUMBER_BYTES) char numbers[RESULT_BATCH * MOST_NUMBER_BYTES];
+    gpr_value values[RESULT_BATCH];
+    /* As many as are still in the first cache when they are looked through. */
+    const uint64_t at_once = least(RESULT_BATCH, work->composite->segment / view->n);
+
+    while (row < end) {
+        const uint64_t rows = least(least(end - row, at_once), extent - row % extent);
+        const char *memory = gpr_view_row(view, row);
+
+        how->loop.rows(memory, stride, rows, view->n, numbers);
+        for (uint64_t i = 0; i < rows; i++) {
+            memcpy(values[i].bytes, numbers + i * how->acc_bytes, how->acc_bytes);
+            values[i].position = position_of(how, memory + (int64_t)i * stride, view->n, &values[i]);
+        }
+        finish(work, values, rows, row);
+        row += rows;
+    }
+}
+
+/* Whole rows. */
+static void units_task(void *context, uint64_t index)
+{
+    job *work = context;
+    const uint64_t end = least(work->units, (index + 1) * work->per_task);
+    gpr_value values[RESULT_BATCH + TILE_ROWS];
+    uint64_t waiting = 0, first_row = 0;
+    scratch in;
+
+    if (gpr_cpu_must_stop(work)) return;
+    if (work->composite->direct && work->how[0].rule->form == GPR_FORM_FOUND && !work->composite->crosswise &&
+        work->view->n <= work->composite->segment) {
+        find_in_rows(work, index * work->per_task, end);
+        return;
+    }
+    for (uint64_t unit = index * work->per_task; unit < end; unit++) {
+        uint64_t row = 0;
+        const uint64_t rows = fold_unit(work, unit, 0, work->view->n, &in, &row, values + waiting);
+
+        if (waiting == 0) first_row = row;
+        waiting += rows;
+        if (waiting + work->unit_rows <= RESULT_BATCH && unit + 1 < end) continue;
+        finish(work, values, waiting, first_row);
+        waiting = 0;
+    }
+}
+
+static void unit_piece_task(void *context, uint64_t index)
+{
+    job *work = context;
+    const uint64_t unit = index / work->pieces, piece = index % work->pieces, first = piece * work->length;
+    gpr_value values[TILE_ROWS], *partials = work->partials;
+    scratch in;
+    uint64_t row = 0;
+
+    if (gpr_cpu_must_stop(work)) return;
+    const uint64_t rows = fold_unit(work, unit, first, least(work->view->n, first + work->length), &in, &row, values);
+    for (uint64_t i = 0; i < rows; i++) partials[(unit * work->unit_rows + i) * work->pieces + piece] = values[i];
+}
+
+static void finish_pieces(const job *work)
+{
+    const gpr_rule *rule = work->how[0].rule;
+    gpr_value *partials = work->partials;
+
+    for (uint64_t unit = 0; unit < work->units; unit++) {
+        uint64_t rows = 1, row = unit;
+
+        if (work->composite->crosswise) row = gpr_cpu_unit_row(work, unit, &rows);
+        for (uint64_t i = 0; i < rows; i++) {
+            const gpr_value value =
+                gpr_fold_partials(rule->fold, rule->compute, work->how[0].acc,
+                                  partials + (unit * work->unit_rows + i) * work->pieces, work->pieces);
+            finish(work, &value, 1, row + i);
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- the whole ------------------ */
+
+/* Whether each row's elements are aligned native neighbours, whatever the mask. */
+static int is_in_place(const gpr_view *view)
+{
+    const int dense = view->inner == 0 || (view->inner == 1 && view->strides[view->outer] == (int64_t)view->bytes);
+    uint64_t bits = (uint64_t)(uintptr_t)view->data;
+
+    for (int i = 0; i < view->outer; i++) bits |= (uint64_t)view->strides[i];
+    return dense && !view->byteswapped && bits % view->bytes == 0;
+}
+
+static void describe(const job *work, composite *c)
+{
+    const gpr_view *view = work->view;
+    const int axes = view->outer + view->inner;
+    const int leaves_out = view->mask != NULL || work->how[0].rule->skip_nan;
+
+    c->plain = *view;
+    c->plain.mask = NULL;
+    c->marks = c->plain;
+    c->marks.data = (const char *)view->mask;
+    c->marks.dtype = GPR_UINT8;
+    c->marks.bytes = 1;
+    c->marks.byteswapped = 0;
+    memcpy(c->marks.strides, view->mask_strides, (size_t)axes * sizeof *view->strides);
+    c->in_place = is_in_place(view);
+    c->crosswise = gpr_cpu_lies_crosswise(view) && view->shape[axes - 1] >= TILE_EXTENT;
+    c->segment = STAGE_ELEMENTS;
+    c->nothing = gpr_identity(work->how[0].rule->fold, work->how[0].rule->compute, work->how[0].acc);
+    c->direct = c->in_place && work->how[0].direct && !leaves_out;
+    if (c->direct) c->segment = SEGMENT_BYTES / view->bytes;
+}
+
+gpr_status gpr_cpu_reduce_composite(job *work, gpr_run *run)
+{
+    const gpr_view *view = work->view;
+    composite c;
+
+    describe(work, &c);
+    work->composite = &c;
+    if (c.crosswise) {
+        gpr_cpu_cut_units(work, TILE_ROWS);
+    } else {
+        work->unit_rows = 1;
+        work->units = view->rows;
+    }
+    work->length = divide_up(PIECE_BYTES / (view->bytes * work->unit_rows), c.segment) * c.segment;
+    work->pieces = divide_up(view->n, work->length);
+    if (work->pieces == 1) {
+        const uint64_t units = work->length / view->n;
+
+        work->per_task = units > 0 ? units : 1;
+        run->grid_size = divide_up(work->units, work->per_task);
+        run->block_size = gpr_cpu_run_tasks(work, run->grid_size, units_task);
+        return GPR_OK;
+    }
+    run->grid_size = work->units * work->pieces;
+    work->partials = malloc(run->grid_size * work->unit_rows * sizeof(gpr_value));
+    if (work->partials == NULL)
+        return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial results of %llu tasks",
+                        (unsigned long long)run->grid_size);
+    run->block_size = gpr_cpu_run_tasks(work, run->grid_size, unit_piece_task);
+    if (!work->stopped) finish_pieces(work);
+    free(work->partials);
+    return GPR_OK;
+}

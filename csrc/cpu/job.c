@@ -1,0 +1,227 @@
+/* From elements to loops, and tasks that can be stopped; see job.h. */
+#include "job.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "../lib/clock.h"
+#include "../lib/convert.h"
+
+enum { ALONE_BYTES = 1024 * 1024 };     /* up to this, waking other threads costs more than they save */
+static const double ASK_SECONDS = 0.01; /* between two questions whether to stop */
+
+/* ---------------------------------------------------------------- from elements to loops ------ */
+
+static gpr_kind kind_of(gpr_dtype dtype)
+{
+    return gpr_dtype_rows[dtype].kind;
+}
+
+static int is_truth(gpr_fold fold)
+{
+    return fold == GPR_FOLD_any || fold == GPR_FOLD_all || fold == GPR_FOLD_odd;
+}
+
+/* Bits of the significand of a float, or of the magnitude of an integer. */
+static size_t digits(gpr_dtype dtype)
+{
+    switch (dtype) {
+    case GPR_FLOAT16: return 11;
+    case GPR_BFLOAT16: return 8;
+    case GPR_FLOAT32: return 24;
+    case GPR_FLOAT64: return 53;
+    default: return gpr_dtype_rows[dtype].bytes * 8 - (kind_of(dtype) == GPR_KIND_SIGNED);
+    }
+}
+
+/* Whether the loop of the element type gives what converting each element to `compute` would. */
+static int needs_no_conversion(const gpr_rule *rule, gpr_fold fold)
+{
+    const gpr_dtype element = rule->element, compute = rule->compute;
+    const int from_float = kind_of(element) == GPR_KIND_FLOAT, to_float = kind_of(compute) == GPR_KIND_FLOAT;
+    const int from_pair = kind_of(element) == GPR_KIND_COMPLEX, to_pair = kind_of(compute) == GPR_KIND_COMPLEX;
+    const int widens = gpr_dtype_rows[compute].bytes > gpr_dtype_rows[element].bytes;
+
+    if (element == compute || is_truth(fold)) return 1;
+    if (from_pair || to_pair) return from_pair && to_pair && widens;
+    if (!from_float && !to_float) return 1; /* wrapping commutes with sums and products */
+    if (from_float && to_float) return widens;
+    /* Integers that the float type holds are summed exactly in 64 bits. Variances have no such loop. */
+    return to_float && fold == GPR_FOLD_sum && rule->form != GPR_FORM_MOMENTS && digits(element) <= digits(compute);
+}
+
+/* Of truth values, a product and a minimum are "all" and a maximum is "any", which may stop early. */
+static gpr_fold simplest_fold(const gpr_rule *rule, gpr_fold fold, gpr_dtype dtype)
+{
+    if (dtype != GPR_BOOL || rule->form != GPR_FORM_NUMBER) return fold;
+    switch (fold) {
+    case GPR_FOLD_prod:
+    case GPR_FOLD_min:
+    case GPR_FOLD_bit_and: return GPR_FOLD_all;
+    case GPR_FOLD_max:
+    case GPR_FOLD_bit_or: return GPR_FOLD_any;
+    case GPR_FOLD_bit_xor: return GPR_FOLD_odd;
+    default: return fold;
+    }
+}
+
+/* Whether the fold itself passes over NaN. */
+static int leaves_nan_out(gpr_fold fold)
+{
+    return fold == GPR_FOLD_fmin || fold == GPR_FOLD_fmax;
+}
+
+recipe gpr_cpu_recipe(const gpr_rule *rule, gpr_fold fold)
+{
+    const gpr_loops *loops = gpr_cpu_loops();
+    recipe how = {.rule = rule, .convert = !needs_no_conversion(rule, fold)};
+    gpr_dtype dtype = how.convert ? rule->compute : rule->element;
+
+    if (how.convert && loops->widen[rule->element].loop != NULL && loops->widen[rule->element].to == rule->compute) {
+        how.convert = 0;
+        how.widen = loops->widen[rule->element];
+    } else if (loops->loop[GPR_FOLD_any][dtype].rows == NULL) {
+        how.widen = loops->widen[dtype];
+        dtype = how.widen.to;
+    }
+    how.fold = simplest_fold(rule, fold, dtype);
+    how.loop = loops->loop[how.fold][dtype];
+    if (rule->skip_nan && rule->form == GPR_FORM_NUMBER && !leaves_nan_out(fold)) {
+        const gpr_loop skipping = loops->skipping[how.fold][dtype];
+
+        if (!how.convert && skipping.rows != NULL)
+            how.loop = skipping;
+        else
+            how.replace_nan = 1;
+    }
+    how.direct = !how.replace_nan && !how.convert && how.widen.loop == NULL;
+    /* Counts of pieces are summed. */
+    how.combine = loops->loop[how.fold == GPR_FOLD_count ? GPR_FOLD_sum : how.fold][how.loop.accumulator].columns;
+    how.loop_dtype = dtype;
+    how.loop_bytes = gpr_dtype_rows[dtype].bytes;
+    how.acc = how.loop.accumulator;
+    how.acc_bytes = gpr_dtype_rows[how.acc].bytes;
+    how.identity = gpr_identity(how.fold, dtype, how.acc);
+    how.neutral = gpr_neutral_element(fold, rule->element);
+    if (how.acc == GPR_UINT64 && kind_of(dtype) == GPR_KIND_SIGNED) how.acc = GPR_INT64;
+    return how;
+}
+
+/* A float is NaN if its magnitude bits are more than infinity's. DROP goes over elements of `PARTS` floats each. */
+#define DEFINE_DROP(name, BITS, INFINITE, PARTS)                                                         \
+    static void drop_##name(const char *elements, uint64_t count, uint8_t *keep)                         \
+    {                                                                                                    \
+        for (uint64_t i = 0; i < count; i++) {                                                           \
+            BITS bits[PARTS];                                                                            \
+            int number = 1;                                                                              \
+            memcpy(bits, elements + i * sizeof bits, sizeof bits);                                       \
+            for (int k = 0; k < (PARTS); k++) number &= (BITS)(bits[k] << 1) <= (BITS)((INFINITE) << 1); \
+            keep[i] = (uint8_t)(keep[i] & -number);                                                      \
+        }                                                                                                \
+    }
+DEFINE_DROP(float16, uint16_t, 0x7c00u, 1)
+DEFINE_DROP(bfloat16, uint16_t, 0x7f80u, 1)
+DEFINE_DROP(float32, uint32_t, UINT32_C(0x7f800000), 1)
+DEFINE_DROP(float64, uint64_t, UINT64_C(0x7ff0000000000000), 1)
+DEFINE_DROP(complex64, uint32_t, UINT32_C(0x7f800000), 2)
+DEFINE_DROP(complex128, uint64_t, UINT64_C(0x7ff0000000000000), 2)
+
+void gpr_cpu_drop_nan(gpr_dtype dtype, const char *elements, uint64_t count, uint8_t *keep)
+{
+    switch (dtype) {
+    case GPR_FLOAT16: drop_float16(elements, count, keep); break;
+    case GPR_BFLOAT16: drop_bfloat16(elements, count, keep); break;
+    case GPR_FLOAT32: drop_float32(elements, count, keep); break;
+    case GPR_FLOAT64: drop_float64(elements, count, keep); break;
+    case GPR_COMPLEX64: drop_complex64(elements, count, keep); break;
+    default: drop_complex128(elements, count, keep); break;
+    }
+}
+
+/* Copies elements to `destination`, which may be where they are, with NaN replaced. */
+static void replace_nan(const recipe *how, const char *elements, uint64_t count, char *destination)
+{
+    const size_t bytes = gpr_dtype_rows[how->rule->element].bytes;
+    uint8_t keep[STAGE_ELEMENTS];
+
+    memset(keep, 1, count);
+    gpr_cpu_drop_nan(how->rule->element, elements, count, keep);
+    memmove(destination, elements, count * bytes);
+    for (uint64_t i = 0; i < count; i++)
+        if (!keep[i]) memcpy(destination + i * bytes, how->neutral.bytes, bytes);
+}
+
+const char *gpr_cpu_prepare(const recipe *how, const char *elements, uint64_t count, stage *s)
+{
+    if (how->replace_nan) {
+        replace_nan(how, elements, count, s->packed);
+        elements = s->packed;
+    }
+    if (how->convert) {
+        gpr_convert(how->rule->element, elements, how->rule->compute, s->converted, count);
+        elements = s->converted;
+    }
+    if (how->widen.loop != NULL) {
+        how->widen.loop(elements, s->widened, count);
+        elements = s->widened;
+    }
+    return elements;
+}
+
+/* ---------------------------------------------------------------- tasks ---------------------- */
+
+int gpr_cpu_must_stop(job *work)
+{
+    if (atomic_load_explicit(&work->stopped, memory_order_relaxed)) return 1;
+    if (work->interrupted != NULL && pthread_equal(pthread_self(), work->caller)) {
+        const double now = gpr_seconds();
+
+        if (now - work->asked < ASK_SECONDS) return 0;
+        work->asked = now;
+        if (work->interrupted(work->interrupted_arg)) atomic_store(&work->stopped, 1);
+    }
+    return atomic_load_explicit(&work->stopped, memory_order_relaxed);
+}
+
+uint32_t gpr_cpu_run_tasks(job *work, uint64_t count, gpr_task task)
+{
+    if (work->view->rows * work->view->n * work->view->bytes > ALONE_BYTES) return gpr_parallel_for(count, task, work);
+    for (uint64_t i = 0; i < count; i++) task(work, i);
+    return 1;
+}
+
+int gpr_cpu_lies_crosswise(const gpr_view *view)
+{
+    return view->outer > 0 && view->inner > 0 &&
+           llabs(view->strides[view->outer - 1]) < llabs(view->strides[view->outer + view->inner - 1]);
+}
+
+void gpr_cpu_cut_units(job *work, uint64_t unit_rows)
+{
+    work->width = (uint64_t)work->view->shape[work->view->outer - 1];
+    work->unit_rows = least(work->width, unit_rows);
+    work->blocks = divide_up(work->width, work->unit_rows);
+    work->units = work->view->rows / work->width * work->blocks;
+}
+
+uint64_t gpr_cpu_unit_row(const job *work, uint64_t unit, uint64_t *rows)
+{
+    const uint64_t column = unit % work->blocks * work->unit_rows;
+
+    *rows = least(work->width - column, work->unit_rows);
+    return unit / work->blocks * work->width + column;
+}
+
+void gpr_cpu_locate(const gpr_view *view, uint64_t row, uint64_t position, gpr_view *tile)
+{
+    tile->data = view->data;
+    tile->mask = view->mask;
+    for (int i = view->outer + view->inner - 1; i >= 0; i--) {
+        uint64_t *index = i >= view->outer ? &position : &row;
+        const int64_t at = (int64_t)(*index % (uint64_t)view->shape[i]);
+
+        *index /= (uint64_t)view->shape[i];
+        tile->data += at * view->strides[i];
+        if (tile->mask != NULL) tile->mask += at * view->mask_strides[i];
+    }
+}

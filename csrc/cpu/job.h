@@ -1,0 +1,120 @@
+/* What both engines of the CPU backend share (cpu.c: folds of numbers; composite.c: folds that keep more than a number):
+ * how elements reach the loops, and a reduction under way as tasks. Private to csrc/cpu. */
+#ifndef GPR_CPU_JOB_H
+#define GPR_CPU_JOB_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "../lib/rules.h"
+#include "../lib/threads.h"
+#include "../lib/view.h"
+#include "loops.h"
+
+enum {
+    PIECE_BYTES = 256 * 1024, /* of a task: tens of microseconds of work, small beside any cache level that matters */
+    STAGE_ELEMENTS = 1024,    /* of a stage: three buffers of it fit the first cache */
+    MOST_NUMBER_BYTES = 16    /* of an element, and of the number in an accumulator */
+};
+
+/* ---- from elements to loops ---- */
+
+/* How elements reach the loop that folds them. */
+typedef struct recipe {
+    const gpr_rule *rule;
+    gpr_fold fold; /* of the loop */
+    gpr_loop loop;
+    gpr_columns_loop combine; /* folds rows of accumulators */
+    int replace_nan;          /* first: NaN by `neutral` */
+    int convert;              /* then: element to compute type */
+    gpr_widening widen;       /* then, if its loop is not NULL */
+    int direct;               /* none of these */
+    gpr_dtype loop_dtype;     /* of elements as the loop reads them */
+    size_t loop_bytes;        /* of one */
+    size_t acc_bytes;         /* of an accumulator */
+    gpr_dtype acc;            /* the loop's accumulator, as its value is to be read: integer sums with their sign */
+    gpr_value identity;       /* accumulator */
+    gpr_value neutral;        /* element, for masks and NaN */
+} recipe;
+
+/* For the loop of `fold`, which folds numbers: the rule's own fold, or a part of it. */
+recipe gpr_cpu_recipe(const gpr_rule *rule, gpr_fold fold);
+
+typedef struct stage {
+    _Alignas(64) char packed[STAGE_ELEMENTS * MOST_NUMBER_BYTES];
+    _Alignas(64) char converted[STAGE_ELEMENTS * MOST_NUMBER_BYTES];
+    _Alignas(64) char widened[STAGE_ELEMENTS * MOST_NUMBER_BYTES];
+} stage;
+
+/* Makes up to STAGE_ELEMENTS aligned native elements, which may lie in s->packed, into what the loop reads. */
+const char *gpr_cpu_prepare(const recipe *how, const char *elements, uint64_t count, stage *s);
+
+/* keep[i] = 0 where element i is NaN, of any float or complex dtype. */
+void gpr_cpu_drop_nan(gpr_dtype dtype, const char *elements, uint64_t count, uint8_t *keep);
+
+/* ---- a job ---- */
+
+enum { MOST_RECIPES = 2 };
+
+typedef struct job {
+    const gpr_view *view;
+    recipe how[MOST_RECIPES]; /* a range is folded by two loops, all else by one */
+    int recipes;
+    char *result;
+    size_t result_bytes;
+    uint64_t plane;           /* bytes from a row's first result to its second */
+    uint64_t per_task;        /* rows or units of a task */
+    uint64_t length;          /* elements of a piece of a row */
+    uint64_t pieces;          /* of a row, or of a unit */
+    void *partials;           /* accumulators of pieces */
+    _Atomic uint8_t *decided; /* any and all in pieces: rows whose result is known */
+    /* rows that lie crosswise: a unit is a block of neighbouring rows under one index of the axes before them */
+    uint64_t width;     /* of such rows, which are the extent of the last outer axis */
+    uint64_t unit_rows; /* most rows of a unit */
+    uint64_t blocks;    /* units of width */
+    uint64_t units;
+    uint64_t copies;                   /* columns: rows folded side by side */
+    int columns_direct;                /* columns: memory is what the loop reads */
+    const struct composite *composite; /* of composite.c */
+    /* stopping */
+    int (*interrupted)(void *);
+    void *interrupted_arg;
+    pthread_t caller;
+    double asked;
+    atomic_int stopped;
+} job;
+
+/* Asked before every task. The caller's callback runs on the caller's thread alone: the others see its answer. */
+int gpr_cpu_must_stop(job *work);
+
+/* Runs the tasks, on this thread alone if that is sooner. Returns how many threads could take part. */
+uint32_t gpr_cpu_run_tasks(job *work, uint64_t count, gpr_task task);
+
+/* Whether neighbouring rows are nearer in memory than neighbouring elements of a row. */
+int gpr_cpu_lies_crosswise(const gpr_view *view);
+
+/* Cuts rows that lie crosswise into units of up to `unit_rows` rows. */
+void gpr_cpu_cut_units(job *work, uint64_t unit_rows);
+
+/* First row of a unit, and its number of rows. */
+uint64_t gpr_cpu_unit_row(const job *work, uint64_t unit, uint64_t *rows);
+
+/* Sets tile->data and tile->mask to the element at (row, position) of the view. */
+void gpr_cpu_locate(const gpr_view *view, uint64_t row, uint64_t position, gpr_view *tile);
+
+static inline uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline uint64_t divide_up(uint64_t a, uint64_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+/* ---- composite.c ---- */
+
+/* Reduces by a rule whose accumulators are found numbers, moments or tallies. The job has its view, result and callback. */
+gpr_status gpr_cpu_reduce_composite(job *work, gpr_run *run);
+
+#endif
