@@ -68,8 +68,9 @@ struct CUfunc_st {
 typedef struct operation {
     enum { COPY_IN, COPY_OUT, SET, LAUNCH, RECORD, WAIT } kind;
     uintptr_t to, from;
-    size_t bytes;
-    unsigned char value;
+    size_t bytes; /* of a copy; of a memset what it spans */
+    unsigned value;
+    size_t unit, pitch; /* bytes: of what a memset writes, and from one to the next */
     struct CUevent_st *event;
     unsigned target;         /* of a wait: records that must be done */
     struct CUmod_st *module; /* of a launch */
@@ -259,6 +260,7 @@ static CUresult allocate(sort where, size_t bytes, uintptr_t *start)
     *a = (driver_allocation){.start = (uintptr_t)memory,
                              .bytes = bytes,
                              .pinned = where == PINNED_MEMORY,
+                             .device = (int)(context_stack[context_depth - 1] - contexts),
                              .written = written,
                              .next = allocations};
     allocations = a;
@@ -337,6 +339,8 @@ static int get_attribute(const driver_allocation *a, int attribute, void *value)
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         *(unsigned *)value = a == NULL ? 0 : a->pinned ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
         return 1;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED: *(unsigned *)value = 0; return 1;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *(int *)value = a == NULL ? 0 : a->device; return 1;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: *(CUdeviceptr *)value = a == NULL ? 0 : a->start; return 1;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE: *(size_t *)value = a == NULL ? 0 : a->bytes; return 1;
     default: return 0;
@@ -378,13 +382,34 @@ static const char *check_operation(const operation *op)
     }
 }
 
+static void set_units(const operation *op)
+{
+    if (op->unit == 1) {
+        memset((void *)op->to, (int)op->value, op->bytes);
+        return;
+    }
+    for (size_t at = 0; at + op->unit <= op->bytes; at += op->pitch) memcpy((char *)op->to + at, &op->value, op->unit);
+}
+
+/* Notes what a copy or a memset has written; the lock is held. */
+static void note_operation(const operation *op)
+{
+    const size_t unit = op->kind == SET ? op->unit : op->bytes, pitch = op->kind == SET ? op->pitch : op->bytes;
+
+    if (unit == pitch) {
+        note_written(op->to, op->bytes);
+        return;
+    }
+    for (size_t at = 0; at + unit <= op->bytes; at += pitch) note_written(op->to + at, unit);
+}
+
 /* Carries out an operation; no lock is held. What it returns is what a launch does wrong. */
 static const char *carry_out(const operation *op)
 {
     switch (op->kind) {
     case COPY_IN:
     case COPY_OUT: memcpy((void *)op->to, (const void *)op->from, op->bytes); break;
-    case SET: memset((void *)op->to, op->value, op->bytes); break;
+    case SET: set_units(op); break;
     case LAUNCH: return engine_run(op->launch);
     default: break;
     }
@@ -413,7 +438,7 @@ static void do_operation(const operation *op)
         wrong = carry_out(op);
         pthread_mutex_lock(&lock);
         if (wrong != NULL) (void)violate(wrong);
-        if (op->kind == COPY_IN || op->kind == COPY_OUT || op->kind == SET) note_written(op->to, op->bytes);
+        if (op->kind == COPY_IN || op->kind == COPY_OUT || op->kind == SET) note_operation(op);
     }
     if (op->kind == LAUNCH) {
         engine_drop(op->launch);
@@ -447,8 +472,35 @@ static void *serve(void *argument)
     return NULL;
 }
 
+/* A stream with its thread; NULL if there is none to be had. The lock is held. */
+static struct CUstream_st *make_stream(void)
+{
+    struct CUstream_st *made = make_handle(sizeof *made);
+
+    if (made == NULL || pthread_create(&made->thread, NULL, serve, made) != 0) return NULL;
+    made->live = 1;
+    made->next = streams;
+    streams = made;
+    return made;
+}
+
+/* What a handle stands for: 1 and 2 are the default streams of the current context (one for all threads here), which wait for no
+ * other stream, as those that the library makes are not blocking. */
+static struct CUstream_st *find_stream(struct CUstream_st *stream)
+{
+    enum { SPECIAL = 3 };
+    static struct CUstream_st *defaults[MOST_DEVICES][SPECIAL];
+    const uintptr_t handle = (uintptr_t)stream;
+
+    if (handle == 0 || handle >= SPECIAL) return stream;
+    struct CUstream_st **special = &defaults[context_stack[context_depth - 1] - contexts][handle];
+    if (*special == NULL) *special = make_stream();
+    return *special;
+}
+
 static CUresult enqueue(struct CUstream_st *stream, operation what)
 {
+    stream = find_stream(stream);
     if (stream == NULL || !stream->live) return violate("use of a stream that does not exist");
     operation *op = malloc(sizeof *op);
     if (op == NULL) return OUT_OF_MEMORY;
@@ -469,12 +521,8 @@ static CUresult enqueue(struct CUstream_st *stream, operation what)
 CUresult cuStreamCreate(CUstream *stream, unsigned flags)
 {
     ENTER(cuStreamCreate, IN_CONTEXT);
-    struct CUstream_st *made = make_handle(sizeof *made);
-    if (made == NULL || flags != CU_STREAM_NON_BLOCKING || pthread_create(&made->thread, NULL, serve, made) != 0)
-        return leave(UNKNOWN);
-    made->live = 1;
-    made->next = streams;
-    streams = made;
+    struct CUstream_st *made = flags == CU_STREAM_NON_BLOCKING ? make_stream() : NULL;
+    if (made == NULL) return leave(UNKNOWN);
     live.streams++;
     *stream = made;
     return leave(CUDA_SUCCESS);
@@ -496,6 +544,7 @@ CUresult cuStreamDestroy(CUstream stream)
 CUresult cuStreamSynchronize(CUstream stream)
 {
     ENTER(cuStreamSynchronize, IN_CONTEXT);
+    stream = find_stream(stream);
     if (stream == NULL || !stream->live) return leave(violate("wait for a stream that does not exist"));
     while (stream->head != NULL || stream->working) pthread_cond_wait(&changed, &lock);
     return leave_with_health();
@@ -543,6 +592,14 @@ CUresult cuEventRecord(CUevent event, CUstream stream)
     return leave(enqueue(stream, (operation){.kind = RECORD, .event = event}));
 }
 
+CUresult cuEventQuery(CUevent event)
+{
+    ENTER(cuEventQuery, IN_CONTEXT);
+    if (!event_exists(event)) return leave(INVALID_HANDLE);
+    if (event->done < event->recorded) return leave(NOT_READY);
+    return leave_with_health();
+}
+
 CUresult cuEventSynchronize(CUevent event)
 {
     ENTER(cuEventSynchronize, IN_CONTEXT);
@@ -583,7 +640,35 @@ CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUstream st
 CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream)
 {
     ENTER(cuMemsetD8Async, IN_CONTEXT);
-    return leave(enqueue(stream, (operation){.kind = SET, .to = (uintptr_t)to, .value = value, .bytes = bytes}));
+    return leave(enqueue(
+        stream, (operation){.kind = SET, .to = (uintptr_t)to, .value = value, .bytes = bytes, .unit = 1, .pitch = 1}));
+}
+
+CUresult cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t count, CUstream stream)
+{
+    const size_t unit = sizeof value;
+
+    ENTER(cuMemsetD16Async, IN_CONTEXT);
+    if (to % unit != 0) return leave(INVALID_VALUE);
+    return leave(enqueue(
+        stream,
+        (operation){
+            .kind = SET, .to = (uintptr_t)to, .value = value, .bytes = count * unit, .unit = unit, .pitch = unit}));
+}
+
+CUresult cuMemsetD2D32Async(CUdeviceptr to, size_t pitch, unsigned value, size_t width, size_t height, CUstream stream)
+{
+    const size_t unit = sizeof value;
+
+    ENTER(cuMemsetD2D32Async, IN_CONTEXT);
+    /* One column is what the library asks for. */
+    if (to % unit != 0 || pitch % unit != 0 || width != 1 || height == 0) return leave(INVALID_VALUE);
+    return leave(enqueue(stream, (operation){.kind = SET,
+                                             .to = (uintptr_t)to,
+                                             .value = value,
+                                             .bytes = (height - 1) * pitch + unit,
+                                             .unit = unit,
+                                             .pitch = pitch}));
 }
 
 /* ---------------------------------------------------------------- modules -------------------- */

@@ -18,6 +18,7 @@ typedef struct driver_allocation {
     uintptr_t start;
     size_t bytes;
     int pinned;
+    int device; /* whose context was current */
     unsigned char *written;
     struct driver_allocation *next;
 } driver_allocation;

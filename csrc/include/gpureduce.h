@@ -155,16 +155,19 @@ typedef struct gpr_request {
     int byteswapped;             /* elements are in the other byte order */
     int skip_nan;                /* NaN elements are left out: sum, prod, min, max, mean, var, std, argmin, argmax */
     double ddof;                 /* var, std: the divisor is the number of elements less this, and not below 0 */
-    int on_device;               /* data is memory of CUDA device `device`; contiguous, no mask */
+    int on_device;               /* data and mask are memory of CUDA device `device` */
+    int result_on_device;        /* so is result: the work is queued on `stream` and the call does not wait for it */
     int kernel;                  /* from gpr_find_kernel; a negative number: "auto" */
     int device;                  /* GPR_DEVICE_* or a CUDA ordinal */
     uint32_t block_size;         /* threads per block; 0: the kernel's own */
     uint32_t grid_size;          /* blocks per row, for kernels that loop; 0: the planner's */
-    void *stream;                /* CUstream the work is ordered on; NULL: one of the library's own */
+    void *stream;                /* CUstream the work is ordered on, or (void *)1, (void *)2 as CUDA numbers its default
+                                  * streams; NULL: one of the library's own */
     void *result; /* one element of the result type per kept index, C order, host memory. minmax: all minima, then
                    * all maxima. argmin, argmax: the position in the row, the reduced axes in C order; -1 if skip_nan
                    * left nothing */
-    int (*interrupted)(void *); /* asked between chunks of long work, on the calling thread: not 0 stops */
+    const int64_t *result_strides; /* step in bytes per kept axis; NULL: C order */
+    int (*interrupted)(void *);    /* asked between chunks of long work, on the calling thread: not 0 stops */
     void *interrupted_arg;
 } gpr_request;
 
@@ -324,6 +327,31 @@ GPR_API gpr_status gpr_free_pinned(void *data);
 GPR_API gpr_status gpr_alloc_device(int device, uint64_t bytes, void **data);
 GPR_API gpr_status gpr_upload(int device, void *destination, const void *source, uint64_t bytes);
 GPR_API gpr_status gpr_free_device(int device, void *data);
+
+/* The CUDA device whose memory `data` points to, managed memory included. GPR_ERROR_VALUE: none's. */
+GPR_API gpr_status gpr_find_memory(const void *data, int *device);
+
+/* Queues on `stream` the writing of `count` copies of an element to device memory. */
+GPR_API gpr_status gpr_fill_device(int device, void *data, gpr_dtype dtype, const void *element, uint64_t count,
+                                   void *stream);
+
+/* ---------------------------------------------------------------- streams ------------------- */
+
+/* For callers whose device arrays come from other libraries' streams. A stream is a CUstream, or CUDA's own (void *)1,
+ * the legacy default stream, and (void *)2, the calling thread's; NULL is the library's own stream of the device. */
+
+/* The library's own stream of a device, which no default stream waits for. */
+GPR_API gpr_status gpr_device_stream(int device, void **stream);
+/* What is queued on `then` from now on waits for what was queued on `first` before. Nothing waits on the host; under
+ * capture it is an edge of the graph. */
+GPR_API gpr_status gpr_order_streams(int device, void *first, void *then);
+
+/* A point in a stream's work: whether the device has passed it, and waiting on the host until it has. */
+typedef struct gpr_mark gpr_mark;
+GPR_API gpr_status gpr_mark_stream(int device, void *stream, gpr_mark **mark);
+GPR_API gpr_status gpr_mark_passed(const gpr_mark *mark, int *passed);
+GPR_API gpr_status gpr_mark_wait(const gpr_mark *mark);
+GPR_API void gpr_mark_destroy(gpr_mark *mark); /* NULL: nothing */
 
 /* ---------------------------------------------------------------- measuring ----------------- */
 
