@@ -17,6 +17,8 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from . import _core
+from ._device import reduce_on_device
+from ._interop import device_library, from_host, is_on_device
 
 NoValue: Any = np._NoValue
 
@@ -32,8 +34,6 @@ _UFUNCS: dict[str, np.ufunc] = {
     "all": np.logical_and,
 }
 
-_CUDA_DLPACK_TYPES = (2, 13)  # kDLCUDA, kDLCUDAManaged
-
 
 def reduce_any(
     op: str,
@@ -47,6 +47,9 @@ def reduce_any(
     options: Options,
 ) -> Any:
     """Reduce whatever NumPy takes, with every argument NumPy has."""
+    library = device_library(a)
+    if library is not None:
+        return reduce_on_device(library, op, a, axis, dtype, out, keepdims, initial, where, options)
     array = as_array(a, "a.data with where=~numpy.ma.getmaskarray(a)")
     is_matrix = isinstance(array, np.matrix)
     if is_matrix and axis is not None:
@@ -71,19 +74,12 @@ def as_array(a: Any, instead_of_masked: str) -> np.ndarray[Any, Any]:
         if masked is not None and isinstance(a, masked.MaskedArray):
             raise TypeError(f"masked arrays are not supported: pass {instead_of_masked}")
         return a
-    if _is_on_device(a):
+    if is_on_device(a):
         raise TypeError(
-            f"device arrays are not supported yet: {type(a).__name__} is in GPU memory. Copy it to "
+            f"device arrays are not supported here: {type(a).__name__} is in GPU memory. Copy it to "
             "the host first, as with cupy.asnumpy(a) or a.cpu().numpy()"
         )
-    return np.asarray(a)
-
-
-def _is_on_device(a: Any) -> bool:
-    if hasattr(a, "__cuda_array_interface__"):
-        return True
-    where = getattr(a, "__dlpack_device__", None)
-    return where is not None and int(where()[0]) in _CUDA_DLPACK_TYPES
+    return from_host(a)
 
 
 def _as_mask(where: Any, shape: tuple[int, ...]) -> np.ndarray[Any, Any] | None:
