@@ -74,7 +74,7 @@ gpr_entries gpr_program_entries(const gpr_cell *cell)
 {
     const gpr_kernel_row *row = &gpr_kernel_rows[cell->kernel];
     const int same = cell->element == cell->acc && cell->compute == cell->acc && !cell->skip_nan &&
-                     gpr_fold_rows[cell->fold].form == GPR_FORM_NUMBER;
+                     cell->fold != GPR_FOLD_count && gpr_fold_rows[cell->fold].form == GPR_FORM_NUMBER;
     gpr_entries entries = {.first = 0, .next = -1, .fill = -1};
 
     if (row->finish == GPR_ATOMIC) entries.fill = 1;
@@ -227,6 +227,7 @@ gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dt
     const gpr_kernel_row *row = &gpr_kernel_rows[kernel];
     const int is_auto = row->family == GPR_FAMILY_PLANNER;
     GPR_TRY(gpr_make_rule(op, dtype, compute, &rule));
+    gpr_fit_rule(row, &rule);
     GPR_TRY(gpr_check_kernel_folds(row, &rule));
     if (block_size == 0) block_size = row->block;
     GPR_TRY(gpr_check_block_size(row, block_size));

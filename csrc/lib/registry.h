@@ -39,6 +39,7 @@ typedef struct gpr_operator_row {
     const char *ufunc;
     const char *summary;
     gpr_fold fold;
+    const char *finish;
     int has_identity;
 } gpr_operator_row;
 

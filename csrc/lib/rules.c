@@ -104,6 +104,7 @@ static gpr_dtype result_of(gpr_operator op, gpr_dtype element, gpr_dtype request
 static gpr_dtype accumulator_of(gpr_fold fold, gpr_dtype compute, gpr_dtype narrowest_sum)
 {
     const gpr_kind kind = kind_of(compute);
+    const gpr_form form = gpr_fold_rows[fold].form;
     const int summed = fold == GPR_FOLD_sum || fold == GPR_FOLD_prod || fold == GPR_FOLD_tally;
 
     if (is_truth(fold)) return GPR_UINT32;
@@ -111,13 +112,15 @@ static gpr_dtype accumulator_of(gpr_fold fold, gpr_dtype compute, gpr_dtype narr
     if (fold == GPR_FOLD_moments) return kind == GPR_KIND_COMPLEX ? GPR_COMPLEX128 : GPR_FLOAT64;
     if (kind == GPR_KIND_COMPLEX)
         return bytes_of(compute) == 16 || narrowest_sum == GPR_FLOAT64 ? GPR_COMPLEX128 : GPR_COMPLEX64;
+    /* A position or a count has 8 bytes: with a number of as many beside it there is no gap between them. */
+    const int is_wide = bytes_of(compute) == 8 || form == GPR_FORM_FOUND || form == GPR_FORM_TALLY;
     if (kind == GPR_KIND_FLOAT) {
-        if (bytes_of(compute) == 8) return GPR_FLOAT64;
+        if (is_wide) return GPR_FLOAT64;
         return summed ? narrowest_sum : GPR_FLOAT32;
     }
     if (summed) return GPR_UINT64;
-    if (is_bits(fold) || kind != GPR_KIND_SIGNED) return bytes_of(compute) == 8 ? GPR_UINT64 : GPR_UINT32;
-    return bytes_of(compute) == 8 ? GPR_INT64 : GPR_INT32;
+    if (is_bits(fold) || kind != GPR_KIND_SIGNED) return is_wide ? GPR_UINT64 : GPR_UINT32;
+    return is_wide ? GPR_INT64 : GPR_INT32;
 }
 
 /* Whether op takes elements of this type, converted as requested. */
@@ -178,6 +181,11 @@ gpr_status gpr_leave_out(gpr_rule *rule, int skip_nan, int masked)
     return GPR_OK;
 }
 
+void gpr_fit_rule(const gpr_kernel_row *row, gpr_rule *rule)
+{
+    if (row->family == GPR_FAMILY_PLANNER) rule->device_acc = rule->host_acc;
+}
+
 gpr_status gpr_check_kernel_folds(const gpr_kernel_row *row, const gpr_rule *rule)
 {
     enum { MOST_SWAPPED_BYTES = 8 };
@@ -208,27 +216,19 @@ gpr_dtype gpr_result_dtype(gpr_operator op, gpr_dtype dtype, gpr_dtype compute)
 
 enum { SECOND_BYTES = 8 }; /* of a position or a count; of the moments' squares too */
 
-/* Where the second member of an accumulator begins. */
-static size_t second_at(gpr_form form, gpr_dtype acc)
-{
-    const size_t bytes = bytes_of(acc);
-
-    return form == GPR_FORM_RANGE || bytes > SECOND_BYTES ? bytes : SECOND_BYTES;
-}
-
 size_t gpr_acc_bytes(gpr_form form, gpr_dtype acc)
 {
     switch (form) {
     case GPR_FORM_NUMBER: return bytes_of(acc);
     case GPR_FORM_RANGE: return 2 * bytes_of(acc);
-    case GPR_FORM_MOMENTS: return second_at(form, acc) + 2 * (size_t)SECOND_BYTES;
-    default: return second_at(form, acc) + SECOND_BYTES;
+    case GPR_FORM_MOMENTS: return bytes_of(acc) + 2 * (size_t)SECOND_BYTES;
+    default: return bytes_of(acc) + SECOND_BYTES;
     }
 }
 
 gpr_value gpr_read_acc(gpr_form form, gpr_dtype acc, const void *packed)
 {
-    const char *second = (const char *)packed + second_at(form, acc);
+    const char *second = (const char *)packed + bytes_of(acc);
     gpr_value value = {.bytes = {0}};
 
     memcpy(value.bytes, packed, bytes_of(acc));
@@ -244,7 +244,7 @@ gpr_value gpr_read_acc(gpr_form form, gpr_dtype acc, const void *packed)
 
 void gpr_write_acc(gpr_form form, gpr_dtype acc, const gpr_value *value, void *packed)
 {
-    char *second = (char *)packed + second_at(form, acc);
+    char *second = (char *)packed + bytes_of(acc);
 
     memcpy(packed, value->bytes, bytes_of(acc));
     if (form == GPR_FORM_RANGE) memcpy(second, value->high, bytes_of(acc));

@@ -33,13 +33,17 @@ gpr_status gpr_make_rule(gpr_operator op, gpr_dtype element, gpr_dtype requested
 /* Makes the rule one that leaves out NaN elements, or those that a mask is false of. GPR_ERROR_VALUE: op cannot. */
 gpr_status gpr_leave_out(gpr_rule *rule, int skip_nan, int masked);
 
+/* Fits the rule to a kernel. The planner's own accumulates on the device as widely as the host does: it waits for memory, so
+ * that wider sums cost it nothing; the others show what they are named for. */
+void gpr_fit_rule(const gpr_kernel_row *row, gpr_rule *rule);
+
 /* GPR_ERROR_VALUE, naming kernels that can, if the kernel cannot fold the rule's accumulators: atomics swap 8 bytes, or add
  * numbers; CUB does not say where in a row an element is. */
 gpr_status gpr_check_kernel_folds(const gpr_kernel_row *row, const gpr_rule *rule);
 
 /* Room for one accumulator of any form, or one element. A number is the first member of every form; the second is what
- * `form` of the fold says. In memory (arrays of accumulators, on the device too) an accumulator is packed: the first
- * number, the second at the next multiple of its size, `count` behind the moments' 8 bytes. */
+ * `form` of the fold says. In memory (arrays of accumulators, on the device too) an accumulator is packed: its members one
+ * behind the other, the moments' squares before their count. */
 typedef struct gpr_value {
     union {
         int32_t i32;
