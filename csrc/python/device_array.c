@@ -17,18 +17,24 @@ static void *const legacy_stream = (void *)1;
 
 /* ---------------------------------------------------------------- the type ------------------- */
 
+/* Gives tensors back. A deleter is the producer's code: an exception that is under way is none of its business. */
+static void give_back(DLManagedTensorVersioned *versioned, DLManagedTensor *legacy)
+{
+    PyObject *class = NULL, *value = NULL, *traceback = NULL;
+
+    PyErr_Fetch(&class, &value, &traceback);
+    if (versioned != NULL && versioned->deleter != NULL) versioned->deleter(versioned);
+    if (legacy != NULL && legacy->deleter != NULL) legacy->deleter(legacy);
+    PyErr_Restore(class, value, traceback);
+}
+
 static void device_array_dealloc(PyObject *self)
 {
     glue_device_array *array = (glue_device_array *)self;
     PyTypeObject *type = Py_TYPE(self);
-    PyObject *class = NULL, *value = NULL, *traceback = NULL;
 
-    /* A deleter is the producer's code: an exception that is under way is none of its business. */
-    PyErr_Fetch(&class, &value, &traceback);
-    if (array->versioned != NULL && array->versioned->deleter != NULL) array->versioned->deleter(array->versioned);
-    if (array->legacy != NULL && array->legacy->deleter != NULL) array->legacy->deleter(array->legacy);
+    give_back(array->versioned, array->legacy);
     Py_XDECREF(array->owner);
-    PyErr_Restore(class, value, traceback);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -279,11 +285,6 @@ fail:
     return NULL;
 }
 
-static void drop_versioned(DLManagedTensorVersioned *tensor)
-{
-    if (tensor->deleter != NULL) tensor->deleter(tensor);
-}
-
 /* Takes a tensor over, whatever comes of it. */
 static glue_device_array *take_versioned(const glue_state *state, DLManagedTensorVersioned *tensor)
 {
@@ -296,7 +297,7 @@ static glue_device_array *take_versioned(const glue_state *state, DLManagedTenso
         array = read_tensor(state, &tensor->dl_tensor);
     }
     if (array == NULL) {
-        drop_versioned(tensor);
+        give_back(tensor, NULL);
         return NULL;
     }
     array->versioned = tensor;
@@ -310,8 +311,8 @@ static glue_device_array *take_legacy(const glue_state *state, DLManagedTensor *
 
     if (array != NULL) {
         array->legacy = tensor;
-    } else if (tensor->deleter != NULL) {
-        tensor->deleter(tensor);
+    } else {
+        give_back(NULL, tensor);
     }
     return array;
 }
@@ -375,17 +376,27 @@ static const DLPackExchangeAPI *find_exchange_api(const glue_state *state, PyObj
     return api != NULL && api->version.major == DLPACK_MAJOR_VERSION ? (const DLPackExchangeAPI *)api : NULL;
 }
 
+/* The functions set an exception when they fail; one that forgets is not to become a SystemError. */
+static int check_exchange(int result, const char *what)
+{
+    if (result == 0) return 0;
+    if (PyErr_Occurred() == NULL)
+        PyErr_Format(PyExc_BufferError, "the array's library did not say why it does not %s", what);
+    return -1;
+}
+
 static glue_device_array *exchange(const glue_state *state, const DLPackExchangeAPI *api, PyObject *object)
 {
-    DLTensor tensor;
+    DLTensor tensor = {.data = NULL};
     DLManagedTensorVersioned *managed = NULL;
     glue_device_array *array = NULL;
 
     if (api->dltensor_from_py_object_no_sync == NULL) {
-        if (api->managed_tensor_from_py_object_no_sync(object, &managed) != 0) return NULL;
+        if (check_exchange(api->managed_tensor_from_py_object_no_sync(object, &managed), "lend the array") < 0)
+            return NULL;
         return take_versioned(state, managed);
     }
-    if (api->dltensor_from_py_object_no_sync(object, &tensor) != 0) return NULL;
+    if (check_exchange(api->dltensor_from_py_object_no_sync(object, &tensor), "show the array") < 0) return NULL;
     array = read_tensor(state, &tensor);
     if (array != NULL) array->owner = Py_NewRef(object);
     return array;
@@ -405,7 +416,7 @@ static PyObject *import_exchange(PyObject *module, PyObject *object)
     }
     array = exchange(state, api, object);
     if (array == NULL) return NULL;
-    if (api->current_work_stream(kDLCUDA, array->device, &stream) != 0) {
+    if (check_exchange(api->current_work_stream(kDLCUDA, array->device, &stream), "name its stream") < 0) {
         Py_DECREF(array);
         return NULL;
     }
@@ -490,7 +501,7 @@ static PyObject *empty_like(PyObject *module, PyObject *const *arguments, Py_ssi
         if (PyErr_Occurred() == NULL) PyErr_SetString(PyExc_MemoryError, "the array's library could not make another");
         return NULL;
     }
-    if (api->managed_tensor_to_py_object_no_sync(made, &result) != 0) return NULL;
+    if (check_exchange(api->managed_tensor_to_py_object_no_sync(made, &result), "take an array over") < 0) return NULL;
     return result;
 }
 
@@ -700,7 +711,7 @@ static void delete_legacy(DLManagedTensor *tensor)
 static void destroy_capsule(PyObject *capsule)
 {
     if (PyCapsule_IsValid(capsule, versioned_name)) {
-        drop_versioned(PyCapsule_GetPointer(capsule, versioned_name));
+        delete_versioned(PyCapsule_GetPointer(capsule, versioned_name));
     } else if (PyCapsule_IsValid(capsule, legacy_name)) {
         delete_legacy(PyCapsule_GetPointer(capsule, legacy_name));
     }

@@ -69,13 +69,13 @@ static int read_mask(const glue_state *state, PyObject *object, glue_device_arra
         return -1;
     }
     const int more = source->ndim - mask->ndim;
-    for (int i = 0; i < source->ndim; i++) {
+    int fits = more >= 0;
+    for (int i = 0; i < source->ndim && fits; i++) {
         const int64_t extent = i < more ? 1 : glue_shape_of(mask)[i - more];
-        strides[i] = i < more || extent == 1 ? 0 : glue_strides_of(mask)[i - more];
-        if (extent != 1 && extent != glue_shape_of(source)[i]) break;
-        if (i + 1 == source->ndim) return 1;
+        strides[i] = extent == 1 ? 0 : glue_strides_of(mask)[i - more];
+        fits = extent == 1 || extent == glue_shape_of(source)[i];
     }
-    if (source->ndim == 0 && mask->ndim == 0) return 1;
+    if (fits) return 1;
     PyErr_SetString(PyExc_ValueError, "the mask cannot be broadcast to the shape of the array");
     return -1;
 }

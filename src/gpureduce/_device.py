@@ -21,6 +21,9 @@ from ._interop import ITEM_BYTES, LEGACY_STREAM, DeviceBuffer, Library, device_l
 NoValue: Any = np._NoValue
 NUMBERS = _core.OPERATORS
 
+Options = tuple[str, "str | None", "int | None", "int | None", Any]
+"""kernel, device, block_size, grid_size, stream"""
+
 Room = Callable[[tuple[int, ...], str], "tuple[Any, DeviceArray | np.ndarray[Any, Any]]"]
 """Makes room for a result of a shape and a dtype: what to return, and its memory."""
 
@@ -35,7 +38,7 @@ def reduce_on_device(
     keepdims: Any,
     initial: Any,
     where: Any,
-    options: tuple[Any, ...],
+    options: Options,
     skip_nan: bool = False,
     ddof: float = 0.0,
 ) -> Any:
@@ -48,11 +51,14 @@ def reduce_on_device(
         def room(shape: tuple[int, ...], name: str) -> tuple[Any, DeviceArray]:
             return library.empty(a, source, shape, name)
 
-        work = (*options[:-1], source.stream)
-        number = NUMBERS[op]
-        result = _core.reduce_on_device(number, source, axis, dtype, keepdims, None, *work, skip_nan, ddof, room)
+        kernel, device, block, grid, _ = options
+        stream = source.stream
+        result = _core.reduce_on_device(
+            NUMBERS[op], source, axis, dtype, keepdims, None, kernel, device, block, grid, stream, skip_nan, ddof, room
+        )  # fmt: skip
         if library.lends:
-            loans.keep(source.device, work[-1], source)
+            assert stream is not None
+            loans.keep(source.device, stream, source)
         return library.finish(a, result)
     call = _Call(library, op, a, source, options, skip_nan, ddof)
     return call.run(axis, dtype, out, keepdims, initial, where)
@@ -61,7 +67,7 @@ def reduce_on_device(
 def _names(op: str) -> np.ufunc:
     from ._rules import _UFUNCS
 
-    return _UFUNCS[op] if op in _UFUNCS else np.add
+    return _UFUNCS.get(op, np.add)
 
 
 class _Call:
@@ -73,7 +79,7 @@ class _Call:
         op: str,
         a: Any,
         source: DeviceArray,
-        options: tuple[Any, ...],
+        options: Options,
         skip_nan: bool,
         ddof: float,
     ) -> None:
@@ -83,7 +89,7 @@ class _Call:
         self.home: int = source.stream
         stream = options[-1]
         self.stream = self.home if stream is None else _core.stream_handle(stream) or LEGACY_STREAM
-        self.options = (*options[:-1], self.stream)
+        self.options: Options = (*options[:4], self.stream)
         self.others: set[int] = set()
         """Streams that wait for the work, as it waits for what was on them: each lends or takes memory."""
         self.lent: list[Any] = [source] if library.lends else []
@@ -110,7 +116,10 @@ class _Call:
 
     def reduce(self, array: DeviceArray, axis: Any, dtype: Any, keepdims: Any, mask: Any, room: Room) -> Any:
         number, skip = NUMBERS[self.op], self.skip_nan
-        return _core.reduce_on_device(number, array, axis, dtype, keepdims, mask, *self.options, skip, self.ddof, room)
+        kernel, device, block, grid, stream = self.options
+        return _core.reduce_on_device(
+            number, array, axis, dtype, keepdims, mask, kernel, device, block, grid, stream, skip, self.ddof, room
+        )  # fmt: skip
 
     def mask(self, where: Any) -> DeviceArray | None:
         if where is True or where is np.True_:

@@ -38,7 +38,8 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
         from ml_dtypes import bfloat16
     except ImportError:
         raise TypeError("NumPy has no bfloat16: pip install 'gpureduce[bf16]'") from None
-    return np.dtype(bfloat16)
+    dtype: np.dtype[Any] = np.dtype(bfloat16)
+    return dtype
 
 
 # ---------------------------------------------------------------- memory of our own
