@@ -519,6 +519,36 @@ def test_a_start_is_folded_in_on_the_device(tmp_path: Path) -> None:
     )
 
 
+def test_any_layout_and_mask_is_reduced_where_it_lies(tmp_path: Path) -> None:
+    run(
+        """
+    cube = np.arange(2 * 3 * 4 * 5, dtype=np.int32).reshape(2, 3, 4, 5)
+    keep = cube % 3 > 0
+    for view in (cube, cube.T, cube[:, ::-1, 1:, ::2], cube[..., 2], np.broadcast_to(cube[0, 0, 0], (3, 5))):
+        for lend in (Lender, Shown):
+            for axis in (None, 0, 1, (0, -1)):
+                for op in ("sum", "max"):
+                    expected = getattr(np, op)(view, axis=axis)
+                    assert (value(getattr(gr, op)(lend(view), axis=axis)) == expected).all()
+    for mask in (keep, keep[0], keep[:, :1], keep[..., 0, :][:, :, None], np.array(False), np.array(True)):
+        for axis in (None, 2, (0, 3)):
+            found = value(gr.sum(Shown(cube), axis=axis, where=Lender(np.asarray(mask))))
+            assert (found == np.sum(cube, axis=axis, where=mask)).all()
+            found = value(gr.max(Lender(cube), axis=axis, where=Shown(np.asarray(mask)), initial=7))
+            assert (found == np.max(cube, axis=axis, where=mask, initial=7)).all()
+    assert value(gr.sum(Shown(cube), where=False)) == 0 and value(gr.sum(Shown(cube), where=np.True_)) == cube.sum()
+    for out in (np.zeros((4, 3), np.float32)[::2, 0], np.zeros(2, np.float32)[::-1]):
+        rows = np.arange(8, dtype=np.float32).reshape(2, 4)
+        lent = Shown(out)
+        assert gr.sum(Shown(rows), axis=1, out=lent) is lent and (lent.held.read() == [6, 22]).all()
+        assert (gr.sum(Shown(rows), axis=1, out=out) == [6, 22]).all() and (out == [6, 22]).all()
+    starts = value(gr.sum(Shown(cube), axis=(0, 2), initial=100))
+    assert (starts == np.sum(cube, axis=(0, 2), initial=100)).all()
+    """,
+        tmp_path,
+    )
+
+
 def test_masks_are_device_arrays(tmp_path: Path) -> None:
     run(
         """
@@ -761,7 +791,8 @@ def test_pytorch_tensors_that_are_not_plain_memory_are_refused_by_kind(tmp_path:
         gr.sum(sparse)
     def refuse():
         raise RuntimeError("no storage")
-    for attribute, words in ((dict(is_nested=True), "unbind"), (dict(is_quantized=True), "dequantize"), ({}, "no storage")):
+    cases = ((dict(is_nested=True), "unbind"), (dict(is_quantized=True), "dequantize"), ({}, "no storage"))
+    for attribute, words in cases:
         odd = Tensor(ROWS)
         odd.__dict__.update(attribute, data_ptr=refuse)
         with raises(TypeError, words):
@@ -830,9 +861,10 @@ def test_cupy_gets_arrays_on_their_device_and_its_current_stream(tmp_path: Path)
             result = gr.max(array, axis=1)
             assert type(result) is ndarray and result.data.device_id == device and state.device == 0
             assert (value(result) == ROWS.max(axis=1)).all()
-        out = ndarray(np.zeros(20), device)
+        out = ndarray(np.zeros(20, np.int32), device)
         assert gr.sum(array, axis=1, out=out) is out and (out.held.read() == ROWS.sum(axis=1)).all()
     assert set(state.entered) == {0, 1}
+    state.stream = 0
     with raises(TypeError, "not supported"):
         swapped = ndarray(ROWS)
         swapped.dtype = np.dtype(">f4")
@@ -866,7 +898,8 @@ def test_numba_gets_arrays_on_the_stream_of_the_array(tmp_path: Path, per_thread
         made.stream = stream
         return made
     cuda_module = types.SimpleNamespace(gpus=[Gpu()], device_array=device_array)
-    lenders.install("numba", cuda=cuda_module, config=types.SimpleNamespace(CUDA_PER_THREAD_DEFAULT_STREAM={per_thread}))
+    config = types.SimpleNamespace(CUDA_PER_THREAD_DEFAULT_STREAM={per_thread})
+    lenders.install("numba", cuda=cuda_module, config=config)
     array = DeviceNDArray(ROWS)
     assert _interop.device_library(array).memory(array).stream == {per_thread} + 1
     result = gr.sum(array, axis=1)

@@ -36,10 +36,11 @@ enum {
     NOT_FOUND = 500,
     NOT_READY = 600,
     ILLEGAL_ADDRESS = 700,
+    STREAM_CAPTURE_UNSUPPORTED = 900,
     UNKNOWN = 999
 };
 
-enum { MOST_DEVICES = 8, CONTEXT_DEPTH = 16, NAME_ROOM = 64, MULTIPROCESSORS = 4, RESIDENT_THREADS = 2048 };
+enum { MOST_DEVICES = 8, CONTEXT_DEPTH = 16, NAME_ROOM = 64, MULTIPROCESSORS = 4, RESIDENT_THREADS = 2048, MOST_OBJECTS = 64 };
 
 /* ---------------------------------------------------------------- state ---------------------- */
 
@@ -80,9 +81,27 @@ typedef struct operation {
 
 struct CUstream_st {
     int live, stopping, working;
+    unsigned long long id;
+    struct CUctx_st *context;
     pthread_t thread;
     operation *head, *tail;
+    struct CUgraph_st *graph; /* that it is being captured into */
     struct CUstream_st *next;
+};
+
+struct CUuserObject_st {
+    unsigned references;
+    CUhostFn destroy;
+    void *argument;
+};
+
+/* What was captured, in order; each launch of the graph carries out copies. */
+struct CUgraph_st {
+    int live;
+    unsigned long long id;
+    operation *head, *tail;
+    struct CUuserObject_st *objects[MOST_OBJECTS];
+    int object_count;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* over everything below */
@@ -90,6 +109,9 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct CUctx_st contexts[MOST_DEVICES];
 static driver_allocation *allocations;
 static struct CUstream_st *streams;
+static struct CUstream_st *legacy_streams[MOST_DEVICES]; /* CUDA's own handles stand for them: made when first used */
+static unsigned long long last_id;                       /* of streams and captures: never the same twice */
+static int captures;                                     /* streams that are being captured */
 static struct {
     int devices, cc, version, init;
     uint64_t memory[SORTS];
@@ -116,6 +138,8 @@ static char violation[2048];
 
 static _Thread_local struct CUctx_st *context_stack[CONTEXT_DEPTH];
 static _Thread_local int context_depth;
+static _Thread_local struct CUstream_st *own_streams[MOST_DEVICES]; /* the per-thread default streams */
+static _Thread_local int capture_mode;                              /* 0: calls that a capture forbids fail */
 
 static double seconds(void)
 {
@@ -151,7 +175,8 @@ static void *make_handle(size_t bytes)
 
 /* ---------------------------------------------------------------- entering ------------------- */
 
-enum { ANYWHERE = 0, IN_CONTEXT = 1 };
+/* UNCAPTURED: not while a stream is being captured, unless this thread said that it knows what it does. */
+enum { ANYWHERE = 0, IN_CONTEXT = 1, UNCAPTURED = 2 };
 
 /* What every function does first: counts the call and finds out whether it is to fail. Leaves the lock held. */
 static CUresult enter(const char *function, int needs)
@@ -165,9 +190,13 @@ static CUresult enter(const char *function, int needs)
             return fault.code;
         }
     }
-    if (needs == IN_CONTEXT && context_depth == 0) {
+    if ((needs & IN_CONTEXT) != 0 && context_depth == 0) {
         (void)violate(function);
         return INVALID_CONTEXT;
+    }
+    if ((needs & UNCAPTURED) != 0 && captures > 0 && capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED) {
+        (void)violate(function);
+        return STREAM_CAPTURE_UNSUPPORTED;
     }
     return CUDA_SUCCESS;
 }
@@ -240,6 +269,12 @@ static int is_written(uintptr_t start, size_t bytes)
     return a == NULL || a->written == NULL || memchr(a->written + (start - a->start), 0, bytes) == NULL;
 }
 
+/* The ordinal of the context that is current. */
+static int current_ordinal(void)
+{
+    return context_depth > 0 ? (int)(context_stack[context_depth - 1] - contexts) : 0;
+}
+
 static CUresult allocate(sort where, size_t bytes, uintptr_t *start)
 {
     enum { POISON = 0xc3, ALIGNMENT = 256, GUARD = 4096 }; /* what lies beyond the end belongs to nobody */
@@ -260,7 +295,7 @@ static CUresult allocate(sort where, size_t bytes, uintptr_t *start)
     *a = (driver_allocation){.start = (uintptr_t)memory,
                              .bytes = bytes,
                              .pinned = where == PINNED_MEMORY,
-                             .device = (int)(context_stack[context_depth - 1] - contexts),
+                             .ordinal = current_ordinal(),
                              .written = written,
                              .next = allocations};
     allocations = a;
@@ -300,7 +335,7 @@ CUresult cuMemAlloc(CUdeviceptr *pointer, size_t bytes)
 {
     uintptr_t start = 0;
 
-    ENTER(cuMemAlloc, IN_CONTEXT);
+    ENTER(cuMemAlloc, IN_CONTEXT | UNCAPTURED);
     const CUresult result = allocate(DEVICE_MEMORY, bytes, &start);
     if (result == CUDA_SUCCESS) *pointer = start;
     return leave(result);
@@ -308,7 +343,7 @@ CUresult cuMemAlloc(CUdeviceptr *pointer, size_t bytes)
 
 CUresult cuMemFree(CUdeviceptr pointer)
 {
-    ENTER_RELEASE(cuMemFree, IN_CONTEXT);
+    ENTER_RELEASE(cuMemFree, IN_CONTEXT | UNCAPTURED);
     const CUresult result = release(DEVICE_MEMORY, (uintptr_t)pointer);
     return leave(entered != CUDA_SUCCESS ? entered : result);
 }
@@ -317,7 +352,7 @@ CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned flags)
 {
     uintptr_t start = 0;
 
-    ENTER(cuMemHostAlloc, IN_CONTEXT);
+    ENTER(cuMemHostAlloc, IN_CONTEXT | UNCAPTURED);
     if (flags != (CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP))
         (void)violate("pinned memory that kernels cannot reach");
     const CUresult result = allocate(PINNED_MEMORY, bytes, &start);
@@ -327,7 +362,7 @@ CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned flags)
 
 CUresult cuMemFreeHost(void *pointer)
 {
-    ENTER_RELEASE(cuMemFreeHost, IN_CONTEXT);
+    ENTER_RELEASE(cuMemFreeHost, IN_CONTEXT | UNCAPTURED);
     const CUresult result = release(PINNED_MEMORY, (uintptr_t)pointer);
     return leave(entered != CUDA_SUCCESS ? entered : result);
 }
@@ -340,7 +375,7 @@ static int get_attribute(const driver_allocation *a, int attribute, void *value)
         *(unsigned *)value = a == NULL ? 0 : a->pinned ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
         return 1;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED: *(unsigned *)value = 0; return 1;
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *(int *)value = a == NULL ? 0 : a->device; return 1;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *(int *)value = a == NULL ? -2 : a->ordinal; return 1;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: *(CUdeviceptr *)value = a == NULL ? 0 : a->start; return 1;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE: *(size_t *)value = a == NULL ? 0 : a->bytes; return 1;
     default: return 0;
@@ -472,46 +507,64 @@ static void *serve(void *argument)
     return NULL;
 }
 
-/* A stream with its thread; NULL if there is none to be had. The lock is held. */
+static void append(operation **head, operation **tail, operation *op)
+{
+    if (*head == NULL) {
+        *head = op;
+    } else {
+        (*tail)->next = op;
+    }
+    *tail = op;
+}
+
 static struct CUstream_st *make_stream(void)
 {
     struct CUstream_st *made = make_handle(sizeof *made);
 
     if (made == NULL || pthread_create(&made->thread, NULL, serve, made) != 0) return NULL;
     made->live = 1;
+    made->id = ++last_id;
+    made->context = context_stack[context_depth - 1];
     made->next = streams;
     streams = made;
     return made;
 }
 
-/* What a handle stands for: 1 and 2 are the default streams of the current context (one for all threads here), which wait for no
- * other stream, as those that the library makes are not blocking. */
-static struct CUstream_st *find_stream(struct CUstream_st *stream)
+/* The stream behind a handle, which may be one of CUDA's own; NULL: there is none. */
+static struct CUstream_st *find_stream(CUstream handle)
 {
-    enum { SPECIAL = 3 };
-    static struct CUstream_st *defaults[MOST_DEVICES][SPECIAL];
-    const uintptr_t handle = (uintptr_t)stream;
+    struct CUstream_st **own = NULL;
 
-    if (handle == 0 || handle >= SPECIAL) return stream;
-    struct CUstream_st **special = &defaults[context_stack[context_depth - 1] - contexts][handle];
-    if (*special == NULL) *special = make_stream();
-    return *special;
+    if (handle == GPR_STREAM_LEGACY) own = &legacy_streams[current_ordinal()];
+    if (handle == GPR_STREAM_PER_THREAD) own = &own_streams[current_ordinal()];
+    if (own != NULL) {
+        if (*own == NULL) *own = make_stream();
+        return *own;
+    }
+    for (struct CUstream_st *s = streams; s != NULL; s = s->next) {
+        if (s == handle) return s->live ? s : NULL;
+    }
+    return NULL;
 }
 
-static CUresult enqueue(struct CUstream_st *stream, operation what)
+static CUresult enqueue(CUstream handle, operation what)
 {
-    stream = find_stream(stream);
-    if (stream == NULL || !stream->live) return violate("use of a stream that does not exist");
+    struct CUstream_st *stream = find_stream(handle);
+
+    if (stream == NULL) return violate("use of a stream that does not exist");
     operation *op = malloc(sizeof *op);
     if (op == NULL) return OUT_OF_MEMORY;
     *op = what;
     op->next = NULL;
-    if (stream->head == NULL) {
-        stream->head = op;
-    } else {
-        stream->tail->next = op;
+    if (stream->graph != NULL) {
+        if (what.kind == RECORD || what.kind == WAIT) {
+            free(op);
+            return violate("an event in a stream that is being captured");
+        }
+        append(&stream->graph->head, &stream->graph->tail, op);
+        return CUDA_SUCCESS;
     }
-    stream->tail = op;
+    append(&stream->head, &stream->tail, op);
     if (what.kind == LAUNCH) what.module->queued++;
     if (what.kind == RECORD) what.event->recorded++;
     pthread_cond_broadcast(&changed);
@@ -541,11 +594,12 @@ CUresult cuStreamDestroy(CUstream stream)
     return entered;
 }
 
-CUresult cuStreamSynchronize(CUstream stream)
+CUresult cuStreamSynchronize(CUstream handle)
 {
     ENTER(cuStreamSynchronize, IN_CONTEXT);
-    stream = find_stream(stream);
-    if (stream == NULL || !stream->live) return leave(violate("wait for a stream that does not exist"));
+    struct CUstream_st *stream = find_stream(handle);
+    if (stream == NULL) return leave(violate("wait for a stream that does not exist"));
+    if (stream->graph != NULL) return leave(violate("wait for a stream that is being captured"));
     while (stream->head != NULL || stream->working) pthread_cond_wait(&changed, &lock);
     return leave_with_health();
 }
@@ -592,14 +646,6 @@ CUresult cuEventRecord(CUevent event, CUstream stream)
     return leave(enqueue(stream, (operation){.kind = RECORD, .event = event}));
 }
 
-CUresult cuEventQuery(CUevent event)
-{
-    ENTER(cuEventQuery, IN_CONTEXT);
-    if (!event_exists(event)) return leave(INVALID_HANDLE);
-    if (event->done < event->recorded) return leave(NOT_READY);
-    return leave_with_health();
-}
-
 CUresult cuEventSynchronize(CUevent event)
 {
     ENTER(cuEventSynchronize, IN_CONTEXT);
@@ -607,6 +653,13 @@ CUresult cuEventSynchronize(CUevent event)
     const unsigned target = event->recorded;
     while (event->done < target) pthread_cond_wait(&changed, &lock);
     return leave_with_health();
+}
+
+CUresult cuEventQuery(CUevent event)
+{
+    ENTER(cuEventQuery, IN_CONTEXT | UNCAPTURED);
+    if (!event_exists(event)) return leave(INVALID_HANDLE);
+    return leave(event->done < event->recorded ? NOT_READY : CUDA_SUCCESS);
 }
 
 CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end)
@@ -671,11 +724,102 @@ CUresult cuMemsetD2D32Async(CUdeviceptr to, size_t pitch, unsigned value, size_t
                                              .pitch = pitch}));
 }
 
+/* ---------------------------------------------------------------- what streams are ----------- */
+
+CUresult cuStreamGetCtx(CUstream handle, CUcontext *context)
+{
+    ENTER(cuStreamGetCtx, IN_CONTEXT);
+    const struct CUstream_st *stream = find_stream(handle);
+    if (stream == NULL) return leave(INVALID_HANDLE);
+    *context = stream->context;
+    return leave(CUDA_SUCCESS);
+}
+
+CUresult cuStreamGetId(CUstream handle, unsigned long long *id)
+{
+    ENTER(cuStreamGetId, IN_CONTEXT);
+    const struct CUstream_st *stream = find_stream(handle);
+    if (stream == NULL) return leave(INVALID_HANDLE);
+    *id = stream->id;
+    return leave(CUDA_SUCCESS);
+}
+
+CUresult cuStreamIsCapturing(CUstream handle, int *state)
+{
+    ENTER(cuStreamIsCapturing, IN_CONTEXT);
+    const struct CUstream_st *stream = find_stream(handle);
+    if (stream == NULL) return leave(INVALID_HANDLE);
+    *state = stream->graph != NULL;
+    return leave(CUDA_SUCCESS);
+}
+
+/* ---------------------------------------------------------------- captures ------------------- */
+
+CUresult cuStreamGetCaptureInfo(CUstream handle, int *state, unsigned long long *id, CUgraph *graph,
+                                const CUgraphNode **dependencies, size_t *dependency_count)
+{
+    ENTER(cuStreamGetCaptureInfo, IN_CONTEXT);
+    const struct CUstream_st *stream = find_stream(handle);
+    if (stream == NULL || dependencies != NULL || dependency_count != NULL) return leave(INVALID_VALUE);
+    *state = stream->graph != NULL;
+    if (stream->graph == NULL) return leave(CUDA_SUCCESS);
+    *id = stream->graph->id;
+    *graph = stream->graph;
+    return leave(CUDA_SUCCESS);
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(int *mode)
+{
+    ENTER(cuThreadExchangeStreamCaptureMode, ANYWHERE);
+    const int before = capture_mode;
+    capture_mode = *mode;
+    *mode = before;
+    return leave(CUDA_SUCCESS);
+}
+
+CUresult cuUserObjectCreate(CUuserObject *object, void *argument, CUhostFn destroy, unsigned references, unsigned flags)
+{
+    ENTER(cuUserObjectCreate, ANYWHERE);
+    struct CUuserObject_st *made = make_handle(sizeof *made);
+    if (made == NULL || references == 0 || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) return leave(INVALID_VALUE);
+    *made = (struct CUuserObject_st){.references = references, .destroy = destroy, .argument = argument};
+    *object = made;
+    return leave(CUDA_SUCCESS);
+}
+
+/* Calls the object's function with the last reference, not holding the lock, as the driver does on a thread of its own. */
+static void drop_object(CUuserObject object, unsigned count)
+{
+    object->references -= count;
+    if (object->references > 0) return;
+    pthread_mutex_unlock(&lock);
+    object->destroy(object->argument);
+    pthread_mutex_lock(&lock);
+}
+
+CUresult cuUserObjectRelease(CUuserObject object, unsigned count)
+{
+    ENTER_RELEASE(cuUserObjectRelease, ANYWHERE);
+    if (object == NULL || object->references < count) return leave(violate("release of an object that is not held"));
+    drop_object(object, count);
+    return leave(entered);
+}
+
+CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned count, unsigned flags)
+{
+    ENTER(cuGraphRetainUserObject, ANYWHERE);
+    if (graph == NULL || !graph->live || count != 1 || flags != CU_GRAPH_USER_OBJECT_MOVE ||
+        graph->object_count == MOST_OBJECTS)
+        return leave(INVALID_VALUE);
+    graph->objects[graph->object_count++] = object;
+    return leave(CUDA_SUCCESS);
+}
+
 /* ---------------------------------------------------------------- modules -------------------- */
 
 CUresult cuModuleLoadData(CUmodule *module, const void *image)
 {
-    ENTER(cuModuleLoadData, IN_CONTEXT);
+    ENTER(cuModuleLoadData, IN_CONTEXT | UNCAPTURED);
     struct CUmod_st *made = make_handle(sizeof *made);
     const CUresult result = made != NULL ? engine_load(image, machine.cc, &made->loaded) : OUT_OF_MEMORY;
     if (result != CUDA_SUCCESS) return leave(result);
@@ -687,7 +831,7 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
 
 CUresult cuModuleUnload(CUmodule module)
 {
-    ENTER_RELEASE(cuModuleUnload, IN_CONTEXT);
+    ENTER_RELEASE(cuModuleUnload, IN_CONTEXT | UNCAPTURED);
     if (module == NULL || !module->live) return leave(violate("unloading of a module that is not loaded"));
     if (module->queued > 0) (void)violate("unloading of a module whose kernel has yet to end");
     if (module->queued == 0) engine_unload(module->loaded);
@@ -764,6 +908,7 @@ static const struct {
     {NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
     {NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"},
     {ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+    {STREAM_CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "operation not permitted when stream is capturing"},
     {UNKNOWN, "CUDA_ERROR_UNKNOWN", "unknown error"},
 };
 
@@ -897,6 +1042,83 @@ GPR_API const char *fake_failed(void)
 GPR_API const char *fake_violation(void)
 {
     return violation;
+}
+
+/* A stream of device `ordinal`, which the library has opened, for a caller of the library; NULL: there is none. */
+GPR_API CUstream fake_make_stream(int ordinal)
+{
+    CUstream stream = NULL;
+    CUcontext popped = NULL;
+
+    if (cuCtxPushCurrent(&contexts[ordinal]) != CUDA_SUCCESS) return NULL;
+    (void)cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+    (void)cuCtxPopCurrent(&popped);
+    return stream;
+}
+
+GPR_API void fake_free_stream(CUstream stream)
+{
+    (void)cuStreamDestroy(stream);
+}
+
+/* Waits for all that is queued, anywhere. */
+GPR_API void fake_wait(void)
+{
+    pthread_mutex_lock(&lock);
+    wait_until_idle();
+    pthread_mutex_unlock(&lock);
+}
+
+/* From now on what is queued on the stream is not carried out but kept for the graph. */
+GPR_API void fake_begin_capture(CUstream stream)
+{
+    pthread_mutex_lock(&lock);
+    struct CUgraph_st *graph = make_handle(sizeof *graph);
+    graph->live = 1;
+    graph->id = ++last_id;
+    stream->graph = graph;
+    captures++;
+    pthread_mutex_unlock(&lock);
+}
+
+GPR_API CUgraph fake_end_capture(CUstream stream)
+{
+    pthread_mutex_lock(&lock);
+    CUgraph graph = stream->graph;
+    stream->graph = NULL;
+    captures--;
+    pthread_mutex_unlock(&lock);
+    return graph;
+}
+
+/* Queues all of the graph on a stream. */
+GPR_API int fake_launch_graph(CUgraph graph, CUstream stream)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    pthread_mutex_lock(&lock);
+    for (const operation *op = graph->head; op != NULL && result == CUDA_SUCCESS; op = op->next) {
+        operation copy = *op;
+        if (copy.kind == LAUNCH) result = engine_again(op->launch, &copy.launch) ? CUDA_SUCCESS : OUT_OF_MEMORY;
+        if (result == CUDA_SUCCESS) result = enqueue(stream, copy);
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+GPR_API void fake_destroy_graph(CUgraph graph)
+{
+    pthread_mutex_lock(&lock);
+    wait_until_idle();
+    graph->live = 0;
+    while (graph->head != NULL) {
+        operation *op = graph->head;
+        graph->head = op->next;
+        if (op->kind == LAUNCH) engine_drop(op->launch);
+        free(op);
+    }
+    for (int i = 0; i < graph->object_count; i++) drop_object(graph->objects[i], 1);
+    pthread_mutex_unlock(&lock);
 }
 
 /* What is alive: "device", "pinned" (allocations), "streams", "events", "modules", "contexts", "depth" (of this thread's stack). */

@@ -170,3 +170,28 @@ gpr_status gpr_check(CUresult result, const char *call)
                    call, text, name, result);
     return gpr_fail_call(call, result, name);
 }
+
+gpr_status gpr_is_capturing(CUstream stream, int *capturing)
+{
+    int state = CU_STREAM_CAPTURE_STATUS_NONE;
+    gpr_status status = GPR_OK;
+
+    GPR_CU(cuStreamIsCapturing, stream, &state);
+    *capturing = state != CU_STREAM_CAPTURE_STATUS_NONE;
+done:
+    return status;
+}
+
+int gpr_begin_relaxed(void)
+{
+    int mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+    /* Where it fails, the calls that follow say what is wrong. */
+    (void)gpr_cuda.cuThreadExchangeStreamCaptureMode(&mode);
+    return mode;
+}
+
+void gpr_end_relaxed(int mode)
+{
+    (void)gpr_cuda.cuThreadExchangeStreamCaptureMode(&mode);
+}

@@ -14,6 +14,10 @@ typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
+typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphNode_st *CUgraphNode;
+typedef struct CUuserObject_st *CUuserObject;
+typedef void (*CUhostFn)(void *argument);
 typedef unsigned long long CUdeviceptr;
 
 enum {
@@ -45,7 +49,15 @@ enum {
     CU_POINTER_ATTRIBUTE_RANGE_SIZE = 12,
     CU_MEMORYTYPE_HOST = 1,
     CU_MEMORYTYPE_DEVICE = 2,
+    CU_STREAM_CAPTURE_STATUS_NONE = 0,
+    CU_STREAM_CAPTURE_MODE_RELAXED = 2,
+    CU_USER_OBJECT_NO_DESTRUCTOR_SYNC = 1,
+    CU_GRAPH_USER_OBJECT_MOVE = 1,
 };
+
+/* CUDA's own handles of the legacy and the per-thread default stream. */
+#define GPR_STREAM_LEGACY ((CUstream)(uintptr_t)1)
+#define GPR_STREAM_PER_THREAD ((CUstream)(uintptr_t)2)
 
 typedef struct CUuuid {
     unsigned char bytes[16];
@@ -71,6 +83,18 @@ typedef struct CUuuid {
     CU(cuStreamDestroy, "cuStreamDestroy_v2", (CUstream stream))                                                     \
     CU(cuStreamSynchronize, "cuStreamSynchronize", (CUstream stream))                                                \
     CU(cuStreamWaitEvent, "cuStreamWaitEvent", (CUstream stream, CUevent event, unsigned flags))                     \
+    CU(cuStreamGetCtx, "cuStreamGetCtx", (CUstream stream, CUcontext *context))                                      \
+    CU(cuStreamGetId, "cuStreamGetId", (CUstream stream, unsigned long long *id))                                    \
+    CU(cuStreamIsCapturing, "cuStreamIsCapturing", (CUstream stream, int *state))                                    \
+    CU(cuStreamGetCaptureInfo, "cuStreamGetCaptureInfo_v2",                                                          \
+       (CUstream stream, int *state, unsigned long long *id, CUgraph *graph, const CUgraphNode **dependencies,       \
+        size_t *dependency_count))                                                                                   \
+    CU(cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", (int *mode))                          \
+    CU(cuUserObjectCreate, "cuUserObjectCreate",                                                                     \
+       (CUuserObject *object, void *argument, CUhostFn destroy, unsigned references, unsigned flags))                \
+    CU(cuUserObjectRelease, "cuUserObjectRelease", (CUuserObject object, unsigned count))                            \
+    CU(cuGraphRetainUserObject, "cuGraphRetainUserObject",                                                           \
+       (CUgraph graph, CUuserObject object, unsigned count, unsigned flags))                                         \
     CU(cuEventCreate, "cuEventCreate", (CUevent *event, unsigned flags))                                             \
     CU(cuEventDestroy, "cuEventDestroy_v2", (CUevent event))                                                         \
     CU(cuEventRecord, "cuEventRecord", (CUevent event, CUstream stream))                                             \
@@ -120,5 +144,13 @@ gpr_status gpr_check(CUresult result, const char *call);
 
 /* Calls a driver function; leaves through `done` if it fails. */
 #define GPR_CU(function, ...) GPR_TRY(gpr_check(gpr_cuda.function(__VA_ARGS__), #function))
+
+/* Whether the stream is being captured into a graph. */
+gpr_status gpr_is_capturing(CUstream stream, int *capturing);
+
+/* Allows this thread calls that a capture in progress forbids, such as allocating: they do not touch the capturing stream. Returns
+ * what gpr_end_relaxed needs. */
+int gpr_begin_relaxed(void);
+void gpr_end_relaxed(int mode);
 
 #endif

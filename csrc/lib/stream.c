@@ -4,7 +4,7 @@
  *           threads   (pinned)    stream    (device)      stream      (pinned)       host
  *
  * GPR_SLOTS chunks are under way at once: while the host packs one, the copy engine moves the one before and the kernel reduces the
- * one before that. Pinned arrays skip the packing, device arrays the copy as well. A chunk is either whole rows or a piece of
+ * one before that. Pinned arrays skip the packing. Device arrays do not come here: see array.c. A chunk is either whole rows or a piece of
  * one row; the pieces' accumulators are folded on the host in the order of the array, so the bits depend on the chunk
  * size alone, never on timing. */
 #include "stream.h"
@@ -27,13 +27,12 @@ enum {
     SMALLEST_CHUNK = 64 << 10, /* where halving after an out-of-memory ends */
     PACK_PIECE = 256 << 10,    /* bytes a packing task copies */
     RESULT_SHARE = 4,          /* a slot holds 1 byte of results for this many of elements */
-    DIRECT_RESULTS = 4 << 10,  /* bytes of results that a kernel writes straight to pinned memory */
-    DEVICE_RESULTS = 4 << 20   /* bytes of results per chunk of a device array */
+    DIRECT_RESULTS = 4 << 10   /* bytes of results that a kernel writes straight to pinned memory */
 };
 
 static const double INTERRUPT_SECONDS = 0.02;
 
-typedef enum source_sort { FROM_MEMORY, FROM_PINNED, FROM_DEVICE } source_sort;
+typedef enum source_sort { FROM_MEMORY, FROM_PINNED } source_sort;
 
 /* Consecutive elements of the view: rows [row, row + rows) entire, or count elements of one row from `first` on. */
 typedef struct chunk {
@@ -139,21 +138,29 @@ static gpr_status reduce_chunk(job *job, const chunk *part, CUdeviceptr elements
 {
     gpr_device *device = job->device;
     const uint64_t bytes = part->rows * job->acc_bytes;
+    gpr_work work = {.elements = elements, .stream = job->compute};
     gpr_program *program = NULL;
+    gpr_layout layout;
     gpr_plan plan;
     uint32_t launches = 0;
     gpr_status status = GPR_OK;
 
-    GPR_TRY(gpr_make_plan(job->run->kernel, job->rule, part->rows, part->whole ? job->view->n : part->count, job->block,
-                          job->request->grid_size, &device->facts, &plan));
+    gpr_contiguous_layout(part->rows, part->whole ? job->view->n : part->count, &layout);
+    GPR_TRY(gpr_make_plan(job->run->kernel, job->rule, &layout, job->block, job->request->grid_size, &device->facts,
+                          &plan));
     job->block = plan.block;
-    const gpr_cell cell = gpr_plan_cell(&plan, job->rule);
+    const gpr_cell cell = gpr_plan_cell(&plan, job->rule, 0);
     GPR_TRY(gpr_load_program(device, &cell, job->run, &program));
-    GPR_TRY(gpr_ensure_scratch(device, &plan, job->rule, job->compute));
+    GPR_TRY(gpr_ensure_scratch(device, &plan, job->rule, &work));
     const int direct = !plan.fill && bytes <= DIRECT_RESULTS;
-    const CUdeviceptr outputs = direct ? (CUdeviceptr)(uintptr_t)results : device_results;
-    GPR_TRY(gpr_launch_plan(device, &plan, program, elements, outputs, job->compute, &launches));
-    if (!direct) GPR_CU(cuMemcpyDtoHAsync, results, outputs, bytes, job->compute);
+    work.outputs = direct ? (CUdeviceptr)(uintptr_t)results : device_results;
+    status = gpr_launch_plan(&plan, program, &work, &launches);
+    if (status != GPR_OK) {
+        /* Tickets that only a part of a grid drew would mislead the next plan: the next one begins with new ones. */
+        gpr_buffer_clear(&device->tickets);
+        goto done;
+    }
+    if (!direct) GPR_CU(cuMemcpyDtoHAsync, results, work.outputs, bytes, job->compute);
     if (job->run->chunks++ == 0) {
         job->run->variant = plan.variant;
         job->run->block_size = plan.block;
@@ -222,21 +229,16 @@ static gpr_status fill_slot(job *job, int index, const chunk *part)
     gpr_slot *slot = &device->ring.slots[index];
     const gpr_view *view = job->view;
     const char *from = gpr_view_row(view, part->row) + part->first * view->bytes;
-    CUdeviceptr elements = slot->elements;
     gpr_status status = GPR_OK;
 
-    if (job->source == FROM_DEVICE) {
-        elements = (CUdeviceptr)(uintptr_t)from;
-    } else {
-        if (job->source == FROM_MEMORY) {
-            pack_chunk(job, part, slot->staged);
-            from = slot->staged;
-        }
-        GPR_CU(cuMemcpyHtoDAsync, slot->elements, from, part->count * view->bytes, device->copy);
-        GPR_CU(cuEventRecord, slot->uploaded, device->copy);
-        GPR_CU(cuStreamWaitEvent, job->compute, slot->uploaded, 0);
+    if (job->source == FROM_MEMORY) {
+        pack_chunk(job, part, slot->staged);
+        from = slot->staged;
     }
-    GPR_TRY(reduce_chunk(job, part, elements, slot->results, slot->device_results));
+    GPR_CU(cuMemcpyHtoDAsync, slot->elements, from, part->count * view->bytes, device->copy);
+    GPR_CU(cuEventRecord, slot->uploaded, device->copy);
+    GPR_CU(cuStreamWaitEvent, job->compute, slot->uploaded, 0);
+    GPR_TRY(reduce_chunk(job, part, slot->elements, slot->results, slot->device_results));
     GPR_CU(cuEventRecord, slot->reduced, job->compute);
     job->pending[index] = *part;
 done:
@@ -279,7 +281,7 @@ static gpr_status prepare_ring(job *job)
 {
     const gpr_view *view = job->view;
     const uint64_t total = view->rows * view->n * view->bytes;
-    uint64_t chunk_bytes = 0, result_bytes = 0;
+    uint64_t chunk_bytes = 0;
     gpr_limits limits;
     gpr_status status = GPR_OK;
     const unsigned generation =
@@ -293,14 +295,6 @@ static gpr_status prepare_ring(job *job)
     const uint64_t pinned_share =
         (limits.pinned_bytes - GPR_SMALL_BYTES - GPR_SMALL_RESULTS) / (GPR_SLOTS + GPR_SLOTS / RESULT_SHARE);
     const uint64_t scratch_rows = rows_within(job, device_share / 2);
-    if (job->source == FROM_DEVICE) {
-        result_bytes = smaller(smaller(DEVICE_RESULTS, pinned_share), larger(4096, view->rows * job->acc_bytes));
-        GPR_TRY(gpr_ring_ensure(job->device, generation, 0, result_bytes, 0, 0));
-        job->chunk_rows = smaller(job->device->ring.result_bytes / job->acc_bytes, scratch_rows);
-        assert(job->chunk_rows > 0); /* a ring is never made so small that a slot holds no accumulator */
-        job->chunk_elements = view->n > UINT64_MAX / job->chunk_rows ? UINT64_MAX : view->n * job->chunk_rows;
-        return GPR_OK;
-    }
     chunk_bytes = larger(LEAST_CHUNK, total / CHUNKS_WANTED + PAGE); /* not a byte less: that would be a chunk more */
     if (job->source == FROM_MEMORY) {
         chunk_bytes = smaller(smaller(chunk_bytes, MOST_STAGED_CHUNK), smaller(device_share, pinned_share));
@@ -362,9 +356,8 @@ static int is_pinned(const char *data, uint64_t bytes)
     return address >= start && address - start + bytes <= size;
 }
 
-static source_sort find_source(const gpr_request *request, const gpr_view *view)
+static source_sort find_source(const gpr_view *view)
 {
-    if (request->on_device) return FROM_DEVICE;
     if (view->contiguous && is_pinned(view->data, view->rows * view->n * view->bytes)) return FROM_PINNED;
     return FROM_MEMORY;
 }
@@ -383,11 +376,11 @@ gpr_status gpr_stream_reduce(int ordinal, const gpr_request *request, const gpr_
     job.result_bytes = gpr_dtype_bytes(rule->result);
     job.block = request->block_size;
     run->device = ordinal;
-    if (!request->on_device && bytes <= GPR_SMALL_BYTES && view->rows * job.acc_bytes <= GPR_SMALL_RESULTS &&
+    if (bytes <= GPR_SMALL_BYTES && view->rows * job.acc_bytes <= GPR_SMALL_RESULTS &&
         view->rows <= rows_within(&job, GPR_SMALL_SCRATCH)) {
         status = reduce_small(&job);
     } else {
-        job.source = find_source(request, view);
+        job.source = find_source(view);
         run->stage_seconds[GPR_STAGE_STAGE] = 0;
         status = prepare_ring(&job);
         if (status == GPR_OK) status = stream_chunks(&job);

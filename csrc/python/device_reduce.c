@@ -142,8 +142,9 @@ done:
 static void set_result_strides(glue_call *call, const int64_t *strides, const char *reduced, int ndim, int keepdims,
                                int64_t *kept)
 {
-    int at = call->request.op == GPR_OP_MINMAX, count = 0;
+    int at = 0, count = 0;
 
+    if (call->request.op == GPR_OP_MINMAX) kept[count++] = strides[at++]; /* from minima to maxima */
     for (int i = 0; i < ndim; i++) {
         if (!reduced[i]) {
             kept[count++] = strides[at++];
@@ -156,7 +157,6 @@ static void set_result_strides(glue_call *call, const int64_t *strides, const ch
 
 static int check_target(const glue_call *call, const int64_t *shape, const int64_t *strides, int ndim)
 {
-    int64_t step = 0;
     int same = ndim == call->result_ndim;
 
     for (int i = 0; i < ndim && same; i++) same = shape[i] == call->result_shape[i];
@@ -169,16 +169,6 @@ static int check_target(const glue_call *call, const int64_t *shape, const int64
             PyErr_SetString(PyExc_ValueError, "output array is a broadcast one: several of its elements share memory");
             return -1;
         }
-    }
-    /* minmax writes its two halves one after the other. */
-    if (call->request.op != GPR_OP_MINMAX) return 0;
-    step = (int64_t)gpr_dtype_bytes(gpr_result_dtype(call->request.op, call->request.dtype, call->request.compute));
-    for (int i = ndim - 1; i >= 0; i--) {
-        if (shape[i] > 1 && strides[i] != step) {
-            PyErr_SetString(PyExc_ValueError, "the memory for minima and maxima must be C-contiguous");
-            return -1;
-        }
-        step *= shape[i];
     }
     return 0;
 }

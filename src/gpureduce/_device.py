@@ -284,6 +284,12 @@ class _Out:
             return self.out, self.result
         if memory.dtype == name and not _core.may_overlap(memory, self.call.source):
             return self.out, memory
+        assert self.library is not None
+        if not self.library.converts:
+            raise TypeError(
+                f"out= must have the result's dtype, {name}, and no memory in common with the array: "
+                f"{self.library.name} has no conversion on the device"
+            )
         self.result, held = self.call.empty(shape, name)
         return self.out, held
 

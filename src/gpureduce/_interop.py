@@ -160,6 +160,9 @@ class Library:
     writes: ClassVar[bool] = True
     """Whether its arrays may be written, for ``out``."""
 
+    converts: ClassVar[bool] = True
+    """Whether it can write an array of one dtype into one of another, for ``out``."""
+
     def holds(self, a: Any) -> bool:
         """Whether an array of this library is in the memory of a CUDA device."""
         return int(a.__dlpack_device__()[0]) in CUDA_TYPES
@@ -290,6 +293,8 @@ class _CuPy(Library):
 class _Borrowed(Library):
     """A library whose results are memory of ours, handed over by DLPack where it takes that."""
 
+    converts = False
+
     def empty(self, like: Any, memory: DeviceArray, shape: tuple[int, ...], dtype: str) -> tuple[Any, DeviceArray]:
         assert memory.stream is not None
         made = DeviceBuffer(shape, dtype, memory.device, memory.stream)
@@ -299,12 +304,6 @@ class _Borrowed(Library):
         namespace = getattr(like, "__array_namespace__", None)
         from_dlpack = getattr(namespace(), "from_dlpack", None) if namespace is not None else None
         return result if from_dlpack is None else from_dlpack(result)
-
-    def assign(self, out: Any, result: Any) -> None:
-        raise TypeError(
-            f"out= of type {type(out).__name__} must have the result's dtype, {result.dtype}, and no memory in common "
-            "with the array"
-        )
 
 
 class _Interface(_Borrowed):
@@ -334,12 +333,6 @@ class _Numba(_Interface):
 
     def finish(self, like: Any, result: Any) -> Any:
         return result
-
-    def assign(self, out: Any, result: Any) -> None:
-        raise TypeError(
-            f"out= must have the result's dtype, {result.dtype}, and no memory in common with the array: Numba has no "
-            "conversion between arrays"
-        )
 
 
 class _DLPack(_Borrowed):

@@ -102,9 +102,7 @@ def memory_of(result: Any) -> Any:
 
 
 def by_hand(memory: Memory) -> Any:
-    return _core.device_array(
-        memory.start, memory.shape, memory.strides, memory.dtype, memory.device, None, memory
-    )
+    return _core.device_array(memory.start, memory.shape, memory.strides, memory.dtype, memory.device, None, memory)
 
 
 # ---------------------------------------------------------------- DLPack
@@ -159,7 +157,9 @@ capsule_name.restype = ctypes.c_char_p
 capsule_name.argtypes = [ctypes.py_object]
 
 
-def fill_tensor(tensor: Tensor, memory: Memory, kind: int = CUDA, compact: bool = False, keep: list | None = None) -> None:
+def fill_tensor(
+    tensor: Tensor, memory: Memory, kind: int = CUDA, compact: bool = False, keep: list | None = None
+) -> None:
     """Describe an array; `keep` holds what the description points to."""
     ndim = len(memory.shape)
     name = memory.dtype.rstrip("0123456789")
@@ -277,7 +277,14 @@ STREAM = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int32, ctypes.PO
 
 
 class Exchange(ctypes.Structure):
-    _fields_ = [("header", Header), ("allocate", ALLOCATE), ("take", FROM), ("give", TO), ("view", VIEW), ("stream", STREAM)]
+    _fields_ = [
+        ("header", Header),
+        ("allocate", ALLOCATE),
+        ("take", FROM),
+        ("give", TO),
+        ("view", VIEW),
+        ("stream", STREAM),
+    ]
 
 
 class Exchanged:
@@ -327,7 +334,11 @@ def offer(kind: type, *, views: bool = True, major: int = 1, older: bool = False
         return take(made, out)
 
     def give(tensor: Any, out: Any) -> int:
-        array = next(b for a, b, _ in zip(alive, alive[1:], alive[2:], strict=False) if isinstance(a, Versioned) and ctypes.addressof(a) == tensor)
+        array = next(
+            b
+            for a, b, _ in zip(alive, alive[1:], alive[2:], strict=False)
+            if isinstance(a, Versioned) and ctypes.addressof(a) == tensor
+        )
         ctypes.pythonapi.Py_IncRef(OBJECT(array))
         out[0] = id(array)
         return 0
@@ -336,7 +347,9 @@ def offer(kind: type, *, views: bool = True, major: int = 1, older: bool = False
         out[0] = kind.current or None  # type: ignore[attr-defined]
         return 0
 
-    api = Exchange(Header(Version(major, 3), None), ALLOCATE(allocate), FROM(take), TO(give), VIEW(view), STREAM(stream))
+    api = Exchange(
+        Header(Version(major, 3), None), ALLOCATE(allocate), FROM(take), TO(give), VIEW(view), STREAM(stream)
+    )
     if not views:
         ctypes.memset(ctypes.addressof(api) + Exchange.view.offset, 0, ctypes.sizeof(ctypes.c_void_p))
     if older:
