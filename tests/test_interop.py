@@ -250,7 +250,8 @@ def test_the_exchange_api_shows_makes_and_takes_arrays(tmp_path: Path) -> None:
         assert (found.shape, found.strides, found.dtype) == ((30, 20), ROWS.T.strides, "float32")
         assert found.stream == kind.current and (value(found) == ROWS.T).all()
         del found
-        assert (kind.counts["view"], kind.counts["take"], kind.counts["returned"]) == ((1, 0, 0) if views else (0, 1, 1))
+        counts = kind.counts
+        assert (counts["view"], counts["take"], counts["returned"]) == ((1, 0, 0) if views else (0, 1, 1))
         result = gr.sum(array, axis=0)
         assert type(result) is kind and (value(result) == ROWS.T.sum(axis=0)).all()
         assert gr.last_run().device == "cuda:0"
@@ -305,8 +306,9 @@ def test_results_are_numpys_in_the_memory_of_the_device(tmp_path: Path) -> None:
     assert value(gr.reduce(Shown(ROWS), "max")) == 599
     empty = Lender(ROWS[:0])
     assert value(gr.sum(empty)) == 0 and value(gr.sum(empty, axis=0)).shape == (30,)
-    for bad, kind in ((dict(axis=2), np.exceptions.AxisError), (dict(axis="x"), TypeError), (dict(dtype="x"), TypeError),
-                      (dict(kernel="nothing"), ValueError), (dict(block_size=0), ValueError)):
+    for bad, kind in ((dict(axis=2), np.exceptions.AxisError), (dict(axis="x"), TypeError),
+                      (dict(dtype="x"), TypeError), (dict(kernel="nothing"), ValueError),
+                      (dict(block_size=0), ValueError)):
         with raises(kind):
             gr.sum(Lender(ROWS), **bad)
     with raises(ValueError, "zero-size array", "minimum"):

@@ -65,7 +65,7 @@ stream : int or object, optional
     "raises": """
 TypeError
     A dtype that does not reduce (complex, object, strings, dates, structures, extended
-    precision), a masked array, an array in GPU memory.
+    precision), a masked array.
 ValueError
     Unknown kernel or device, a block or grid size the kernel does not take, shapes that do
     not match.
