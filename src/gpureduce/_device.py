@@ -132,6 +132,7 @@ class _Call:
                 )
             nothing = DeviceBuffer((), "bool", self.source.device, self.stream)
             _core.fill_device(nothing.memory, bytes(1), self.stream)
+            self.lent.append(nothing)
             return nothing.memory
         memory = library.memory(where)
         if memory.device == self.source.device and memory.stream is not None:
@@ -193,7 +194,7 @@ class _Call:
         made = self.reduce(self.source, axis, dtype, keepdims, mask, first)
         (pair,) = pairs
         self.fill(self.half(pair, 1), initial)
-        if self.library.lends:
+        if isinstance(made, DeviceBuffer):  # freeing it would wait for the device
             self.lent.append(made)
         if self.op not in ("min", "max"):
             self.skip_nan = False  # sums and products of what is left count like any other number
