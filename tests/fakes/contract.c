@@ -325,6 +325,34 @@ static void put(const engine_launch *op, int64_t index, gpr_value value)
 
 /* ---------------------------------------------------------------- kernels over runs ---------- */
 
+/* Whether lifting is converting, which is quicker for many at once. */
+static int lifts_plainly(const engine_module *m)
+{
+    return m->form == GPR_FORM_NUMBER && !m->skips_nan && m->fold != GPR_FOLD_count && m->fold != GPR_FOLD_odd &&
+           m->fold != GPR_FOLD_any && m->fold != GPR_FOLD_all;
+}
+
+/* Folds `count` elements that are neighbours. */
+static gpr_value fold_run(const engine_module *m, const char *in, uint64_t count)
+{
+    enum { BATCH = 256 };
+    const size_t from_bytes = gpr_dtype_bytes(m->element), bytes = gpr_dtype_bytes(m->acc);
+    gpr_value all = identity(m), value;
+    uint8_t computed[BATCH * 16], lifted[BATCH * 16];
+
+    memset(&value, 0, sizeof value);
+    for (uint64_t done = 0; done < count; done += BATCH) {
+        const uint64_t some = count - done < BATCH ? count - done : BATCH;
+        gpr_convert(m->element, in + done * from_bytes, m->compute, computed, some);
+        gpr_convert(m->compute, computed, m->acc, lifted, some);
+        for (uint64_t i = 0; i < some; i++) {
+            memcpy(value.bytes, lifted + i * bytes, bytes);
+            all = fold(m, all, value);
+        }
+    }
+    return all;
+}
+
 /* Folds `count` elements (or, after the first pass, accumulators) from `in` on; the first is at `position` of its row. */
 static gpr_value fold_share(const engine_kernel *function, const char *in, uint64_t count, uint64_t position)
 {
@@ -332,6 +360,7 @@ static gpr_value fold_share(const engine_kernel *function, const char *in, uint6
     const size_t bytes = function->stage == FIRST ? gpr_dtype_bytes(m->element) : acc_bytes(m);
     gpr_value all = identity(m);
 
+    if (function->stage == FIRST && lifts_plainly(m)) return fold_run(m, in, count);
     for (uint64_t i = 0; i < count; i++) {
         all = fold(m, all,
                    function->stage == FIRST ? lift(m, in + i * bytes, position + i) : load(m, (uintptr_t)in, i));
@@ -441,8 +470,11 @@ static gpr_value fold_output(const engine_launch *op, const output *o, uint64_t 
     const layout_parameter *l = &op->layout;
     const unsigned elements = op->kernel->shape == STRIDED ? m->item : 1;
     const size_t bytes = gpr_dtype_bytes(m->element);
+    const axis_parameter *row = &l->axes[m->kept];
     gpr_value value = identity(m);
 
+    if (m->reduced == 1 && row->in == 1 && elements == 1 && !m->masked && lifts_plainly(m))
+        return fold_run(m, (const char *)op->from + (o->in + (int64_t)first) * (int64_t)bytes, count);
     for (uint64_t p = first; p < first + count; p++) {
         uint64_t position = l->first_position;
         output at = *o;
