@@ -551,6 +551,45 @@ def test_any_layout_and_mask_is_reduced_where_it_lies(tmp_path: Path) -> None:
     )
 
 
+def test_every_function_takes_device_arrays(tmp_path: Path) -> None:
+    run(
+        """
+    values = np.random.default_rng(3).normal(size=(6, 50)).astype(np.float32)
+    holes = np.where(values > 1, np.float32(np.nan), values)
+    for lend in (Lender, Shown):
+        for axis in (None, 0, 1):
+            for name in ("argmin", "argmax", "var", "std", "count_nonzero", "ptp"):
+                found = value(getattr(gr, name)(lend(values), axis=axis))
+                expected = getattr(np, name)(values, axis=axis)
+                assert found.dtype == np.asarray(expected).dtype, name
+                np.testing.assert_allclose(found, expected, rtol=1e-5, err_msg=name)
+            for name in ("nansum", "nanmin", "nanmax", "nanmean", "nanvar", "nanstd", "nanargmin", "nanargmax"):
+                found = value(getattr(gr, name)(lend(holes), axis=axis))
+                np.testing.assert_allclose(found, getattr(np, name)(holes, axis=axis), rtol=1e-4, err_msg=name)
+            both = gr.minmax(lend(values), axis=axis)
+            assert (value(both.min) == values.min(axis=axis)).all() and (value(both.max) == values.max(axis=axis)).all()
+            both = gr.minmax(lend(values), axis=axis, initial=0)
+            assert (value(both.min) == values.min(axis=axis, initial=0)).all()
+        assert value(gr.nansum(lend(ROWS.astype(np.int8)), axis=0)).dtype == np.int64
+        assert abs(value(gr.var(lend(values), ddof=1)) - values.var(ddof=1)) < 1e-5
+        assert value(gr.bitwise_xor(lend(ROWS.astype(np.int32)))) == np.bitwise_xor.reduce(ROWS.astype(np.int32), axis=None)
+        for start in (3, np.nan):
+            found = value(gr.nanmin(lend(holes), initial=start))
+            np.testing.assert_array_equal(found, np.nanmin(holes, initial=start))
+            found = value(gr.nansum(lend(holes), initial=start))
+            np.testing.assert_allclose(found, np.nansum(holes, initial=start), rtol=1e-5)
+        outs = lend(np.zeros(6, np.float32)), lend(np.zeros(6, np.float32))
+        assert gr.minmax(lend(values), axis=1, out=outs).max is outs[1]
+        assert (outs[0].held.read() == values.min(axis=1)).all() and (outs[1].held.read() == values.max(axis=1)).all()
+        with raises(TypeError, "tuple of two"):
+            gr.minmax(lend(values), out=outs[0])
+        with raises(TypeError, "mean="):
+            gr.var(lend(values), mean=0.0)
+    """,
+        tmp_path,
+    )
+
+
 def test_masks_are_device_arrays(tmp_path: Path) -> None:
     run(
         """

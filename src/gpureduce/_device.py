@@ -15,35 +15,31 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from . import _core
+from ._calls import Call, NoValue, Options
 from ._core import DeviceArray
 from ._interop import ITEM_BYTES, LEGACY_STREAM, DeviceBuffer, Library, device_library, loans, numpy_dtype
 
-NoValue: Any = np._NoValue
+EXACT = ("bool", "int", "uint")
+"""How names of dtypes without NaN begin."""
 NUMBERS = _core.OPERATORS
-
-Options = tuple[str, "str | None", "int | None", "int | None", Any]
-"""kernel, device, block_size, grid_size, stream"""
 
 Room = Callable[[tuple[int, ...], str], "tuple[Any, DeviceArray | np.ndarray[Any, Any]]"]
 """Makes room for a result of a shape and a dtype: what to return, and its memory."""
 
 
-def reduce_on_device(
-    library: Library,
-    op: str,
-    a: Any,
-    axis: Any,
-    dtype: Any,
-    out: Any,
-    keepdims: Any,
-    initial: Any,
-    where: Any,
-    options: Options,
-    skip_nan: bool = False,
-    ddof: float = 0.0,
-) -> Any:
-    """Reduce an array that ``device_library`` found `library` for; the rest as ``_rules.reduce_any``."""
+def reduce_on_device(library: Library, call: Call) -> Any:
+    """Carry out a call whose array ``device_library`` found `library` for."""
+    op, a, options, axis, dtype, out, keepdims, initial, where, skip_nan, ddof, center, _ = call
+    if keepdims is NoValue:
+        keepdims = False
+    if where is NoValue:
+        where = True
+    if center is not NoValue and center is not None:
+        raise TypeError("mean= is not supported for device arrays: leave it out, and the mean is computed on the way")
+    if op == "minmax" and (out is not None or initial is not NoValue):
+        return _minmax(library, call)
     source = library.memory(a)
+    skip_nan = skip_nan and not source.dtype.startswith(EXACT)
     if dtype is not None:
         dtype = library.dtype(dtype)
     if out is None and initial is NoValue and where is True and options[-1] is None:
@@ -59,18 +55,31 @@ def reduce_on_device(
         if library.lends:
             assert stream is not None
             loans.keep(source.device, stream, source)
-        return library.finish(a, result)
-    call = _Call(library, op, a, source, options, skip_nan, ddof)
-    return call.run(axis, dtype, out, keepdims, initial, where)
+        result = library.finish(a, result)
+    else:
+        work = _Work(library, op, a, source, options, skip_nan, ddof)
+        result = work.run(axis, dtype, out, keepdims, initial, where)
+    return library.split(result) if op == "minmax" else result
 
 
-def _names(op: str) -> np.ufunc:
+def _minmax(library: Library, call: Call) -> tuple[Any, Any]:
+    """Minima and maxima one after the other, where they go to arrays of their own or start from something."""
+    outs = (None, None) if call.out is None else call.out
+    if not isinstance(outs, tuple) or len(outs) != 2:
+        raise TypeError("out= of minmax is a tuple of two arrays, for minima and maxima")
+    low, high = (
+        reduce_on_device(library, call._replace(op=op, out=out)) for op, out in zip(("min", "max"), outs, strict=True)
+    )
+    return low, high
+
+
+def _ufunc_of(op: str, skip_nan: bool) -> np.ufunc:
     from ._rules import _UFUNCS
 
-    return _UFUNCS.get(op, np.add)
+    return _UFUNCS.get("nan" + op if skip_nan else op, np.add)
 
 
-class _Call:
+class _Work:
     """One reduction with something beyond the usual: `out`, `initial`, `where` or `stream`."""
 
     def __init__(
@@ -156,7 +165,7 @@ class _Call:
     # ---- the whole
 
     def run(self, axis: Any, dtype: Any, out: Any, keepdims: Any, initial: Any, where: Any) -> Any:
-        ufunc = _names(self.op)
+        ufunc = _ufunc_of(self.op, self.skip_nan)
         has_start = initial is not NoValue and initial is not None
         if where is not True and not has_start and (initial is None or ufunc.identity is None):
             raise ValueError(
@@ -198,7 +207,7 @@ class _Call:
             self.lent.append(made)
         if self.op not in ("min", "max"):
             self.skip_nan = False  # sums and products of what is left count like any other number
-        compute = pair.dtype if self.op in ("sum", "prod") else None
+        compute = pair.dtype if self.op in ("sum", "prod") else None  # of min and max their own
         return self.reduce(pair, 0, compute, False, None, room)
 
     def half(self, pair: DeviceArray, which: int) -> DeviceArray:
@@ -224,7 +233,7 @@ class _Call:
 class _Out:
     """Where the caller wants the result."""
 
-    def __init__(self, call: _Call, name: str, out: Any) -> None:
+    def __init__(self, call: _Work, name: str, out: Any) -> None:
         self.call, self.name, self.out = call, name, out
         self.library: Library | None = None
         self.memory: DeviceArray | np.ndarray[Any, Any]

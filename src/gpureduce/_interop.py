@@ -69,6 +69,18 @@ class DeviceBuffer:
         self.dtype = dtype
         self.stream = stream
 
+    def halves(self) -> tuple[DeviceBuffer, DeviceBuffer]:
+        """Both parts along the first axis, which is two long; they share the memory."""
+        memory, shape = self._memory, self.shape[1:]
+        parts = []
+        for half in (0, 1):
+            part = DeviceBuffer.__new__(DeviceBuffer)
+            start = memory.pointer + half * math.prod(shape) * ITEM_BYTES[self.dtype]
+            part._memory = _core.device_array(start, shape, None, self.dtype, memory.device, self.stream, memory)
+            part.shape, part.dtype, part.stream = shape, self.dtype, self.stream
+            parts.append(part)
+        return parts[0], parts[1]
+
     def __repr__(self) -> str:
         return f"<gpureduce.DeviceBuffer shape={self.shape} dtype={self.dtype} device='cuda:{self.device}'>"
 
@@ -181,6 +193,10 @@ class Library:
     def finish(self, like: Any, result: Any) -> Any:
         """Make what :meth:`empty` made the caller's, once its writing is queued."""
         return result
+
+    def split(self, result: Any) -> tuple[Any, Any]:
+        """Take the two halves of a result of minima and maxima apart."""
+        return result[0], result[1]
 
     def dtype(self, dtype: Any) -> Any:
         """Read the `dtype` argument: None, a name of ours or something for ``numpy.dtype``."""
@@ -305,6 +321,9 @@ class _Borrowed(Library):
         from_dlpack = getattr(namespace(), "from_dlpack", None) if namespace is not None else None
         return result if from_dlpack is None else from_dlpack(result)
 
+    def split(self, result: Any) -> tuple[Any, Any]:
+        return result.halves() if isinstance(result, DeviceBuffer) else (result[0], result[1])
+
 
 class _Interface(_Borrowed):
     """Any library by its CUDA array interface."""
@@ -333,6 +352,17 @@ class _Numba(_Interface):
 
     def finish(self, like: Any, result: Any) -> Any:
         return result
+
+    def split(self, result: Any) -> tuple[Any, Any]:
+        # Not by indices: Numba copies a single element to the host.
+        interface = result.__cuda_array_interface__
+        start, shape = interface["data"][0], interface["shape"][1:]
+        parts = []
+        for half in (0, 1):
+            data = start + half * math.prod(shape) * result.dtype.itemsize, False
+            part = {**interface, "shape": shape, "strides": None, "data": data}
+            parts.append(self._cuda.from_cuda_array_interface(part, owner=result, sync=False))
+        return parts[0], parts[1]
 
 
 class _DLPack(_Borrowed):
