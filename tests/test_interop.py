@@ -572,7 +572,8 @@ def test_every_function_takes_device_arrays(tmp_path: Path) -> None:
             assert (value(both.min) == values.min(axis=axis, initial=0)).all()
         assert value(gr.nansum(lend(ROWS.astype(np.int8)), axis=0)).dtype == np.int64
         assert abs(value(gr.var(lend(values), ddof=1)) - values.var(ddof=1)) < 1e-5
-        assert value(gr.bitwise_xor(lend(ROWS.astype(np.int32)))) == np.bitwise_xor.reduce(ROWS.astype(np.int32), axis=None)
+        whole = ROWS.astype(np.int32)
+        assert value(gr.bitwise_xor(lend(whole))) == np.bitwise_xor.reduce(whole, axis=None)
         for start in (3, np.nan):
             found = value(gr.nanmin(lend(holes), initial=start))
             np.testing.assert_array_equal(found, np.nanmin(holes, initial=start))
