@@ -5,6 +5,7 @@ Over the fakes, whose device memory the host can read; the libraries are miniatu
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import fakes
@@ -23,7 +24,8 @@ SETUP = """
 
 
 def run(script: str, tmp_path: Path, cuda: str = "", setup: str = "") -> None:
-    fakes.run(SETUP + setup + script, tmp_path, cuda, PYTHONPATH=str(Path(__file__).parent))
+    path = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(Path(__file__).parent)])
+    fakes.run(SETUP + setup + script, tmp_path, cuda, PYTHONPATH=path)
 
 
 # ---------------------------------------------------------------- DLPack
