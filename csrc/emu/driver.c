@@ -7,7 +7,7 @@
  * (fake_violation) and poisons the context, as an illegal address does on a card; cuGetErrorString then says which rule it was.
  *
  * Tests steer it through the fake_* functions, or through the engine's variable, key=value,...:
- *   devices, cc, version, init (what cuInit returns), device_bytes, pinned_bytes (memory there is), seed, delay (most
+ *   devices, cc, version, init (what cuInit returns), objects (that a graph holds), device_bytes, pinned_bytes (memory there is), seed, delay (most
  *   microseconds before an operation), fail=FUNCTION:NTH:CODE; other keys are the engine's. */
 #include <pthread.h>
 #include <stddef.h>
@@ -40,7 +40,14 @@ enum {
     UNKNOWN = 999
 };
 
-enum { MOST_DEVICES = 8, CONTEXT_DEPTH = 16, NAME_ROOM = 64, MULTIPROCESSORS = 4, RESIDENT_THREADS = 2048, MOST_OBJECTS = 64 };
+enum {
+    MOST_DEVICES = 8,
+    CONTEXT_DEPTH = 16,
+    NAME_ROOM = 64,
+    MULTIPROCESSORS = 4,
+    RESIDENT_THREADS = 2048,
+    MOST_OBJECTS = 64
+};
 
 /* ---------------------------------------------------------------- state ---------------------- */
 
@@ -114,8 +121,9 @@ static unsigned long long last_id;                       /* of streams and captu
 static int captures;                                     /* streams that are being captured */
 static struct {
     int devices, cc, version, init;
+    int objects; /* that a graph holds */
     uint64_t memory[SORTS];
-} machine = {.devices = 1, .cc = 90, .version = 13000, .memory = {16ull << 30, 16ull << 30}};
+} machine = {.devices = 1, .cc = 90, .version = 13000, .objects = MOST_OBJECTS, .memory = {16ull << 30, 16ull << 30}};
 static struct {
     uint64_t bytes[SORTS], peak[SORTS];
     int allocations[SORTS], streams, events, modules;
@@ -194,10 +202,8 @@ static CUresult enter(const char *function, int needs)
         (void)violate(function);
         return INVALID_CONTEXT;
     }
-    if ((needs & UNCAPTURED) != 0 && captures > 0 && capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED) {
-        (void)violate(function);
+    if ((needs & UNCAPTURED) != 0 && captures > 0 && capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED)
         return STREAM_CAPTURE_UNSUPPORTED;
-    }
     return CUDA_SUCCESS;
 }
 
@@ -581,16 +587,22 @@ CUresult cuStreamCreate(CUstream *stream, unsigned flags)
     return leave(CUDA_SUCCESS);
 }
 
-CUresult cuStreamDestroy(CUstream stream)
+/* Ends a stream once its work is done; the lock is given up. */
+static void end_stream(struct CUstream_st *stream)
 {
-    ENTER_RELEASE(cuStreamDestroy, ANYWHERE);
-    if (stream == NULL || !stream->live) return leave(violate("destruction of a stream that does not exist"));
     stream->live = 0;
     stream->stopping = 1;
     live.streams--;
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
     (void)pthread_join(stream->thread, NULL);
+}
+
+CUresult cuStreamDestroy(CUstream stream)
+{
+    ENTER_RELEASE(cuStreamDestroy, ANYWHERE);
+    if (stream == NULL || !stream->live) return leave(violate("destruction of a stream that does not exist"));
+    end_stream(stream);
     return entered;
 }
 
@@ -809,7 +821,7 @@ CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned co
 {
     ENTER(cuGraphRetainUserObject, ANYWHERE);
     if (graph == NULL || !graph->live || count != 1 || flags != CU_GRAPH_USER_OBJECT_MOVE ||
-        graph->object_count == MOST_OBJECTS)
+        graph->object_count == machine.objects)
         return leave(INVALID_VALUE);
     graph->objects[graph->object_count++] = object;
     return leave(CUDA_SUCCESS);
@@ -908,7 +920,8 @@ static const struct {
     {NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
     {NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"},
     {ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
-    {STREAM_CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "operation not permitted when stream is capturing"},
+    {STREAM_CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+     "operation not permitted when stream is capturing"},
     {UNKNOWN, "CUDA_ERROR_UNKNOWN", "unknown error"},
 };
 
@@ -1044,21 +1057,22 @@ GPR_API const char *fake_violation(void)
     return violation;
 }
 
-/* A stream of device `ordinal`, which the library has opened, for a caller of the library; NULL: there is none. */
+/* A stream of device `ordinal` for a caller of the library. No call that is counted, or made to fail. */
 GPR_API CUstream fake_make_stream(int ordinal)
 {
-    CUstream stream = NULL;
-    CUcontext popped = NULL;
-
-    if (cuCtxPushCurrent(&contexts[ordinal]) != CUDA_SUCCESS) return NULL;
-    (void)cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
-    (void)cuCtxPopCurrent(&popped);
-    return stream;
+    pthread_mutex_lock(&lock);
+    context_stack[context_depth++] = &contexts[ordinal];
+    struct CUstream_st *made = make_stream();
+    context_depth--;
+    live.streams++;
+    pthread_mutex_unlock(&lock);
+    return made;
 }
 
 GPR_API void fake_free_stream(CUstream stream)
 {
-    (void)cuStreamDestroy(stream);
+    pthread_mutex_lock(&lock);
+    end_stream(stream);
 }
 
 /* Waits for all that is queued, anywhere. */
@@ -1244,6 +1258,7 @@ static void set_option(const char *key, const char *value)
     const unsigned long long number = strtoull(value, NULL, 0);
 
     if (strcmp(key, "devices") == 0) machine.devices = (int)number;
+    if (strcmp(key, "objects") == 0 && number <= MOST_OBJECTS) machine.objects = (int)number;
     if (strcmp(key, "cc") == 0) machine.cc = (int)number;
     if (strcmp(key, "version") == 0) machine.version = (int)number;
     if (strcmp(key, "init") == 0) machine.init = (int)number;

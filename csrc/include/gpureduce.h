@@ -155,17 +155,20 @@ typedef struct gpr_request {
     int byteswapped;             /* elements are in the other byte order */
     int skip_nan;                /* NaN elements are left out: sum, prod, min, max, mean, var, std, argmin, argmax */
     double ddof;                 /* var, std: the divisor is the number of elements less this, and not below 0 */
-    int on_device;               /* data and mask are memory of CUDA device `device`: any strides, elements aligned to their size, native byte
+    int on_device; /* data and mask are memory of CUDA device `device`: any strides, elements aligned to their size, native byte
                                   * order. Kernels that are named read contiguous rows without a mask only */
-    int kernel;                  /* from gpr_find_kernel; a negative number: "auto" */
-    int device;                  /* GPR_DEVICE_* or a CUDA ordinal */
-    uint32_t block_size;         /* threads per block; 0: the kernel's own */
-    uint32_t grid_size;          /* blocks per row, for kernels that loop; 0: the planner's */
-    void *stream; /* CUstream the work is ordered on; NULL: one of the library's own; 1 and 2: CUDA's legacy and per-thread default
+    int kernel;          /* from gpr_find_kernel; a negative number: "auto" */
+    int device;          /* GPR_DEVICE_* or a CUDA ordinal */
+    uint32_t block_size; /* threads per block; 0: the kernel's own */
+    uint32_t grid_size;  /* blocks per row, for kernels that loop; 0: the planner's */
+    void *
+        stream; /* CUstream the work is ordered on; NULL: one of the library's own; 1 and 2: CUDA's legacy and per-thread default
                    * streams */
-    void *result; /* one element of the result type per kept index, host memory. minmax: all minima, then all maxima, as if along
+    void *
+        result; /* one element of the result type per kept index, host memory. minmax: all minima, then all maxima, as if along
                    * a first axis. argmin, argmax: the position in the row, the reduced axes in C order; -1 if skip_nan left nothing */
-    const int64_t *result_strides; /* a step in bytes for each kept axis, of minmax after one from minima to maxima; NULL: C order */
+    const int64_t *
+        result_strides; /* a step in bytes for each kept axis, of minmax after one from minima to maxima; NULL: C order */
     int result_on_device; /* result is memory of CUDA device `device`: the work is queued on `stream`, and the call returns without waiting
                            * for it. For on_device arrays */
     int (*interrupted)(void *); /* asked between chunks of long work, on the calling thread: not 0 stops */
@@ -202,7 +205,9 @@ GPR_API const gpr_run *gpr_last_run(void);
 /* ---------------------------------------------------------------- limits -------------------- */
 
 typedef struct gpr_limits {
-    uint64_t device_bytes; /* device memory for streaming host arrays, per device: default 256 MiB */
+    uint64_t
+        device_bytes; /* device memory for streaming host arrays, per device: default 256 MiB. What kernels leave each other
+                            * while they reduce device arrays comes on top: a few MiB a stream */
     uint64_t pinned_bytes; /* pinned host memory for the same: default 128 MiB */
     uint32_t cpu_threads;  /* threads of the CPU backend and the staging copy: default all cores */
 } gpr_limits;

@@ -84,8 +84,8 @@ static gpr_status check_address(const gpr_device *device, CUdeviceptr address, c
                         address);
     }
     if (found.ordinal != device->ordinal) {
-        return gpr_fail(GPR_ERROR_VALUE, "%s at address %#llx is memory of device \"cuda:%d\", not of \"cuda:%d\"", what,
-                        address, found.ordinal, device->ordinal);
+        return gpr_fail(GPR_ERROR_VALUE, "%s at address %#llx is memory of device \"cuda:%d\", not of \"cuda:%d\"",
+                        what, address, found.ordinal, device->ordinal);
     }
     *end = found.start + found.bytes;
 done:
@@ -101,7 +101,8 @@ static gpr_status check_memory(const gpr_device *device, const void *first, uint
 
     GPR_TRY(check_address(device, start, what, &end));
     if (end == 0 || (start < end && bytes <= end - start)) return GPR_OK;
-    if (check_address(device, start + bytes - 1, what, &end) != GPR_OK) {
+    status = check_address(device, start + bytes - 1, what, &end);
+    if (status == GPR_ERROR_VALUE) {
         status = gpr_fail(GPR_ERROR_VALUE, "%s needs %llu bytes from address %#llx on, which is more than is allocated",
                           what, (unsigned long long)bytes, start);
     }
@@ -158,7 +159,10 @@ static gpr_status check_stream(const gpr_device *device, CUstream stream)
 
     /* CUDA's own handles mean a stream of whatever context is current. */
     if (stream == device->compute || stream == GPR_STREAM_LEGACY || stream == GPR_STREAM_PER_THREAD) return GPR_OK;
-    if (gpr_cuda.cuStreamGetCtx(stream, &context) == CUDA_SUCCESS && context == device->context) return GPR_OK;
+    const CUresult result = gpr_cuda.cuStreamGetCtx(stream, &context);
+    if (result == CUDA_SUCCESS && context == device->context) return GPR_OK;
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_HANDLE && result != CUDA_ERROR_INVALID_CONTEXT)
+        return gpr_check(result, "cuStreamGetCtx");
     return gpr_fail(GPR_ERROR_VALUE, "stream %#llx is not a stream of device \"cuda:%d\"",
                     (unsigned long long)(uintptr_t)stream, device->ordinal);
 }
@@ -196,8 +200,8 @@ gpr_status gpr_array_prepare(gpr_array_job *job, gpr_run *run)
                           planned == kernel ? request->grid_size : 0, &job->device->facts, &job->plan));
     const gpr_cell cell = gpr_plan_cell(&job->plan, job->rule, 1);
     GPR_TRY(gpr_load_program(job->device, &cell, run, &job->program));
-    GPR_TRY(gpr_scratch_take(job->device, &job->plan, job->rule, job->program->finish != NULL, &job->work,
-                             &job->scratch));
+    GPR_TRY(
+        gpr_scratch_take(job->device, &job->plan, job->rule, job->program->finish != NULL, &job->work, &job->scratch));
 done:
     return status;
 }
@@ -208,9 +212,23 @@ gpr_status gpr_array_queue(gpr_array_job *job, CUdeviceptr outputs, uint32_t *la
     return gpr_launch_plan(&job->plan, job->program, &job->work, launches);
 }
 
-void gpr_array_leave(gpr_array_job *job, int well)
+/* Whether the job's stream runs what is queued on it; one that is being captured does not, and nobody may wait for it. */
+static int can_wait(const gpr_array_job *job)
 {
-    if (job->scratch != NULL) gpr_scratch_leave(job->scratch, &job->work, well);
+    int capturing = 0;
+
+    if (job->request->stream == NULL) return 1;
+    return gpr_cuda.cuStreamIsCapturing(job->work.stream, &capturing) == CUDA_SUCCESS && !capturing;
+}
+
+gpr_status gpr_array_leave(gpr_array_job *job, gpr_status status)
+{
+    const gpr_status left = gpr_scratch_leave(job->scratch, &job->work, status == GPR_OK);
+
+    if (status == GPR_OK) status = left;
+    /* The caller may free its memory after a failure: nothing may go on using it. */
+    if (status != GPR_OK && job->program != NULL && can_wait(job)) (void)gpr_cuda.cuStreamSynchronize(job->work.stream);
+    return status;
 }
 
 /* ---------------------------------------------------------------- results in host memory ----- */
@@ -220,17 +238,24 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Copies results from the device by way of pinned memory: while the host takes over a piece, the next ones are on their way. */
-static gpr_status copy_results(gpr_device *device, CUdeviceptr results, uint64_t bytes, char *host, CUstream stream)
+/* Pinned memory for results on their way, within the limits. Gives back buffers of older limits: before anything else of the
+ * device's is asked for. */
+static gpr_status ensure_pinned(gpr_device *device, uint64_t bytes)
 {
     const unsigned generation = gpr_limits_generation();
-    uint64_t queued = 0, taken = 0;
     gpr_limits limits;
-    gpr_status status = GPR_OK;
 
     gpr_get_limits(&limits);
     const uint64_t share = limits.pinned_bytes / (2 * GPR_SLOTS);
-    GPR_TRY(gpr_ring_ensure(device, generation, 0, smaller(smaller(bytes, COPY_BYTES), share), 0, 0));
+    return gpr_ring_ensure(device, generation, 0, smaller(smaller(bytes, COPY_BYTES), share), 0, 0);
+}
+
+/* Copies results from the device by way of pinned memory: while the host takes over a piece, the next ones are on their way. */
+static gpr_status copy_results(gpr_device *device, CUdeviceptr results, uint64_t bytes, char *host, CUstream stream)
+{
+    uint64_t queued = 0, taken = 0;
+    gpr_status status = GPR_OK;
+
     const uint64_t piece = device->ring.result_bytes, pieces = (bytes + piece - 1) / piece;
     while (taken < pieces) {
         if (queued < pieces && queued - taken < GPR_SLOTS) {
@@ -255,6 +280,7 @@ static gpr_status fetch_results(gpr_array_job *job, uint32_t *launches)
     gpr_device *device = job->device;
     gpr_status status = GPR_OK;
 
+    GPR_TRY(ensure_pinned(device, job->result_bytes));
     GPR_TRY(gpr_buffer_ensure(&device->outputs, job->result_bytes, 0, job->work.stream));
     GPR_TRY(gpr_array_queue(job, device->outputs.address, launches));
     GPR_TRY(copy_results(device, device->outputs.address, job->result_bytes, job->request->result, job->work.stream));
@@ -298,6 +324,7 @@ static gpr_status reduce(gpr_array_job *job, gpr_run *run)
     uint32_t launches = 0;
     gpr_status status = GPR_OK;
 
+    run->stage_seconds[GPR_STAGE_STAGE] = 0; /* nothing is copied before it is read */
     if (!request->result_on_device && request->stream != NULL) GPR_TRY(refuse_capture((CUstream)request->stream));
     GPR_TRY(gpr_array_prepare(job, run));
     if (request->result_on_device) {
@@ -313,11 +340,7 @@ static gpr_status reduce(gpr_array_job *job, gpr_run *run)
     run->grid_size = job->plan.passes[0].grid;
     run->launches = launches;
 done:
-    gpr_array_leave(job, status == GPR_OK);
-    /* The caller may free its memory after a failure: nothing may go on using it. A stream that is being captured runs nothing. */
-    if (status != GPR_OK && launches > 0 && !request->result_on_device)
-        (void)gpr_cuda.cuStreamSynchronize(job->work.stream);
-    return status;
+    return gpr_array_leave(job, status);
 }
 
 gpr_status gpr_array_reduce(int ordinal, const gpr_request *request, const gpr_view *view, const gpr_rule *rule,

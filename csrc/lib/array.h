@@ -27,8 +27,8 @@ gpr_status gpr_check_array(const gpr_request *request, const gpr_view *view, con
 gpr_status gpr_array_prepare(gpr_array_job *job, gpr_run *run);
 /* Queues the kernels with results at `outputs`: device memory, or pinned memory. Adds to *launches. */
 gpr_status gpr_array_queue(gpr_array_job *job, CUdeviceptr outputs, uint32_t *launches);
-/* Ends the job. */
-void gpr_array_leave(gpr_array_job *job, int well);
+/* Ends the job, whose status so far is given; returns its last. */
+gpr_status gpr_array_leave(gpr_array_job *job, gpr_status status);
 
 /* Reduces each row of the view (rows >= 1) on CUDA device `ordinal`. Results on the device: the work is queued on the request's
  * stream and the call returns. Results in host memory: waits for them; C order. Fills in *run. */

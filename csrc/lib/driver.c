@@ -182,16 +182,17 @@ done:
     return status;
 }
 
+enum { NOT_RELAXED = -1 };
+
 int gpr_begin_relaxed(void)
 {
     int mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 
     /* Where it fails, the calls that follow say what is wrong. */
-    (void)gpr_cuda.cuThreadExchangeStreamCaptureMode(&mode);
-    return mode;
+    return gpr_cuda.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS ? mode : NOT_RELAXED;
 }
 
 void gpr_end_relaxed(int mode)
 {
-    (void)gpr_cuda.cuThreadExchangeStreamCaptureMode(&mode);
+    if (mode != NOT_RELAXED) (void)gpr_cuda.cuThreadExchangeStreamCaptureMode(&mode);
 }

@@ -24,8 +24,10 @@ enum {
     CUDA_SUCCESS = 0,
     CUDA_ERROR_OUT_OF_MEMORY = 2,
     CUDA_ERROR_NO_DEVICE = 100,
+    CUDA_ERROR_INVALID_CONTEXT = 201,
     CUDA_ERROR_NO_BINARY_FOR_GPU = 209,
     CUDA_ERROR_UNSUPPORTED_PTX_VERSION = 222,
+    CUDA_ERROR_INVALID_HANDLE = 400,
     CUDA_ERROR_NOT_READY = 600,
 };
 
@@ -91,7 +93,7 @@ typedef struct CUuuid {
         size_t *dependency_count))                                                                                   \
     CU(cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", (int *mode))                          \
     CU(cuUserObjectCreate, "cuUserObjectCreate",                                                                     \
-       (CUuserObject *object, void *argument, CUhostFn destroy, unsigned references, unsigned flags))                \
+       (CUuserObject * object, void *argument, CUhostFn destroy, unsigned references, unsigned flags))               \
     CU(cuUserObjectRelease, "cuUserObjectRelease", (CUuserObject object, unsigned count))                            \
     CU(cuGraphRetainUserObject, "cuGraphRetainUserObject",                                                           \
        (CUgraph graph, CUuserObject object, unsigned count, unsigned flags))                                         \

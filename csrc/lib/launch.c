@@ -36,7 +36,8 @@ _Static_assert(sizeof(launch_scratch) == 16, "gpr::Scratch is two pointers on th
 _Static_assert(sizeof(launch_ending) == 16, "gpr::Ending is 16 bytes on the device");
 _Static_assert(sizeof(gpr_axis) == 32, "gpr::KeptAxis and ReducedAxis are 32 bytes on the device");
 _Static_assert(offsetof(launch_layout, axes) == 96, "gpr::Layout's axes begin at byte 96 on the device");
-_Static_assert(sizeof(launch_layout) + sizeof(launch_rows) + sizeof(launch_scratch) + sizeof(launch_ending) + 16 <= 4096,
+_Static_assert(sizeof(launch_layout) + sizeof(launch_rows) + sizeof(launch_scratch) + sizeof(launch_ending) + 16 <=
+                   4096,
                "all parameters of a kernel take 4096 bytes at most");
 
 gpr_cell gpr_plan_cell(const gpr_plan *plan, const gpr_rule *rule, int finishes)

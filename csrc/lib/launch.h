@@ -10,7 +10,8 @@ gpr_cell gpr_plan_cell(const gpr_plan *plan, const gpr_rule *rule, int finishes)
 /* What a plan works on. Scratch is as the plan says; plans that follow each other on one stream may share it. */
 typedef struct gpr_work {
     CUdeviceptr elements, mask;
-    CUdeviceptr outputs; /* accumulators (rule->device_acc), or results where the program finishes; pinned host memory unless
+    CUdeviceptr
+        outputs; /* accumulators (rule->device_acc), or results where the program finishes; pinned host memory unless
                           * plan->fill is set and the program does not finish */
     CUdeviceptr partials, more_partials, tickets;
     CUdeviceptr accumulators; /* plan->rows of them, where the program has finish_rows */

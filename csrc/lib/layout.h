@@ -17,7 +17,8 @@ typedef struct gpr_layout {
     gpr_axis axes[GPR_MAX_NDIM + 2]; /* kept axes first */
     uint64_t first_position;         /* of the element that a row begins with in memory */
     int masked;
-    uint32_t aligned, mask_aligned, result_aligned; /* bytes: powers of two up to 16 that the addresses are multiples of */
+    uint32_t aligned, mask_aligned,
+        result_aligned; /* bytes: powers of two up to 16 that the addresses are multiples of */
 } gpr_layout;
 
 /* `rows` rows of `n` elements, one after another, as chunks of host arrays are; their results likewise. */

@@ -13,8 +13,7 @@ static gpr_status run_once(gpr_array_job *job, CUdeviceptr outputs, uint64_t flu
     uint32_t launches = 0;
     gpr_status status = GPR_OK;
 
-    if (flush_bytes != 0)
-        GPR_CU(cuMemsetD8Async, device->flush.address, (unsigned char)value, flush_bytes, stream);
+    if (flush_bytes != 0) GPR_CU(cuMemsetD8Async, device->flush.address, (unsigned char)value, flush_bytes, stream);
     GPR_CU(cuEventRecord, device->started, stream);
     GPR_TRY(gpr_array_queue(job, outputs, &launches));
     GPR_CU(cuEventRecord, device->stopped, stream);
@@ -41,9 +40,7 @@ static gpr_status measure(gpr_array_job *job, int warmup, int repeats, uint64_t 
     for (int i = 0; i < warmup; i++) GPR_TRY(run_once(job, outputs, flush_bytes, i, &ignored));
     for (int i = 0; i < repeats; i++) GPR_TRY(run_once(job, outputs, flush_bytes, i, &milliseconds[i]));
 done:
-    gpr_array_leave(job, status == GPR_OK);
-    /* A run that failed half way may still be at work on the caller's memory. */
-    if (status != GPR_OK && job->program != NULL) (void)gpr_cuda.cuStreamSynchronize(job->work.stream);
+    status = gpr_array_leave(job, status);
     gpr_buffer_clear(&device->outputs);
     gpr_buffer_clear(&device->flush);
     return status;

@@ -264,7 +264,8 @@ static gpr_status plan_columns(const task *t, int column, gpr_plan *plan)
     take_column(plan, column);
     plan->rows = t->layout->rows / columns.extent * plan->strips;
     const uint64_t result_bytes = gpr_dtype_bytes(t->rule->result);
-    plan->packed = t->rule->planes == 1 && plan->column.other == 1 && t->layout->result_aligned >= smaller(ITEM_BYTES, item * result_bytes);
+    plan->packed = t->rule->planes == 1 && plan->column.other == 1 &&
+                   t->layout->result_aligned >= smaller(ITEM_BYTES, item * result_bytes);
     for (int i = 0; i < plan->layout.kept; i++) {
         const uint64_t step = magnitude(plan->layout.axes[i].other) * result_bytes;
         if (step % smaller(ITEM_BYTES, item * result_bytes) != 0) plan->packed = 0;
@@ -387,12 +388,12 @@ static gpr_status plan_named(const gpr_kernel_row *row, const task *t, gpr_plan 
 
     plan->layout = *t->layout;
     plan->fill = row->finish == GPR_ATOMIC;
-    if (!gpr_rows_are_runs(t->layout) || t->layout->kept != 1 ||
-        (rows > 1 && t->layout->axes[0].in != (int64_t)n)) {
-        return gpr_fail(GPR_ERROR_VALUE,
-                        "kernel '%s' reads device arrays whose rows follow each other in memory, without a mask; kernel "
-                        "'auto' reads any",
-                        row->name);
+    if (!gpr_rows_are_runs(t->layout) || t->layout->kept != 1 || (rows > 1 && t->layout->axes[0].in != (int64_t)n)) {
+        return gpr_fail(
+            GPR_ERROR_VALUE,
+            "kernel '%s' reads device arrays whose rows follow each other in memory, without a mask; kernel "
+            "'auto' reads any",
+            row->name);
     }
     if (row->cover == GPR_COVER) {
         blocks = divide_up(n, (uint64_t)plan->block * row->per_thread);

@@ -147,8 +147,7 @@ static gpr_status write_program(const gpr_cell *cell, program_text *program)
                    cell->per_thread, cell->lanes, cell->kept, cell->reduced, cell->masked ? "true" : "false",
                    cell->item, row->file, entries.finish > 0 ? "#include \"finish_rows.cuh\"\n" : "",
                    gpr_fold_rows[cell->fold].name, gpr_dtype_name(cell->element), gpr_dtype_name(cell->compute), form,
-                   gpr_dtype_name(cell->acc), form[0] != '\0' ? ">" : "", cell->skip_nan ? "true" : "false",
-                   last);
+                   gpr_dtype_name(cell->acc), form[0] != '\0' ? ">" : "", cell->skip_nan ? "true" : "false", last);
     (void)snprintf(program->entries[0], ENTRY_ROOM, "gpr::%s<%s, %uu>", cell->variant,
                    row->family == GPR_FAMILY_PLANNER ? "Last" : "First", cell->block);
     translation->entry_count = 1;
@@ -244,9 +243,9 @@ gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dt
         const char *name;
         int kept, reduced, masked;
         uint32_t item_bytes;
-    } variants[] = {{"auto_stream", 1, 1, 0, 0},  {"auto_rows", 2, 1, 0, 0},     {"auto_columns", 2, 2, 1, 8},
-                    {"auto_narrow", 1, 1, 0, 8},  {"auto_strided", 3, 3, 1, 16}, {"auto_empty", 2, 1, 0, 0}};
-    enum { VARIANTS = sizeof variants / sizeof variants[0] };
+    } variants[] = {{"auto_stream", 1, 1, 0, 0}, {"auto_rows", 2, 1, 0, 0},     {"auto_columns", 2, 2, 1, 8},
+                    {"auto_narrow", 1, 1, 0, 8}, {"auto_strided", 3, 3, 1, 16}, {"auto_empty", 2, 1, 0, 0}};
+    enum { VARIANTS = sizeof variants / sizeof variants[0], PLANNED_SHARED = 32 << 10 }; /* bytes, as the plan has it */
     gpr_object object = {0};
     gpr_cell cell;
     gpr_rule rule;
@@ -263,7 +262,8 @@ gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dt
     if (block_size == 0) block_size = row->block;
     GPR_TRY(gpr_check_block_size(row, block_size));
     for (int i = 0; i < (is_auto ? VARIANTS : 1); i++) {
-        const uint32_t item = variants[i].item_bytes / (uint32_t)gpr_dtype_bytes(dtype);
+        uint64_t item = variants[i].item_bytes / gpr_dtype_bytes(dtype);
+        while (item > 1 && item * block_size * gpr_acc_bytes(rule.form, rule.device_acc) > PLANNED_SHARED) item /= 2;
         memset(&cell, 0, sizeof cell);
         cell.kernel = kernel;
         cell.fold = rule.fold;
@@ -276,7 +276,7 @@ gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dt
         cell.block = block_size;
         cell.lanes = 32;
         cell.per_thread = row->per_thread;
-        cell.item = is_auto && item > 1 ? item : 1;
+        cell.item = is_auto && item > 1 ? (uint32_t)item : 1;
         cell.kept = is_auto ? variants[i].kept : 1;
         cell.reduced = is_auto ? variants[i].reduced : 1;
         cell.masked = is_auto && variants[i].masked;

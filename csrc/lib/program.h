@@ -12,9 +12,10 @@ typedef struct gpr_cell {
     gpr_dtype element, compute, acc; /* acc: numbers of accumulators of the fold's form */
     int skip_nan;
     uint32_t block, lanes, per_thread, item;
-    int kept, reduced, masked; /* numbers of axes, and whether there is a mask: for the planner's kernels and finish_rows */
-    const char *finish;        /* of the operator's row, where results leave the program; NULL: accumulators do */
-    gpr_dtype result;          /* with finish */
+    int kept, reduced,
+        masked;          /* numbers of axes, and whether there is a mask: for the planner's kernels and finish_rows */
+    const char *finish;  /* of the operator's row, where results leave the program; NULL: accumulators do */
+    gpr_dtype result;    /* with finish */
     const char *variant; /* one of the registry's or the planner's strings */
 } gpr_cell;
 

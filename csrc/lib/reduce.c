@@ -72,8 +72,7 @@ done:
 static gpr_status check_identity(const gpr_operator_row *row, gpr_form form)
 {
     if (row->has_identity) return GPR_OK;
-    if (form == GPR_FORM_FOUND)
-        return gpr_fail(GPR_ERROR_VALUE, "attempt to get %s of an empty sequence", row->ufunc);
+    if (form == GPR_FORM_FOUND) return gpr_fail(GPR_ERROR_VALUE, "attempt to get %s of an empty sequence", row->ufunc);
     return gpr_fail(GPR_ERROR_VALUE, "zero-size array to reduction operation %s which has no identity", row->ufunc);
 }
 
@@ -115,8 +114,8 @@ static gpr_status reduce_in_order(const gpr_request *request, gpr_run *run)
         GPR_TRY(gpr_array_reduce(resolved.device, request, view, &resolved.rule, run));
     } else if (resolved.device == GPR_DEVICE_CPU) {
         run->chunks = 1;
-        GPR_TRY(gpr_cpu_reduce(view, &resolved.rule, request->interrupted, request->interrupted_arg, request->result,
-                               run));
+        GPR_TRY(
+            gpr_cpu_reduce(view, &resolved.rule, request->interrupted, request->interrupted_arg, request->result, run));
     } else {
         GPR_TRY(gpr_stream_reduce(resolved.device, request, view, &resolved.rule, run));
     }

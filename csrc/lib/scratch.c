@@ -6,10 +6,10 @@
 #include <stdlib.h>
 
 enum {
-    ALIGNMENT = 256,           /* bytes, of each part */
-    LEAST_BYTES = 64 << 10,    /* for partials and accumulators */
-    LEAST_TICKETS = 4096,      /* counters */
-    ENOUGH = 8                 /* so many may lie idle with a stream before another stream takes one over */
+    ALIGNMENT = 256,        /* bytes, of each part */
+    LEAST_BYTES = 64 << 10, /* for partials and accumulators */
+    LEAST_TICKETS = 4096,   /* counters */
+    ENOUGH = 8              /* so many may lie idle with a stream before another stream takes one over */
 };
 
 enum { NOBODY, A_STREAM, A_GRAPH };
@@ -21,9 +21,9 @@ struct gpr_scratch {
     CUstream stream;
     CUdeviceptr memory; /* tickets, then bytes */
     uint64_t tickets, bytes;
-    int zeroed;   /* tickets are zero once the owner's queued work is done */
-    CUevent done;    /* after a stream's last call */
-    int knows_done;  /* the event was recorded then */
+    int zeroed;     /* tickets are zero once the owner's queued work is done */
+    CUevent done;   /* after a stream's last call */
+    int knows_done; /* the event was recorded then */
     gpr_scratch *next;
 };
 
@@ -168,7 +168,8 @@ static gpr_status take(gpr_device *device, CUstream stream, const needs *n, gpr_
     GPR_TRY(gpr_is_capturing(stream, &capturing));
     if (capturing) {
         GPR_CU(cuStreamGetCaptureInfo, stream, &state, &number, &graph, NULL, NULL);
-        if (graph == NULL) return gpr_fail(GPR_ERROR_VALUE, "the capture of this stream into a graph has failed already");
+        if (graph == NULL)
+            return gpr_fail(GPR_ERROR_VALUE, "the capture of this stream into a graph has failed already");
     } else {
         GPR_CU(cuStreamGetId, stream, &number);
     }
@@ -212,11 +213,17 @@ done:
     return status;
 }
 
-void gpr_scratch_leave(gpr_scratch *scratch, const gpr_work *work, int well)
+gpr_status gpr_scratch_leave(gpr_scratch *scratch, const gpr_work *work, int well)
 {
-    if (scratch == NULL) return;
+    gpr_status status = GPR_OK;
+
+    if (scratch == NULL) return GPR_OK;
     /* Tickets that only a part of a grid drew would mislead the next call. */
     if (!well) scratch->zeroed = 0;
-    if (atomic_load_explicit(&scratch->owner, memory_order_relaxed) != A_STREAM) return;
-    scratch->knows_done = gpr_cuda.cuEventRecord(scratch->done, work->stream) == CUDA_SUCCESS;
+    if (atomic_load_explicit(&scratch->owner, memory_order_relaxed) != A_STREAM) return GPR_OK;
+    scratch->knows_done = 0;
+    GPR_CU(cuEventRecord, scratch->done, work->stream);
+    scratch->knows_done = 1;
+done:
+    return status;
 }

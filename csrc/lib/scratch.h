@@ -17,6 +17,6 @@ gpr_status gpr_scratch_take(gpr_device *device, const gpr_plan *plan, const gpr_
                             gpr_work *work, gpr_scratch **scratch);
 
 /* Ends the call that took it: its work is queued on work->stream, or, if not `well`, only a part of it may be. */
-void gpr_scratch_leave(gpr_scratch *scratch, const gpr_work *work, int well);
+gpr_status gpr_scratch_leave(gpr_scratch *scratch, const gpr_work *work, int well);
 
 #endif

@@ -21,8 +21,8 @@ typedef struct gpr_view {
     uint64_t first_position;             /* of the element at inner index 0 */
     uint64_t rows;                       /* product of outer extents */
     uint64_t n;                          /* product of inner extents */
-    int rows_contiguous; /* each row's elements are adjacent, aligned, unmasked, native byte order */
-    int contiguous;      /* rows_contiguous, and row follows row without a gap */
+    int rows_contiguous;                 /* each row's elements are adjacent, aligned, unmasked, native byte order */
+    int contiguous;                      /* rows_contiguous, and row follows row without a gap */
 } gpr_view;
 
 /* GPR_ERROR_VALUE: bad ndim, negative extent, more than 2^63 - 1 bytes. */

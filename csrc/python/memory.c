@@ -215,11 +215,11 @@ static int read_device_layout(device_arguments *arguments, glue_call *call)
     request->skip_nan = arguments->skip_nan;
     request->ddof = arguments->ddof;
     if (read_steps(arguments->strides, request->ndim, "strides", call->strides, &request->strides) < 0) return -1;
-    if (read_steps(arguments->mask_strides, request->ndim, "mask_strides", call->mask_strides,
-                   &request->mask_strides) < 0)
+    if (read_steps(arguments->mask_strides, request->ndim, "mask_strides", call->mask_strides, &request->mask_strides) <
+        0)
         return -1;
-    return read_steps(arguments->result_strides, call->result_ndim + planes, "result_strides",
-                      arguments->result_steps, &request->result_strides);
+    return read_steps(arguments->result_strides, call->result_ndim + planes, "result_strides", arguments->result_steps,
+                      &request->result_strides);
 }
 
 static int read_device_call(glue_state *state, device_arguments *arguments, glue_call *call)
@@ -261,14 +261,14 @@ static PyObject *queue_on_device(glue_state *state, glue_call *call)
  * A new array, or None with `result`, the address of device memory that will hold it. */
 static PyObject *reduce_device(PyObject *module, PyObject *arguments, PyObject *keywords)
 {
-    static char *names[] = {"op",         "pointer",   "shape",   "dtype",  "reduced", "kernel", "device",
-                            "block_size", "grid_size", "compute", "stream", LAYOUT_KEYWORDS};
+    static char *names[] = {"op",     "pointer",    "shape",     "dtype",   "reduced", "kernel",
+                            "device", "block_size", "grid_size", "compute", "stream",  LAYOUT_KEYWORDS};
     glue_state *state = glue_state_of(module);
     device_arguments a = {.compute = Py_None};
     glue_call call;
 
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OOOOiOi|IIOK" LAYOUT_FORMAT, names, &a.op, &a.pointer, &a.shape,
-                                     &a.dtype, &a.reduced, &a.kernel, &a.device, &a.block_size, &a.grid_size,
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OOOOiOi|IIOK" LAYOUT_FORMAT, names, &a.op, &a.pointer,
+                                     &a.shape, &a.dtype, &a.reduced, &a.kernel, &a.device, &a.block_size, &a.grid_size,
                                      &a.compute, &a.stream, LAYOUT_ARGUMENTS(a))) {
         return NULL;
     }
@@ -319,9 +319,9 @@ done:
 static PyObject *measure(PyObject *module, PyObject *arguments, PyObject *keywords)
 {
     enum { MOST_RUNS = 1000000 };
-    static char *names[] = {"op",         "pointer",   "shape",  "dtype",   "reduced",     "kernel",  "device",
-                            "block_size", "grid_size", "warmup", "repeats", "flush_bytes", "compute", "stream",
-                            LAYOUT_KEYWORDS};
+    static char *names[] = {"op",      "pointer",     "shape",      "dtype",     "reduced",
+                            "kernel",  "device",      "block_size", "grid_size", "warmup",
+                            "repeats", "flush_bytes", "compute",    "stream",    LAYOUT_KEYWORDS};
     glue_state *state = glue_state_of(module);
     device_arguments a = {.compute = Py_None};
     unsigned long long flush_bytes = 0;
@@ -392,8 +392,7 @@ PyMethodDef glue_memory_methods[] = {
     {"alloc_device", alloc_device, METH_VARARGS, PyDoc_STR("alloc_device(device, bytes) -> pointer")},
     {"upload", upload, METH_VARARGS, PyDoc_STR("upload(device, pointer, contiguous buffer)")},
     {"free_device", free_device, METH_VARARGS, PyDoc_STR("free_device(device, pointer)")},
-    {"download", download, METH_VARARGS,
-     PyDoc_STR("download(device, pointer, contiguous writable buffer, stream=0)")},
+    {"download", download, METH_VARARGS, PyDoc_STR("download(device, pointer, contiguous writable buffer, stream=0)")},
     {"reduce_device", (PyCFunction)(void (*)(void))reduce_device, METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR(
          "reduce_device(op, pointer, shape, dtype, reduced, kernel, device, block_size=0, grid_size=0, compute=None, "

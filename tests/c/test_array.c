@@ -317,7 +317,8 @@ static void test_results_go_where_they_shall(void)
         request.result = result;
         CHECK(gpr_reduce(&request) == GPR_OK, "%s: %s", kernels[k], gpr_last_error()->message);
         REQUIRE(gpr_download(0, NULL, room, result, sizeof room) == GPR_OK);
-        for (int row = 0; row < ROWS; row++) CHECK(room[row] == 0, "row %d of nothing: %lld", row, (long long)room[row]);
+        for (int row = 0; row < ROWS; row++)
+            CHECK(room[row] == 0, "row %d of nothing: %lld", row, (long long)room[row]);
         request = sum_request(data, sums, NULL);
         request.result_on_device = 0;
         request.ndim = 2;

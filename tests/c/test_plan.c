@@ -223,8 +223,7 @@ static void test_what_cannot_be_planned_is_refused(void)
     CHECK(gpr_find_kernel("sequential", &kernel) == GPR_OK, "kernel");
     CHECK(plan_rows(kernel, &rule, 1, 1000, 48, 0, &facts, &plan) == GPR_ERROR_VALUE,
           "a block of 48 threads for a tree");
-    CHECK(plan_rows(kernel, &rule, 1, 1000, 0, 5, &facts, &plan) == GPR_ERROR_VALUE,
-          "a grid for a kernel that covers");
+    CHECK(plan_rows(kernel, &rule, 1, 1000, 0, 5, &facts, &plan) == GPR_ERROR_VALUE, "a grid for a kernel that covers");
     CHECK(strstr(gpr_last_error()->message, "the length decides") != NULL, "%s", gpr_last_error()->message);
     CHECK(plan_rows(kernel, &rule, 1, UINT64_C(1) << 60, 32, 0, &facts, &plan) == GPR_ERROR_VALUE,
           "2^54 blocks for a row");
@@ -245,8 +244,8 @@ static const gpr_device_facts card = {.cc = 90, .multiprocessors = 132, .threads
 
 /* Plans an array of float32 (or of another type) at an address that is as aligned as memory ever is. NULL strides: C order. */
 static gpr_status plan_array(gpr_operator op, gpr_dtype dtype, int ndim, int reduced, const int64_t *shape,
-                             const int64_t *strides, const uint8_t *mask, const int64_t *mask_strides, uintptr_t address,
-                             gpr_plan *plan)
+                             const int64_t *strides, const uint8_t *mask, const int64_t *mask_strides,
+                             uintptr_t address, gpr_plan *plan)
 {
     const gpr_request request = {.op = op,
                                  .dtype = dtype,
@@ -273,9 +272,10 @@ typedef struct layout_case {
     const char *what, *variant;
     gpr_dtype dtype;
     int ndim, reduced;
-    int64_t shape[MOST_AXES], strides[MOST_AXES]; /* kept axes first; strides in elements, all 0: C order of that shape */
+    int64_t shape[MOST_AXES],
+        strides[MOST_AXES]; /* kept axes first; strides in elements, all 0: C order of that shape */
     uintptr_t address;
-    uint32_t item;   /* 0: not looked at */
+    uint32_t item;       /* 0: not looked at */
     uint64_t least_grid; /* of blocks */
 } layout_case;
 
@@ -333,7 +333,8 @@ static void test_lanes_take_several_rows_where_rows_are_short(void)
     const int64_t many[2] = {100000000, 3}, few[2] = {2000, 3};
     gpr_plan plan;
 
-    CHECK(plan_array(GPR_OP_SUM, GPR_FLOAT32, 2, 1, many, NULL, NULL, NULL, AT, &plan) == GPR_OK && plan.per_thread == 4,
+    CHECK(plan_array(GPR_OP_SUM, GPR_FLOAT32, 2, 1, many, NULL, NULL, NULL, AT, &plan) == GPR_OK &&
+              plan.per_thread == 4,
           "%u rows a lane", plan.per_thread);
     CHECK(plan_array(GPR_OP_SUM, GPR_FLOAT32, 2, 1, few, NULL, NULL, NULL, AT, &plan) == GPR_OK && plan.per_thread == 1,
           "%u rows a lane", plan.per_thread);
@@ -353,7 +354,8 @@ static void check_array_plan(const gpr_plan *plan, const gpr_rule *rule, const c
         width = (uint64_t)plan->across * plan->item;
         CHECK(plan->across >= 1 && plan->across <= plan->block, "%s: %u across", what, plan->across);
         CHECK(plan->column.in == 1 && plan->column.extent % plan->item == 0, "%s", what);
-        CHECK(plan->strips * width >= plan->column.extent && (plan->strips - 1) * width < plan->column.extent, "%s", what);
+        CHECK(plan->strips * width >= plan->column.extent && (plan->strips - 1) * width < plan->column.extent, "%s",
+              what);
         CHECK(plan->item == 1 || plan->item * acc <= 64, "%s: %u accumulators a thread", what, plan->item);
     } else if (strcmp(plan->variant, "auto_narrow") == 0) {
         width = plan->column.extent;
@@ -376,8 +378,7 @@ static void check_array_plan(const gpr_plan *plan, const gpr_rule *rule, const c
 
 static void test_random_layouts_keep_the_kernels_promises(int count)
 {
-    static const char *const variants[] = {"auto_stream", "auto_rows",   "auto_columns",
-                                           "auto_narrow", "auto_strided"};
+    static const char *const variants[] = {"auto_stream", "auto_rows", "auto_columns", "auto_narrow", "auto_strided"};
     int seen[5] = {0};
 
     for (int i = 0; i < count; i++) {

@@ -50,7 +50,7 @@ typedef struct test_case {
     place place;
     int64_t shape[MOST_AXES], strides[MOST_AXES], mask_strides[MOST_AXES];
     uint64_t elements, rows;
-    char *memory; /* of the elements, in host memory */
+    char *memory;          /* of the elements, in host memory */
     const char *host_data; /* of the first one there, if the array is on the device */
     void *pinned, *on_device;
     uint8_t *mask;
@@ -216,8 +216,10 @@ static void draw_case(random_source *source, place place, uint64_t most_bytes, t
         r->on_device = 1;
         c->host_data = c->memory + start;
     }
-    if (c->place != ON_DEVICE || plain) draw_kernel(source, r);
-    else r->kernel = -1;
+    if (c->place != ON_DEVICE || plain)
+        draw_kernel(source, r);
+    else
+        r->kernel = -1;
     (void)snprintf(c->text, sizeof c->text,
                    "%s %s place %d shape %lld %lld %lld %lld reduced %d of %d kernel %d block %u grid %u mask %d",
                    gpr_operator_name(r->op), gpr_dtype_name(r->dtype), c->place, (long long)c->shape[0],
@@ -313,8 +315,7 @@ static void test_random_arrays_reduce_right_and_within_the_limits(int cases)
         fake.reset_peaks(); /* the first run may still have found the buffers of older limits */
         run_case(&c);
         const uint64_t peak[2] = {fake.peak(0), fake.peak(1)};
-        if (c.elements * gpr_dtype_bytes(c.request.dtype) > 64 * KIB)
-            expect_memory_within(&limits, &c, peak);
+        if (c.elements * gpr_dtype_bytes(c.request.dtype) > 64 * KIB) expect_memory_within(&limits, &c, peak);
         free_case(&c);
     }
     fake.set_delays(1, 0);

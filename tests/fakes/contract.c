@@ -22,8 +22,8 @@ struct engine_module {
     gpr_form form;
     gpr_dtype element, compute, acc;
     int skips_nan;
-    gpr_dtype result; /* GPR_DTYPE_DEFAULT: accumulators leave the program */
-    gpr_operator finisher; /* an operator that finishes so */
+    gpr_dtype result;       /* GPR_DTYPE_DEFAULT: accumulators leave the program */
+    gpr_operator finisher;  /* an operator that finishes so */
     engine_kernel *kernels; /* that were asked for */
 };
 
@@ -208,12 +208,12 @@ const char *engine_prepare(engine_kernel *kernel, unsigned grid, unsigned block,
     made->kernel = kernel;
     made->grid = grid;
     if (kernel->stage == FILL) {
-        made->to = (uintptr_t) * (CUdeviceptr *)arguments[0];
+        made->to = (uintptr_t)*(CUdeviceptr *)arguments[0];
         made->count = *(uint64_t *)arguments[1];
         return NULL;
     }
-    made->from = (uintptr_t) * (CUdeviceptr *)arguments[0];
-    made->to = (uintptr_t) * (CUdeviceptr *)arguments[1];
+    made->from = (uintptr_t)*(CUdeviceptr *)arguments[0];
+    made->to = (uintptr_t)*(CUdeviceptr *)arguments[1];
     if (kernel->stage == FINISH) {
         memcpy(&made->layout, arguments[2], layout_bytes);
         memcpy(&made->ending, arguments[3], sizeof made->ending);
@@ -362,8 +362,8 @@ static gpr_value fold_share(const engine_kernel *function, const char *in, uint6
 
     if (function->stage == FIRST && lifts_plainly(m)) return fold_run(m, in, count);
     for (uint64_t i = 0; i < count; i++) {
-        all = fold(m, all,
-                   function->stage == FIRST ? lift(m, in + i * bytes, position + i) : load(m, (uintptr_t)in, i));
+        all =
+            fold(m, all, function->stage == FIRST ? lift(m, in + i * bytes, position + i) : load(m, (uintptr_t)in, i));
     }
     return all;
 }
@@ -652,7 +652,8 @@ const char *engine_check(const engine_launch *op)
     const char *wrong = NULL;
 
     if (f->stage == FILL) {
-        return check_array(op->to, op->count, bytes, alignment, "fill_identity writes outside live memory or unaligned");
+        return check_array(op->to, op->count, bytes, alignment,
+                           "fill_identity writes outside live memory or unaligned");
     }
     if (f->stage == FINISH) {
         wrong = check_array(op->from, op->layout.count, bytes, alignment, "accumulators outside live memory");

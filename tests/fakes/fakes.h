@@ -26,6 +26,7 @@
     FAKE(void, watch, fake_watch, (const void *start, size_t bytes))            \
     FAKE(uint64_t, watched, fake_watched, (void))                               \
     FAKE(uint64_t, pageable, fake_pageable, (void))                             \
+    FAKE(void, set, fake_set, (const char *key, const char *value))             \
     FAKE(unsigned, calls, fake_calls, (void))                                   \
     FAKE(void *, make_stream, fake_make_stream, (int ordinal))                  \
     FAKE(void, free_stream, fake_free_stream, (void *stream))                   \
