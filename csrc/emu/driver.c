@@ -76,8 +76,9 @@ struct CUfunc_st {
 typedef struct operation {
     enum { COPY_IN, COPY_OUT, SET, LAUNCH, RECORD, WAIT } kind;
     uintptr_t to, from;
-    size_t bytes;
-    unsigned char value;
+    size_t bytes; /* of a copy; of a memset what it spans */
+    unsigned value;
+    size_t unit, pitch; /* bytes: of what a memset writes, and from one to the next */
     struct CUevent_st *event;
     unsigned target;         /* of a wait: records that must be done */
     struct CUmod_st *module; /* of a launch */
@@ -422,13 +423,34 @@ static const char *check_operation(const operation *op)
     }
 }
 
+static void set_units(const operation *op)
+{
+    if (op->unit == 1) {
+        memset((void *)op->to, (int)op->value, op->bytes);
+        return;
+    }
+    for (size_t at = 0; at + op->unit <= op->bytes; at += op->pitch) memcpy((char *)op->to + at, &op->value, op->unit);
+}
+
+/* Notes what a copy or a memset has written; the lock is held. */
+static void note_operation(const operation *op)
+{
+    const size_t unit = op->kind == SET ? op->unit : op->bytes, pitch = op->kind == SET ? op->pitch : op->bytes;
+
+    if (unit == pitch) {
+        note_written(op->to, op->bytes);
+        return;
+    }
+    for (size_t at = 0; at + unit <= op->bytes; at += pitch) note_written(op->to + at, unit);
+}
+
 /* Carries out an operation; no lock is held. What it returns is what a launch does wrong. */
 static const char *carry_out(const operation *op)
 {
     switch (op->kind) {
     case COPY_IN:
     case COPY_OUT: memcpy((void *)op->to, (const void *)op->from, op->bytes); break;
-    case SET: memset((void *)op->to, op->value, op->bytes); break;
+    case SET: set_units(op); break;
     case LAUNCH: return engine_run(op->launch);
     default: break;
     }
@@ -457,7 +479,7 @@ static void do_operation(const operation *op)
         wrong = carry_out(op);
         pthread_mutex_lock(&lock);
         if (wrong != NULL) (void)violate(wrong);
-        if (op->kind == COPY_IN || op->kind == COPY_OUT || op->kind == SET) note_written(op->to, op->bytes);
+        if (op->kind == COPY_IN || op->kind == COPY_OUT || op->kind == SET) note_operation(op);
     }
     if (op->kind == LAUNCH) {
         engine_drop(op->launch);
@@ -683,7 +705,35 @@ CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUstream st
 CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream)
 {
     ENTER(cuMemsetD8Async, IN_CONTEXT);
-    return leave(enqueue(stream, (operation){.kind = SET, .to = (uintptr_t)to, .value = value, .bytes = bytes}));
+    return leave(enqueue(
+        stream, (operation){.kind = SET, .to = (uintptr_t)to, .value = value, .bytes = bytes, .unit = 1, .pitch = 1}));
+}
+
+CUresult cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t count, CUstream stream)
+{
+    const size_t unit = sizeof value;
+
+    ENTER(cuMemsetD16Async, IN_CONTEXT);
+    if (to % unit != 0) return leave(INVALID_VALUE);
+    return leave(enqueue(
+        stream,
+        (operation){
+            .kind = SET, .to = (uintptr_t)to, .value = value, .bytes = count * unit, .unit = unit, .pitch = unit}));
+}
+
+CUresult cuMemsetD2D32Async(CUdeviceptr to, size_t pitch, unsigned value, size_t width, size_t height, CUstream stream)
+{
+    const size_t unit = sizeof value;
+
+    ENTER(cuMemsetD2D32Async, IN_CONTEXT);
+    /* One column is what the library asks for. */
+    if (to % unit != 0 || pitch % unit != 0 || width != 1 || height == 0) return leave(INVALID_VALUE);
+    return leave(enqueue(stream, (operation){.kind = SET,
+                                             .to = (uintptr_t)to,
+                                             .value = value,
+                                             .bytes = (height - 1) * pitch + unit,
+                                             .unit = unit,
+                                             .pitch = pitch}));
 }
 
 /* ---------------------------------------------------------------- what streams are ----------- */

@@ -337,6 +337,31 @@ GPR_API gpr_status gpr_free_device(int device, void *data);
 /* Copies device memory to host memory once all that was queued on `stream` (as in gpr_request) is done, and waits for it. */
 GPR_API gpr_status gpr_download(int device, void *stream, void *destination, const void *source, uint64_t bytes);
 
+/* The CUDA device whose memory `data` points to, managed memory included. GPR_ERROR_VALUE: none's. */
+GPR_API gpr_status gpr_find_memory(const void *data, int *device);
+
+/* Queues on `stream` the writing of `count` copies of an element to device memory. */
+GPR_API gpr_status gpr_fill_device(int device, void *data, gpr_dtype dtype, const void *element, uint64_t count,
+                                   void *stream);
+
+/* ---------------------------------------------------------------- streams ------------------- */
+
+/* For callers whose device arrays come from other libraries' streams. A stream is a CUstream, or CUDA's own (void *)1,
+ * the legacy default stream, and (void *)2, the calling thread's; NULL is the library's own stream of the device. */
+
+/* The library's own stream of a device, which no default stream waits for. */
+GPR_API gpr_status gpr_device_stream(int device, void **stream);
+/* What is queued on `then` from now on waits for what was queued on `first` before. Nothing waits on the host; under
+ * capture it is an edge of the graph. */
+GPR_API gpr_status gpr_order_streams(int device, void *first, void *then);
+
+/* A point in a stream's work: whether the device has passed it, and waiting on the host until it has. */
+typedef struct gpr_mark gpr_mark;
+GPR_API gpr_status gpr_mark_stream(int device, void *stream, gpr_mark **mark);
+GPR_API gpr_status gpr_mark_passed(const gpr_mark *mark, int *passed);
+GPR_API gpr_status gpr_mark_wait(const gpr_mark *mark);
+GPR_API void gpr_mark_destroy(gpr_mark *mark); /* NULL: nothing */
+
 /* ---------------------------------------------------------------- measuring ----------------- */
 
 /* Device time of an on_device request, by events around all its launches: `warmup` untimed runs, then `repeats` timed

@@ -79,6 +79,7 @@ static void release_resources(gpr_device *device)
         if (device->ring.slots[i].uploaded != NULL) (void)gpr_cuda.cuEventDestroy(device->ring.slots[i].uploaded);
         if (device->ring.slots[i].reduced != NULL) (void)gpr_cuda.cuEventDestroy(device->ring.slots[i].reduced);
     }
+    if (device->ordered != NULL) (void)gpr_cuda.cuEventDestroy(device->ordered);
     if (device->started != NULL) (void)gpr_cuda.cuEventDestroy(device->started);
     if (device->stopped != NULL) (void)gpr_cuda.cuEventDestroy(device->stopped);
     if (device->compute != NULL) (void)gpr_cuda.cuStreamDestroy(device->compute);

@@ -61,6 +61,7 @@ typedef struct gpr_device {
     gpr_device_facts facts;
     CUstream compute, copy;
     CUevent started, stopped; /* with timing, for gpr_measure */
+    CUevent ordered;          /* of gpr_order_streams; NULL until it is needed */
     gpr_ring ring;
     gpr_buffer partials, more_partials, tickets, outputs, flush;
     void *small;               /* pinned: GPR_SMALL_BYTES of elements, then GPR_SMALL_RESULTS */

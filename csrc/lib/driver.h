@@ -28,6 +28,7 @@ enum {
     CUDA_ERROR_NO_BINARY_FOR_GPU = 209,
     CUDA_ERROR_UNSUPPORTED_PTX_VERSION = 222,
     CUDA_ERROR_INVALID_HANDLE = 400,
+    CUDA_ERROR_NOT_READY = 600,
 };
 
 enum {
@@ -44,12 +45,12 @@ enum {
     CU_MEMHOSTALLOC_PORTABLE = 1,
     CU_MEMHOSTALLOC_DEVICEMAP = 2,
     CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
+    CU_POINTER_ATTRIBUTE_IS_MANAGED = 8,
+    CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9,
     CU_POINTER_ATTRIBUTE_RANGE_START_ADDR = 11,
     CU_POINTER_ATTRIBUTE_RANGE_SIZE = 12,
     CU_MEMORYTYPE_HOST = 1,
     CU_MEMORYTYPE_DEVICE = 2,
-    CU_POINTER_ATTRIBUTE_IS_MANAGED = 8,
-    CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9,
     CU_STREAM_CAPTURE_STATUS_NONE = 0,
     CU_STREAM_CAPTURE_MODE_RELAXED = 2,
     CU_USER_OBJECT_NO_DESTRUCTOR_SYNC = 1,
@@ -96,10 +97,10 @@ typedef struct CUuuid {
     CU(cuUserObjectRelease, "cuUserObjectRelease", (CUuserObject object, unsigned count))                            \
     CU(cuGraphRetainUserObject, "cuGraphRetainUserObject",                                                           \
        (CUgraph graph, CUuserObject object, unsigned count, unsigned flags))                                         \
-    CU(cuEventQuery, "cuEventQuery", (CUevent event))                                                                \
     CU(cuEventCreate, "cuEventCreate", (CUevent *event, unsigned flags))                                             \
     CU(cuEventDestroy, "cuEventDestroy_v2", (CUevent event))                                                         \
     CU(cuEventRecord, "cuEventRecord", (CUevent event, CUstream stream))                                             \
+    CU(cuEventQuery, "cuEventQuery", (CUevent event))                                                                \
     CU(cuEventSynchronize, "cuEventSynchronize", (CUevent event))                                                    \
     CU(cuEventElapsedTime, "cuEventElapsedTime", (float *milliseconds, CUevent start, CUevent end))                  \
     CU(cuMemAlloc, "cuMemAlloc_v2", (CUdeviceptr *pointer, size_t bytes))                                            \
@@ -109,6 +110,9 @@ typedef struct CUuuid {
     CU(cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", (CUdeviceptr to, const void *from, size_t bytes, CUstream stream)) \
     CU(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", (void *to, CUdeviceptr from, size_t bytes, CUstream stream))       \
     CU(cuMemsetD8Async, "cuMemsetD8Async", (CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream))     \
+    CU(cuMemsetD16Async, "cuMemsetD16Async", (CUdeviceptr to, unsigned short value, size_t count, CUstream stream))  \
+    CU(cuMemsetD2D32Async, "cuMemsetD2D32Async",                                                                     \
+       (CUdeviceptr to, size_t pitch, unsigned value, size_t width, size_t height, CUstream stream))                 \
     CU(cuPointerGetAttributes, "cuPointerGetAttributes",                                                             \
        (unsigned count, int *attributes, void **values, CUdeviceptr pointer))                                        \
     CU(cuModuleLoadData, "cuModuleLoadData", (CUmodule *module, const void *image))                                  \

@@ -15,8 +15,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from ._calls import ON_CPU, Array, Call, NoValue, run_core, warn
 from ._dates import run_dates
-
-_CUDA_DLPACK_TYPES = (2, 13)  # kDLCUDA, kDLCUDAManaged
+from ._interop import from_host, is_on_device
 
 
 def run(call: Call, op: str | None = None, mask: Array | None = None) -> Any:
@@ -28,14 +27,6 @@ def run(call: Call, op: str | None = None, mask: Array | None = None) -> Any:
 # ---------------------------------------------------------------- inputs
 
 
-def is_device_array(a: Any) -> bool:
-    """Whether an array lies in GPU memory, by what it says of itself."""
-    if hasattr(a, "__cuda_array_interface__"):
-        return True
-    where = getattr(a, "__dlpack_device__", None)
-    return where is not None and int(where()[0]) in _CUDA_DLPACK_TYPES
-
-
 def as_array(a: Any, instead_of_masked: str) -> Array:
     """Make what NumPy takes an array; a ``TypeError`` says what to pass instead of what we do not take."""
     if isinstance(a, np.ndarray):
@@ -43,12 +34,12 @@ def as_array(a: Any, instead_of_masked: str) -> Array:
         if masked is not None and isinstance(a, masked.MaskedArray):
             raise TypeError(f"masked arrays are not supported: pass {instead_of_masked}")
         return a
-    if is_device_array(a):
+    if is_on_device(a):
         raise TypeError(
-            f"device arrays are not supported yet: {type(a).__name__} is in GPU memory. Copy it to "
+            f"device arrays are not supported here: {type(a).__name__} is in GPU memory. Copy it to "
             "the host first, as with cupy.asnumpy(a) or a.cpu().numpy()"
         )
-    return np.asarray(a)
+    return from_host(a)
 
 
 def as_mask(where: Any, shape: tuple[int, ...]) -> Array | None:

@@ -47,12 +47,12 @@ _PARAMETERS = {
     Blocks per row, for kernels that loop; by default the planner's choice.""",
     "stream": """stream : int or object, optional
     CUDA stream to work on: a ``CUstream`` handle, or an object with ``.ptr`` or
-    ``.cuda_stream``. The call still waits for its result. Ignored on the CPU.""",
+    ``.cuda_stream``. With a host array the call still waits for its result. Ignored on the
+    CPU.""",
 }
 
 _RAISES = """TypeError
-    A dtype that does not reduce so (object, strings, structures, extended precision, ...), a masked array, an array in
-    GPU memory.
+    A dtype that does not reduce so (object, strings, structures, extended precision, ...), a masked array.
 ValueError
     Unknown kernel or device, a block or grid size the kernel does not take, shapes that do
     not match.

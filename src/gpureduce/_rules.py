@@ -32,6 +32,8 @@ from ._arguments import (
     wrap,
 )
 from ._calls import Array, Call, NoValue, warn
+from ._device import reduce_on_device
+from ._interop import device_library
 
 _UFUNCS: dict[str, np.ufunc] = {
     "sum": np.add,
@@ -54,6 +56,9 @@ _UFUNCS: dict[str, np.ufunc] = {
 def reduce_any(call: Call) -> Any:
     """Reduce whatever NumPy takes, with every argument NumPy has."""
     given = call.array
+    library = device_library(given)
+    if library is not None:
+        return reduce_on_device(library, call)
     array = as_array(given, "a.data with where=~numpy.ma.getmaskarray(a)")
     is_exact = type(given) in (np.ndarray, np.memmap)
     is_matrix = isinstance(array, np.matrix)

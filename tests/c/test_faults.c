@@ -220,6 +220,50 @@ static gpr_status measurement(void)
     return with_device_array(1, 100000, measure_on_device);
 }
 
+/* Waits until `stream` has come as far as it is asked to now. */
+static gpr_status wait_for(void *stream)
+{
+    gpr_mark *mark = NULL;
+    int passed = 0;
+    gpr_status status = gpr_mark_stream(0, stream, &mark);
+
+    if (status == GPR_OK) status = gpr_mark_wait(mark);
+    if (status == GPR_OK) status = gpr_mark_passed(mark, &passed);
+    if (status == GPR_OK) REQUIRE(passed);
+    gpr_mark_destroy(mark);
+    return status;
+}
+
+/* Elements of each width, written on one stream and overwritten on another that waits for the first. */
+static gpr_status fill_in_order(void *data, uint64_t rows, uint64_t n)
+{
+    void *const legacy = (void *)1;
+    const double wide = 3.25;
+    const uint16_t half = 0x1234;
+    const uint8_t byte = 0x5a;
+    const uint64_t count = rows * n * sizeof(int32_t) / sizeof wide;
+    void *own = NULL;
+    int device = -1;
+    gpr_status status = gpr_find_memory(data, &device);
+
+    if (status == GPR_OK) REQUIRE(device == 0);
+    if (status == GPR_OK) status = gpr_device_stream(0, &own);
+    if (status == GPR_OK) status = gpr_fill_device(0, data, GPR_FLOAT64, &wide, count, own);
+    if (status == GPR_OK) status = gpr_order_streams(0, NULL, legacy);
+    if (status == GPR_OK) status = gpr_fill_device(0, data, GPR_FLOAT16, &half, 1, legacy);
+    if (status == GPR_OK) status = gpr_fill_device(0, (char *)data + sizeof half, GPR_INT8, &byte, 1, legacy);
+    if (status == GPR_OK) status = wait_for(legacy);
+    if (status != GPR_OK) return status;
+    for (uint64_t i = 1; i < count; i++) REQUIRE(((double *)data)[i] == wide); /* the fake's device memory is ours */
+    REQUIRE(((uint16_t *)data)[0] == half && ((uint8_t *)data)[2] == byte);
+    return GPR_OK;
+}
+
+static gpr_status streams_in_order(void)
+{
+    return with_device_array(1, 4096, fill_in_order);
+}
+
 /* Column sums of rows * n values, of which blocks share some, that stay on the device; captured into a graph, or not. */
 static gpr_status queue_column_sums(void *data, uint64_t rows, uint64_t n, int captured)
 {
@@ -344,6 +388,7 @@ static const work works[] = {
     {"results on the device", results_on_the_device},
     {"results of a graph", results_of_a_graph},
     {"measurement", measurement},
+    {"streams in order", streams_in_order},
     {"facts", facts},
     {"forgetting", forgetting},
 };
