@@ -31,11 +31,14 @@ from ._records import (
 )
 
 if TYPE_CHECKING:
+    from ._compare import Comparison, compare
     from ._explain import explain
     from ._explanation import Explanation, Explanations
+    from ._timing import Timing, benchmark
 
 __all__ = [
     "CacheInfo",
+    "Comparison",
     "CudaError",
     "DeviceInfo",
     "DeviceUnavailableError",
@@ -47,11 +50,14 @@ __all__ = [
     "LastRun",
     "Limits",
     "NoDeviceWarning",
+    "Timing",
     "__version__",
     "all",
     "any",
+    "benchmark",
     "cache_info",
     "clear_cache",
+    "compare",
     "cuda_versions",
     "devices",
     "empty_pinned",
@@ -70,7 +76,15 @@ __all__ = [
     "sum",
 ]
 
-_LATE = {"explain": "_explain", "Explanation": "_explanation", "Explanations": "_explanation"}
+_LATE = {
+    "benchmark": "_timing",
+    "compare": "_compare",
+    "Comparison": "_compare",
+    "explain": "_explain",
+    "Explanation": "_explanation",
+    "Explanations": "_explanation",
+    "Timing": "_timing",
+}
 """Names whose modules are imported when they are first used."""
 
 
