@@ -613,7 +613,7 @@ class Comparison:
         frame.attrs["environment"] = self.environment
         return frame
 
-    def plot(self, kind: str | None = None, ax: Axes | None = None) -> Axes:
+    def plot(self, kind: str | None = None, ax: Axes | None = None, *, column: str | None = None) -> Axes:
         """Draw the comparison with matplotlib.
 
         Parameters
@@ -623,6 +623,8 @@ class Comparison:
             axes; the default of a sweep. ``"roofline"``: operations per second over operations per byte.
         ax : matplotlib.axes.Axes, optional
             Where to; a figure of its own by default.
+        column : {"on_device", "host"}, optional
+            Which times: of the kernels alone, the default where there are any, or from host memory to the result.
 
         Returns
         -------
@@ -633,11 +635,11 @@ class Comparison:
         ImportError
             matplotlib is not installed.
         ValueError
-            An unknown kind, or nothing was timed.
+            An unknown kind or column, or nothing was timed.
         """
         from ._charts import plot_comparison
 
-        return plot_comparison(self, kind or ("sizes" if len(self.sizes) > 1 else "bars"), ax)
+        return plot_comparison(self, kind or ("sizes" if len(self.sizes) > 1 else "bars"), column, ax)
 
 
 def _show_error(row: Contender) -> str:

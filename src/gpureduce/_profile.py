@@ -1,6 +1,6 @@
 """What the hardware's counters say of a kernel, by Nsight Compute: ``profile=True``.
 
-``ncu`` runs a process of its own, which launches the kernel once over random elements: ``python -m gpureduce._profile``.
+``ncu`` runs ``python -m gpureduce._profile``, a process of its own that launches the kernel once over random elements.
 The clocks are left alone, as they are for the times beside which the counters stand.
 """
 
@@ -91,7 +91,7 @@ def run_ncu(
     program = shutil.which(PROGRAM)
     if program is None:
         raise DeviceUnavailableError(
-            "profiling needs Nsight Compute, and ncu is not on PATH: install it, or add the toolkit's bin folder to PATH"
+            "profiling needs Nsight Compute, and ncu is not on PATH: install it, or add the toolkit's bin folder there"
         )
     with tempfile.TemporaryDirectory(prefix="gpureduce-ncu-") as folder:
         log = Path(folder) / "log.csv"
