@@ -7,20 +7,22 @@ or a word as well.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ._picture import INK, LEGEND_SIZE, TEXT_SIZE, TITLE_SIZE, matplotlib_or_why
+from ._picture import DPI, INK, LEGEND_SIZE, TEXT_SIZE, TITLE_SIZE, matplotlib_or_why
 from ._tables import show_bandwidth, show_bytes, show_time
 from ._timing import STAGES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from ._compare import Comparison, Contender
     from ._timing import Timing
 
-__all__ = ["KINDS", "draw_bars", "plot_comparison", "plot_stages"]
+__all__ = ["KINDS", "draw_bars", "plot_comparison", "plot_stages", "save"]
 
 KERNEL, LIBRARY, CEILING, PEAK, PALE = "#0072B2", "#E69F00", "#D55E00", "#7A7A7A", "#BDBDBD"
 _LINES = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#A6761D")
@@ -43,14 +45,19 @@ GIGA = 1e9
 # ---------------------------------------------------------------- what they share
 
 
-def _axes(ax: Axes | None, height: float) -> Axes:
+def _axes(place: Axes | Figure | None, height: float) -> Axes:
+    """The axes to draw on: those given, or new ones of a figure that is given, or of a new one of pyplot's."""
     matplotlib_or_why()
-    if ax is not None:
-        return ax
-    from matplotlib import pyplot
+    from matplotlib.figure import Figure
 
-    figure = pyplot.figure(figsize=(WIDTH, height), layout="constrained", facecolor="white")
-    return figure.subplots()
+    if place is None:
+        from matplotlib import pyplot
+
+        place = pyplot.figure(layout="constrained", facecolor="white")
+    if not isinstance(place, Figure):
+        return place
+    place.set_size_inches(WIDTH, height)
+    return place.subplots()
 
 
 def _plain(ax: Axes, title: str, subtitle: str) -> None:
@@ -161,7 +168,7 @@ def draw_bars(
         ax.legend(handles=handles, fontsize=LEGEND_SIZE, frameon=False, loc="best")
 
 
-def _plot_bars(comparison: Comparison, column: str | None, ax: Axes | None) -> Axes:
+def _plot_bars(comparison: Comparison, column: str | None, ax: Axes | Figure | None) -> Axes:
     chosen, words = _column(comparison, column)
     rows = [row for row in _timed(comparison, chosen) if row.elements == comparison.sizes[-1]]
     if not rows:
@@ -175,7 +182,7 @@ def _plot_bars(comparison: Comparison, column: str | None, ax: Axes | None) -> A
     return drawn
 
 
-def _plot_sizes(comparison: Comparison, column: str | None, ax: Axes | None) -> Axes:
+def _plot_sizes(comparison: Comparison, column: str | None, ax: Axes | Figure | None) -> Axes:
     chosen, words = _column(comparison, column)
     rows = _timed(comparison, chosen)
     drawn = _axes(ax, 6.0)
@@ -226,7 +233,7 @@ def _plot_sizes(comparison: Comparison, column: str | None, ax: Axes | None) -> 
     return drawn
 
 
-def _plot_roofline(comparison: Comparison, column: str | None, ax: Axes | None) -> Axes:
+def _plot_roofline(comparison: Comparison, column: str | None, ax: Axes | Figure | None) -> Axes:
     chosen, words = _column(comparison, column)
     rows = [row for row in _timed(comparison, chosen) if row.elements == comparison.sizes[-1]]
     if not rows:
@@ -304,7 +311,7 @@ def spread_out(places: Sequence[float], apart: float) -> list[float]:
 KINDS = {"bars": _plot_bars, "sizes": _plot_sizes, "roofline": _plot_roofline}
 
 
-def plot_comparison(comparison: Comparison, kind: str, column: str | None, ax: Axes | None) -> Axes:
+def plot_comparison(comparison: Comparison, kind: str, column: str | None, ax: Axes | Figure | None) -> Axes:
     """Draw a comparison; :meth:`Comparison.plot` says how.
 
     Parameters
@@ -312,7 +319,7 @@ def plot_comparison(comparison: Comparison, kind: str, column: str | None, ax: A
     comparison : Comparison
     kind : str
     column : str or None
-    ax : Axes or None
+    ax : Axes or Figure or None
 
     Returns
     -------
@@ -323,13 +330,13 @@ def plot_comparison(comparison: Comparison, kind: str, column: str | None, ax: A
     return KINDS[kind](comparison, column, ax)
 
 
-def plot_stages(timing: Timing, ax: Axes | None) -> Axes:
+def plot_stages(timing: Timing, ax: Axes | Figure | None) -> Axes:
     """Draw the stages of a call as bars, the whole call below them.
 
     Parameters
     ----------
     timing : Timing
-    ax : Axes or None
+    ax : Axes or Figure or None
 
     Returns
     -------
@@ -353,3 +360,26 @@ def plot_stages(timing: Timing, ax: Axes | None) -> Axes:
     overlap = "stages are timed by themselves; packing, copying and kernels overlap in a call of several chunks"
     _plain(drawn, timing.title, overlap if names else "there are no stages but the work itself")
     return drawn
+
+
+def save(found: Comparison | Timing, path: str | os.PathLike[str], kind: str | None = None) -> None:
+    """Draw into a file, without a display; its name says the format.
+
+    Parameters
+    ----------
+    found : Comparison or Timing
+    path : path
+    kind : str, optional
+        Of a comparison's picture.
+    """
+    matplotlib_or_why()
+    from matplotlib.figure import Figure
+
+    from ._timing import Timing as OneTiming
+
+    figure = Figure(layout="constrained", facecolor="white")
+    if isinstance(found, OneTiming):
+        plot_stages(found, figure)
+    else:
+        plot_comparison(found, kind or found.default_kind, None, figure)
+    figure.savefig(path, dpi=DPI)

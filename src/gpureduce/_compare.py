@@ -22,6 +22,7 @@ from ._clocks import moved
 from ._environment import environment
 from ._operand import Operand, on_host, operand
 from ._peers import NumPy, available, numpy_function
+from ._profile import check_possible, counter_table, profile_kernel
 from ._records import kernels as catalogue
 from ._records import last_run, limits
 from ._sampling import NOISY, Spread, Turn, progress_bar, take_turns
@@ -324,6 +325,11 @@ class Comparison:
         return tuple(sorted({row.elements for row in self.rows}))
 
     @property
+    def default_kind(self) -> str:
+        """What :meth:`plot` draws unless told: ``"sizes"`` of a sweep, else ``"bars"``."""
+        return "sizes" if len(self.sizes) > 1 else "bars"
+
+    @property
     def title(self) -> str:
         """One line that says what was compared."""
         shape = " x ".join(f"{extent:,}" for extent in self.shape) or "1"
@@ -456,8 +462,6 @@ class Comparison:
         counted = [row for row in self.rows if row.counters]
         if not counted:
             return None
-        from ._profile import counter_table
-
         return counter_table([{"kernel": row.label, **each} for row in counted for each in row.counters])
 
     def __str__(self) -> str:
@@ -639,7 +643,7 @@ class Comparison:
         """
         from ._charts import plot_comparison
 
-        return plot_comparison(self, kind or ("sizes" if len(self.sizes) > 1 else "bars"), column, ax)
+        return plot_comparison(self, kind or self.default_kind, column, ax)
 
 
 def _show_error(row: Contender) -> str:
@@ -764,6 +768,8 @@ def compare(
         for i, n in enumerate(lengths):
             part = whole if n is None else replace(whole, array=_first(whole, n), shape=(n,))
             with Bed(part, axis, device, cache) as bed:
+                if profile:
+                    check_possible(bed.why_no_device)
                 entries = _enter(op, part, bed, names, blocks, wanted, peers, missing, profile)
                 edges = (share * i / len(lengths), share * (i + 1) / len(lengths))
                 for kind, first in (("device", 0.0), ("host", 0.5)):
@@ -869,11 +875,8 @@ def _enter_kernel(
     if entry.device is None and not entry.row.why_no_device:
         entry.row = replace(entry.row, why_no_device=bed.why_no_device or f"the call ran on the {run.device.upper()}")
     entry.host = bed.host_turn(call)
-    if profile:
-        from ._profile import profile_kernel
-
-        counters = profile_kernel(op, options, it, bed.reduced if on_gpu else None)
-        entry.row = replace(entry.row, counters=counters)
+    if profile and entry.device is not None and bed.reduced is not None:
+        entry.row = replace(entry.row, counters=profile_kernel(op, options, it, bed.reduced))
     return entry
 
 

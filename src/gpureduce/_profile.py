@@ -24,7 +24,7 @@ from . import _core
 from ._exceptions import DeviceUnavailableError
 from ._operand import Operand, on_device, random_values
 
-__all__ = ["COLUMNS", "Column", "counter_table", "profile_kernel", "run_ncu"]
+__all__ = ["COLUMNS", "Column", "check_possible", "counter_table", "profile_kernel", "run_ncu"]
 
 PROGRAM = "ncu"
 _FORBIDDEN = "ERR_NVGPUCTRPERM"
@@ -63,6 +63,35 @@ COLUMNS: dict[str, Column] = {
 }
 
 
+def find_ncu() -> str:
+    """Where Nsight Compute's program is.
+
+    Raises
+    ------
+    DeviceUnavailableError
+        It is not on PATH.
+    """
+    program = shutil.which(PROGRAM)
+    if program is None:
+        raise DeviceUnavailableError(
+            "profiling needs Nsight Compute, and ncu is not on PATH: install it, or add the toolkit's bin folder there"
+        )
+    return program
+
+
+def check_possible(why_no_device: str) -> None:
+    """Say before anything is measured that it cannot be profiled.
+
+    Raises
+    ------
+    DeviceUnavailableError
+        There are no kernels on a device to profile, for the reason given, or no Nsight Compute.
+    """
+    if why_no_device:
+        raise DeviceUnavailableError(f"there is nothing to profile: {why_no_device}")
+    find_ncu()
+
+
 def run_ncu(
     metrics: Sequence[str], command: Sequence[str], environment: Mapping[str, str] | None = None
 ) -> tuple[str, list[dict[str, str]]]:
@@ -88,11 +117,7 @@ def run_ncu(
     DeviceUnavailableError
         Nsight Compute is not installed, is not permitted to read the counters, or failed; the message says what to do.
     """
-    program = shutil.which(PROGRAM)
-    if program is None:
-        raise DeviceUnavailableError(
-            "profiling needs Nsight Compute, and ncu is not on PATH: install it, or add the toolkit's bin folder there"
-        )
+    program = find_ncu()
     with tempfile.TemporaryDirectory(prefix="gpureduce-ncu-") as folder:
         log = Path(folder) / "log.csv"
         options = ["--clock-control", "none", "--print-units", "base", "--csv", "--page", "raw"]
@@ -118,7 +143,7 @@ def number(row: Mapping[str, str], names: Sequence[str]) -> float:
     return sum(float(row[name].replace(",", "")) for name in names)
 
 
-def profile_kernel(op: str, options: dict[str, Any], it: Operand, reduced: int | None) -> tuple[dict[str, Any], ...]:
+def profile_kernel(op: str, options: dict[str, Any], it: Operand, reduced: int) -> tuple[dict[str, Any], ...]:
     """Counters of each launch of a reduction of as many elements, which are random.
 
     Parameters
@@ -128,16 +153,14 @@ def profile_kernel(op: str, options: dict[str, Any], it: Operand, reduced: int |
         ``kernel``, ``block_size``, ``grid_size``, ``dtype``.
     it : Operand
         Its shape, dtype and device count.
-    reduced : int or None
-        Trailing axes that are reduced; ``None`` if the reduction did not run on a GPU, or the axes are not the last.
+    reduced : int
+        Trailing axes that are reduced.
 
     Returns
     -------
     tuple of dict
         For each launch its number and entry, and the figures of :data:`COLUMNS`.
     """
-    if reduced is None:
-        raise DeviceUnavailableError("profiling needs a reduction of an array's last axes that runs on a GPU")
     dtype = options["dtype"]
     request = {
         "op": op,

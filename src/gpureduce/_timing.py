@@ -18,6 +18,7 @@ from ._clocks import moved
 from ._environment import environment
 from ._memory import empty_pinned
 from ._operand import Operand, operand
+from ._profile import check_possible, counter_table, profile_kernel
 from ._records import last_run, limits
 from ._sampling import NOISY, Spread, progress_bar, take_turns
 from ._tables import comma_separated, lay_out, markdown, show_bandwidth, show_bytes, show_time
@@ -180,8 +181,6 @@ class Timing:
         if self.stages:
             parts.append(f"stages of a call from host memory\n{self._stage_lines()}")
         if self.counters:
-            from ._profile import counter_table
-
             parts.append(lay_out(*counter_table(self.counters), left=1))
         if self.warnings:
             parts.append("\n".join(f"warning: {each}" for each in self.warnings))
@@ -207,8 +206,6 @@ class Timing:
         if self.stages:
             tables.append(table(*self._stage_table(), left=3))
         if self.counters:
-            from ._profile import counter_table
-
             tables.append(table(*counter_table(self.counters), left=1))
         return element(self.title, tables, self._facts(), self.warnings)
 
@@ -463,6 +460,8 @@ def _time_kernel(
     profile: bool,
     bar: progress_bar,
 ) -> Timing:
+    if profile:
+        check_possible(bed.why_no_device)
     call = bed.reduction(op, options)
     start = time.perf_counter()
     result = call(it.array)
@@ -507,10 +506,8 @@ def _time_kernel(
     if not on_gpu and options["kernel"] != "auto":
         warnings.append(f"the CPU backend answered for kernel '{options['kernel']}': its time is not the kernel's")
     counters: tuple[dict[str, Any], ...] = ()
-    if profile:
-        from ._profile import profile_kernel
-
-        counters = profile_kernel(op, options, it, bed.reduced if on_gpu else None)
+    if profile and bed.reduced is not None:
+        counters = profile_kernel(op, options, it, bed.reduced)
     return Timing(
         function=name, op=op, dtype=it.dtype.name, shape=it.shape, axis=bed.axis, device=run.device, kernel=run.kernel,
         variant=run.variant, block_size=run.block_size, grid_size=run.grid_size, cache=bed.cache,
