@@ -16,7 +16,10 @@ import pytest
 import gpureduce as gr
 
 ROOT = pathlib.Path(__file__).parents[1]
-MODULES = tuple("gpureduce" + name for name in ("", "._exact", "._explain", "._functions", "._memory", "._records"))
+MODULES = tuple(
+    "gpureduce" + name
+    for name in ("", "._compare", "._exact", "._explain", "._functions", "._memory", "._records", "._timing")
+)
 
 needs_tools = pytest.mark.skipif(shutil.which("make") is None or shutil.which("cc") is None, reason="needs make and cc")
 
