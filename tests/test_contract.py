@@ -497,8 +497,6 @@ def test_mean_of_nothing_warns_as_numpy_does(device: str | None) -> None:
     "array",
     [
         np.zeros(3, object),
-        np.zeros(3, np.complex64),
-        np.zeros(3, np.complex128),
         np.zeros(3, np.longdouble),
         np.zeros(3, "m8[s]"),
         np.zeros(3, "M8[s]"),

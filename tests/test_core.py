@@ -43,9 +43,9 @@ def test_device_arrays_are_reduced_where_they_are(tmp_path: Path) -> None:
         with raises(ValueError):
             _core.reduce_device(*bad)
     for bad in (("sum", "x", a.shape, a.dtype, 1, "auto", 0), ("sum", pointer, "x", a.dtype, 1, "auto", 0),
-                ("sum", pointer, a.shape, complex, 1, "auto", 0), ("sum", pointer, a.shape, "x", 1, "auto", 0),
+                ("sum", pointer, a.shape, np.longdouble, 1, "auto", 0), ("sum", pointer, a.shape, "x", 1, "auto", 0),
                 ("max", pointer, a.shape, a.dtype, 1, "auto", 0, 0, 0, np.float64), ("sum",),
-                ("sum", pointer, a.shape, a.dtype, 1, "auto", 0, 0, 0, complex),
+                ("sum", pointer, a.shape, a.dtype, 1, "auto", 0, 0, 0, np.longdouble),
                 ("sum", pointer, a.shape, a.dtype, 1, "auto", 0, 0, 0, ">i4"),
                 ("sum", pointer, a.shape, a.dtype, 1, 5, 0), (None, pointer, a.shape, a.dtype, 1, "auto", 0)):
         with raises(TypeError):
@@ -181,8 +181,8 @@ def test_looking_inside_refuses_by_name(tmp_path: Path) -> None:
         with raises(ValueError):
             _core.set_limits(None, None, 5000)
         with raises(TypeError, "mask must be"):
-            _core.reduce(0, np.ones(3), None, None, False, "x", "auto", None, None, None, None)
-        with raises(TypeError, "nine more"):
+            _core.reduce(0, np.ones(3), None, None, False, "x", "auto", None, None, None, None, False, 0.0)
+        with raises(TypeError, "eleven more"):
             _core.reduce(0, [1, 2])
         works()
         cuda.fake_fail(b"cuDeviceGetName", 1, 999)

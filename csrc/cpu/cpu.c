@@ -203,7 +203,7 @@ static uint32_t run_tasks(job *work, uint64_t count, gpr_task task)
 static void finish(const job *work, const void *accumulators, uint64_t count, uint64_t row)
 {
     gpr_finish_results(work->how.rule, work->how.acc, accumulators, count, work->view->n,
-                       work->result + row * work->result_bytes);
+                       work->result + row * work->result_bytes, 0);
 }
 
 static void fill(const recipe *how, char *accumulators, uint64_t count)

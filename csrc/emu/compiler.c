@@ -251,6 +251,7 @@ static int compile(const char *folder, int arch)
                                    "-fno-strict-aliasing",
                                    "-fwrapv",
                                    "-ffp-contract=off",
+                                   "-fno-math-errno",
                                    "-fPIC",
                                    "-shared",
                                    "-nostdlib",

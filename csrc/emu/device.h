@@ -209,6 +209,20 @@ GPR_EMU_REDUCE(__reduce_or_sync, unsigned, GPR_EMU_REDUCE_OR)
 GPR_EMU_REDUCE(__reduce_xor_sync, unsigned, GPR_EMU_REDUCE_XOR)
 #undef GPR_EMU_REDUCE
 
+// ---------------------------------------------------------------- arithmetic --------------------
+
+inline int __popc(unsigned value)
+{
+    int count = 0; // by hand: the compiler's own may be a function of a library
+    for (; value != 0; value &= value - 1) count++;
+    return count;
+}
+
+inline double sqrt(double value)
+{
+    return __builtin_sqrt(value);
+}
+
 // ---------------------------------------------------------------- atomics -----------------------
 
 template <class T> struct gpr_emu_as {

@@ -78,6 +78,8 @@ typedef enum gpr_dtype {
     GPR_BFLOAT16, /* the upper half of a float32 */
     GPR_FLOAT32,
     GPR_FLOAT64,
+    GPR_COMPLEX64, /* two float32: real part, imaginary part */
+    GPR_COMPLEX128,
     GPR_DTYPE_COUNT
 } gpr_dtype;
 
@@ -89,6 +91,17 @@ typedef enum gpr_operator {
     GPR_OP_MEAN,
     GPR_OP_ANY,
     GPR_OP_ALL,
+    GPR_OP_ARGMIN,
+    GPR_OP_ARGMAX,
+    GPR_OP_VAR,
+    GPR_OP_STD,
+    GPR_OP_COUNT_NONZERO,
+    GPR_OP_PTP,
+    GPR_OP_MINMAX,
+    GPR_OP_BITWISE_AND,
+    GPR_OP_BITWISE_OR,
+    GPR_OP_BITWISE_XOR,
+    GPR_OP_LOGICAL_XOR,
     GPR_OP_COUNT
 } gpr_operator;
 
@@ -100,15 +113,17 @@ GPR_API int gpr_find_operator(const char *name); /* a gpr_operator, or -1 */
 
 /* Type of the result of reducing `dtype` with `op` when elements are first converted to `compute`
  * (GPR_DTYPE_DEFAULT: NumPy's choice: int64 or uint64 for sums and products of integers, float64
- * for their mean, bool for any and all, otherwise the element type). */
+ * for their mean and variance, bool for any, all and logical_xor, int64 for positions and counts,
+ * a variance of complex elements is real, otherwise the element type). GPR_DTYPE_DEFAULT if op does
+ * not take the types: gpr_last_error says why. */
 GPR_API gpr_dtype gpr_result_dtype(gpr_operator op, gpr_dtype dtype, gpr_dtype compute);
 
 /* ---------------------------------------------------------------- 1. one call --------------- */
 
 /* Reduces `n` contiguous elements in ordinary memory with kernel "auto", on the first CUDA device
  * if there is one, else on the CPU. `result` receives one element of
- * gpr_result_dtype(op, dtype, GPR_DTYPE_DEFAULT).
- * GPR_ERROR_VALUE: n is 0 and op has no identity (min, max). */
+ * gpr_result_dtype(op, dtype, GPR_DTYPE_DEFAULT), or two of them for minmax.
+ * GPR_ERROR_VALUE: n is 0 and op has no identity (min, max, ...). */
 GPR_API gpr_status gpr_reduce_array(gpr_operator op, gpr_dtype dtype, const void *data, uint64_t n, void *result);
 
 /* ---------------------------------------------------------------- 2. requests --------------- */
@@ -132,20 +147,24 @@ typedef struct gpr_request {
     gpr_dtype compute; /* elements are converted to it first; GPR_DTYPE_DEFAULT (not 0!): NumPy's choice */
     int ndim;
     int reduced;
-    const int64_t *shape;        /* ndim extents */
-    const int64_t *strides;      /* ndim steps in bytes; NULL: C-contiguous */
-    const void *data;            /* first element: host memory, or device memory if on_device */
-    const uint8_t *mask;         /* bool, one byte each: where false, the element is left out (not for mean); or NULL */
+    const int64_t *shape;   /* ndim extents */
+    const int64_t *strides; /* ndim steps in bytes; NULL: C-contiguous */
+    const void *data;       /* first element: host memory, or device memory if on_device */
+    const uint8_t *mask;    /* bool, one byte each: where false, the element is left out (not for positions); or NULL */
     const int64_t *mask_strides; /* ndim steps in bytes; required with mask */
     int byteswapped;             /* elements are in the other byte order */
+    int skip_nan;                /* NaN elements are left out: sum, prod, min, max, mean, var, std, argmin, argmax */
+    double ddof;                 /* var, std: the divisor is the number of elements less this, and not below 0 */
     int on_device;               /* data is memory of CUDA device `device`; contiguous, no mask */
     int kernel;                  /* from gpr_find_kernel; a negative number: "auto" */
     int device;                  /* GPR_DEVICE_* or a CUDA ordinal */
     uint32_t block_size;         /* threads per block; 0: the kernel's own */
     uint32_t grid_size;          /* blocks per row, for kernels that loop; 0: the planner's */
     void *stream;                /* CUstream the work is ordered on; NULL: one of the library's own */
-    void *result;                /* one element of the result type per kept index, C order, host memory */
-    int (*interrupted)(void *);  /* asked between chunks of long work, on the calling thread: not 0 stops */
+    void *result; /* one element of the result type per kept index, C order, host memory. minmax: all minima, then
+                   * all maxima. argmin, argmax: the position in the row, the reduced axes in C order; -1 if skip_nan
+                   * left nothing */
+    int (*interrupted)(void *); /* asked between chunks of long work, on the calling thread: not 0 stops */
     void *interrupted_arg;
 } gpr_request;
 

@@ -20,7 +20,7 @@
 #pragma once
 
 #include "block.cuh"
-#include "tile.cuh"
+#include "runs.cuh"
 
 namespace gpr {
 
@@ -114,7 +114,7 @@ auto_rows(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scrat
             if (staged_in != nullptr) {
                 const unsigned n = static_cast<unsigned>(rows.n);
                 const In *row_in = staged_in + r * n;
-                for (unsigned i = lane; i < n; i += lanes) value = Cell::combine(value, Cell::lift(row_in[i]));
+                for (unsigned i = lane; i < n; i += lanes) value = Cell::combine(value, Cell::lift(row_in[i], i));
             } else {
                 value = fold_vectors<Cell, row_vectors, lanes>(block_in + r * rows.n, rows.n, Team{lane, lanes});
             }

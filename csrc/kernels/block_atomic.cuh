@@ -15,7 +15,7 @@
 #pragma once
 
 #include "block.cuh"
-#include "tile.cuh"
+#include "runs.cuh"
 
 namespace gpr {
 

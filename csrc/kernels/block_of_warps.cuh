@@ -42,7 +42,7 @@ block_of_warps(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, 
     const unsigned warp = threadIdx.x / warp_lanes, lane = threadIdx.x % warp_lanes;
     Acc value = Cell::identity();
 
-    for (uint64 i = threadIdx.x; i < row.n; i += BLOCK) value = Cell::combine(value, Cell::lift(row_in[i]));
+    for (uint64 i = threadIdx.x; i < row.n; i += BLOCK) value = Cell::combine(value, Cell::lift(row_in[i], i));
     partial[warp][lane] = value;
     if (lane < warp_lanes / 2) partial[warp][warp_lanes + lane] = Cell::identity();
     warp_tree<Cell>(partial[warp], lane);

@@ -48,11 +48,12 @@ template <class In> struct Stored { using type = In; };
 template <> struct Stored<dt_bool> { using type = unsigned char; };
 template <> struct Stored<dt_float16> { using type = unsigned short; };
 template <> struct Stored<dt_bfloat16> { using type = unsigned short; };
+template <> struct Stored<dt_complex64> { using type = uint64; };
 
 template <class Cell> struct Lift {
     GPR_DEVICE typename Cell::Acc operator()(typename Stored<typename Cell::In>::type x) const
     {
-        return Cell::lift(bit_copy<typename Cell::In>(x));
+        return Cell::lift(bit_copy<typename Cell::In>(x), 0);
     }
 };
 
@@ -62,8 +63,6 @@ template <class Cell> struct Combine {
 };
 
 // The agent for a cell. Older versions also ask for the type of the output.
-template <class...> using Void = void;
-
 template <class Cell, unsigned BLOCK, template <class...> class Template> struct Versions {
     using Acc = typename Cell::Acc;
     using Input = const typename Stored<typename Cell::In>::type *;

@@ -38,7 +38,7 @@ last_block(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scra
     Acc value = Cell::identity();
 
     for (uint64 i = static_cast<uint64>(row.block) * BLOCK + threadIdx.x; i < row.n; i += threads) {
-        value = Cell::combine(value, Cell::lift(row_in[i]));
+        value = Cell::combine(value, Cell::lift(row_in[i], i));
     }
     value = unrolled_tree<Cell, BLOCK>(partial, value);
 

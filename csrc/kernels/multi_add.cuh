@@ -28,8 +28,8 @@ multi_add(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scrat
     Acc value = Cell::identity();
 
     for (uint64 i = static_cast<uint64>(row.block) * (2 * BLOCK) + threadIdx.x; i < row.n; i += stride) {
-        value = Cell::combine(value, Cell::lift(row_in[i]));
-        if (i + BLOCK < row.n) value = Cell::combine(value, Cell::lift(row_in[i + BLOCK]));
+        value = Cell::combine(value, Cell::lift(row_in[i], i));
+        if (i + BLOCK < row.n) value = Cell::combine(value, Cell::lift(row_in[i + BLOCK], i + BLOCK));
     }
 
     value = unrolled_tree<Cell, BLOCK>(partial, value);

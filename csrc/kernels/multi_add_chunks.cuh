@@ -34,11 +34,14 @@ multi_add_chunks(const typename Cell::In *in, typename Cell::Acc *out, Rows rows
     if (row.n - begin >= tile) {
 #pragma unroll
         for (unsigned k = 0; k < per_thread; k++) {
-            value = Cell::combine(value, Cell::lift(tile_in[k * BLOCK + threadIdx.x]));
+            const unsigned i = k * BLOCK + threadIdx.x;
+            value = Cell::combine(value, Cell::lift(tile_in[i], begin + i));
         }
     } else {
         const unsigned left = static_cast<unsigned>(row.n - begin);
-        for (unsigned i = threadIdx.x; i < left; i += BLOCK) value = Cell::combine(value, Cell::lift(tile_in[i]));
+        for (unsigned i = threadIdx.x; i < left; i += BLOCK) {
+            value = Cell::combine(value, Cell::lift(tile_in[i], begin + i));
+        }
     }
 
     value = unrolled_tree<Cell, BLOCK>(partial, value);

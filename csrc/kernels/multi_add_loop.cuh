@@ -31,7 +31,7 @@ multi_add_loop(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, 
     partial[tid] = Cell::identity();
 #pragma unroll 1 // that is multi_add_chunks' idea
     for (uint64 i = static_cast<uint64>(row.block) * BLOCK + tid; i < row.n; i += stride) {
-        partial[tid] = Cell::combine(partial[tid], Cell::lift(row_in[i]));
+        partial[tid] = Cell::combine(partial[tid], Cell::lift(row_in[i], i));
     }
 
     const Acc value = unrolled_tree<Cell, BLOCK>(partial, partial[tid]);

@@ -23,7 +23,7 @@ naive_atomic(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Sc
     const Row row = rows.mine(blockIdx.x);
     const uint64 i = static_cast<uint64>(row.block) * BLOCK + threadIdx.x;
 
-    if (i < row.n) Cell::atomic_combine(&out[row.index], Cell::lift(in[row.begin + i]));
+    if (i < row.n) Cell::atomic_combine(&out[row.index], Cell::lift(in[row.begin + i], i));
 }
 
 } // namespace gpr

@@ -3,7 +3,8 @@
 // A fold is a type with
 //   commutative                 whether combine(a, b) is combine(b, a): kernels that reorder operands need it
 //   identity<Acc, Compute>()    combine(identity, a) is a, for every a that an element of type Compute can become
-//   lift<Acc>(x)                an element, already converted to its compute type, as an accumulator
+//   lift<Acc>(x)                an element, already converted to its compute type, as an accumulator; a positional
+//                               fold's takes the element's position in its row as well
 //   combine(a, b)               a comes before b in the array
 // Acc is a built-in number for the folds below. Kernels do not rely on it: they only call a cell's members, so a fold
 // over a structure (any type that can be copied as bytes and has no constructor, for shared memory) needs no other
@@ -18,15 +19,15 @@ namespace gpr {
 
 struct fold_sum {
     static constexpr bool commutative = true;
-    template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return Acc(0); }
-    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x) { return static_cast<Acc>(value_of(x)); }
+    template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return element_of<Acc>(0); }
+    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x) { return element_of<Acc>(value_of(x)); }
     template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return a + b; }
 };
 
 struct fold_prod {
     static constexpr bool commutative = true;
-    template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return Acc(1); }
-    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x) { return static_cast<Acc>(value_of(x)); }
+    template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return element_of<Acc>(1); }
+    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x) { return element_of<Acc>(value_of(x)); }
     template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return a * b; }
 };
 
@@ -34,14 +35,14 @@ struct fold_prod {
 struct fold_min {
     static constexpr bool commutative = true;
     template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return largest_of<Compute, Acc>(); }
-    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x) { return static_cast<Acc>(value_of(x)); }
+    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x) { return element_of<Acc>(value_of(x)); }
     template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return smaller_of(a, b); }
 };
 
 struct fold_max {
     static constexpr bool commutative = true;
     template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return smallest_of<Compute, Acc>(); }
-    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x) { return static_cast<Acc>(value_of(x)); }
+    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x) { return element_of<Acc>(value_of(x)); }
     template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return larger_of(a, b); }
 };
 
@@ -49,15 +50,53 @@ struct fold_max {
 struct fold_any {
     static constexpr bool commutative = true;
     template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return Acc(0); }
-    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x) { return Acc(value_of(x) != 0); }
+    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x) { return Acc(is_true(value_of(x))); }
     template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return a | b; }
 };
 
 struct fold_all {
     static constexpr bool commutative = true;
     template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return Acc(1); }
-    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x) { return Acc(value_of(x) != 0); }
+    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x) { return Acc(is_true(value_of(x))); }
     template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return a & b; }
+};
+
+// logical_xor: whether an odd number of elements is true.
+struct fold_odd {
+    static constexpr bool commutative = true;
+    template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return Acc(0); }
+    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x) { return Acc(is_true(value_of(x))); }
+    template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return a ^ b; }
+};
+
+// How many elements are not zero.
+struct fold_count {
+    static constexpr bool commutative = true;
+    template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return Acc(0); }
+    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x) { return Acc(is_true(value_of(x))); }
+    template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return a + b; }
+};
+
+// Bits of integers. Accumulators are at least as wide as elements; of the bits beyond them nothing becomes a result.
+struct fold_bit_and {
+    static constexpr bool commutative = true;
+    template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return ~Acc(0); }
+    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x) { return element_of<Acc>(value_of(x)); }
+    template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return a & b; }
+};
+
+struct fold_bit_or {
+    static constexpr bool commutative = true;
+    template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return Acc(0); }
+    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x) { return element_of<Acc>(value_of(x)); }
+    template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return a | b; }
+};
+
+struct fold_bit_xor {
+    static constexpr bool commutative = true;
+    template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return Acc(0); }
+    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x) { return element_of<Acc>(value_of(x)); }
+    template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return a ^ b; }
 };
 
 // ---------------------------------------------------------------- atomics -----------------------
@@ -93,6 +132,25 @@ GPR_DEVICE void atomic_fold(fold_max, dt_uint64 *address, dt_uint64 value) { ato
 
 GPR_DEVICE void atomic_fold(fold_any, dt_uint32 *address, dt_uint32 value) { atomicOr(address, value); }
 GPR_DEVICE void atomic_fold(fold_all, dt_uint32 *address, dt_uint32 value) { atomicAnd(address, value); }
+GPR_DEVICE void atomic_fold(fold_odd, dt_uint32 *address, dt_uint32 value) { atomicXor(address, value); }
+GPR_DEVICE void atomic_fold(fold_count, dt_uint64 *address, dt_uint64 value) { atomicAdd(address, value); }
+
+template <class Acc> GPR_DEVICE void atomic_fold(fold_bit_and, Acc *address, Acc value) { atomicAnd(address, value); }
+template <class Acc> GPR_DEVICE void atomic_fold(fold_bit_or, Acc *address, Acc value) { atomicOr(address, value); }
+template <class Acc> GPR_DEVICE void atomic_fold(fold_bit_xor, Acc *address, Acc value) { atomicXor(address, value); }
+
+// The parts of complex sums are sums of their own: that they are added at different times shows to nobody, as an output
+// is read when all have been.
+GPR_DEVICE void atomic_fold(fold_sum, dt_complex64 *address, dt_complex64 value)
+{
+    atomicAdd(&address->re, value.re);
+    atomicAdd(&address->im, value.im);
+}
+GPR_DEVICE void atomic_fold(fold_sum, dt_complex128 *address, dt_complex128 value)
+{
+    atomicAdd(&address->re, value.re);
+    atomicAdd(&address->im, value.im);
+}
 
 // Floats by the integer instructions. Read as signed integers, floats with a clear sign sort as they should and above
 // all others; read as unsigned ones, those with a set sign sort in reverse and above all others. So a value with a

@@ -68,7 +68,7 @@ template <class Acc> struct Scratch {
 // Element i of the row that starts at `in`, lifted; past the end of the row, the identity.
 template <class Cell> GPR_DEVICE typename Cell::Acc load_or_identity(const typename Cell::In *in, uint64 i, uint64 n)
 {
-    return i < n ? Cell::lift(in[i]) : Cell::identity();
+    return i < n ? Cell::lift(in[i], i) : Cell::identity();
 }
 
 // Elements i and j, lifted and combined: the first add of a tree, done while loading.

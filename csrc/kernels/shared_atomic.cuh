@@ -25,7 +25,7 @@ shared_atomic(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, S
 
     if (threadIdx.x == 0) total = Cell::identity();
     __syncthreads(); // nobody folds into it before it is set
-    if (i < row.n) Cell::atomic_combine(&total, Cell::lift(in[row.begin + i]));
+    if (i < row.n) Cell::atomic_combine(&total, Cell::lift(in[row.begin + i], i));
     __syncthreads(); // everybody has
     if (threadIdx.x == 0) Cell::atomic_combine(&out[row.index], total);
 }

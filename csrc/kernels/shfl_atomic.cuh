@@ -15,7 +15,7 @@
 // Reference: "Faster Parallel Reductions on Kepler", deviceReduceWarpAtomicKernel and its vectorised variants.
 #pragma once
 
-#include "tile.cuh"
+#include "runs.cuh"
 #include "warp.cuh"
 
 namespace gpr {

@@ -17,7 +17,7 @@
 #pragma once
 
 #include "block.cuh"
-#include "tile.cuh"
+#include "runs.cuh"
 
 namespace gpr {
 

@@ -27,7 +27,7 @@ single_block(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Sc
     const unsigned tid = threadIdx.x;
     Acc value = Cell::identity();
 
-    for (uint64 i = tid; i < row.n; i += BLOCK) value = Cell::combine(value, Cell::lift(row_in[i]));
+    for (uint64 i = tid; i < row.n; i += BLOCK) value = Cell::combine(value, Cell::lift(row_in[i], i));
     partial[tid] = value;
     __syncthreads(); // partials are there
 

@@ -26,7 +26,7 @@ namespace gpr {
 template <class Cell> GPR_DEVICE typename Cell::Acc fold_lane(const typename Cell::In *in, uint64 n)
 {
     typename Cell::Acc value = Cell::identity();
-    for (uint64 i = threadIdx.x; i < n; i += warp_lanes) value = Cell::combine(value, Cell::lift(in[i]));
+    for (uint64 i = threadIdx.x; i < n; i += warp_lanes) value = Cell::combine(value, Cell::lift(in[i], i));
     return value;
 }
 

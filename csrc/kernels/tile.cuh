@@ -1,12 +1,10 @@
-// Tiles: how a thread folds what it loads, 16 bytes at a time.
+// Tiles: how a thread folds what it loaded, 16 bytes at a time.
 //
-// Three layers. fold_tile folds a few vectors that are in registers, by the quickest way there is for the cell; which
-// way that is, is decided here and nowhere else. fold_vectors takes a team of threads over a run of elements, by
-// vectors. And fold_elements does the same an element at a time, for the kernels that teach why vectors help. All of
-// them reorder operands.
+// fold_tile folds a few vectors that are in registers, by the quickest way there is for the cell; which way that is, is
+// decided here and nowhere else. Operands are reordered.
 #pragma once
 
-#include "rows.cuh"
+#include "cell.cuh"
 
 namespace gpr {
 
@@ -23,15 +21,16 @@ template <class In> GPR_DEVICE In element(const Vector &v, unsigned j)
         return bit_copy<In>(static_cast<unsigned short>(v.word[j / 2] >> (16 * (j % 2))));
     } else if constexpr (sizeof(In) == 4) {
         return bit_copy<In>(v.word[j]);
-    } else {
-        static_assert(sizeof(In) == 8, "elements are of 1, 2, 4 or 8 bytes");
+    } else if constexpr (sizeof(In) == 8) {
         return bit_copy<In>(static_cast<uint64>(v.word[2 * j + 1]) << 32 | v.word[2 * j]);
+    } else {
+        return bit_copy<In>(v);
     }
 }
 
 // ---------------------------------------------------------------- ways to fold a tile -----------
 
-// The way for every cell: a few independent accumulators, so that combines overlap, then a tree over those.
+// The way for every cell that does not ask for positions: a few independent accumulators, so that combines overlap, then a tree over those.
 template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc fold_each(const Vector (&v)[VECTORS])
 {
     using In = typename Cell::In;
@@ -43,7 +42,7 @@ template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc fold_each(
     for (unsigned k = 0; k < VECTORS; k++) {
 #pragma unroll
         for (unsigned j = 0; j < elements; j++) {
-            const typename Cell::Acc x = Cell::lift(element<In>(v[k], j));
+            const typename Cell::Acc x = Cell::lift(element<In>(v[k], j), 0);
             chain[j % chains] = k == 0 && j < chains ? x : Cell::combine(chain[j % chains], x);
         }
     }
@@ -67,6 +66,14 @@ template <class Cell> GPR_DEVICE constexpr bool sums_words()
     else if constexpr (is_signed<Compute>) return sizeof(Compute) > sizeof(In) || is_signed<In> || same<In, dt_bool>;
     else if constexpr (is_unsigned<Compute>) return sizeof(Compute) == 8 || !is_signed<In>;
     else return same<Compute, dt_float32> || same<Compute, dt_float64>; // these hold every element exactly
+}
+
+// Sums of 16-bit floats in doubles: a tile of them is summed in float32, which has room for what they have.
+template <class Cell> GPR_DEVICE constexpr bool sums_halves()
+{
+    using In = typename Cell::In;
+    return same<typename Cell::Fold, fold_sum> && sizeof(In) == 2 && same<typename Cell::Compute, In> &&
+           same<typename Cell::Acc, double>;
 }
 
 // Bits 7 of the bytes that are not zero.
@@ -128,6 +135,60 @@ template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc and_bytes(
     return all_true == 0x80808080u;
 }
 
+// How many bytes are not zero, and whether their number is odd.
+template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc count_bytes(const Vector (&v)[VECTORS])
+{
+    unsigned count = 0;
+
+#pragma unroll
+    for (unsigned k = 0; k < VECTORS; k++) {
+#pragma unroll
+        for (unsigned w = 0; w < 4; w++) count += __popc(true_bytes(v[k].word[w]));
+    }
+    return same<typename Cell::Fold, fold_odd> ? count & 1 : count;
+}
+
+// Bits of integers: whole words first, then their halves or bytes.
+template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc fold_words(const Vector (&v)[VECTORS])
+{
+    using Fold = typename Cell::Fold;
+    constexpr unsigned bytes = sizeof(typename Cell::In);
+    unsigned even = v[0].word[0], odd = v[0].word[1];
+
+#pragma unroll
+    for (unsigned k = 0; k < VECTORS; k++) {
+#pragma unroll
+        for (unsigned w = k == 0 ? 2 : 0; w < 4; w += 2) {
+            even = Fold::combine(even, v[k].word[w]);
+            odd = Fold::combine(odd, v[k].word[w + 1]);
+        }
+    }
+    if constexpr (bytes == 8) {
+        return static_cast<uint64>(odd) << 32 | even;
+    } else {
+        unsigned word = Fold::combine(even, odd);
+        if constexpr (bytes <= 2) word = Fold::combine(word >> 16, word);
+        if constexpr (bytes == 1) word = Fold::combine(word >> 8, word);
+        return word; // what is above the element's bits becomes no result
+    }
+}
+
+// How many elements are there, where NaN is left out.
+template <class Cell, unsigned VECTORS> GPR_DEVICE unsigned count_present(const Vector (&v)[VECTORS])
+{
+    using In = typename Cell::In;
+    unsigned count = VECTORS * vector_elements<In>;
+
+    if constexpr (Cell::skips_nan) {
+#pragma unroll
+        for (unsigned k = 0; k < VECTORS; k++) {
+#pragma unroll
+            for (unsigned j = 0; j < vector_elements<In>; j++) count -= is_nan(value_of(element<In>(v[k], j)));
+        }
+    }
+    return count;
+}
+
 // min and max of integers of one byte: two halves at a time. A half compares as its upper byte does, and a word's other
 // bytes are made upper bytes by leaving the first ones out. Signed bytes sort as unsigned ones when their sign is
 // flipped.
@@ -154,93 +215,39 @@ template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc extreme_by
     return static_cast<typename Cell::Acc>(static_cast<In>(best ^ (flip & 0xffu)));
 }
 
-// Folds vectors that are in registers.
+// Folds vectors that are in registers. Not for positions: see local.cuh.
 template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc fold_tile(const Vector (&v)[VECTORS])
 {
     using Fold = typename Cell::Fold;
     using In = typename Cell::In;
     using Compute = typename Cell::Compute;
+    using Acc = typename Cell::Acc;
+    constexpr bool lifts = !same<In, Acc>; // elements are not accumulators of an earlier pass
+    constexpr bool is_bits =
+        same<Fold, fold_bit_and> || same<Fold, fold_bit_or> || same<Fold, fold_bit_xor>;
     constexpr bool as_it_is = same<Compute, In> || same<Compute, dt_bool>;
     constexpr bool is_any = same<Fold, fold_any> || (same<Fold, fold_max> && same<In, dt_bool>);
     constexpr bool is_all = same<Fold, fold_all> || (same<Fold, fold_min> && same<In, dt_bool>);
     constexpr bool is_extreme = same<Fold, fold_min> || same<Fold, fold_max>;
 
-    if constexpr (sums_words<Cell>()) return sum_words<Cell>(v);
+    if constexpr (same<Fold, fold_range> && lifts) {
+        using Number = typename Acc::Number;
+        return Acc{fold_tile<typename Cell::template With<fold_min, Number>>(v),
+                   fold_tile<typename Cell::template With<fold_max, Number>>(v)};
+    } else if constexpr (same<Fold, fold_tally> && lifts) {
+        using Number = typename Acc::Number;
+        return Acc{fold_tile<typename Cell::template With<fold_sum, Number>>(v), count_present<Cell>(v)};
+    } else if constexpr (sums_halves<Cell>()) {
+        return fold_each<typename Cell::template With<fold_sum, float>>(v);
+    } else if constexpr (sizeof(In) == 1 && (same<Fold, fold_count> || same<Fold, fold_odd>)) {
+        return count_bytes<Cell>(v);
+    } else if constexpr (is_bits && same<Compute, In> && !same<In, dt_bool>) {
+        return fold_words<Cell>(v);
+    } else if constexpr (sums_words<Cell>()) return sum_words<Cell>(v);
     else if constexpr (is_any && as_it_is) return or_words<Cell>(v);
     else if constexpr (is_all && as_it_is && sizeof(In) == 1) return and_bytes<Cell>(v);
     else if constexpr (GPR_HAS_HALVES && is_extreme && as_it_is && sizeof(In) == 1) return extreme_byte<Cell>(v);
     else return fold_each<Cell>(v);
-}
-
-// ---------------------------------------------------------------- runs of elements --------------
-
-// A thread's place among those that share a run.
-struct Team {
-    uint64 me, size;
-};
-
-// All threads of the blocks that serve a row.
-template <unsigned BLOCK> GPR_DEVICE Team grid_of(const Row &row)
-{
-    return Team{static_cast<uint64>(row.block) * BLOCK + threadIdx.x, static_cast<uint64>(row.blocks) * BLOCK};
-}
-
-// This thread's share of in[0 .. n), an element at a time, by a stride of the whole team.
-template <class Cell> GPR_DEVICE typename Cell::Acc fold_elements(const typename Cell::In *in, uint64 n, Team team)
-{
-    typename Cell::Acc value = Cell::identity();
-    for (uint64 i = team.me; i < n; i += team.size) value = Cell::combine(value, Cell::lift(in[i]));
-    return value;
-}
-
-// This thread's share of in[0 .. n), by 16-byte vectors, of which up to VECTORS are under way at once. `in` is aligned
-// to its elements only: the elements before the first multiple of 16 bytes and after the last whole vector are taken
-// one by one, by the team's first and last threads.
-//
-// WIDTH, which divides the team's size, is how many of its threads are neighbours: a block, or the lanes of a row. As
-// long as there is work for everybody, a team of WIDTH neighbours takes VECTORS * WIDTH vectors in a row: a thread's
-// loads are then constant distances apart, so that one address serves all of them and registers are left for what they
-// bring. What remains is dealt out a vector a thread, so that no thread has more than one vector more than another.
-template <class Cell, unsigned VECTORS, unsigned WIDTH>
-GPR_DEVICE typename Cell::Acc fold_vectors(const typename Cell::In *in, uint64 n, Team team)
-{
-    using In = typename Cell::In;
-    const unsigned past = static_cast<unsigned>(reinterpret_cast<uint64>(in) % sizeof(Vector) / sizeof(In));
-    const unsigned to_aligned = past == 0 ? 0 : vector_elements<In> - past;
-    const uint64 head = to_aligned < n ? to_aligned : n;
-    const Vector *vectors = reinterpret_cast<const Vector *>(in + head);
-    uint64 left = (n - head) / vector_elements<In>; // vectors that nobody has taken
-    const uint64 tail = head + left * vector_elements<In>;
-    typename Cell::Acc value = Cell::identity();
-
-    for (uint64 i = team.me; i < head; i += team.size) value = Cell::combine(value, Cell::lift(in[i]));
-    for (uint64 i = tail + team.size - team.me - 1; i < n; i += team.size) {
-        value = Cell::combine(value, Cell::lift(in[i]));
-    }
-
-    const uint64 round = VECTORS * team.size;
-    const uint64 place = VECTORS == 1 ? team.me : team.me / WIDTH * (WIDTH * VECTORS) + team.me % WIDTH;
-    const Vector *end = vectors + left;
-    const Vector *mine = vectors + place;
-#pragma unroll 1
-    for (; left >= round; left -= round, mine += round) {
-        Vector v[VECTORS];
-#pragma unroll
-        for (unsigned k = 0; k < VECTORS; k++) v[k] = load_vector(mine + k * WIDTH);
-        value = Cell::combine(value, fold_tile<Cell>(v));
-    }
-
-    Vector v[VECTORS][1]; // again all loads first
-    mine = end - left + team.me;
-#pragma unroll
-    for (unsigned k = 0; k < VECTORS; k++) {
-        if (mine + k * team.size < end) v[k][0] = load_vector(mine + k * team.size);
-    }
-#pragma unroll
-    for (unsigned k = 0; k < VECTORS; k++) {
-        if (mine + k * team.size < end) value = Cell::combine(value, fold_tile<Cell>(v[k]));
-    }
-    return value;
 }
 
 } // namespace gpr

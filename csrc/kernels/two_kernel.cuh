@@ -30,7 +30,7 @@ two_kernel(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scra
     Acc value = Cell::identity();
 
     for (uint64 i = static_cast<uint64>(row.block) * BLOCK + tid; i < row.n; i += threads) {
-        value = Cell::combine(value, Cell::lift(row_in[i]));
+        value = Cell::combine(value, Cell::lift(row_in[i], i));
     }
     partial[tid] = value;
     __syncthreads(); // partials are there

@@ -25,6 +25,8 @@ using uint64 = unsigned long long;
 struct dt_bool { unsigned char byte; };       // any byte but 0 is true
 struct dt_float16 { unsigned short bits; };   // IEEE binary16
 struct dt_bfloat16 { unsigned short bits; };  // upper half of a float32
+struct alignas(8) dt_complex64 { float re, im; };
+struct dt_complex128 { double re, im; };
 using dt_int8 = signed char;
 using dt_int16 = short;
 using dt_int32 = int;
@@ -49,6 +51,7 @@ constexpr bool is_signed = same<T, dt_int8> || same<T, dt_int16> || same<T, dt_i
 template <class T>
 constexpr bool is_unsigned = same<T, dt_uint8> || same<T, dt_uint16> || same<T, dt_uint32> || same<T, dt_uint64>;
 template <class T> constexpr bool is_integer = is_signed<T> || is_unsigned<T>;
+template <class T> constexpr bool is_complex = same<T, dt_complex64> || same<T, dt_complex128>;
 
 // ---------------------------------------------------------------- bits --------------------------
 
@@ -222,6 +225,11 @@ GPR_DEVICE bool value_of(dt_bool x) { return x.byte != 0; }
 GPR_DEVICE float value_of(dt_float16 x) { return half_to_float(x.bits); }
 GPR_DEVICE float value_of(dt_bfloat16 x) { return bit_copy<float>(static_cast<unsigned>(x.bits) << 16); }
 
+// A part of a complex number.
+template <class Complex> struct PartOf { using type = float; };
+template <> struct PartOf<dt_complex128> { using type = double; };
+template <class Complex> using Part = typename PartOf<Complex>::type;
+
 // A float without its fraction. What does not fit gives what x86-64's conversion instruction gives: the smallest
 // integer.
 template <class Float> GPR_DEVICE int truncate_to_int32(Float x)
@@ -239,10 +247,30 @@ template <class Float> GPR_DEVICE uint64 truncate_to_uint64(Float x)
     return x >= Float(0x1p63) && x < Float(0x1p64) ? static_cast<uint64>(x) : static_cast<uint64>(truncate_to_int64(x));
 }
 
-// A number (of the language's own types) as an element of type To.
+// Whether a number is not zero, and whether it is NaN: x != x is never true of an integer.
+template <class Number> GPR_DEVICE bool is_true(Number x)
+{
+    if constexpr (is_complex<Number>) return x.re != 0 || x.im != 0;
+    else return x != 0;
+}
+
+template <class Number> GPR_DEVICE bool is_nan(Number x)
+{
+    if constexpr (is_complex<Number>) return x.re != x.re || x.im != x.im;
+    else return x != x;
+}
+
+// A number (of the language's own types, or complex) as an element of type To. Of a complex number a real element is
+// the real part.
 template <class To, class Number> GPR_DEVICE To element_of(Number x)
 {
-    if constexpr (same<To, dt_bool>) {
+    if constexpr (is_complex<Number> && is_complex<To>) {
+        return To{static_cast<Part<To>>(x.re), static_cast<Part<To>>(x.im)};
+    } else if constexpr (is_complex<Number>) {
+        return same<To, dt_bool> ? element_of<To>(is_true(x)) : element_of<To>(x.re);
+    } else if constexpr (is_complex<To>) {
+        return To{static_cast<Part<To>>(x), 0};
+    } else if constexpr (same<To, dt_bool>) {
         return dt_bool{static_cast<unsigned char>(x != 0)};
     } else if constexpr (same<To, dt_float16>) {
         if constexpr (same<Number, float>) return dt_float16{float_to_half(x)};
@@ -266,12 +294,28 @@ template <class To, class From> GPR_DEVICE To convert(From x)
     else return element_of<To>(value_of(x));
 }
 
+// ---------------------------------------------------------------- complex arithmetic ------------
+
+GPR_DEVICE dt_complex64 operator+(dt_complex64 a, dt_complex64 b) { return {a.re + b.re, a.im + b.im}; }
+GPR_DEVICE dt_complex128 operator+(dt_complex128 a, dt_complex128 b) { return {a.re + b.re, a.im + b.im}; }
+GPR_DEVICE dt_complex64 operator-(dt_complex64 a, dt_complex64 b) { return {a.re - b.re, a.im - b.im}; }
+GPR_DEVICE dt_complex128 operator-(dt_complex128 a, dt_complex128 b) { return {a.re - b.re, a.im - b.im}; }
+GPR_DEVICE dt_complex64 operator*(dt_complex64 a, dt_complex64 b)
+{
+    return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+}
+GPR_DEVICE dt_complex128 operator*(dt_complex128 a, dt_complex128 b)
+{
+    return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+}
+
 // ---------------------------------------------------------------- order -------------------------
 
 // Extreme values of an element type, as a number of type Acc: infinities for floats.
 template <class T, class Acc> GPR_DEVICE Acc largest_of()
 {
-    if constexpr (same<Acc, float>) return bit_copy<float>(0x7f800000u);
+    if constexpr (is_complex<Acc>) return Acc{largest_of<T, Part<Acc>>(), largest_of<T, Part<Acc>>()};
+    else if constexpr (same<Acc, float>) return bit_copy<float>(0x7f800000u);
     else if constexpr (same<Acc, double>) return bit_copy<double>(0x7ff0000000000000ull);
     else if constexpr (same<T, dt_bool>) return Acc(1);
     else return static_cast<Acc>(~0ull >> (64 - 8 * sizeof(T) + (is_signed<T> ? 1 : 0)));
@@ -279,14 +323,22 @@ template <class T, class Acc> GPR_DEVICE Acc largest_of()
 
 template <class T, class Acc> GPR_DEVICE Acc smallest_of()
 {
-    if constexpr (is_float<Acc>) return -largest_of<T, Acc>();
+    if constexpr (is_complex<Acc>) return Acc{smallest_of<T, Part<Acc>>(), smallest_of<T, Part<Acc>>()};
+    else if constexpr (is_float<Acc>) return -largest_of<T, Acc>();
     else if constexpr (is_signed<T>) return static_cast<Acc>(-largest_of<T, Acc>() - 1);
     else return Acc(0);
 }
 
-// The smaller and the larger of two numbers; NaN wins. Comparing x with itself finds NaN, and no integer.
-template <class T> GPR_DEVICE T smaller_of(T a, T b) { return a < b || a != a ? a : b; }
-template <class T> GPR_DEVICE T larger_of(T a, T b) { return a > b || a != a ? a : b; }
+// Whether a comes before b: complex numbers by their real parts, and by the imaginary ones where those are equal.
+template <class T> GPR_DEVICE bool is_less(T a, T b)
+{
+    if constexpr (is_complex<T>) return a.re < b.re || (a.re == b.re && a.im < b.im);
+    else return a < b;
+}
+
+// The smaller and the larger of two numbers; NaN wins.
+template <class T> GPR_DEVICE T smaller_of(T a, T b) { return is_less(a, b) || is_nan(a) ? a : b; }
+template <class T> GPR_DEVICE T larger_of(T a, T b) { return is_less(b, a) || is_nan(a) ? a : b; }
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 GPR_DEVICE float smaller_of(float a, float b)

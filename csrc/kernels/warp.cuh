@@ -82,6 +82,19 @@ GPR_DEVICE uint64 redux(fold_sum, uint64 value)
     return low + (middle << 27) + (high << 54);
 }
 
+GPR_DEVICE uint64 redux(fold_count, uint64 value) { return redux(fold_sum{}, value); }
+GPR_DEVICE unsigned redux(fold_odd, unsigned value) { return __reduce_xor_sync(all_lanes, value); }
+
+// Bits of 64 are those of two words.
+GPR_DEVICE unsigned redux(fold_bit_and, unsigned value) { return __reduce_and_sync(all_lanes, value); }
+GPR_DEVICE unsigned redux(fold_bit_or, unsigned value) { return __reduce_or_sync(all_lanes, value); }
+GPR_DEVICE unsigned redux(fold_bit_xor, unsigned value) { return __reduce_xor_sync(all_lanes, value); }
+template <class Fold> GPR_DEVICE uint64 redux(Fold fold, uint64 value)
+{
+    const uint64 upper = redux(fold, static_cast<unsigned>(value >> 32));
+    return upper << 32 | redux(fold, static_cast<unsigned>(value));
+}
+
 // 64 bits in two steps: the upper words decide, and the lower words only of the lanes that tie there.
 template <class Fold, class Upper> GPR_DEVICE uint64 redux_in_two(Fold fold, uint64 value, unsigned loser)
 {
@@ -118,8 +131,10 @@ GPR_DEVICE double redux(fold_max f, double value) { return redux_ordered(f, valu
 
 template <class Fold, class Acc>
 constexpr bool has_redux =
-    (same<Fold, fold_sum> && same<Acc, uint64>) || same<Fold, fold_min> || same<Fold, fold_max> ||
-    same<Fold, fold_any> || same<Fold, fold_all>;
+    (same<Fold, fold_sum> && same<Acc, uint64>) || (same<Fold, fold_min> && !is_complex<Acc>) ||
+    (same<Fold, fold_max> && !is_complex<Acc>) || same<Fold, fold_any> || same<Fold, fold_all> ||
+    same<Fold, fold_odd> || same<Fold, fold_count> || same<Fold, fold_bit_and> || same<Fold, fold_bit_or> ||
+    same<Fold, fold_bit_xor>;
 
 #endif
 

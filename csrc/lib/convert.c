@@ -2,6 +2,7 @@
  * the loops can inline them. */
 #include "convert.h"
 
+#include <complex.h>
 #include <math.h>
 #include <string.h>
 
@@ -124,6 +125,8 @@ static uint64_t truncate_to_uint64(double value)
 #define IN_bfloat16(x) gpr_bfloat_to_float(x)
 #define IN_float32(x) (x)
 #define IN_float64(x) (x)
+#define IN_complex64(x) (x)
+#define IN_complex128(x) (x)
 
 #define FROM_INT_int8(x) ((int8_t)(uint8_t)(x))
 #define FROM_INT_int16(x) ((int16_t)(uint16_t)(x))
@@ -138,6 +141,8 @@ static uint64_t truncate_to_uint64(double value)
 #define FROM_INT_bfloat16(x) gpr_double_to_bfloat((double)(x))
 #define FROM_INT_float32(x) ((float)(x))
 #define FROM_INT_float64(x) ((double)(x))
+#define FROM_INT_complex64(x) ((float _Complex)(float)(x))
+#define FROM_INT_complex128(x) ((double _Complex)(double)(x))
 
 #define FROM_FLOAT_int8(x) ((int8_t)(uint8_t)(uint32_t)truncate_to_int32(x))
 #define FROM_FLOAT_int16(x) ((int16_t)(uint16_t)(uint32_t)truncate_to_int32(x))
@@ -152,6 +157,25 @@ static uint64_t truncate_to_uint64(double value)
 #define FROM_FLOAT_bfloat16(x) gpr_double_to_bfloat(x)
 #define FROM_FLOAT_float32(x) ((float)(x))
 #define FROM_FLOAT_float64(x) (x)
+#define FROM_FLOAT_complex64(x) ((float _Complex)(float)(x))
+#define FROM_FLOAT_complex128(x) ((double _Complex)(x))
+
+/* Of a complex number its real part, except where both parts count. */
+#define FROM_COMPLEX_bool(x) (creal(x) != 0 || cimag(x) != 0)
+#define FROM_COMPLEX_complex64(x) ((float _Complex)(x))
+#define FROM_COMPLEX_complex128(x) (x)
+#define FROM_COMPLEX_int8(x) FROM_FLOAT_int8(creal(x))
+#define FROM_COMPLEX_int16(x) FROM_FLOAT_int16(creal(x))
+#define FROM_COMPLEX_int32(x) FROM_FLOAT_int32(creal(x))
+#define FROM_COMPLEX_int64(x) FROM_FLOAT_int64(creal(x))
+#define FROM_COMPLEX_uint8(x) FROM_FLOAT_uint8(creal(x))
+#define FROM_COMPLEX_uint16(x) FROM_FLOAT_uint16(creal(x))
+#define FROM_COMPLEX_uint32(x) FROM_FLOAT_uint32(creal(x))
+#define FROM_COMPLEX_uint64(x) FROM_FLOAT_uint64(creal(x))
+#define FROM_COMPLEX_float16(x) FROM_FLOAT_float16(creal(x))
+#define FROM_COMPLEX_bfloat16(x) FROM_FLOAT_bfloat16(creal(x))
+#define FROM_COMPLEX_float32(x) FROM_FLOAT_float32(creal(x))
+#define FROM_COMPLEX_float64(x) FROM_FLOAT_float64(creal(x))
 
 /* ---------------------------------------------------------------- blocks --------------------- */
 
@@ -159,6 +183,7 @@ static uint64_t truncate_to_uint64(double value)
 #define WIDE_GPR_KIND_SIGNED i64
 #define WIDE_GPR_KIND_UNSIGNED u64
 #define WIDE_GPR_KIND_FLOAT f64
+#define WIDE_GPR_KIND_COMPLEX c128
 #define JOIN_(a, b) a##b
 #define WIDE_MEMBER(kind) JOIN_(WIDE_, kind)
 
@@ -166,6 +191,7 @@ gpr_wide gpr_wide_of(gpr_dtype dtype)
 {
     const gpr_kind kind = gpr_dtype_rows[dtype].kind;
 
+    if (kind == GPR_KIND_COMPLEX) return GPR_WIDE_COMPLEX;
     if (kind == GPR_KIND_FLOAT) return GPR_WIDE_FLOAT;
     return kind == GPR_KIND_SIGNED ? GPR_WIDE_SIGNED : GPR_WIDE_UNSIGNED;
 }
@@ -200,15 +226,17 @@ void gpr_store_wide(gpr_wide wide, const gpr_wide_block *block, uint64_t count, 
     char *bytes = elements;
 
     switch (dtype) {
-#define GPR_DTYPE(ID, name, size, kind, c_type)              \
-    case GPR_##ID:                                           \
-        if (wide == GPR_WIDE_FLOAT) {                        \
-            STORE_LOOP(f64, FROM_FLOAT_##name, size, c_type) \
-        } else if (wide == GPR_WIDE_SIGNED) {                \
-            STORE_LOOP(i64, FROM_INT_##name, size, c_type)   \
-        } else {                                             \
-            STORE_LOOP(u64, FROM_INT_##name, size, c_type)   \
-        }                                                    \
+#define GPR_DTYPE(ID, name, size, kind, c_type)                 \
+    case GPR_##ID:                                              \
+        if (wide == GPR_WIDE_COMPLEX) {                         \
+            STORE_LOOP(c128, FROM_COMPLEX_##name, size, c_type) \
+        } else if (wide == GPR_WIDE_FLOAT) {                    \
+            STORE_LOOP(f64, FROM_FLOAT_##name, size, c_type)    \
+        } else if (wide == GPR_WIDE_SIGNED) {                   \
+            STORE_LOOP(i64, FROM_INT_##name, size, c_type)      \
+        } else {                                                \
+            STORE_LOOP(u64, FROM_INT_##name, size, c_type)      \
+        }                                                       \
         break;
 #include "dtypes.def"
 #undef GPR_DTYPE

@@ -50,6 +50,11 @@ static int is_float(gpr_dtype dtype)
     return gpr_dtype_rows[dtype].kind == GPR_KIND_FLOAT;
 }
 
+static int is_complex(gpr_dtype dtype)
+{
+    return gpr_dtype_rows[dtype].kind == GPR_KIND_COMPLEX;
+}
+
 /* ---------------------------------------------------------------- the grid ------------------- */
 
 enum {
@@ -441,8 +446,12 @@ static gpr_status add_to(gpr_exact *sum, const gpr_exact_part *part)
 
 static gpr_status check_dtype(gpr_dtype dtype)
 {
-    if ((int)dtype >= 0 && (int)dtype < GPR_DTYPE_COUNT) return GPR_OK;
-    return gpr_fail(GPR_ERROR_VALUE, "there is no dtype %d", (int)dtype);
+    if ((int)dtype < 0 || (int)dtype >= GPR_DTYPE_COUNT)
+        return gpr_fail(GPR_ERROR_VALUE, "there is no dtype %d", (int)dtype);
+    if (is_complex(dtype))
+        return gpr_fail(GPR_ERROR_TYPE, "exact sums are of real numbers: sum the parts of %s each",
+                        gpr_dtype_rows[dtype].name);
+    return GPR_OK;
 }
 
 gpr_status gpr_exact_create(gpr_dtype dtype, gpr_exact **sum)
@@ -600,7 +609,7 @@ static uint32_t checksum(const unsigned char *bytes, size_t count)
 
 size_t gpr_exact_bytes(gpr_dtype dtype)
 {
-    if ((int)dtype < 0 || (int)dtype >= GPR_DTYPE_COUNT) return 0;
+    if ((int)dtype < 0 || (int)dtype >= GPR_DTYPE_COUNT || is_complex(dtype)) return 0;
     return WORDS_AT + (size_t)gpr_exact_grid_of(dtype).words * sizeof(uint32_t) + CHECKSUM_BYTES;
 }
 
@@ -636,7 +645,8 @@ static gpr_status read_header(const unsigned char *in, size_t size, gpr_exact_pa
         return DAMAGED("their format's version is %d, this library reads version %d", (int)get(in + VERSION_AT, 2),
                        FORMAT_VERSION);
     dtype = get(in + DTYPE_AT, 2);
-    if (dtype >= GPR_DTYPE_COUNT) return DAMAGED("there is no dtype %d", (int)dtype);
+    if (dtype >= GPR_DTYPE_COUNT || is_complex((gpr_dtype)dtype))
+        return DAMAGED("there is no sum of dtype %d", (int)dtype);
     gpr_exact_clear(part, (gpr_dtype)dtype);
     end = gpr_exact_bytes(part->dtype);
     if (size != end)

@@ -28,6 +28,7 @@ gpr_cell gpr_plan_cell(const gpr_plan *plan, const gpr_rule *rule)
     cell.element = rule->element;
     cell.compute = rule->compute;
     cell.acc = rule->device_acc;
+    cell.skip_nan = rule->skip_nan;
     cell.block = plan->block;
     cell.lanes = plan->lanes;
     cell.variant = plan->variant;
@@ -36,7 +37,7 @@ gpr_cell gpr_plan_cell(const gpr_plan *plan, const gpr_rule *rule)
 
 gpr_status gpr_ensure_scratch(gpr_device *device, const gpr_plan *plan, const gpr_rule *rule, CUstream stream)
 {
-    const uint64_t bytes = gpr_dtype_bytes(rule->device_acc);
+    const uint64_t bytes = gpr_acc_bytes(rule->form, rule->device_acc);
     gpr_status status = GPR_OK;
 
     GPR_TRY(gpr_buffer_ensure(&device->partials, plan->partials * bytes, 0, stream));

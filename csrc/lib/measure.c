@@ -25,7 +25,8 @@ static gpr_status prepare(measurement *m, const gpr_request *request, const gpr_
     const gpr_cell cell = gpr_plan_cell(&m->plan, rule);
     GPR_TRY(gpr_load_program(m->device, &cell, &run, &m->program));
     GPR_TRY(gpr_ensure_scratch(m->device, &m->plan, rule, m->stream));
-    GPR_TRY(gpr_buffer_ensure(&m->device->outputs, view->rows * gpr_dtype_bytes(rule->device_acc), 0, m->stream));
+    GPR_TRY(
+        gpr_buffer_ensure(&m->device->outputs, view->rows * gpr_acc_bytes(rule->form, rule->device_acc), 0, m->stream));
     GPR_TRY(gpr_buffer_ensure(&m->device->flush, m->flush_bytes, 0, m->stream));
 done:
     return status;

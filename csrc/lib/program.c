@@ -73,7 +73,8 @@ gpr_status gpr_kernel_headers(int kernel)
 gpr_entries gpr_program_entries(const gpr_cell *cell)
 {
     const gpr_kernel_row *row = &gpr_kernel_rows[cell->kernel];
-    const int same = cell->element == cell->acc && cell->compute == cell->acc;
+    const int same = cell->element == cell->acc && cell->compute == cell->acc && !cell->skip_nan &&
+                     cell->fold != GPR_FOLD_count && gpr_fold_rows[cell->fold].form == GPR_FORM_NUMBER;
     gpr_entries entries = {.first = 0, .next = -1, .fill = -1};
 
     if (row->finish == GPR_ATOMIC) entries.fill = 1;
@@ -108,7 +109,12 @@ static gpr_status add_cccl(program_text *program)
 
 static gpr_status write_program(const gpr_cell *cell, program_text *program)
 {
+    static const char *const structures[] = {
+        [GPR_FORM_NUMBER] = "",           [GPR_FORM_FOUND] = "gpr::Found<", [GPR_FORM_MOMENTS] = "gpr::Moments<",
+        [GPR_FORM_RANGE] = "gpr::Range<", [GPR_FORM_TALLY] = "gpr::Tally<",
+    };
     const gpr_kernel_row *row = &gpr_kernel_rows[cell->kernel];
+    const char *form = structures[gpr_fold_rows[cell->fold].form];
     const gpr_entries entries = gpr_program_entries(cell);
     gpr_translation *translation = &program->translation;
 
@@ -119,10 +125,11 @@ static gpr_status write_program(const gpr_cell *cell, program_text *program)
                    "constexpr unsigned lanes = %u;\n"
                    "}\n"
                    "#include \"%s\"\n"
-                   "using First = gpr::Cell<gpr::fold_%s, gpr::dt_%s, gpr::dt_%s, gpr::dt_%s>;\n"
+                   "using First = gpr::Cell<gpr::fold_%s, gpr::dt_%s, gpr::dt_%s, %sgpr::dt_%s%s, %s>;\n"
                    "using Next = gpr::Next<First>;\n",
-                   row->per_thread, cell->lanes, row->file, gpr_fold_names[cell->fold], gpr_dtype_name(cell->element),
-                   gpr_dtype_name(cell->compute), gpr_dtype_name(cell->acc));
+                   row->per_thread, cell->lanes, row->file, gpr_fold_rows[cell->fold].name,
+                   gpr_dtype_name(cell->element), gpr_dtype_name(cell->compute), form, gpr_dtype_name(cell->acc),
+                   form[0] != '\0' ? ">" : "", cell->skip_nan ? "true" : "false");
     (void)snprintf(program->entries[0], ENTRY_ROOM, "gpr::%s<First, %uu>", cell->variant, cell->block);
     translation->entry_count = 1;
     if (entries.next > 0) {
@@ -220,6 +227,8 @@ gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dt
     const gpr_kernel_row *row = &gpr_kernel_rows[kernel];
     const int is_auto = row->family == GPR_FAMILY_PLANNER;
     GPR_TRY(gpr_make_rule(op, dtype, compute, &rule));
+    gpr_fit_rule(row, &rule);
+    GPR_TRY(gpr_check_kernel_folds(row, &rule));
     if (block_size == 0) block_size = row->block;
     GPR_TRY(gpr_check_block_size(row, block_size));
     for (int i = 0; i < (is_auto ? 2 : 1); i++) {
@@ -229,6 +238,7 @@ gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dt
         cell.element = rule.element;
         cell.compute = rule.compute;
         cell.acc = rule.device_acc;
+        cell.skip_nan = rule.skip_nan;
         cell.block = block_size;
         cell.lanes = 32;
         cell.variant = is_auto ? variants[i] : row->name;

@@ -9,7 +9,8 @@
 typedef struct gpr_cell {
     int kernel;
     gpr_fold fold;
-    gpr_dtype element, compute, acc;
+    gpr_dtype element, compute, acc; /* acc: numbers of accumulators of the fold's form */
+    int skip_nan;
     uint32_t block, lanes;
     const char *variant; /* one of the registry's or the planner's strings */
 } gpr_cell;

@@ -53,12 +53,12 @@ gpr_status gpr_resolve(const gpr_request *request, gpr_resolved *resolved)
     if (resolved->kernel >= GPR_KERNEL_COUNT)
         return gpr_fail(GPR_ERROR_VALUE, "no kernel has index %d", resolved->kernel);
     const gpr_kernel_row *row = &gpr_kernel_rows[resolved->kernel];
+    gpr_fit_rule(row, &resolved->rule);
+    GPR_TRY(gpr_check_kernel_folds(row, &resolved->rule));
     if (request->block_size != 0) GPR_TRY(gpr_check_block_size(row, request->block_size));
     if (request->grid_size != 0) GPR_TRY(gpr_check_grid_size(row));
-    if (request->mask != NULL && request->op == GPR_OP_MEAN) {
-        return gpr_fail(GPR_ERROR_VALUE,
-                        "mean takes no mask: sum with the mask, and divide by the number of elements it keeps");
-    }
+    GPR_TRY(gpr_leave_out(&resolved->rule, request->skip_nan, request->mask != NULL));
+    resolved->rule.ddof = request->ddof;
     GPR_TRY(gpr_make_view(request, &resolved->view));
     GPR_TRY(resolve_device(request, &resolved->view, &resolved->device));
     if (request->on_device) GPR_TRY(check_device_array(request, &resolved->view, resolved->device));
@@ -75,14 +75,18 @@ static gpr_status fill_empty(const gpr_resolved *resolved, void *result)
     const gpr_rule *rule = &resolved->rule;
     const gpr_operator_row *row = &gpr_operator_rows[rule->op];
     const gpr_value identity = gpr_identity(rule->fold, rule->compute, rule->host_acc);
+    uint8_t packed[sizeof identity];
     char *at = result;
 
     if (resolved->view.n > 0) return GPR_OK; /* there are no rows */
     if (!row->has_identity) {
+        if (rule->form == GPR_FORM_FOUND)
+            return gpr_fail(GPR_ERROR_VALUE, "attempt to get %s of an empty sequence", row->ufunc);
         return gpr_fail(GPR_ERROR_VALUE, "zero-size array to reduction operation %s which has no identity", row->ufunc);
     }
+    gpr_write_acc(rule->form, rule->host_acc, &identity, packed);
     for (uint64_t i = 0; i < resolved->view.rows; i++) {
-        gpr_finish_results(rule, rule->host_acc, &identity, 1, 0, at);
+        gpr_finish_results(rule, rule->host_acc, packed, 1, 0, at, 0);
         at += gpr_dtype_bytes(rule->result);
     }
     return GPR_OK;

@@ -20,14 +20,16 @@ const gpr_dtype_row gpr_dtype_rows[GPR_DTYPE_COUNT] = {
 enum { GPR_NO_IDENTITY = 0, GPR_IDENTITY = 1 };
 
 const gpr_operator_row gpr_operator_rows[GPR_OP_COUNT] = {
-#define GPR_OPERATOR(ID, name, fold, ufunc, identity, summary) \
-    [GPR_OP_##ID] = {#name, #ufunc, summary, GPR_FOLD_##fold, identity},
+#define GPR_OPERATOR(ID, name, fold, ufunc, finish, identity, summary) \
+    [GPR_OP_##ID] = {#name, #ufunc, summary, GPR_FOLD_##fold, #finish, identity},
 #include "operators.def"
 #undef GPR_OPERATOR
 };
 
-const char *const gpr_fold_names[GPR_FOLD_COUNT] = {
-#define GPR_FOLD(name, commutative) #name,
+enum { GPR_NON_COMMUTATIVE = 0, GPR_COMMUTATIVE = 1 };
+
+const gpr_fold_row gpr_fold_rows[GPR_FOLD_COUNT] = {
+#define GPR_FOLD(name, commutative, form) {#name, commutative, form},
 #include "folds.def"
 #undef GPR_FOLD
 };

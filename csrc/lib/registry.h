@@ -4,7 +4,7 @@
 
 #include "gpureduce.h"
 
-typedef enum gpr_kind { GPR_KIND_BOOL, GPR_KIND_SIGNED, GPR_KIND_UNSIGNED, GPR_KIND_FLOAT } gpr_kind;
+typedef enum gpr_kind { GPR_KIND_BOOL, GPR_KIND_SIGNED, GPR_KIND_UNSIGNED, GPR_KIND_FLOAT, GPR_KIND_COMPLEX } gpr_kind;
 
 typedef struct gpr_dtype_row {
     const char *name;
@@ -13,17 +13,33 @@ typedef struct gpr_dtype_row {
 } gpr_dtype_row;
 
 typedef enum gpr_fold {
-#define GPR_FOLD(name, commutative) GPR_FOLD_##name,
+#define GPR_FOLD(name, commutative, form) GPR_FOLD_##name,
 #include "folds.def"
 #undef GPR_FOLD
     GPR_FOLD_COUNT
 } gpr_fold;
+
+/* What an accumulator is made of. */
+typedef enum gpr_form {
+    GPR_FORM_NUMBER,  /* a number */
+    GPR_FORM_FOUND,   /* a number and the position it was found at */
+    GPR_FORM_MOMENTS, /* a mean, the sum of squared distances from it, and how many elements they are of */
+    GPR_FORM_RANGE,   /* the smallest and the largest number */
+    GPR_FORM_TALLY    /* a sum, and how many elements it is of */
+} gpr_form;
+
+typedef struct gpr_fold_row {
+    const char *name;
+    int commutative;
+    gpr_form form;
+} gpr_fold_row;
 
 typedef struct gpr_operator_row {
     const char *name;
     const char *ufunc;
     const char *summary;
     gpr_fold fold;
+    const char *finish;
     int has_identity;
 } gpr_operator_row;
 
@@ -65,8 +81,14 @@ typedef struct gpr_kernel_row {
 
 extern const gpr_dtype_row gpr_dtype_rows[GPR_DTYPE_COUNT];
 extern const gpr_operator_row gpr_operator_rows[GPR_OP_COUNT];
-extern const char *const gpr_fold_names[GPR_FOLD_COUNT];
+extern const gpr_fold_row gpr_fold_rows[GPR_FOLD_COUNT];
 extern const gpr_kernel_row gpr_kernel_rows[GPR_KERNEL_COUNT];
+
+/* Bytes of a real number in an element: half of a complex one. */
+static inline size_t gpr_part_bytes(gpr_dtype dtype)
+{
+    return gpr_dtype_rows[dtype].bytes / (gpr_dtype_rows[dtype].kind == GPR_KIND_COMPLEX ? 2 : 1);
+}
 
 /* GPR_ERROR_VALUE, naming the sizes the kernel takes, if `block_size` is none of them. */
 gpr_status gpr_check_block_size(const gpr_kernel_row *row, uint32_t block_size);

@@ -2,6 +2,7 @@
  * operator and dtype, and nothing else in the library repeats it. */
 #include "rules.h"
 
+#include <complex.h>
 #include <math.h>
 #include <string.h>
 
@@ -25,12 +26,29 @@ static int valid_dtype(gpr_dtype dtype)
     return (int)dtype >= 0 && (int)dtype < GPR_DTYPE_COUNT;
 }
 
+/* Whether the numbers have a fraction, an infinity and NaN. */
+static int is_inexact(gpr_dtype dtype)
+{
+    return kind_of(dtype) == GPR_KIND_FLOAT || kind_of(dtype) == GPR_KIND_COMPLEX;
+}
+
+static gpr_dtype real_part_of(gpr_dtype dtype)
+{
+    if (dtype == GPR_COMPLEX64) return GPR_FLOAT32;
+    return dtype == GPR_COMPLEX128 ? GPR_FLOAT64 : dtype;
+}
+
 static int is_mean(gpr_operator op)
 {
     return op == GPR_OP_MEAN;
 }
 
-/* Whether op sums or multiplies, and so has an accumulator wider than its elements and takes a dtype. */
+static int is_variance(gpr_operator op)
+{
+    return gpr_operator_rows[op].fold == GPR_FOLD_moments;
+}
+
+/* Whether op sums or multiplies, and so has an accumulator wider than its elements. */
 static int accumulates(gpr_operator op)
 {
     const gpr_fold fold = gpr_operator_rows[op].fold;
@@ -38,11 +56,24 @@ static int accumulates(gpr_operator op)
     return fold == GPR_FOLD_sum || fold == GPR_FOLD_prod;
 }
 
+/* Whether what becomes of an element is true or false. */
+static int is_truth(gpr_fold fold)
+{
+    return fold == GPR_FOLD_any || fold == GPR_FOLD_all || fold == GPR_FOLD_odd;
+}
+
+static int is_bits(gpr_fold fold)
+{
+    return fold == GPR_FOLD_bit_and || fold == GPR_FOLD_bit_or || fold == GPR_FOLD_bit_xor;
+}
+
 static gpr_dtype default_compute(gpr_operator op, gpr_dtype element)
 {
     const gpr_kind kind = kind_of(element);
 
-    if (!accumulates(op) || kind == GPR_KIND_FLOAT) return element;
+    if (is_inexact(element)) return element;
+    if (is_variance(op)) return GPR_FLOAT64;
+    if (!accumulates(op)) return element;
     /* Means of small integers are summed exactly; a sum of wider ones could wrap, where NumPy's double does not. */
     if (is_mean(op) && bytes_of(element) > 2) return GPR_FLOAT64;
     return kind == GPR_KIND_UNSIGNED ? GPR_UINT64 : GPR_INT64;
@@ -62,45 +93,115 @@ static gpr_dtype result_of(gpr_operator op, gpr_dtype element, gpr_dtype request
 {
     const gpr_fold fold = gpr_operator_rows[op].fold;
 
-    if (fold == GPR_FOLD_any || fold == GPR_FOLD_all) return GPR_BOOL;
-    if (is_mean(op) && requested == GPR_DTYPE_DEFAULT && kind_of(element) != GPR_KIND_FLOAT) return GPR_FLOAT64;
+    if (is_truth(fold)) return GPR_BOOL;
+    if (fold == GPR_FOLD_count || gpr_fold_rows[fold].form == GPR_FORM_FOUND) return GPR_INT64;
+    if (is_variance(op)) return real_part_of(compute);
+    if (is_mean(op) && requested == GPR_DTYPE_DEFAULT && !is_inexact(element)) return GPR_FLOAT64;
     return compute;
 }
 
-/* Accumulator of `fold` over `compute`: floats at least as wide as `narrowest`. */
+/* Numbers in the accumulator of `fold` over `compute`: sums of floats are at least as wide as `narrowest_sum`. */
 static gpr_dtype accumulator_of(gpr_fold fold, gpr_dtype compute, gpr_dtype narrowest_sum)
 {
     const gpr_kind kind = kind_of(compute);
-    const int summed = fold == GPR_FOLD_sum || fold == GPR_FOLD_prod;
+    const gpr_form form = gpr_fold_rows[fold].form;
+    const int summed = fold == GPR_FOLD_sum || fold == GPR_FOLD_prod || fold == GPR_FOLD_tally;
 
-    if (fold == GPR_FOLD_any || fold == GPR_FOLD_all) return GPR_UINT32;
+    if (is_truth(fold)) return GPR_UINT32;
+    if (fold == GPR_FOLD_count) return GPR_UINT64;
+    if (fold == GPR_FOLD_moments) return kind == GPR_KIND_COMPLEX ? GPR_COMPLEX128 : GPR_FLOAT64;
+    if (kind == GPR_KIND_COMPLEX)
+        return bytes_of(compute) == 16 || narrowest_sum == GPR_FLOAT64 ? GPR_COMPLEX128 : GPR_COMPLEX64;
+    /* A position or a count has 8 bytes: with a number of as many beside it there is no gap between them. */
+    const int is_wide = bytes_of(compute) == 8 || form == GPR_FORM_FOUND || form == GPR_FORM_TALLY;
     if (kind == GPR_KIND_FLOAT) {
-        if (bytes_of(compute) == 8) return GPR_FLOAT64;
+        if (is_wide) return GPR_FLOAT64;
         return summed ? narrowest_sum : GPR_FLOAT32;
     }
     if (summed) return GPR_UINT64;
-    if (kind == GPR_KIND_SIGNED) return bytes_of(compute) == 8 ? GPR_INT64 : GPR_INT32;
-    return bytes_of(compute) == 8 ? GPR_UINT64 : GPR_UINT32;
+    if (is_bits(fold) || kind != GPR_KIND_SIGNED) return is_wide ? GPR_UINT64 : GPR_UINT32;
+    return is_wide ? GPR_INT64 : GPR_INT32;
+}
+
+/* Whether op takes elements of this type, converted as requested. */
+static gpr_status check_types(gpr_operator op, gpr_dtype element, gpr_dtype requested)
+{
+    const gpr_operator_row *row = &gpr_operator_rows[op];
+
+    if (is_bits(row->fold) && is_inexact(element))
+        return gpr_fail(GPR_ERROR_TYPE, "ufunc '%s' not supported for elements of type %s: it takes bool and integers",
+                        row->ufunc, gpr_dtype_name(element));
+    if (op == GPR_OP_PTP && element == GPR_BOOL)
+        return gpr_fail(GPR_ERROR_TYPE, "ptp subtracts, which bool does not: reduce with logical_xor, or convert");
+    if (requested == GPR_DTYPE_DEFAULT) return GPR_OK;
+    if (!accumulates(op) && !is_variance(op))
+        return gpr_fail(GPR_ERROR_TYPE, "%s computes in the elements' type: it does not take another", row->name);
+    if (is_variance(op) && !is_inexact(requested))
+        return gpr_fail(GPR_ERROR_TYPE, "%s computes in a float or complex type, not in %s", row->name,
+                        gpr_dtype_name(requested));
+    return GPR_OK;
 }
 
 gpr_status gpr_make_rule(gpr_operator op, gpr_dtype element, gpr_dtype requested, gpr_rule *rule)
 {
+    gpr_status status = GPR_OK;
+
     if ((int)op < 0 || (int)op >= GPR_OP_COUNT) return gpr_fail(GPR_ERROR_VALUE, "there is no operator %d", (int)op);
     if (!valid_dtype(element)) return gpr_fail(GPR_ERROR_VALUE, "there is no dtype %d", (int)element);
     if (requested != GPR_DTYPE_DEFAULT && !valid_dtype(requested))
         return gpr_fail(GPR_ERROR_VALUE, "there is no dtype %d to compute in", (int)requested);
-    if (requested != GPR_DTYPE_DEFAULT && !accumulates(op))
-        return gpr_fail(GPR_ERROR_TYPE, "%s computes in the elements' type: it does not take another",
-                        gpr_operator_rows[op].name);
-
-    rule->op = op;
-    rule->element = element;
+    GPR_TRY(check_types(op, element, requested));
+    *rule = (gpr_rule){.op = op, .element = element, .divide = is_mean(op), .planes = op == GPR_OP_MINMAX ? 2 : 1};
     rule->compute = requested == GPR_DTYPE_DEFAULT ? default_compute(op, element) : requested;
     rule->fold = fold_of(op, rule->compute);
+    rule->form = gpr_fold_rows[rule->fold].form;
     rule->device_acc = accumulator_of(rule->fold, rule->compute, GPR_FLOAT32);
     rule->host_acc = accumulator_of(rule->fold, rule->compute, GPR_FLOAT64);
     rule->result = result_of(op, element, requested, rule->compute);
-    rule->divide = is_mean(op);
+done:
+    return status;
+}
+
+gpr_status gpr_leave_out(gpr_rule *rule, int skip_nan, int masked)
+{
+    const gpr_operator op = rule->op;
+    const int skips =
+        accumulates(op) || is_variance(op) || rule->form == GPR_FORM_FOUND || op == GPR_OP_MIN || op == GPR_OP_MAX;
+
+    if (skip_nan && !skips) return gpr_fail(GPR_ERROR_VALUE, "%s does not leave out NaN", gpr_operator_rows[op].name);
+    if (masked && rule->form == GPR_FORM_FOUND)
+        return gpr_fail(GPR_ERROR_VALUE, "%s takes no mask", gpr_operator_rows[op].name);
+    rule->skip_nan = skip_nan && is_inexact(rule->element);
+    if (is_mean(op) && (masked || rule->skip_nan)) {
+        rule->fold = GPR_FOLD_tally;
+        rule->form = GPR_FORM_TALLY;
+        rule->device_acc = accumulator_of(rule->fold, rule->compute, GPR_FLOAT32);
+        rule->host_acc = accumulator_of(rule->fold, rule->compute, GPR_FLOAT64);
+    }
+    return GPR_OK;
+}
+
+void gpr_fit_rule(const gpr_kernel_row *row, gpr_rule *rule)
+{
+    if (row->family == GPR_FAMILY_PLANNER) rule->device_acc = rule->host_acc;
+}
+
+gpr_status gpr_check_kernel_folds(const gpr_kernel_row *row, const gpr_rule *rule)
+{
+    enum { MOST_SWAPPED_BYTES = 8 };
+    const size_t bytes = gpr_acc_bytes(rule->form, rule->device_acc);
+    const char *operator_name = gpr_operator_rows[rule->op].name;
+
+    if (row->finish == GPR_ATOMIC && bytes > MOST_SWAPPED_BYTES && rule->fold != GPR_FOLD_sum)
+        return gpr_fail(GPR_ERROR_VALUE,
+                        "kernel '%s' folds by atomics, which swap %d bytes: %s of %s accumulates in %zu. Kernels that "
+                        "write partials take it, as 'shfl_two_pass', 'last_block' and 'auto' do",
+                        row->name, MOST_SWAPPED_BYTES, operator_name, gpr_dtype_name(rule->element), bytes);
+    if (row->family == GPR_FAMILY_LIBRARY && rule->form == GPR_FORM_FOUND)
+        return gpr_fail(GPR_ERROR_VALUE,
+                        "kernel '%s' does not tell where in a row an element is, which %s needs; 'shfl_two_pass', "
+                        "'last_block' and 'auto' do",
+                        row->name, operator_name);
     return GPR_OK;
 }
 
@@ -111,65 +212,146 @@ gpr_dtype gpr_result_dtype(gpr_operator op, gpr_dtype dtype, gpr_dtype compute)
     return gpr_make_rule(op, dtype, compute, &rule) == GPR_OK ? rule.result : GPR_DTYPE_DEFAULT;
 }
 
+/* ---------------------------------------------------------------- packed accumulators -------- */
+
+enum { SECOND_BYTES = 8 }; /* of a position or a count; of the moments' squares too */
+
+size_t gpr_acc_bytes(gpr_form form, gpr_dtype acc)
+{
+    switch (form) {
+    case GPR_FORM_NUMBER: return bytes_of(acc);
+    case GPR_FORM_RANGE: return 2 * bytes_of(acc);
+    case GPR_FORM_MOMENTS: return bytes_of(acc) + 2 * (size_t)SECOND_BYTES;
+    default: return bytes_of(acc) + SECOND_BYTES;
+    }
+}
+
+gpr_value gpr_read_acc(gpr_form form, gpr_dtype acc, const void *packed)
+{
+    const char *second = (const char *)packed + bytes_of(acc);
+    gpr_value value = {.bytes = {0}};
+
+    memcpy(value.bytes, packed, bytes_of(acc));
+    if (form == GPR_FORM_RANGE) memcpy(value.high, second, bytes_of(acc));
+    if (form == GPR_FORM_FOUND) memcpy(&value.position, second, sizeof value.position);
+    if (form == GPR_FORM_TALLY) memcpy(&value.count, second, sizeof value.count);
+    if (form == GPR_FORM_MOMENTS) {
+        memcpy(&value.squares, second, sizeof value.squares);
+        memcpy(&value.count, second + SECOND_BYTES, sizeof value.count);
+    }
+    return value;
+}
+
+void gpr_write_acc(gpr_form form, gpr_dtype acc, const gpr_value *value, void *packed)
+{
+    char *second = (char *)packed + bytes_of(acc);
+
+    memcpy(packed, value->bytes, bytes_of(acc));
+    if (form == GPR_FORM_RANGE) memcpy(second, value->high, bytes_of(acc));
+    if (form == GPR_FORM_FOUND) memcpy(second, &value->position, sizeof value->position);
+    if (form == GPR_FORM_TALLY) memcpy(second, &value->count, sizeof value->count);
+    if (form == GPR_FORM_MOMENTS) {
+        memcpy(second, &value->squares, sizeof value->squares);
+        memcpy(second + SECOND_BYTES, &value->count, sizeof value->count);
+    }
+}
+
 /* ---------------------------------------------------------------- values --------------------- */
 
-gpr_value gpr_convert_acc(gpr_value value, gpr_dtype from, gpr_dtype to)
+static gpr_form form_of(gpr_fold fold)
 {
-    gpr_value converted = {.u64 = 0};
+    return gpr_fold_rows[fold].form;
+}
+
+gpr_value gpr_convert_acc(gpr_fold fold, gpr_value value, gpr_dtype from, gpr_dtype to)
+{
+    gpr_value converted = value;
 
     if (from == to) return value;
     gpr_convert(from, value.bytes, to, converted.bytes, 1);
+    if (form_of(fold) == GPR_FORM_RANGE) gpr_convert(from, value.high, to, converted.high, 1);
     return converted;
 }
 
-/* Largest (sign > 0) or smallest element, as a wide value: infinities for floats. */
+/* Largest or smallest element, as a wide value: infinities for floats. */
 static gpr_wide extreme(gpr_dtype dtype, int largest, gpr_wide_block *block)
 {
     const uint64_t bits = bytes_of(dtype) * 8;
+    const double infinity = largest ? INFINITY : -INFINITY;
 
     switch (kind_of(dtype)) {
-    case GPR_KIND_FLOAT: block->f64[0] = largest ? INFINITY : -INFINITY; break;
+    case GPR_KIND_COMPLEX: block->c128[0] = CMPLX(infinity, infinity); break;
+    case GPR_KIND_FLOAT: block->f64[0] = infinity; break;
     case GPR_KIND_SIGNED: block->u64[0] = (UINT64_C(1) << (bits - 1)) - (largest ? 1 : 0); break;
     default: block->u64[0] = largest ? UINT64_MAX : 0; break;
     }
     return gpr_wide_of(dtype);
 }
 
+static void store_extreme(gpr_dtype dtype, int largest, uint8_t *element)
+{
+    gpr_wide_block block;
+    const gpr_wide wide = extreme(dtype, largest, &block);
+
+    gpr_store_wide(wide, &block, 1, dtype, element);
+}
+
 gpr_value gpr_neutral_element(gpr_fold fold, gpr_dtype element)
 {
-    gpr_value value = {.u64 = 0};
-    gpr_wide wide = GPR_WIDE_UNSIGNED;
+    gpr_value value = {.bytes = {0}};
     gpr_wide_block block;
 
     block.u64[0] = fold == GPR_FOLD_prod || fold == GPR_FOLD_all;
-    if (fold == GPR_FOLD_min || fold == GPR_FOLD_max) wide = extreme(element, fold == GPR_FOLD_min, &block);
-    gpr_store_wide(wide, &block, 1, element, value.bytes);
+    if (fold == GPR_FOLD_bit_and) block.u64[0] = UINT64_MAX;
+    if (fold == GPR_FOLD_min || fold == GPR_FOLD_argmin)
+        store_extreme(element, 1, value.bytes);
+    else if (fold == GPR_FOLD_max || fold == GPR_FOLD_argmax)
+        store_extreme(element, 0, value.bytes);
+    else
+        gpr_store_wide(GPR_WIDE_UNSIGNED, &block, 1, element, value.bytes);
     return value;
 }
 
 gpr_value gpr_identity(gpr_fold fold, gpr_dtype compute, gpr_dtype acc)
 {
-    return gpr_convert_acc(gpr_neutral_element(fold, compute), compute, acc);
+    gpr_value value = gpr_neutral_element(fold, compute);
+
+    if (fold == GPR_FOLD_bit_and) { /* all bits of the accumulator, not only the element's */
+        memset(value.bytes, 0xff, bytes_of(acc));
+        return value;
+    }
+    if (form_of(fold) == GPR_FORM_RANGE) {
+        store_extreme(compute, 1, value.bytes);
+        store_extreme(compute, 0, value.high);
+    }
+    /* Nothing was summed, and counts and squares are 0: the sums' types do not matter. */
+    if (fold == GPR_FOLD_moments) return (gpr_value){.bytes = {0}};
+    value = gpr_convert_acc(fold, value, compute, acc);
+    if (form_of(fold) == GPR_FORM_FOUND) value.position = GPR_NOWHERE;
+    return value;
 }
 
-/* The folds over one accumulator type: T is the type, U the unsigned type its sums and products are computed in, so
+/* ---------------------------------------------------------------- folding -------------------- */
+
+/* The folds over one real accumulator type: T is the type, U the unsigned type its sums and products are computed in, so
  * that they wrap without undefined behaviour (for floats, the type itself). x != x asks for NaN, and is never true of
  * integers. */
-#define DEFINE_FOLD(T, U, member)                                           \
-    static gpr_value fold_##member(gpr_fold fold, gpr_value a, gpr_value b) \
-    {                                                                       \
-        const T x = a.member, y = b.member;                                 \
-        gpr_value value = {.u64 = 0};                                       \
-        switch (fold) {                                                     \
-        case GPR_FOLD_sum: value.member = (T)((U)x + (U)y); break;          \
-        case GPR_FOLD_prod: value.member = (T)((U)x * (U)y); break;         \
-        case GPR_FOLD_min: value.member = x < y || x != x ? x : y; break;   \
-        case GPR_FOLD_max: value.member = x > y || x != x ? x : y; break;   \
-        case GPR_FOLD_any: value.member = (T)(x != 0 || y != 0); break;     \
-        case GPR_FOLD_all: value.member = (T)(x != 0 && y != 0); break;     \
-        case GPR_FOLD_COUNT: break;                                         \
-        }                                                                   \
-        return value;                                                       \
+#define DEFINE_FOLD(T, U, member)                                                        \
+    static void fold_##member(gpr_fold fold, const void *a, const void *b, void *result) \
+    {                                                                                    \
+        T x, y, value = 0;                                                               \
+        memcpy(&x, a, sizeof x);                                                         \
+        memcpy(&y, b, sizeof y);                                                         \
+        switch (fold) {                                                                  \
+        case GPR_FOLD_prod: value = (T)((U)x * (U)y); break;                             \
+        case GPR_FOLD_min: value = x < y || x != x ? x : y; break;                       \
+        case GPR_FOLD_max: value = x > y || x != x ? x : y; break;                       \
+        case GPR_FOLD_any: value = (T)(x != 0 || y != 0); break;                         \
+        case GPR_FOLD_all: value = (T)(x != 0 && y != 0); break;                         \
+        case GPR_FOLD_odd: value = (T)((x != 0) != (y != 0)); break;                     \
+        default: value = (T)((U)x + (U)y); break;                                        \
+        }                                                                                \
+        memcpy(result, &value, sizeof value);                                            \
     }
 
 DEFINE_FOLD(int32_t, uint32_t, i32)
@@ -179,16 +361,120 @@ DEFINE_FOLD(uint64_t, uint64_t, u64)
 DEFINE_FOLD(float, float, f32)
 DEFINE_FOLD(double, double, f64)
 
+static int is_nan(double _Complex x)
+{
+    return isnan(creal(x)) || isnan(cimag(x));
+}
+
+/* Whether x comes before y: real parts first, then imaginary ones. */
+static int precedes(double _Complex x, double _Complex y)
+{
+    return creal(x) < creal(y) || (creal(x) == creal(y) && cimag(x) < cimag(y));
+}
+
+static double _Complex fold_complex(gpr_fold fold, double _Complex x, double _Complex y)
+{
+    switch (fold) {
+    /* By hand: C's own product asks for infinities first, NumPy's does not. */
+    case GPR_FOLD_prod:
+        return CMPLX(creal(x) * creal(y) - cimag(x) * cimag(y), creal(x) * cimag(y) + cimag(x) * creal(y));
+    case GPR_FOLD_min: return is_nan(x) || precedes(x, y) ? x : y;
+    case GPR_FOLD_max: return is_nan(x) || precedes(y, x) ? x : y;
+    default: return CMPLX(creal(x) + creal(y), cimag(x) + cimag(y));
+    }
+}
+
+/* a fold b for numbers of type acc, at any address. */
+static void fold_numbers(gpr_fold fold, gpr_dtype acc, const void *a, const void *b, void *result)
+{
+    double _Complex wide[2];
+
+    switch (acc) {
+    case GPR_INT32: fold_i32(fold, a, b, result); break;
+    case GPR_UINT32: fold_u32(fold, a, b, result); break;
+    case GPR_INT64: fold_i64(fold, a, b, result); break;
+    case GPR_UINT64: fold_u64(fold, a, b, result); break;
+    case GPR_FLOAT32: fold_f32(fold, a, b, result); break;
+    case GPR_FLOAT64: fold_f64(fold, a, b, result); break;
+    default:
+        gpr_convert(acc, a, GPR_COMPLEX128, &wide[0], 1);
+        gpr_convert(acc, b, GPR_COMPLEX128, &wide[1], 1);
+        wide[0] = fold_complex(fold, wide[0], wide[1]);
+        gpr_convert(GPR_COMPLEX128, &wide[0], acc, result, 1);
+        break;
+    }
+}
+
+static gpr_value fold_bits(gpr_fold fold, gpr_value a, gpr_value b)
+{
+    gpr_value value = {.u64 = a.u64 ^ b.u64};
+
+    if (fold == GPR_FOLD_bit_and) value.u64 = a.u64 & b.u64;
+    if (fold == GPR_FOLD_bit_or) value.u64 = a.u64 | b.u64;
+    return value;
+}
+
+/* Of two found numbers the one that min or max keeps; of equals, and of two NaN, the one found first. */
+static gpr_value fold_found(gpr_fold fold, gpr_dtype acc, gpr_value a, gpr_value b)
+{
+    const gpr_fold extreme_fold = fold == GPR_FOLD_argmin ? GPR_FOLD_min : GPR_FOLD_max;
+    double _Complex x, y;
+    gpr_value kept = {.bytes = {0}};
+
+    gpr_convert(acc, a.bytes, GPR_COMPLEX128, &x, 1);
+    gpr_convert(acc, b.bytes, GPR_COMPLEX128, &y, 1);
+    if (is_nan(x) || is_nan(y)) {
+        if (is_nan(x) != is_nan(y)) return is_nan(x) ? a : b;
+        return a.position < b.position ? a : b;
+    }
+    fold_numbers(extreme_fold, acc, a.bytes, b.bytes, kept.bytes);
+    const int is_a = memcmp(kept.bytes, a.bytes, bytes_of(acc)) == 0;
+    const int is_b = memcmp(kept.bytes, b.bytes, bytes_of(acc)) == 0;
+    /* Zeros of either sign are equal, and the other one's bits differ. */
+    if ((is_a && is_b) || (x == 0 && y == 0)) return a.position < b.position ? a : b;
+    return is_a ? a : b;
+}
+
+/* Chan, Golub and LeVeque's way to join the moments of two sets: the means' distance makes up for their being two. */
+static gpr_value fold_moments(gpr_dtype acc, gpr_value a, gpr_value b)
+{
+    const double count = (double)a.count + (double)b.count;
+    gpr_value value = {.count = a.count + b.count};
+
+    if (a.count == 0) return b;
+    if (b.count == 0) return a;
+    if (acc == GPR_FLOAT64) {
+        const double apart = b.f64 - a.f64;
+        value.f64 = a.f64 + apart * ((double)b.count / count);
+        value.squares = a.squares + b.squares + apart * apart * ((double)a.count / count) * (double)b.count;
+    } else {
+        const double re = creal(b.c128) - creal(a.c128), im = cimag(b.c128) - cimag(a.c128);
+        const double share = (double)b.count / count;
+        value.c128 = CMPLX(creal(a.c128) + re * share, cimag(a.c128) + im * share);
+        value.squares = a.squares + b.squares + (re * re + im * im) * ((double)a.count / count) * (double)b.count;
+    }
+    return value;
+}
+
 gpr_value gpr_fold_acc(gpr_fold fold, gpr_dtype acc, gpr_value a, gpr_value b)
 {
-    switch (acc) {
-    case GPR_INT32: return fold_i32(fold, a, b);
-    case GPR_UINT32: return fold_u32(fold, a, b);
-    case GPR_INT64: return fold_i64(fold, a, b);
-    case GPR_UINT64: return fold_u64(fold, a, b);
-    case GPR_FLOAT32: return fold_f32(fold, a, b);
-    default: return fold_f64(fold, a, b);
+    gpr_value value = {.bytes = {0}};
+
+    if (is_bits(fold)) return fold_bits(fold, a, b);
+    switch (form_of(fold)) {
+    case GPR_FORM_NUMBER: fold_numbers(fold, acc, a.bytes, b.bytes, value.bytes); break;
+    case GPR_FORM_FOUND: return fold_found(fold, acc, a, b);
+    case GPR_FORM_MOMENTS: return fold_moments(acc, a, b);
+    case GPR_FORM_RANGE:
+        fold_numbers(GPR_FOLD_min, acc, a.bytes, b.bytes, value.bytes);
+        fold_numbers(GPR_FOLD_max, acc, a.high, b.high, value.high);
+        break;
+    case GPR_FORM_TALLY:
+        fold_numbers(GPR_FOLD_sum, acc, a.bytes, b.bytes, value.bytes);
+        value.count = a.count + b.count;
+        break;
     }
+    return value;
 }
 
 gpr_value gpr_fold_partials(gpr_fold fold, gpr_dtype compute, gpr_dtype acc, gpr_value *values, uint64_t count)
@@ -207,38 +493,117 @@ gpr_value gpr_fold_partials(gpr_fold fold, gpr_dtype compute, gpr_dtype acc, gpr
 
 /* ---------------------------------------------------------------- results -------------------- */
 
-/* Turns a block of sums of a mean into doubles divided by n. A sum of integers is first read as the type it was
- * computed in: NumPy's would have wrapped there, and its sign is not the accumulator's. */
-static void divide_block(const gpr_rule *rule, gpr_wide wide, uint64_t count, uint64_t n, gpr_wide_block *block)
-{
-    gpr_value narrow[GPR_WIDE_ELEMENTS];
+/* A block of accumulators on its way to results. */
+typedef struct results_block {
+    gpr_wide_block first, second;         /* numbers: of a range, the smallest and the largest */
+    uint64_t position[GPR_WIDE_ELEMENTS]; /* or count */
+    double squares[GPR_WIDE_ELEMENTS];
+} results_block;
 
-    if (kind_of(rule->compute) != GPR_KIND_FLOAT) {
-        gpr_store_wide(wide, block, count, rule->compute, narrow);
-        gpr_load_wide(rule->compute, narrow, count, block);
+static void load_block(gpr_form form, gpr_dtype acc, const char *packed, uint64_t count, results_block *block)
+{
+    const size_t bytes = gpr_acc_bytes(form, acc), number_bytes = bytes_of(acc);
+    uint8_t first[GPR_WIDE_ELEMENTS * sizeof(double _Complex)], second[sizeof first];
+
+    if (form == GPR_FORM_NUMBER) {
+        gpr_load_wide(acc, packed, count, &block->first);
+        return;
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        const gpr_value value = gpr_read_acc(form, acc, packed + i * bytes);
+
+        memcpy(first + i * number_bytes, value.bytes, number_bytes);
+        if (form == GPR_FORM_RANGE)
+            memcpy(second + i * number_bytes, value.high, number_bytes);
+        else
+            block->position[i] = value.position;
+        block->squares[i] = value.squares;
+    }
+    gpr_load_wide(acc, first, count, &block->first);
+    if (form == GPR_FORM_RANGE) gpr_load_wide(acc, second, count, &block->second);
+}
+
+/* Turns a block of sums of a mean into doubles, or complex numbers, divided by n each, or by their counts. A sum of
+ * integers is first read as the type it was computed in: NumPy's would have wrapped there, and its sign is not the
+ * accumulator's. */
+static gpr_wide divide_block(const gpr_rule *rule, gpr_wide wide, uint64_t count, uint64_t n, results_block *block)
+{
+    gpr_wide_block *sums = &block->first;
+    uint8_t narrow[GPR_WIDE_ELEMENTS * sizeof(uint64_t)];
+
+    if (!is_inexact(rule->compute)) {
+        gpr_store_wide(wide, sums, count, rule->compute, narrow);
+        gpr_load_wide(rule->compute, narrow, count, sums);
         wide = gpr_wide_of(rule->compute);
     }
-    gpr_widen_to_double(wide, count, block);
-    for (uint64_t i = 0; i < count; i++) block->f64[i] /= (double)n;
+    if (wide != GPR_WIDE_COMPLEX) {
+        gpr_widen_to_double(wide, count, sums);
+        wide = GPR_WIDE_FLOAT;
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        const double divisor = (double)(rule->form == GPR_FORM_TALLY ? block->position[i] : n);
+
+        if (wide == GPR_WIDE_FLOAT)
+            sums->f64[i] /= divisor;
+        else
+            sums->c128[i] = CMPLX(creal(sums->c128[i]) / divisor, cimag(sums->c128[i]) / divisor);
+    }
+    return wide;
+}
+
+/* Makes block->first the distances from the smallest to the largest. Integers wrap, as NumPy's do. */
+static void subtract_block(gpr_wide wide, uint64_t count, results_block *block)
+{
+    gpr_wide_block *low = &block->first, *high = &block->second;
+
+    for (uint64_t i = 0; i < count; i++) {
+        if (wide == GPR_WIDE_COMPLEX)
+            low->c128[i] =
+                CMPLX(creal(high->c128[i]) - creal(low->c128[i]), cimag(high->c128[i]) - cimag(low->c128[i]));
+        else if (wide == GPR_WIDE_FLOAT)
+            low->f64[i] = high->f64[i] - low->f64[i];
+        else
+            low->u64[i] = high->u64[i] - low->u64[i];
+    }
+}
+
+/* Makes block->first the variances or their roots. */
+static void vary_block(const gpr_rule *rule, uint64_t count, results_block *block)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        const double divisor = fmax((double)block->position[i] - rule->ddof, 0);
+        const double variance = block->squares[i] / divisor;
+
+        block->first.f64[i] = rule->op == GPR_OP_STD ? sqrt(variance) : variance;
+    }
 }
 
 void gpr_finish_results(const gpr_rule *rule, gpr_dtype acc, const void *accumulators, uint64_t count, uint64_t n,
-                        void *results)
+                        void *results, uint64_t plane)
 {
-    const size_t acc_bytes = bytes_of(acc), result_bytes = bytes_of(rule->result);
-    gpr_wide_block block;
+    const size_t acc_bytes = gpr_acc_bytes(rule->form, acc), result_bytes = bytes_of(rule->result);
+    results_block block;
 
     for (uint64_t done = 0; done < count;) {
         const uint64_t left = count - done;
         const uint64_t step = left < GPR_WIDE_ELEMENTS ? left : GPR_WIDE_ELEMENTS;
+        char *at = (char *)results + done * result_bytes;
         gpr_wide wide = gpr_wide_of(acc);
 
-        gpr_load_wide(acc, (const char *)accumulators + done * acc_bytes, step, &block);
-        if (rule->divide) {
-            divide_block(rule, wide, step, n, &block);
+        load_block(rule->form, acc, (const char *)accumulators + done * acc_bytes, step, &block);
+        if (rule->form == GPR_FORM_FOUND) {
+            memcpy(block.first.u64, block.position, step * sizeof *block.position);
+            wide = GPR_WIDE_UNSIGNED;
+        } else if (rule->form == GPR_FORM_MOMENTS) {
+            vary_block(rule, step, &block);
             wide = GPR_WIDE_FLOAT;
+        } else if (rule->op == GPR_OP_PTP) {
+            subtract_block(wide, step, &block);
+        } else if (rule->divide) {
+            wide = divide_block(rule, wide, step, n, &block);
         }
-        gpr_store_wide(wide, &block, step, rule->result, (char *)results + done * result_bytes);
+        gpr_store_wide(wide, &block.first, step, rule->result, at);
+        if (rule->planes == 2) gpr_store_wide(wide, &block.second, step, rule->result, at + plane);
         done += step;
     }
 }

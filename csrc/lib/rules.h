@@ -7,42 +7,81 @@
 
 /* A reduction's types. Elements of the array are converted to `compute`, lifted to the accumulator, folded; the
  * accumulator becomes a `result`.
- * The accumulator is one of INT32, UINT32, INT64, UINT64, FLOAT32, FLOAT64. */
+ * An accumulator is of the fold's form; the numbers in it are INT32, UINT32, INT64, UINT64, FLOAT32, FLOAT64, COMPLEX64
+ * or COMPLEX128. */
 typedef struct gpr_rule {
     gpr_operator op;
     gpr_fold fold;
+    gpr_form form;
     gpr_dtype element;
     gpr_dtype compute;
-    gpr_dtype device_acc; /* accumulator on the device */
-    gpr_dtype host_acc;   /* accumulator on the CPU, and of chunk partials: at least as wide */
+    gpr_dtype device_acc; /* numbers of accumulators on the device */
+    gpr_dtype host_acc;   /* on the CPU, and of chunk partials: at least as wide */
     gpr_dtype result;
-    int divide; /* mean: the accumulator is divided by the number of elements */
+    int planes;   /* results of a row: two of minmax, else one */
+    int divide;   /* mean: the accumulator is divided by the number of elements */
+    int skip_nan; /* NaN elements are left out */
+    double ddof;  /* var, std */
 } gpr_rule;
 
-/* Rules of op over `element` with NumPy's dtype= argument `requested` (or GPR_DTYPE_DEFAULT).
- * GPR_ERROR_VALUE: an enumerator out of range; GPR_ERROR_TYPE: op does not take a dtype (min, max, any, all). */
+/* Rules of op over `element` with NumPy's dtype= argument `requested` (or GPR_DTYPE_DEFAULT), with nothing left out and
+ * no ddof.
+ * GPR_ERROR_VALUE: an enumerator out of range; GPR_ERROR_TYPE: op does not take a dtype (min, max, any, all, ...), or not
+ * this one, or not such elements. */
 gpr_status gpr_make_rule(gpr_operator op, gpr_dtype element, gpr_dtype requested, gpr_rule *rule);
 
-/* Room for one accumulator of any type, or one element. */
-typedef union gpr_value {
-    int32_t i32;
-    uint32_t u32;
-    int64_t i64;
-    uint64_t u64;
-    float f32;
-    double f64;
-    uint8_t bytes[8];
+/* Makes the rule one that leaves out NaN elements, or those that a mask is false of. GPR_ERROR_VALUE: op cannot. */
+gpr_status gpr_leave_out(gpr_rule *rule, int skip_nan, int masked);
+
+/* Fits the rule to a kernel. The planner's own accumulates on the device as widely as the host does: it waits for memory, so
+ * that wider sums cost it nothing; the others show what they are named for. */
+void gpr_fit_rule(const gpr_kernel_row *row, gpr_rule *rule);
+
+/* GPR_ERROR_VALUE, naming kernels that can, if the kernel cannot fold the rule's accumulators: atomics swap 8 bytes, or add
+ * numbers; CUB does not say where in a row an element is. */
+gpr_status gpr_check_kernel_folds(const gpr_kernel_row *row, const gpr_rule *rule);
+
+/* Room for one accumulator of any form, or one element. A number is the first member of every form; the second is what
+ * `form` of the fold says. In memory (arrays of accumulators, on the device too) an accumulator is packed: its members one
+ * behind the other, the moments' squares before their count. */
+typedef struct gpr_value {
+    union {
+        int32_t i32;
+        uint32_t u32;
+        int64_t i64;
+        uint64_t u64;
+        float f32;
+        double f64;
+        float _Complex c64;
+        double _Complex c128;
+        uint8_t bytes[16];
+    };
+    union {
+        uint64_t position; /* found: in the row; GPR_NOWHERE */
+        uint64_t count;    /* tally, moments: of elements */
+        double high_f64;   /* range: the largest, where the first is the smallest */
+        uint8_t high[16];
+    };
+    double squares; /* moments */
 } gpr_value;
+
+#define GPR_NOWHERE UINT64_MAX /* the position in a row of which nothing was found */
+
+/* Bytes of a packed accumulator. */
+size_t gpr_acc_bytes(gpr_form form, gpr_dtype acc);
+gpr_value gpr_read_acc(gpr_form form, gpr_dtype acc, const void *packed);
+void gpr_write_acc(gpr_form form, gpr_dtype acc, const gpr_value *value, void *packed);
 
 /* The fold's identity as an accumulator of type `acc` for elements computed in `compute` (the identity of min over
  * int8 is 127, not the accumulator's largest). */
 gpr_value gpr_identity(gpr_fold fold, gpr_dtype compute, gpr_dtype acc);
 
-/* The element of type `element` that leaves the fold unchanged; masked elements are replaced by it. */
+/* The element of type `element` that leaves the fold unchanged; masked elements are replaced by it. Moments, ranges and
+ * tallies have none: those leave masked elements out by themselves. */
 gpr_value gpr_neutral_element(gpr_fold fold, gpr_dtype element);
 
 /* Converts an accumulator from one accumulator type to another (device_acc to host_acc). */
-gpr_value gpr_convert_acc(gpr_value value, gpr_dtype from, gpr_dtype to);
+gpr_value gpr_convert_acc(gpr_fold fold, gpr_value value, gpr_dtype from, gpr_dtype to);
 
 /* a fold b, both of type acc; NaN wins in min and max; integers wrap. */
 gpr_value gpr_fold_acc(gpr_fold fold, gpr_dtype acc, gpr_value a, gpr_value b);
@@ -51,11 +90,11 @@ gpr_value gpr_fold_acc(gpr_fold fold, gpr_dtype acc, gpr_value a, gpr_value b);
  * way each time; destroys `values`. count 0: identity of `compute`. */
 gpr_value gpr_fold_partials(gpr_fold fold, gpr_dtype compute, gpr_dtype acc, gpr_value *values, uint64_t count);
 
-/* Writes `count` accumulators, packed at the size of `acc`, as results: each folded from `n` elements. acc may be
- * another than the rule's: integer sums may come as INT64 or UINT64 for a float result too. Unaligned result
- * addresses are allowed. */
+/* Writes `count` packed accumulators as results: each folded from `n` elements, or as many as it counted itself. acc may
+ * be another than the rule's: integer sums may come as INT64 or UINT64 for a float result too. A second plane of results
+ * begins `plane` bytes behind the first. Unaligned result addresses are allowed. */
 void gpr_finish_results(const gpr_rule *rule, gpr_dtype acc, const void *accumulators, uint64_t count, uint64_t n,
-                        void *results);
+                        void *results, uint64_t plane);
 
 /* Conversions with round to nearest, ties to even; NaN stays NaN. */
 float gpr_half_to_float(uint16_t bits);

@@ -168,18 +168,22 @@ done:
 static void collect_chunk(job *job, const chunk *part, const void *results)
 {
     const gpr_rule *rule = job->rule;
-    gpr_value value = {.u64 = 0};
     char *destination = (char *)job->request->result + part->row * job->result_bytes;
 
+    const uint64_t plane = job->view->rows * job->result_bytes;
+
     if (part->whole) {
-        gpr_finish_results(rule, rule->device_acc, results, part->rows, job->view->n, destination);
+        gpr_finish_results(rule, rule->device_acc, results, part->rows, job->view->n, destination, plane);
         return;
     }
-    memcpy(&value, results, job->acc_bytes);
-    job->pieces[job->piece_count++] = gpr_convert_acc(value, rule->device_acc, rule->host_acc);
+    gpr_value value = gpr_read_acc(rule->form, rule->device_acc, results);
+    if (rule->form == GPR_FORM_FOUND && value.position != GPR_NOWHERE) value.position += part->first;
+    job->pieces[job->piece_count++] = gpr_convert_acc(rule->fold, value, rule->device_acc, rule->host_acc);
     if (part->first + part->count < job->view->n) return;
     value = gpr_fold_partials(rule->fold, rule->compute, rule->host_acc, job->pieces, job->piece_count);
-    gpr_finish_results(rule, rule->host_acc, &value, 1, job->view->n, destination);
+    uint8_t packed[sizeof value];
+    gpr_write_acc(rule->form, rule->host_acc, &value, packed);
+    gpr_finish_results(rule, rule->host_acc, packed, 1, job->view->n, destination, plane);
     job->piece_count = 0;
 }
 
@@ -375,7 +379,7 @@ gpr_status gpr_stream_reduce(int ordinal, const gpr_request *request, const gpr_
     if (status != GPR_OK) return status;
     job.compute = request->stream != NULL ? (CUstream)request->stream : job.device->compute;
     job.neutral = gpr_neutral_element(rule->fold, rule->element);
-    job.acc_bytes = gpr_dtype_bytes(rule->device_acc);
+    job.acc_bytes = gpr_acc_bytes(rule->form, rule->device_acc);
     job.result_bytes = gpr_dtype_bytes(rule->result);
     job.block = request->block_size;
     run->device = ordinal;

@@ -104,16 +104,12 @@ static uint64_t product(const axis *axes, int count)
     return extents;
 }
 
-static int is_commutative(gpr_operator op)
+/* Whether a row may be walked in another order: the fold commutes, and does not say where in the row anything is. */
+static int is_orderless(gpr_operator op)
 {
-    enum { GPR_NON_COMMUTATIVE = 0, GPR_COMMUTATIVE = 1 };
-    static const char commutative[GPR_FOLD_COUNT] = {
-#define GPR_FOLD(name, commutes) [GPR_FOLD_##name] = commutes,
-#include "folds.def"
-#undef GPR_FOLD
-    };
-
-    return (int)op >= 0 && (int)op < GPR_OP_COUNT && commutative[gpr_operator_rows[op].fold];
+    if ((int)op < 0 || (int)op >= GPR_OP_COUNT) return 0;
+    const gpr_fold_row *fold = &gpr_fold_rows[gpr_operator_rows[op].fold];
+    return fold->commutative && fold->form != GPR_FORM_FOUND;
 }
 
 /* Whether axis a should be walked outside axis b: longer steps outside, and repeats (stride 0) outside everything. */
@@ -179,7 +175,7 @@ gpr_status gpr_make_view(const gpr_request *request, gpr_view *view)
     view->rows = product(axes, outer);
     view->n = product(axes + outer, request->reduced);
     if (view->rows > 0 && view->n > 0) {
-        if (is_commutative(request->op)) order_inner_axes(view, axes + outer, request->reduced);
+        if (is_orderless(request->op)) order_inner_axes(view, axes + outer, request->reduced);
         view->outer = append_axes(view, 0, axes, outer);
         view->inner = append_axes(view, view->outer, axes + outer, request->reduced);
     } else {
@@ -216,6 +212,7 @@ DEFINE_COPY_RUN(1)
 DEFINE_COPY_RUN(2)
 DEFINE_COPY_RUN(4)
 DEFINE_COPY_RUN(8)
+DEFINE_COPY_RUN(16)
 
 static void copy_run(size_t bytes, char *destination, const char *source, int64_t stride, uint64_t count)
 {
@@ -227,7 +224,8 @@ static void copy_run(size_t bytes, char *destination, const char *source, int64_
     case 1: copy_run_1(destination, source, stride, count); break;
     case 2: copy_run_2(destination, source, stride, count); break;
     case 4: copy_run_4(destination, source, stride, count); break;
-    default: copy_run_8(destination, source, stride, count); break;
+    case 8: copy_run_8(destination, source, stride, count); break;
+    default: copy_run_16(destination, source, stride, count); break;
     }
 }
 
@@ -246,7 +244,7 @@ DEFINE_SWAP(2, uint16_t, __builtin_bswap16)
 DEFINE_SWAP(4, uint32_t, __builtin_bswap32)
 DEFINE_SWAP(8, uint64_t, __builtin_bswap64)
 
-/* One byte has no order: views of such elements are never byteswapped. */
+/* One byte has no order: views of such elements are never byteswapped. The parts of a complex number are swapped each. */
 static void swap_bytes(size_t bytes, char *elements, uint64_t count)
 {
     switch (bytes) {
@@ -255,6 +253,11 @@ static void swap_bytes(size_t bytes, char *elements, uint64_t count)
     default: swap_8(elements, count); break;
     }
 }
+
+/* 16 bytes that are chosen or not as one. */
+typedef struct pair {
+    uint64_t part[2];
+} pair;
 
 /* Replaces packed elements whose mask byte is 0. Written as a choice, not a branch: masks are hard to predict. */
 #define DEFINE_MASK_RUN(size, type)                                                                  \
@@ -274,6 +277,7 @@ DEFINE_MASK_RUN(1, uint8_t)
 DEFINE_MASK_RUN(2, uint16_t)
 DEFINE_MASK_RUN(4, uint32_t)
 DEFINE_MASK_RUN(8, uint64_t)
+DEFINE_MASK_RUN(16, pair)
 
 static void mask_run(size_t bytes, char *elements, const uint8_t *mask, int64_t stride, uint64_t count,
                      const void *neutral)
@@ -282,7 +286,8 @@ static void mask_run(size_t bytes, char *elements, const uint8_t *mask, int64_t 
     case 1: mask_run_1(elements, mask, stride, count, neutral); break;
     case 2: mask_run_2(elements, mask, stride, count, neutral); break;
     case 4: mask_run_4(elements, mask, stride, count, neutral); break;
-    default: mask_run_8(elements, mask, stride, count, neutral); break;
+    case 8: mask_run_8(elements, mask, stride, count, neutral); break;
+    default: mask_run_16(elements, mask, stride, count, neutral); break;
     }
 }
 
@@ -339,7 +344,11 @@ static void pack_plane(const gpr_view *view, axis rows, axis columns, const curs
             copy_run(view->bytes, destination + (uint64_t)i * row_bytes, c->data + i * rows.stride, columns.stride,
                      (uint64_t)columns.extent);
     }
-    if (view->byteswapped) swap_bytes(view->bytes, destination, (uint64_t)rows.extent * (uint64_t)columns.extent);
+    if (view->byteswapped) {
+        const size_t part = gpr_part_bytes(view->dtype);
+        const uint64_t elements = (uint64_t)rows.extent * (uint64_t)columns.extent;
+        swap_bytes(part, destination, elements * (view->bytes / part));
+    }
     if (c->mask == NULL) return;
     for (int64_t i = 0; i < rows.extent; i++)
         mask_run(view->bytes, destination + (uint64_t)i * row_bytes, c->mask + i * rows.mask_stride,

@@ -172,6 +172,14 @@ int glue_read_keepdims(PyObject *object, int *keepdims)
     return 0;
 }
 
+int glue_read_leave_out(PyObject *skip_nan, PyObject *ddof, gpr_request *request)
+{
+    request->skip_nan = PyObject_IsTrue(skip_nan);
+    if (request->skip_nan < 0) return -1;
+    request->ddof = PyFloat_AsDouble(ddof);
+    return request->ddof == -1 && PyErr_Occurred() != NULL ? -1 : 0;
+}
+
 /* ---------------------------------------------------------------- dtypes --------------------- */
 
 /* ml_dtypes registers bfloat16 with NumPy under a number that differs from process to process: its scalar type's name
@@ -202,6 +210,10 @@ int glue_find_dtype(PyArray_Descr *descr, const char *what, gpr_dtype *dtype)
         *dtype = GPR_FLOAT32;
     } else if (descr->type_num == NPY_DOUBLE) {
         *dtype = GPR_FLOAT64;
+    } else if (descr->type_num == NPY_CFLOAT) {
+        *dtype = GPR_COMPLEX64;
+    } else if (descr->type_num == NPY_CDOUBLE) {
+        *dtype = GPR_COMPLEX128;
     } else if (descr->type_num == NPY_HALF) {
         *dtype = GPR_FLOAT16;
     } else if (descr->type_num == NPY_BOOL) {
@@ -210,8 +222,9 @@ int glue_find_dtype(PyArray_Descr *descr, const char *what, gpr_dtype *dtype)
         *dtype = GPR_BFLOAT16;
     } else {
         PyErr_Format(PyExc_TypeError,
-                     "%s %S is not supported%s: bool, integers, float16, bfloat16, float32 and float64 are", what,
-                     descr, PyTypeNum_ISCOMPLEX(descr->type_num) ? " yet" : "");
+                     "%s %S is not supported: bool, integers, float16, bfloat16, float32, float64, complex64 and "
+                     "complex128 are",
+                     what, descr);
         return -1;
     }
     return 0;
@@ -231,6 +244,8 @@ int glue_read_descr(PyObject *object, PyArray_Descr **descr)
     return 0;
 }
 
+_Static_assert(sizeof(npy_intp) == sizeof(int64_t), "a position is an npy_intp");
+
 static PyArray_Descr *native_descr(PyArray_Descr *descr)
 {
     if (PyDataType_ISBYTESWAPPED(descr)) return PyArray_DescrNewByteorder(descr, NPY_NATIVE);
@@ -238,14 +253,19 @@ static PyArray_Descr *native_descr(PyArray_Descr *descr)
     return descr;
 }
 
+static int is_index(gpr_operator op)
+{
+    return op == GPR_OP_ARGMIN || op == GPR_OP_ARGMAX || op == GPR_OP_COUNT_NONZERO;
+}
+
 int glue_set_result_descr(const glue_state *state, glue_call *call, PyArray_Descr *element, PyArray_Descr *requested)
 {
     static const int numbers[GPR_DTYPE_COUNT] = {
-        [GPR_BOOL] = NPY_BOOL,       [GPR_INT8] = NPY_INT8,       [GPR_INT16] = NPY_INT16,
-        [GPR_INT32] = NPY_INT32,     [GPR_INT64] = NPY_INT64,     [GPR_UINT8] = NPY_UINT8,
-        [GPR_UINT16] = NPY_UINT16,   [GPR_UINT32] = NPY_UINT32,   [GPR_UINT64] = NPY_UINT64,
-        [GPR_FLOAT16] = NPY_FLOAT16, [GPR_BFLOAT16] = NPY_NOTYPE, [GPR_FLOAT32] = NPY_FLOAT32,
-        [GPR_FLOAT64] = NPY_FLOAT64,
+        [GPR_BOOL] = NPY_BOOL,       [GPR_INT8] = NPY_INT8,        [GPR_INT16] = NPY_INT16,
+        [GPR_INT32] = NPY_INT32,     [GPR_INT64] = NPY_INT64,      [GPR_UINT8] = NPY_UINT8,
+        [GPR_UINT16] = NPY_UINT16,   [GPR_UINT32] = NPY_UINT32,    [GPR_UINT64] = NPY_UINT64,
+        [GPR_FLOAT16] = NPY_FLOAT16, [GPR_BFLOAT16] = NPY_NOTYPE,  [GPR_FLOAT32] = NPY_FLOAT32,
+        [GPR_FLOAT64] = NPY_FLOAT64, [GPR_COMPLEX64] = NPY_CFLOAT, [GPR_COMPLEX128] = NPY_CDOUBLE,
     };
     const gpr_request *request = &call->request;
     const gpr_dtype result = gpr_result_dtype(request->op, request->dtype, request->compute);
@@ -254,8 +274,11 @@ int glue_set_result_descr(const glue_state *state, glue_call *call, PyArray_Desc
         glue_raise(state);
         return -1;
     }
-    /* The caller's own descriptors go first: they tell long long from long, and bfloat16 has no number. */
-    if (requested != NULL && result == request->compute) {
+    /* Positions and counts are indices, whatever the elements. Else the caller's own descriptors go first: they tell
+     * long long from long, and bfloat16 has no number. */
+    if (is_index(request->op)) {
+        call->result_descr = PyArray_DescrFromType(NPY_INTP);
+    } else if (requested != NULL && result == request->compute) {
         Py_INCREF(requested);
         call->result_descr = requested;
     } else if (result == request->dtype && element != NULL) {
@@ -292,7 +315,13 @@ static int read_axis(const glue_state *state, PyObject *object, int ndim, char *
     return 0;
 }
 
-int glue_read_axes(const glue_state *state, PyObject *axis, int ndim, int scalar_axis, char *reduced)
+/* NumPy takes axis 0 and -1 of a 0-d array too, except where it asks for the axis' length itself. */
+static int takes_scalar_axis(gpr_operator op)
+{
+    return op != GPR_OP_MEAN && op != GPR_OP_VAR && op != GPR_OP_STD;
+}
+
+int glue_read_axes(const glue_state *state, PyObject *axis, int ndim, gpr_operator op, char *reduced)
 {
     memset(reduced, axis == Py_None, (size_t)ndim);
     if (axis == Py_None) return 0;
@@ -302,7 +331,7 @@ int glue_read_axes(const glue_state *state, PyObject *axis, int ndim, int scalar
         }
         return 0;
     }
-    if (ndim == 0 && scalar_axis) {
+    if (ndim == 0 && takes_scalar_axis(op)) {
         char ignored = 0;
         return read_axis(state, axis, 1, &ignored) < 0 ? -1 : 0;
     }

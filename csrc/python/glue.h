@@ -34,7 +34,7 @@ typedef struct glue_state {
 typedef struct glue_call {
     gpr_request request;
     int64_t shape[GPR_MAX_NDIM], strides[GPR_MAX_NDIM], mask_strides[GPR_MAX_NDIM];
-    npy_intp result_shape[GPR_MAX_NDIM];
+    npy_intp result_shape[GPR_MAX_NDIM + 1]; /* minmax has an axis of two before the others */
     int result_ndim;
     PyArray_Descr *result_descr; /* owned */
     int names_kernel;            /* a kernel other than "auto" was asked for */
@@ -65,8 +65,10 @@ int glue_read_descr(PyObject *object, PyArray_Descr **descr);
 /* The descriptor of the result; new reference in call->result_descr. */
 int glue_set_result_descr(const glue_state *state, glue_call *call, PyArray_Descr *element, PyArray_Descr *requested);
 int glue_read_keepdims(PyObject *object, int *keepdims);
-/* Marks the axes to reduce. `scalar_axis`: axis 0 and -1 of a 0-d array are fine. */
-int glue_read_axes(const glue_state *state, PyObject *axis, int ndim, int scalar_axis, char *reduced);
+/* Whether NaN is left out, and what variances' divisors are less by. */
+int glue_read_leave_out(PyObject *skip_nan, PyObject *ddof, gpr_request *request);
+/* Marks the axes that op reduces. */
+int glue_read_axes(const glue_state *state, PyObject *axis, int ndim, gpr_operator op, char *reduced);
 /* Finds NVRTC and CUB's headers once, if there is a driver or `always`. */
 int glue_locate(glue_state *state, int always);
 

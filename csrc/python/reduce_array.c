@@ -38,14 +38,23 @@ static int check_device(glue_state *state, const glue_call *call)
     return glue_warn_no_device(state, "a GPU kernel was named, but the CPU backend answers");
 }
 
+/* The smallest and the largest elements lie in planes one after the other: the result's first axis. */
+static void add_plane_axis(glue_call *call)
+{
+    memmove(call->result_shape + 1, call->result_shape, (size_t)call->result_ndim * sizeof *call->result_shape);
+    call->result_shape[0] = 2;
+    call->result_ndim++;
+}
+
 PyObject *glue_run(glue_state *state, glue_call *call)
 {
     gpr_request *request = &call->request;
     PyArray_Descr *descr = call->result_descr;
     PyObject *array = NULL, *result = NULL;
-    uint64_t scalar = 0; /* room for an element of any type */
+    npy_complex128 scalar = 0; /* room for an element of any type */
 
     call->result_descr = NULL;
+    if (request->op == GPR_OP_MINMAX) add_plane_axis(call);
     if (request->device != GPR_DEVICE_CPU && glue_locate(state, 0) < 0) goto done;
     if (call->result_ndim == 0) {
         request->result = &scalar;
@@ -115,10 +124,21 @@ static int read_mask(PyObject *object, PyArrayObject *array, PyArrayObject **mas
     return 0;
 }
 
-/* reduce(op, array, axis, dtype, keepdims, mask, kernel, device, block_size, grid_size, stream) */
+/* reduce(op, array, axis, dtype, keepdims, mask, kernel, device, block_size, grid_size, stream, skip_nan, ddof) */
 PyObject *glue_reduce(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
-    enum { OP, ARRAY, AXIS, DTYPE, KEEPDIMS, MASK, OPTIONS, ARGUMENT_COUNT = OPTIONS + GLUE_OPTION_COUNT };
+    enum {
+        OP,
+        ARRAY,
+        AXIS,
+        DTYPE,
+        KEEPDIMS,
+        MASK,
+        OPTIONS,
+        SKIP_NAN = OPTIONS + GLUE_OPTION_COUNT,
+        DDOF,
+        ARGUMENT_COUNT
+    };
     glue_state *state = glue_state_of(module);
     PyArrayObject *array = NULL, *mask = NULL;
     PyArray_Descr *requested = NULL;
@@ -129,7 +149,7 @@ PyObject *glue_reduce(PyObject *module, PyObject *const *arguments, Py_ssize_t c
     gpr_request *request = &call.request;
 
     if (count != ARGUMENT_COUNT || !PyArray_Check(arguments[ARRAY])) {
-        PyErr_SetString(PyExc_TypeError, "reduce takes an operator's number, an array and nine more arguments");
+        PyErr_SetString(PyExc_TypeError, "reduce takes an operator's number, an array and eleven more arguments");
         return NULL;
     }
     array = (PyArrayObject *)arguments[ARRAY];
@@ -137,10 +157,10 @@ PyObject *glue_reduce(PyObject *module, PyObject *const *arguments, Py_ssize_t c
     request->compute = GPR_DTYPE_DEFAULT;
     if (glue_read_operator(arguments[OP], &request->op) < 0) return NULL;
     if (glue_find_dtype(PyArray_DESCR(array), "reducing an array of dtype", &request->dtype) < 0) return NULL;
-    if (glue_read_axes(state, arguments[AXIS], PyArray_NDIM(array), request->op != GPR_OP_MEAN, reduced) < 0)
-        return NULL;
+    if (glue_read_axes(state, arguments[AXIS], PyArray_NDIM(array), request->op, reduced) < 0) return NULL;
     if (glue_read_keepdims(arguments[KEEPDIMS], &keepdims) < 0) return NULL;
     if (glue_read_options(state, arguments + OPTIONS, &call) < 0) return NULL;
+    if (glue_read_leave_out(arguments[SKIP_NAN], arguments[DDOF], request) < 0) return NULL;
     if (read_mask(arguments[MASK], array, &mask) < 0) return NULL;
     if (glue_read_descr(arguments[DTYPE], &requested) < 0) return NULL;
 

@@ -21,6 +21,8 @@ def reduce(
     block_size: int | None,
     grid_size: int | None,
     stream: Any,
+    skip_nan: bool,
+    ddof: float,
     /,
 ) -> Any: ...
 

@@ -189,7 +189,8 @@ def _checked(
         if value < 1:
             raise ValueError(f"{name} must be 1 or more, not {value}")
     one = np.ones(1, dtype)
-    _core.reduce(_core.OPERATORS[op], one, None, None, False, None, kernel, "cpu", block_size, grid_size, None)
+    options = (kernel, "cpu", block_size, grid_size, None)
+    _core.reduce(_core.OPERATORS[op], one, None, None, False, None, *options, False, 0.0)
     name = _core.find_kernel(kernel)
     if name == "cub":
         raise _exceptions.KernelUnavailableError(

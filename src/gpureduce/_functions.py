@@ -158,7 +158,7 @@ def sum(
     array([2., 2., 2.], dtype=float32)
     """
     if out is None and initial is NoValue and where is True and type(a) is ndarray:
-        return _reduce(_SUM, a, axis, dtype, keepdims, None, kernel, device, block_size, grid_size, stream)
+        return _reduce(_SUM, a, axis, dtype, keepdims, None, kernel, device, block_size, grid_size, stream, False, 0.0)
     options = (kernel, device, block_size, grid_size, stream)
     return reduce_any("sum", a, axis, dtype, out, keepdims, initial, where, options)
 
@@ -220,7 +220,7 @@ def prod(
     np.float64(12.0)
     """
     if out is None and initial is NoValue and where is True and type(a) is ndarray:
-        return _reduce(_PROD, a, axis, dtype, keepdims, None, kernel, device, block_size, grid_size, stream)
+        return _reduce(_PROD, a, axis, dtype, keepdims, None, kernel, device, block_size, grid_size, stream, False, 0.0)
     options = (kernel, device, block_size, grid_size, stream)
     return reduce_any("prod", a, axis, dtype, out, keepdims, initial, where, options)
 
@@ -279,7 +279,7 @@ def min(
     array([2, 1])
     """
     if out is None and initial is NoValue and where is True and type(a) is ndarray:
-        return _reduce(_MIN, a, axis, None, keepdims, None, kernel, device, block_size, grid_size, stream)
+        return _reduce(_MIN, a, axis, None, keepdims, None, kernel, device, block_size, grid_size, stream, False, 0.0)
     options = (kernel, device, block_size, grid_size, stream)
     return reduce_any("min", a, axis, None, out, keepdims, initial, where, options)
 
@@ -340,7 +340,7 @@ def max(
     np.int64(5)
     """
     if out is None and initial is NoValue and where is True and type(a) is ndarray:
-        return _reduce(_MAX, a, axis, None, keepdims, None, kernel, device, block_size, grid_size, stream)
+        return _reduce(_MAX, a, axis, None, keepdims, None, kernel, device, block_size, grid_size, stream, False, 0.0)
     options = (kernel, device, block_size, grid_size, stream)
     return reduce_any("max", a, axis, None, out, keepdims, initial, where, options)
 
@@ -399,7 +399,7 @@ def mean(
     np.float32(2.3333333)
     """
     if out is None and where is True and type(a) is ndarray and a.size:
-        return _reduce(_MEAN, a, axis, dtype, keepdims, None, kernel, device, block_size, grid_size, stream)
+        return _reduce(_MEAN, a, axis, dtype, keepdims, None, kernel, device, block_size, grid_size, stream, False, 0.0)
     options = (kernel, device, block_size, grid_size, stream)
     return reduce_any("mean", a, axis, dtype, out, keepdims, NoValue, where, options)
 
@@ -455,7 +455,7 @@ def any(
     array([False,  True])
     """
     if out is None and where is True and type(a) is ndarray:
-        return _reduce(_ANY, a, axis, None, keepdims, None, kernel, device, block_size, grid_size, stream)
+        return _reduce(_ANY, a, axis, None, keepdims, None, kernel, device, block_size, grid_size, stream, False, 0.0)
     options = (kernel, device, block_size, grid_size, stream)
     return reduce_any("any", a, axis, None, out, keepdims, NoValue, where, options)
 
@@ -511,7 +511,7 @@ def all(
     np.False_
     """
     if out is None and where is True and type(a) is ndarray:
-        return _reduce(_ALL, a, axis, None, keepdims, None, kernel, device, block_size, grid_size, stream)
+        return _reduce(_ALL, a, axis, None, keepdims, None, kernel, device, block_size, grid_size, stream, False, 0.0)
     options = (kernel, device, block_size, grid_size, stream)
     return reduce_any("all", a, axis, None, out, keepdims, NoValue, where, options)
 

@@ -156,7 +156,7 @@ def _fold(
         if initial is None and array.size == 0 and _count_reduced(array, axis) == 0:
             raise ValueError(f"zero-size array to reduction operation {ufunc.__name__} which has no identity")
         number = _core.OPERATORS[op]
-        result = _core.reduce(number, array, axis, dtype, keepdims, mask, *options)
+        result = _core.reduce(number, array, axis, dtype, keepdims, mask, *options, False, 0.0)
         if has_initial:
             result = _fold_in(ufunc, result, initial)
     return result if out is None else _store(out, result, ufunc.__name__)
@@ -178,7 +178,7 @@ def _fold_in(ufunc: np.ufunc, result: Any, initial: Any) -> Any:
 
 def _start_only(array: np.ndarray[Any, Any], axis: Any, keepdims: Any, initial: Any, options: Options) -> Any:
     """A reduction of nothing that has a start but no identity: the start, in the result's shape."""
-    shaped = _core.reduce(_core.OPERATORS["any"], array, axis, None, keepdims, None, *options)
+    shaped = _core.reduce(_core.OPERATORS["any"], array, axis, None, keepdims, None, *options, False, 0.0)
     start = _as_start(initial, array.dtype.newbyteorder("="))
     return np.full(np.shape(shaped), start)[()]
 
@@ -196,7 +196,7 @@ def _mean(
     count: Any = _count_reduced(array, axis)
     if mask is not None:
         here = ("auto", "cpu", None, None, None)
-        count = _core.reduce(_core.OPERATORS["sum"], mask, axis, None, keepdims, None, *here)
+        count = _core.reduce(_core.OPERATORS["sum"], mask, axis, None, keepdims, None, *here, False, 0.0)
     if np.any(np.equal(count, 0)):
         warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=4)
     is_half = False

@@ -78,7 +78,7 @@ static CUresult parse_image(const char *image, int card, engine_module *module)
     if (strcmp(kind, "sm") == 0 && (cc / 10 != card / 10 || cc > card)) return CUDA_ERROR_NO_BINARY_FOR_GPU;
     if (strcmp(kind, "compute") == 0 && cc > card) return CUDA_ERROR_NO_BINARY_FOR_GPU;
     for (int i = 0; i < GPR_FOLD_COUNT; i++) {
-        if (strcmp(fold, gpr_fold_names[i]) == 0) module->fold = (gpr_fold)i;
+        if (strcmp(fold, gpr_fold_rows[i].name) == 0) module->fold = (gpr_fold)i;
     }
     return parse_dtype(element, &module->element) && parse_dtype(compute, &module->compute) &&
                    parse_dtype(acc, &module->acc)

@@ -1,0 +1,212 @@
+// What a thread folds into while it walks its share of a row: most cells' accumulator, and for some something that is
+// quicker, or errs less, as long as one thread has it alone.
+//
+//   take(x, i)                       element number i of the row
+//   take_tile(v, in, first, step)    vectors that are in registers: element j of v[k] is in[first + k * step + j]
+//   close()                          the accumulator of all that was taken
+//
+// Elements are taken in any order.
+#pragma once
+
+#include "tile.cuh"
+
+namespace gpr {
+
+// ---------------------------------------------------------------- sums that remember their errors
+
+// A sum in two numbers: what a + b rounds away is found exactly (Knuth's two-sum) and kept. However many terms there
+// are, the sum then errs by little more than its last rounding.
+template <class T> struct Compensated {
+    T sum, error;
+};
+
+GPR_DEVICE void add_to(Compensated<double> &total, double x)
+{
+    const double sum = total.sum + x, shifted = sum - total.sum;
+    total.error += (total.sum - (sum - shifted)) + (x - shifted);
+    total.sum = sum;
+}
+
+// An infinite sum makes the error NaN, which says nothing of the sum.
+GPR_DEVICE double value_of(Compensated<double> total)
+{
+    return total.error == total.error ? total.sum + total.error : total.sum;
+}
+
+GPR_DEVICE void add_to(Compensated<dt_complex128> &total, dt_complex128 x)
+{
+    Compensated<double> re{total.sum.re, total.error.re}, im{total.sum.im, total.error.im};
+    add_to(re, x.re);
+    add_to(im, x.im);
+    total = {{re.sum, im.sum}, {re.error, im.error}};
+}
+
+GPR_DEVICE dt_complex128 value_of(Compensated<dt_complex128> total)
+{
+    return {value_of(Compensated<double>{total.sum.re, total.error.re}),
+            value_of(Compensated<double>{total.sum.im, total.error.im})};
+}
+
+template <class T> constexpr bool is_compensated = same<T, double> || same<T, dt_complex128>;
+
+// ---------------------------------------------------------------- the ways to fold --------------
+
+// Which way is a cell's. Later passes (In is Acc) of structures have the first.
+enum class LocalWay { ACCUMULATOR, SUM, TALLY, MOMENTS, FOUND };
+
+template <class Cell> GPR_DEVICE constexpr LocalWay local_way()
+{
+    using Fold = typename Cell::Fold;
+    using Acc = typename Cell::Acc;
+
+    if constexpr (same<Fold, fold_sum> && is_compensated<Acc>) return LocalWay::SUM;
+    else if constexpr (same<typename Cell::In, Acc>) return LocalWay::ACCUMULATOR;
+    else if constexpr (same<Fold, fold_moments>) return LocalWay::MOMENTS;
+    else if constexpr (Cell::positional) return LocalWay::FOUND;
+    else if constexpr (same<Fold, fold_tally>)
+        return is_compensated<typename Acc::Number> ? LocalWay::TALLY : LocalWay::ACCUMULATOR;
+    else return LocalWay::ACCUMULATOR;
+}
+
+template <class Cell, LocalWay WAY = local_way<Cell>()> struct Local {
+    using In = typename Cell::In;
+    using Acc = typename Cell::Acc;
+    Acc value = Cell::identity();
+
+    GPR_DEVICE void take(In x, uint64 i) { value = Cell::combine(value, Cell::lift(x, i)); }
+    template <unsigned VECTORS> GPR_DEVICE void take_tile(const Vector (&v)[VECTORS], const In *, uint64, uint64)
+    {
+        value = Cell::combine(value, fold_tile<Cell>(v));
+    }
+    GPR_DEVICE Acc close() const { return value; }
+};
+
+// Tiles are summed plainly, which errs by their few additions, and their sums with what those round away.
+template <class Cell> struct Local<Cell, LocalWay::SUM> {
+    using In = typename Cell::In;
+    using Acc = typename Cell::Acc;
+    Compensated<Acc> total = {Cell::identity(), Cell::identity()};
+
+    GPR_DEVICE void take(In x, uint64 i) { add_to(total, Cell::lift(x, i)); }
+    template <unsigned VECTORS> GPR_DEVICE void take_tile(const Vector (&v)[VECTORS], const In *, uint64, uint64)
+    {
+        add_to(total, fold_tile<Cell>(v));
+    }
+    GPR_DEVICE Acc close() const { return value_of(total); }
+};
+
+template <class Cell> struct Local<Cell, LocalWay::TALLY> {
+    using In = typename Cell::In;
+    using Acc = typename Cell::Acc;
+    using Number = typename Acc::Number;
+    Compensated<Number> total = {Cell::identity().sum, Cell::identity().sum};
+    uint64 count = 0;
+
+    GPR_DEVICE void add(Acc part)
+    {
+        add_to(total, part.sum);
+        count += part.count;
+    }
+    GPR_DEVICE void take(In x, uint64 i) { add(Cell::lift(x, i)); }
+    template <unsigned VECTORS> GPR_DEVICE void take_tile(const Vector (&v)[VECTORS], const In *, uint64, uint64)
+    {
+        add(fold_tile<Cell>(v));
+    }
+    GPR_DEVICE Acc close() const { return Acc{value_of(total), count}; }
+};
+
+// The number of 32 bits, or of as many as need be, that min and max of a type are quickest in.
+template <class T> struct NarrowOf { using type = typename Select<is_signed<T>, int, unsigned>::type; };
+template <> struct NarrowOf<dt_float16> { using type = float; };
+template <> struct NarrowOf<dt_bfloat16> { using type = float; };
+template <> struct NarrowOf<dt_float32> { using type = float; };
+template <class T> using Narrow = typename Select<sizeof(T) < 8, NarrowOf<T>, Select<true, T, T>>::type::type;
+
+// A tile's extreme by the quick way of min and max; positions only of a tile that has something to tell, which soon is
+// rare. Its elements are read again, so that registers need no index.
+template <class Cell> struct Local<Cell, LocalWay::FOUND> {
+    using In = typename Cell::In;
+    using Acc = typename Cell::Acc;
+    using Fold = typename Cell::Fold;
+    using Number = typename Acc::Number;
+    using Tile = typename Cell::template With<typename Fold::Extreme, Narrow<typename Cell::Compute>>;
+    Acc value = Cell::identity();
+
+    GPR_DEVICE void take(In x, uint64 i) { value = Cell::combine(value, Cell::lift(x, i)); }
+    template <unsigned VECTORS>
+    GPR_DEVICE void take_tile(const Vector (&v)[VECTORS], const In *in, uint64 first, uint64 step)
+    {
+        const Number best = element_of<Number>(fold_tile<Tile>(v));
+        const bool may_be_first = first < value.position && !Fold::prefers(value.number, best);
+
+        if (!may_be_first && !Fold::prefers(best, value.number)) return;
+#pragma unroll 1
+        for (unsigned k = 0; k < VECTORS; k++) {
+#pragma unroll 1
+            for (unsigned j = 0; j < vector_elements<In>; j++) take(in[first + k * step + j], first + k * step + j);
+        }
+    }
+    GPR_DEVICE Acc close() const { return value; }
+};
+
+// Distances from a number near the mean are summed, and their squares: two additions an element, and no division. The
+// squares' sum less the square of the sum loses digits only as far as the number is from the mean, measured in standard
+// deviations. The first element may be far off, so after some elements the mean so far takes its place. Those before
+// cannot spoil the result: an element that is far from the others adds the square of that distance to it, which is as
+// much more than the sum's error as there are digits.
+template <class Cell> struct Local<Cell, LocalWay::MOMENTS> {
+    using In = typename Cell::In;
+    using Acc = typename Cell::Acc;
+    using Number = typename Acc::Number;
+    static constexpr unsigned settled_after = 1024; // elements: each loses half a digit of 2^-52 at the worst
+    Acc settled = Cell::identity();
+    Number centre = Cell::identity().mean;
+    Number sum = Cell::identity().mean; // of distances from the centre
+    double squares = 0;
+    unsigned count = 0;
+    bool has_centre = false;
+
+    GPR_DEVICE void add(In x)
+    {
+        const Number y = Cell::lift(x, 0).mean;
+        if (Cell::skips_nan && is_nan(value_of(x))) return;
+        if (!has_centre) centre = y;
+        has_centre = true;
+        const Number apart = y - centre;
+        sum = sum + apart;
+        squares += squared(apart);
+        count++;
+    }
+    GPR_DEVICE Acc recent() const
+    {
+        if (count == 0) return Cell::identity();
+        const double share = 1.0 / count;
+        const double left = squares - squared(sum) * share;
+        return Acc{centre + scaled(sum, share), left < 0 ? 0 : left, count}; // rounding may go below 0, NaN stays
+    }
+    GPR_DEVICE void settle()
+    {
+        settled = Cell::combine(settled, recent());
+        centre = settled.mean;
+        sum = Cell::identity().mean;
+        squares = 0;
+        count = 0;
+    }
+    GPR_DEVICE void take(In x, uint64)
+    {
+        add(x);
+        if (count >= settled_after) settle();
+    }
+    template <unsigned VECTORS> GPR_DEVICE void take_tile(const Vector (&v)[VECTORS], const In *, uint64, uint64)
+    {
+#pragma unroll
+        for (unsigned k = 0; k < VECTORS; k++) {
+#pragma unroll
+            for (unsigned j = 0; j < vector_elements<In>; j++) add(element<In>(v[k], j));
+        }
+        if (count >= settled_after) settle();
+    }
+    GPR_DEVICE Acc close() const { return Cell::combine(settled, recent()); }
+};
+
+} // namespace gpr

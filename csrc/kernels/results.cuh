@@ -1,0 +1,116 @@
+// Results: how an accumulator becomes what the caller gets. Kernels of auto write results themselves, others leave
+// accumulators that finish_rows, or the host, turns into results. lib/rules.c has the same for the host.
+#pragma once
+
+#include "cell.cuh"
+
+namespace gpr {
+
+// What a result depends on beside its accumulator.
+struct Ending {
+    double ddof;  // var, std
+    uint64 plane; // minmax: results from a row's smallest to its largest
+};
+
+// ---------------------------------------------------------------- ways to finish ----------------
+
+// A way to finish, named by an operator's row in the registry, has
+//   put<Compute>(out, acc, n, ending)    *out = the result of a row of n elements
+
+// The accumulator's number.
+struct finish_number {
+    template <class Compute, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending)
+    {
+        *out = element_of<Out>(acc);
+    }
+};
+
+GPR_DEVICE double over(double sum, double count) { return sum / count; }
+GPR_DEVICE dt_complex128 over(dt_complex128 sum, double count) { return {sum.re / count, sum.im / count}; }
+
+// A sum of integers is first read as the type it was computed in: NumPy's would have wrapped there, and its sign is not
+// the accumulator's.
+template <class Compute, class Number> GPR_DEVICE auto as_computed(Number sum)
+{
+    if constexpr (is_complex<Number>) return element_of<dt_complex128>(sum);
+    else if constexpr (is_float<Number>) return static_cast<double>(sum);
+    else return static_cast<double>(value_of(element_of<Compute>(sum)));
+}
+
+struct finish_mean {
+    template <class Compute, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64 n, Ending)
+    {
+        *out = element_of<Out>(over(as_computed<Compute>(acc), static_cast<double>(n)));
+    }
+    template <class Compute, class T, class Out>
+    static GPR_DEVICE void put(Out *out, Tally<T> acc, uint64, Ending)
+    {
+        *out = element_of<Out>(over(as_computed<Compute>(acc.sum), static_cast<double>(acc.count)));
+    }
+};
+
+// Of a row where nothing was left to look at: -1.
+struct finish_position {
+    template <class Compute, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending)
+    {
+        *out = static_cast<Out>(acc.position);
+    }
+};
+
+struct finish_variance {
+    template <class Acc> static GPR_DEVICE double variance(Acc acc, Ending ending)
+    {
+        const double divisor = static_cast<double>(acc.count) - ending.ddof;
+        return acc.squares / (divisor > 0 ? divisor : 0);
+    }
+    template <class Compute, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending ending)
+    {
+        *out = element_of<Out>(variance(acc, ending));
+    }
+};
+
+struct finish_deviation {
+    template <class Compute, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending ending)
+    {
+        *out = element_of<Out>(sqrt(finish_variance::variance(acc, ending)));
+    }
+};
+
+// Integers wrap, as NumPy's do.
+struct finish_distance {
+    template <class Compute, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending)
+    {
+        if constexpr (is_integer<typename Acc::Number>) {
+            *out = static_cast<Out>(static_cast<uint64>(acc.high) - static_cast<uint64>(acc.low));
+        } else {
+            *out = element_of<Out>(acc.high - acc.low);
+        }
+    }
+};
+
+struct finish_both {
+    template <class Compute, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending ending)
+    {
+        out[0] = element_of<Out>(acc.low);
+        out[ending.plane] = element_of<Out>(acc.high);
+    }
+};
+
+// ---------------------------------------------------------------- cells that finish -------------
+
+// A cell whose kernel leaves accumulators: of chunks of host arrays, whose rows the host joins.
+template <class CellType> struct Unfinished : CellType {
+    using Out = typename CellType::Acc;
+    static GPR_DEVICE void put(Out *out, typename CellType::Acc acc, uint64, Ending) { *out = acc; }
+};
+
+// A cell whose kernel writes results. `out` points to a row's.
+template <class CellType, class Result, class Way> struct Finished : CellType {
+    using Out = Result;
+    static GPR_DEVICE void put(Out *out, typename CellType::Acc acc, uint64 n, Ending ending)
+    {
+        Way::template put<typename CellType::Compute>(out, acc, n, ending);
+    }
+};
+
+} // namespace gpr
