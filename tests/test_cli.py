@@ -18,7 +18,7 @@ import pytest
 from test_explain import assert_balanced, run_command
 
 import gpureduce as gr
-from gpureduce import _cli, _core, _functions, _watch
+from gpureduce import _bed, _cli, _functions, _watch
 
 
 def run(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
@@ -442,7 +442,7 @@ def test_measuring_fails_in_one_line(arguments: tuple[str, ...], status: int, me
         (["gpureduce", "sum", "--kernel", "interleaved_"], {"interleaved_modulo", "interleaved_strided"}),
         (["gpureduce", "kernels", "--source", "warp_"], {"warp_registers"}),
         (["gpureduce", "cache", "cl"], {"clear"}),
-        (["gpureduce", "bench", "--op", "me"], {op for op in _core.OPERATORS if op.startswith("me")}),
+        (["gpureduce", "bench", "--op", "me"], {op for op in _bed.operators() if op.startswith("me")}),
     ],
 )
 def test_the_completion_script_completes(

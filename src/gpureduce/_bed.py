@@ -43,6 +43,18 @@ REFUSED = (TypeError, ValueError, NotImplementedError, KernelUnavailableError)
 _NO_DEVICE_COPY = (MemoryError, CudaError, DeviceUnavailableError)
 
 
+def operators() -> list[str]:
+    """Names of the operators that have kernels and a function of the package."""
+    return [name for name in _core.OPERATORS if name in _functions.__all__]
+
+
+def check_operator(op: str) -> str:
+    """The same operator, if it can be measured; else a ``ValueError``."""
+    if op not in operators():
+        raise ValueError(f"unknown operator {op!r}: the operators are {', '.join(operators())}")
+    return op
+
+
 _Request = tuple[str, int, tuple[int, ...], Any, int, str, int, int, int]
 
 
@@ -166,7 +178,7 @@ class Bed:
         """The call that is timed: ``function(array)``, with these options of the reductions."""
         if self.operand.pointer is not None:
             return lambda _: self.reduce_there(op, options)
-        function = getattr(_functions, op, None) or functools.partial(_functions.reduce, op=op)
+        function = getattr(_functions, op)
         given = {name: value for name, value in options.items() if value is not None}
         return functools.partial(function, axis=self.axis, device=self.place, **given)
 

@@ -37,6 +37,8 @@ _STAGE_COLOURS = {
 BAR_INCHES, LEAST_INCHES, WIDTH = 0.29, 2.6, 10.0
 LOGARITHMIC_BEYOND = 20
 """Ratio of the longest to the shortest bar at which the axis is logarithmic."""
+SHORT_AXIS = 200
+"""Ratio of the ends of a logarithmic axis below which there is room for more labels."""
 LABEL_INCHES = 0.17
 """Height of a line of text beside a point."""
 GIGA = 1e9
@@ -68,6 +70,22 @@ def _plain(ax: Axes, title: str, subtitle: str) -> None:
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
     ax.tick_params(labelsize=TEXT_SIZE)
+
+
+def _plain_numbers(axis: Any) -> None:
+    """Label a logarithmic axis with numbers as one writes them; where it is short, its twos and fives as well."""
+    from matplotlib.ticker import FuncFormatter
+
+    low, high = sorted(axis.get_view_interval())
+    is_short = low > 0 and high / low < SHORT_AXIS
+
+    def between(value: float, _: object) -> str:
+        first = f"{value:e}"[0]
+        return f"{value:,g}" if is_short and first in "25" else ""
+
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axis.set_minor_formatter(FuncFormatter(between))
+    axis.set_tick_params(which="minor", labelsize=TEXT_SIZE)
 
 
 def _roofs(ceiling: float | None, peak: float | None) -> list[tuple[float, str, Any, str]]:
@@ -144,10 +162,8 @@ def draw_bars(
         handles.append(ax.axvline(value / GIGA, color=colour, linestyle=style, linewidth=1.6, label=words, zorder=0))
     tops = [*values, *(line[0] / GIGA for line in _roofs(ceiling, peak))]
     if logarithmic:
-        from matplotlib.ticker import FuncFormatter
-
         ax.set_xscale("log")
-        ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+        _plain_numbers(ax.xaxis)
         ax.set_xlim(min(values) / 2, max(tops) * 2.4)
     else:
         ax.set_xlim(0, max(tops) * 1.12)
@@ -220,7 +236,7 @@ def _plot_sizes(comparison: Comparison, column: str | None, ax: Axes | Figure | 
     from matplotlib.ticker import FuncFormatter
 
     drawn.xaxis.set_major_formatter(FuncFormatter(lambda value, _: show_bytes(value)))
-    drawn.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    _plain_numbers(drawn.yaxis)
     drawn.set_xlabel("size of the array (logarithmic)", fontsize=TEXT_SIZE, color=INK)
     drawn.set_ylabel("bandwidth, GB/s (logarithmic)", fontsize=TEXT_SIZE, color=INK)
     drawn.grid(True, which="major", color="#E5E5E5", linewidth=0.8)
@@ -279,7 +295,7 @@ def _plot_roofline(comparison: Comparison, column: str | None, ax: Axes | Figure
     from matplotlib.ticker import FuncFormatter
 
     drawn.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
-    drawn.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    _plain_numbers(drawn.yaxis)
     drawn.set_xlabel("intensity, operations per byte (logarithmic)", fontsize=TEXT_SIZE, color=INK)
     drawn.set_ylabel("speed, 10⁹ operations per second (logarithmic)", fontsize=TEXT_SIZE, color=INK)
     drawn.grid(True, which="major", color="#E5E5E5", linewidth=0.8)

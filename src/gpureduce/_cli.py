@@ -519,6 +519,8 @@ _NAMING_KERNELS = ("bench", "compare", "explain", "kernels")
 
 def _completion(options: argparse.Namespace) -> int:
     """Print a script for the shell, made from the parser itself."""
+    from ._bed import operators
+
     names = [each["name"] for each in _core.kernels()]
     cases = []
     for name, parser in _subparsers(_parser()).items():
@@ -529,7 +531,7 @@ def _completion(options: argparse.Namespace) -> int:
     script = _COMPLETION.format(
         subcommands=" ".join(SUBCOMMANDS),
         kernels=" ".join(names),
-        operators=" ".join(_core.OPERATORS),
+        operators=" ".join(operators()),
         cases="\n".join(cases),
     )
     if options.json:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _core
-from ._bed import REFUSED, Bed, ignoring_array
+from ._bed import REFUSED, Bed, check_operator, ignoring_array
 from ._ceiling import ceiling_or_why
 from ._clocks import moved
 from ._environment import environment
@@ -766,8 +766,7 @@ def compare(
     if seconds <= 0 or precision < 0:
         raise ValueError("seconds must be above 0, and precision not below")
     whole = operand(arr)
-    if op not in _core.OPERATORS:
-        raise ValueError(f"unknown operator {op!r}: the operators are {', '.join(_core.OPERATORS)}")
+    check_operator(op)
     if not hasattr(np, op):
         raise ValueError(f"NumPy has no {op} to check the answers of {op} with")
     blocks = [block_size] if block_size is None or isinstance(block_size, (int, np.integer)) else list(block_size)

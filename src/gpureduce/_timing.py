@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _core, _functions
-from ._bed import REFUSED, Bed
+from ._bed import REFUSED, Bed, check_operator
 from ._ceiling import ceiling_or_why
 from ._clocks import moved
 from ._environment import environment
@@ -410,7 +410,7 @@ def _target(
     if isinstance(func_or_kernel, str):
         if kernel is not None:
             raise ValueError(f"the kernel is named twice: {func_or_kernel!r} and {kernel!r}")
-        return op, _known(op), _core.find_kernel(func_or_kernel), None
+        return op, check_operator(op), _core.find_kernel(func_or_kernel), None
     for name in _functions.__all__:
         if func_or_kernel is getattr(_functions, name):
             own = op if name == "reduce" else name
@@ -423,12 +423,6 @@ def _target(
     module = getattr(partial, "__module__", None) or ""
     words = getattr(partial, "__qualname__", None) or getattr(partial, "__name__", repr(partial))
     return f"{module}.{words}".lstrip("."), "", None, func_or_kernel
-
-
-def _known(op: str) -> str:
-    if op not in _core.OPERATORS and op not in _functions.__all__:
-        raise ValueError(f"unknown operator {op!r}: the operators are {', '.join(_core.OPERATORS)}")
-    return op
 
 
 def _time_callable(
