@@ -100,3 +100,15 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *_LATE})
+
+
+def load_ipython_extension(shell: object) -> None:
+    """Give IPython the magics ``%gr_bench``, ``%gr_compare`` and ``%gr_explain``: ``%load_ext gpureduce``.
+
+    Parameters
+    ----------
+    shell : IPython.core.interactiveshell.InteractiveShell
+    """
+    from ._magics import register
+
+    register(shell)

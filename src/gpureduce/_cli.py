@@ -24,6 +24,10 @@ from ._exceptions import CudaError, DeviceUnavailableError, KernelUnavailableErr
 if TYPE_CHECKING:
     import numpy as np
 
+    from ._compare import Comparison
+    from ._explanation import Explanations
+    from ._timing import Timing
+
 FAILED, WRONG_USAGE, WRONG_ANSWER, INTERRUPTED = 1, 2, 3, 130
 STANDARD_INPUT = "-"
 DEFAULT_ELEMENTS = 10_000_000
@@ -78,10 +82,11 @@ def _add_explain(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plot", type=Path, metavar="FILE", help="write the picture (png, svg, pdf), by matplotlib")
 
 
-def _explain(options: argparse.Namespace) -> int:
+def explained(options: argparse.Namespace) -> Explanations:
+    """Explain kernels as the options say."""
     from ._explain import explain
 
-    found = explain(
+    found: Explanations = explain(
         options.kernel,
         options.n,
         block_size=options.block_size,
@@ -90,6 +95,11 @@ def _explain(options: argparse.Namespace) -> int:
         grid_size=options.grid_size,
         rows=options.rows,
     )
+    return found
+
+
+def _explain(options: argparse.Namespace) -> int:
+    found = explained(options)
     if options.csv is not None:
         found.to_csv(options.csv)
     if options.html is not None:
@@ -296,11 +306,16 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--grid-size", type=int, metavar="G", help="blocks per row")
 
 
-def _bench(options: argparse.Namespace) -> int:
+def bench(array: Any, options: argparse.Namespace) -> Timing:
+    """Time a reduction of the array as the options say."""
     from ._timing import benchmark
 
     sizes = {"block_size": options.block_size, "grid_size": options.grid_size}
-    _show(benchmark(options.kernel, _measured(options), **sizes, **_shared(options)), options)
+    return benchmark(options.kernel, array, **sizes, **_shared(options))
+
+
+def _bench(options: argparse.Namespace) -> int:
+    _show(bench(_measured(options), options), options)
     return 0
 
 
@@ -318,11 +333,12 @@ def _add_compare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kind", help="of the picture: bars, sizes or roofline")
 
 
-def _compare(options: argparse.Namespace) -> int:
+def contest(array: Any, options: argparse.Namespace) -> Comparison:
+    """Compare on the array as the options say."""
     from ._compare import compare
 
-    found = compare(
-        _measured(options),
+    return compare(
+        array,
         options.kernel or None,
         block_size=options.block_size,
         baselines=options.baselines,
@@ -330,6 +346,10 @@ def _compare(options: argparse.Namespace) -> int:
         break_even=not options.no_break_even,
         **_shared(options),
     )
+
+
+def _compare(options: argparse.Namespace) -> int:
+    found = contest(_measured(options), options)
     _show(found, options, kind=options.kind)
     return WRONG_ANSWER if any(row.is_kernel and row.right is False for row in found) else 0
 
