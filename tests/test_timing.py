@@ -174,6 +174,21 @@ def test_a_pipe_gets_no_bar_and_a_terminal_gets_one(monkeypatch: pytest.MonkeyPa
         assert bar._bar is None
 
 
+def test_a_bar_is_drawn_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("tqdm", reason="needs tqdm")
+    stream = io.StringIO()
+    stream.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(_sampling, "REDRAW_SECONDS", 3600.0)
+    with _sampling.progress_bar("measuring") as bar:
+        for i in range(1000):
+            bar(i / 1000)
+        bar(2.0)
+        bar(0.5)
+        assert bar._bar.n == pytest.approx(1.0)
+        assert stream.getvalue().count("measuring") <= 2
+
+
 def test_without_tqdm_there_is_no_bar_unless_one_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)
     monkeypatch.setattr(_sampling, "_is_watched", lambda: True)

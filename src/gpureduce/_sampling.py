@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import sys
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,6 +32,8 @@ NOISY = 0.05
 DRIFTED = 0.03
 """Change of the median from the first to the second half of the samples that is called a drift."""
 LEAST_FOR_DRIFT = 8
+REDRAW_SECONDS = 0.2
+"""Between two drawings of a progress bar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,9 @@ class Spread:
 
     samples: tuple[float, ...]
     calls_per_sample: int = 1
+
+    def __repr__(self) -> str:
+        return f"Spread(median={self.median:g}, noise={self.noise:.2g}, count={len(self.samples)})"
 
     @property
     def median(self) -> float:
@@ -240,13 +246,16 @@ class progress_bar:  # noqa: N801  used as a function
         if wanted is False or (wanted is None and not _is_watched()):
             return
         try:
-            from tqdm.auto import tqdm
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # a notebook without ipywidgets gets a bar of text
+                from tqdm.auto import tqdm
         except ImportError:
             if wanted:
                 raise ImportError("a progress bar needs tqdm: pip install 'gpureduce[progress]'") from None
             return
         form = "{l_bar}{bar}| {elapsed}"
-        self._bar = tqdm(total=1.0, desc=words, leave=False, bar_format=form)
+        # Seldom drawn: a terminal is slow, and what is drawn between samples takes its time from them.
+        self._bar = tqdm(total=1.0, desc=words, leave=False, bar_format=form, mininterval=REDRAW_SECONDS, miniters=0)
 
     def __enter__(self) -> progress_bar:
         return self
@@ -258,8 +267,7 @@ class progress_bar:  # noqa: N801  used as a function
     def __call__(self, share: float) -> None:
         """Set the share that is done."""
         if self._bar is not None:
-            self._bar.n = min(max(self._bar.n, share), 1.0)
-            self._bar.refresh()
+            self._bar.update(min(max(share - self._bar.n, 0.0), 1.0 - self._bar.n))
 
     def part(self, first: float, last: float) -> Callable[[float], None]:
         """The bar of a part of the work, which goes from `first` to `last`."""
