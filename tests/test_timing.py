@@ -597,6 +597,7 @@ def test_sizes_and_rates_are_never_shown_as_none_unless_they_are() -> None:
     assert _tables.show_bytes(1536) == "1.5 KiB"
     assert _tables.show_bandwidth(4.5e12) == "4,500"
     assert _tables.show_bandwidth(2.5e6) == "0.0025"
+    assert [_tables.show_ratio(ratio) for ratio in (1234.5, 0.5, 0.00123)] == ["1,234.50", "0.50", "0.0012"]
     assert _tables.time_unit([0.2, 3e-5]) == (1e-6, "µs")
     assert _tables.time_unit([]) == (1.0, "s")
 

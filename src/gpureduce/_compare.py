@@ -26,7 +26,17 @@ from ._profile import check_possible, counter_table, profile_kernel
 from ._records import kernels as catalogue
 from ._records import last_run, limits
 from ._sampling import NOISY, Spread, Turn, progress_bar, take_turns
-from ._tables import comma_separated, lay_out, markdown, show_bandwidth, show_bytes, show_count, show_time, time_unit
+from ._tables import (
+    comma_separated,
+    lay_out,
+    markdown,
+    show_bandwidth,
+    show_bytes,
+    show_count,
+    show_ratio,
+    show_time,
+    time_unit,
+)
 from ._timing import finished, flat_environment
 
 if TYPE_CHECKING:
@@ -411,7 +421,7 @@ class Comparison:
                 ratios = [self.speedup(row, over, kind) for row in here]
                 if any(ratio is not None for ratio in ratios):
                     headings.append(f"x {over}")
-                    columns.append(["" if ratio is None else f"{ratio:.2f}" for ratio in ratios])
+                    columns.append(["" if ratio is None else show_ratio(ratio) for ratio in ratios])
         headings.append("error, ulps")
         columns.append([_show_error(row) for row in here])
         return headings, [list(line) for line in zip(*columns, strict=True)]

@@ -8,11 +8,23 @@ import os
 from collections.abc import Iterable, Sequence
 from html import escape
 
-__all__ = ["comma_separated", "html", "lay_out", "markdown", "show_bandwidth", "show_bytes", "show_count", "show_time"]
+__all__ = [
+    "comma_separated",
+    "html",
+    "lay_out",
+    "markdown",
+    "show_bandwidth",
+    "show_bytes",
+    "show_count",
+    "show_ratio",
+    "show_time",
+]
 
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _BYTES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
+
+LEAST_FIXED_RATIO = 0.1
 
 # ---------------------------------------------------------------- tables
 
@@ -75,6 +87,11 @@ def show_count(value: float) -> str:
     if abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.4g}" if abs(value) < 1e-3 else f"{value:#.4g}".rstrip(".")
+
+
+def show_ratio(value: float) -> str:
+    """How many times, with two digits at least: what is far behind is not shown as 0."""
+    return f"{value:,.2f}" if value >= LEAST_FIXED_RATIO else f"{value:.2g}"
 
 
 def show_time(seconds: float) -> str:
