@@ -376,6 +376,33 @@ def test_bad_arguments_are_refused(arguments: dict[str, Any], kind: type[Excepti
         gr.compare(given.pop("arr"), given.pop("kernels", None), **given)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize(("dtype", "op"), [("int32", "sum"), ("float32", "sum"), ("float32", "max")])
+def test_on_a_card_every_contender_is_right_and_below_the_peak(dtype: str, op: str) -> None:
+    values = (np.random.default_rng(SEED).random(1 << 22) * 1000).astype(dtype)
+    found = gr.compare(values, op=op, cache="cold", seconds=0.02)
+    assert found.peak is not None
+    for each in found:
+        if each.absent:
+            continue
+        assert each.right, (each.label, each.ulps)
+        assert each.device_bandwidth is None or each.device_bandwidth < found.peak
+        assert not each.is_kernel or each.on_device is not None
+    assert found.break_even is not None
+
+
+@pytest.mark.gpu
+def test_on_a_card_a_profile_has_counters_or_says_why_not() -> None:
+    values = np.ones(100_000, np.float32)
+    try:
+        found = gr.benchmark("interleaved_strided", values, profile=True, seconds=0.02)
+    except gr.DeviceUnavailableError as error:
+        assert "ncu" in str(error) or "counters" in str(error)
+    else:
+        assert found.counters[0]["bank_conflicts"] > 0
+        assert 0 < found.counters[0]["threads_per_instruction"] <= 32
+
+
 # ---------------------------------------------------------------- libraries
 
 

@@ -458,6 +458,21 @@ def test_a_stream_is_passed_on_as_its_handle() -> None:
     assert _bed.stream_handle(SimpleNamespace(cuda_stream=6)) == 6
 
 
+def test_another_callable_is_not_uploaded_for(tmp_path: Path) -> None:
+    over_fakes(
+        """
+        a = np.ones(1000)
+        gr.sum(a)
+        cuda.fake_reset_peaks()
+        before = cuda.fake_bytes(0)
+        t = gr.benchmark(np.sum, a, seconds=0.01)
+        assert cuda.fake_peak(0) == before and t.on_device is None
+        assert any("last-level cache" in each for each in t.warnings), t.warnings
+        """,
+        tmp_path,
+    )
+
+
 @pytest.mark.gpu
 def test_on_a_card_the_kernels_stay_below_the_ceiling_of_physics() -> None:
     a = np.random.default_rng(SEED).random(1 << 26, np.float32)

@@ -106,6 +106,7 @@ class Bed:
         self.why_no_device = "" if self.info is not None else (_core.why_no_cuda() or "the CPU was asked for")
         if self.info is not None and not with_device:
             self.why_no_device = "it was not asked for"
+        self._reads_device = self.info is not None and (with_device or operand.pointer is not None)
         self.reduced = operand.trailing(axis)
         self.readings: list[Clocks] = []
         self._open = contextlib.ExitStack()
@@ -117,7 +118,7 @@ class Bed:
     @property
     def cache_bytes(self) -> int:
         """Size of the cache that matters: the card's L2, or the CPU's last one."""
-        return self.info.l2_bytes if self.info is not None else last_level_cache_bytes()
+        return self.info.l2_bytes if self._reads_device and self.info is not None else last_level_cache_bytes()
 
     @property
     def flush_bytes(self) -> int:
@@ -267,7 +268,7 @@ class Bed:
         """A warning if the times are of a cache."""
         if self.cache != "hot" or self.operand.nbytes > self.cache_bytes:
             return []
-        where = "the L2 cache" if self.info is not None else "the CPU's last-level cache"
+        where = "the L2 cache" if self._reads_device else "the CPU's last-level cache"
         sizes = f"{show_bytes(self.operand.nbytes)} fit in {show_bytes(self.cache_bytes)}"
         return [f"the array fits in {where} ({sizes}): repeated runs do not read memory; cache='cold' flushes it"]
 

@@ -397,7 +397,7 @@ def benchmark(
         "stream": stream,
         "dtype": None if dtype is None else np.dtype(dtype),
     }
-    with progress_bar(name, progress) as bar, Bed(it, axis, device, cache) as bed:
+    with progress_bar(name, progress) as bar, Bed(it, axis, device, cache, function is None) as bed:
         if function is not None:
             return _time_callable(name, function, it, bed, seconds, precision, bar)
         return _time_kernel(name, op, options, it, bed, (seconds, precision), ceiling, profile, bar)
