@@ -122,31 +122,54 @@ template <> struct NarrowOf<dt_bfloat16> { using type = float; };
 template <> struct NarrowOf<dt_float32> { using type = float; };
 template <class T> using Narrow = typename Select<sizeof(T) < 8, NarrowOf<T>, Select<true, T, T>>::type::type;
 
-// A tile's extreme by the quick way of min and max; positions only of a tile that has something to tell, which soon is
-// rare. Its elements are read again, so that registers need no index.
+// A tile's extreme by the quick way of min and max. Of the best tile so far only the place is kept, so that no thread of a
+// warp has to look for a position while the others wait; one look at the end finds it.
 template <class Cell> struct Local<Cell, LocalWay::FOUND> {
     using In = typename Cell::In;
     using Acc = typename Cell::Acc;
     using Fold = typename Cell::Fold;
-    using Number = typename Acc::Number;
     using Tile = typename Cell::template With<typename Fold::Extreme, Narrow<typename Cell::Compute>>;
-    Acc value = Cell::identity();
+    const In *row = nullptr;
+    Narrow<typename Cell::Compute> best = Tile::identity();
+    uint64 first = nowhere; // of the tile, or where the element itself is
+    unsigned vectors = 0;   // of the tile; 0: it was an element
+    unsigned distance = 0;  // from vector to vector, in elements
 
-    GPR_DEVICE void take(In x, uint64 i) { value = Cell::combine(value, Cell::lift(x, i)); }
-    template <unsigned VECTORS>
-    GPR_DEVICE void take_tile(const Vector (&v)[VECTORS], const In *in, uint64 first, uint64 step)
+    GPR_DEVICE void keep_better(Narrow<typename Cell::Compute> number, uint64 at, unsigned count, unsigned step)
     {
-        const Number best = element_of<Number>(fold_tile<Tile>(v));
-        const bool may_be_first = first < value.position && !Fold::prefers(value.number, best);
-
-        if (!may_be_first && !Fold::prefers(best, value.number)) return;
-#pragma unroll 1
-        for (unsigned k = 0; k < VECTORS; k++) {
-#pragma unroll 1
-            for (unsigned j = 0; j < vector_elements<In>; j++) take(in[first + k * step + j], first + k * step + j);
-        }
+        const bool is_earlier = at < first && !Fold::prefers(best, number);
+        if (!is_earlier && !Fold::prefers(number, best)) return;
+        best = number;
+        first = at;
+        vectors = count;
+        distance = step;
     }
-    GPR_DEVICE Acc close() const { return value; }
+    GPR_DEVICE void take(In x, uint64 i)
+    {
+        if (!Cell::skips_nan || !is_nan(value_of(x))) keep_better(Tile::lift(x, i), i, 0, 0);
+    }
+    template <unsigned VECTORS>
+    GPR_DEVICE void take_tile(const Vector (&v)[VECTORS], const In *in, uint64 at, uint64 step)
+    {
+        row = in;
+        if (Cell::skips_nan && count_present<Cell>(v) == 0) return; // its extreme would be an infinity that is not there
+        keep_better(fold_tile<Tile>(v), at, VECTORS, static_cast<unsigned>(step));
+    }
+    GPR_DEVICE Acc close() const
+    {
+        Acc value = Cell::identity();
+        if (vectors == 0) {
+            if (first != nowhere) value = Acc{element_of<typename Acc::Number>(best), first};
+            return value;
+        }
+        for (unsigned k = 0; k < vectors; k++) {
+            for (unsigned j = 0; j < vector_elements<In>; j++) {
+                const uint64 i = first + k * static_cast<uint64>(distance) + j;
+                value = Cell::combine(value, Cell::lift(row[i], i));
+            }
+        }
+        return value;
+    }
 };
 
 // Distances from a number near the mean are summed, and their squares: two additions an element, and no division. The

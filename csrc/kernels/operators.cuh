@@ -46,6 +46,25 @@ struct fold_max {
     template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return larger_of(a, b); }
 };
 
+// Minimum and maximum that leave NaN out: of nothing but NaN the result is NaN, which so is the identity.
+template <class Extreme> struct SkippingExtreme {
+    static constexpr bool commutative = true;
+    template <class Acc, class Compute> static GPR_DEVICE Acc identity()
+    {
+        const Acc infinity = largest_of<Compute, Acc>();
+        return infinity - infinity;
+    }
+    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x) { return element_of<Acc>(value_of(x)); }
+    template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b)
+    {
+        if (is_nan(a)) return b;
+        return is_nan(b) ? a : Extreme::combine(a, b);
+    }
+};
+
+using fold_fmin = SkippingExtreme<fold_min>;
+using fold_fmax = SkippingExtreme<fold_max>;
+
 // Accumulators of any and all are 0 or 1.
 struct fold_any {
     static constexpr bool commutative = true;

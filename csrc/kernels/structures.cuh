@@ -95,6 +95,12 @@ struct fold_tally {
     template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return Acc{a.sum + b.sum, a.count + b.count}; }
 };
 
+template <class T> GPR_DEVICE void atomic_fold(fold_tally, Tally<T> *address, Tally<T> value)
+{
+    atomic_fold(fold_sum{}, &address->sum, value.sum);
+    atomicAdd(&address->count, value.count);
+}
+
 // ---------------------------------------------------------------- moments -----------------------
 
 // Of `count` numbers their mean, and the sum of their squared distances from it.

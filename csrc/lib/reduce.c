@@ -53,12 +53,12 @@ gpr_status gpr_resolve(const gpr_request *request, gpr_resolved *resolved)
     if (resolved->kernel >= GPR_KERNEL_COUNT)
         return gpr_fail(GPR_ERROR_VALUE, "no kernel has index %d", resolved->kernel);
     const gpr_kernel_row *row = &gpr_kernel_rows[resolved->kernel];
+    GPR_TRY(gpr_leave_out(&resolved->rule, request->skip_nan, request->mask != NULL));
+    resolved->rule.ddof = request->ddof;
     gpr_fit_rule(row, &resolved->rule);
     GPR_TRY(gpr_check_kernel_folds(row, &resolved->rule));
     if (request->block_size != 0) GPR_TRY(gpr_check_block_size(row, request->block_size));
     if (request->grid_size != 0) GPR_TRY(gpr_check_grid_size(row));
-    GPR_TRY(gpr_leave_out(&resolved->rule, request->skip_nan, request->mask != NULL));
-    resolved->rule.ddof = request->ddof;
     GPR_TRY(gpr_make_view(request, &resolved->view));
     GPR_TRY(resolve_device(request, &resolved->view, &resolved->device));
     if (request->on_device) GPR_TRY(check_device_array(request, &resolved->view, resolved->device));

@@ -172,6 +172,8 @@ gpr_status gpr_leave_out(gpr_rule *rule, int skip_nan, int masked)
     if (masked && rule->form == GPR_FORM_FOUND)
         return gpr_fail(GPR_ERROR_VALUE, "%s takes no mask", gpr_operator_rows[op].name);
     rule->skip_nan = skip_nan && is_inexact(rule->element);
+    if (rule->skip_nan && op == GPR_OP_MIN) rule->fold = GPR_FOLD_fmin;
+    if (rule->skip_nan && op == GPR_OP_MAX) rule->fold = GPR_FOLD_fmax;
     if (is_mean(op) && (masked || rule->skip_nan)) {
         rule->fold = GPR_FOLD_tally;
         rule->form = GPR_FORM_TALLY;
@@ -192,7 +194,8 @@ gpr_status gpr_check_kernel_folds(const gpr_kernel_row *row, const gpr_rule *rul
     const size_t bytes = gpr_acc_bytes(rule->form, rule->device_acc);
     const char *operator_name = gpr_operator_rows[rule->op].name;
 
-    if (row->finish == GPR_ATOMIC && bytes > MOST_SWAPPED_BYTES && rule->fold != GPR_FOLD_sum)
+    if (row->finish == GPR_ATOMIC && bytes > MOST_SWAPPED_BYTES && rule->fold != GPR_FOLD_sum &&
+        rule->fold != GPR_FOLD_tally)
         return gpr_fail(GPR_ERROR_VALUE,
                         "kernel '%s' folds by atomics, which swap %d bytes: %s of %s accumulates in %zu. Kernels that "
                         "write partials take it, as 'shfl_two_pass', 'last_block' and 'auto' do",
@@ -296,6 +299,15 @@ static void store_extreme(gpr_dtype dtype, int largest, uint8_t *element)
     gpr_store_wide(wide, &block, 1, dtype, element);
 }
 
+/* NaN of a float or complex type. */
+static void store_nan(gpr_dtype dtype, uint8_t *element)
+{
+    gpr_wide_block block;
+
+    block.f64[0] = NAN;
+    gpr_store_wide(GPR_WIDE_FLOAT, &block, 1, dtype, element);
+}
+
 gpr_value gpr_neutral_element(gpr_fold fold, gpr_dtype element)
 {
     gpr_value value = {.bytes = {0}};
@@ -307,6 +319,8 @@ gpr_value gpr_neutral_element(gpr_fold fold, gpr_dtype element)
         store_extreme(element, 1, value.bytes);
     else if (fold == GPR_FOLD_max || fold == GPR_FOLD_argmax)
         store_extreme(element, 0, value.bytes);
+    else if (fold == GPR_FOLD_fmin || fold == GPR_FOLD_fmax)
+        store_nan(element, value.bytes);
     else
         gpr_store_wide(GPR_WIDE_UNSIGNED, &block, 1, element, value.bytes);
     return value;
@@ -346,6 +360,8 @@ gpr_value gpr_identity(gpr_fold fold, gpr_dtype compute, gpr_dtype acc)
         case GPR_FOLD_prod: value = (T)((U)x * (U)y); break;                             \
         case GPR_FOLD_min: value = x < y || x != x ? x : y; break;                       \
         case GPR_FOLD_max: value = x > y || x != x ? x : y; break;                       \
+        case GPR_FOLD_fmin: value = x < y || y != y ? x : y; break;                      \
+        case GPR_FOLD_fmax: value = x > y || y != y ? x : y; break;                      \
         case GPR_FOLD_any: value = (T)(x != 0 || y != 0); break;                         \
         case GPR_FOLD_all: value = (T)(x != 0 && y != 0); break;                         \
         case GPR_FOLD_odd: value = (T)((x != 0) != (y != 0)); break;                     \
@@ -380,6 +396,8 @@ static double _Complex fold_complex(gpr_fold fold, double _Complex x, double _Co
         return CMPLX(creal(x) * creal(y) - cimag(x) * cimag(y), creal(x) * cimag(y) + cimag(x) * creal(y));
     case GPR_FOLD_min: return is_nan(x) || precedes(x, y) ? x : y;
     case GPR_FOLD_max: return is_nan(x) || precedes(y, x) ? x : y;
+    case GPR_FOLD_fmin: return is_nan(y) || precedes(x, y) ? x : y;
+    case GPR_FOLD_fmax: return is_nan(y) || precedes(y, x) ? x : y;
     default: return CMPLX(creal(x) + creal(y), cimag(x) + cimag(y));
     }
 }
