@@ -392,15 +392,14 @@ def test_on_a_card_every_contender_is_right_and_below_the_peak(dtype: str, op: s
 
 
 @pytest.mark.gpu
-def test_on_a_card_a_profile_has_counters_or_says_why_not() -> None:
+def test_on_a_card_a_profile_has_the_hardwares_counters() -> None:
     values = np.ones(100_000, np.float32)
     try:
         found = gr.benchmark("interleaved_strided", values, profile=True, seconds=0.02)
     except gr.DeviceUnavailableError as error:
-        assert "ncu" in str(error) or "counters" in str(error)
-    else:
-        assert found.counters[0]["bank_conflicts"] > 0
-        assert 0 < found.counters[0]["threads_per_instruction"] <= 32
+        pytest.skip(str(error))
+    assert found.counters[0]["bank_conflicts"] > 0
+    assert 0 < found.counters[0]["threads_per_instruction"] <= 32
 
 
 # ---------------------------------------------------------------- libraries
