@@ -35,12 +35,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from device_arrays import on_device, random_values
-from environment import environment, summary
-from peers import available
 
 import gpureduce as gr
 from gpureduce import _core
+from gpureduce._environment import environment
+from gpureduce._operand import on_device, random_values
+from gpureduce._peers import DeviceView, available
+from gpureduce._sampling import summary
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 GIB = 2**30
@@ -139,14 +140,11 @@ def peers_on(
 ) -> dict[str, Any]:  # fmt: skip
     """Each peer's times on the same device memory, or why it has none."""
     rows: dict[str, Any] = {}
-    array = peers["cupy"].array(pointer, shape, dtype, owner) if "cupy" in peers else None
+    view = DeviceView(pointer, shape, np.dtype(dtype), 0, owner)
     nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
     for name, peer in peers.items():
         try:
-            if name == "cub":
-                times = peer.measure(op, dtype, pointer, int(np.prod(shape)), repeats, flush)
-            else:
-                times = peer.measure(op, array, axis, repeats, flush)
+            times = [1e3 * each for each in peer.device_work(op, view, axis, flush).take(repeats)]
         except Exception as error:  # a peer without this cell says so in its own way
             rows[name] = {"absent": f"{type(error).__name__}: {str(error)[:120]}"}
             continue

@@ -18,7 +18,10 @@ import gpureduce as gr
 ROOT = pathlib.Path(__file__).parents[1]
 MODULES = (
     "gpureduce",
-    *("gpureduce." + name for name in ("_exact", "_explain", "_functions", "_memory", "_records", "array_api")),
+    *(
+        "gpureduce." + name
+        for name in ("_compare", "_exact", "_explain", "_functions", "_memory", "_records", "_timing", "array_api")
+    ),
 )
 
 needs_tools = pytest.mark.skipif(shutil.which("make") is None or shutil.which("cc") is None, reason="needs make and cc")

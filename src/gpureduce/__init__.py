@@ -63,11 +63,14 @@ from ._records import (
 )
 
 if TYPE_CHECKING:
+    from ._compare import Comparison, compare
     from ._explain import explain
     from ._explanation import Explanation, Explanations
+    from ._timing import Timing, benchmark
 
 __all__ = [
     "CacheInfo",
+    "Comparison",
     "CudaError",
     "DeviceInfo",
     "DeviceUnavailableError",
@@ -80,6 +83,7 @@ __all__ = [
     "Limits",
     "MinMax",
     "NoDeviceWarning",
+    "Timing",
     "__version__",
     "all",
     "amax",
@@ -87,11 +91,13 @@ __all__ = [
     "any",
     "argmax",
     "argmin",
+    "benchmark",
     "bitwise_and",
     "bitwise_or",
     "bitwise_xor",
     "cache_info",
     "clear_cache",
+    "compare",
     "count_nonzero",
     "cuda_versions",
     "devices",
@@ -125,7 +131,15 @@ __all__ = [
     "var",
 ]
 
-_LATE = {"explain": "_explain", "Explanation": "_explanation", "Explanations": "_explanation"}
+_LATE = {
+    "benchmark": "_timing",
+    "compare": "_compare",
+    "Comparison": "_compare",
+    "explain": "_explain",
+    "Explanation": "_explanation",
+    "Explanations": "_explanation",
+    "Timing": "_timing",
+}
 """Names whose modules are imported when they are first used."""
 
 
@@ -141,3 +155,15 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *_LATE})
+
+
+def load_ipython_extension(shell: object) -> None:
+    """Give IPython the magics ``%gr_bench``, ``%gr_compare`` and ``%gr_explain``: ``%load_ext gpureduce``.
+
+    Parameters
+    ----------
+    shell : IPython.core.interactiveshell.InteractiveShell
+    """
+    from ._magics import register
+
+    register(shell)
