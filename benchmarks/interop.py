@@ -21,9 +21,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from environment import environment, summary
 
 import gpureduce as gr
+from gpureduce._environment import environment
+from gpureduce._sampling import summary
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 ROUNDS = 15

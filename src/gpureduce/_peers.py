@@ -35,12 +35,15 @@ def numpy_function(op: str) -> Callable[..., Any]:
     NotImplementedError
         NumPy has none.
     """
-    found = getattr(np, op, None)
-    if isinstance(found, np.ufunc):
-        return found.reduce
+    return _function_of(np, op)
+
+
+def _function_of(library: Any, op: str) -> Callable[..., Any]:
+    """A reduction of NumPy or of a library that follows it; a ufunc reduces by its method."""
+    found = getattr(library, op, None)
     if found is None:
-        raise NotImplementedError(f"NumPy has no {op}")
-    function: Callable[..., Any] = found
+        raise NotImplementedError(f"{library.__name__} has no {op}")
+    function: Callable[..., Any] = found.reduce if hasattr(found, "reduce") else found
     return function
 
 
@@ -192,13 +195,13 @@ class CuPy(_WithEvents):
 
     def host_call(self, op: str, array: np.ndarray[Any, Any], axis: Any) -> Callable[[], Any]:
         """Copy to the device, reduce, copy back."""
-        function = getattr(self._cupy, op)
+        function = _function_of(self._cupy, op)
         return lambda: function(self._cupy.asarray(array), axis=axis).get()
 
     def device_work(self, op: str, view: DeviceView, axis: Any, flush: int) -> DeviceWork:
         """Reduce a view of the memory."""
         cupy = self._cupy
-        function = getattr(cupy, op)
+        function = _function_of(cupy, op)
         with cupy.cuda.Device(view.device):
             nbytes = view.elements * view.dtype.itemsize
             memory = cupy.cuda.UnownedMemory(view.pointer, nbytes, view.owner, view.device)
@@ -222,7 +225,7 @@ class Torch(_WithEvents):
     """PyTorch eager."""
 
     name = "torch"
-    _NAMES = {"min": "amin", "max": "amax"}  # noqa: RUF012  torch.min over an axis gives positions too
+    _NAMES = {"min": "amin", "max": "amax", "minmax": "aminmax"}  # noqa: RUF012  torch.min over an axis finds positions
 
     def __init__(self) -> None:
         import torch
@@ -241,8 +244,13 @@ class Torch(_WithEvents):
         return 1e-3 * float(start.elapsed_time(stop))
 
     def _call(self, op: str, axis: Any) -> Callable[[Any], Any]:
-        function = getattr(self._torch, self._NAMES.get(op, op))
-        return function if axis is None else lambda tensor: function(tensor, dim=axis)
+        function = getattr(self._torch, self._NAMES.get(op, op), None)
+        if function is None or op.startswith(("bitwise", "logical")):  # of two tensors, not of one's elements
+            raise NotImplementedError(f"torch has no reduction {op}")
+        options = {} if axis is None else {"dim": axis}
+        if op in ("var", "std"):
+            options["correction"] = 0
+        return lambda tensor: function(tensor, **options)
 
     def host_call(self, op: str, array: np.ndarray[Any, Any], axis: Any) -> Callable[[], Any]:
         """Copy to the device, reduce, copy back."""
