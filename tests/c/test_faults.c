@@ -1067,6 +1067,7 @@ int main(void)
     load_fakes();
     test_memory_that_runs_out_makes_chunks_smaller();
     test_no_memory_is_an_error_and_the_next_call_works();
+    test_scratch_survives_what_is_not_its_fault();
     test_a_compile_error_carries_its_log();
     test_a_log_that_cannot_be_had_hides_no_compile_error();
     test_an_interrupt_between_chunks_leaves_everything_clean();
@@ -1075,7 +1076,6 @@ int main(void)
     test_every_failed_call_is_reported_and_leaves_nothing_behind();
     test_giving_back_that_fails_hides_no_failure_to_open();
     test_a_failure_without_a_name_is_reported_by_its_number();
-    test_scratch_survives_what_is_not_its_fault();
     if (STEP == 1) expect_all_failed();
     return check_end();
 }
