@@ -275,6 +275,17 @@ EVERY_FAILURE = """
         from gpureduce import _core
         _core.free_device(0, _core.alloc_device(0, 10))
 
+    def ordered():
+        from gpureduce import _core
+        pointer, owner = _core.device_memory(0, 64)
+        for dtype in ("int8", "float16", "float64"):
+            array = _core.device_array(pointer, (4,), None, dtype, 0, 1, owner)
+            _core.fill_device(array, np.ones((), dtype).tobytes(), 1)
+        _core.order_streams(0, 1, _core.device_stream(0))
+        mark = _core.mark_stream(0, 0)
+        _core.mark_wait(mark)
+        assert _core.mark_passed(mark)
+
     def inside():
         assert gr.sum(a[:10], device="cuda") == 45
         assert len(gr.devices()) == 1
@@ -324,7 +335,7 @@ EVERY_FAILURE = """
         return status == 77
 
     met = set()
-    for work in (streamed, tickets_atomics_and_masks, pinned, measured, queued, freed, inside):
+    for work in (streamed, tickets_atomics_and_masks, pinned, measured, queued, freed, ordered, inside):
         met |= {function for function in FUNCTIONS if in_child(work, function, 999)}
         for function in ("cuMemAlloc", "cuMemHostAlloc", "cuModuleLoadData"):
             in_child(work, function, 2)
