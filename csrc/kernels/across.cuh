@@ -15,6 +15,8 @@ namespace gpr {
 
 // Items that a thread has under way: with 1024 threads a multiprocessor and items of 16 bytes 64 KiB, as in auto_stream.
 constexpr unsigned walk_items = 4;
+// The same of items of fewer bytes.
+template <class In> constexpr unsigned walk_loads = item * sizeof(In) >= 16 ? walk_items : 2 * walk_items;
 
 // A thread's place in its block. Threads that the rectangle leaves over have y == down and do nothing.
 struct Rectangle {
@@ -25,6 +27,7 @@ struct Rectangle {
     template <unsigned BLOCK> static GPR_DEVICE Rectangle of_block(unsigned across, bool along)
     {
         Rectangle r;
+        if (across == BLOCK) return Rectangle{BLOCK, 1, threadIdx.x, 0};
         r.across = across;
         r.down = BLOCK / across;
         r.x = along ? threadIdx.x / r.down : threadIdx.x % across;
@@ -70,16 +73,16 @@ GPR_DEVICE void walk_rows(const typename Cell::In *in, const unsigned char *mask
     Local<Cell> local[OUTPUTS];
 
     while (next < row.n) {
-        Item<In> items[walk_items];
-        uint64 positions[walk_items];
+        Item<In> items[walk_loads<In>];
+        uint64 positions[walk_loads<In>];
 #pragma unroll
-        for (unsigned u = 0; u < walk_items; u++) { // all loads first
+        for (unsigned u = 0; u < walk_loads<In>; u++) { // all loads first
             positions[u] = walk.place().position;
             if (next + u * step < row.n) items[u] = load_item(in, mask, walk.place());
             walk.advance();
         }
 #pragma unroll
-        for (unsigned u = 0; u < walk_items; u++) {
+        for (unsigned u = 0; u < walk_loads<In>; u++) {
             if (next + u * step >= row.n) continue;
 #pragma unroll
             for (unsigned j = 0; j < item; j++) {
@@ -89,7 +92,7 @@ GPR_DEVICE void walk_rows(const typename Cell::In *in, const unsigned char *mask
                 if (items[u].kept(j)) local[OUTPUTS == 1 ? 0 : j].take(items[u].element(j), position);
             }
         }
-        next += walk_items * step;
+        next += walk_loads<In> * step;
     }
 #pragma unroll
     for (unsigned k = 0; k < OUTPUTS; k++) value[k] = local[k].close();

@@ -108,6 +108,7 @@ auto_rows(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scrat
     const uint64 left = rows.count - first;
     const unsigned count = left < groups * per_thread ? static_cast<unsigned>(left) : groups * per_thread;
     const unsigned group = threadIdx.x / lanes, lane = threadIdx.x % lanes;
+    const Start base = layout.row(first);
     const In *staged_in = nullptr;
     Start start[per_thread];
     Acc value[per_thread];
@@ -116,14 +117,14 @@ auto_rows(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scrat
         __shared__ Vector staged[staged_bytes<In, BLOCK> / sizeof(Vector) + 1];
         const bool is_run = layout.kept[0].in == static_cast<long long>(rows.n);
         if (is_run && count * rows.n <= staged_bytes<In, BLOCK> / sizeof(In)) {
-            staged_in = stage<In, BLOCK>(in + first * rows.n, static_cast<unsigned>(count * rows.n), staged);
+            staged_in = stage<In, BLOCK>(in + base.in, static_cast<unsigned>(count * rows.n), staged);
         }
     }
 #pragma unroll
     for (unsigned k = 0; k < per_thread; k++) {
         const unsigned r = k * groups + group;
         value[k] = Cell::identity();
-        start[k] = layout.row(first + (r < count ? r : 0));
+        start[k] = layout.row_after(base, first, r < count ? r : 0);
         if (r >= count) continue;
         if (staged_in != nullptr) {
             const unsigned n = row_elements != 0 ? row_elements : static_cast<unsigned>(rows.n);

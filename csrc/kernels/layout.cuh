@@ -60,6 +60,14 @@ struct Layout {
     KeptAxis kept[kept_axes];          // the last one varies fastest
     ReducedAxis reduced[reduced_axes]; // also
 
+    // The row `further` rows after one that begins at `start`.
+    GPR_DEVICE Start row_after(const Start &start, uint64 index, unsigned further) const
+    {
+        if constexpr (kept_axes > 1) return row(index + further);
+        return Start{start.in + further * kept[0].in, start.mask + further * kept[0].mask,
+                     start.out + further * kept[0].out};
+    }
+
     GPR_DEVICE Start row(uint64 index) const
     {
         Start start{0, 0, 0};

@@ -159,33 +159,28 @@ template <class Cell> struct Local<Cell, LocalWay::FOUND> {
         if (Cell::skips_nan && count_present<Cell>(v) == 0) return; // its extreme would be an infinity that is not there
         keep_better(fold_tile<Tile>(v), at, VECTORS, static_cast<unsigned>(step));
     }
-    // What a vector whose first element is at `at` has of the best number.
-    static GPR_DEVICE Acc find(const Vector &v, uint64 at)
+    // The first element of the best tile that is as good.
+    GPR_DEVICE uint64 position() const
     {
-        Acc value = Cell::identity();
-#pragma unroll
-        for (unsigned j = 0; j < vector_elements<In>; j++) {
-            value = Cell::combine(value, Cell::lift(element<In>(v, j), at + j));
-        }
-        return value;
-    }
-    GPR_DEVICE Acc close() const
-    {
-        Acc value = Cell::identity();
-        if (vectors == 0) {
-            if (first != nowhere) value = Acc{element_of<typename Acc::Number>(best), first};
-            return value;
-        }
         Vector v[most_vectors]; // again all loads first
 #pragma unroll
         for (unsigned k = 0; k < most_vectors; k++) {
-            if (k < vectors) v[k] = *reinterpret_cast<const Vector *>(row + first + k * static_cast<uint64>(distance));
+            if (k < vectors) v[k] = *reinterpret_cast<const Vector *>(row + first + k * distance);
         }
+        unsigned found = 0;
 #pragma unroll
-        for (unsigned k = 0; k < most_vectors; k++) {
-            if (k < vectors) value = Cell::combine(value, find(v[k], first + k * static_cast<uint64>(distance)));
+        for (unsigned i = most_vectors * vector_elements<In>; i-- > 0;) {
+            const unsigned k = i / vector_elements<In>;
+            const In x = element<In>(v[k], i % vector_elements<In>);
+            const bool is_there = k < vectors && (!Cell::skips_nan || !is_nan(value_of(x)));
+            if (is_there && !Fold::prefers(best, Tile::lift(x, 0))) found = i;
         }
-        return value;
+        return first + found / vector_elements<In> * distance + found % vector_elements<In>;
+    }
+    GPR_DEVICE Acc close() const
+    {
+        if (first == nowhere) return Cell::identity();
+        return Acc{element_of<typename Acc::Number>(best), vectors == 0 ? first : position()};
     }
 };
 

@@ -33,7 +33,7 @@ static uint64_t stride_blocks(const gpr_device_facts *facts, uint32_t threads, u
 /* ---------------------------------------------------------------- the planner's kernels ------ */
 
 /* A row up to this many bytes is read by a warp or part of one; longer rows are worth a block. */
-enum { SHORT_ROW_BYTES = 1024, SHORT_ROW_ELEMENTS = 512 };
+enum { SHORT_ROW_BYTES = 2048, SHORT_ROW_ELEMENTS = 1024 };
 /* Bytes of a row that keep one block's threads busy with several 16-byte loads each. */
 enum { STREAM_BYTES_PER_THREAD = 64 };
 /* Threads that the planner's kernels let a multiprocessor hold for every cell: with more blocks than fit at once, the last wave of
@@ -50,17 +50,17 @@ enum { WALK_ITEMS = 4, WALK_ROUNDS = 2 };
 enum { ROWS_BYTES = 32 << 10, MOST_ROWS_PER_LANE = 4 };
 /* Rows up to this many elements are worth a program of their own, in which nothing is left to count. */
 enum { COUNTED_ROW_ELEMENTS = 8 };
-/* Positions of auto_sheets' rows, at most, and items of columns that each of its threads takes. */
-enum { SHEETS = 8, ITEMS_PER_THREAD = 2 };
 /* Elements that make a block of auto_columns or auto_narrow worth while where its columns do not fill a warp. */
 enum { BLOCK_ELEMENTS = 8192 };
 
-/* Lanes that serve a short row: about four elements each, so that few idle and few shuffle. */
-static uint32_t row_lanes(uint64_t n)
+/* Lanes that serve a short row: four elements or two loads each, so that few idle and few shuffle. */
+static uint32_t row_lanes(uint64_t n, uint64_t element_bytes)
 {
+    enum { LEAST_ELEMENTS = 4, LEAST_BYTES = 2 * ITEM_BYTES };
+    const uint64_t each = LEAST_BYTES / element_bytes > LEAST_ELEMENTS ? LEAST_BYTES / element_bytes : LEAST_ELEMENTS;
     uint32_t lanes = 1;
 
-    while (lanes < WARP && lanes * 4 < n) lanes *= 2;
+    while (lanes < WARP && lanes * each < n) lanes *= 2;
     return lanes;
 }
 
@@ -175,7 +175,7 @@ static gpr_status plan_runs(const task *t, gpr_plan *plan)
     const uint64_t rows = t->layout->rows, n = t->layout->n, row_bytes = n * t->element_bytes;
 
     if (rows > 1 && t->grid == 0 && n <= SHORT_ROW_ELEMENTS && row_bytes <= SHORT_ROW_BYTES) {
-        const uint32_t block = t->block != 0 ? t->block : WALK_BLOCK, lanes = row_lanes(n);
+        const uint32_t block = t->block != 0 ? t->block : WALK_BLOCK, lanes = row_lanes(n, t->element_bytes);
         const uint64_t groups = block / lanes;
         plan->variant = "auto_rows";
         plan->block = block;
@@ -262,12 +262,6 @@ static gpr_status plan_columns(const task *t, int column, gpr_plan *plan)
     if (items > block) across = round_up(divide_up(items, divide_up(items, block)), WARP);
     while (t->block == 0 && block > 2 * WARP && block / 2 >= across && block / 2 / across >= n) block /= 2;
     plan->variant = "auto_columns";
-    if (n <= SHEETS && t->layout->reduced == 1 && !t->layout->masked && t->grid == 0 &&
-        items / (block * ITEMS_PER_THREAD) >= planner_residents(t, block)) {
-        plan->variant = "auto_sheets";
-        plan->per_thread = ITEMS_PER_THREAD;
-        across = (uint64_t)block * ITEMS_PER_THREAD;
-    }
     plan->block = block;
     plan->item = item;
     plan->across = (uint32_t)across;
@@ -281,7 +275,6 @@ static gpr_status plan_columns(const task *t, int column, gpr_plan *plan)
         const uint64_t step = magnitude(plan->layout.axes[i].other) * result_bytes;
         if (step % smaller(ITEM_BYTES, item * result_bytes) != 0) plan->packed = 0;
     }
-    if (across > block) return add_blocks(plan, n, 1, across * item);
     const uint64_t down = block / across;
     return add_blocks(plan, n, split(t, block, plan->rows, divide_up(n, down * WALK_ITEMS * WALK_ROUNDS)),
                       across * item);

@@ -42,6 +42,12 @@ def reduce_on_device(library: Library, call: Call) -> Any:
     skip_nan = skip_nan and not source.dtype.startswith(EXACT)
     if dtype is not None:
         dtype = library.dtype(dtype)
+    plain = dtype is None and initial is NoValue and where is True and options[-1] is None
+    if plain and type(out) is np.ndarray and out.flags.carray and not library.lends:
+        try:
+            return _reduce_into(out, op, source, axis, keepdims, options, skip_nan, ddof)
+        except _NeedsConversion:
+            pass
     if out is None and initial is NoValue and where is True and options[-1] is None:
 
         def room(shape: tuple[int, ...], name: str) -> tuple[Any, DeviceArray]:
@@ -60,6 +66,34 @@ def reduce_on_device(library: Library, call: Call) -> Any:
         work = _Work(library, op, a, source, options, skip_nan, ddof)
         result = work.run(axis, dtype, out, keepdims, initial, where)
     return library.split(result) if op == "minmax" else result
+
+
+class _NeedsConversion(Exception):
+    """What `out` is given is not what the reduction makes."""
+
+
+def _reduce_into(
+    out: np.ndarray[Any, Any],
+    op: str,
+    source: DeviceArray,
+    axis: Any,
+    keepdims: Any,
+    options: Options,
+    skip_nan: bool,
+    ddof: float,
+) -> Any:
+    """Reduce to host memory of just the result's shape and dtype, by the shortest way: often a number is waited for."""
+
+    def room(shape: tuple[int, ...], name: str) -> tuple[Any, np.ndarray[Any, Any]]:
+        if out.shape != shape or out.dtype.name != name:
+            raise _NeedsConversion
+        return out, out
+
+    kernel, device, block, grid, _ = options
+    stream = source.stream
+    return _core.reduce_on_device(
+        NUMBERS[op], source, axis, None, keepdims, None, kernel, device, block, grid, stream, skip_nan, ddof, room
+    )  # fmt: skip
 
 
 def _minmax(library: Library, call: Call) -> tuple[Any, Any]:

@@ -138,7 +138,7 @@ def _core_result_dtype(op: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
         return np.dtype(bool)
     if op in (*POSITIONS, "count_nonzero"):
         return np.dtype(np.int64)
-    if op in ("min", "max", "minmax", "ptp", "bitwise_xor") or is_float(dtype):
+    if op in ("min", "max", "minmax", "ptp", "bitwise_xor") or is_float(dtype) or dtype.kind == "c":
         return dtype
     if op in ("mean", "std"):
         return np.dtype(np.float64)
