@@ -259,13 +259,14 @@ static int is_right(const test_case *c)
     gpr_rule rule;
 
     REQUIRE(gpr_make_rule(r->op, r->dtype, r->compute, &rule) == GPR_OK);
+    const size_t bytes = gpr_dtype_bytes(rule.result);
     for (uint64_t row = 0; row < c->rows; row++) {
         naive_fold fold = {0};
         for (uint64_t i = 0; i < n; i++) {
             naive_step_fold(&fold, &rule, element_at(c, &rule, index));
             for (int axis = r->ndim - 1; axis >= 0 && ++index[axis] == c->shape[axis]; axis--) index[axis] = 0;
         }
-        if (!naive_agrees(&fold, &rule, c->result + row * gpr_dtype_bytes(rule.result))) return 0;
+        if (!naive_agrees(&fold, &rule, c->result + row * bytes, c->rows * bytes)) return 0;
     }
     return 1;
 }
