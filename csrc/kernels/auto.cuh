@@ -109,6 +109,8 @@ auto_rows(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scrat
     const unsigned count = left < groups * per_thread ? static_cast<unsigned>(left) : groups * per_thread;
     const unsigned group = threadIdx.x / lanes, lane = threadIdx.x % lanes;
     const In *staged_in = nullptr;
+    Start start[per_thread];
+    Acc value[per_thread];
 
     if constexpr (narrow && kept_axes == 1) {
         __shared__ Vector staged[staged_bytes<In, BLOCK> / sizeof(Vector) + 1];
@@ -120,19 +122,23 @@ auto_rows(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scrat
 #pragma unroll
     for (unsigned k = 0; k < per_thread; k++) {
         const unsigned r = k * groups + group;
-        const Start start = layout.row(first + (r < count ? r : 0));
-        Acc value = Cell::identity();
-        if (r < count) {
-            if (staged_in != nullptr) {
-                const unsigned n = static_cast<unsigned>(rows.n);
-                const In *row_in = staged_in + r * n;
-                for (unsigned i = lane; i < n; i += lanes) value = Cell::combine(value, Cell::lift(row_in[i], i));
-            } else {
-                value = fold_vectors<Cell, row_vectors, lanes>(in + start.in, rows.n, Team{lane, lanes});
-            }
+        value[k] = Cell::identity();
+        start[k] = layout.row(first + (r < count ? r : 0));
+        if (r >= count) continue;
+        if (staged_in != nullptr) {
+            const unsigned n = row_elements != 0 ? row_elements : static_cast<unsigned>(rows.n);
+            const In *row_in = staged_in + r * n;
+#pragma unroll
+            for (unsigned i = lane; i < n; i += lanes) value[k] = Cell::combine(value[k], Cell::lift(row_in[i], i));
+        } else {
+            value[k] = fold_vectors<Cell, row_vectors, lanes>(in + start[k].in, rows.n, Team{lane, lanes});
         }
-        value = warp_reduce<Cell, lanes>(value); // every lane takes part, with or without a row
-        if (r < count && lane == 0) Cell::put(out + start.out, value, layout.elements, ending);
+    }
+    warp_reduce_all<Cell, lanes>(value); // every lane takes part, with or without a row
+#pragma unroll
+    for (unsigned k = 0; k < per_thread; k++) {
+        const bool has_row = k * groups + group < count;
+        if (has_row && lane == 0) Cell::put(out + start[k].out, value[k], layout.elements, ending);
     }
 }
 

@@ -28,27 +28,13 @@ template <class Out> constexpr unsigned store_alignment =
     16 % sizeof(Out) != 0 ? alignof(Out) : stored_together<Out> * sizeof(Out);
 template <class Out> struct alignas(store_alignment<Out>) Together { Out of[stored_together<Out>]; };
 
-template <class Cell, unsigned BLOCK>
-__global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
-auto_columns(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc> scratch,
-             const __grid_constant__ Layout layout, Ending ending)
+// Results of an item of columns, the first of which goes to *to.
+template <class Cell>
+GPR_DEVICE void store_item(typename Cell::Out *to, const typename Cell::Acc (&value)[item], const Layout &layout,
+                           Ending ending)
 {
     using Out = typename Cell::Out;
-    const Row row = rows.mine(blockIdx.x);
-    const Rectangle r = Rectangle::of_block<BLOCK>(layout.across, false);
-    const uint64 group = layout.strips == 1 ? row.index : row.index / layout.strips;
-    const uint64 strip = layout.strips == 1 ? 0 : row.index - group * layout.strips;
-    const uint64 column = (strip * layout.across + r.x) * item;
-    const Start start = layout.row(group);
-    const bool has_rows = column < layout.column.extent;
-    typename Cell::Acc value[item];
 
-    if (!fold_across<Cell, BLOCK, item>(in + start.in + column, layout.mask + start.mask + column, layout, scratch, row,
-                                        r, has_rows, value)) {
-        return;
-    }
-    if (r.y != 0 || !has_rows) return;
-    Out *to = out + start.out + static_cast<long long>(column) * layout.column.out;
     if (layout.packed != 0) {
 #pragma unroll
         for (unsigned k = 0; k < item; k += stored_together<Out>) {
@@ -64,6 +50,83 @@ auto_columns(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Sc
         for (unsigned k = 0; k < item; k++) {
             Cell::put(to + k * layout.column.out, value[k], layout.elements, ending);
         }
+    }
+}
+
+template <class Cell, unsigned BLOCK>
+__global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
+auto_columns(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc> scratch,
+             const __grid_constant__ Layout layout, Ending ending)
+{
+    const Row row = rows.mine(blockIdx.x);
+    const Rectangle r = Rectangle::of_block<BLOCK>(layout.across, false);
+    const uint64 group = layout.strips == 1 ? row.index : row.index / layout.strips;
+    const uint64 strip = layout.strips == 1 ? 0 : row.index - group * layout.strips;
+    const uint64 column = (strip * layout.across + r.x) * item;
+    const Start start = layout.row(group);
+    const bool has_rows = column < layout.column.extent;
+    typename Cell::Acc value[item];
+
+    if (!fold_across<Cell, BLOCK, item>(in + start.in + column, layout.mask + start.mask + column, layout, scratch, row,
+                                        r, has_rows, value)) {
+        return;
+    }
+    if (r.y == 0 && has_rows) store_item<Cell>(out + start.out + static_cast<long long>(column) * layout.column.out, value,
+                                               layout, ending);
+}
+
+// auto_sheets: very short rows that lie across memory, many of them, like axis 0 of three channels of a hundred million
+// samples. A thread takes per_thread items of columns, so that it has more under way than the few elements of one.
+//
+//   Launch: as auto_columns with one block a row; a strip is across = BLOCK * per_thread items. No mask, one reduced
+//   axis.
+template <class Cell, unsigned BLOCK>
+__global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
+auto_sheets(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc>,
+            const __grid_constant__ Layout layout, Ending ending)
+{
+    using In = typename Cell::In;
+    constexpr unsigned width = BLOCK * item; // columns from one of a thread's items to the next
+    const Row row = rows.mine(blockIdx.x);
+    const uint64 group = layout.strips == 1 ? row.index : row.index / layout.strips;
+    const uint64 strip = layout.strips == 1 ? 0 : row.index - group * layout.strips;
+    const uint64 column = (strip * layout.across + threadIdx.x) * item;
+    const Start start = layout.row(group);
+    const ReducedAxis axis = layout.reduced[0];
+    const In *from = in + start.in + column;
+    Local<Cell> local[per_thread][item];
+
+    for (uint64 p = 0; p < row.n; p += walk_items) {
+        Packed<item * sizeof(In)> loaded[per_thread][walk_items];
+#pragma unroll
+        for (unsigned k = 0; k < per_thread; k++) { // all loads first
+#pragma unroll
+            for (unsigned u = 0; u < walk_items; u++) {
+                if (p + u < row.n && column + k * width < layout.column.extent) {
+                    loaded[k][u] = load_packed<item * sizeof(In)>(from + k * width + (p + u) * axis.in);
+                }
+            }
+        }
+#pragma unroll
+        for (unsigned k = 0; k < per_thread; k++) {
+#pragma unroll
+            for (unsigned u = 0; u < walk_items; u++) {
+                if (p + u >= row.n || column + k * width >= layout.column.extent) continue;
+#pragma unroll
+                for (unsigned j = 0; j < item; j++) {
+                    local[k][j].take(piece<In>(loaded[k][u], j), layout.first_position + (p + u) * axis.position);
+                }
+            }
+        }
+    }
+#pragma unroll
+    for (unsigned k = 0; k < per_thread; k++) {
+        const uint64 mine = column + k * width;
+        if (mine >= layout.column.extent) continue;
+        typename Cell::Acc value[item];
+#pragma unroll
+        for (unsigned j = 0; j < item; j++) value[j] = local[k][j].close();
+        store_item<Cell>(out + start.out + static_cast<long long>(mine) * layout.column.out, value, layout, ending);
     }
 }
 

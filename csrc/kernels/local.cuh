@@ -15,7 +15,8 @@ namespace gpr {
 // ---------------------------------------------------------------- sums that remember their errors
 
 // A sum in two numbers: what a + b rounds away is found exactly (Knuth's two-sum) and kept. However many terms there
-// are, the sum then errs by little more than its last rounding.
+// are, the sum then errs by little more than its last rounding. For elements that have as many digits as the sum:
+// sums of float32 in doubles have digits to spare.
 template <class T> struct Compensated {
     T sum, error;
 };
@@ -58,13 +59,14 @@ template <class Cell> GPR_DEVICE constexpr LocalWay local_way()
 {
     using Fold = typename Cell::Fold;
     using Acc = typename Cell::Acc;
+    using Compute = typename Cell::Compute;
 
-    if constexpr (same<Fold, fold_sum> && is_compensated<Acc>) return LocalWay::SUM;
+    if constexpr (same<Fold, fold_sum> && is_compensated<Acc> && same<Compute, Acc>) return LocalWay::SUM;
     else if constexpr (same<typename Cell::In, Acc>) return LocalWay::ACCUMULATOR;
     else if constexpr (same<Fold, fold_moments>) return LocalWay::MOMENTS;
     else if constexpr (Cell::positional) return LocalWay::FOUND;
     else if constexpr (same<Fold, fold_tally>)
-        return is_compensated<typename Acc::Number> ? LocalWay::TALLY : LocalWay::ACCUMULATOR;
+        return is_compensated<Compute> ? LocalWay::TALLY : LocalWay::ACCUMULATOR;
     else return LocalWay::ACCUMULATOR;
 }
 
@@ -129,6 +131,7 @@ template <class Cell> struct Local<Cell, LocalWay::FOUND> {
     using Acc = typename Cell::Acc;
     using Fold = typename Cell::Fold;
     using Tile = typename Cell::template With<typename Fold::Extreme, Narrow<typename Cell::Compute>>;
+    static constexpr unsigned most_vectors = 4;
     const In *row = nullptr;
     Narrow<typename Cell::Compute> best = Tile::identity();
     uint64 first = nowhere; // of the tile, or where the element itself is
@@ -151,9 +154,20 @@ template <class Cell> struct Local<Cell, LocalWay::FOUND> {
     template <unsigned VECTORS>
     GPR_DEVICE void take_tile(const Vector (&v)[VECTORS], const In *in, uint64 at, uint64 step)
     {
+        static_assert(VECTORS <= most_vectors, "a tile is looked through at the end");
         row = in;
         if (Cell::skips_nan && count_present<Cell>(v) == 0) return; // its extreme would be an infinity that is not there
         keep_better(fold_tile<Tile>(v), at, VECTORS, static_cast<unsigned>(step));
+    }
+    // What a vector whose first element is at `at` has of the best number.
+    static GPR_DEVICE Acc find(const Vector &v, uint64 at)
+    {
+        Acc value = Cell::identity();
+#pragma unroll
+        for (unsigned j = 0; j < vector_elements<In>; j++) {
+            value = Cell::combine(value, Cell::lift(element<In>(v, j), at + j));
+        }
+        return value;
     }
     GPR_DEVICE Acc close() const
     {
@@ -162,11 +176,14 @@ template <class Cell> struct Local<Cell, LocalWay::FOUND> {
             if (first != nowhere) value = Acc{element_of<typename Acc::Number>(best), first};
             return value;
         }
-        for (unsigned k = 0; k < vectors; k++) {
-            for (unsigned j = 0; j < vector_elements<In>; j++) {
-                const uint64 i = first + k * static_cast<uint64>(distance) + j;
-                value = Cell::combine(value, Cell::lift(row[i], i));
-            }
+        Vector v[most_vectors]; // again all loads first
+#pragma unroll
+        for (unsigned k = 0; k < most_vectors; k++) {
+            if (k < vectors) v[k] = *reinterpret_cast<const Vector *>(row + first + k * static_cast<uint64>(distance));
+        }
+#pragma unroll
+        for (unsigned k = 0; k < most_vectors; k++) {
+            if (k < vectors) value = Cell::combine(value, find(v[k], first + k * static_cast<uint64>(distance)));
         }
         return value;
     }
@@ -174,51 +191,43 @@ template <class Cell> struct Local<Cell, LocalWay::FOUND> {
 
 // Distances from a number near the mean are summed, and their squares: two additions an element, and no division. The
 // squares' sum less the square of the sum loses digits only as far as the number is from the mean, measured in standard
-// deviations. The first element may be far off, so after some elements the mean so far takes its place. Those before
-// cannot spoil the result: an element that is far from the others adds the square of that distance to it, which is as
-// much more than the sum's error as there are digits.
+// deviations. The first element may be far off, so the mean so far takes its place, early and then ever more rarely.
+// What that costs is bounded: an element that is far from the others adds the square of that distance to the result.
 template <class Cell> struct Local<Cell, LocalWay::MOMENTS> {
     using In = typename Cell::In;
     using Acc = typename Cell::Acc;
     using Number = typename Acc::Number;
-    static constexpr unsigned settled_after = 1024; // elements: each loses half a digit of 2^-52 at the worst
-    Acc settled = Cell::identity();
+    static constexpr unsigned first_move = 16, move_factor = 16; // elements until the centre moves, and then again
     Number centre = element_of<Number>(0);
     Number sum = element_of<Number>(0); // of distances from the centre
     double squares = 0;
     unsigned count = 0;
-    bool has_centre = false;
+    unsigned next_move = first_move;
 
     GPR_DEVICE void add(In x)
     {
-        const Number y = element_of<Number>(value_of(convert<typename Cell::Compute>(x)));
         if (Cell::skips_nan && is_nan(value_of(x))) return;
-        if (!has_centre) centre = y;
-        has_centre = true;
+        const Number y = element_of<Number>(value_of(convert<typename Cell::Compute>(x)));
+        if (count == 0) centre = y;
         const Number distance = y - centre;
         sum = sum + distance;
         squares += squared(distance);
         count++;
     }
-    GPR_DEVICE Acc recent() const
+    GPR_DEVICE void move_centre()
     {
-        if (count == 0) return Cell::identity();
-        const double share = 1.0 / count;
-        const double left = squares - squared(sum) * share;
-        return Acc{moved(mean_of(centre), scaled(sum, share)), left < 0 ? 0 : left, count}; // rounding may go below 0, NaN stays
-    }
-    GPR_DEVICE void settle()
-    {
-        settled = Cell::combine(settled, recent());
-        centre = value_of(settled.mean);
-        sum = element_of<Number>(0);
-        squares = 0;
-        count = 0;
+        const Number nearer = centre + scaled(sum, 1.0 / count);
+        const Number step = nearer - centre;
+        const double left = squares - 2 * inner(step, sum) + count * squared(step);
+        squares = left < 0 ? 0 : left; // rounding may go below 0, NaN stays
+        sum = sum - scaled(step, count);
+        centre = nearer;
+        next_move = count > ~0u / move_factor ? ~0u : count * move_factor;
     }
     GPR_DEVICE void take(In x, uint64)
     {
         add(x);
-        if (count >= settled_after) settle();
+        if (count >= next_move) move_centre();
     }
     template <unsigned VECTORS> GPR_DEVICE void take_tile(const Vector (&v)[VECTORS], const In *, uint64, uint64)
     {
@@ -227,9 +236,15 @@ template <class Cell> struct Local<Cell, LocalWay::MOMENTS> {
 #pragma unroll
             for (unsigned j = 0; j < vector_elements<In>; j++) add(element<In>(v[k], j));
         }
-        if (count >= settled_after) settle();
+        if (count >= next_move) move_centre();
     }
-    GPR_DEVICE Acc close() const { return Cell::combine(settled, recent()); }
+    GPR_DEVICE Acc close() const
+    {
+        if (count == 0) return Cell::identity();
+        const double share = 1.0 / count;
+        const double left = squares - squared(sum) * share;
+        return Acc{moved(mean_of(centre), scaled(sum, share)), left < 0 ? 0 : left, count};
+    }
 };
 
 } // namespace gpr

@@ -121,6 +121,8 @@ GPR_DEVICE RealMean moved(RealMean mean, double by) { return {mean.near, mean.re
 GPR_DEVICE dt_complex128 moved(dt_complex128 mean, dt_complex128 by) { return mean + by; }
 GPR_DEVICE double scaled(double x, double factor) { return x * factor; }
 GPR_DEVICE dt_complex128 scaled(dt_complex128 x, double factor) { return {x.re * factor, x.im * factor}; }
+GPR_DEVICE double inner(double x, double y) { return x * y; }
+GPR_DEVICE double inner(dt_complex128 x, dt_complex128 y) { return x.re * y.re + x.im * y.im; }
 GPR_DEVICE double squared(double x) { return x * x; }
 GPR_DEVICE double squared(dt_complex128 x) { return x.re * x.re + x.im * x.im; }
 

@@ -51,6 +51,20 @@ template <class Cell, unsigned LANES = warp_lanes> GPR_DEVICE typename Cell::Acc
     return value;
 }
 
+// The same for several values a lane at once, so that the exchanges of one do not wait for those of another.
+template <class Cell, unsigned LANES, unsigned VALUES>
+GPR_DEVICE void warp_reduce_all(typename Cell::Acc (&value)[VALUES])
+{
+#pragma unroll
+    for (unsigned delta = LANES / 2; delta > 0; delta /= 2) {
+        typename Cell::Acc other[VALUES];
+#pragma unroll
+        for (unsigned k = 0; k < VALUES; k++) other[k] = shuffle_down(value[k], delta, LANES);
+#pragma unroll
+        for (unsigned k = 0; k < VALUES; k++) value[k] = Cell::combine(value[k], other[k]);
+    }
+}
+
 // ---------------------------------------------------------------- redux -------------------------
 
 // Whether the card can reduce 32 bits over a warp by one instruction (compute capability 8.0).

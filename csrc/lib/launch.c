@@ -55,6 +55,7 @@ gpr_cell gpr_plan_cell(const gpr_plan *plan, const gpr_rule *rule, int finishes)
     cell.lanes = plan->lanes;
     cell.per_thread = plan->per_thread;
     cell.item = plan->item;
+    cell.row_elements = plan->row_elements;
     cell.kept = plan->layout.kept;
     cell.reduced = plan->layout.reduced;
     cell.masked = plan->layout.masked;

@@ -47,7 +47,11 @@ enum { SHARED_BYTES = 32 << 10 };
 /* Items that a thread has under way (walk_items in kernels/across.cuh), and how many times over a block's share should last. */
 enum { WALK_ITEMS = 4, WALK_ROUNDS = 2 };
 /* Bytes that short rows should bring to a block together, so that enough are under way; and the most rows a lane takes for that. */
-enum { ROWS_BYTES = 12 << 10, MOST_ROWS_PER_LANE = 4 };
+enum { ROWS_BYTES = 32 << 10, MOST_ROWS_PER_LANE = 4 };
+/* Rows up to this many elements are worth a program of their own, in which nothing is left to count. */
+enum { COUNTED_ROW_ELEMENTS = 8 };
+/* Positions of auto_sheets' rows, at most, and items of columns that each of its threads takes. */
+enum { SHEETS = 8, ITEMS_PER_THREAD = 2 };
 /* Elements that make a block of auto_columns or auto_narrow worth while where its columns do not fill a warp. */
 enum { BLOCK_ELEMENTS = 8192 };
 
@@ -176,6 +180,7 @@ static gpr_status plan_runs(const task *t, gpr_plan *plan)
         plan->variant = "auto_rows";
         plan->block = block;
         plan->lanes = lanes;
+        plan->row_elements = n <= COUNTED_ROW_ELEMENTS ? (uint32_t)n : 0;
         /* Not where fewer blocks would leave multiprocessors idle. */
         while (plan->per_thread < MOST_ROWS_PER_LANE && 2 * plan->per_thread * groups * row_bytes <= ROWS_BYTES &&
                rows / (2 * plan->per_thread * groups) >= planner_residents(t, block)) {
@@ -257,6 +262,12 @@ static gpr_status plan_columns(const task *t, int column, gpr_plan *plan)
     if (items > block) across = round_up(divide_up(items, divide_up(items, block)), WARP);
     while (t->block == 0 && block > 2 * WARP && block / 2 >= across && block / 2 / across >= n) block /= 2;
     plan->variant = "auto_columns";
+    if (n <= SHEETS && t->layout->reduced == 1 && !t->layout->masked && t->grid == 0 &&
+        items / (block * ITEMS_PER_THREAD) >= planner_residents(t, block)) {
+        plan->variant = "auto_sheets";
+        plan->per_thread = ITEMS_PER_THREAD;
+        across = (uint64_t)block * ITEMS_PER_THREAD;
+    }
     plan->block = block;
     plan->item = item;
     plan->across = (uint32_t)across;
@@ -270,6 +281,7 @@ static gpr_status plan_columns(const task *t, int column, gpr_plan *plan)
         const uint64_t step = magnitude(plan->layout.axes[i].other) * result_bytes;
         if (step % smaller(ITEM_BYTES, item * result_bytes) != 0) plan->packed = 0;
     }
+    if (across > block) return add_blocks(plan, n, 1, across * item);
     const uint64_t down = block / across;
     return add_blocks(plan, n, split(t, block, plan->rows, divide_up(n, down * WALK_ITEMS * WALK_ROUNDS)),
                       across * item);

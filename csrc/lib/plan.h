@@ -25,11 +25,12 @@ enum { GPR_MAX_PASSES = 16 };
 
 typedef struct gpr_plan {
     int kernel;
-    const char *variant; /* the __global__ template */
-    uint32_t block;      /* threads */
-    uint32_t lanes;      /* per row, for auto_rows; else 32 */
-    uint32_t per_thread; /* elements, or, for auto_rows, rows of a lane */
-    uint32_t item;       /* neighbouring elements a thread loads at once; 1 where the kernel decides itself */
+    const char *variant;   /* the __global__ template */
+    uint32_t block;        /* threads */
+    uint32_t lanes;        /* per row, for auto_rows; else 32 */
+    uint32_t per_thread;   /* elements, or, for auto_rows, rows of a lane */
+    uint32_t item;         /* neighbouring elements a thread loads at once; 1 where the kernel decides itself */
+    uint32_t row_elements; /* of auto_rows, where the program is for rows of that many; else 0 */
     uint64_t rows; /* as the kernel counts them: of auto_columns and auto_strided groups that a block serves together */
     int fill;      /* the output holds the identity before the first pass */
     int needs_next; /* a later pass runs */

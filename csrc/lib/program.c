@@ -138,6 +138,7 @@ static gpr_status write_program(const gpr_cell *cell, program_text *program)
                    "constexpr unsigned reduced_axes = %d;\n"
                    "constexpr bool masked = %s;\n"
                    "constexpr unsigned item = %u;\n"
+                   "constexpr unsigned row_elements = %u;\n"
                    "}\n"
                    "#include \"%s\"\n"
                    "%s"
@@ -145,9 +146,10 @@ static gpr_status write_program(const gpr_cell *cell, program_text *program)
                    "using Next = gpr::Next<First>;\n"
                    "%s",
                    cell->per_thread, cell->lanes, cell->kept, cell->reduced, cell->masked ? "true" : "false",
-                   cell->item, row->file, entries.finish > 0 ? "#include \"finish_rows.cuh\"\n" : "",
-                   gpr_fold_rows[cell->fold].name, gpr_dtype_name(cell->element), gpr_dtype_name(cell->compute), form,
-                   gpr_dtype_name(cell->acc), form[0] != '\0' ? ">" : "", cell->skip_nan ? "true" : "false", last);
+                   cell->item, cell->row_elements, row->file,
+                   entries.finish > 0 ? "#include \"finish_rows.cuh\"\n" : "", gpr_fold_rows[cell->fold].name,
+                   gpr_dtype_name(cell->element), gpr_dtype_name(cell->compute), form, gpr_dtype_name(cell->acc),
+                   form[0] != '\0' ? ">" : "", cell->skip_nan ? "true" : "false", last);
     (void)snprintf(program->entries[0], ENTRY_ROOM, "gpr::%s<%s, %uu>", cell->variant,
                    row->family == GPR_FAMILY_PLANNER ? "Last" : "First", cell->block);
     translation->entry_count = 1;
@@ -244,7 +246,8 @@ gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dt
         int kept, reduced, masked;
         uint32_t item_bytes;
     } variants[] = {{"auto_stream", 1, 1, 0, 0}, {"auto_rows", 2, 1, 0, 0},     {"auto_columns", 2, 2, 1, 8},
-                    {"auto_narrow", 1, 1, 0, 8}, {"auto_strided", 3, 3, 1, 16}, {"auto_empty", 2, 1, 0, 0}};
+                    {"auto_narrow", 1, 1, 0, 8}, {"auto_strided", 3, 3, 1, 16}, {"auto_empty", 2, 1, 0, 0},
+                    {"auto_sheets", 2, 1, 0, 16}};
     enum { VARIANTS = sizeof variants / sizeof variants[0], PLANNED_SHARED = 32 << 10 }; /* bytes, as the plan has it */
     gpr_object object = {0};
     gpr_cell cell;

@@ -11,7 +11,7 @@ typedef struct gpr_cell {
     gpr_fold fold;
     gpr_dtype element, compute, acc; /* acc: numbers of accumulators of the fold's form */
     int skip_nan;
-    uint32_t block, lanes, per_thread, item;
+    uint32_t block, lanes, per_thread, item, row_elements;
     int kept, reduced,
         masked;          /* numbers of axes, and whether there is a mask: for the planner's kernels and finish_rows */
     const char *finish;  /* of the operator's row, where results leave the program; NULL: accumulators do */

@@ -157,8 +157,9 @@ static shape shape_of(const char *variant)
     static const struct {
         const char *name;
         shape shape;
-    } shapes[] = {{"auto_stream", STREAM}, {"auto_rows", ROWS},       {"auto_columns", COLUMNS},
-                  {"auto_narrow", NARROW}, {"auto_strided", STRIDED}, {"auto_empty", EMPTY}};
+    } shapes[] = {{"auto_stream", STREAM},  {"auto_rows", ROWS},     {"auto_columns", COLUMNS},
+                  {"auto_sheets", COLUMNS}, {"auto_narrow", NARROW}, {"auto_strided", STRIDED},
+                  {"auto_empty", EMPTY}};
 
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         if (strcmp(variant, shapes[i].name) == 0) return shapes[i].shape;

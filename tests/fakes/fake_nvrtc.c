@@ -170,7 +170,8 @@ static int describe(const char *text, char *description)
         sscanf(text,
                "namespace gpr {\nconstexpr unsigned per_thread = %u;\nconstexpr unsigned lanes = %u;\n"
                "constexpr unsigned kept_axes = %u;\nconstexpr unsigned reduced_axes = %u;\n"
-               "constexpr bool masked = %7[a-z];\nconstexpr unsigned item = %u;\n",
+               "constexpr bool masked = %7[a-z];\nconstexpr unsigned item = %u;\n"
+               "constexpr unsigned row_elements = %*u;\n",
                &per_thread, &lanes, &kept, &reduced, masked, &items) != 6 ||
         sscanf(cell,
                "using First = gpr::Cell<gpr::fold_%15[a-z_], gpr::dt_%15[a-z0-9], gpr::dt_%15[a-z0-9], %39[^,], "
