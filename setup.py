@@ -47,7 +47,7 @@ core = Extension(
     # Device code is embedded and tables are included, so an edit there is a reason to build again.
     depends=sorted(glob("csrc/*/*.h") + glob("csrc/registry/*.def") + glob("csrc/kernels/*") + ["pyproject.toml"]),
     include_dirs=["csrc/include", "csrc/registry", "csrc/kernels", numpy.get_include()],
-    extra_compile_args=["-std=gnu11", "-O3", "-fvisibility=hidden", "-pthread", *EXTRA],
+    extra_compile_args=["-std=gnu11", "-ffp-contract=off", "-O3", "-fvisibility=hidden", "-pthread", *EXTRA],
     extra_link_args=["-pthread", *EXTRA],
     libraries=["dl", "m"],
     language="c",

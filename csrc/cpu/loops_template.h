@@ -24,13 +24,6 @@
 #endif
 #define INLINE static inline __attribute__((always_inline))
 
-/* A product and a sum are two roundings, also where the instruction set has one instruction for both. */
-#if defined(__clang__)
-#pragma STDC FP_CONTRACT OFF
-#else
-#pragma GCC optimize("fp-contract=off")
-#endif
-
 typedef double vec_f64 __attribute__((vector_size(VECTOR_BYTES)));
 typedef float vec_f32 __attribute__((vector_size(VECTOR_BYTES)));
 typedef uint8_t vec_u8 __attribute__((vector_size(VECTOR_BYTES)));
@@ -781,7 +774,17 @@ typedef struct pair {
 } pair;
 
 #define NAN_PAIR(x) ((x).re != (x).re || (x).im != (x).im)
-#define JOIN_prod(x, y) ((pair){(x).re * (y).re - (x).im * (y).im, (x).re * (y).im + (x).im * (y).re})
+/* A product, rounded. From GCC 12 on, -ffp-contract=off alone does not keep it out of instructions that also add. */
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_assoc_barrier)
+#define ROUNDED(x) __builtin_assoc_barrier(x)
+#endif
+#endif
+#ifndef ROUNDED
+#define ROUNDED(x) (x)
+#endif
+#define JOIN_prod(x, y) \
+    ((pair){ROUNDED((x).re * (y).re) - ROUNDED((x).im * (y).im), ROUNDED((x).re * (y).im) + ROUNDED((x).im * (y).re)})
 #define JOIN_any FOLD_any
 #define JOIN_all FOLD_all
 #define JOIN_odd FOLD_odd

@@ -508,9 +508,9 @@ static void test_same_bits(void)
                             CHECK(gpr_set_limits(&changed) == GPR_OK, "limits");
                             if (gpr_set_cpu_isa(isas[i]) != GPR_OK) continue;
                             CHECK(run_example(&e, other) == GPR_OK, "same bits");
-                            CHECK(memcmp(first, other, bytes) == 0, "%s of (%lld, %lld) differs with %u threads, %s",
-                                  gpr_dtype_name(dtypes[d]), (long long)e.shape[0], (long long)e.shape[1], threads,
-                                  isas[i]);
+                            CHECK(memcmp(first, other, bytes) == 0, "%s of %s (%lld, %lld) differs with %u threads, %s",
+                                  gpr_operator_name(op), gpr_dtype_name(dtypes[d]), (long long)e.shape[0],
+                                  (long long)e.shape[1], threads, isas[i]);
                         }
                     (void)gpr_set_cpu_isa(NULL);
                     free(first);

@@ -25,17 +25,16 @@ static uint64_t draw_size(int bits)
 
 static void draw_work(work *w)
 {
-    gpr_operator op = (gpr_operator)check_between(0, GPR_OP_COUNT - 1);
-    gpr_dtype dtype = (gpr_dtype)check_between(0, GPR_DTYPE_COUNT - 1);
     int row_bits = (int)check_between(1, 40);
 
     memset(w, 0, sizeof *w);
     w->kernel = (int)check_between(0, GPR_KERNEL_COUNT - 1);
     const gpr_kernel_row *row = &gpr_kernel_rows[w->kernel];
-    while (gpr_make_rule(op, dtype, GPR_DTYPE_DEFAULT, &w->rule) != GPR_OK) {
-        op = (gpr_operator)check_between(0, GPR_OP_COUNT - 1);
-        dtype = (gpr_dtype)check_between(0, GPR_DTYPE_COUNT - 1);
-    }
+    /* Not every operator takes every dtype. */
+    while (gpr_make_rule((gpr_operator)check_between(0, GPR_OP_COUNT - 1),
+                         (gpr_dtype)check_between(0, GPR_DTYPE_COUNT - 1), GPR_DTYPE_DEFAULT, &w->rule) != GPR_OK)
+        continue;
+    gpr_fit_rule(row, &w->rule);
     w->rows = draw_size(row_bits);
     w->n = draw_size(check_between(0, 1) ? 59 - row_bits : 12);
     if (check_between(0, 1) && row->block_rule != GPR_BLOCK_WARP) w->block = 32u << check_between(0, 5);

@@ -103,6 +103,12 @@ static void requests_that_make_no_sense_are_refused(void)
     REFUSED(GPR_ERROR_VALUE, "negative extent", request.shape = negative);
     REFUSED(GPR_ERROR_VALUE, "2^63 - 1 bytes", (request.shape = huge, request.ndim = 2));
     REFUSED(GPR_ERROR_VALUE, "mask_strides", request.mask = mask);
+    REFUSED(GPR_ERROR_VALUE, "argmin takes no mask",
+            (request.op = GPR_OP_ARGMIN, request.mask = mask, request.mask_strides = mask_strides));
+    REFUSED(GPR_ERROR_VALUE, "ptp does not leave out NaN", (request.op = GPR_OP_PTP, request.skip_nan = 1));
+    REFUSED(GPR_ERROR_TYPE, "bitwise_or' not supported", (request.op = GPR_OP_BITWISE_OR, request.dtype = GPR_FLOAT64));
+    REFUSED(GPR_ERROR_TYPE, "ptp subtracts", (request.op = GPR_OP_PTP, request.dtype = GPR_BOOL));
+    REFUSED(GPR_ERROR_TYPE, "float or complex", (request.op = GPR_OP_VAR, request.compute = GPR_INT32));
     REFUSED(GPR_ERROR_VALUE, "unknown device number", request.device = GPR_DEVICE_CUDA - 1);
     REFUSED(GPR_ERROR_VALUE, "names its CUDA device", request.on_device = 1);
     REFUSED(GPR_ERROR_VALUE, "bytes are swapped",

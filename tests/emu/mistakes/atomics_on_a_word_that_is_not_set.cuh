@@ -18,7 +18,7 @@ shared_atomic(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, S
     __shared__ Acc total;
     const uint64 i = static_cast<uint64>(row.block) * BLOCK + tid;
 
-    if (i < row.n) Cell::atomic_combine(&total, Cell::lift(in[row.begin + i])); // HERE
+    if (i < row.n) Cell::atomic_combine(&total, Cell::lift(in[row.begin + i], i)); // HERE
     __syncthreads();
     if (tid == 0) Cell::atomic_combine(&out[row.index], total);
 }

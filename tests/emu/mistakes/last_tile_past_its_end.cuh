@@ -18,7 +18,7 @@ sequential(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scra
     __shared__ Acc partial[BLOCK];
     const uint64 i = static_cast<uint64>(row.block) * BLOCK + tid;
 
-    partial[tid] = Cell::lift(in[row.begin + i]); // HERE
+    partial[tid] = Cell::lift(in[row.begin + i], i); // HERE
     __syncthreads();
     for (unsigned s = BLOCK / 2; s > 0; s /= 2) {
         if (tid < s) partial[tid] = Cell::combine(partial[tid], partial[tid + s]);

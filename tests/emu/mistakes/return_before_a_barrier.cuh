@@ -19,7 +19,7 @@ sequential(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scra
     const uint64 i = static_cast<uint64>(row.block) * BLOCK + tid;
 
     if (i >= row.n) return;
-    partial[tid] = Cell::lift(in[row.begin + i]);
+    partial[tid] = Cell::lift(in[row.begin + i], i);
     __syncthreads(); // HERE
     for (unsigned s = BLOCK / 2; s > 0; s /= 2) {
         if (tid < s) partial[tid] = Cell::combine(partial[tid], partial[tid + s]);
