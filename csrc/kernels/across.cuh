@@ -15,8 +15,6 @@ namespace gpr {
 
 // Items that a thread has under way: with 1024 threads a multiprocessor and items of 16 bytes 64 KiB, as in auto_stream.
 constexpr unsigned walk_items = 4;
-// The same of items of fewer bytes.
-template <class In> constexpr unsigned walk_loads = item * sizeof(In) >= 16 ? walk_items : 2 * walk_items;
 
 // A thread's place in its block. Threads that the rectangle leaves over have y == down and do nothing.
 struct Rectangle {
@@ -73,16 +71,16 @@ GPR_DEVICE void walk_rows(const typename Cell::In *in, const unsigned char *mask
     Local<Cell> local[OUTPUTS];
 
     while (next < row.n) {
-        Item<In> items[walk_loads<In>];
-        uint64 positions[walk_loads<In>];
+        Item<In> items[walk_items];
+        uint64 positions[walk_items];
 #pragma unroll
-        for (unsigned u = 0; u < walk_loads<In>; u++) { // all loads first
+        for (unsigned u = 0; u < walk_items; u++) { // all loads first
             positions[u] = walk.place().position;
             if (next + u * step < row.n) items[u] = load_item(in, mask, walk.place());
             walk.advance();
         }
 #pragma unroll
-        for (unsigned u = 0; u < walk_loads<In>; u++) {
+        for (unsigned u = 0; u < walk_items; u++) {
             if (next + u * step >= row.n) continue;
 #pragma unroll
             for (unsigned j = 0; j < item; j++) {
@@ -92,7 +90,9 @@ GPR_DEVICE void walk_rows(const typename Cell::In *in, const unsigned char *mask
                 if (items[u].kept(j)) local[OUTPUTS == 1 ? 0 : j].take(items[u].element(j), position);
             }
         }
-        next += walk_loads<In> * step;
+#pragma unroll
+        for (unsigned k = 0; k < OUTPUTS; k++) local[k].settle();
+        next += walk_items * step;
     }
 #pragma unroll
     for (unsigned k = 0; k < OUTPUTS; k++) value[k] = local[k].close();
@@ -126,6 +126,38 @@ GPR_DEVICE bool join_blocks(const Scratch<typename Cell::Acc> &scratch, const Ro
 #pragma unroll
     for (unsigned k = 0; k < OUTPUTS; k++) value[k] = fold_down<Cell>(partial, value[k], r);
     return true;
+}
+
+// Results of neighbours, stored together.
+template <class Out> constexpr unsigned stored_together =
+    16 % sizeof(Out) != 0 ? 1 : 16 / sizeof(Out) < item ? 16 / sizeof(Out) : item;
+template <class Out> constexpr unsigned store_alignment =
+    16 % sizeof(Out) != 0 ? alignof(Out) : stored_together<Out> * sizeof(Out);
+template <class Out> struct alignas(store_alignment<Out>) Together { Out of[stored_together<Out>]; };
+
+// Results of an item of neighbours, the first of which goes to *to.
+template <class Cell>
+GPR_DEVICE void store_item(typename Cell::Out *to, const typename Cell::Acc (&value)[item], const Layout &layout,
+                           Ending ending)
+{
+    using Out = typename Cell::Out;
+
+    if (layout.packed != 0) {
+#pragma unroll
+        for (unsigned k = 0; k < item; k += stored_together<Out>) {
+            Together<Out> together;
+#pragma unroll
+            for (unsigned j = 0; j < stored_together<Out>; j++) {
+                Cell::put(&together.of[j], value[k + j], layout.elements, ending);
+            }
+            *reinterpret_cast<Together<Out> *>(to + k) = together;
+        }
+    } else {
+#pragma unroll
+        for (unsigned k = 0; k < item; k++) {
+            Cell::put(to + k * layout.column.out, value[k], layout.elements, ending);
+        }
+    }
 }
 
 // A block's part of its rows, from elements to accumulators; whether it is the one that holds results, and if so the

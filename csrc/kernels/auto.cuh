@@ -24,6 +24,7 @@
 #pragma once
 
 #include "auto_columns.cuh"
+#include "auto_counted.cuh"
 #include "auto_narrow.cuh"
 #include "auto_strided.cuh"
 #include "block.cuh"
@@ -127,9 +128,8 @@ auto_rows(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scrat
         start[k] = layout.row_after(base, first, r < count ? r : 0);
         if (r >= count) continue;
         if (staged_in != nullptr) {
-            const unsigned n = row_elements != 0 ? row_elements : static_cast<unsigned>(rows.n);
+            const unsigned n = static_cast<unsigned>(rows.n);
             const In *row_in = staged_in + r * n;
-#pragma unroll
             for (unsigned i = lane; i < n; i += lanes) value[k] = Cell::combine(value[k], Cell::lift(row_in[i], i));
         } else {
             value[k] = fold_vectors<Cell, row_vectors, lanes>(in + start[k].in, rows.n, Team{lane, lanes});

@@ -21,38 +21,6 @@
 
 namespace gpr {
 
-// Results of neighbouring columns, stored together.
-template <class Out> constexpr unsigned stored_together =
-    16 % sizeof(Out) != 0 ? 1 : 16 / sizeof(Out) < item ? 16 / sizeof(Out) : item;
-template <class Out> constexpr unsigned store_alignment =
-    16 % sizeof(Out) != 0 ? alignof(Out) : stored_together<Out> * sizeof(Out);
-template <class Out> struct alignas(store_alignment<Out>) Together { Out of[stored_together<Out>]; };
-
-// Results of an item of columns, the first of which goes to *to.
-template <class Cell>
-GPR_DEVICE void store_item(typename Cell::Out *to, const typename Cell::Acc (&value)[item], const Layout &layout,
-                           Ending ending)
-{
-    using Out = typename Cell::Out;
-
-    if (layout.packed != 0) {
-#pragma unroll
-        for (unsigned k = 0; k < item; k += stored_together<Out>) {
-            Together<Out> together;
-#pragma unroll
-            for (unsigned j = 0; j < stored_together<Out>; j++) {
-                Cell::put(&together.of[j], value[k + j], layout.elements, ending);
-            }
-            *reinterpret_cast<Together<Out> *>(to + k) = together;
-        }
-    } else {
-#pragma unroll
-        for (unsigned k = 0; k < item; k++) {
-            Cell::put(to + k * layout.column.out, value[k], layout.elements, ending);
-        }
-    }
-}
-
 template <class Cell, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
 auto_columns(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc> scratch,

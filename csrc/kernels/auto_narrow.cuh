@@ -64,6 +64,8 @@ GPR_DEVICE void fold_items(const typename Cell::In *in, uint64 head, uint64 item
                 position[j] += positions;
             }
         }
+#pragma unroll
+        for (unsigned j = 0; j < item; j++) local[j].settle();
     }
 #pragma unroll
     for (unsigned j = 0; j < item; j++) slots[threadIdx.x * item + j] = local[j].close();

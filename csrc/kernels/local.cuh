@@ -3,6 +3,7 @@
 //
 //   take(x, i)                       element number i of the row
 //   take_tile(v, in, first, step)    vectors that are in registers: element j of v[k] is in[first + k * step + j]
+//   settle()                         puts itself in order; to be called now and then, where that is little work
 //   close()                          the accumulator of all that was taken
 //
 // Elements are taken in any order.
@@ -80,6 +81,7 @@ template <class Cell, LocalWay WAY = local_way<Cell>()> struct Local {
     {
         value = Cell::combine(value, fold_tile<Cell>(v));
     }
+    GPR_DEVICE void settle() {}
     GPR_DEVICE Acc close() const { return value; }
 };
 
@@ -94,6 +96,7 @@ template <class Cell> struct Local<Cell, LocalWay::SUM> {
     {
         add_to(total, fold_tile<Cell>(v));
     }
+    GPR_DEVICE void settle() {}
     GPR_DEVICE Acc close() const { return value_of(total); }
 };
 
@@ -114,6 +117,7 @@ template <class Cell> struct Local<Cell, LocalWay::TALLY> {
     {
         add(fold_tile<Cell>(v));
     }
+    GPR_DEVICE void settle() {}
     GPR_DEVICE Acc close() const { return Acc{value_of(total), count}; }
 };
 
@@ -140,8 +144,8 @@ template <class Cell> struct Local<Cell, LocalWay::FOUND> {
 
     GPR_DEVICE void keep_better(Narrow<typename Cell::Compute> number, uint64 at, unsigned count, unsigned step)
     {
-        const bool is_earlier = at < first && !Fold::prefers(best, number);
-        if (!is_earlier && !Fold::prefers(number, best)) return;
+        // Most numbers are left behind by the first two questions.
+        if (!Fold::prefers(number, best) && (Fold::prefers(best, number) || at >= first)) return;
         best = number;
         first = at;
         vectors = count;
@@ -177,6 +181,7 @@ template <class Cell> struct Local<Cell, LocalWay::FOUND> {
         }
         return first + found / vector_elements<In> * distance + found % vector_elements<In>;
     }
+    GPR_DEVICE void settle() {}
     GPR_DEVICE Acc close() const
     {
         if (first == nowhere) return Cell::identity();
@@ -219,9 +224,9 @@ template <class Cell> struct Local<Cell, LocalWay::MOMENTS> {
         centre = nearer;
         next_move = count > ~0u / move_factor ? ~0u : count * move_factor;
     }
-    GPR_DEVICE void take(In x, uint64)
+    GPR_DEVICE void take(In x, uint64) { add(x); }
+    GPR_DEVICE void settle()
     {
-        add(x);
         if (count >= next_move) move_centre();
     }
     template <unsigned VECTORS> GPR_DEVICE void take_tile(const Vector (&v)[VECTORS], const In *, uint64, uint64)
@@ -231,7 +236,7 @@ template <class Cell> struct Local<Cell, LocalWay::MOMENTS> {
 #pragma unroll
             for (unsigned j = 0; j < vector_elements<In>; j++) add(element<In>(v[k], j));
         }
-        if (count >= next_move) move_centre();
+        settle();
     }
     GPR_DEVICE Acc close() const
     {

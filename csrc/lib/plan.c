@@ -48,7 +48,7 @@ enum { SHARED_BYTES = 32 << 10 };
 enum { WALK_ITEMS = 4, WALK_ROUNDS = 2 };
 /* Bytes that short rows should bring to a block together, so that enough are under way; and the most rows a lane takes for that. */
 enum { ROWS_BYTES = 32 << 10, MOST_ROWS_PER_LANE = 4 };
-/* Rows up to this many elements are worth a program of their own, in which nothing is left to count. */
+/* Rows up to this many elements are worth a program of their own (auto_counted). */
 enum { COUNTED_ROW_ELEMENTS = 8 };
 /* Elements that make a block of auto_columns or auto_narrow worth while where its columns do not fill a warp. */
 enum { BLOCK_ELEMENTS = 8192 };
@@ -168,7 +168,43 @@ static int find_column(const gpr_layout *layout)
 
 static gpr_status add_blocks(gpr_plan *plan, uint64_t n, uint64_t blocks, uint64_t width);
 
+/* Whether results of `item` neighbours along an axis may be stored together. */
+static int are_results_packed(const task *t, const gpr_layout *layout, gpr_axis along, uint32_t item)
+{
+    const uint64_t result_bytes = gpr_dtype_bytes(t->rule->result);
+    const uint64_t together = smaller(ITEM_BYTES, item * result_bytes);
+
+    if (t->rule->planes != 1 || along.other != 1 || t->layout->result_aligned < together) return 0;
+    for (int i = 0; i < layout->kept; i++) {
+        if (magnitude(layout->axes[i].other) * result_bytes % together != 0) return 0;
+    }
+    return 1;
+}
+
 /* ---- rows that are runs of memory ---- */
+
+/* Whether rows are so short, so many and so placed that auto_counted reads them. */
+static int is_counted(const task *t, uint32_t block)
+{
+    const uint64_t item = ITEM_BYTES / t->element_bytes;
+
+    return t->layout->n <= COUNTED_ROW_ELEMENTS && gpr_is_contiguous(t->layout) && t->layout->aligned == ITEM_BYTES &&
+           item * t->acc_bytes <= OUTPUT_BYTES && t->layout->rows / (item * block) >= planner_residents(t, block);
+}
+
+static gpr_status plan_counted(const task *t, uint32_t block, gpr_plan *plan)
+{
+    const gpr_layout nothing_else = {.kept = 0};
+
+    plan->variant = "auto_counted";
+    plan->block = block;
+    plan->item = plan->per_thread = (uint32_t)(ITEM_BYTES / t->element_bytes);
+    plan->lanes = 1;
+    plan->row_elements = (uint32_t)t->layout->n;
+    plan->column = t->layout->axes[0];
+    plan->packed = (uint32_t)are_results_packed(t, &nothing_else, plan->column, plan->item);
+    return add_blocks(plan, t->layout->n, 0, 1);
+}
 
 static gpr_status plan_runs(const task *t, gpr_plan *plan)
 {
@@ -177,10 +213,10 @@ static gpr_status plan_runs(const task *t, gpr_plan *plan)
     if (rows > 1 && t->grid == 0 && n <= SHORT_ROW_ELEMENTS && row_bytes <= SHORT_ROW_BYTES) {
         const uint32_t block = t->block != 0 ? t->block : WALK_BLOCK, lanes = row_lanes(n, t->element_bytes);
         const uint64_t groups = block / lanes;
+        if (is_counted(t, block)) return plan_counted(t, block, plan);
         plan->variant = "auto_rows";
         plan->block = block;
         plan->lanes = lanes;
-        plan->row_elements = n <= COUNTED_ROW_ELEMENTS ? (uint32_t)n : 0;
         /* Not where fewer blocks would leave multiprocessors idle. */
         while (plan->per_thread < MOST_ROWS_PER_LANE && 2 * plan->per_thread * groups * row_bytes <= ROWS_BYTES &&
                rows / (2 * plan->per_thread * groups) >= planner_residents(t, block)) {
@@ -268,13 +304,7 @@ static gpr_status plan_columns(const task *t, int column, gpr_plan *plan)
     plan->strips = divide_up(items, across);
     take_column(plan, column);
     plan->rows = t->layout->rows / columns.extent * plan->strips;
-    const uint64_t result_bytes = gpr_dtype_bytes(t->rule->result);
-    plan->packed = t->rule->planes == 1 && plan->column.other == 1 &&
-                   t->layout->result_aligned >= smaller(ITEM_BYTES, item * result_bytes);
-    for (int i = 0; i < plan->layout.kept; i++) {
-        const uint64_t step = magnitude(plan->layout.axes[i].other) * result_bytes;
-        if (step % smaller(ITEM_BYTES, item * result_bytes) != 0) plan->packed = 0;
-    }
+    plan->packed = (uint32_t)are_results_packed(t, &plan->layout, plan->column, item);
     const uint64_t down = block / across;
     return add_blocks(plan, n, split(t, block, plan->rows, divide_up(n, down * WALK_ITEMS * WALK_ROUNDS)),
                       across * item);

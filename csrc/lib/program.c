@@ -245,9 +245,14 @@ gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dt
         const char *name;
         int kept, reduced, masked;
         uint32_t item_bytes;
-    } variants[] = {{"auto_stream", 1, 1, 0, 0}, {"auto_rows", 2, 1, 0, 0},     {"auto_columns", 2, 2, 1, 8},
-                    {"auto_narrow", 1, 1, 0, 8}, {"auto_strided", 3, 3, 1, 16}, {"auto_empty", 2, 1, 0, 0}};
-    enum { VARIANTS = sizeof variants / sizeof variants[0], PLANNED_SHARED = 32 << 10 }; /* bytes, as the plan has it */
+    } variants[] = {{"auto_stream", 1, 1, 0, 0},  {"auto_rows", 2, 1, 0, 0},     {"auto_columns", 2, 2, 1, 8},
+                    {"auto_narrow", 1, 1, 0, 8},  {"auto_strided", 3, 3, 1, 16}, {"auto_empty", 2, 1, 0, 0},
+                    {"auto_counted", 1, 1, 0, 16}};
+    enum {
+        VARIANTS = sizeof variants / sizeof variants[0],
+        PLANNED_SHARED = 32 << 10,
+        SAMPLE_ROW = 3
+    }; /* bytes, as the plan has it */
     gpr_object object = {0};
     gpr_cell cell;
     gpr_rule rule;
@@ -282,6 +287,7 @@ gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dt
         cell.kept = is_auto ? variants[i].kept : 1;
         cell.reduced = is_auto ? variants[i].reduced : 1;
         cell.masked = is_auto && variants[i].masked;
+        cell.row_elements = is_auto ? SAMPLE_ROW : 0;
         cell.variant = is_auto ? variants[i].name : row->name;
         GPR_TRY(gpr_make_object(&cell, cc, 0, &object, &compiled));
         if (machine_code_bytes != NULL) *machine_code_bytes += object.bytes;

@@ -46,7 +46,7 @@ def reduce_on_device(library: Library, call: Call) -> Any:
     if plain and type(out) is np.ndarray and out.flags.carray and not library.lends:
         try:
             return _reduce_into(out, op, source, axis, keepdims, options, skip_nan, ddof)
-        except _NeedsConversion:
+        except _NeedsConversionError:
             pass
     if out is None and initial is NoValue and where is True and options[-1] is None:
 
@@ -68,7 +68,7 @@ def reduce_on_device(library: Library, call: Call) -> Any:
     return library.split(result) if op == "minmax" else result
 
 
-class _NeedsConversion(Exception):
+class _NeedsConversionError(Exception):
     """What `out` is given is not what the reduction makes."""
 
 
@@ -86,7 +86,7 @@ def _reduce_into(
 
     def room(shape: tuple[int, ...], name: str) -> tuple[Any, np.ndarray[Any, Any]]:
         if out.shape != shape or out.dtype.name != name:
-            raise _NeedsConversion
+            raise _NeedsConversionError
         return out, out
 
     kernel, device, block, grid, _ = options

@@ -157,7 +157,7 @@ static shape shape_of(const char *variant)
     static const struct {
         const char *name;
         shape shape;
-    } shapes[] = {{"auto_stream", STREAM}, {"auto_rows", ROWS},       {"auto_columns", COLUMNS},
+    } shapes[] = {{"auto_stream", STREAM}, {"auto_rows", ROWS},       {"auto_counted", ROWS}, {"auto_columns", COLUMNS},
                   {"auto_narrow", NARROW}, {"auto_strided", STRIDED}, {"auto_empty", EMPTY}};
 
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
