@@ -57,7 +57,7 @@ C_STYLED := $(wildcard csrc/include/*.h csrc/lib/*.[ch] csrc/cpu/*.[ch] csrc/emu
 GLUE_SOURCES := $(wildcard csrc/python/*.[ch])
 EMU_SOURCES := $(wildcard csrc/emu/*.[ch])
 
-.PHONY: emu help build lib install test ctest pytest lint format asan tsan coverage bench demo gpu-check clean distclean
+.PHONY: emu help build lib install test ctest pytest lint format asan tsan coverage bench bench-all demo gpu-check clean distclean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)$$/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
@@ -111,7 +111,11 @@ build: $(STAMPS)/build ## install the package into .venv, in place
 demo: $(STAMPS)/build $(STAMPS)/demo ## the main job: 100 million numbers, several kernels, beside numpy.sum
 	@$(PY) examples/demo.py
 
-bench: $(STAMPS)/build $(STAMPS)/bench ## measure, and write benchmarks/results
+bench: $(STAMPS)/build $(STAMPS)/bench ## measure kernels beside NumPy by pytest-benchmark: a minute, anywhere
+	$(PY) -m pytest -q benchmarks --benchmark-columns=min,median,iqr,outliers,rounds --benchmark-sort=min \
+	  --benchmark-group-by=group --benchmark-max-time=0.2 $(BENCH_FLAGS)
+
+bench-all: $(STAMPS)/build $(STAMPS)/bench ## measure everything with all libraries, and write benchmarks/results
 	$(PY) benchmarks/run.py $(BENCH_FLAGS)
 
 test: ctest pytest ## all tests; those that need a GPU skip where there is none
@@ -219,7 +223,7 @@ $(eval $(call python_core,coverage,$(COVERAGE) -O0 -UNDEBUG -fprofile-update=ato
 # shorter than in `make test`: a line, an overflow or a stray access takes no thousand examples.
 EXAMPLES := $(or $(GPR_TEST_EXAMPLES),40)
 EMU_TESTS := $(sort $(wildcard tests/test_emulator_*.py))
-CORE_TESTS := $(addprefix tests/,test_contract.py test_errors.py test_hostpath.py test_cache.py test_core.py test_import.py)
+CORE_TESTS := $(addprefix tests/,test_contract.py test_differential.py test_options.py test_errors.py test_hostpath.py test_cache.py test_core.py test_import.py test_interop.py)
 define run_python_tests
 	$(2) PYTHONPATH=$(CURDIR)/build/$(1)/python $(PY) -c \
 	  'import sys, gpureduce; sys.exit(not gpureduce._core.__file__.startswith("$(CURDIR)/build/$(1)/python/"))'

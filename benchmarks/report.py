@@ -16,21 +16,13 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from gpureduce._environment import show_cuda_version
+from gpureduce._tables import markdown as table
+from gpureduce._tables import show_bandwidth as gigabytes
+
 ROOT = pathlib.Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 PAGES = (ROOT / "README.md", ROOT / "docs" / "counters.md")
-
-
-def table(header: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table; all columns but the first are aligned right."""
-    rule = ["---", *["---:"] * (len(header) - 1)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in [header, rule, *rows])
-
-
-def gigabytes(bytes_per_second: float) -> str:
-    """GB/s with two digits where there are no more, so that a slow kernel is not shown as none."""
-    value = bytes_per_second / 1e9
-    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
 
 
 def milliseconds(row: dict[str, Any]) -> str:
@@ -41,8 +33,8 @@ def caption(result: dict[str, Any]) -> str:
     env = result["environment"]
     device = env["device"]
     where = (
-        f"{device['name']}, driver for CUDA {env['cuda_driver'] // 1000}.{env['cuda_driver'] % 1000 // 10}, "
-        f"NVRTC {env['nvrtc'] // 1000}.{env['nvrtc'] % 1000 // 10}"
+        f"{device['name']}, driver for CUDA {show_cuda_version(env['cuda_driver'])}, "
+        f"NVRTC {show_cuda_version(env['nvrtc'])}"
         if device
         else f"{env['cpu']}, {env['cores']} cores, NumPy {env['versions']['numpy']}"
     )

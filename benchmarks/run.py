@@ -9,7 +9,9 @@ Parts
 kernels     400 million int32 on the device through every kernel: the tutorials' table
 rows        2048 * 1024 rows of 256 float32, 128 to 1024 threads a block
 auto        kernel "auto" on 1 GiB on the device beside CUB, CuPy and PyTorch
-sizes       the same over sizes from 4 KiB up
+functions   the other functions on 1 GiB on the device, beside the libraries that have them
+axes        single axes and pairs of large arrays, tall, wide and three-dimensional, beside CuPy and PyTorch
+sizes       the same as auto over sizes from 4 KiB up
 host        1 GiB of NumPy array, pinned and ordinary, beside the copy itself, CuPy and PyTorch
 first_call  a kernel never compiled, one in the disk cache, one loaded
 cpu         the CPU backend beside numpy.sum, and the overhead of a small call
@@ -23,6 +25,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -35,12 +38,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from device_arrays import on_device, random_values
-from environment import environment, summary
-from peers import available
+from numpy.lib.array_utils import normalize_axis_tuple
 
 import gpureduce as gr
 from gpureduce import _core
+from gpureduce._environment import environment
+from gpureduce._operand import on_device, random_values
+from gpureduce._peers import DeviceView, available, numpy_function
+from gpureduce._sampling import summary
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 GIB = 2**30
@@ -135,18 +140,17 @@ AUTO_CELLS = [
 
 def peers_on(
     peers: dict[str, Any], op: str, dtype: str, pointer: int, shape: tuple[int, ...],
-    axis: int | None, repeats: int, flush: int, owner: Any,
+    axis: int | tuple[int, ...] | None, repeats: int, flush: int, owner: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """Each peer's times on the same device memory, or why it has none."""
     rows: dict[str, Any] = {}
-    array = peers["cupy"].array(pointer, shape, dtype, owner) if "cupy" in peers else None
+    view = DeviceView(pointer, shape, np.dtype(dtype), 0, owner)
     nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
     for name, peer in peers.items():
         try:
-            if name == "cub":
-                times = peer.measure(op, dtype, pointer, int(np.prod(shape)), repeats, flush)
-            else:
-                times = peer.measure(op, array, axis, repeats, flush)
+            work = peer.device_work(op, view, axis, flush)
+            first = [1e3 * each for each in work.take(1)]
+            times = first if first[0] > SLOW else [1e3 * each for each in work.take(repeats)]
         except Exception as error:  # a peer without this cell says so in its own way
             rows[name] = {"absent": f"{type(error).__name__}: {str(error)[:120]}"}
             continue
@@ -157,40 +161,109 @@ def peers_on(
     return rows
 
 
+def in_turns(
+    peers: dict[str, Any], op: str, values: np.ndarray, pointer: int, axis: int | tuple[int, ...] | None, repeats: int,
+    turns: int = 3,
+) -> dict[str, Any]:  # fmt: skip
+    """Times of ours and of the peers on the same memory, a few of each at a time; bytes are those of the elements."""
+    dtype, nbytes = values.dtype.name, values.nbytes
+    ours: list[float] = []
+    theirs: dict[str, Any] = {}
+    for _ in range(turns):
+        ours += measure_axes(op, pointer, values, axis, repeats)
+        turn = peers_on(peers, op, dtype, pointer, values.shape, axis, repeats, 0, values)
+        for name, row in turn.items():
+            if "absent" in row or name not in theirs:
+                theirs[name] = row
+            else:
+                times = theirs[name]["milliseconds"]["samples"] + row["milliseconds"]["samples"]
+                theirs[name] = {"milliseconds": summary(times), "bytes_per_second": bandwidth(nbytes, times)}
+    return {
+        "op": op,
+        "dtype": dtype,
+        "auto": {"milliseconds": summary(ours), "bytes_per_second": bandwidth(nbytes, ours)},
+        "peers": theirs,
+    }
+
+
+def measure_axes(
+    op: str, pointer: int, values: np.ndarray, axis: int | tuple[int, ...] | None, repeats: int
+) -> list[float]:
+    """Device times in milliseconds of "auto" over some axes of a C-ordered array at `pointer`."""
+    skips = op.startswith("nan")
+    axes = normalize_axis_tuple(range(values.ndim) if axis is None else axis, values.ndim)
+    view = values.transpose(*(i for i in range(values.ndim) if i not in axes), *axes)
+    return list(
+        _core.measure(
+            op.removeprefix("nan"), pointer, view.shape, values.dtype, len(axes), "auto", 0, 0, 0, 2, repeats, 0,
+            strides=view.strides, skip_nan=skips,
+        )
+    )  # fmt: skip
+
+
 def part_auto(quick: bool) -> dict[str, Any]:
     nbytes = (64 << 20) if quick else GIB
-    repeats = 5 if quick else 15
     peers, absent = available()
     rows = []
     for op, dtype in AUTO_CELLS:
-        n = nbytes // np.dtype(dtype).itemsize
-        values = random_values(dtype, n)
+        values = random_values(dtype, nbytes // np.dtype(dtype).itemsize)
         if dtype == "bool":
             values[:] = op == "all"  # an answer that needs every element
         with on_device(values) as pointer:
-            ours: list[float] = []
-            theirs: dict[str, Any] = {}
-            for _ in range(3):  # in turns
-                ours += measure(op, pointer, (n,), dtype, "auto", repeats)
-                turn = peers_on(peers, op, dtype, pointer, (n,), None, repeats, 0, values)
-                for name, row in turn.items():
-                    if "absent" in row or name not in theirs:
-                        theirs[name] = row
-                    else:
-                        times = theirs[name]["milliseconds"]["samples"] + row["milliseconds"]["samples"]
-                        theirs[name] = {
-                            "milliseconds": summary(times),
-                            "bytes_per_second": bandwidth(values.nbytes, times),
-                        }
-        rows.append(
-            {
-                "op": op,
-                "dtype": dtype,
-                "auto": {"milliseconds": summary(ours), "bytes_per_second": bandwidth(nbytes, ours)},
-                "peers": theirs,
-            }
-        )
+            rows.append(in_turns(peers, op, values, pointer, None, 5 if quick else 15))
     return {"bytes": nbytes, "absent": absent, "rows": rows}
+
+
+FUNCTION_CELLS = {
+    "float32": "argmin argmax var std count_nonzero ptp minmax logical_xor nansum nanprod nanmin nanmax nanmean nanvar "
+    "nanargmax",
+    "float64": "argmax var count_nonzero minmax nansum nanmax nanmean nanvar nanargmax",
+    "float16": "argmax var minmax nansum nanmax",
+    "int32": "argmax var ptp minmax bitwise_and bitwise_or bitwise_xor count_nonzero",
+    "int64": "argmin bitwise_xor",
+    "uint8": "argmax var count_nonzero minmax bitwise_or",
+    "bool": "count_nonzero argmax logical_xor",
+    "complex64": "sum prod mean max var",
+    "complex128": "sum mean argmax var",
+}
+
+
+def part_functions(quick: bool) -> dict[str, Any]:
+    nbytes = (64 << 20) if quick else GIB
+    peers, absent = available()
+    rows = []
+    for dtype, ops in FUNCTION_CELLS.items():
+        values = random_values(dtype, nbytes // np.dtype(dtype).itemsize)
+        with on_device(values) as pointer:
+            rows += [in_turns(peers, op, values, pointer, None, 5 if quick else 10, 2) for op in ops.split()]
+    return {"bytes": nbytes, "absent": absent, "rows": rows}
+
+
+AXES_CASES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
+    ((16384, 16384), (0,)), ((16384, 16384), (1,)),
+    ((10**8, 3), (0,)), ((10**8, 3), (1,)),
+    ((3, 10**8), (0,)), ((3, 10**8), (1,)),
+    ((10**6, 256), (0,)), ((10**6, 256), (1,)),
+    ((512, 512, 1024), (0,)), ((512, 512, 1024), (1,)), ((512, 512, 1024), (2,)), ((512, 512, 1024), (0, 2)),
+]  # fmt: skip
+AXES_CELLS = [("sum", "float32"), ("max", "float16"), ("sum", "float64"), ("argmax", "float32"), ("var", "float32")]
+
+
+def part_axes(quick: bool) -> dict[str, Any]:
+    peers, absent = available(["cupy", "torch"])
+    rows = []
+    for whole, axes in AXES_CASES:
+        shape = tuple(max(extent // 8, 3) if quick else extent for extent in whole)
+        for op, dtype in AXES_CELLS if whole == (16384, 16384) else AXES_CELLS[:3]:
+            if op == "argmax" and len(axes) > 1:
+                continue
+            values = random_values(dtype, math.prod(shape)).reshape(shape)
+            with on_device(values) as pointer:
+                row = in_turns(peers, op, values, pointer, axes[0] if len(axes) == 1 else axes, 5 if quick else 10, 2)
+            kept = math.prod(extent for i, extent in enumerate(shape) if i not in axes)
+            result_bytes = kept * np.asarray(numpy_function(op)(np.ones(1, dtype))).dtype.itemsize
+            rows.append({"shape": shape, "axis": axes, "bytes": values.nbytes + result_bytes, **row})
+    return {"absent": absent, "rows": rows}
 
 
 def part_sizes(quick: bool) -> dict[str, Any]:
@@ -340,6 +413,8 @@ PARTS: dict[str, Callable[[bool], dict[str, Any]]] = {
     "kernels": part_kernels,
     "rows": part_rows,
     "auto": part_auto,
+    "functions": part_functions,
+    "axes": part_axes,
     "sizes": part_sizes,
     "host": part_host,
     "first_call": part_first_call,

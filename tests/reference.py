@@ -8,11 +8,14 @@ the longest chain of roundings the kernel can have:
     |error| <= (chain + 2) * eps * |product|     for a product,
 
 plus half a unit in the last place of the result's own type, or its smallest number. ``eps`` is the accumulator's.
+The parts of a complex sum are sums; its product errs by as much in proportion. Variances are held to the exact one
+of the elements, computed in extended precision.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -34,10 +37,20 @@ DTYPES: dict[str, np.dtype[Any]] = {
 if BFLOAT16 is not None:
     DTYPES["bfloat16"] = BFLOAT16
 
-OPERATORS = ("sum", "prod", "min", "max", "mean", "any", "all")
+ALL_DTYPES = DTYPES | {name: np.dtype(name) for name in ("complex64", "complex128")}
+
+OPERATORS = (
+    "sum", "prod", "min", "max", "mean", "any", "all", "argmin", "argmax", "var", "std", "count_nonzero", "ptp",
+    "minmax", "bitwise_and", "bitwise_or", "bitwise_xor", "logical_xor",
+)  # fmt: skip
+TRUTHS = ("any", "all", "count_nonzero", "logical_xor")
+EXTREMES = ("min", "max", "argmin", "argmax", "ptp", "minmax")
+BITS = ("bitwise_and", "bitwise_or", "bitwise_xor")
+WITHOUT_IDENTITY = EXTREMES
 
 # Unit roundoff times two of the type a float is accumulated in, and of the type it is returned in.
 _ACCUMULATOR_EPS = {"float16": 2**-23, "bfloat16": 2**-23, "float32": 2**-23, "float64": 2**-52}
+_PARTS = {"complex64": "float32", "complex128": "float64"}
 _SMALLEST = {"float16": 2**-24, "bfloat16": 2**-133, "float32": 2**-149, "float64": 2**-1074}
 _RESULT_EPS = {"float16": 2**-10, "bfloat16": 2**-7, "float32": 2**-23, "float64": 2**-52}
 
@@ -47,12 +60,37 @@ def is_float(dtype: np.dtype[Any]) -> bool:
     return dtype.kind == "f" or dtype == BFLOAT16
 
 
+def takes(op: str, dtype: np.dtype[Any]) -> bool:
+    """Whether NumPy has the operator for the dtype."""
+    if op in BITS:
+        return dtype.kind in "biu"
+    return op != "ptp" or dtype.kind != "b"
+
+
+def numpy_of(op: str) -> Callable[..., Any]:
+    """NumPy's function for an operator, with an ``axis``."""
+    if op == "minmax":
+        return lambda a, axis=None: (a.min(axis=axis), a.max(axis=axis))
+    if op in BITS or op == "logical_xor":
+        return getattr(np, op).reduce  # type: ignore[no-any-return]
+    return getattr(np, op)  # type: ignore[no-any-return]
+
+
 def random_array(rng: np.random.Generator, dtype: np.dtype[Any], n: int, op: str) -> np.ndarray:
     """Values that make ``op`` worth testing: full range for integers, both signs for floats.
 
     Products of floats stay near one, so that they neither overflow nor vanish; ``any`` and ``all``
     get arrays in which one element decides about half of the time.
     """
+    if dtype.kind == "c":
+        part = np.dtype(_PARTS[dtype.name])
+        values = np.empty(n, dtype)
+        values.real, values.imag = (random_array(rng, part, n, op) for _ in range(2))
+        if op in EXTREMES:  # so that imaginary parts decide, and positions
+            values.real = np.round(values.real)
+        return values / np.maximum(np.abs(values), 0.5) if op == "prod" else values
+    if op in ("count_nonzero", "logical_xor"):
+        return (rng.random(n) < rng.random()).astype(dtype)
     if op in ("any", "all"):
         values = np.full(n, op == "all", dtype=bool)
         if n and rng.random() < 0.5:
@@ -71,8 +109,12 @@ def random_array(rng: np.random.Generator, dtype: np.dtype[Any], n: int, op: str
             # A long float16 sum around one would overflow, here as in NumPy.
             center = 0.0 if dtype == np.float16 and n > 10_000 else rng.choice([0.0, 1.0])
             values = rng.normal(center, 1, n)
+        if op in ("argmin", "argmax") and rng.random() < 0.5:
+            values = np.round(values)  # so that the first of many decides
         return values.astype(np.float32).astype(dtype) if dtype == BFLOAT16 else values.astype(dtype)
     info = np.iinfo(dtype)
+    if op in ("argmin", "argmax") and rng.random() < 0.5:
+        return rng.integers(max(info.min, -3), 3, n, dtype=dtype, endpoint=True)
     values = rng.integers(info.min, info.max, n, dtype=dtype, endpoint=True)
     if op == "prod":
         values |= dtype.type(1)  # odd: a product of many would otherwise be zero
@@ -96,36 +138,63 @@ def assert_reduction(result: Any, values: np.ndarray, op: str, chain: float, con
         Put in front of the failure's message.
     """
     dtype = values.dtype
-    expected_dtype = _result_dtype(op, dtype)
-    assert result.dtype == expected_dtype, f"{context}: {result.dtype} is not {expected_dtype}"
-    if op in ("any", "all"):
-        expected = getattr(np, op)(values.astype(bool))
-        assert bool(result) == bool(expected), f"{context}: {result} is not {expected}"
+    expected_dtype = result_dtype(op, dtype)
+    for one in result if op == "minmax" else (result,):
+        assert one.dtype == expected_dtype, f"{context}: {one.dtype} is not {expected_dtype}"
+    if op in ("var", "std"):
+        error, bound = _moment_error(result, values, op)
+    elif op in ("sum", "prod", "mean") and dtype.kind == "c":
+        error, bound = _complex_error(result, values, op, chain)
+    elif op == "mean" or (op in ("sum", "prod") and is_float(dtype)):
+        error, bound = _float_error(result, values, op, chain)
+    else:
+        wide = values.astype(np.float32) if dtype == BFLOAT16 else values  # NumPy knows no positions of bfloat16
+        expected = np.asarray(numpy_of(op)(wide)).astype(expected_dtype)
+        np.testing.assert_array_equal(_plain(result), _plain(expected), context)
         return
-    if op in ("min", "max"):
-        wide = values.astype(np.float64) if dtype == BFLOAT16 else values
-        expected = getattr(np, op)(wide)
-        same = np.float64(result) == np.float64(expected) if is_float(dtype) else result == expected
-        assert same or (np.isnan(np.float64(result)) and np.isnan(np.float64(expected))), (
-            f"{context}: {result} is not {expected}"
-        )
-        return
-    if not is_float(dtype) and op != "mean":
-        expected = getattr(np, op)(values)
-        assert result == expected, f"{context}: {result} is not {expected}"
-        return
-    error, bound = _float_error(result, values, op, chain)
     assert error <= bound, f"{context}: {result} is off by {error:.3g}, more than {bound:.3g}"
 
 
-def _result_dtype(op: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    if op in ("any", "all"):
+def _plain(result: Any) -> Any:
+    """A result as NumPy's testing compares it: bfloat16 as float32."""
+    values = np.asarray(result)
+    return values.astype(np.float32) if values.dtype == BFLOAT16 else values
+
+
+def result_dtype(op: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """What NumPy returns for an operator over a dtype."""
+    if op in ("any", "all", "logical_xor"):
         return np.dtype(bool)
-    if is_float(dtype) or op in ("min", "max"):
+    if op in ("argmin", "argmax", "count_nonzero"):
+        return np.dtype(np.intp)
+    if op in ("var", "std") and dtype.kind == "c":
+        return np.dtype(_PARTS[dtype.name])
+    if is_float(dtype) or dtype.kind == "c" or op in EXTREMES or op in BITS:
         return dtype
-    if op == "mean":
+    if op in ("mean", "var", "std"):
         return np.dtype(np.float64)
     return np.dtype(np.uint64 if dtype.kind == "u" else np.int64)
+
+
+def _moment_error(result: Any, values: np.ndarray, op: str) -> tuple[float, float]:
+    """Absolute error of a variance or deviation, and its bound: some roundings of double, and one of the result."""
+    parts = [values.real, values.imag] if values.dtype.kind == "c" else [values]
+    variance = np.longdouble(0)
+    for part in parts:
+        wide = part.astype(np.float64 if part.dtype == BFLOAT16 else part.dtype).astype(np.longdouble)
+        variance += np.mean((wide - np.mean(wide)) ** 2)
+    expected = float(np.sqrt(variance) if op == "std" else variance)
+    name = "bfloat16" if np.asarray(result).dtype == BFLOAT16 else np.asarray(result).dtype.name
+    return abs(float(result) - expected), (64 * 2**-52 + _RESULT_EPS[name]) * expected + _SMALLEST[name]
+
+
+def _complex_error(result: Any, values: np.ndarray, op: str, chain: float) -> tuple[float, float]:
+    part = _PARTS[values.dtype.name]
+    if op == "prod":
+        exact = complex(np.prod(values.astype(np.clongdouble)))
+        return abs(complex(result) - exact), 4 * (len(values) + chain + 2) * _RESULT_EPS[part] * abs(exact)
+    errors = [_float_error(getattr(result, name), getattr(values, name), op, chain) for name in ("real", "imag")]
+    return max(error - bound for error, bound in errors), 0.0
 
 
 def _float_error(result: Any, values: np.ndarray, op: str, chain: float) -> tuple[float, float]:

@@ -1,20 +1,11 @@
-"""Everything before ``*`` means what it means in NumPy.
+"""Everything before ``*`` means what it means in NumPy: single calls, one for each rule.
 
-Random calls are made twice, with NumPy and with us: dtype, shape, type and the identity of ``out``
-must be NumPy's. Values of integers, bools, minima and maxima must be NumPy's bit for bit. Floats
-are held to the exact result, which NumPy's own object arithmetic over fractions gives, within
-
-    (n + 2) * eps(accumulator) * sum(|x|) + 2 * eps(result) * (|exact| + |initial|)
-
-where n is the number of elements folded into one result and the accumulator is float32 or wider.
+Random calls are in ``test_differential.py``.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
-import sys
-import threading
 import warnings
 from collections.abc import Callable
 from fractions import Fraction
@@ -23,300 +14,78 @@ from typing import Any
 import numpy as np
 import pytest
 
-hypothesis = pytest.importorskip("hypothesis")
+pytest.importorskip("hypothesis")
 
-from hypothesis import given  # noqa: E402
-from hypothesis import strategies as st  # noqa: E402
-from reference import BFLOAT16, DTYPES, OPERATORS, is_float  # noqa: E402
+from differential import LAYOUTS, NAMES, Sub, builtin_class, lay_out
 
-import gpureduce as gr  # noqa: E402
+import gpureduce as gr
 
 DEVICES = ["cpu", None, pytest.param("cuda", marks=pytest.mark.gpu)]
 on_devices = pytest.mark.parametrize("device", DEVICES)
 
-TAKES_DTYPE = ("sum", "prod", "mean")
-TAKES_INITIAL = ("sum", "prod", "min", "max")
-UFUNCS = {"sum": np.add, "prod": np.multiply, "mean": np.add}
-EPS = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
-ACCUMULATOR_EPS = {name: min(eps, 2.0**-23) for name, eps in EPS.items()}
-LARGEST = {
-    "float16": 65504.0,
-    "bfloat16": 3.39e38,
-    "float32": 3.4028235e38,
-    "float64": sys.float_info.max,
-}
-SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149, "float64": 5e-324}
+
+class Ours:
+    """The package as a namespace like NumPy, on one device."""
+
+    def __init__(self, device: str | None) -> None:
+        self.device = device
+
+    def __getattr__(self, name: str) -> Any:
+        function = getattr(gr, name)
+        return lambda *args, **keywords: function(*args, **keywords, device=self.device)
 
 
-def name_of(dtype: np.dtype[Any]) -> str:
-    return "bfloat16" if dtype == BFLOAT16 else dtype.name
+class Theirs:
+    """NumPy, with its ufuncs' ``reduce`` where we have functions of that name."""
 
-
-# ---------------------------------------------------------------- random calls
-
-
-def random_values(rng: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, ...], op: str) -> Any:
-    """Elements that make ``op`` worth testing and keep its exact result in every dtype's range."""
-    if dtype == np.bool_:
-        return rng.random(shape) < rng.random()
-    if is_float(dtype):
-        if op == "prod":  # powers of two: intermediate results are exact
-            values = rng.choice([-1.0, 1.0], shape) * 2.0 ** rng.choice([-1, 0, 0, 0, 1], shape)
-        elif op in ("any", "all"):
-            values = rng.choice([0.0, -0.0, 1.5, np.nan], shape, p=[0.4, 0.2, 0.3, 0.1])
-        else:
-            values = rng.uniform(-8, 8, shape)
-            if rng.random() < 0.2:
-                special = rng.choice([np.nan, np.inf, -np.inf])
-                values = np.where(rng.random(shape) < 0.1, special, values)
-        return values.astype(dtype)
-    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
-    if op in ("any", "all") or rng.random() < 0.3:
-        low, high = max(low, -2), 2
-    return rng.integers(low, high, shape, dtype=dtype, endpoint=True)
-
-
-LAYOUTS = (
-    "c",
-    "fortran",
-    "strided",
-    "negative",
-    "zero stride",
-    "byteswapped",
-    "misaligned",
-    "readonly",
-)
-
-
-def lay_out(values: Any, layout: str) -> Any:
-    """The same values (for a zero stride: some of them) in another place or order."""
-    if layout == "fortran":
-        return np.asfortranarray(values)
-    if layout == "strided":
-        wide = np.zeros([2 * extent for extent in values.shape], values.dtype)
-        view = wide[(..., *(slice(None, None, 2) for _ in values.shape))]
-        view[...] = values
-        return view
-    if layout == "negative":
-        reverse = (..., *(slice(None, None, -1) for _ in values.shape))
-        return values[reverse].copy()[reverse]
-    if layout == "zero stride" and values.ndim > 0 and values.shape[0] > 0:
-        return np.broadcast_to(values[:1], values.shape)
-    if layout == "byteswapped" and values.dtype != BFLOAT16:
-        return values.astype(values.dtype.newbyteorder())
-    if layout == "misaligned":
-        memory = np.zeros(values.nbytes + 1, np.uint8)
-        view = np.ndarray(values.shape, values.dtype, memory, 1)
-        view[...] = values
-        return view
-    if layout == "readonly":
-        values = values.copy()
-        values.flags.writeable = False
-    return values
-
-
-@st.composite
-def calls(draw: Any) -> tuple[str, Any, dict[str, Any]]:
-    """An operator, an array and NumPy's keyword arguments."""
-    op = draw(st.sampled_from(OPERATORS))
-    dtype = DTYPES[draw(st.sampled_from(sorted(DTYPES)))]
-    shape = draw(
-        st.one_of(
-            st.lists(st.integers(0, 6), max_size=4).map(tuple),
-            st.integers(0, 100 if op == "prod" else 3000).map(lambda n: (n,)),
-        )
-    )
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    keywords: dict[str, Any] = {}
-    computed = dtype
-    if op in TAKES_DTYPE and draw(st.booleans()):
-        computed = DTYPES[draw(st.sampled_from(sorted(DTYPES)))]
-        keywords["dtype"] = computed
-    values = np.asarray(random_values(rng, dtype, shape, op))
-    if is_float(dtype) and not is_float(computed):  # C leaves other conversions undefined
-        values = np.abs(np.nan_to_num(values.astype(np.float64), posinf=1, neginf=1))
-        values = np.asarray(values.astype(dtype))
-    if op == "prod" and is_float(computed) and not is_float(dtype):
-        values = np.asarray(values % np.asarray(3).astype(dtype)) if dtype != np.bool_ else values
-    if op == "mean" and not is_float(computed) and computed.itemsize == 8:
-        values = np.asarray(values % values.dtype.type(5))  # else the quotient may not fit: undefined
-    array = lay_out(values, draw(st.sampled_from(LAYOUTS)))
-    if shape and draw(st.booleans()):
-        axes = draw(st.lists(st.integers(0, len(shape) - 1), unique=True))
-        axes = [i - len(shape) if draw(st.booleans()) else i for i in axes]
-        keywords["axis"] = axes[0] if len(axes) == 1 and draw(st.booleans()) else tuple(axes)
-    if draw(st.booleans()):
-        keywords["keepdims"] = draw(st.booleans())
-    if draw(st.integers(0, 3)) == 0:
-        keywords["where"] = rng.random(shape[draw(st.integers(0, len(shape))) :]) < rng.random()
-    needs_initial = op in ("min", "max") and "where" in keywords
-    if op in TAKES_INITIAL and (needs_initial or draw(st.integers(0, 3)) == 0):
-        keywords["initial"] = draw(st.sampled_from([0, 1, 2, True] if op != "prod" else [1, 2, True]))
-    return op, array, keywords
-
-
-def outcome(call: Callable[[], Any]) -> tuple[Any, type[BaseException] | None]:
-    """A call's result, or the class of what it raised."""
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        try:
-            return call(), None
-        except (ValueError, TypeError, OverflowError) as error:
-            return None, type(error)
-
-
-# ---------------------------------------------------------------- comparing
-
-
-def exact_result(op: str, array: Any, computed: np.dtype[Any], keywords: dict[str, Any]) -> Any:
-    """Exact results, sums of magnitudes, what infinities and NaN make of it, and counts."""
-    with np.errstate(all="ignore"):
-        elements = np.asarray(array.astype(computed).astype(np.float64))
-    options = {k: v for k, v in keywords.items() if k in ("axis", "keepdims", "where")}
-    finite = np.asarray(np.isfinite(elements))
-    fractions = np.empty(elements.shape, object)
-    fractions[...] = Fraction(0 if op != "prod" else 1)
-    for index in np.ndindex(elements.shape):
-        if finite[index]:
-            fractions[index] = Fraction(float(elements[index]))
-    start = Fraction(keywords["initial"]) if "initial" in keywords else Fraction(int(op == "prod"))
-    exact = np.asarray(UFUNCS[op].reduce(fractions, initial=start, **{"axis": None} | options))
-    scale = np.asarray(UFUNCS[op].reduce(np.abs(fractions), initial=abs(start), **{"axis": None} | options))
-    with np.errstate(all="ignore"):
-        special = np.asarray(UFUNCS[op].reduce(np.where(finite, op == "prod", elements), **{"axis": None} | options))
-        mask = np.broadcast_to(keywords.get("where", True), elements.shape)
-        count = np.asarray(
-            np.add.reduce(
-                mask,
-                dtype=np.int64,
-                **{"axis": None} | {k: v for k, v in options.items() if k != "where"},
-            )
-        )
-    return exact, scale, special, count
-
-
-def to_float(fraction: Fraction) -> float:
-    try:
-        return float(fraction)
-    except OverflowError:
-        return math.copysign(math.inf, fraction)
-
-
-def assert_near(result: Any, op: str, array: Any, computed: np.dtype[Any], keywords: dict[str, Any]) -> None:
-    """Hold each element of a float result to the exact one."""
-    name = name_of(result.dtype)
-    accumulated = name_of(computed) if is_float(computed) else "float64"
-    exact, scale, special, count = exact_result(op, array, computed, keywords)
-    for index in np.ndindex(exact.shape):
-        got, n = float(np.asarray(result)[index]), int(count[index])
-        if op == "mean" and n == 0:
-            assert math.isnan(got)
-            continue
-        if not math.isfinite(special[index]):
-            assert got == special[index] or (math.isnan(got) and math.isnan(special[index]))
-            continue
-        divisor = n if op == "mean" else 1
-        expected = to_float(exact[index] / divisor)
-        magnitude = to_float(scale[index] / divisor)
-        bound = (n + 2) * ACCUMULATOR_EPS[accumulated] * magnitude + 3 * EPS[name] * abs(expected)
-        bound += EPS[name] * abs(float(keywords.get("initial", 0))) + SMALLEST[name]
-        if abs(expected) + bound > LARGEST[name]:
-            assert math.isinf(got) or abs(got - expected) <= bound
-            continue
-        assert abs(got - expected) <= bound, f"{got} is not {expected} +- {bound}"
-
-
-def assert_same(result: Any, expected: Any) -> None:
-    """Bit for bit, any NaN being like any other."""
-    result, expected = np.asarray(result), np.asarray(expected)
-    if is_float(expected.dtype):
-        result, expected = result.astype(np.float64), expected.astype(np.float64)
-    np.testing.assert_array_equal(result, expected)
-
-
-def assert_contract(op: str, array: Any, keywords: dict[str, Any], device: str | None) -> None:
-    expected, numpy_error = outcome(lambda: getattr(np, op)(array, **keywords))
-    result, our_error = outcome(lambda: getattr(gr, op)(array, **keywords, device=device))
-    if numpy_error is not None or our_error is not None:
-        assert numpy_error is not None, f"NumPy gives {expected!r}, gpureduce raises {our_error}"
-        assert our_error is not None, f"NumPy raises {numpy_error}, gpureduce gives {result!r}"
-        assert issubclass(our_error, builtin_class(numpy_error))
-        return
-    assert type(result) is type(expected)
-    assert result.dtype == expected.dtype
-    assert result.shape == expected.shape
-    computed = np.dtype(keywords.get("dtype", expected.dtype))
-    if op in TAKES_DTYPE and is_float(computed):
-        assert_near(result, op, array, computed, keywords)
-    else:
-        assert_same(result, expected)
-
-
-def builtin_class(error: type[BaseException]) -> type[BaseException]:
-    """The class a caller would catch: NumPy's own subclasses of TypeError are not public."""
-    for public in (np.exceptions.AxisError, OverflowError, TypeError, ValueError):
-        if issubclass(error, public):
-            return public
-    return error
-
-
-# ---------------------------------------------------------------- the tests
+    def __getattr__(self, name: str) -> Any:
+        function = getattr(np, name)
+        if not isinstance(function, np.ufunc):
+            return function
+        return lambda a, axis=None, **keywords: function.reduce(a, axis, **keywords)
 
 
 @on_devices
-@given(call=calls())
-def test_random_calls_agree_with_numpy(device: str | None, call: Any) -> None:
-    op, array, keywords = call
-    assert_contract(op, array, keywords, device)
-
-
-@on_devices
-@given(call=calls(), where_to=st.sampled_from(sorted(DTYPES)), swapped=st.booleans())
-def test_out_receives_what_numpy_would_put_there(device: str | None, call: Any, where_to: str, swapped: bool) -> None:
-    op, array, keywords = call
-    keywords.pop("initial", None) if op not in ("min", "max") else None
-    # Small whole numbers are exact in every type, so that conversions round nothing on the way.
-    with np.errstate(all="ignore"):
-        array = np.nan_to_num(array.astype(np.float64)).astype(np.int64) % 2
-    array = array.astype(np.uint8)
-    keywords.pop("dtype", None)
-    expected, error = outcome(lambda: getattr(np, op)(array, **keywords))
-    if error is not None or np.size(expected) == 0 or np.any(np.isnan(np.asarray(expected, float))):
-        return
-    target = DTYPES[where_to]
-    if op == "prod" or (op == "mean" and not is_float(target)):
-        target = np.dtype(np.float64)
-    if swapped and target != BFLOAT16:
-        target = target.newbyteorder()
-    theirs = np.zeros(np.shape(expected), target)
-    ours = theirs.copy()
-    _, numpy_error = outcome(lambda: getattr(np, op)(array, out=theirs, **keywords))
-    assert numpy_error is None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        assert getattr(gr, op)(array, out=ours, device=device, **keywords) is ours
-    if op == "sum" and is_float(target):  # NumPy rounds at every step in narrow types
-        theirs[...] = np.asarray(expected).astype(target)
-    if op == "mean":
-        np.testing.assert_allclose(
-            ours.astype(float),
-            theirs.astype(float),
-            rtol=4 * EPS[name_of(target.newbyteorder("="))],
-        )
-    else:
-        assert_same(ours, theirs)
-
-
-@on_devices
-@pytest.mark.parametrize("op", OPERATORS)
+@pytest.mark.parametrize("op", NAMES)
 def test_reduce_is_the_named_function(op: str, device: str | None) -> None:
     a = np.arange(24, dtype=np.int16).reshape(2, 3, 4)
-    for keywords in ({}, {"axis": 1}, {"axis": (0, -1), "keepdims": True}):
+    axis = {"axis": -1, "keepdims": True} if "arg" in op else {"axis": (0, -1), "keepdims": True}
+    for keywords in ({}, {"axis": 1}, axis):
         named = getattr(gr, op)(a, device=device, **keywords)
         by_name = gr.reduce(a, op, device=device, **keywords)
         assert type(named) is type(by_name)
         np.testing.assert_array_equal(named, by_name)
-        assert named.dtype == by_name.dtype
+        assert np.asarray(named).dtype == np.asarray(by_name).dtype
+
+
+def test_reduce_takes_ufuncs_and_operators() -> None:
+    import operator
+
+    a = np.array([[5, 3, 6], [7, 1, 2]], np.uint8)
+    same = {
+        "sum": ("add", np.add, operator.add),
+        "prod": ("multiply", np.multiply, operator.mul),
+        "min": ("minimum", np.minimum, "amin"),
+        "max": ("maximum", np.maximum, "amax"),
+        "nanmin": ("fmin", np.fmin),
+        "nanmax": ("fmax", np.fmax),
+        "any": ("logical_or", np.logical_or),
+        "all": ("logical_and", np.logical_and),
+        "logical_xor": (np.logical_xor,),
+        "bitwise_and": (np.bitwise_and, operator.and_),
+        "bitwise_or": (np.bitwise_or, operator.or_),
+        "bitwise_xor": (np.bitwise_xor, operator.xor),
+    }
+    for name, others in same.items():
+        for other in others:
+            result, expected = gr.reduce(a, other, axis=0), getattr(gr, name)(a, axis=0)
+            np.testing.assert_array_equal(result, expected)
+            assert result.dtype == expected.dtype
+    assert gr.reduce(A, "var", ddof=1) == gr.var(A, ddof=1)
+    assert gr.reduce(A, "std", correction=1, mean=2.0) == gr.std(A, ddof=1, mean=2.0)
+    for op in (np.subtract, "subtract", operator.sub, 3, None, [], "sum "):
+        with pytest.raises(ValueError, match="unknown operator"):
+            gr.reduce(A, op)  # type: ignore[arg-type]
 
 
 ARGUMENTS: dict[str, Callable[[Any], Any]] = {
@@ -375,8 +144,61 @@ ARGUMENTS: dict[str, Callable[[Any], Any]] = {
     "an unknown argument": lambda m: m.sum(A, bogus=1),
     "min has no dtype": lambda m: m.min(A, dtype=np.float32),
     "any has no initial": lambda m: m.any(A, initial=True),
+    "argmin of nothing": lambda m: m.argmin(A[:0]),
+    "argmax of nothing, no times": lambda m: m.argmax(np.zeros((0, 0)), axis=1),
+    "argmin of two axes": lambda m: m.argmin(A, axis=(0, 1)),
+    "argmin axis bool": lambda m: m.argmin(A, axis=True),
+    "argmin axis past the end": lambda m: m.argmin(A, axis=2),
+    "argmax out of floats": lambda m: m.argmax(A, out=np.zeros(())),
+    "argmax out of unsigned": lambda m: m.argmax(A, out=np.zeros((), np.uint64)),
+    "argmax out of another shape": lambda m: m.argmax(A, out=np.zeros(1, int)),
+    "argmax out not an array": lambda m: m.argmax(A, out=[0]),
+    "argmax out read-only": lambda m: m.argmax(A, axis=0, out=READ_ONLY.astype(int).view(Frozen)),
+    "argmin has no where": lambda m: m.argmin(A, where=True),
+    "nanargmin of NaN": lambda m: m.nanargmin(A * np.nan, axis=1),
+    "nanargmax of nothing": lambda m: m.nanargmax([]),
+    "nanmin of nothing": lambda m: m.nanmin([]),
+    "nanmean in integers": lambda m: m.nanmean(A, dtype=int),
+    "nanmean into integers": lambda m: m.nanmean(A, out=np.zeros((), int)),
+    "nanvar in integers": lambda m: m.nanvar(A, dtype=int),
+    "nanvar axis past the end": lambda m: m.nanvar(A, axis=3),
+    "var ddof of a string": lambda m: m.var(A, ddof="1"),
+    "var ddof None": lambda m: m.var(A, ddof=None),
+    "var ddof and correction": lambda m: m.var(A, ddof=1, correction=1),
+    "nanstd ddof and correction": lambda m: m.nanstd(A, ddof=1, correction=0),
+    "var axis of a scalar": lambda m: m.var(5, axis=0),
+    "var mean that does not broadcast": lambda m: m.var(A, axis=1, mean=np.zeros(2)),
+    "std into integers": lambda m: m.std(A, out=np.zeros((), int)),
+    "ptp of bool": lambda m: m.ptp(A > 2),
+    "ptp of nothing": lambda m: m.ptp([]),
+    "ptp into integers": lambda m: m.ptp(A, out=np.zeros((), int)),
+    "ptp of dates into times": lambda m: m.ptp(DATES, out=np.zeros((), "m8[s]")),
+    "ptp has no initial": lambda m: m.ptp(A, initial=0),
+    "count_nonzero has no out": lambda m: m.count_nonzero(A, out=np.zeros((), int)),
+    "bitwise_and of floats": lambda m: m.bitwise_and(A),
+    "bitwise_or of complex numbers": lambda m: m.bitwise_or(A * 1j),
+    "bitwise_xor of times": lambda m: m.bitwise_xor(TIMES),
+    "bitwise_xor initial out of range": lambda m: m.bitwise_xor(A.astype(np.int8), initial=300),
+    "sum of dates": lambda m: m.sum(DATES),
+    "mean of dates": lambda m: m.mean(DATES),
+    "prod of times": lambda m: m.prod(TIMES),
+    "var of times": lambda m: m.var(TIMES),
+    "nanstd of dates": lambda m: m.nanstd(DATES),
+    "sum of times to strings": lambda m: m.sum(TIMES, dtype="S4"),
 }
 A = np.arange(6.0).reshape(2, 3)
+NAN = np.array([[np.nan, 2, 1, np.nan], [np.nan] * 4, [3, 2, 2, 5]])
+TIMES = np.array([3, -7, "NaT", 5], "m8[s]")
+DATES = TIMES + np.datetime64("2020-02-29")
+
+
+class Frozen(np.ndarray):
+    """An array that cannot be written to, whatever made it."""
+
+    def __array_finalize__(self, other: Any) -> None:
+        self.flags.writeable = False
+
+
 READ_ONLY = np.zeros(3)
 READ_ONLY.flags.writeable = False
 
@@ -384,14 +206,10 @@ READ_ONLY.flags.writeable = False
 @on_devices
 @pytest.mark.parametrize("case", ARGUMENTS)
 def test_bad_arguments_raise_what_numpy_raises(case: str, device: str | None) -> None:
-    class Ours:
-        def __getattr__(self, name: str) -> Any:
-            return lambda *args, **keywords: getattr(gr, name)(*args, **keywords, device=device)
-
     with pytest.raises((ValueError, TypeError, OverflowError)) as theirs:
-        ARGUMENTS[case](np)
+        ARGUMENTS[case](Theirs())
     with pytest.raises((ValueError, TypeError, OverflowError)) as ours:
-        ARGUMENTS[case](Ours())
+        ARGUMENTS[case](Ours(device))
     assert issubclass(ours.type, builtin_class(theirs.type))
     assert str(ours.value)
 
@@ -447,6 +265,94 @@ GOOD: dict[str, Callable[[Any], Any]] = {
     "out of mean": lambda m: m.mean(A, out=np.zeros((), np.int32)),
     "out of mean, half": lambda m: m.mean(A.astype("e"), out=np.zeros((), "e")),
     "out of any": lambda m: m.any(A, axis=1, out=np.zeros(2)),
+    "amin": lambda m: m.amin(A, axis=0),
+    "amax": lambda m: m.amax(A, axis=0),
+    "argmin list": lambda m: m.argmin([[3, 1], [0, 2]], axis=1),
+    "argmin of a scalar": lambda m: m.argmin(5, axis=0),
+    "argmin of no rows": lambda m: m.argmin(np.zeros((0, 3)), axis=1),
+    "argmax keepdims": lambda m: m.argmax(A, keepdims=True),
+    "argmax of equals": lambda m: m.argmax(np.array([0.0, -0.0, 0.0])),
+    "argmax of NaN": lambda m: m.argmax(NAN, axis=0),
+    "argmax of complex NaN": lambda m: m.argmax(np.array([1, complex(0, np.nan), np.nan])),
+    "argmax out narrow": lambda m: m.argmax(A, axis=0, out=np.zeros(3, np.int8)),
+    "argmax out swapped": lambda m: m.argmax(A, out=np.zeros((), ">i8")),
+    "argmin matrix": lambda m: m.argmin(np.matrix(A), axis=1),
+    "argmin subclass": lambda m: m.argmin(A.view(Sub), axis=0),
+    "argmin subclass, scalar": lambda m: m.argmin(A.view(Sub)),
+    "nanargmin": lambda m: m.nanargmin(NAN[::2], axis=1, keepdims=True),
+    "count_nonzero": lambda m: m.count_nonzero(A),
+    "count_nonzero of a scalar": lambda m: m.count_nonzero(5),
+    "count_nonzero, axis": lambda m: m.count_nonzero(NAN, axis=0),
+    "count_nonzero, kept": lambda m: m.count_nonzero(A, keepdims=True),
+    "count_nonzero subclass": lambda m: m.count_nonzero(A.view(Sub)),
+    "ptp": lambda m: m.ptp(A, axis=1),
+    "ptp wraps": lambda m: m.ptp(np.array([-100, 100], np.int8)),
+    "ptp of NaN": lambda m: m.ptp(NAN, axis=1),
+    "ptp out": lambda m: m.ptp(np.array([-100, 100], np.int8), out=np.zeros((), np.int32)),
+    "bitwise_and of nothing": lambda m: m.bitwise_and(np.zeros((2, 0), np.uint8), axis=1),
+    "bitwise_and of no bools": lambda m: m.bitwise_and(np.zeros(0, bool)),
+    "bitwise_or initial": lambda m: m.bitwise_or(A.astype(int), axis=0, initial=8),
+    "bitwise_xor where": lambda m: m.bitwise_xor(A.astype(np.int8), axis=0, where=[True, False, True]),
+    "logical_xor of NaN": lambda m: m.logical_xor(NAN, axis=1),
+    "logical_xor initial": lambda m: m.logical_xor(A, initial=7),
+    "nansum": lambda m: m.nansum(NAN, axis=1),
+    "nansum in integers": lambda m: m.nansum(NAN, dtype=int),
+    "nanprod of lists": lambda m: m.nanprod([[1, np.nan], [2, 3]], axis=0),
+    "nanmin initial": lambda m: m.nanmin(NAN, axis=1, initial=1.5),
+    "nanmin initial, list": lambda m: m.nanmin(NAN.tolist(), axis=1, initial=1.5),
+    "nanmax where": lambda m: m.nanmax(NAN, axis=0, initial=-1, where=[[True], [True], [False]]),
+    "nanmax of integers": lambda m: m.nanmax([[3, 1]], axis=0),
+    "nanmean": lambda m: m.nanmean(NAN, axis=0),
+    "nanmean half": lambda m: m.nanmean(NAN.astype(np.float16), axis=1),
+    "nanmean of infinities": lambda m: m.nanmean(np.array([np.inf, -np.inf, np.nan])),
+    "var of integers": lambda m: m.var([[1, 2], [5, 6]], axis=0),
+    "var of bools": lambda m: m.var(np.array([True, False])),
+    "var ddof, float": lambda m: m.var(A, ddof=0.5, axis=1),
+    "var correction": lambda m: m.var(A, correction=1, keepdims=True),
+    "var of one, ddof": lambda m: m.var(A[:1], axis=0, ddof=1),
+    "var where": lambda m: m.var(A, where=[True, False, True], axis=1),
+    "var of complex numbers": lambda m: m.var(A * (1 + 2j), axis=1),
+    "var in complex numbers": lambda m: m.var(A, dtype=complex),
+    "var mean": lambda m: m.var(A, axis=1, mean=np.mean(A, axis=1, keepdims=True)),
+    "var mean, scalar": lambda m: m.var(A.astype(np.float32), mean=2.0),
+    "var mean, wider": lambda m: m.var(A.astype(np.float32), mean=np.float64(2)),
+    "var mean None": lambda m: m.var(A, mean=None),
+    "std mean, ddof": lambda m: m.std(A, axis=0, mean=[1.0, 2.0, 3.0], ddof=1),
+    "std matrix": lambda m: m.std(np.matrix(A), axis=0),
+    "std subclass": lambda m: m.std(A.view(Sub), axis=0),
+    "std out": lambda m: m.std(A, axis=0, out=np.zeros(3, np.float32)),
+    "nanvar": lambda m: m.nanvar(NAN, axis=1, ddof=1),
+    "nanvar mean": lambda m: m.nanvar(NAN, axis=1, mean=np.array([[1.0], [2.0], [3.0]])),
+    "nanstd where": lambda m: m.nanstd(NAN, axis=0, where=[[True], [True], [False]]),
+    "no value": lambda m: m.sum(A, keepdims=np._NoValue, initial=np._NoValue, where=np._NoValue),
+    "no value, var": lambda m: m.var(A, keepdims=np._NoValue, where=np._NoValue, mean=np._NoValue),
+    "complex order": lambda m: m.max(np.array([1 + 1j, 1 + 2j, 0 + 9j])),
+    "complex NaN": lambda m: m.min(np.array([1 + 1j, complex(np.nan, 2), 0 + 9j])),
+    "complex sum": lambda m: m.sum(np.array([[1 + 1j, 2], [3, 4j]], ">c8"), axis=0),
+    "complex sum in floats": lambda m: m.sum(np.array([1 + 1j, 2]), dtype=np.float32),
+    "complex truth": lambda m: m.all(np.array([1j, 0])),
+    "times, min": lambda m: m.min(TIMES),
+    "times, max": lambda m: m.max(TIMES[[0, 1, 3]]),
+    "times, max, NaT": lambda m: m.max(TIMES),
+    "dates, nanmin": lambda m: m.nanmin(DATES),
+    "dates, nanmax": lambda m: m.nanmax(DATES, axis=0, keepdims=True),
+    "dates, NaT alone": lambda m: m.nanmin(DATES[2:3]),
+    "dates, argmin": lambda m: m.argmin(DATES),
+    "dates, argmax": lambda m: m.argmax(DATES.reshape(2, 2), axis=1),
+    "dates, initial": lambda m: m.max(DATES[:2], initial=np.datetime64("2021")),
+    "dates, where": lambda m: m.max(DATES, where=[True, True, False, False], initial=np.datetime64("2000")),
+    "dates, where nothing": lambda m: m.max(DATES, where=False, initial=np.datetime64("2000")),
+    "dates, out": lambda m: m.min(DATES[:2], out=np.zeros((), "M8[ms]")),
+    "dates, ptp": lambda m: m.ptp(DATES[:2]),
+    "dates, swapped": lambda m: m.min(DATES.astype(">M8[s]")),
+    "dates, list": lambda m: m.max([np.datetime64("2001"), np.datetime64("2003")]),
+    "times, sum": lambda m: m.sum(TIMES[:2]),
+    "times, sum, NaT": lambda m: m.sum(TIMES.reshape(2, 2), axis=1),
+    "times, sum, initial": lambda m: m.sum(TIMES[:2], initial=np.timedelta64(1, "m")),
+    "times, mean": lambda m: m.mean(TIMES[:2]),
+    "times, mean of nothing": lambda m: m.mean(TIMES[:0]),
+    "times, any": lambda m: m.any(TIMES.reshape(2, 2) * 0, axis=1),
+    "times, count": lambda m: m.count_nonzero(TIMES),
     "out overlaps": lambda m: (lambda a: m.sum(a, axis=0, out=a[0]))(A.copy()),
 }  # fmt: skip
 
@@ -456,19 +362,11 @@ class WithArray:
         return np.arange(4.0)
 
 
-class Sub(np.ndarray):
-    pass
-
-
 @on_devices
 @pytest.mark.parametrize("case", GOOD)
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning", "ignore::RuntimeWarning")
 def test_unusual_arguments_give_what_numpy_gives(case: str, device: str | None) -> None:
-    class Ours:
-        def __getattr__(self, name: str) -> Any:
-            return lambda *args, **keywords: getattr(gr, name)(*args, **keywords, device=device)
-
-    expected, result = GOOD[case](np), GOOD[case](Ours())
+    expected, result = GOOD[case](Theirs()), GOOD[case](Ours(device))
     assert type(result) is type(expected)
     if isinstance(expected, str):
         assert result == expected
@@ -478,19 +376,49 @@ def test_unusual_arguments_give_what_numpy_gives(case: str, device: str | None) 
     np.testing.assert_array_equal(np.asarray(result), np.asarray(expected))
 
 
+WARNED: dict[str, Callable[[Any], Any]] = {
+    "mean of nothing": lambda m: m.mean(np.zeros(0)),
+    "mean of nothing, rows": lambda m: m.mean(np.zeros((0, 2)), axis=0),
+    "mean of nothing, masked": lambda m: m.mean(A, where=False),
+    "mean of nothing, one row": lambda m: m.mean(A, axis=1, where=[[True], [False]]),
+    "mean of no times": lambda m: m.mean(TIMES[:0]),
+    "nanmean of NaN": lambda m: m.nanmean(NAN, axis=1),
+    "nanmean of nothing": lambda m: m.nanmean([]),
+    "nanmean of NaN, masked": lambda m: m.nanmean(NAN, where=NAN != NAN),
+    "nanmin of NaN": lambda m: m.nanmin(NAN, axis=1),
+    "nanmin of NaN, list": lambda m: m.nanmin([np.nan]),
+    "nanmax of NaN, initial": lambda m: m.nanmax(NAN.tolist(), axis=1, initial=0),
+    "nanmax of NaT": lambda m: m.nanmax(TIMES[2:3]),
+    "var of one": lambda m: m.var(np.ones(1), ddof=1),
+    "var of rows": lambda m: m.var(A, axis=0, ddof=2),
+    "var of nothing": lambda m: m.var([]),
+    "std masked": lambda m: m.std(A, axis=0, where=[[True], [False]], ddof=1.5),
+    "std about a mean": lambda m: m.std(A, axis=0, mean=0, ddof=2),
+    "nanvar of NaN": lambda m: m.nanvar(NAN, axis=1),
+    "nanvar, ddof": lambda m: m.nanvar(NAN[::2], axis=1, ddof=2),
+    "nanvar of integers, ddof": lambda m: m.nanvar([1, 2], ddof=2),
+    "nanstd of nothing": lambda m: m.nanstd(np.zeros((3, 0)), axis=1),
+    "complex to real": lambda m: m.sum(A * 1j, dtype=np.float64),
+    "complex out to real": lambda m: m.prod(A * 1j, out=np.zeros(())),
+}
+
+
 @on_devices
-@pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")
-def test_mean_of_nothing_warns_as_numpy_does(device: str | None) -> None:
-    for array, keywords in (
-        (np.zeros(0), {}),
-        (np.zeros((0, 2)), {"axis": 0}),
-        (A, {"where": False}),
-    ):
-        with pytest.warns(RuntimeWarning, match="Mean of empty slice") as caught:
-            assert np.all(np.isnan(gr.mean(array, **keywords, device=device)))
-        ours = [str(one.message) for one in caught if "Mean of" in str(one.message)]
-        assert len(ours) == 1
-        assert caught[0].filename == __file__
+@pytest.mark.parametrize("case", WARNED)
+def test_warnings_are_numpys_and_point_to_the_callers_line(case: str, device: str | None) -> None:
+    def observe_here(module: Any) -> tuple[Any, list[warnings.WarningMessage]]:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            result = WARNED[case](module)
+        return result, [one for one in caught if " encountered in " not in str(one.message)]
+
+    expected, theirs = observe_here(Theirs())
+    result, ours = observe_here(Ours(device))
+    assert theirs
+    assert {(one.category, str(one.message)) for one in ours} == {(one.category, str(one.message)) for one in theirs}
+    assert {one.filename for one in ours} == {__file__}
+    np.testing.assert_array_equal(np.asarray(result), np.asarray(expected))
+    assert np.asarray(result).dtype == np.asarray(expected).dtype
 
 
 @pytest.mark.parametrize(
@@ -498,20 +426,94 @@ def test_mean_of_nothing_warns_as_numpy_does(device: str | None) -> None:
     [
         np.zeros(3, object),
         np.zeros(3, np.longdouble),
-        np.zeros(3, "m8[s]"),
-        np.zeros(3, "M8[s]"),
+        np.zeros(3, np.clongdouble),
         np.array(["a", "b"]),
         np.array([b"a", b"b"]),
         np.zeros(2, [("x", np.float32)]),
     ],
     ids=lambda array: array.dtype.kind + str(array.dtype.itemsize),
 )
-@pytest.mark.parametrize("op", OPERATORS)
+@pytest.mark.parametrize("op", NAMES)
 def test_other_dtypes_are_refused_by_name(op: str, array: Any) -> None:
     with pytest.raises(TypeError) as caught:
         getattr(gr, op)(array)
     assert str(array.dtype) in str(caught.value)
     assert "float32" in str(caught.value)
+
+
+@on_devices
+@pytest.mark.parametrize("name", ["min", "max", "sum", "argmin", "mean", "ptp", "any", "bitwise_or"])
+def test_out_may_overlap_the_input(name: str, device: str | None) -> None:
+    values = np.random.default_rng(0).integers(-50, 50, (5, 6))
+    kept = values.copy()
+    out = values[2]
+    assert getattr(Ours(device), name)(values, axis=0, out=out) is out
+    np.testing.assert_array_equal(out, np.asarray(getattr(Theirs(), name)(kept, axis=0)).astype(out.dtype))
+    np.testing.assert_array_equal(np.delete(values, 2, 0), np.delete(kept, 2, 0))
+
+
+@on_devices
+def test_minmax_is_a_pair_with_names(device: str | None) -> None:
+    pair = gr.minmax(A, axis=1, device=device)
+    assert isinstance(pair, gr.MinMax)
+    np.testing.assert_array_equal(pair.min, A.min(axis=1))
+    np.testing.assert_array_equal(pair.max, A.max(axis=1))
+    outs = (np.zeros(2), np.zeros(2, np.float32))
+    low, high = gr.minmax(A, axis=1, out=outs, device=device)
+    assert (low is outs[0], high is outs[1]) == (True, True)
+    for bad in (np.zeros((2, 2)), (np.zeros(2),), [np.zeros(2), np.zeros(2)], 3):
+        with pytest.raises(TypeError, match="pair"):
+            gr.minmax(A, axis=1, out=bad, device=device)
+    assert type(gr.minmax(A.view(Sub), axis=0, device=device).max) is Sub
+
+
+# ---------------------------------------------------------------- accuracy
+
+
+def exact_variance(values: Any, ddof: float = 0) -> Fraction:
+    fractions = [Fraction(float(x)) for x in values]
+    mean = sum(fractions) / len(fractions)
+    return sum((x - mean) ** 2 for x in fractions) / (len(fractions) - Fraction(ddof))
+
+
+HARD = {
+    "spread": lambda rng, n: rng.normal(0, 1, n),
+    "far from zero": lambda rng, n: rng.normal(1e4, 1, n),
+    "very far from zero": lambda rng, n: rng.normal(1e8, 1, n),
+    "of many sizes": lambda rng, n: rng.normal(0, 1, n) * 10.0 ** rng.integers(-12, 12, n),
+    "nearly equal": lambda rng, n: 1 + rng.integers(0, 3, n) * 2.0**-23,
+    "one that is not": lambda rng, n: np.where(np.arange(n) == n // 2, 1e6, 1e-3),
+}
+
+
+FAR = ("far from zero", "very far from zero", "nearly equal")
+one_pass = pytest.mark.xfail(reason="moments of float64 elements are gathered in one pass, in float64", strict=False)
+ACCURACY = [
+    pytest.param(case, dtype, marks=one_pass if dtype is np.float64 and case in FAR else ())
+    for case, dtype in itertools.product(HARD, (np.float64, np.float32))
+]
+
+
+@on_devices
+@pytest.mark.parametrize(("case", "dtype"), ACCURACY)
+@pytest.mark.parametrize("n", [3, 100, 4099])
+def test_variances_are_as_accurate_as_numpys_or_exact_to_a_few_bits(
+    case: str, dtype: Any, n: int, device: str | None
+) -> None:
+    few = 4
+    values = HARD[case](np.random.default_rng(n), n).astype(dtype)
+    exact = exact_variance(values, 1)
+    ours, theirs = gr.var(values, ddof=1, device=device), np.var(values, ddof=1)
+    ulp = Fraction(float(np.spacing(dtype(float(exact)))))
+    ours_off, theirs_off = abs(Fraction(float(ours)) - exact), abs(Fraction(float(theirs)) - exact)
+    assert ours_off <= max(theirs_off, few * ulp), f"{float(ours_off / ulp)} ulp, NumPy {float(theirs_off / ulp)}"
+    root = gr.std(values, ddof=1, device=device)
+    assert abs(Fraction(float(root)) ** 2 - exact) <= 2 * max(theirs_off, few * ulp)
+    center = dtype(values.mean())
+    about = exact * (n - 1) / n + (sum(Fraction(float(x)) for x in values) / n - Fraction(float(center))) ** 2
+    given = Fraction(float(gr.var(values, mean=center, device=device)))
+    theirs_given = Fraction(float(np.var(values, mean=center)))
+    assert abs(given - about) <= max(abs(theirs_given - about), few * ulp)
 
 
 def test_masked_arrays_are_refused() -> None:
@@ -541,10 +543,10 @@ class OnDeviceByDlpack:
 
 
 @pytest.mark.parametrize("array", [OnDevice(), OnDeviceByDlpack(2), OnDeviceByDlpack(13)])
-def test_device_arrays_are_refused_without_a_hidden_copy(array: Any) -> None:
-    with pytest.raises(TypeError, match="device arrays are not supported yet") as caught:
+def test_device_arrays_are_never_copied_behind_the_callers_back(array: Any) -> None:
+    # These show no memory, and there may be no GPU: an error, whichever comes first.
+    with pytest.raises((ValueError, AttributeError, gr.DeviceUnavailableError)):
         gr.sum(array)
-    assert "host" in str(caught.value)
     assert gr.sum(OnDeviceByDlpack(1)) == 3
 
 
@@ -561,313 +563,9 @@ def test_memory_mapped_arrays_are_arrays(device: str | None, tmp_path: Any) -> N
 
 @on_devices
 def test_input_is_never_changed(device: str | None) -> None:
-    for op, layout in itertools.product(OPERATORS, LAYOUTS):
-        array = lay_out(np.arange(1, 25, dtype=np.float32).reshape(4, 6), layout)
+    for op, layout in itertools.product(NAMES, LAYOUTS):
+        dtype = np.int32 if "bit" in op else np.float32
+        array = lay_out(np.arange(1, 25, dtype=dtype).reshape(4, 6), layout)
         before = array.copy()
         getattr(gr, op)(array, axis=0, device=device)
         np.testing.assert_array_equal(array, before)
-
-
-# ---------------------------------------------------------------- options
-
-
-def test_kernel_names_and_aliases_are_checked_on_the_cpu_too() -> None:
-    a = np.arange(100, dtype=np.int32)
-    for kernel in gr.kernels():
-        for name in (kernel.name, *kernel.aliases):
-            assert gr.sum(a, kernel=name, device="cpu") == a.sum()
-    with pytest.raises(ValueError, match="did you mean 'sequential'"):
-        gr.sum(a, kernel="sequentail", device="cpu")
-    with pytest.raises(ValueError, match="unknown kernel"):
-        gr.sum([1, 2], kernel="", device="cpu")
-    with pytest.raises(TypeError, match="kernel must be a string"):
-        gr.sum(a, kernel=3)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="null character"):
-        gr.sum(a, kernel="auto\0", device="cpu")
-
-
-def test_block_and_grid_sizes_are_checked_on_the_cpu_too() -> None:
-    a = np.arange(100, dtype=np.int32)
-    assert gr.sum(a, kernel="sequential", block_size=64, device="cpu") == a.sum()
-    assert gr.sum(a, kernel="multi_add", grid_size=7, device="cpu") == a.sum()
-    for size in (0, -1, 2**40, 33, 100, 2048):
-        with pytest.raises(ValueError, match="block"):
-            gr.sum(a, kernel="sequential", block_size=size, device="cpu")
-    with pytest.raises(ValueError, match="grid_size"):
-        gr.sum(a, kernel="sequential", grid_size=4, device="cpu")
-    with pytest.raises(TypeError):
-        gr.sum(a, block_size=64.0, device="cpu")  # type: ignore[arg-type]
-
-
-def test_device_names_are_checked() -> None:
-    for name in ("gpu", "cuda:", "cuda:-1", "cuda:x", "cuda:99999", "CPU", ""):
-        with pytest.raises(ValueError, match="unknown device"):
-            gr.sum(A, device=name)
-    with pytest.raises(TypeError, match="device must be a string"):
-        gr.sum(A, device=0)  # type: ignore[arg-type]
-    assert gr.sum(A, device="auto") == A.sum()
-
-
-def test_cuda_without_a_gpu_says_why() -> None:
-    if gr.devices():
-        pytest.skip("there is a GPU")
-    for device in ("cuda", "cuda:0", "cuda:1"):
-        with pytest.raises(gr.DeviceUnavailableError) as caught:
-            gr.sum(A, device=device)
-        assert "driver" in str(caught.value)
-
-
-def test_streams_are_handles_or_objects_that_have_one() -> None:
-    class Cupy:
-        ptr = 0
-
-    class Torch:
-        cuda_stream = 0
-
-    for stream in (0, Cupy(), Torch()):
-        assert gr.sum(A, stream=stream, device="cpu") == A.sum()
-    for stream in (-1, 2**64):
-        with pytest.raises(ValueError, match="stream"):
-            gr.sum(A, stream=stream, device="cpu")
-    with pytest.raises(TypeError, match="stream"):
-        gr.sum(A, stream="0", device="cpu")
-
-
-def test_operators_of_reduce_are_checked() -> None:
-    with pytest.raises(ValueError, match="unknown operator 'median'"):
-        gr.reduce(A, "median")
-    with pytest.raises(TypeError, match="mean takes no initial"):
-        gr.reduce(A, "mean", initial=0)
-    with pytest.raises(TypeError, match="max computes in"):
-        gr.reduce(A, "max", dtype=np.float32)
-
-
-def run_fresh(code: str) -> str:
-    import subprocess
-
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
-
-
-def test_a_named_kernel_without_a_gpu_warns_once_at_the_callers_line() -> None:
-    if gr.devices():
-        pytest.skip("there is a GPU")
-    code = (
-        "import warnings, numpy as np, gpureduce as gr\n"
-        "with warnings.catch_warnings(record=True) as caught:\n"
-        "    warnings.simplefilter('always')\n"
-        "    gr.sum(np.ones(3)); gr.sum(np.ones(3), kernel='auto')\n"
-        "    gr.sum(np.ones(3), kernel='sequential', device='cpu')\n"
-        "    print(len(caught))\n"
-        "    gr.{call}\n"
-        "    gr.sum(np.ones(3), kernel='naive_atomic'); gr.empty_pinned(3)\n"
-        "    print(len(caught), caught[0].category is gr.NoDeviceWarning, caught[0].filename)\n"
-    )
-    calls = (
-        "sum(np.ones(3), kernel='sequential')",
-        "sum([1, 2], kernel='sequential')",
-        "empty_pinned(3)",
-    )
-    for call in calls:
-        assert run_fresh(code.format(call=call)).split() == ["0", "1", "True", "<string>"]
-
-
-# ---------------------------------------------------------------- looking inside
-
-
-def test_last_run_says_what_happened_in_this_thread() -> None:
-    a = np.ones((10, 100), np.float32)
-    gr.sum(a, axis=1, kernel="sequential", device="cpu")
-    run = gr.last_run()
-    assert run is not None
-    assert (run.device, run.kernel, run.elements, run.bytes) == ("cpu", "sequential", 1000, 4000)
-    assert run.seconds > 0
-    assert run.chunks == 1
-    seen = []
-    other = threading.Thread(target=lambda: seen.append(gr.last_run()))
-    other.start()
-    other.join()
-    assert seen == [None]
-
-
-def test_kernels_are_complete_records() -> None:
-    kernels = gr.kernels()
-    names = [kernel.name for kernel in kernels]
-    assert len(set(names)) == len(names)
-    assert names[-1] == "auto"
-    for kernel in kernels:
-        assert kernel.summary
-        assert kernel.removes
-        assert kernel.pays
-        assert kernel.source
-        assert kernel.block_size % 32 == 0
-        assert kernel.available == (kernel.reason == "")
-    with pytest.raises(AttributeError):
-        kernels[0].name = "other"  # type: ignore[misc]
-
-
-def test_kernel_source_is_what_is_in_the_tree() -> None:
-    import pathlib
-
-    folder = pathlib.Path(__file__).parents[1] / "csrc" / "kernels"
-    for kernel in gr.kernels():
-        text = gr.kernel_source(kernel.name)
-        if folder.exists():
-            assert text in {file.read_text() for file in folder.glob("*.cuh")}
-        whole = gr.kernel_source(kernel.name, helpers=True)
-        assert whole.endswith(text)
-        assert len(whole) > len(text)
-    assert gr.kernel_source("reduce2") == gr.kernel_source("sequential")
-    with pytest.raises(ValueError, match="unknown kernel"):
-        gr.kernel_source("reduce99")
-
-
-def test_limits_can_be_set_and_bad_ones_change_nothing() -> None:
-    before = gr.limits()
-    try:
-        gr.set_limits(cpu_threads=1)
-        assert gr.limits().cpu_threads == 1
-        assert gr.limits().device_bytes == before.device_bytes
-        gr.set_limits(device_bytes=2**21, pinned_bytes=2**22)
-        assert (gr.limits().device_bytes, gr.limits().pinned_bytes) == (2**21, 2**22)
-        now = gr.limits()
-        for bad in (
-            {"cpu_threads": 0},
-            {"cpu_threads": -1},
-            {"cpu_threads": 2**40},
-            {"device_bytes": 1},
-        ):
-            with pytest.raises(ValueError, match=r"limit|thread|MiB|bytes"):
-                gr.set_limits(**bad)
-            assert gr.limits() == now
-        with pytest.raises(TypeError):
-            gr.set_limits(cpu_threads="2")  # type: ignore[arg-type]
-    finally:
-        gr.set_limits(
-            device_bytes=before.device_bytes,
-            pinned_bytes=before.pinned_bytes,
-            cpu_threads=before.cpu_threads,
-        )
-
-
-def test_cache_can_be_looked_at_and_cleared() -> None:
-    gr.clear_cache(loaded=True)
-    info = gr.cache_info()
-    assert info.entries == 0
-    assert info.bytes == 0
-    assert info.directory or info.reason
-
-
-@pytest.mark.filterwarnings("ignore::gpureduce.NoDeviceWarning")
-def test_pinned_arrays_are_ordinary_arrays_to_numpy() -> None:
-    a = gr.empty_pinned((3, 4), np.float32)
-    assert a.flags.c_contiguous
-    assert a.flags.writeable
-    assert (a.shape, a.dtype) == ((3, 4), np.dtype(np.float32))
-    a[...] = 2
-    view = a[1:]
-    del a
-    assert gr.sum(view) == 16
-    source = np.asfortranarray(np.arange(6).reshape(2, 3))
-    copy = gr.pinned_copy(source)
-    np.testing.assert_array_equal(copy, source)
-    assert not np.shares_memory(copy, source)
-    assert gr.empty_pinned(0).size == 0
-    assert gr.empty_pinned((), "i4").shape == ()
-    with pytest.raises(TypeError, match="Python objects"):
-        gr.empty_pinned(3, object)
-    with pytest.raises(ValueError, match="negative"):
-        gr.empty_pinned((2, -1))
-
-
-# ---------------------------------------------------------------- threads and signals
-
-
-@on_devices
-def test_many_threads_at_once_get_their_own_results(device: str | None) -> None:
-    arrays = [np.full(50_000 + i, i, np.int64) for i in range(8)]
-    wrong = []
-
-    def work(i: int) -> None:
-        for _ in range(50):
-            if gr.sum(arrays[i], device=device) != i * len(arrays[i]):
-                wrong.append(i)
-            if gr.last_run().elements != len(arrays[i]):  # type: ignore[union-attr]
-                wrong.append(i)
-
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
-
-
-def test_other_threads_run_while_a_reduction_does() -> None:
-    a = np.broadcast_to(np.float32(1), (2_000_000_000,))[::1]
-    ticks = []
-    done = threading.Event()
-
-    def tick() -> None:
-        while not done.wait(0.001):
-            ticks.append(0)
-
-    ticker = threading.Thread(target=tick)
-    ticker.start()
-    gr.sum(a, device="cpu")
-    done.set()
-    ticker.join()
-    assert len(ticks) > 5
-
-
-def test_ctrl_c_stops_a_long_reduction_and_the_next_call_works() -> None:
-    code = (
-        "import signal, time, numpy as np, gpureduce as gr\n"
-        "a = np.broadcast_to(np.float32(1), (2**40,))\n"
-        "def stop(*_): raise KeyboardInterrupt('stop')\n"
-        "signal.signal(signal.SIGALRM, stop)\n"
-        "signal.setitimer(signal.ITIMER_REAL, 0.3)\n"
-        "start = time.perf_counter()\n"
-        "try: gr.sum(a, device='cpu')\n"
-        "except KeyboardInterrupt as error: print(error, time.perf_counter() - start < 5)\n"
-        "print(gr.sum(np.ones(10), device='cpu'))\n"
-    )
-    assert run_fresh(code).split() == ["stop", "True", "10.0"]
-
-
-def test_no_reference_is_leaked_on_any_path() -> None:
-    import gc
-    import tracemalloc
-
-    a, small = np.ones((50, 40), np.float32), np.zeros((), np.float64)
-
-    def every_path() -> None:
-        gr.sum(a, device="cpu")
-        gr.sum(a, axis=0, keepdims=True, dtype=np.float64, device="cpu")
-        gr.mean(a, out=small, where=a > 0, device="cpu")
-        gr.kernels(), gr.last_run(), gr.limits(), gr.cache_info(), gr.kernel_source("auto")
-        for bad in (
-            {"axis": 9},
-            {"kernel": "?"},
-            {"dtype": "O"},
-            {"device": "cuda:77"},
-            {"block_size": 3},
-        ):
-            with pytest.raises((ValueError, TypeError, RuntimeError)):
-                gr.sum(a, **bad)
-
-    for _ in range(20):
-        every_path()
-    gc.collect()
-    tracemalloc.start()
-    before = tracemalloc.take_snapshot()
-    counts = [sys.getrefcount(x) for x in (a, a.dtype, np.dtype(np.float64), None)]
-    for _ in range(200):
-        every_path()
-    gc.collect()
-    after = [sys.getrefcount(x) for x in (a, a.dtype, np.dtype(np.float64), None)]
-    grown = sum(stat.size_diff for stat in tracemalloc.take_snapshot().compare_to(before, "filename"))
-    tracemalloc.stop()
-    assert grown < 200_000
-    assert all(abs(x - y) < 100 for x, y in zip(counts, after, strict=True))

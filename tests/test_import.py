@@ -80,9 +80,10 @@ def test_stub_of_the_core_names_what_it_has() -> None:
 
     stub = pathlib.Path(gr.__file__).parent / "_core.pyi"
     declared = {
-        node.name if isinstance(node, ast.FunctionDef) else node.target.id
+        node.name if isinstance(node, (ast.FunctionDef, ast.ClassDef)) else node.target.id
         for node in ast.parse(stub.read_text()).body
-        if isinstance(node, ast.FunctionDef) or (isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name))
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef))
+        or (isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name))
     }
     present = {name for name in dir(_core) if not name.startswith("__")} | {"__version__"}
     assert declared == present

@@ -9,10 +9,8 @@ environment. ``benchmarks/report.py`` makes the table of docs/counters.md from i
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-HERE = Path(__file__).parent
 ELEMENTS = 20_011
 GRID = 8  # blocks of kernels that loop: the emulated card is smaller than a real one
 CASES = [(dtype, op) for dtype in ("float32", "int32", "uint8") for op in ("sum", "max")]
@@ -78,30 +75,15 @@ def labels(output: str) -> list[dict[str, Any]]:
 
 def hardware() -> tuple[list[dict[str, Any]], list[dict[str, float]]]:
     """Counters of every launch, by Nsight Compute."""
-    ncu = shutil.which("ncu")
-    if ncu is None:
-        sys.exit("ncu (Nsight Compute) is not installed or not on PATH")
-    with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder) / "log.csv"
-        command = [ncu, "--clock-control", "none", "--csv", "--page", "raw", "--log-file", str(log)]
-        command += [
-            "--metrics",
-            ",".join(name for names in METRICS.values() for name in names),
-            sys.executable,
-            __file__,
-            "--workload",
-        ]
-        done = subprocess.run(command, capture_output=True, text=True)
-        text = log.read_text() if log.exists() else ""
-    if done.returncode != 0:
-        sys.exit(f"ncu failed:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}\n{text[-2000:]}")
-    table = list(csv.DictReader(line for line in text.splitlines() if line.startswith('"')))
-    rows = [row for row in table if row["ID"]]  # the first row has the units
-    counts = [
-        {ours: sum(float(row[name].replace(",", "")) for name in theirs) for ours, theirs in METRICS.items()}
-        for row in rows
-    ]
-    return labels(done.stdout), counts
+    from gpureduce._profile import number, run_ncu
+
+    names = [name for theirs in METRICS.values() for name in theirs]
+    try:
+        output, rows = run_ncu(names, [sys.executable, __file__, "--workload"])
+    except RuntimeError as error:
+        sys.exit(str(error))
+    counts = [{ours: number(row, theirs) for ours, theirs in METRICS.items()} for row in rows]
+    return labels(output), counts
 
 
 def emulated() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -151,8 +133,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.workload:
         return workload()
-    sys.path.insert(0, str(HERE.parent / "benchmarks"))
-    from environment import environment
+    from gpureduce._environment import environment
 
     real_labels, real = hardware()
     our_labels, reports = emulated()

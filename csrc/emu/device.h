@@ -12,6 +12,7 @@
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
+#define __grid_constant__
 // One block runs at a time in this memory; the emulator puts it aside when another one's turn comes.
 #define __shared__ static __attribute__((aligned(GPR_EMU_SHARED_SPACING)))
 #define memcpy __builtin_memcpy

@@ -7,7 +7,7 @@
  * (fake_violation) and poisons the context, as an illegal address does on a card; cuGetErrorString then says which rule it was.
  *
  * Tests steer it through the fake_* functions, or through the engine's variable, key=value,...:
- *   devices, cc, version, init (what cuInit returns), device_bytes, pinned_bytes (memory there is), seed, delay (most
+ *   devices, cc, version, init (what cuInit returns), objects (that a graph holds), device_bytes, pinned_bytes (memory there is), seed, delay (most
  *   microseconds before an operation), fail=FUNCTION:NTH:CODE; other keys are the engine's. */
 #include <pthread.h>
 #include <stddef.h>
@@ -36,10 +36,18 @@ enum {
     NOT_FOUND = 500,
     NOT_READY = 600,
     ILLEGAL_ADDRESS = 700,
+    STREAM_CAPTURE_UNSUPPORTED = 900,
     UNKNOWN = 999
 };
 
-enum { MOST_DEVICES = 8, CONTEXT_DEPTH = 16, NAME_ROOM = 64, MULTIPROCESSORS = 4, RESIDENT_THREADS = 2048 };
+enum {
+    MOST_DEVICES = 8,
+    CONTEXT_DEPTH = 16,
+    NAME_ROOM = 64,
+    MULTIPROCESSORS = 4,
+    RESIDENT_THREADS = 2048,
+    MOST_OBJECTS = 64
+};
 
 /* ---------------------------------------------------------------- state ---------------------- */
 
@@ -68,8 +76,9 @@ struct CUfunc_st {
 typedef struct operation {
     enum { COPY_IN, COPY_OUT, SET, LAUNCH, RECORD, WAIT } kind;
     uintptr_t to, from;
-    size_t bytes;
-    unsigned char value;
+    size_t bytes; /* of a copy; of a memset what it spans */
+    unsigned value;
+    size_t unit, pitch; /* bytes: of what a memset writes, and from one to the next */
     struct CUevent_st *event;
     unsigned target;         /* of a wait: records that must be done */
     struct CUmod_st *module; /* of a launch */
@@ -79,9 +88,27 @@ typedef struct operation {
 
 struct CUstream_st {
     int live, stopping, working;
+    unsigned long long id;
+    struct CUctx_st *context;
     pthread_t thread;
     operation *head, *tail;
+    struct CUgraph_st *graph; /* that it is being captured into */
     struct CUstream_st *next;
+};
+
+struct CUuserObject_st {
+    unsigned references;
+    CUhostFn destroy;
+    void *argument;
+};
+
+/* What was captured, in order; each launch of the graph carries out copies. */
+struct CUgraph_st {
+    int live;
+    unsigned long long id;
+    operation *head, *tail;
+    struct CUuserObject_st *objects[MOST_OBJECTS];
+    int object_count;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* over everything below */
@@ -89,10 +116,14 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct CUctx_st contexts[MOST_DEVICES];
 static driver_allocation *allocations;
 static struct CUstream_st *streams;
+static struct CUstream_st *legacy_streams[MOST_DEVICES]; /* CUDA's own handles stand for them: made when first used */
+static unsigned long long last_id;                       /* of streams and captures: never the same twice */
+static int captures;                                     /* streams that are being captured */
 static struct {
     int devices, cc, version, init;
+    int objects; /* that a graph holds */
     uint64_t memory[SORTS];
-} machine = {.devices = 1, .cc = 90, .version = 13000, .memory = {16ull << 30, 16ull << 30}};
+} machine = {.devices = 1, .cc = 90, .version = 13000, .objects = MOST_OBJECTS, .memory = {16ull << 30, 16ull << 30}};
 static struct {
     uint64_t bytes[SORTS], peak[SORTS];
     int allocations[SORTS], streams, events, modules;
@@ -115,6 +146,8 @@ static char violation[2048];
 
 static _Thread_local struct CUctx_st *context_stack[CONTEXT_DEPTH];
 static _Thread_local int context_depth;
+static _Thread_local struct CUstream_st *own_streams[MOST_DEVICES]; /* the per-thread default streams */
+static _Thread_local int capture_mode;                              /* 0: calls that a capture forbids fail */
 
 static double seconds(void)
 {
@@ -150,7 +183,8 @@ static void *make_handle(size_t bytes)
 
 /* ---------------------------------------------------------------- entering ------------------- */
 
-enum { ANYWHERE = 0, IN_CONTEXT = 1 };
+/* UNCAPTURED: not while a stream is being captured, unless this thread said that it knows what it does. */
+enum { ANYWHERE = 0, IN_CONTEXT = 1, UNCAPTURED = 2 };
 
 /* What every function does first: counts the call and finds out whether it is to fail. Leaves the lock held. */
 static CUresult enter(const char *function, int needs)
@@ -164,10 +198,12 @@ static CUresult enter(const char *function, int needs)
             return fault.code;
         }
     }
-    if (needs == IN_CONTEXT && context_depth == 0) {
+    if ((needs & IN_CONTEXT) != 0 && context_depth == 0) {
         (void)violate(function);
         return INVALID_CONTEXT;
     }
+    if ((needs & UNCAPTURED) != 0 && captures > 0 && capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED)
+        return STREAM_CAPTURE_UNSUPPORTED;
     return CUDA_SUCCESS;
 }
 
@@ -239,6 +275,12 @@ static int is_written(uintptr_t start, size_t bytes)
     return a == NULL || a->written == NULL || memchr(a->written + (start - a->start), 0, bytes) == NULL;
 }
 
+/* The ordinal of the context that is current. */
+static int current_ordinal(void)
+{
+    return context_depth > 0 ? (int)(context_stack[context_depth - 1] - contexts) : 0;
+}
+
 static CUresult allocate(sort where, size_t bytes, uintptr_t *start)
 {
     enum { POISON = 0xc3, ALIGNMENT = 256, GUARD = 4096 }; /* what lies beyond the end belongs to nobody */
@@ -259,6 +301,7 @@ static CUresult allocate(sort where, size_t bytes, uintptr_t *start)
     *a = (driver_allocation){.start = (uintptr_t)memory,
                              .bytes = bytes,
                              .pinned = where == PINNED_MEMORY,
+                             .ordinal = current_ordinal(),
                              .written = written,
                              .next = allocations};
     allocations = a;
@@ -298,7 +341,7 @@ CUresult cuMemAlloc(CUdeviceptr *pointer, size_t bytes)
 {
     uintptr_t start = 0;
 
-    ENTER(cuMemAlloc, IN_CONTEXT);
+    ENTER(cuMemAlloc, IN_CONTEXT | UNCAPTURED);
     const CUresult result = allocate(DEVICE_MEMORY, bytes, &start);
     if (result == CUDA_SUCCESS) *pointer = start;
     return leave(result);
@@ -306,7 +349,7 @@ CUresult cuMemAlloc(CUdeviceptr *pointer, size_t bytes)
 
 CUresult cuMemFree(CUdeviceptr pointer)
 {
-    ENTER_RELEASE(cuMemFree, IN_CONTEXT);
+    ENTER_RELEASE(cuMemFree, IN_CONTEXT | UNCAPTURED);
     const CUresult result = release(DEVICE_MEMORY, (uintptr_t)pointer);
     return leave(entered != CUDA_SUCCESS ? entered : result);
 }
@@ -315,7 +358,7 @@ CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned flags)
 {
     uintptr_t start = 0;
 
-    ENTER(cuMemHostAlloc, IN_CONTEXT);
+    ENTER(cuMemHostAlloc, IN_CONTEXT | UNCAPTURED);
     if (flags != (CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP))
         (void)violate("pinned memory that kernels cannot reach");
     const CUresult result = allocate(PINNED_MEMORY, bytes, &start);
@@ -325,7 +368,7 @@ CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned flags)
 
 CUresult cuMemFreeHost(void *pointer)
 {
-    ENTER_RELEASE(cuMemFreeHost, IN_CONTEXT);
+    ENTER_RELEASE(cuMemFreeHost, IN_CONTEXT | UNCAPTURED);
     const CUresult result = release(PINNED_MEMORY, (uintptr_t)pointer);
     return leave(entered != CUDA_SUCCESS ? entered : result);
 }
@@ -337,6 +380,8 @@ static int get_attribute(const driver_allocation *a, int attribute, void *value)
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         *(unsigned *)value = a == NULL ? 0 : a->pinned ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
         return 1;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED: *(unsigned *)value = 0; return 1;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *(int *)value = a == NULL ? -2 : a->ordinal; return 1;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: *(CUdeviceptr *)value = a == NULL ? 0 : a->start; return 1;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE: *(size_t *)value = a == NULL ? 0 : a->bytes; return 1;
     default: return 0;
@@ -378,13 +423,34 @@ static const char *check_operation(const operation *op)
     }
 }
 
+static void set_units(const operation *op)
+{
+    if (op->unit == 1) {
+        memset((void *)op->to, (int)op->value, op->bytes);
+        return;
+    }
+    for (size_t at = 0; at + op->unit <= op->bytes; at += op->pitch) memcpy((char *)op->to + at, &op->value, op->unit);
+}
+
+/* Notes what a copy or a memset has written; the lock is held. */
+static void note_operation(const operation *op)
+{
+    const size_t unit = op->kind == SET ? op->unit : op->bytes, pitch = op->kind == SET ? op->pitch : op->bytes;
+
+    if (unit == pitch) {
+        note_written(op->to, op->bytes);
+        return;
+    }
+    for (size_t at = 0; at + unit <= op->bytes; at += pitch) note_written(op->to + at, unit);
+}
+
 /* Carries out an operation; no lock is held. What it returns is what a launch does wrong. */
 static const char *carry_out(const operation *op)
 {
     switch (op->kind) {
     case COPY_IN:
     case COPY_OUT: memcpy((void *)op->to, (const void *)op->from, op->bytes); break;
-    case SET: memset((void *)op->to, op->value, op->bytes); break;
+    case SET: set_units(op); break;
     case LAUNCH: return engine_run(op->launch);
     default: break;
     }
@@ -413,7 +479,7 @@ static void do_operation(const operation *op)
         wrong = carry_out(op);
         pthread_mutex_lock(&lock);
         if (wrong != NULL) (void)violate(wrong);
-        if (op->kind == COPY_IN || op->kind == COPY_OUT || op->kind == SET) note_written(op->to, op->bytes);
+        if (op->kind == COPY_IN || op->kind == COPY_OUT || op->kind == SET) note_operation(op);
     }
     if (op->kind == LAUNCH) {
         engine_drop(op->launch);
@@ -447,19 +513,64 @@ static void *serve(void *argument)
     return NULL;
 }
 
-static CUresult enqueue(struct CUstream_st *stream, operation what)
+static void append(operation **head, operation **tail, operation *op)
 {
-    if (stream == NULL || !stream->live) return violate("use of a stream that does not exist");
+    if (*head == NULL) {
+        *head = op;
+    } else {
+        (*tail)->next = op;
+    }
+    *tail = op;
+}
+
+static struct CUstream_st *make_stream(void)
+{
+    struct CUstream_st *made = make_handle(sizeof *made);
+
+    if (made == NULL || pthread_create(&made->thread, NULL, serve, made) != 0) return NULL;
+    made->live = 1;
+    made->id = ++last_id;
+    made->context = context_stack[context_depth - 1];
+    made->next = streams;
+    streams = made;
+    return made;
+}
+
+/* The stream behind a handle, which may be one of CUDA's own; NULL: there is none. */
+static struct CUstream_st *find_stream(CUstream handle)
+{
+    struct CUstream_st **own = NULL;
+
+    if (handle == GPR_STREAM_LEGACY) own = &legacy_streams[current_ordinal()];
+    if (handle == GPR_STREAM_PER_THREAD) own = &own_streams[current_ordinal()];
+    if (own != NULL) {
+        if (*own == NULL) *own = make_stream();
+        return *own;
+    }
+    for (struct CUstream_st *s = streams; s != NULL; s = s->next) {
+        if (s == handle) return s->live ? s : NULL;
+    }
+    return NULL;
+}
+
+static CUresult enqueue(CUstream handle, operation what)
+{
+    struct CUstream_st *stream = find_stream(handle);
+
+    if (stream == NULL) return violate("use of a stream that does not exist");
     operation *op = malloc(sizeof *op);
     if (op == NULL) return OUT_OF_MEMORY;
     *op = what;
     op->next = NULL;
-    if (stream->head == NULL) {
-        stream->head = op;
-    } else {
-        stream->tail->next = op;
+    if (stream->graph != NULL) {
+        if (what.kind == RECORD || what.kind == WAIT) {
+            free(op);
+            return violate("an event in a stream that is being captured");
+        }
+        append(&stream->graph->head, &stream->graph->tail, op);
+        return CUDA_SUCCESS;
     }
-    stream->tail = op;
+    append(&stream->head, &stream->tail, op);
     if (what.kind == LAUNCH) what.module->queued++;
     if (what.kind == RECORD) what.event->recorded++;
     pthread_cond_broadcast(&changed);
@@ -469,34 +580,38 @@ static CUresult enqueue(struct CUstream_st *stream, operation what)
 CUresult cuStreamCreate(CUstream *stream, unsigned flags)
 {
     ENTER(cuStreamCreate, IN_CONTEXT);
-    struct CUstream_st *made = make_handle(sizeof *made);
-    if (made == NULL || flags != CU_STREAM_NON_BLOCKING || pthread_create(&made->thread, NULL, serve, made) != 0)
-        return leave(UNKNOWN);
-    made->live = 1;
-    made->next = streams;
-    streams = made;
+    struct CUstream_st *made = flags == CU_STREAM_NON_BLOCKING ? make_stream() : NULL;
+    if (made == NULL) return leave(UNKNOWN);
     live.streams++;
     *stream = made;
     return leave(CUDA_SUCCESS);
 }
 
-CUresult cuStreamDestroy(CUstream stream)
+/* Ends a stream once its work is done; the lock is given up. */
+static void end_stream(struct CUstream_st *stream)
 {
-    ENTER_RELEASE(cuStreamDestroy, ANYWHERE);
-    if (stream == NULL || !stream->live) return leave(violate("destruction of a stream that does not exist"));
     stream->live = 0;
     stream->stopping = 1;
     live.streams--;
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
     (void)pthread_join(stream->thread, NULL);
+}
+
+CUresult cuStreamDestroy(CUstream stream)
+{
+    ENTER_RELEASE(cuStreamDestroy, ANYWHERE);
+    if (stream == NULL || !stream->live) return leave(violate("destruction of a stream that does not exist"));
+    end_stream(stream);
     return entered;
 }
 
-CUresult cuStreamSynchronize(CUstream stream)
+CUresult cuStreamSynchronize(CUstream handle)
 {
     ENTER(cuStreamSynchronize, IN_CONTEXT);
-    if (stream == NULL || !stream->live) return leave(violate("wait for a stream that does not exist"));
+    struct CUstream_st *stream = find_stream(handle);
+    if (stream == NULL) return leave(violate("wait for a stream that does not exist"));
+    if (stream->graph != NULL) return leave(violate("wait for a stream that is being captured"));
     while (stream->head != NULL || stream->working) pthread_cond_wait(&changed, &lock);
     return leave_with_health();
 }
@@ -552,6 +667,13 @@ CUresult cuEventSynchronize(CUevent event)
     return leave_with_health();
 }
 
+CUresult cuEventQuery(CUevent event)
+{
+    ENTER(cuEventQuery, IN_CONTEXT | UNCAPTURED);
+    if (!event_exists(event)) return leave(INVALID_HANDLE);
+    return leave(event->done < event->recorded ? NOT_READY : CUDA_SUCCESS);
+}
+
 CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end)
 {
     ENTER(cuEventElapsedTime, IN_CONTEXT);
@@ -583,14 +705,133 @@ CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUstream st
 CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream)
 {
     ENTER(cuMemsetD8Async, IN_CONTEXT);
-    return leave(enqueue(stream, (operation){.kind = SET, .to = (uintptr_t)to, .value = value, .bytes = bytes}));
+    return leave(enqueue(
+        stream, (operation){.kind = SET, .to = (uintptr_t)to, .value = value, .bytes = bytes, .unit = 1, .pitch = 1}));
+}
+
+CUresult cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t count, CUstream stream)
+{
+    const size_t unit = sizeof value;
+
+    ENTER(cuMemsetD16Async, IN_CONTEXT);
+    if (to % unit != 0) return leave(INVALID_VALUE);
+    return leave(enqueue(
+        stream,
+        (operation){
+            .kind = SET, .to = (uintptr_t)to, .value = value, .bytes = count * unit, .unit = unit, .pitch = unit}));
+}
+
+CUresult cuMemsetD2D32Async(CUdeviceptr to, size_t pitch, unsigned value, size_t width, size_t height, CUstream stream)
+{
+    const size_t unit = sizeof value;
+
+    ENTER(cuMemsetD2D32Async, IN_CONTEXT);
+    /* One column is what the library asks for. */
+    if (to % unit != 0 || pitch % unit != 0 || width != 1 || height == 0) return leave(INVALID_VALUE);
+    return leave(enqueue(stream, (operation){.kind = SET,
+                                             .to = (uintptr_t)to,
+                                             .value = value,
+                                             .bytes = (height - 1) * pitch + unit,
+                                             .unit = unit,
+                                             .pitch = pitch}));
+}
+
+/* ---------------------------------------------------------------- what streams are ----------- */
+
+CUresult cuStreamGetCtx(CUstream handle, CUcontext *context)
+{
+    ENTER(cuStreamGetCtx, IN_CONTEXT);
+    const struct CUstream_st *stream = find_stream(handle);
+    if (stream == NULL) return leave(INVALID_HANDLE);
+    *context = stream->context;
+    return leave(CUDA_SUCCESS);
+}
+
+CUresult cuStreamGetId(CUstream handle, unsigned long long *id)
+{
+    ENTER(cuStreamGetId, IN_CONTEXT);
+    const struct CUstream_st *stream = find_stream(handle);
+    if (stream == NULL) return leave(INVALID_HANDLE);
+    *id = stream->id;
+    return leave(CUDA_SUCCESS);
+}
+
+CUresult cuStreamIsCapturing(CUstream handle, int *state)
+{
+    ENTER(cuStreamIsCapturing, IN_CONTEXT);
+    const struct CUstream_st *stream = find_stream(handle);
+    if (stream == NULL) return leave(INVALID_HANDLE);
+    *state = stream->graph != NULL;
+    return leave(CUDA_SUCCESS);
+}
+
+/* ---------------------------------------------------------------- captures ------------------- */
+
+CUresult cuStreamGetCaptureInfo(CUstream handle, int *state, unsigned long long *id, CUgraph *graph,
+                                const CUgraphNode **dependencies, size_t *dependency_count)
+{
+    ENTER(cuStreamGetCaptureInfo, IN_CONTEXT);
+    const struct CUstream_st *stream = find_stream(handle);
+    if (stream == NULL || dependencies != NULL || dependency_count != NULL) return leave(INVALID_VALUE);
+    *state = stream->graph != NULL;
+    if (stream->graph == NULL) return leave(CUDA_SUCCESS);
+    *id = stream->graph->id;
+    *graph = stream->graph;
+    return leave(CUDA_SUCCESS);
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(int *mode)
+{
+    ENTER(cuThreadExchangeStreamCaptureMode, ANYWHERE);
+    const int before = capture_mode;
+    capture_mode = *mode;
+    *mode = before;
+    return leave(CUDA_SUCCESS);
+}
+
+CUresult cuUserObjectCreate(CUuserObject *object, void *argument, CUhostFn destroy, unsigned references, unsigned flags)
+{
+    ENTER(cuUserObjectCreate, ANYWHERE);
+    struct CUuserObject_st *made = make_handle(sizeof *made);
+    if (made == NULL || references == 0 || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) return leave(INVALID_VALUE);
+    *made = (struct CUuserObject_st){.references = references, .destroy = destroy, .argument = argument};
+    *object = made;
+    return leave(CUDA_SUCCESS);
+}
+
+/* Calls the object's function with the last reference, not holding the lock, as the driver does on a thread of its own. */
+static void drop_object(CUuserObject object, unsigned count)
+{
+    object->references -= count;
+    if (object->references > 0) return;
+    pthread_mutex_unlock(&lock);
+    object->destroy(object->argument);
+    pthread_mutex_lock(&lock);
+}
+
+CUresult cuUserObjectRelease(CUuserObject object, unsigned count)
+{
+    ENTER_RELEASE(cuUserObjectRelease, ANYWHERE);
+    if (object == NULL || object->references < count) return leave(violate("release of an object that is not held"));
+    drop_object(object, count);
+    return leave(entered);
+}
+
+CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned count, unsigned flags)
+{
+    ENTER(cuGraphRetainUserObject, ANYWHERE);
+    if (graph == NULL || !graph->live || count != 1 || flags != CU_GRAPH_USER_OBJECT_MOVE ||
+        graph->object_count == machine.objects)
+        return leave(INVALID_VALUE);
+    graph->objects[graph->object_count++] = object;
+    return leave(CUDA_SUCCESS);
 }
 
 /* ---------------------------------------------------------------- modules -------------------- */
 
 CUresult cuModuleLoadData(CUmodule *module, const void *image)
 {
-    ENTER(cuModuleLoadData, IN_CONTEXT);
+    ENTER(cuModuleLoadData, IN_CONTEXT | UNCAPTURED);
     struct CUmod_st *made = make_handle(sizeof *made);
     const CUresult result = made != NULL ? engine_load(image, machine.cc, &made->loaded) : OUT_OF_MEMORY;
     if (result != CUDA_SUCCESS) return leave(result);
@@ -602,7 +843,7 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
 
 CUresult cuModuleUnload(CUmodule module)
 {
-    ENTER_RELEASE(cuModuleUnload, IN_CONTEXT);
+    ENTER_RELEASE(cuModuleUnload, IN_CONTEXT | UNCAPTURED);
     if (module == NULL || !module->live) return leave(violate("unloading of a module that is not loaded"));
     if (module->queued > 0) (void)violate("unloading of a module whose kernel has yet to end");
     if (module->queued == 0) engine_unload(module->loaded);
@@ -679,6 +920,8 @@ static const struct {
     {NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
     {NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"},
     {ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+    {STREAM_CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+     "operation not permitted when stream is capturing"},
     {UNKNOWN, "CUDA_ERROR_UNKNOWN", "unknown error"},
 };
 
@@ -814,6 +1057,84 @@ GPR_API const char *fake_violation(void)
     return violation;
 }
 
+/* A stream of device `ordinal` for a caller of the library. No call that is counted, or made to fail. */
+GPR_API CUstream fake_make_stream(int ordinal)
+{
+    pthread_mutex_lock(&lock);
+    context_stack[context_depth++] = &contexts[ordinal];
+    struct CUstream_st *made = make_stream();
+    context_depth--;
+    live.streams++;
+    pthread_mutex_unlock(&lock);
+    return made;
+}
+
+GPR_API void fake_free_stream(CUstream stream)
+{
+    pthread_mutex_lock(&lock);
+    end_stream(stream);
+}
+
+/* Waits for all that is queued, anywhere. */
+GPR_API void fake_wait(void)
+{
+    pthread_mutex_lock(&lock);
+    wait_until_idle();
+    pthread_mutex_unlock(&lock);
+}
+
+/* From now on what is queued on the stream is not carried out but kept for the graph. */
+GPR_API void fake_begin_capture(CUstream stream)
+{
+    pthread_mutex_lock(&lock);
+    struct CUgraph_st *graph = make_handle(sizeof *graph);
+    graph->live = 1;
+    graph->id = ++last_id;
+    stream->graph = graph;
+    captures++;
+    pthread_mutex_unlock(&lock);
+}
+
+GPR_API CUgraph fake_end_capture(CUstream stream)
+{
+    pthread_mutex_lock(&lock);
+    CUgraph graph = stream->graph;
+    stream->graph = NULL;
+    captures--;
+    pthread_mutex_unlock(&lock);
+    return graph;
+}
+
+/* Queues all of the graph on a stream. */
+GPR_API int fake_launch_graph(CUgraph graph, CUstream stream)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    pthread_mutex_lock(&lock);
+    for (const operation *op = graph->head; op != NULL && result == CUDA_SUCCESS; op = op->next) {
+        operation copy = *op;
+        if (copy.kind == LAUNCH) result = engine_again(op->launch, &copy.launch) ? CUDA_SUCCESS : OUT_OF_MEMORY;
+        if (result == CUDA_SUCCESS) result = enqueue(stream, copy);
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+GPR_API void fake_destroy_graph(CUgraph graph)
+{
+    pthread_mutex_lock(&lock);
+    wait_until_idle();
+    graph->live = 0;
+    while (graph->head != NULL) {
+        operation *op = graph->head;
+        graph->head = op->next;
+        if (op->kind == LAUNCH) engine_drop(op->launch);
+        free(op);
+    }
+    for (int i = 0; i < graph->object_count; i++) drop_object(graph->objects[i], 1);
+    pthread_mutex_unlock(&lock);
+}
+
 /* What is alive: "device", "pinned" (allocations), "streams", "events", "modules", "contexts", "depth" (of this thread's stack). */
 GPR_API int fake_live(const char *what)
 {
@@ -937,6 +1258,7 @@ static void set_option(const char *key, const char *value)
     const unsigned long long number = strtoull(value, NULL, 0);
 
     if (strcmp(key, "devices") == 0) machine.devices = (int)number;
+    if (strcmp(key, "objects") == 0 && number <= MOST_OBJECTS) machine.objects = (int)number;
     if (strcmp(key, "cc") == 0) machine.cc = (int)number;
     if (strcmp(key, "version") == 0) machine.version = (int)number;
     if (strcmp(key, "init") == 0) machine.init = (int)number;

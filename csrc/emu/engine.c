@@ -58,6 +58,12 @@ fail:
     return NULL;
 }
 
+int engine_again(const engine_launch *launch, engine_launch **copy)
+{
+    (void)engine_prepare(launch->kernel, launch->grid, launch->block_threads, launch->arguments, copy);
+    return *copy != NULL;
+}
+
 void engine_drop(engine_launch *launch)
 {
     for (unsigned i = 0; launch->arguments != NULL && i < launch->kernel->entry->argument_count; i++) {

@@ -17,7 +17,7 @@ typedef struct engine_launch engine_launch;
 typedef struct driver_allocation {
     uintptr_t start;
     size_t bytes;
-    int pinned;
+    int pinned, ordinal;
     unsigned char *written;
     struct driver_allocation *next;
 } driver_allocation;
@@ -48,6 +48,9 @@ CUresult engine_find(engine_module *module, const char *name, engine_kernel **ke
 /* Takes a copy of the arguments of a launch, which is then run, or dropped, once. *prepared is NULL without memory. */
 const char *engine_prepare(engine_kernel *kernel, unsigned grid, unsigned block, void **arguments,
                            engine_launch **prepared);
+
+/* The same launch once more, for a graph that is launched again; 0: out of memory. */
+int engine_again(const engine_launch *launch, engine_launch **copy);
 
 /* Checks a launch whose turn has come; the memory lock is held. */
 const char *engine_check(const engine_launch *launch);

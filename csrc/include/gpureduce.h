@@ -155,20 +155,28 @@ typedef struct gpr_request {
     int byteswapped;             /* elements are in the other byte order */
     int skip_nan;                /* NaN elements are left out: sum, prod, min, max, mean, var, std, argmin, argmax */
     double ddof;                 /* var, std: the divisor is the number of elements less this, and not below 0 */
-    int on_device;               /* data is memory of CUDA device `device`; contiguous, no mask */
-    int kernel;                  /* from gpr_find_kernel; a negative number: "auto" */
-    int device;                  /* GPR_DEVICE_* or a CUDA ordinal */
-    uint32_t block_size;         /* threads per block; 0: the kernel's own */
-    uint32_t grid_size;          /* blocks per row, for kernels that loop; 0: the planner's */
-    void *stream;                /* CUstream the work is ordered on; NULL: one of the library's own */
-    void *result; /* one element of the result type per kept index, C order, host memory. minmax: all minima, then
-                   * all maxima. argmin, argmax: the position in the row, the reduced axes in C order; -1 if skip_nan
-                   * left nothing */
+    int on_device; /* data and mask are memory of CUDA device `device`: any strides, elements aligned to their size, native byte
+                                  * order. Kernels that are named read contiguous rows without a mask only */
+    int kernel;          /* from gpr_find_kernel; a negative number: "auto" */
+    int device;          /* GPR_DEVICE_* or a CUDA ordinal */
+    uint32_t block_size; /* threads per block; 0: the kernel's own */
+    uint32_t grid_size;  /* blocks per row, for kernels that loop; 0: the planner's */
+    void *
+        stream; /* CUstream the work is ordered on; NULL: one of the library's own; 1 and 2: CUDA's legacy and per-thread default
+                   * streams */
+    void *
+        result; /* one element of the result type per kept index, host memory. minmax: all minima, then all maxima, as if along
+                   * a first axis. argmin, argmax: the position in the row, the reduced axes in C order; -1 if skip_nan left nothing */
+    const int64_t *
+        result_strides; /* a step in bytes for each kept axis, of minmax after one from minima to maxima; NULL: C order */
+    int result_on_device; /* result is memory of CUDA device `device`: the work is queued on `stream`, and the call returns without waiting
+                           * for it. For on_device arrays */
     int (*interrupted)(void *); /* asked between chunks of long work, on the calling thread: not 0 stops */
     void *interrupted_arg;
 } gpr_request;
 
-/* Carries out a request and waits for it. On failure *result is unspecified and nothing leaks; the
+/* Carries out a request and waits for it, unless the result stays on the device. A stream that is being captured into a graph
+ * takes requests whose result stays on the device: what they need of device memory belongs to the graph. On failure *result is unspecified and nothing leaks; the
  * next call works. Errors: as gpr_status says. */
 GPR_API gpr_status gpr_reduce(const gpr_request *request);
 
@@ -197,7 +205,9 @@ GPR_API const gpr_run *gpr_last_run(void);
 /* ---------------------------------------------------------------- limits -------------------- */
 
 typedef struct gpr_limits {
-    uint64_t device_bytes; /* device memory for streaming host arrays, per device: default 256 MiB */
+    uint64_t
+        device_bytes; /* device memory for streaming host arrays, per device: default 256 MiB. What kernels leave each other
+                            * while they reduce device arrays comes on top: a few MiB a stream */
     uint64_t pinned_bytes; /* pinned host memory for the same: default 128 MiB */
     uint32_t cpu_threads;  /* threads of the CPU backend and the staging copy: default all cores */
 } gpr_limits;
@@ -324,6 +334,33 @@ GPR_API gpr_status gpr_free_pinned(void *data);
 GPR_API gpr_status gpr_alloc_device(int device, uint64_t bytes, void **data);
 GPR_API gpr_status gpr_upload(int device, void *destination, const void *source, uint64_t bytes);
 GPR_API gpr_status gpr_free_device(int device, void *data);
+/* Copies device memory to host memory once all that was queued on `stream` (as in gpr_request) is done, and waits for it. */
+GPR_API gpr_status gpr_download(int device, void *stream, void *destination, const void *source, uint64_t bytes);
+
+/* The CUDA device whose memory `data` points to, managed memory included. GPR_ERROR_VALUE: none's. */
+GPR_API gpr_status gpr_find_memory(const void *data, int *device);
+
+/* Queues on `stream` the writing of `count` copies of an element to device memory. */
+GPR_API gpr_status gpr_fill_device(int device, void *data, gpr_dtype dtype, const void *element, uint64_t count,
+                                   void *stream);
+
+/* ---------------------------------------------------------------- streams ------------------- */
+
+/* For callers whose device arrays come from other libraries' streams. A stream is a CUstream, or CUDA's own (void *)1,
+ * the legacy default stream, and (void *)2, the calling thread's; NULL is the library's own stream of the device. */
+
+/* The library's own stream of a device, which no default stream waits for. */
+GPR_API gpr_status gpr_device_stream(int device, void **stream);
+/* What is queued on `then` from now on waits for what was queued on `first` before. Nothing waits on the host; under
+ * capture it is an edge of the graph. */
+GPR_API gpr_status gpr_order_streams(int device, void *first, void *then);
+
+/* A point in a stream's work: whether the device has passed it, and waiting on the host until it has. */
+typedef struct gpr_mark gpr_mark;
+GPR_API gpr_status gpr_mark_stream(int device, void *stream, gpr_mark **mark);
+GPR_API gpr_status gpr_mark_passed(const gpr_mark *mark, int *passed);
+GPR_API gpr_status gpr_mark_wait(const gpr_mark *mark);
+GPR_API void gpr_mark_destroy(gpr_mark *mark); /* NULL: nothing */
 
 /* ---------------------------------------------------------------- measuring ----------------- */
 

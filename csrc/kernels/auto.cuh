@@ -1,4 +1,7 @@
-// auto_stream, auto_rows: the kernels behind "auto". (auto itself is a word of C++.)
+// auto_stream, auto_rows: the kernels behind "auto", for rows that are runs of memory. (auto itself is a word of C++.)
+//
+// Where rows begin and results go is the layout's to say (layout.cuh). Rows that are no runs are for auto_columns,
+// auto_narrow and auto_strided, which this file includes.
 //
 // What the steps before found out, together: 16-byte loads with several under way per thread (the number that decides
 // whether the memory is kept busy), folds of whole tiles by the quickest way for the types (tile.cuh), a reduction by
@@ -8,38 +11,44 @@
 // auto_stream: rows of any length, one or more blocks each.
 //   Launch: any number of blocks a row; BLOCK a multiple of 32; out[row] is written by one thread. With more than one
 //   block a row, scratch has a partial for each virtual block and for each row a ticket counter, zero before and after;
-//   with one block it is not touched. A multiprocessor holds blocks of stream_threads threads together for sure, so a
+//   with one block it is not touched. A multiprocessor holds blocks of resident_threads threads together for sure, so a
 //   grid of that many threads a multiprocessor, or a small multiple of it, fills the card in whole waves.
 //
 // auto_rows: many short rows, `lanes` lanes each (1, 2, 4, ... 32; a constant of the program).
 //   Launch: rows.blocks is 0, and virtual block v serves rows v * R to v * R + R - 1, R = BLOCK * per_thread / lanes.
-//   About four elements a lane is a good measure. Where the lanes of a row would load less than 32 bytes together, the
-//   block's rows, which are one run of memory, come through shared memory by 16-byte loads.
+//   About four elements a lane is a good measure. Where the lanes of a row would load less than 32 bytes together and
+//   row follows row, the block's rows, which are one run of memory, come through shared memory by 16-byte loads; per_thread
+//   is what makes that run long enough.
 //
 // Still paid: one counter atomic per block where several blocks share a row.
 #pragma once
 
+#include "auto_columns.cuh"
+#include "auto_narrow.cuh"
+#include "auto_strided.cuh"
 #include "block.cuh"
+#include "layout.cuh"
+#include "results.cuh"
 #include "runs.cuh"
 
 namespace gpr {
 
 // ---------------------------------------------------------------- long rows ---------------------
 
-// Vectors that a thread has under way: with stream_threads threads, 64 KiB a multiprocessor, where 24 KiB keep the
+// Vectors that a thread has under way: with resident_threads threads, 64 KiB a multiprocessor, where 24 KiB keep the
 // memory of an H200 busy (4.6 TB/s for the 0.7 us that a load takes). Twice as many cost registers that the compiler
 // does not find.
 constexpr unsigned stream_vectors = 4;
-// Threads that every supported card has room for on a multiprocessor: the compiler may take 64 registers for each.
-constexpr unsigned stream_threads = 1024;
 
 template <class Cell, unsigned BLOCK>
-__global__ void __launch_bounds__(BLOCK, stream_threads / BLOCK)
-auto_stream(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc> scratch)
+__global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
+auto_stream(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc> scratch,
+            const __grid_constant__ Layout layout, Ending ending)
 {
     using Acc = typename Cell::Acc;
     const Row row = rows.mine(blockIdx.x);
-    Acc value = fold_vectors<Cell, stream_vectors, BLOCK>(in + row.begin, row.n, grid_of<BLOCK>(row));
+    const Start start = layout.row(row.index);
+    Acc value = fold_vectors<Cell, stream_vectors, BLOCK>(in + start.in, row.n, grid_of<BLOCK>(row));
 
     value = block_reduce<Cell, BLOCK>(value);
     if (row.blocks > 1) {
@@ -49,16 +58,17 @@ auto_stream(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scr
         for (unsigned i = threadIdx.x; i < row.blocks; i += BLOCK) value = Cell::combine(value, partials[i]);
         value = block_reduce<Cell, BLOCK>(value);
     }
-    if (threadIdx.x == 0) out[row.index] = value;
+    if (threadIdx.x == 0) Cell::put(out + start.out, value, layout.elements, ending);
 }
 
 // ---------------------------------------------------------------- short rows --------------------
 
 // Vectors under way for a lane that reads its row directly.
 constexpr unsigned row_vectors = 4;
-// Bytes of a block's rows that shared memory takes: for each row of a lane, four elements of 8 bytes, within reason.
-template <unsigned BLOCK>
-constexpr unsigned staged_bytes = BLOCK * per_thread * 32 < 32768 ? BLOCK * per_thread * 32 : 32768;
+// Bytes of a block's rows that shared memory takes: four elements for each row of a lane, within reason.
+template <class In, unsigned BLOCK>
+constexpr unsigned staged_bytes = BLOCK * per_thread * 4 * sizeof(In) < 32768 ? BLOCK * per_thread * 4 * sizeof(In)
+                                                                             : 32768;
 // Bytes that lanes must load together for the memory to deliver nothing in vain.
 constexpr unsigned sector_bytes = 32;
 
@@ -87,7 +97,8 @@ template <class In, unsigned BLOCK> GPR_DEVICE const In *stage(const In *in, uns
 
 template <class Cell, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-auto_rows(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+auto_rows(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc>, const __grid_constant__ Layout layout,
+          Ending ending)
 {
     using In = typename Cell::In;
     using Acc = typename Cell::Acc;
@@ -97,18 +108,19 @@ auto_rows(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scrat
     const uint64 left = rows.count - first;
     const unsigned count = left < groups * per_thread ? static_cast<unsigned>(left) : groups * per_thread;
     const unsigned group = threadIdx.x / lanes, lane = threadIdx.x % lanes;
-    const In *block_in = in + first * rows.n;
     const In *staged_in = nullptr;
 
-    if constexpr (narrow) {
-        __shared__ Vector staged[staged_bytes<BLOCK> / sizeof(Vector) + 1];
-        if (count * rows.n <= staged_bytes<BLOCK> / sizeof(In)) {
-            staged_in = stage<In, BLOCK>(block_in, static_cast<unsigned>(count * rows.n), staged);
+    if constexpr (narrow && kept_axes == 1) {
+        __shared__ Vector staged[staged_bytes<In, BLOCK> / sizeof(Vector) + 1];
+        const bool is_run = layout.kept[0].in == static_cast<long long>(rows.n);
+        if (is_run && count * rows.n <= staged_bytes<In, BLOCK> / sizeof(In)) {
+            staged_in = stage<In, BLOCK>(in + first * rows.n, static_cast<unsigned>(count * rows.n), staged);
         }
     }
 #pragma unroll
     for (unsigned k = 0; k < per_thread; k++) {
         const unsigned r = k * groups + group;
+        const Start start = layout.row(first + (r < count ? r : 0));
         Acc value = Cell::identity();
         if (r < count) {
             if (staged_in != nullptr) {
@@ -116,11 +128,11 @@ auto_rows(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scrat
                 const In *row_in = staged_in + r * n;
                 for (unsigned i = lane; i < n; i += lanes) value = Cell::combine(value, Cell::lift(row_in[i], i));
             } else {
-                value = fold_vectors<Cell, row_vectors, lanes>(block_in + r * rows.n, rows.n, Team{lane, lanes});
+                value = fold_vectors<Cell, row_vectors, lanes>(in + start.in, rows.n, Team{lane, lanes});
             }
         }
         value = warp_reduce<Cell, lanes>(value); // every lane takes part, with or without a row
-        if (r < count && lane == 0) out[first + r] = value;
+        if (r < count && lane == 0) Cell::put(out + start.out, value, layout.elements, ending);
     }
 }
 

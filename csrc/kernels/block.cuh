@@ -113,4 +113,21 @@ template <class Acc> GPR_DEVICE bool is_last_block(const Row &row, const Scratch
     return is_last;
 }
 
+// Says whether all other blocks of a row have called this before, after they wrote to global memory what the last one
+// reads; all threads learn it. For the last block, that may then be read, and the counter is zero again. Block barriers
+// are passed.
+GPR_DEVICE bool is_last_to_arrive(unsigned *ticket, unsigned blocks)
+{
+    __shared__ bool is_last;
+    __syncthreads(); // all threads have written
+    if (threadIdx.x == 0) {
+        __threadfence(); // whoever sees the ticket taken also sees what the block wrote
+        is_last = atomicAdd(ticket, 1u) == blocks - 1;
+        __threadfence(); // and who took the last one sees what all wrote
+        if (is_last) *ticket = 0; // no block of the row is left to look at it
+    }
+    __syncthreads(); // thread 0 tells the others, and they see what it sees
+    return is_last;
+}
+
 } // namespace gpr

@@ -183,21 +183,21 @@ template <class Cell> struct Local<Cell, LocalWay::MOMENTS> {
     using Number = typename Acc::Number;
     static constexpr unsigned settled_after = 1024; // elements: each loses half a digit of 2^-52 at the worst
     Acc settled = Cell::identity();
-    Number centre = Cell::identity().mean;
-    Number sum = Cell::identity().mean; // of distances from the centre
+    Number centre = element_of<Number>(0);
+    Number sum = element_of<Number>(0); // of distances from the centre
     double squares = 0;
     unsigned count = 0;
     bool has_centre = false;
 
     GPR_DEVICE void add(In x)
     {
-        const Number y = Cell::lift(x, 0).mean;
+        const Number y = element_of<Number>(value_of(convert<typename Cell::Compute>(x)));
         if (Cell::skips_nan && is_nan(value_of(x))) return;
         if (!has_centre) centre = y;
         has_centre = true;
-        const Number apart = y - centre;
-        sum = sum + apart;
-        squares += squared(apart);
+        const Number distance = y - centre;
+        sum = sum + distance;
+        squares += squared(distance);
         count++;
     }
     GPR_DEVICE Acc recent() const
@@ -205,13 +205,13 @@ template <class Cell> struct Local<Cell, LocalWay::MOMENTS> {
         if (count == 0) return Cell::identity();
         const double share = 1.0 / count;
         const double left = squares - squared(sum) * share;
-        return Acc{centre + scaled(sum, share), left < 0 ? 0 : left, count}; // rounding may go below 0, NaN stays
+        return Acc{moved(mean_of(centre), scaled(sum, share)), left < 0 ? 0 : left, count}; // rounding may go below 0, NaN stays
     }
     GPR_DEVICE void settle()
     {
         settled = Cell::combine(settled, recent());
-        centre = settled.mean;
-        sum = Cell::identity().mean;
+        centre = value_of(settled.mean);
+        sum = element_of<Number>(0);
         squares = 0;
         count = 0;
     }

@@ -103,29 +103,45 @@ template <class T> GPR_DEVICE void atomic_fold(fold_tally, Tally<T> *address, Ta
 
 // ---------------------------------------------------------------- moments -----------------------
 
-// Of `count` numbers their mean, and the sum of their squared distances from it.
-template <class T> struct Moments {
-    using Number = T;
-    T mean;
-    double squares;
-    uint64 count;
+// A real mean is kept as a number near it and the rest: far from zero a double alone would have no digits left for
+// distances between means, which the squares' sum is made of.
+struct RealMean {
+    double near, rest;
 };
 
+template <class T> struct MeanOf { using type = RealMean; };
+template <> struct MeanOf<dt_complex128> { using type = dt_complex128; };
+
+GPR_DEVICE RealMean mean_of(double x) { return {x, 0}; }
+GPR_DEVICE dt_complex128 mean_of(dt_complex128 x) { return x; }
+GPR_DEVICE double value_of(RealMean mean) { return mean.near + mean.rest; }
+GPR_DEVICE double apart(RealMean a, RealMean b) { return (b.near - a.near) + (b.rest - a.rest); }
+GPR_DEVICE dt_complex128 apart(dt_complex128 a, dt_complex128 b) { return b - a; }
+GPR_DEVICE RealMean moved(RealMean mean, double by) { return {mean.near, mean.rest + by}; }
+GPR_DEVICE dt_complex128 moved(dt_complex128 mean, dt_complex128 by) { return mean + by; }
 GPR_DEVICE double scaled(double x, double factor) { return x * factor; }
 GPR_DEVICE dt_complex128 scaled(dt_complex128 x, double factor) { return {x.re * factor, x.im * factor}; }
 GPR_DEVICE double squared(double x) { return x * x; }
 GPR_DEVICE double squared(dt_complex128 x) { return x.re * x.re + x.im * x.im; }
 
+// Of `count` numbers their mean, and the sum of their squared distances from it.
+template <class T> struct Moments {
+    using Number = T;
+    typename MeanOf<T>::type mean;
+    double squares;
+    uint64 count;
+};
+
 struct fold_moments {
     static constexpr bool commutative = true;
     template <class Acc, class Compute> static GPR_DEVICE Acc identity()
     {
-        return Acc{element_of<typename Acc::Number>(0), 0, 0};
+        return Acc{mean_of(element_of<typename Acc::Number>(0)), 0, 0};
     }
     template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x)
     {
         const typename Acc::Number number = element_of<typename Acc::Number>(value_of(x));
-        return Acc{number, squared(number - number), 1}; // 0, but NaN of an infinity or NaN
+        return Acc{mean_of(number), squared(number - number), 1}; // 0, but NaN of an infinity or NaN
     }
     // Chan, Golub and LeVeque's way to join two sets: the distance of their means makes up for their being two.
     template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b)
@@ -133,9 +149,9 @@ struct fold_moments {
         if (a.count == 0) return b;
         if (b.count == 0) return a;
         const double share = static_cast<double>(b.count) / static_cast<double>(a.count + b.count);
-        const typename Acc::Number apart = b.mean - a.mean;
-        return Acc{a.mean + scaled(apart, share),
-                   a.squares + b.squares + squared(apart) * share * static_cast<double>(a.count), a.count + b.count};
+        const typename Acc::Number distance = apart(a.mean, b.mean);
+        return Acc{moved(a.mean, scaled(distance, share)),
+                   a.squares + b.squares + squared(distance) * share * static_cast<double>(a.count), a.count + b.count};
     }
 };
 

@@ -79,6 +79,7 @@ static void release_resources(gpr_device *device)
         if (device->ring.slots[i].uploaded != NULL) (void)gpr_cuda.cuEventDestroy(device->ring.slots[i].uploaded);
         if (device->ring.slots[i].reduced != NULL) (void)gpr_cuda.cuEventDestroy(device->ring.slots[i].reduced);
     }
+    if (device->ordered != NULL) (void)gpr_cuda.cuEventDestroy(device->ordered);
     if (device->started != NULL) (void)gpr_cuda.cuEventDestroy(device->started);
     if (device->stopped != NULL) (void)gpr_cuda.cuEventDestroy(device->stopped);
     if (device->compute != NULL) (void)gpr_cuda.cuStreamDestroy(device->compute);
@@ -299,6 +300,8 @@ static unsigned bucket_of(const gpr_cell *cell)
     hash = hash * 31 + (unsigned)cell->compute;
     hash = hash * 31 + cell->block / 32;
     hash = hash * 31 + cell->lanes;
+    hash = hash * 31 + cell->item;
+    hash = hash * 31 + (unsigned)(cell->kept * GPR_MAX_NDIM + cell->reduced);
     return hash % GPR_PROGRAM_BUCKETS;
 }
 
@@ -348,7 +351,9 @@ gpr_status gpr_load_program(gpr_device *device, const gpr_cell *cell, gpr_run *r
     if (program == NULL) return gpr_fail(GPR_ERROR_MEMORY, "out of memory");
     program->cell = *cell;
     GPR_TRY(gpr_make_object(cell, device->facts.cc, 1, &object, &compiled));
+    const int mode = gpr_begin_relaxed();
     status = gpr_check(gpr_cuda.cuModuleLoadData(&program->module, object.image), "cuModuleLoadData");
+    gpr_end_relaxed(mode);
     if (status != GPR_OK) {
         status = fail_load(status, device->facts.cc);
         goto done;
@@ -356,6 +361,7 @@ gpr_status gpr_load_program(gpr_device *device, const gpr_cell *cell, gpr_run *r
     GPR_TRY(get_function(program, &object, entries.first, &program->first));
     GPR_TRY(get_function(program, &object, entries.next, &program->next));
     GPR_TRY(get_function(program, &object, entries.fill, &program->fill));
+    GPR_TRY(get_function(program, &object, entries.finish, &program->finish));
     program->chained = *bucket;
     *bucket = program;
     *result = program;
@@ -550,6 +556,33 @@ gpr_status gpr_upload(int ordinal, void *destination, const void *source, uint64
 
     if (status != GPR_OK) return status;
     status = upload(device, destination, source, bytes);
+    gpr_device_leave(device);
+    return status;
+}
+
+/* By way of pinned memory, a page at a time: the host's need not be. */
+static gpr_status download(gpr_device *device, CUstream stream, char *destination, const char *source, uint64_t bytes)
+{
+    gpr_status status = GPR_OK;
+
+    for (uint64_t done = 0; done < bytes;) {
+        const uint64_t part = bytes - done < GPR_SMALL_BYTES ? bytes - done : GPR_SMALL_BYTES;
+        GPR_CU(cuMemcpyDtoHAsync, device->small, (CUdeviceptr)(uintptr_t)(source + done), part, stream);
+        GPR_CU(cuStreamSynchronize, stream);
+        memcpy(destination + done, device->small, part);
+        done += part;
+    }
+done:
+    return status;
+}
+
+gpr_status gpr_download(int ordinal, void *stream, void *destination, const void *source, uint64_t bytes)
+{
+    gpr_device *device = NULL;
+    gpr_status status = gpr_device_enter(ordinal, &device);
+
+    if (status != GPR_OK) return status;
+    status = download(device, stream != NULL ? (CUstream)stream : device->compute, destination, source, bytes);
     gpr_device_leave(device);
     return status;
 }

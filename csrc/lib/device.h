@@ -47,7 +47,7 @@ typedef struct gpr_ring {
 typedef struct gpr_program {
     gpr_cell cell;
     CUmodule module;
-    CUfunction first, next, fill; /* NULL: the kernel has none */
+    CUfunction first, next, fill, finish; /* NULL: the kernel has none */
     struct gpr_program *chained;
 } gpr_program;
 
@@ -61,11 +61,13 @@ typedef struct gpr_device {
     gpr_device_facts facts;
     CUstream compute, copy;
     CUevent started, stopped; /* with timing, for gpr_measure */
+    CUevent ordered;          /* of gpr_order_streams; NULL until it is needed */
     gpr_ring ring;
     gpr_buffer partials, more_partials, tickets, outputs, flush;
     void *small;               /* pinned: GPR_SMALL_BYTES of elements, then GPR_SMALL_RESULTS */
     CUdeviceptr small_outputs; /* GPR_SMALL_RESULTS in device memory, for atomics */
     gpr_program *programs[GPR_PROGRAM_BUCKETS];
+    struct gpr_scratch *scratches; /* of calls that do not wait; scratch.h */
 } gpr_device;
 
 /* Opens device `ordinal` if need be, locks it, makes its context current. GPR_ERROR_DEVICE (also for a call from inside a call on the

@@ -170,3 +170,29 @@ gpr_status gpr_check(CUresult result, const char *call)
                    call, text, name, result);
     return gpr_fail_call(call, result, name);
 }
+
+gpr_status gpr_is_capturing(CUstream stream, int *capturing)
+{
+    int state = CU_STREAM_CAPTURE_STATUS_NONE;
+    gpr_status status = GPR_OK;
+
+    GPR_CU(cuStreamIsCapturing, stream, &state);
+    *capturing = state != CU_STREAM_CAPTURE_STATUS_NONE;
+done:
+    return status;
+}
+
+enum { NOT_RELAXED = -1 };
+
+int gpr_begin_relaxed(void)
+{
+    int mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+    /* Where it fails, the calls that follow say what is wrong. */
+    return gpr_cuda.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS ? mode : NOT_RELAXED;
+}
+
+void gpr_end_relaxed(int mode)
+{
+    if (mode != NOT_RELAXED) (void)gpr_cuda.cuThreadExchangeStreamCaptureMode(&mode);
+}

@@ -14,14 +14,21 @@ typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
+typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphNode_st *CUgraphNode;
+typedef struct CUuserObject_st *CUuserObject;
+typedef void (*CUhostFn)(void *argument);
 typedef unsigned long long CUdeviceptr;
 
 enum {
     CUDA_SUCCESS = 0,
     CUDA_ERROR_OUT_OF_MEMORY = 2,
     CUDA_ERROR_NO_DEVICE = 100,
+    CUDA_ERROR_INVALID_CONTEXT = 201,
     CUDA_ERROR_NO_BINARY_FOR_GPU = 209,
     CUDA_ERROR_UNSUPPORTED_PTX_VERSION = 222,
+    CUDA_ERROR_INVALID_HANDLE = 400,
+    CUDA_ERROR_NOT_READY = 600,
 };
 
 enum {
@@ -38,11 +45,21 @@ enum {
     CU_MEMHOSTALLOC_PORTABLE = 1,
     CU_MEMHOSTALLOC_DEVICEMAP = 2,
     CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
+    CU_POINTER_ATTRIBUTE_IS_MANAGED = 8,
+    CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9,
     CU_POINTER_ATTRIBUTE_RANGE_START_ADDR = 11,
     CU_POINTER_ATTRIBUTE_RANGE_SIZE = 12,
     CU_MEMORYTYPE_HOST = 1,
     CU_MEMORYTYPE_DEVICE = 2,
+    CU_STREAM_CAPTURE_STATUS_NONE = 0,
+    CU_STREAM_CAPTURE_MODE_RELAXED = 2,
+    CU_USER_OBJECT_NO_DESTRUCTOR_SYNC = 1,
+    CU_GRAPH_USER_OBJECT_MOVE = 1,
 };
+
+/* CUDA's own handles of the legacy and the per-thread default stream. */
+#define GPR_STREAM_LEGACY ((CUstream)(uintptr_t)1)
+#define GPR_STREAM_PER_THREAD ((CUstream)(uintptr_t)2)
 
 typedef struct CUuuid {
     unsigned char bytes[16];
@@ -68,9 +85,22 @@ typedef struct CUuuid {
     CU(cuStreamDestroy, "cuStreamDestroy_v2", (CUstream stream))                                                     \
     CU(cuStreamSynchronize, "cuStreamSynchronize", (CUstream stream))                                                \
     CU(cuStreamWaitEvent, "cuStreamWaitEvent", (CUstream stream, CUevent event, unsigned flags))                     \
+    CU(cuStreamGetCtx, "cuStreamGetCtx", (CUstream stream, CUcontext *context))                                      \
+    CU(cuStreamGetId, "cuStreamGetId", (CUstream stream, unsigned long long *id))                                    \
+    CU(cuStreamIsCapturing, "cuStreamIsCapturing", (CUstream stream, int *state))                                    \
+    CU(cuStreamGetCaptureInfo, "cuStreamGetCaptureInfo_v2",                                                          \
+       (CUstream stream, int *state, unsigned long long *id, CUgraph *graph, const CUgraphNode **dependencies,       \
+        size_t *dependency_count))                                                                                   \
+    CU(cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", (int *mode))                          \
+    CU(cuUserObjectCreate, "cuUserObjectCreate",                                                                     \
+       (CUuserObject * object, void *argument, CUhostFn destroy, unsigned references, unsigned flags))               \
+    CU(cuUserObjectRelease, "cuUserObjectRelease", (CUuserObject object, unsigned count))                            \
+    CU(cuGraphRetainUserObject, "cuGraphRetainUserObject",                                                           \
+       (CUgraph graph, CUuserObject object, unsigned count, unsigned flags))                                         \
     CU(cuEventCreate, "cuEventCreate", (CUevent *event, unsigned flags))                                             \
     CU(cuEventDestroy, "cuEventDestroy_v2", (CUevent event))                                                         \
     CU(cuEventRecord, "cuEventRecord", (CUevent event, CUstream stream))                                             \
+    CU(cuEventQuery, "cuEventQuery", (CUevent event))                                                                \
     CU(cuEventSynchronize, "cuEventSynchronize", (CUevent event))                                                    \
     CU(cuEventElapsedTime, "cuEventElapsedTime", (float *milliseconds, CUevent start, CUevent end))                  \
     CU(cuMemAlloc, "cuMemAlloc_v2", (CUdeviceptr *pointer, size_t bytes))                                            \
@@ -80,6 +110,9 @@ typedef struct CUuuid {
     CU(cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", (CUdeviceptr to, const void *from, size_t bytes, CUstream stream)) \
     CU(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", (void *to, CUdeviceptr from, size_t bytes, CUstream stream))       \
     CU(cuMemsetD8Async, "cuMemsetD8Async", (CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream))     \
+    CU(cuMemsetD16Async, "cuMemsetD16Async", (CUdeviceptr to, unsigned short value, size_t count, CUstream stream))  \
+    CU(cuMemsetD2D32Async, "cuMemsetD2D32Async",                                                                     \
+       (CUdeviceptr to, size_t pitch, unsigned value, size_t width, size_t height, CUstream stream))                 \
     CU(cuPointerGetAttributes, "cuPointerGetAttributes",                                                             \
        (unsigned count, int *attributes, void **values, CUdeviceptr pointer))                                        \
     CU(cuModuleLoadData, "cuModuleLoadData", (CUmodule *module, const void *image))                                  \
@@ -113,5 +146,13 @@ gpr_status gpr_check(CUresult result, const char *call);
 
 /* Calls a driver function; leaves through `done` if it fails. */
 #define GPR_CU(function, ...) GPR_TRY(gpr_check(gpr_cuda.function(__VA_ARGS__), #function))
+
+/* Whether the stream is being captured into a graph. */
+gpr_status gpr_is_capturing(CUstream stream, int *capturing);
+
+/* Allows this thread calls that a capture in progress forbids, such as allocating: they do not touch the capturing stream. Returns
+ * what gpr_end_relaxed needs. */
+int gpr_begin_relaxed(void);
+void gpr_end_relaxed(int mode);
 
 #endif

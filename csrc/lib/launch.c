@@ -1,4 +1,5 @@
-/* From a plan to cuLaunchKernel. The structures below are the kernels' parameters as kernels/rows.cuh declares them. */
+/* From a plan to cuLaunchKernel. The structures below are the kernels' parameters as kernels/rows.cuh, layout.cuh and results.cuh
+ * declare them. */
 #include "launch.h"
 
 #include <string.h>
@@ -15,10 +16,31 @@ typedef struct launch_scratch {
     CUdeviceptr tickets;
 } launch_scratch;
 
+typedef struct launch_layout {
+    CUdeviceptr mask;
+    uint64_t first_position, elements, count;
+    gpr_axis column;
+    uint64_t strips;
+    int64_t item_position;
+    uint32_t across, along, packed, unused;
+    gpr_axis axes[GPR_MAX_NDIM + 2]; /* as many as the program has constants for */
+} launch_layout;
+
+typedef struct launch_ending {
+    double ddof;
+    uint64_t plane;
+} launch_ending;
+
 _Static_assert(sizeof(launch_rows) == 32, "gpr::Rows is 32 bytes on the device");
 _Static_assert(sizeof(launch_scratch) == 16, "gpr::Scratch is two pointers on the device");
+_Static_assert(sizeof(launch_ending) == 16, "gpr::Ending is 16 bytes on the device");
+_Static_assert(sizeof(gpr_axis) == 32, "gpr::KeptAxis and ReducedAxis are 32 bytes on the device");
+_Static_assert(offsetof(launch_layout, axes) == 96, "gpr::Layout's axes begin at byte 96 on the device");
+_Static_assert(sizeof(launch_layout) + sizeof(launch_rows) + sizeof(launch_scratch) + sizeof(launch_ending) + 16 <=
+                   4096,
+               "all parameters of a kernel take 4096 bytes at most");
 
-gpr_cell gpr_plan_cell(const gpr_plan *plan, const gpr_rule *rule)
+gpr_cell gpr_plan_cell(const gpr_plan *plan, const gpr_rule *rule, int finishes)
 {
     gpr_cell cell;
 
@@ -31,34 +53,64 @@ gpr_cell gpr_plan_cell(const gpr_plan *plan, const gpr_rule *rule)
     cell.skip_nan = rule->skip_nan;
     cell.block = plan->block;
     cell.lanes = plan->lanes;
+    cell.per_thread = plan->per_thread;
+    cell.item = plan->item;
+    cell.kept = plan->layout.kept;
+    cell.reduced = plan->layout.reduced;
+    cell.masked = plan->layout.masked;
+    if (finishes) {
+        cell.finish = gpr_operator_rows[rule->op].finish;
+        cell.result = rule->result;
+    }
     cell.variant = plan->variant;
     return cell;
 }
 
-gpr_status gpr_ensure_scratch(gpr_device *device, const gpr_plan *plan, const gpr_rule *rule, CUstream stream)
+gpr_status gpr_ensure_scratch(gpr_device *device, const gpr_plan *plan, const gpr_rule *rule, gpr_work *work)
 {
     const uint64_t bytes = gpr_acc_bytes(rule->form, rule->device_acc);
     gpr_status status = GPR_OK;
 
-    GPR_TRY(gpr_buffer_ensure(&device->partials, plan->partials * bytes, 0, stream));
-    GPR_TRY(gpr_buffer_ensure(&device->more_partials, plan->more_partials * bytes, 0, stream));
-    GPR_TRY(gpr_buffer_ensure(&device->tickets, plan->tickets * sizeof(uint32_t), 1, stream));
+    GPR_TRY(gpr_buffer_ensure(&device->partials, plan->partials * bytes, 0, work->stream));
+    GPR_TRY(gpr_buffer_ensure(&device->more_partials, plan->more_partials * bytes, 0, work->stream));
+    GPR_TRY(gpr_buffer_ensure(&device->tickets, plan->tickets * sizeof(uint32_t), 1, work->stream));
+    work->partials = device->partials.address;
+    work->more_partials = device->more_partials.address;
+    work->tickets = device->tickets.address;
 done:
     return status;
 }
 
+static void describe_layout(const gpr_plan *plan, const gpr_work *work, launch_layout *layout)
+{
+    *layout = (launch_layout){.mask = work->mask,
+                              .first_position = plan->layout.first_position,
+                              .elements = plan->layout.n,
+                              .count = plan->layout.rows,
+                              .column = plan->column,
+                              .strips = plan->strips,
+                              .item_position = plan->item_position,
+                              .across = plan->across,
+                              .along = plan->along,
+                              .packed = plan->packed};
+    memcpy(layout->axes, plan->layout.axes,
+           (size_t)(plan->layout.kept + plan->layout.reduced) * sizeof plan->layout.axes[0]);
+}
+
 /* One pass, in as many launches as its grid takes. */
 static gpr_status launch_pass(CUfunction function, const gpr_plan *plan, const gpr_pass *pass, CUdeviceptr in,
-                              CUdeviceptr out, launch_scratch scratch, CUstream stream, uint32_t *launches)
+                              CUdeviceptr out, const gpr_work *work, launch_layout *layout, uint32_t *launches)
 {
     launch_rows rows = {.n = pass->n, .count = plan->rows, .blocks = pass->blocks};
-    void *arguments[] = {&in, &out, &rows, &scratch};
+    launch_scratch scratch = {work->partials, work->tickets};
+    launch_ending ending = {work->ddof, (uint64_t)work->plane};
+    void *arguments[] = {&in, &out, &rows, &scratch, layout, &ending}; /* the last two are for the planner's kernels */
     gpr_status status = GPR_OK;
 
     while (rows.first < pass->grid) {
         const uint64_t left = pass->grid - rows.first;
         const unsigned grid = (unsigned)(left < GPR_MAX_GRID ? left : GPR_MAX_GRID);
-        GPR_CU(cuLaunchKernel, function, grid, 1, 1, plan->block, 1, 1, 0, stream, arguments, NULL);
+        GPR_CU(cuLaunchKernel, function, grid, 1, 1, plan->block, 1, 1, 0, work->stream, arguments, NULL);
         rows.first += grid;
         (*launches)++;
     }
@@ -66,37 +118,47 @@ done:
     return status;
 }
 
-static gpr_status launch_fill(CUfunction function, CUdeviceptr out, uint64_t count, CUstream stream, uint32_t *launches)
+/* A launch in which any number of threads go through `count` outputs. */
+static gpr_status launch_over(CUfunction function, uint64_t count, CUstream stream, void **arguments,
+                              uint32_t *launches)
 {
-    enum { FILL_BLOCK = 256, MOST_BLOCKS = 1024 };
-    const uint64_t blocks = (count + FILL_BLOCK - 1) / FILL_BLOCK;
-    void *arguments[] = {&out, &count};
+    enum { BLOCK = 256, MOST_BLOCKS = 1024 };
+    const uint64_t blocks = (count + BLOCK - 1) / BLOCK;
     gpr_status status = GPR_OK;
 
-    GPR_CU(cuLaunchKernel, function, (unsigned)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS), 1, 1, FILL_BLOCK, 1, 1, 0,
+    GPR_CU(cuLaunchKernel, function, (unsigned)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS), 1, 1, BLOCK, 1, 1, 0,
            stream, arguments, NULL);
     (*launches)++;
 done:
     return status;
 }
 
-gpr_status gpr_launch_plan(gpr_device *device, const gpr_plan *plan, const gpr_program *program, CUdeviceptr elements,
-                           CUdeviceptr outputs, CUstream stream, uint32_t *launches)
+gpr_status gpr_launch_plan(const gpr_plan *plan, const gpr_program *program, const gpr_work *work, uint32_t *launches)
 {
-    const launch_scratch scratch = {device->partials.address, device->tickets.address};
-    const CUdeviceptr halves[2] = {device->partials.address, device->more_partials.address};
+    const CUdeviceptr halves[2] = {work->partials, work->more_partials};
+    CUdeviceptr accumulators = program->finish != NULL ? work->accumulators : work->outputs;
+    CUdeviceptr results = work->outputs;
+    launch_layout layout;
+    uint64_t count = plan->rows;
     gpr_status status = GPR_OK;
 
-    if (plan->fill) GPR_TRY(launch_fill(program->fill, outputs, plan->rows, stream, launches));
+    describe_layout(plan, work, &layout);
+    if (plan->fill) {
+        void *arguments[] = {&accumulators, &count};
+        GPR_TRY(launch_over(program->fill, count, work->stream, arguments, launches));
+    }
     for (int i = 0; i < plan->pass_count; i++) {
         /* Passes go back and forth between two halves of scratch: each is smaller than the one before the last. */
-        const CUdeviceptr in = i == 0 ? elements : halves[(i - 1) % 2];
-        const CUdeviceptr out = i == plan->pass_count - 1 ? outputs : halves[i % 2];
-        GPR_TRY(launch_pass(i == 0 ? program->first : program->next, plan, &plan->passes[i], in, out, scratch, stream,
+        const CUdeviceptr in = i == 0 ? work->elements : halves[(i - 1) % 2];
+        const CUdeviceptr out = i == plan->pass_count - 1 ? accumulators : halves[i % 2];
+        GPR_TRY(launch_pass(i == 0 ? program->first : program->next, plan, &plan->passes[i], in, out, work, &layout,
                             launches));
     }
+    if (program->finish != NULL) {
+        launch_ending ending = {work->ddof, (uint64_t)work->plane};
+        void *arguments[] = {&accumulators, &results, &layout, &ending};
+        GPR_TRY(launch_over(program->finish, count, work->stream, arguments, launches));
+    }
 done:
-    /* Tickets that only a part of a grid drew would mislead the next plan: the next one begins with new ones. */
-    if (status != GPR_OK) gpr_buffer_clear(&device->tickets);
     return status;
 }

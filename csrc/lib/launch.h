@@ -4,16 +4,26 @@
 
 #include "device.h"
 
-/* Makes the cell of a plan. */
-gpr_cell gpr_plan_cell(const gpr_plan *plan, const gpr_rule *rule);
+/* Makes the cell of a plan. `finishes`: results leave it, not accumulators. */
+gpr_cell gpr_plan_cell(const gpr_plan *plan, const gpr_rule *rule, int finishes);
 
-/* Makes the device's scratch large enough for the plan. */
-gpr_status gpr_ensure_scratch(gpr_device *device, const gpr_plan *plan, const gpr_rule *rule, CUstream stream);
+/* What a plan works on. Scratch is as the plan says; plans that follow each other on one stream may share it. */
+typedef struct gpr_work {
+    CUdeviceptr elements, mask;
+    CUdeviceptr
+        outputs; /* accumulators (rule->device_acc), or results where the program finishes; pinned host memory unless
+                          * plan->fill is set and the program does not finish */
+    CUdeviceptr partials, more_partials, tickets;
+    CUdeviceptr accumulators; /* plan->rows of them, where the program has finish_rows */
+    double ddof;
+    int64_t plane; /* minmax: results from a row's smallest to its largest */
+    CUstream stream;
+} gpr_work;
 
-/* Queues all launches of the plan: elements at `elements` to accumulators (plan->rows of them, rule->device_acc) at `outputs`, which
- * may be pinned host memory unless plan->fill. The scratch is the device's; plans on one stream may follow each other. Adds the
- * number of launches to *launches. */
-gpr_status gpr_launch_plan(gpr_device *device, const gpr_plan *plan, const gpr_program *program, CUdeviceptr elements,
-                           CUdeviceptr outputs, CUstream stream, uint32_t *launches);
+/* Queues all launches of the plan. Adds their number to *launches. After a failure tickets may not be zero. */
+gpr_status gpr_launch_plan(const gpr_plan *plan, const gpr_program *program, const gpr_work *work, uint32_t *launches);
+
+/* The device's own scratch, for host arrays: made large enough for the plan, and noted in *work. One call at a time uses it. */
+gpr_status gpr_ensure_scratch(gpr_device *device, const gpr_plan *plan, const gpr_rule *rule, gpr_work *work);
 
 #endif

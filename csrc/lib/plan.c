@@ -1,8 +1,6 @@
 /* Passes, grids and scratch from a kernel's row in the registry. */
 #include "plan.h"
 
-#include <string.h>
-
 #include "status.h"
 
 static uint64_t divide_up(uint64_t a, uint64_t b)
@@ -32,38 +30,311 @@ static uint64_t stride_blocks(const gpr_device_facts *facts, uint32_t threads, u
     return smaller(divide_up(n, per_block), share);
 }
 
-/* ---------------------------------------------------------------- the planner's kernel ------- */
+/* ---------------------------------------------------------------- the planner's kernels ------ */
 
 /* A row up to this many bytes is read by a warp or part of one; longer rows are worth a block. */
 enum { SHORT_ROW_BYTES = 1024, SHORT_ROW_ELEMENTS = 512 };
 /* Bytes of a row that keep one block's threads busy with several 16-byte loads each. */
 enum { STREAM_BYTES_PER_THREAD = 64 };
-/* Threads that auto_stream's registers let a multiprocessor hold for every cell: with more blocks than fit at once, the last wave
- * of them would leave the card half empty. */
-enum { STREAM_THREADS = 1024 };
+/* Threads that the planner's kernels let a multiprocessor hold for every cell: with more blocks than fit at once, the last wave of
+ * them would leave the card half empty. */
+enum { RESIDENT_THREADS = 1024 };
+enum { ITEM_BYTES = 16, WARP = 32, WALK_BLOCK = 256 };
+/* Bytes of accumulators that a thread of auto_columns or auto_narrow holds: more of them would be more registers than it has. */
+enum { OUTPUT_BYTES = 64 };
+/* Bytes of shared memory for a block's accumulators. */
+enum { SHARED_BYTES = 32 << 10 };
+/* Items that a thread has under way (walk_items in kernels/across.cuh), and how many times over a block's share should last. */
+enum { WALK_ITEMS = 4, WALK_ROUNDS = 2 };
+/* Bytes that short rows should bring to a block together, so that enough are under way; and the most rows a lane takes for that. */
+enum { ROWS_BYTES = 12 << 10, MOST_ROWS_PER_LANE = 4 };
+/* Elements that make a block of auto_columns or auto_narrow worth while where its columns do not fill a warp. */
+enum { BLOCK_ELEMENTS = 8192 };
 
 /* Lanes that serve a short row: about four elements each, so that few idle and few shuffle. */
 static uint32_t row_lanes(uint64_t n)
 {
     uint32_t lanes = 1;
 
-    while (lanes < 32 && lanes * 4 < n) lanes *= 2;
+    while (lanes < WARP && lanes * 4 < n) lanes *= 2;
     return lanes;
 }
 
-/* Chooses template and, where the caller did not, the block size. */
-static void choose_auto(const gpr_rule *rule, uint64_t rows, uint64_t n, uint32_t block, uint32_t grid, gpr_plan *plan)
+static uint64_t round_up(uint64_t a, uint64_t b)
 {
-    const uint64_t row_bytes = n * gpr_dtype_bytes(rule->element);
+    return divide_up(a, b) * b;
+}
 
-    plan->variant = "auto_stream";
-    if (rows > 1 && grid == 0 && n <= SHORT_ROW_ELEMENTS && row_bytes <= SHORT_ROW_BYTES) {
+static uint64_t magnitude(int64_t step)
+{
+    return step < 0 ? 0 - (uint64_t)step : (uint64_t)step;
+}
+
+static uint64_t greatest_divisor(uint64_t a, uint64_t b)
+{
+    while (b != 0) {
+        const uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* A layout, and what was asked for. */
+typedef struct task {
+    const gpr_rule *rule;
+    const gpr_layout *layout;
+    const gpr_device_facts *facts;
+    uint32_t block, grid; /* 0: no wish */
+    uint64_t element_bytes, acc_bytes;
+} task;
+
+static uint64_t planner_residents(const task *t, uint32_t block)
+{
+    const uint32_t threads = t->facts->threads_per_multiprocessor;
+
+    return resident_blocks(t->facts, threads > RESIDENT_THREADS ? RESIDENT_THREADS : threads, block);
+}
+
+/* Blocks for each of `groups` rows, `most` at most: so many that the last wave of them fills the card as well as it can. */
+static uint64_t split(const task *t, uint32_t block, uint64_t groups, uint64_t most)
+{
+    enum { WAVES = 4 };
+    const uint64_t residents = planner_residents(t, block);
+    uint64_t best = 1;
+    double best_time = (double)divide_up(groups, residents);
+
+    if (t->grid != 0) return t->grid;
+    for (uint64_t waves = 1; waves <= WAVES; waves++) {
+        const uint64_t blocks = smaller(waves * residents / groups, most);
+        if (blocks <= best) continue;
+        const double time = (double)divide_up(groups * blocks, residents) / (double)blocks;
+        if (time < 0.9 * best_time) { /* more partials want to pay for themselves */
+            best = blocks;
+            best_time = time;
+        }
+    }
+    return best;
+}
+
+/* Most elements that a thread can load at once, a power of two: all steps but those of axis `run` are multiples of it, and so are
+ * the run's length and the addresses. */
+static uint32_t most_in_item(const task *t, int run)
+{
+    const gpr_layout *layout = t->layout;
+    uint32_t item = (uint32_t)(ITEM_BYTES / t->element_bytes);
+    uint64_t bits = layout->axes[run].extent | layout->aligned / t->element_bytes;
+
+    for (int i = 0; i < layout->kept + layout->reduced; i++) {
+        if (i == run || layout->axes[i].extent == 1) continue;
+        bits |= magnitude(layout->axes[i].in);
+        if (layout->masked) bits |= magnitude(layout->axes[i].mask);
+    }
+    if (layout->masked) {
+        bits |= layout->mask_aligned;
+        if (layout->axes[run].mask != 1) return 1;
+    }
+    while (bits % item != 0) item /= 2;
+    return item;
+}
+
+/* Takes axis `i` out of the plan's kept axes; at least one is left. */
+static void take_column(gpr_plan *plan, int i)
+{
+    gpr_layout *layout = &plan->layout;
+
+    plan->column = layout->axes[i];
+    if (layout->kept == 1) {
+        layout->axes[0] = (gpr_axis){.extent = 1};
+        return;
+    }
+    for (int j = i; j + 1 < layout->kept + layout->reduced; j++) layout->axes[j] = layout->axes[j + 1];
+    layout->kept--;
+}
+
+/* The kept axis whose elements are neighbours, or -1. */
+static int find_column(const gpr_layout *layout)
+{
+    for (int i = layout->kept - 1; i >= 0; i--) {
+        if (layout->axes[i].in == 1 && layout->axes[i].extent > 1 && (!layout->masked || layout->axes[i].mask == 1))
+            return i;
+    }
+    return -1;
+}
+
+static gpr_status add_blocks(gpr_plan *plan, uint64_t n, uint64_t blocks, uint64_t width);
+
+/* ---- rows that are runs of memory ---- */
+
+static gpr_status plan_runs(const task *t, gpr_plan *plan)
+{
+    const uint64_t rows = t->layout->rows, n = t->layout->n, row_bytes = n * t->element_bytes;
+
+    if (rows > 1 && t->grid == 0 && n <= SHORT_ROW_ELEMENTS && row_bytes <= SHORT_ROW_BYTES) {
+        const uint32_t block = t->block != 0 ? t->block : WALK_BLOCK, lanes = row_lanes(n);
+        const uint64_t groups = block / lanes;
         plan->variant = "auto_rows";
-        plan->lanes = row_lanes(n);
-        if (block == 0) plan->block = 256;
-    } else if (block == 0) {
+        plan->block = block;
+        plan->lanes = lanes;
+        /* Not where fewer blocks would leave multiprocessors idle. */
+        while (plan->per_thread < MOST_ROWS_PER_LANE && 2 * plan->per_thread * groups * row_bytes <= ROWS_BYTES &&
+               rows / (2 * plan->per_thread * groups) >= planner_residents(t, block)) {
+            plan->per_thread *= 2;
+        }
+        return add_blocks(plan, n, 0, 1);
+    }
+    plan->variant = "auto_stream";
+    if (t->block == 0) {
         while (plan->block > 64 && (uint64_t)plan->block * STREAM_BYTES_PER_THREAD > row_bytes) plan->block /= 2;
     }
+    const uint64_t per_block = plan->block * (STREAM_BYTES_PER_THREAD / t->element_bytes);
+    const uint64_t blocks = smaller(divide_up(n, per_block), divide_up(planner_residents(t, plan->block), rows));
+    return add_blocks(plan, n, t->grid != 0 ? t->grid : blocks, 1);
+}
+
+/* ---- columns ---- */
+
+/* Elements of an item of columns: as many accumulators fit a thread, and as many a block's shared memory. */
+static uint32_t fit_outputs(const task *t, uint32_t item, uint32_t block)
+{
+    const uint64_t per_thread = smaller(OUTPUT_BYTES, SHARED_BYTES / block);
+
+    while (item > 1 && item * t->acc_bytes > per_thread) item /= 2;
+    return item;
+}
+
+/* Threads of a block of `block` that work if each team is `team` threads. */
+static uint32_t working_threads(uint32_t block, uint64_t team)
+{
+    return (uint32_t)(block / team * team);
+}
+
+/* auto_narrow, if the columns are one run and no better read by items of columns: 0 if not. */
+static int is_narrow(const task *t, int column, uint32_t *item, uint32_t *block, uint64_t *team)
+{
+    enum { LEAST = 128, MOST = 512 };
+    const gpr_layout *layout = t->layout;
+    const gpr_axis *row = &layout->axes[layout->kept], *columns = &layout->axes[column];
+
+    if (layout->reduced != 1 || layout->masked || row->in != (int64_t)columns->extent) return 0;
+    if (columns->extent * layout->n < BLOCK_ELEMENTS) return 0;
+    *item = fit_outputs(t, (uint32_t)(ITEM_BYTES / t->element_bytes), t->block != 0 ? t->block : MOST);
+    if (most_in_item(t, column) >= *item) return 0;
+    *team = columns->extent / greatest_divisor(columns->extent, *item);
+    *block = t->block;
+    if (*block == 0) {
+        *block = LEAST;
+        for (uint32_t b = LEAST; b <= MOST; b += WARP) {
+            if ((uint64_t)working_threads(b, *team) * *block > (uint64_t)working_threads(*block, *team) * b) *block = b;
+        }
+    }
+    return working_threads(*block, *team) > 0;
+}
+
+static gpr_status plan_narrow(const task *t, int column, uint32_t item, uint32_t block, uint64_t team, gpr_plan *plan)
+{
+    const uint64_t columns = t->layout->axes[column].extent, n = t->layout->n;
+
+    plan->variant = "auto_narrow";
+    plan->block = block;
+    plan->item = item;
+    plan->across = working_threads(block, team);
+    take_column(plan, column);
+    plan->rows = t->layout->rows / columns;
+    const uint64_t share = (uint64_t)plan->across * item * WALK_ITEMS * WALK_ROUNDS;
+    return add_blocks(plan, n, split(t, block, plan->rows, divide_up(n * columns, share)), columns);
+}
+
+static gpr_status plan_columns(const task *t, int column, gpr_plan *plan)
+{
+    const gpr_axis columns = t->layout->axes[column];
+    const uint64_t n = t->layout->n;
+    uint32_t block = t->block != 0 ? t->block : WALK_BLOCK;
+    const uint32_t item = fit_outputs(t, most_in_item(t, column), block);
+    const uint64_t items = columns.extent / item;
+    uint64_t across = items;
+
+    if (items > block) across = round_up(divide_up(items, divide_up(items, block)), WARP);
+    while (t->block == 0 && block > 2 * WARP && block / 2 >= across && block / 2 / across >= n) block /= 2;
+    plan->variant = "auto_columns";
+    plan->block = block;
+    plan->item = item;
+    plan->across = (uint32_t)across;
+    plan->strips = divide_up(items, across);
+    take_column(plan, column);
+    plan->rows = t->layout->rows / columns.extent * plan->strips;
+    const uint64_t result_bytes = gpr_dtype_bytes(t->rule->result);
+    plan->packed = t->rule->planes == 1 && plan->column.other == 1 &&
+                   t->layout->result_aligned >= smaller(ITEM_BYTES, item * result_bytes);
+    for (int i = 0; i < plan->layout.kept; i++) {
+        const uint64_t step = magnitude(plan->layout.axes[i].other) * result_bytes;
+        if (step % smaller(ITEM_BYTES, item * result_bytes) != 0) plan->packed = 0;
+    }
+    const uint64_t down = block / across;
+    return add_blocks(plan, n, split(t, block, plan->rows, divide_up(n, down * WALK_ITEMS * WALK_ROUNDS)),
+                      across * item);
+}
+
+/* ---- everything else ---- */
+
+static gpr_status plan_strided(const task *t, gpr_plan *plan)
+{
+    const gpr_layout *layout = t->layout;
+    const int last = layout->kept + layout->reduced - 1;
+    const gpr_axis *kept = &layout->axes[layout->kept - 1], *reduced = &layout->axes[last];
+    const uint64_t rows = layout->rows;
+    const uint32_t block = t->block != 0 ? t->block : WALK_BLOCK;
+    const uint32_t item = reduced->in == 1 ? most_in_item(t, last) : 1;
+    const uint64_t n = layout->n / item;
+    uint64_t across = 1, down = 1;
+
+    plan->variant = "auto_strided";
+    plan->block = block;
+    plan->item = item;
+    plan->item_position = reduced->other;
+    gpr_axis *walked = &plan->layout.axes[last];
+    walked->extent /= item;
+    walked->in *= item;
+    walked->mask *= item;
+    walked->other *= item;
+    plan->along = kept->extent == 1 || magnitude(reduced->in) <= magnitude(kept->in);
+    if (plan->along) {
+        while (2 * down <= block && down * WALK_ITEMS < n) down *= 2;
+        across = smaller(block / down, rows);
+    } else {
+        /* A warp's threads across are enough for neighbours to share what memory brings; more where rows are short or many. */
+        across = n < 2 * WARP || rows / block >= planner_residents(t, block) ? block : WARP;
+        across = smaller(across, rows);
+    }
+    plan->across = (uint32_t)across;
+    plan->rows = divide_up(rows, across);
+    down = block / across;
+    return add_blocks(plan, n, split(t, block, plan->rows, divide_up(n, down * WALK_ITEMS * WALK_ROUNDS)), across);
+}
+
+/* Chooses one of the planner's kernels and what goes with it. */
+static gpr_status plan_auto(const task *t, gpr_plan *plan)
+{
+    const gpr_layout *layout = t->layout;
+    const int column = find_column(layout);
+    uint32_t item = 1, block = 0;
+    uint64_t team = 1;
+
+    plan->layout = *layout;
+    if (layout->n == 0) {
+        plan->variant = "auto_empty";
+        plan->block = t->block != 0 ? t->block : WALK_BLOCK;
+        plan->lanes = 1;
+        return add_blocks(plan, 0, 0, 1);
+    }
+    if (gpr_rows_are_runs(layout)) return plan_runs(t, plan);
+    if (column >= 0) {
+        const uint64_t extent = layout->axes[column].extent;
+        if (is_narrow(t, column, &item, &block, &team)) return plan_narrow(t, column, item, block, team, plan);
+        if (extent / most_in_item(t, column) >= WARP || extent * layout->n >= BLOCK_ELEMENTS)
+            return plan_columns(t, column, plan);
+    }
+    return plan_strided(t, plan);
 }
 
 /* ---------------------------------------------------------------- passes --------------------- */
@@ -76,6 +347,20 @@ static gpr_status add_pass(gpr_plan *plan, uint64_t n, uint64_t blocks, uint64_t
     }
     plan->passes[plan->pass_count++] = (gpr_pass){.n = n, .blocks = (uint32_t)blocks, .grid = grid};
     return GPR_OK;
+}
+
+/* The one pass of a planner's kernel: `blocks` for each of the plan's rows, which leave `width` partials each for the last of them
+ * where there are several. blocks 0: a block serves as many rows as its lanes do. */
+static gpr_status add_blocks(gpr_plan *plan, uint64_t n, uint64_t blocks, uint64_t width)
+{
+    if (blocks == 0)
+        return add_pass(plan, n, 0, divide_up(plan->rows, (uint64_t)(plan->block / plan->lanes) * plan->per_thread));
+    if (blocks > (1ull << 62) / plan->rows / width) return add_pass(plan, n, UINT64_MAX, 0);
+    if (blocks > 1) {
+        plan->partials = plan->rows * blocks * width;
+        plan->tickets = plan->rows;
+    }
+    return add_pass(plan, n, blocks, plan->rows * blocks);
 }
 
 /* Passes of a kernel that writes one partial a block, until one is left for each row. */
@@ -95,45 +380,63 @@ static gpr_status plan_passes(const gpr_kernel_row *row, uint64_t n, uint64_t bl
     return status;
 }
 
-gpr_status gpr_make_plan(int kernel, const gpr_rule *rule, uint64_t rows, uint64_t n, uint32_t block, uint32_t grid,
+/* A kernel that was named: rows one after another. */
+static gpr_status plan_named(const gpr_kernel_row *row, const task *t, gpr_plan *plan)
+{
+    const uint64_t rows = t->layout->rows, n = t->layout->n;
+    uint64_t blocks = 1;
+
+    plan->layout = *t->layout;
+    plan->fill = row->finish == GPR_ATOMIC;
+    if (!gpr_rows_are_runs(t->layout) || t->layout->kept != 1 || (rows > 1 && t->layout->axes[0].in != (int64_t)n)) {
+        return gpr_fail(
+            GPR_ERROR_VALUE,
+            "kernel '%s' reads device arrays whose rows follow each other in memory, without a mask; kernel "
+            "'auto' reads any",
+            row->name);
+    }
+    if (row->cover == GPR_COVER) {
+        blocks = divide_up(n, (uint64_t)plan->block * row->per_thread);
+    } else if (row->cover == GPR_STRIDE) {
+        blocks = t->grid != 0 ? t->grid
+                              : stride_blocks(t->facts, t->facts->threads_per_multiprocessor, rows, n, plan->block,
+                                              (uint64_t)plan->block * row->per_thread);
+    }
+    if (blocks > (1ull << 62) / rows) return add_pass(plan, n, UINT64_MAX, 0);
+    if (row->finish == GPR_PASSES) return plan_passes(row, n, blocks, plan);
+    if (row->finish == GPR_TICKET) return add_blocks(plan, n, blocks, 1);
+    return add_pass(plan, n, blocks, rows * blocks);
+}
+
+gpr_status gpr_make_plan(int kernel, const gpr_rule *rule, const gpr_layout *layout, uint32_t block, uint32_t grid,
                          const gpr_device_facts *facts, gpr_plan *plan)
 {
     const gpr_kernel_row *row = &gpr_kernel_rows[kernel];
+    const task t = {.rule = rule,
+                    .layout = layout,
+                    .facts = facts,
+                    .block = block,
+                    .grid = grid,
+                    .element_bytes = gpr_dtype_bytes(rule->element),
+                    .acc_bytes = gpr_acc_bytes(rule->form, rule->device_acc)};
     gpr_status status = GPR_OK;
-    uint64_t blocks = 1;
 
-    *plan = (gpr_plan){
-        .kernel = kernel, .variant = row->name, .block = block != 0 ? block : row->block, .lanes = 32, .rows = rows};
+    *plan = (gpr_plan){.kernel = kernel,
+                       .variant = row->name,
+                       .block = block != 0 ? block : row->block,
+                       .lanes = WARP,
+                       .per_thread = row->per_thread,
+                       .item = 1,
+                       .strips = 1,
+                       .across = 1,
+                       .rows = layout->rows};
     if (facts->cc < row->min_cc) {
         return gpr_fail(GPR_ERROR_KERNEL, "kernel '%s' needs compute capability %d.%d, this card has %d.%d", row->name,
                         row->min_cc / 10, row->min_cc % 10, facts->cc / 10, facts->cc % 10);
     }
     GPR_TRY(gpr_check_block_size(row, plan->block));
     if (grid != 0) GPR_TRY(gpr_check_grid_size(row));
-    if (row->family == GPR_FAMILY_PLANNER) choose_auto(rule, rows, n, block, grid, plan);
-    plan->fill = row->finish == GPR_ATOMIC;
-
-    if (row->cover == GPR_COVER) {
-        blocks = divide_up(n, (uint64_t)plan->block * row->per_thread);
-    } else if (row->cover == GPR_STRIDE) {
-        const uint64_t bytes = gpr_dtype_bytes(rule->element);
-        const int planned = row->family == GPR_FAMILY_PLANNER;
-        const uint64_t per_thread = planned ? STREAM_BYTES_PER_THREAD / bytes : row->per_thread;
-        const uint32_t threads = planned && facts->threads_per_multiprocessor > STREAM_THREADS
-                                     ? STREAM_THREADS
-                                     : facts->threads_per_multiprocessor;
-        blocks = grid != 0 ? grid : stride_blocks(facts, threads, rows, n, plan->block, plan->block * per_thread);
-    }
-    if (blocks > (1ull << 62) / rows) return add_pass(plan, n, UINT64_MAX, 0);
-
-    if (strcmp(plan->variant, "auto_rows") == 0)
-        return add_pass(plan, n, 0, divide_up(rows, plan->block / plan->lanes));
-    if (row->finish == GPR_PASSES) return plan_passes(row, n, blocks, plan);
-    if (row->finish == GPR_TICKET && blocks > 1) {
-        plan->partials = rows * blocks;
-        plan->tickets = rows;
-    }
-    status = add_pass(plan, n, blocks, rows * blocks);
+    status = row->family == GPR_FAMILY_PLANNER ? plan_auto(&t, plan) : plan_named(row, &t, plan);
 done:
     return status;
 }

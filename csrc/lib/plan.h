@@ -3,6 +3,7 @@
 #ifndef GPR_LIB_PLAN_H
 #define GPR_LIB_PLAN_H
 
+#include "layout.h"
 #include "rules.h"
 
 /* What a plan must know about a card. */
@@ -14,8 +15,8 @@ typedef struct gpr_device_facts {
 
 /* One launch, or several where the grid would be too large: the first over elements, later ones over partials. */
 typedef struct gpr_pass {
-    uint64_t n;      /* elements in a row */
-    uint32_t blocks; /* per row; 0: several rows share a block (auto_rows) */
+    uint64_t n;      /* elements in a row; of auto_columns positions, of auto_strided items */
+    uint32_t blocks; /* per row; 0: several rows share a block (auto_rows, auto_empty) */
     uint64_t grid;   /* virtual blocks, may exceed GPR_MAX_GRID */
 } gpr_pass;
 
@@ -27,20 +28,30 @@ typedef struct gpr_plan {
     const char *variant; /* the __global__ template */
     uint32_t block;      /* threads */
     uint32_t lanes;      /* per row, for auto_rows; else 32 */
-    uint64_t rows;
-    int fill;       /* the output holds the identity before the first pass */
+    uint32_t per_thread; /* elements, or, for auto_rows, rows of a lane */
+    uint32_t item;       /* neighbouring elements a thread loads at once; 1 where the kernel decides itself */
+    uint64_t rows; /* as the kernel counts them: of auto_columns and auto_strided groups that a block serves together */
+    int fill;      /* the output holds the identity before the first pass */
     int needs_next; /* a later pass runs */
     int pass_count;
     gpr_pass passes[GPR_MAX_PASSES];
     uint64_t partials;      /* accumulators of scratch: first pass's partials, or the tickets' */
     uint64_t more_partials; /* second pass's */
     uint64_t tickets;       /* counters that are zero before and after */
+
+    /* What the planner's kernels are told of the array; see kernels/layout.cuh. */
+    gpr_layout layout; /* axes as the kernel walks them: those of an item's elements and of columns taken out */
+    gpr_axis column;
+    uint64_t strips;
+    int64_t item_position;
+    uint32_t across, along, packed;
 } gpr_plan;
 
-/* Plans `rows` >= 1 rows of `n` >= 1 elements with kernel `kernel`. block, grid: 0 for the plan's own choice.
- * GPR_ERROR_VALUE: a block size the kernel cannot take; a grid size for a kernel that has none; too much work for one
- * request (more than 2^62 blocks). GPR_ERROR_KERNEL: the card is too old for it. */
-gpr_status gpr_make_plan(int kernel, const gpr_rule *rule, uint64_t rows, uint64_t n, uint32_t block, uint32_t grid,
+/* Plans the reduction of an array (rows >= 1; n >= 1, or 0 for auto's results of nothing) with kernel `kernel`. block, grid: 0 for
+ * the plan's own choice.
+ * GPR_ERROR_VALUE: a block size the kernel cannot take; a grid size for a kernel that has none; rows that are not contiguous for a
+ * kernel other than auto; too much work for one request (more than 2^62 blocks). GPR_ERROR_KERNEL: the card is too old for it. */
+gpr_status gpr_make_plan(int kernel, const gpr_rule *rule, const gpr_layout *layout, uint32_t block, uint32_t grid,
                          const gpr_device_facts *facts, gpr_plan *plan);
 
 #endif

@@ -10,7 +10,7 @@
 #include "cache.h"
 #include "sha256.h"
 
-enum { TEXT_ROOM = 1024, ENTRY_ROOM = 96, KEY_ROOM = 8192, PATH_ROOM = 1024, MINIMAL_SINCE = 12040 };
+enum { TEXT_ROOM = 1024, LAST_ROOM = 128, ENTRY_ROOM = 96, KEY_ROOM = 8192, PATH_ROOM = 1024, MINIMAL_SINCE = 12040 };
 
 /* ---------------------------------------------------------------- CUB's headers -------------- */
 
@@ -75,10 +75,13 @@ gpr_entries gpr_program_entries(const gpr_cell *cell)
     const gpr_kernel_row *row = &gpr_kernel_rows[cell->kernel];
     const int same = cell->element == cell->acc && cell->compute == cell->acc && !cell->skip_nan &&
                      cell->fold != GPR_FOLD_count && gpr_fold_rows[cell->fold].form == GPR_FORM_NUMBER;
-    gpr_entries entries = {.first = 0, .next = -1, .fill = -1};
+    gpr_entries entries = {.first = 0, .next = -1, .fill = -1, .finish = -1};
 
     if (row->finish == GPR_ATOMIC) entries.fill = 1;
     if (row->finish == GPR_PASSES && row->cover != GPR_ONE) entries.next = same ? 0 : 1;
+    /* The planner's kernels write results themselves. */
+    if (cell->finish != NULL && row->family != GPR_FAMILY_PLANNER)
+        entries.finish = entries.fill > 0 || entries.next > 0 ? 2 : 1;
     return entries;
 }
 
@@ -118,19 +121,35 @@ static gpr_status write_program(const gpr_cell *cell, program_text *program)
     const gpr_entries entries = gpr_program_entries(cell);
     gpr_translation *translation = &program->translation;
 
+    char last[LAST_ROOM] = "";
+
     memset(program, 0, sizeof *program);
+    if (cell->finish != NULL) {
+        (void)snprintf(last, sizeof last, "using Last = gpr::Finished<First, gpr::dt_%s, gpr::finish_%s>;\n",
+                       gpr_dtype_name(cell->result), cell->finish);
+    } else if (row->family == GPR_FAMILY_PLANNER) {
+        (void)snprintf(last, sizeof last, "using Last = gpr::Unfinished<First>;\n");
+    }
     (void)snprintf(program->text, sizeof program->text,
                    "namespace gpr {\n"
                    "constexpr unsigned per_thread = %u;\n"
                    "constexpr unsigned lanes = %u;\n"
+                   "constexpr unsigned kept_axes = %d;\n"
+                   "constexpr unsigned reduced_axes = %d;\n"
+                   "constexpr bool masked = %s;\n"
+                   "constexpr unsigned item = %u;\n"
                    "}\n"
                    "#include \"%s\"\n"
+                   "%s"
                    "using First = gpr::Cell<gpr::fold_%s, gpr::dt_%s, gpr::dt_%s, %sgpr::dt_%s%s, %s>;\n"
-                   "using Next = gpr::Next<First>;\n",
-                   row->per_thread, cell->lanes, row->file, gpr_fold_rows[cell->fold].name,
-                   gpr_dtype_name(cell->element), gpr_dtype_name(cell->compute), form, gpr_dtype_name(cell->acc),
-                   form[0] != '\0' ? ">" : "", cell->skip_nan ? "true" : "false");
-    (void)snprintf(program->entries[0], ENTRY_ROOM, "gpr::%s<First, %uu>", cell->variant, cell->block);
+                   "using Next = gpr::Next<First>;\n"
+                   "%s",
+                   cell->per_thread, cell->lanes, cell->kept, cell->reduced, cell->masked ? "true" : "false",
+                   cell->item, row->file, entries.finish > 0 ? "#include \"finish_rows.cuh\"\n" : "",
+                   gpr_fold_rows[cell->fold].name, gpr_dtype_name(cell->element), gpr_dtype_name(cell->compute), form,
+                   gpr_dtype_name(cell->acc), form[0] != '\0' ? ">" : "", cell->skip_nan ? "true" : "false", last);
+    (void)snprintf(program->entries[0], ENTRY_ROOM, "gpr::%s<%s, %uu>", cell->variant,
+                   row->family == GPR_FAMILY_PLANNER ? "Last" : "First", cell->block);
     translation->entry_count = 1;
     if (entries.next > 0) {
         (void)snprintf(program->entries[entries.next], ENTRY_ROOM, "gpr::%s<Next, %uu>", cell->variant, cell->block);
@@ -138,6 +157,10 @@ static gpr_status write_program(const gpr_cell *cell, program_text *program)
     }
     if (entries.fill > 0) {
         (void)snprintf(program->entries[entries.fill], ENTRY_ROOM, "gpr::fill_identity<First>");
+        translation->entry_count++;
+    }
+    if (entries.finish > 0) {
+        (void)snprintf(program->entries[entries.finish], ENTRY_ROOM, "gpr::finish_rows<Last>");
         translation->entry_count++;
     }
     for (int i = 0; i < translation->entry_count; i++) translation->entries[i] = program->entries[i];
@@ -215,7 +238,14 @@ done:
 gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dtype compute, uint32_t block_size,
                             int cc, uint64_t *machine_code_bytes)
 {
-    const char *const variants[] = {"auto_stream", "auto_rows"};
+    /* Every one of the planner's kernels, as a call of it that is not simple at all. */
+    static const struct {
+        const char *name;
+        int kept, reduced, masked;
+        uint32_t item_bytes;
+    } variants[] = {{"auto_stream", 1, 1, 0, 0}, {"auto_rows", 2, 1, 0, 0},     {"auto_columns", 2, 2, 1, 8},
+                    {"auto_narrow", 1, 1, 0, 8}, {"auto_strided", 3, 3, 1, 16}, {"auto_empty", 2, 1, 0, 0}};
+    enum { VARIANTS = sizeof variants / sizeof variants[0], PLANNED_SHARED = 32 << 10 }; /* bytes, as the plan has it */
     gpr_object object = {0};
     gpr_cell cell;
     gpr_rule rule;
@@ -231,17 +261,26 @@ gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dt
     GPR_TRY(gpr_check_kernel_folds(row, &rule));
     if (block_size == 0) block_size = row->block;
     GPR_TRY(gpr_check_block_size(row, block_size));
-    for (int i = 0; i < (is_auto ? 2 : 1); i++) {
+    for (int i = 0; i < (is_auto ? VARIANTS : 1); i++) {
+        uint64_t item = variants[i].item_bytes / gpr_dtype_bytes(dtype);
+        while (item > 1 && item * block_size * gpr_acc_bytes(rule.form, rule.device_acc) > PLANNED_SHARED) item /= 2;
         memset(&cell, 0, sizeof cell);
         cell.kernel = kernel;
         cell.fold = rule.fold;
         cell.element = rule.element;
         cell.compute = rule.compute;
         cell.acc = rule.device_acc;
+        cell.finish = gpr_operator_rows[op].finish;
+        cell.result = rule.result;
         cell.skip_nan = rule.skip_nan;
         cell.block = block_size;
         cell.lanes = 32;
-        cell.variant = is_auto ? variants[i] : row->name;
+        cell.per_thread = row->per_thread;
+        cell.item = is_auto && item > 1 ? (uint32_t)item : 1;
+        cell.kept = is_auto ? variants[i].kept : 1;
+        cell.reduced = is_auto ? variants[i].reduced : 1;
+        cell.masked = is_auto && variants[i].masked;
+        cell.variant = is_auto ? variants[i].name : row->name;
         GPR_TRY(gpr_make_object(&cell, cc, 0, &object, &compiled));
         if (machine_code_bytes != NULL) *machine_code_bytes += object.bytes;
         gpr_object_clear(&object);

@@ -11,14 +11,18 @@ typedef struct gpr_cell {
     gpr_fold fold;
     gpr_dtype element, compute, acc; /* acc: numbers of accumulators of the fold's form */
     int skip_nan;
-    uint32_t block, lanes;
+    uint32_t block, lanes, per_thread, item;
+    int kept, reduced,
+        masked;          /* numbers of axes, and whether there is a mask: for the planner's kernels and finish_rows */
+    const char *finish;  /* of the operator's row, where results leave the program; NULL: accumulators do */
+    gpr_dtype result;    /* with finish */
     const char *variant; /* one of the registry's or the planner's strings */
 } gpr_cell;
 
 /* Positions of a program's entries; -1: the kernel has none. The first and the next pass share one where partials are what elements
  * are: a float32 sum's are. */
 typedef struct gpr_entries {
-    int first, next, fill;
+    int first, next, fill, finish;
 } gpr_entries;
 
 /* Which entries a cell's program has. */

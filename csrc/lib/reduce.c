@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "../cpu/cpu.h"
+#include "array.h"
 #include "clock.h"
 #include "device.h"
 #include "stream.h"
@@ -19,17 +20,16 @@ const gpr_run *gpr_last_run(void)
 
 /* ---------------------------------------------------------------- checks --------------------- */
 
-static gpr_status check_device_array(const gpr_request *request, const gpr_view *view, int device)
+static gpr_status check_places(const gpr_request *request, const gpr_resolved *resolved)
 {
-    if (device < 0) {
+    if (request->result_on_device && !request->on_device)
+        return gpr_fail(GPR_ERROR_VALUE, "results of a host array are in host memory");
+    if (!request->on_device) return GPR_OK;
+    if (resolved->device < 0) {
         return gpr_fail(GPR_ERROR_VALUE,
                         "a device array names its CUDA device; copy it to the host to reduce it on the CPU");
     }
-    if (request->mask != NULL) return gpr_fail(GPR_ERROR_VALUE, "a device array takes no mask");
-    if (!view->contiguous && view->rows != 0 && view->n != 0) {
-        return gpr_fail(GPR_ERROR_VALUE, "a device array is contiguous, aligned and in native byte order");
-    }
-    return GPR_OK;
+    return gpr_check_array(request, &resolved->view, &resolved->rule);
 }
 
 static gpr_status resolve_device(const gpr_request *request, const gpr_view *view, int *device)
@@ -61,7 +61,7 @@ gpr_status gpr_resolve(const gpr_request *request, gpr_resolved *resolved)
     if (request->grid_size != 0) GPR_TRY(gpr_check_grid_size(row));
     GPR_TRY(gpr_make_view(request, &resolved->view));
     GPR_TRY(resolve_device(request, &resolved->view, &resolved->device));
-    if (request->on_device) GPR_TRY(check_device_array(request, &resolved->view, resolved->device));
+    GPR_TRY(check_places(request, resolved));
     if (resolved->device >= 0) GPR_TRY(gpr_cuda_available());
 done:
     return status;
@@ -69,50 +69,141 @@ done:
 
 /* ---------------------------------------------------------------- reducing ------------------- */
 
+static gpr_status check_identity(const gpr_operator_row *row, gpr_form form)
+{
+    if (row->has_identity) return GPR_OK;
+    if (form == GPR_FORM_FOUND) return gpr_fail(GPR_ERROR_VALUE, "attempt to get %s of an empty sequence", row->ufunc);
+    return gpr_fail(GPR_ERROR_VALUE, "zero-size array to reduction operation %s which has no identity", row->ufunc);
+}
+
 /* Rows without elements become the operator's identity, if it has one. */
-static gpr_status fill_empty(const gpr_resolved *resolved, void *result)
+static void fill_empty(const gpr_resolved *resolved, void *result)
 {
     const gpr_rule *rule = &resolved->rule;
-    const gpr_operator_row *row = &gpr_operator_rows[rule->op];
     const gpr_value identity = gpr_identity(rule->fold, rule->compute, rule->host_acc);
     uint8_t packed[sizeof identity];
     char *at = result;
 
-    if (resolved->view.n > 0) return GPR_OK; /* there are no rows */
-    if (!row->has_identity) {
-        if (rule->form == GPR_FORM_FOUND)
-            return gpr_fail(GPR_ERROR_VALUE, "attempt to get %s of an empty sequence", row->ufunc);
-        return gpr_fail(GPR_ERROR_VALUE, "zero-size array to reduction operation %s which has no identity", row->ufunc);
-    }
     gpr_write_acc(rule->form, rule->host_acc, &identity, packed);
     for (uint64_t i = 0; i < resolved->view.rows; i++) {
         gpr_finish_results(rule, rule->host_acc, packed, 1, 0, at, 0);
         at += gpr_dtype_bytes(rule->result);
     }
-    return GPR_OK;
 }
+
+/* One reduction whose results go where they lie one after another, or stay on the device. */
+static gpr_status reduce_in_order(const gpr_request *request, gpr_run *run)
+{
+    gpr_resolved resolved;
+    gpr_status status = GPR_OK;
+
+    GPR_TRY(gpr_resolve(request, &resolved));
+    const gpr_view *view = &resolved.view;
+    run->kernel = resolved.kernel;
+    run->elements = view->rows * view->n;
+    run->bytes = run->elements * view->bytes;
+    if (view->rows == 0) return GPR_OK;
+    if (view->n == 0) {
+        GPR_TRY(check_identity(&gpr_operator_rows[request->op], resolved.rule.form));
+        if (!request->result_on_device) {
+            fill_empty(&resolved, request->result);
+            return GPR_OK;
+        }
+    }
+    if (request->on_device) {
+        GPR_TRY(gpr_array_reduce(resolved.device, request, view, &resolved.rule, run));
+    } else if (resolved.device == GPR_DEVICE_CPU) {
+        run->chunks = 1;
+        GPR_TRY(
+            gpr_cpu_reduce(view, &resolved.rule, request->interrupted, request->interrupted_arg, request->result, run));
+    } else {
+        GPR_TRY(gpr_stream_reduce(resolved.device, request, view, &resolved.rule, run));
+    }
+done:
+    return status;
+}
+
+/* ---------------------------------------------------------------- results with steps --------- */
+
+/* The axes of a request's results in host memory, planes of minmax first. */
+typedef struct result_axes {
+    int count;
+    uint64_t bytes, results; /* of a result; number of them */
+    int64_t shape[GPR_MAX_NDIM + 1];
+} result_axes;
+
+/* Whether the results' steps leave gaps or change their order; *axes is filled in if so. A request that makes no sense has none: it
+ * is refused later. */
+static int has_steps(const gpr_request *request, result_axes *axes)
+{
+    const gpr_dtype result = gpr_result_dtype(request->op, request->dtype, request->compute);
+    const int kept = request->ndim - request->reduced;
+    int64_t step = 0;
+    int differs = 0;
+
+    if (request->result_strides == NULL || request->result_on_device || result == GPR_DTYPE_DEFAULT) return 0;
+    if (request->ndim > GPR_MAX_NDIM || request->reduced < 0 || kept < 0) return 0;
+    *axes = (result_axes){.bytes = gpr_dtype_bytes(result), .results = 1};
+    if (request->op == GPR_OP_MINMAX) axes->shape[axes->count++] = 2;
+    for (int i = 0; i < kept; i++) {
+        if (request->shape[i] < 0) return 0;
+        axes->shape[axes->count++] = request->shape[i];
+    }
+    step = (int64_t)axes->bytes;
+    for (int i = axes->count - 1; i >= 0; i--) {
+        differs |= axes->shape[i] != 1 && request->result_strides[i] != step;
+        axes->results *= (uint64_t)axes->shape[i];
+        step *= axes->shape[i];
+    }
+    return differs;
+}
+
+/* Puts results that lie one after another where the request wants them. */
+static void spread_results(const gpr_request *request, const result_axes *axes, const char *results)
+{
+    int64_t index[GPR_MAX_NDIM + 1] = {0};
+    char *to = request->result;
+
+    for (uint64_t i = 0; i < axes->results; i++) {
+        memcpy(to, results + i * axes->bytes, axes->bytes);
+        for (int a = axes->count - 1; a >= 0; a--) {
+            to += request->result_strides[a];
+            if (++index[a] < axes->shape[a]) break;
+            to -= axes->shape[a] * request->result_strides[a];
+            index[a] = 0;
+        }
+    }
+}
+
+static gpr_status reduce_with_steps(const gpr_request *request, const result_axes *axes, gpr_run *run)
+{
+    gpr_request in_order = *request;
+    char *results = malloc(axes->results * axes->bytes + 1);
+    gpr_status status = GPR_OK;
+
+    if (results == NULL) return gpr_fail(GPR_ERROR_MEMORY, "out of memory");
+    in_order.result = results;
+    in_order.result_strides = NULL;
+    status = reduce_in_order(&in_order, run);
+    if (status == GPR_OK) spread_results(request, axes, results);
+    free(results);
+    return status;
+}
+
+/* ---------------------------------------------------------------- the calls ------------------ */
 
 gpr_status gpr_reduce(const gpr_request *request)
 {
     const double start = gpr_seconds();
-    gpr_resolved resolved;
     gpr_run run = {.device = GPR_DEVICE_CPU, .variant = "none", .chunks = 0};
+    result_axes axes;
     gpr_status status = GPR_OK;
 
     for (int i = 0; i < GPR_STAGE_COUNT; i++) run.stage_seconds[i] = -1;
-    GPR_TRY(gpr_resolve(request, &resolved));
-    const gpr_view *view = &resolved.view;
-    run.kernel = resolved.kernel;
-    run.elements = view->rows * view->n;
-    run.bytes = run.elements * view->bytes;
-    if (run.elements == 0) {
-        GPR_TRY(fill_empty(&resolved, request->result));
-    } else if (resolved.device == GPR_DEVICE_CPU) {
-        run.chunks = 1;
-        GPR_TRY(gpr_cpu_reduce(view, &resolved.rule, request->interrupted, request->interrupted_arg, request->result,
-                               &run));
+    if (has_steps(request, &axes)) {
+        GPR_TRY(reduce_with_steps(request, &axes, &run));
     } else {
-        GPR_TRY(gpr_stream_reduce(resolved.device, request, view, &resolved.rule, &run));
+        GPR_TRY(reduce_in_order(request, &run));
     }
     run.seconds = gpr_seconds() - start;
     last_run = run;

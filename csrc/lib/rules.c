@@ -219,22 +219,28 @@ gpr_dtype gpr_result_dtype(gpr_operator op, gpr_dtype dtype, gpr_dtype compute)
 
 enum { SECOND_BYTES = 8 }; /* of a position or a count; of the moments' squares too */
 
+/* Bytes of an accumulator's first member. */
+static size_t first_bytes(gpr_form form, gpr_dtype acc)
+{
+    return form == GPR_FORM_MOMENTS ? sizeof(double[2]) : bytes_of(acc);
+}
+
 size_t gpr_acc_bytes(gpr_form form, gpr_dtype acc)
 {
     switch (form) {
     case GPR_FORM_NUMBER: return bytes_of(acc);
     case GPR_FORM_RANGE: return 2 * bytes_of(acc);
-    case GPR_FORM_MOMENTS: return bytes_of(acc) + 2 * (size_t)SECOND_BYTES;
+    case GPR_FORM_MOMENTS: return first_bytes(form, acc) + 2 * (size_t)SECOND_BYTES;
     default: return bytes_of(acc) + SECOND_BYTES;
     }
 }
 
 gpr_value gpr_read_acc(gpr_form form, gpr_dtype acc, const void *packed)
 {
-    const char *second = (const char *)packed + bytes_of(acc);
+    const char *second = (const char *)packed + first_bytes(form, acc);
     gpr_value value = {.bytes = {0}};
 
-    memcpy(value.bytes, packed, bytes_of(acc));
+    memcpy(value.bytes, packed, first_bytes(form, acc));
     if (form == GPR_FORM_RANGE) memcpy(value.high, second, bytes_of(acc));
     if (form == GPR_FORM_FOUND) memcpy(&value.position, second, sizeof value.position);
     if (form == GPR_FORM_TALLY) memcpy(&value.count, second, sizeof value.count);
@@ -247,9 +253,9 @@ gpr_value gpr_read_acc(gpr_form form, gpr_dtype acc, const void *packed)
 
 void gpr_write_acc(gpr_form form, gpr_dtype acc, const gpr_value *value, void *packed)
 {
-    char *second = (char *)packed + bytes_of(acc);
+    char *second = (char *)packed + first_bytes(form, acc);
 
-    memcpy(packed, value->bytes, bytes_of(acc));
+    memcpy(packed, value->bytes, first_bytes(form, acc));
     if (form == GPR_FORM_RANGE) memcpy(second, value->high, bytes_of(acc));
     if (form == GPR_FORM_FOUND) memcpy(second, &value->position, sizeof value->position);
     if (form == GPR_FORM_TALLY) memcpy(second, &value->count, sizeof value->count);
@@ -464,8 +470,9 @@ static gpr_value fold_moments(gpr_dtype acc, gpr_value a, gpr_value b)
     if (a.count == 0) return b;
     if (b.count == 0) return a;
     if (acc == GPR_FLOAT64) {
-        const double apart = b.f64 - a.f64;
-        value.f64 = a.f64 + apart * ((double)b.count / count);
+        const double apart = (b.mean[0] - a.mean[0]) + (b.mean[1] - a.mean[1]);
+        value.mean[0] = a.mean[0];
+        value.mean[1] = a.mean[1] + apart * ((double)b.count / count);
         value.squares = a.squares + b.squares + apart * apart * ((double)a.count / count) * (double)b.count;
     } else {
         const double re = creal(b.c128) - creal(a.c128), im = cimag(b.c128) - cimag(a.c128);

@@ -43,7 +43,7 @@ gpr_status gpr_check_kernel_folds(const gpr_kernel_row *row, const gpr_rule *rul
 
 /* Room for one accumulator of any form, or one element. A number is the first member of every form; the second is what
  * `form` of the fold says. In memory (arrays of accumulators, on the device too) an accumulator is packed: its members one
- * behind the other, the moments' squares before their count. */
+ * behind the other, the moments' mean in 16 bytes and their squares before their count. */
 typedef struct gpr_value {
     union {
         int32_t i32;
@@ -54,6 +54,7 @@ typedef struct gpr_value {
         double f64;
         float _Complex c64;
         double _Complex c128;
+        double mean[2]; /* moments of real numbers: a number near their mean, and the rest */
         uint8_t bytes[16];
     };
     union {

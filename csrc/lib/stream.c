@@ -4,7 +4,7 @@
  *           threads   (pinned)    stream    (device)      stream      (pinned)       host
  *
  * GPR_SLOTS chunks are under way at once: while the host packs one, the copy engine moves the one before and the kernel reduces the
- * one before that. Pinned arrays skip the packing, device arrays the copy as well. A chunk is either whole rows or a piece of
+ * one before that. Pinned arrays skip the packing. Device arrays do not come here: see array.c. A chunk is either whole rows or a piece of
  * one row; the pieces' accumulators are folded on the host in the order of the array, so the bits depend on the chunk
  * size alone, never on timing. */
 #include "stream.h"
@@ -27,13 +27,12 @@ enum {
     SMALLEST_CHUNK = 64 << 10, /* where halving after an out-of-memory ends */
     PACK_PIECE = 256 << 10,    /* bytes a packing task copies */
     RESULT_SHARE = 4,          /* a slot holds 1 byte of results for this many of elements */
-    DIRECT_RESULTS = 4 << 10,  /* bytes of results that a kernel writes straight to pinned memory */
-    DEVICE_RESULTS = 4 << 20   /* bytes of results per chunk of a device array */
+    DIRECT_RESULTS = 4 << 10   /* bytes of results that a kernel writes straight to pinned memory */
 };
 
 static const double INTERRUPT_SECONDS = 0.02;
 
-typedef enum source_sort { FROM_MEMORY, FROM_PINNED, FROM_DEVICE } source_sort;
+typedef enum source_sort { FROM_MEMORY, FROM_PINNED } source_sort;
 
 /* Consecutive elements of the view: rows [row, row + rows) entire, or count elements of one row from `first` on. */
 typedef struct chunk {
@@ -47,6 +46,9 @@ typedef struct job {
     gpr_device *device;
     const gpr_request *request;
     const gpr_view *view;
+    gpr_view elements, mask; /* what a chunk's memory holds: elements, and behind them the mask if it is sent */
+    int sends_mask;          /* no element stands for one that is left out: the kernel must be told */
+    uint64_t unit;           /* bytes of a chunk for each element */
     const gpr_rule *rule;
     gpr_run *run;
     source_sort source;
@@ -112,22 +114,54 @@ static void pack_piece(void *context, uint64_t index)
              task->destination + skip * task->view->bytes);
 }
 
-static void pack_chunk(job *job, const chunk *part, void *destination)
+static void pack_view(const job *job, const gpr_view *view, const chunk *part, char *destination)
 {
-    const double start = gpr_seconds();
-    pack_task task = {.view = job->view,
+    pack_task task = {.view = view,
                       .neutral = &job->neutral,
                       .destination = destination,
-                      .first = part->row * job->view->n + part->first,
+                      .first = part->row * view->n + part->first,
                       .count = part->count,
-                      .piece = PACK_PIECE / job->view->bytes};
+                      .piece = PACK_PIECE / view->bytes};
 
     if (task.count <= task.piece) {
         gpr_pack(task.view, task.first, task.count, task.neutral, destination);
     } else {
         (void)gpr_parallel_for((task.count + task.piece - 1) / task.piece, pack_piece, &task);
     }
+}
+
+static void pack_content(const job *job, const chunk *part, char *destination)
+{
+    pack_view(job, &job->elements, part, destination);
+    if (job->sends_mask) pack_view(job, &job->mask, part, destination + part->count * job->view->bytes);
+}
+
+static void pack_chunk(job *job, const chunk *part, char *destination)
+{
+    const double start = gpr_seconds();
+
+    pack_content(job, part, destination);
     job->run->stage_seconds[GPR_STAGE_STAGE] += gpr_seconds() - start;
+}
+
+/* Decides what chunks hold. */
+static void choose_content(job *job)
+{
+    const gpr_form form = job->rule->form;
+
+    job->elements = *job->view;
+    job->unit = job->view->bytes;
+    job->sends_mask = job->view->mask != NULL && (form == GPR_FORM_MOMENTS || form == GPR_FORM_TALLY);
+    if (!job->sends_mask) return;
+    job->elements.mask = NULL;
+    job->unit += sizeof *job->view->mask;
+    job->mask = *job->view;
+    job->mask.data = (const char *)job->view->mask;
+    job->mask.mask = NULL;
+    job->mask.dtype = GPR_BOOL;
+    job->mask.bytes = sizeof *job->view->mask;
+    job->mask.byteswapped = 0;
+    memcpy(job->mask.strides, job->view->mask_strides, sizeof job->mask.strides);
 }
 
 /* ---------------------------------------------------------------- kernels and results -------- */
@@ -139,21 +173,33 @@ static gpr_status reduce_chunk(job *job, const chunk *part, CUdeviceptr elements
 {
     gpr_device *device = job->device;
     const uint64_t bytes = part->rows * job->acc_bytes;
+    gpr_work work = {.elements = elements, .stream = job->compute};
     gpr_program *program = NULL;
+    gpr_layout layout;
     gpr_plan plan;
     uint32_t launches = 0;
     gpr_status status = GPR_OK;
 
-    GPR_TRY(gpr_make_plan(job->run->kernel, job->rule, part->rows, part->whole ? job->view->n : part->count, job->block,
-                          job->request->grid_size, &device->facts, &plan));
+    gpr_contiguous_layout(part->rows, part->whole ? job->view->n : part->count, &layout);
+    if (job->sends_mask) {
+        work.mask = elements + part->count * job->view->bytes;
+        gpr_mask_layout(&layout);
+    }
+    GPR_TRY(gpr_make_plan(job->run->kernel, job->rule, &layout, job->block, job->request->grid_size, &device->facts,
+                          &plan));
     job->block = plan.block;
-    const gpr_cell cell = gpr_plan_cell(&plan, job->rule);
+    const gpr_cell cell = gpr_plan_cell(&plan, job->rule, 0);
     GPR_TRY(gpr_load_program(device, &cell, job->run, &program));
-    GPR_TRY(gpr_ensure_scratch(device, &plan, job->rule, job->compute));
+    GPR_TRY(gpr_ensure_scratch(device, &plan, job->rule, &work));
     const int direct = !plan.fill && bytes <= DIRECT_RESULTS;
-    const CUdeviceptr outputs = direct ? (CUdeviceptr)(uintptr_t)results : device_results;
-    GPR_TRY(gpr_launch_plan(device, &plan, program, elements, outputs, job->compute, &launches));
-    if (!direct) GPR_CU(cuMemcpyDtoHAsync, results, outputs, bytes, job->compute);
+    work.outputs = direct ? (CUdeviceptr)(uintptr_t)results : device_results;
+    status = gpr_launch_plan(&plan, program, &work, &launches);
+    if (status != GPR_OK) {
+        /* Tickets that only a part of a grid drew would mislead the next plan: the next one begins with new ones. */
+        gpr_buffer_clear(&device->tickets);
+        goto done;
+    }
+    if (!direct) GPR_CU(cuMemcpyDtoHAsync, results, work.outputs, bytes, job->compute);
     if (job->run->chunks++ == 0) {
         job->run->variant = plan.variant;
         job->run->block_size = plan.block;
@@ -222,21 +268,16 @@ static gpr_status fill_slot(job *job, int index, const chunk *part)
     gpr_slot *slot = &device->ring.slots[index];
     const gpr_view *view = job->view;
     const char *from = gpr_view_row(view, part->row) + part->first * view->bytes;
-    CUdeviceptr elements = slot->elements;
     gpr_status status = GPR_OK;
 
-    if (job->source == FROM_DEVICE) {
-        elements = (CUdeviceptr)(uintptr_t)from;
-    } else {
-        if (job->source == FROM_MEMORY) {
-            pack_chunk(job, part, slot->staged);
-            from = slot->staged;
-        }
-        GPR_CU(cuMemcpyHtoDAsync, slot->elements, from, part->count * view->bytes, device->copy);
-        GPR_CU(cuEventRecord, slot->uploaded, device->copy);
-        GPR_CU(cuStreamWaitEvent, job->compute, slot->uploaded, 0);
+    if (job->source == FROM_MEMORY) {
+        pack_chunk(job, part, slot->staged);
+        from = slot->staged;
     }
-    GPR_TRY(reduce_chunk(job, part, elements, slot->results, slot->device_results));
+    GPR_CU(cuMemcpyHtoDAsync, slot->elements, from, part->count * job->unit, device->copy);
+    GPR_CU(cuEventRecord, slot->uploaded, device->copy);
+    GPR_CU(cuStreamWaitEvent, job->compute, slot->uploaded, 0);
+    GPR_TRY(reduce_chunk(job, part, slot->elements, slot->results, slot->device_results));
     GPR_CU(cuEventRecord, slot->reduced, job->compute);
     job->pending[index] = *part;
 done:
@@ -278,8 +319,8 @@ static uint64_t rows_within(const job *job, uint64_t bytes)
 static gpr_status prepare_ring(job *job)
 {
     const gpr_view *view = job->view;
-    const uint64_t total = view->rows * view->n * view->bytes;
-    uint64_t chunk_bytes = 0, result_bytes = 0;
+    const uint64_t total = view->rows * view->n * job->unit;
+    uint64_t chunk_bytes = 0;
     gpr_limits limits;
     gpr_status status = GPR_OK;
     const unsigned generation =
@@ -293,14 +334,6 @@ static gpr_status prepare_ring(job *job)
     const uint64_t pinned_share =
         (limits.pinned_bytes - GPR_SMALL_BYTES - GPR_SMALL_RESULTS) / (GPR_SLOTS + GPR_SLOTS / RESULT_SHARE);
     const uint64_t scratch_rows = rows_within(job, device_share / 2);
-    if (job->source == FROM_DEVICE) {
-        result_bytes = smaller(smaller(DEVICE_RESULTS, pinned_share), larger(4096, view->rows * job->acc_bytes));
-        GPR_TRY(gpr_ring_ensure(job->device, generation, 0, result_bytes, 0, 0));
-        job->chunk_rows = smaller(job->device->ring.result_bytes / job->acc_bytes, scratch_rows);
-        assert(job->chunk_rows > 0); /* a ring is never made so small that a slot holds no accumulator */
-        job->chunk_elements = view->n > UINT64_MAX / job->chunk_rows ? UINT64_MAX : view->n * job->chunk_rows;
-        return GPR_OK;
-    }
     chunk_bytes = larger(LEAST_CHUNK, total / CHUNKS_WANTED + PAGE); /* not a byte less: that would be a chunk more */
     if (job->source == FROM_MEMORY) {
         chunk_bytes = smaller(smaller(chunk_bytes, MOST_STAGED_CHUNK), smaller(device_share, pinned_share));
@@ -312,7 +345,7 @@ static gpr_status prepare_ring(job *job)
     GPR_TRY(gpr_ring_ensure(job->device, generation, chunk_bytes, chunk_bytes / RESULT_SHARE,
                             job->source == FROM_MEMORY, SMALLEST_CHUNK));
     chunk_bytes = smaller(chunk_bytes, job->device->ring.chunk_bytes);
-    job->chunk_elements = chunk_bytes / view->bytes;
+    job->chunk_elements = chunk_bytes / job->unit;
     job->chunk_rows = smaller(chunk_bytes / RESULT_SHARE, job->device->ring.result_bytes) / job->acc_bytes;
     job->chunk_rows = smaller(job->chunk_rows, scratch_rows);
     if (view->n > job->chunk_elements) {
@@ -334,7 +367,7 @@ static gpr_status reduce_small(job *job)
     const chunk all = {.rows = job->view->rows, .count = job->view->rows * job->view->n, .whole = 1};
     gpr_status status = GPR_OK;
 
-    gpr_pack(job->view, 0, all.count, &job->neutral, device->small);
+    pack_content(job, &all, device->small);
     GPR_TRY(reduce_chunk(job, &all, (CUdeviceptr)(uintptr_t)device->small, results, device->small_outputs));
     GPR_CU(cuStreamSynchronize, job->compute);
     collect_chunk(job, &all, results);
@@ -362,9 +395,8 @@ static int is_pinned(const char *data, uint64_t bytes)
     return address >= start && address - start + bytes <= size;
 }
 
-static source_sort find_source(const gpr_request *request, const gpr_view *view)
+static source_sort find_source(const gpr_view *view)
 {
-    if (request->on_device) return FROM_DEVICE;
     if (view->contiguous && is_pinned(view->data, view->rows * view->n * view->bytes)) return FROM_PINNED;
     return FROM_MEMORY;
 }
@@ -373,21 +405,21 @@ gpr_status gpr_stream_reduce(int ordinal, const gpr_request *request, const gpr_
                              gpr_run *run)
 {
     job job = {.request = request, .view = view, .rule = rule, .run = run, .checked = gpr_seconds()};
-    const uint64_t bytes = view->rows * view->n * view->bytes;
     gpr_status status = gpr_device_enter(ordinal, &job.device);
 
     if (status != GPR_OK) return status;
     job.compute = request->stream != NULL ? (CUstream)request->stream : job.device->compute;
+    choose_content(&job);
     job.neutral = gpr_neutral_element(rule->fold, rule->element);
     job.acc_bytes = gpr_acc_bytes(rule->form, rule->device_acc);
     job.result_bytes = gpr_dtype_bytes(rule->result);
     job.block = request->block_size;
     run->device = ordinal;
-    if (!request->on_device && bytes <= GPR_SMALL_BYTES && view->rows * job.acc_bytes <= GPR_SMALL_RESULTS &&
+    if (view->rows * view->n * job.unit <= GPR_SMALL_BYTES && view->rows * job.acc_bytes <= GPR_SMALL_RESULTS &&
         view->rows <= rows_within(&job, GPR_SMALL_SCRATCH)) {
         status = reduce_small(&job);
     } else {
-        job.source = find_source(request, view);
+        job.source = find_source(view);
         run->stage_seconds[GPR_STAGE_STAGE] = 0;
         status = prepare_ring(&job);
         if (status == GPR_OK) status = stream_chunks(&job);

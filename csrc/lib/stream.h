@@ -1,12 +1,12 @@
-/* Reducing on a device: arrays stream through it in chunks, or are read where they lie. */
+/* Reducing a host array on a device: it streams through it in chunks. */
 #ifndef GPR_LIB_STREAM_H
 #define GPR_LIB_STREAM_H
 
 #include "rules.h"
 #include "view.h"
 
-/* Reduces each row of the view (n >= 1, rows >= 1) on CUDA device `ordinal` into request->result. Host arrays of any size take at most the
- * limits' device and pinned memory. Fills in *run. */
+/* Reduces each row of the view (n >= 1, rows >= 1) on CUDA device `ordinal` into request->result, in C order. Arrays of any size
+ * take at most the limits' device and pinned memory. Fills in *run. */
 gpr_status gpr_stream_reduce(int ordinal, const gpr_request *request, const gpr_view *view, const gpr_rule *rule,
                              gpr_run *run);
 

@@ -9,14 +9,14 @@
 
 /* ---------------------------------------------------------------- making a view -------------- */
 
-/* One axis: extent, and the step in bytes through array and mask. */
+/* One axis: extent, the step in bytes through array and mask, and the other step (see view.h). */
 typedef struct axis {
-    int64_t extent, stride, mask_stride;
+    int64_t extent, stride, mask_stride, other;
 } axis;
 
 static axis axis_at(const gpr_view *view, int i)
 {
-    return (axis){view->shape[i], view->strides[i], view->mask_strides[i]};
+    return (axis){view->shape[i], view->strides[i], view->mask_strides[i], view->other_strides[i]};
 }
 
 static void put_axis(gpr_view *view, int i, axis a)
@@ -24,6 +24,7 @@ static void put_axis(gpr_view *view, int i, axis a)
     view->shape[i] = a.extent;
     view->strides[i] = a.stride;
     view->mask_strides[i] = a.mask_stride;
+    view->other_strides[i] = a.other;
 }
 
 /* Magnitude of a stride, for any stride. */
@@ -69,12 +70,52 @@ static void read_axes(const gpr_request *request, size_t bytes, axis *axes)
     }
 }
 
+/* The operator's fold; NULL if there is none. */
+static const gpr_fold_row *fold_of(gpr_operator op)
+{
+    return (int)op >= 0 && (int)op < GPR_OP_COUNT ? &gpr_fold_rows[gpr_operator_rows[op].fold] : NULL;
+}
+
+/* Whether the operator asks for elements' positions in their row. */
+static int finds_positions(gpr_operator op)
+{
+    const gpr_fold_row *fold = fold_of(op);
+
+    return fold != NULL && fold->form == GPR_FORM_FOUND;
+}
+
+/* Steps of outer axes in results: C order, or the request's. */
+static void read_result_steps(const gpr_request *request, int outer, axis *axes)
+{
+    const size_t bytes = gpr_dtype_bytes(gpr_result_dtype(request->op, request->dtype, request->compute));
+    const int64_t *strides = request->result_strides;
+    uint64_t step = 1;
+
+    if (strides != NULL && request->op == GPR_OP_MINMAX) strides++; /* the first one is from minima to maxima */
+    for (int i = outer - 1; i >= 0; i--) {
+        axes[i].other = (int64_t)step;
+        if (strides != NULL && bytes > 0) axes[i].other = strides[i] / (int64_t)bytes;
+        step *= axes[i].extent > 0 ? (uint64_t)axes[i].extent : 1;
+    }
+}
+
+/* Steps of inner axes in positions, where the operator asks for them. */
+static void read_position_steps(const gpr_request *request, int inner, axis *axes)
+{
+    uint64_t step = finds_positions(request->op);
+
+    for (int i = inner - 1; i >= 0; i--) {
+        axes[i].other = (int64_t)step;
+        step *= (uint64_t)axes[i].extent;
+    }
+}
+
 /* Whether stepping past the end of `in` is one step of `out`, so that the two are one longer axis. */
 static int continues(axis out, axis in, int masked)
 {
     const uint64_t extent = (uint64_t)in.extent;
 
-    return (uint64_t)out.stride == (uint64_t)in.stride * extent &&
+    return (uint64_t)out.stride == (uint64_t)in.stride * extent && (uint64_t)out.other == (uint64_t)in.other * extent &&
            (!masked || (uint64_t)out.mask_stride == (uint64_t)in.mask_stride * extent);
 }
 
@@ -88,7 +129,7 @@ static int append_axes(gpr_view *view, int start, const axis *axes, int count)
         if (axes[i].extent == 1) continue;
         if (end > start && continues(axis_at(view, end - 1), axes[i], view->mask != NULL)) {
             const int64_t extent = view->shape[end - 1] * axes[i].extent;
-            put_axis(view, end - 1, (axis){extent, axes[i].stride, axes[i].mask_stride});
+            put_axis(view, end - 1, (axis){extent, axes[i].stride, axes[i].mask_stride, axes[i].other});
         } else {
             put_axis(view, end++, axes[i]);
         }
@@ -104,12 +145,13 @@ static uint64_t product(const axis *axes, int count)
     return extents;
 }
 
-/* Whether a row may be walked in another order: the fold commutes, and does not say where in the row anything is. */
-static int is_orderless(gpr_operator op)
+/* Whether a row's axes may be walked in another order than the caller's: the fold commutes, and if it asks for positions, which
+ * are those of the caller's order, a kernel reads the array where it lies and carries them along. */
+static int may_reorder(const gpr_request *request)
 {
-    if ((int)op < 0 || (int)op >= GPR_OP_COUNT) return 0;
-    const gpr_fold_row *fold = &gpr_fold_rows[gpr_operator_rows[op].fold];
-    return fold->commutative && fold->form != GPR_FORM_FOUND;
+    const gpr_fold_row *fold = fold_of(request->op);
+
+    return fold != NULL && fold->commutative && (request->on_device || fold->form != GPR_FORM_FOUND);
 }
 
 /* Whether axis a should be walked outside axis b: longer steps outside, and repeats (stride 0) outside everything. */
@@ -136,12 +178,14 @@ static void order_inner_axes(gpr_view *view, axis *axes, int count)
         if (axes[i].stride >= 0) continue;
         view->data += (axes[i].extent - 1) * axes[i].stride;
         if (view->mask != NULL) view->mask += (axes[i].extent - 1) * axes[i].mask_stride;
+        view->first_position += (uint64_t)((axes[i].extent - 1) * axes[i].other);
         axes[i].stride = -axes[i].stride;
         axes[i].mask_stride = -axes[i].mask_stride;
+        axes[i].other = -axes[i].other;
     }
 }
 
-static int is_aligned(const gpr_view *view)
+int gpr_view_is_aligned(const gpr_view *view)
 {
     uint64_t bits = (uint64_t)(uintptr_t)view->data;
 
@@ -154,7 +198,7 @@ static void find_contiguity(gpr_view *view)
     const int64_t bytes = (int64_t)view->bytes;
     const int dense = view->inner == 0 || (view->inner == 1 && view->strides[view->outer] == bytes);
 
-    view->rows_contiguous = dense && view->mask == NULL && !view->byteswapped && is_aligned(view);
+    view->rows_contiguous = dense && view->mask == NULL && !view->byteswapped && gpr_view_is_aligned(view);
     view->contiguous = view->rows_contiguous &&
                        (view->outer == 0 || (view->outer == 1 && view->strides[0] == (int64_t)view->n * bytes));
 }
@@ -171,20 +215,42 @@ gpr_status gpr_make_view(const gpr_request *request, gpr_view *view)
     view->dtype = request->dtype;
     view->bytes = gpr_dtype_bytes(request->dtype);
     view->byteswapped = request->byteswapped && view->bytes > 1;
+    view->first_position = 0;
     read_axes(request, view->bytes, axes);
     view->rows = product(axes, outer);
     view->n = product(axes + outer, request->reduced);
     if (view->rows > 0 && view->n > 0) {
-        if (is_orderless(request->op)) order_inner_axes(view, axes + outer, request->reduced);
+        read_result_steps(request, outer, axes);
+        read_position_steps(request, request->reduced, axes + outer);
+        if (may_reorder(request)) order_inner_axes(view, axes + outer, request->reduced);
         view->outer = append_axes(view, 0, axes, outer);
         view->inner = append_axes(view, view->outer, axes + outer, request->reduced);
     } else {
-        /* Nothing to read: the axes do not matter, the numbers of rows and elements do. */
+        /* Nothing to read: the axes do not matter, the numbers of rows and elements do; and where results go. */
         view->outer = view->inner = 0;
+        if (request->on_device && view->rows > 0) {
+            for (int i = 0; i < outer; i++) axes[i].stride = axes[i].mask_stride = 0;
+            read_result_steps(request, outer, axes);
+            view->outer = append_axes(view, 0, axes, outer);
+        }
     }
     find_contiguity(view);
 done:
     return status;
+}
+
+void gpr_view_extent(const gpr_view *view, int of_mask, const char **first, uint64_t *bytes)
+{
+    const int64_t *strides = of_mask ? view->mask_strides : view->strides;
+    int64_t low = 0, high = 0;
+
+    for (int i = 0; i < view->outer + view->inner; i++) {
+        const int64_t last = (view->shape[i] - 1) * strides[i];
+        if (last < 0) low += last;
+        if (last > 0) high += last;
+    }
+    *first = (of_mask ? (const char *)view->mask : view->data) + low;
+    *bytes = (uint64_t)(high - low) + (of_mask ? 1 : view->bytes);
 }
 
 const char *gpr_view_row(const gpr_view *view, uint64_t row)
@@ -363,7 +429,7 @@ static uint64_t least(uint64_t a, uint64_t b)
 void gpr_pack(const gpr_view *view, uint64_t first, uint64_t count, const void *neutral, void *destination)
 {
     const int axes = view->outer + view->inner;
-    const axis unit = {1, 0, 0};
+    const axis unit = {1, 0, 0, 0};
     const axis columns = axes > 0 ? axis_at(view, axes - 1) : unit;
     const axis rows = axes > 1 ? axis_at(view, axes - 2) : unit;
     char *out = destination;

@@ -16,14 +16,23 @@ typedef struct gpr_view {
     int byteswapped;
     int outer, inner;                                                               /* number of axes of each sort */
     int64_t shape[GPR_MAX_NDIM], strides[GPR_MAX_NDIM], mask_strides[GPR_MAX_NDIM]; /* outer axes first */
-    uint64_t rows;                                                                  /* product of outer extents */
-    uint64_t n;                                                                     /* product of inner extents */
-    int rows_contiguous; /* each row's elements are adjacent, aligned, unmasked, native byte order */
-    int contiguous;      /* rows_contiguous, and row follows row without a gap */
+    int64_t other_strides[GPR_MAX_NDIM]; /* of outer axes in results; of inner ones in positions of the row, 0 where the
+                                          * operator asks for none */
+    uint64_t first_position;             /* of the element at inner index 0 */
+    uint64_t rows;                       /* product of outer extents */
+    uint64_t n;                          /* product of inner extents */
+    int rows_contiguous;                 /* each row's elements are adjacent, aligned, unmasked, native byte order */
+    int contiguous;                      /* rows_contiguous, and row follows row without a gap */
 } gpr_view;
 
 /* GPR_ERROR_VALUE: bad ndim, negative extent, more than 2^63 - 1 bytes. */
 gpr_status gpr_make_view(const gpr_request *request, gpr_view *view);
+
+/* The bytes that the view's elements, or those of its mask, lie in: from *first on, *bytes of them. n and rows >= 1. */
+void gpr_view_extent(const gpr_view *view, int of_mask, const char **first, uint64_t *bytes);
+
+/* Whether every element's address is a multiple of its size. */
+int gpr_view_is_aligned(const gpr_view *view);
 
 /* Address of element (row, 0). */
 const char *gpr_view_row(const gpr_view *view, uint64_t row);

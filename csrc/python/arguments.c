@@ -123,7 +123,7 @@ static PyObject *stream_handle(PyObject *object)
     return handle;
 }
 
-static int read_stream(PyObject *object, void **stream)
+int glue_read_stream(PyObject *object, void **stream)
 {
     PyObject *handle = NULL;
 
@@ -155,7 +155,7 @@ int glue_read_options(const glue_state *state, PyObject *const *options, glue_ca
     if (glue_read_device(options[GLUE_DEVICE], &request->device) < 0) return -1;
     if (read_size(options[GLUE_BLOCK_SIZE], "block_size", &request->block_size) < 0) return -1;
     if (read_size(options[GLUE_GRID_SIZE], "grid_size", &request->grid_size) < 0) return -1;
-    if (read_stream(options[GLUE_STREAM], &request->stream) < 0) return -1;
+    if (glue_read_stream(options[GLUE_STREAM], &request->stream) < 0) return -1;
     call->names_kernel = request->kernel >= 0;
     return 0;
 }

@@ -1,7 +1,7 @@
 /* gpureduce._core: the extension module. Its functions take positional arguments only and check what the C library
  * cannot; the Python package wraps them. Importing it opens no driver. */
 #define GLUE_IMPORTS_NUMPY
-#include "glue.h"
+#include "device_array.h"
 
 static PyMethodDef reduce_methods[] = {
     {"reduce", (PyCFunction)(void (*)(void))glue_reduce, METH_FASTCALL,
@@ -88,6 +88,9 @@ static int core_exec(PyObject *module)
     if (PyModule_AddFunctions(module, glue_inspect_methods) < 0) return -1;
     if (PyModule_AddFunctions(module, glue_memory_methods) < 0) return -1;
     if (PyModule_AddFunctions(module, glue_exact_methods) < 0) return -1;
+    if (PyModule_AddFunctions(module, glue_import_methods) < 0) return -1;
+    if (PyModule_AddFunctions(module, glue_device_methods) < 0) return -1;
+    if (glue_add_device_array(module) < 0) return -1;
     if (PyModule_AddStringConstant(module, "__version__", gpr_version()) < 0) return -1;
     if (add_operators(module) < 0 || add_kernel_files(module) < 0) return -1;
     return add_dtypes(module);
@@ -102,6 +105,7 @@ static int core_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->kernel_unavailable_error);
     Py_VISIT(state->no_device_warning);
     Py_VISIT(state->axis_error);
+    Py_VISIT(state->device_array_type);
     return 0;
 }
 
@@ -114,6 +118,8 @@ static int core_clear(PyObject *module)
     Py_CLEAR(state->kernel_unavailable_error);
     Py_CLEAR(state->no_device_warning);
     Py_CLEAR(state->axis_error);
+    Py_CLEAR(state->device_array_type);
+    Py_CLEAR(state->exchange_attribute);
     return 0;
 }
 

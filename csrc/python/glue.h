@@ -25,9 +25,11 @@ typedef struct glue_state {
     PyObject *device_unavailable_error;
     PyObject *kernel_unavailable_error;
     PyObject *no_device_warning;
-    PyObject *axis_error; /* numpy.exceptions.AxisError */
-    atomic_int located;   /* NVRTC and CCCL were looked for */
-    atomic_int warned;    /* NoDeviceWarning was given */
+    PyObject *axis_error;         /* numpy.exceptions.AxisError */
+    PyObject *device_array_type;  /* gpureduce._core.DeviceArray */
+    PyObject *exchange_attribute; /* "__dlpack_c_exchange_api__" */
+    atomic_int located;           /* NVRTC and CCCL were looked for */
+    atomic_int warned;            /* NoDeviceWarning was given */
 } glue_state;
 
 /* A request and the memory that its pointers point to. */
@@ -57,6 +59,8 @@ int glue_read_operator(PyObject *object, gpr_operator *op);
 /* A kernel's index; "auto" is -1. */
 int glue_read_kernel(const glue_state *state, PyObject *object, int *kernel);
 int glue_read_device(PyObject *object, int *device);
+/* The CUstream handle of an int or of another library's stream object; None is NULL. */
+int glue_read_stream(PyObject *object, void **stream);
 int glue_read_options(const glue_state *state, PyObject *const *options, glue_call *call);
 /* A gpr_dtype for a descriptor; `what` begins the TypeError that says it is not supported. */
 int glue_find_dtype(PyArray_Descr *descr, const char *what, gpr_dtype *dtype);
@@ -82,6 +86,8 @@ typedef struct glue_pause {
 /* A request's interrupt callback, its argument a glue_pause: takes the GIL back and runs Python's signal handlers. */
 int glue_is_interrupted(void *argument);
 
+/* gpr_reduce with the GIL released, and interrupts looked for. */
+gpr_status glue_reduce_unlocked(gpr_request *request);
 /* Carries out a filled-in call with the GIL released; its result, or NULL. Releases call->result_descr. */
 PyObject *glue_run(glue_state *state, glue_call *call);
 PyObject *glue_reduce(PyObject *module, PyObject *const *arguments, Py_ssize_t count);

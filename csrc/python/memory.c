@@ -95,6 +95,29 @@ static PyObject *upload(PyObject *module, PyObject *arguments)
     Py_RETURN_NONE;
 }
 
+/* download(device, pointer, contiguous writable buffer, stream=0) */
+static PyObject *download(PyObject *module, PyObject *arguments)
+{
+    PyObject *pointer = NULL;
+    Py_buffer destination;
+    unsigned long long stream = 0;
+    int device = 0;
+    gpr_status status = GPR_OK;
+
+    if (!PyArg_ParseTuple(arguments, "iO!w*|K", &device, &PyLong_Type, &pointer, &destination, &stream)) return NULL;
+    const void *source = PyLong_AsVoidPtr(pointer);
+    if (source == NULL && PyErr_Occurred() != NULL) {
+        PyBuffer_Release(&destination);
+        return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    status = gpr_download(device, (void *)(uintptr_t)stream, destination.buf, source, (uint64_t)destination.len);
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&destination);
+    if (status != GPR_OK) return glue_raise(glue_state_of(module));
+    Py_RETURN_NONE;
+}
+
 static PyObject *free_device(PyObject *module, PyObject *arguments)
 {
     PyObject *pointer = NULL;
@@ -146,15 +169,60 @@ done:
     return failed ? -1 : 0;
 }
 
-/* What a request for contiguous memory of a CUDA device is made of; the last `reduced` axes are reduced. */
+/* Steps in bytes, one for each of `count` axes (and `more`), into `steps`; None leaves *strides NULL. */
+static int read_steps(PyObject *object, int count, const char *what, int64_t *steps, const int64_t **strides)
+{
+    PyArray_Dims given = {NULL, 0};
+
+    if (object == NULL || object == Py_None) return 0;
+    if (!PyArray_IntpConverter(object, &given)) return -1;
+    const int length = given.len;
+    for (int i = 0; i < length && i < count; i++) steps[i] = given.ptr[i];
+    PyDimMem_FREE(given.ptr);
+    if (length != count) {
+        PyErr_Format(PyExc_ValueError, "%s has %d steps, not %d", what, count, length);
+        return -1;
+    }
+    *strides = steps;
+    return 0;
+}
+
+/* What a request for memory of a CUDA device is made of; the last `reduced` axes are reduced. */
 typedef struct device_arguments {
     PyObject *op, *pointer, *shape, *dtype, *kernel, *compute;
-    unsigned long long stream;
+    PyObject *strides, *mask_strides, *result_strides;
+    unsigned long long stream, mask, result;
+    double ddof;
     unsigned block_size, grid_size;
-    int reduced, device;
+    int reduced, device, skip_nan;
+    int64_t result_steps[GPR_MAX_NDIM + 1];
 } device_arguments;
 
-static int read_device_call(glue_state *state, const device_arguments *arguments, glue_call *call)
+/* The keywords after an array's own, as both functions below take them. */
+#define LAYOUT_KEYWORDS "strides", "mask", "mask_strides", "result", "result_strides", "skip_nan", "ddof", NULL
+#define LAYOUT_FORMAT "$OKOKOpd"
+#define LAYOUT_ARGUMENTS(a) \
+    &(a).strides, &(a).mask, &(a).mask_strides, &(a).result, &(a).result_strides, &(a).skip_nan, &(a).ddof
+
+static int read_device_layout(device_arguments *arguments, glue_call *call)
+{
+    gpr_request *request = &call->request;
+    const int planes = request->op == GPR_OP_MINMAX;
+
+    request->mask = (const uint8_t *)(uintptr_t)arguments->mask;
+    request->result = (void *)(uintptr_t)arguments->result;
+    request->result_on_device = arguments->result != 0;
+    request->skip_nan = arguments->skip_nan;
+    request->ddof = arguments->ddof;
+    if (read_steps(arguments->strides, request->ndim, "strides", call->strides, &request->strides) < 0) return -1;
+    if (read_steps(arguments->mask_strides, request->ndim, "mask_strides", call->mask_strides, &request->mask_strides) <
+        0)
+        return -1;
+    return read_steps(arguments->result_strides, call->result_ndim + planes, "result_strides", arguments->result_steps,
+                      &request->result_strides);
+}
+
+static int read_device_call(glue_state *state, device_arguments *arguments, glue_call *call)
 {
     gpr_request *request = &call->request;
 
@@ -170,21 +238,42 @@ static int read_device_call(glue_state *state, const device_arguments *arguments
     if (glue_read_operator(arguments->op, &request->op) < 0) return -1;
     if (glue_read_kernel(state, arguments->kernel, &request->kernel) < 0) return -1;
     if (read_device_shape(call, arguments->shape, arguments->reduced) < 0) return -1;
+    if (read_device_layout(arguments, call) < 0) return -1;
     return read_device_types(state, call, arguments->dtype, arguments->compute);
 }
 
-/* reduce_device(op, pointer, shape, dtype, reduced, kernel, device, block_size=0, grid_size=0, compute=None, stream=0) */
-static PyObject *reduce_device(PyObject *module, PyObject *arguments)
+/* Queues a call whose result stays on the device. */
+static PyObject *queue_on_device(glue_state *state, glue_call *call)
 {
+    gpr_status status = GPR_OK;
+
+    Py_DECREF(call->result_descr);
+    if (glue_locate(state, 0) < 0) return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = gpr_reduce(&call->request);
+    Py_END_ALLOW_THREADS
+    if (status != GPR_OK) return glue_raise(state);
+    Py_RETURN_NONE;
+}
+
+/* reduce_device(op, pointer, shape, dtype, reduced, kernel, device, block_size=0, grid_size=0, compute=None, stream=0, *, strides=None,
+ *               mask=0, mask_strides=None, result=0, result_strides=None, skip_nan=False, ddof=0.0)
+ * A new array, or None with `result`, the address of device memory that will hold it. */
+static PyObject *reduce_device(PyObject *module, PyObject *arguments, PyObject *keywords)
+{
+    static char *names[] = {"op",     "pointer",    "shape",     "dtype",   "reduced", "kernel",
+                            "device", "block_size", "grid_size", "compute", "stream",  LAYOUT_KEYWORDS};
     glue_state *state = glue_state_of(module);
     device_arguments a = {.compute = Py_None};
     glue_call call;
 
-    if (!PyArg_ParseTuple(arguments, "OOOOiOi|IIOK", &a.op, &a.pointer, &a.shape, &a.dtype, &a.reduced, &a.kernel,
-                          &a.device, &a.block_size, &a.grid_size, &a.compute, &a.stream)) {
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OOOOiOi|IIOK" LAYOUT_FORMAT, names, &a.op, &a.pointer,
+                                     &a.shape, &a.dtype, &a.reduced, &a.kernel, &a.device, &a.block_size, &a.grid_size,
+                                     &a.compute, &a.stream, LAYOUT_ARGUMENTS(a))) {
         return NULL;
     }
-    return read_device_call(state, &a, &call) < 0 ? NULL : glue_run(state, &call);
+    if (read_device_call(state, &a, &call) < 0) return NULL;
+    return a.result != 0 ? queue_on_device(state, &call) : glue_run(state, &call);
 }
 
 static PyObject *list_of_floats(const float *values, Py_ssize_t count)
@@ -205,33 +294,34 @@ static PyObject *list_of_floats(const float *values, Py_ssize_t count)
 static PyObject *run_measure(glue_state *state, glue_call *call, int warmup, int repeats,
                              unsigned long long flush_bytes)
 {
-    const npy_intp results = PyArray_MultiplyList(call->result_shape, call->result_ndim);
-    void *result = PyMem_Malloc((size_t)(results > 0 ? results : 1) * gpr_dtype_bytes(GPR_FLOAT64));
+    char result = 0; /* host memory that nobody writes: results stay on the device */
     float *milliseconds = PyMem_Calloc((size_t)(repeats > 0 ? repeats : 1), sizeof *milliseconds);
     PyObject *list = NULL;
     gpr_status status = GPR_OK;
 
-    if (result == NULL || milliseconds == NULL) {
+    if (milliseconds == NULL) {
         PyErr_NoMemory();
         goto done;
     }
     if (glue_locate(state, 0) < 0) goto done;
-    call->request.result = result;
+    if (!call->request.result_on_device) call->request.result = &result;
     Py_BEGIN_ALLOW_THREADS
     status = gpr_measure(&call->request, warmup, repeats, flush_bytes, milliseconds);
     Py_END_ALLOW_THREADS
     list = status == GPR_OK ? list_of_floats(milliseconds, repeats) : glue_raise(state);
 done:
     PyMem_Free(milliseconds);
-    PyMem_Free(result);
     return list;
 }
 
 /* measure(op, pointer, shape, dtype, reduced, kernel, device, block_size, grid_size, warmup, repeats, flush_bytes,
- *         compute=None, stream=0) */
-static PyObject *measure(PyObject *module, PyObject *arguments)
+ *         compute=None, stream=0, *, layout keywords as above) */
+static PyObject *measure(PyObject *module, PyObject *arguments, PyObject *keywords)
 {
     enum { MOST_RUNS = 1000000 };
+    static char *names[] = {"op",      "pointer",     "shape",      "dtype",     "reduced",
+                            "kernel",  "device",      "block_size", "grid_size", "warmup",
+                            "repeats", "flush_bytes", "compute",    "stream",    LAYOUT_KEYWORDS};
     glue_state *state = glue_state_of(module);
     device_arguments a = {.compute = Py_None};
     unsigned long long flush_bytes = 0;
@@ -239,9 +329,9 @@ static PyObject *measure(PyObject *module, PyObject *arguments)
     glue_call call;
     PyObject *list = NULL;
 
-    if (!PyArg_ParseTuple(arguments, "OOOOiOiIIiiK|OK", &a.op, &a.pointer, &a.shape, &a.dtype, &a.reduced, &a.kernel,
-                          &a.device, &a.block_size, &a.grid_size, &warmup, &repeats, &flush_bytes, &a.compute,
-                          &a.stream)) {
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OOOOiOiIIiiK|OK" LAYOUT_FORMAT, names, &a.op, &a.pointer,
+                                     &a.shape, &a.dtype, &a.reduced, &a.kernel, &a.device, &a.block_size, &a.grid_size,
+                                     &warmup, &repeats, &flush_bytes, &a.compute, &a.stream, LAYOUT_ARGUMENTS(a))) {
         return NULL;
     }
     if (warmup < 0 || warmup > MOST_RUNS || repeats < 0 || repeats > MOST_RUNS) {
@@ -302,13 +392,16 @@ PyMethodDef glue_memory_methods[] = {
     {"alloc_device", alloc_device, METH_VARARGS, PyDoc_STR("alloc_device(device, bytes) -> pointer")},
     {"upload", upload, METH_VARARGS, PyDoc_STR("upload(device, pointer, contiguous buffer)")},
     {"free_device", free_device, METH_VARARGS, PyDoc_STR("free_device(device, pointer)")},
-    {"reduce_device", reduce_device, METH_VARARGS,
+    {"download", download, METH_VARARGS, PyDoc_STR("download(device, pointer, contiguous writable buffer, stream=0)")},
+    {"reduce_device", (PyCFunction)(void (*)(void))reduce_device, METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR(
          "reduce_device(op, pointer, shape, dtype, reduced, kernel, device, block_size=0, grid_size=0, compute=None, "
-         "stream=0)")},
-    {"measure", measure, METH_VARARGS,
+         "stream=0, *, strides=None, mask=0, mask_strides=None, result=0, result_strides=None, skip_nan=False, "
+         "ddof=0.0)")},
+    {"measure", (PyCFunction)(void (*)(void))measure, METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("measure(op, pointer, shape, dtype, reduced, kernel, device, block_size, grid_size, warmup, repeats, "
-               "flush_bytes, compute=None, stream=0) -> list of milliseconds")},
+               "flush_bytes, compute=None, stream=0, *, strides=None, mask=0, mask_strides=None, result=0, "
+               "result_strides=None, skip_nan=False, ddof=0.0) -> list of milliseconds")},
     {"compile_cell", compile_cell, METH_VARARGS,
      PyDoc_STR("compile_cell(kernel, op, dtype, compute, block_size, cc) -> bytes of machine code")},
     {NULL, NULL, 0, NULL},

@@ -17,7 +17,7 @@ int glue_is_interrupted(void *argument)
     return stop;
 }
 
-static gpr_status reduce_unlocked(gpr_request *request)
+gpr_status glue_reduce_unlocked(gpr_request *request)
 {
     glue_pause pause;
     gpr_status status = GPR_OK;
@@ -64,7 +64,7 @@ PyObject *glue_run(glue_state *state, glue_call *call)
         if (array == NULL) goto done;
         request->result = PyArray_DATA((PyArrayObject *)array);
     }
-    if (reduce_unlocked(request) != GPR_OK) {
+    if (glue_reduce_unlocked(request) != GPR_OK) {
         glue_raise(state);
         goto done;
     }

@@ -11,7 +11,39 @@ from typing import TYPE_CHECKING
 from ._core import __version__
 from ._exact import ExactSum
 from ._exceptions import CudaError, DeviceUnavailableError, KernelUnavailableError, NoDeviceWarning
-from ._functions import all, any, max, mean, min, prod, reduce, sum
+from ._functions import (
+    MinMax,
+    all,
+    amax,
+    amin,
+    any,
+    argmax,
+    argmin,
+    bitwise_and,
+    bitwise_or,
+    bitwise_xor,
+    count_nonzero,
+    logical_xor,
+    max,
+    mean,
+    min,
+    minmax,
+    nanargmax,
+    nanargmin,
+    nanmax,
+    nanmean,
+    nanmin,
+    nanprod,
+    nanstd,
+    nansum,
+    nanvar,
+    prod,
+    ptp,
+    reduce,
+    std,
+    sum,
+    var,
+)
 from ._memory import empty_pinned, pinned_copy
 from ._records import (
     CacheInfo,
@@ -31,11 +63,14 @@ from ._records import (
 )
 
 if TYPE_CHECKING:
+    from ._compare import Comparison, compare
     from ._explain import explain
     from ._explanation import Explanation, Explanations
+    from ._timing import Timing, benchmark
 
 __all__ = [
     "CacheInfo",
+    "Comparison",
     "CudaError",
     "DeviceInfo",
     "DeviceUnavailableError",
@@ -46,12 +81,24 @@ __all__ = [
     "KernelUnavailableError",
     "LastRun",
     "Limits",
+    "MinMax",
     "NoDeviceWarning",
+    "Timing",
     "__version__",
     "all",
+    "amax",
+    "amin",
     "any",
+    "argmax",
+    "argmin",
+    "benchmark",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
     "cache_info",
     "clear_cache",
+    "compare",
+    "count_nonzero",
     "cuda_versions",
     "devices",
     "empty_pinned",
@@ -60,17 +107,39 @@ __all__ = [
     "kernels",
     "last_run",
     "limits",
+    "logical_xor",
     "max",
     "mean",
     "min",
+    "minmax",
+    "nanargmax",
+    "nanargmin",
+    "nanmax",
+    "nanmean",
+    "nanmin",
+    "nanprod",
+    "nanstd",
+    "nansum",
+    "nanvar",
     "pinned_copy",
     "prod",
+    "ptp",
     "reduce",
     "set_limits",
+    "std",
     "sum",
+    "var",
 ]
 
-_LATE = {"explain": "_explain", "Explanation": "_explanation", "Explanations": "_explanation"}
+_LATE = {
+    "benchmark": "_timing",
+    "compare": "_compare",
+    "Comparison": "_compare",
+    "explain": "_explain",
+    "Explanation": "_explanation",
+    "Explanations": "_explanation",
+    "Timing": "_timing",
+}
 """Names whose modules are imported when they are first used."""
 
 
@@ -86,3 +155,15 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *_LATE})
+
+
+def load_ipython_extension(shell: object) -> None:
+    """Give IPython the magics ``%gr_bench``, ``%gr_compare`` and ``%gr_explain``: ``%load_ext gpureduce``.
+
+    Parameters
+    ----------
+    shell : IPython.core.interactiveshell.InteractiveShell
+    """
+    from ._magics import register
+
+    register(shell)

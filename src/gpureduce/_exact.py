@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _core
-from ._rules import as_array
+from ._arguments import as_array
 
 if TYPE_CHECKING:
     from collections.abc import Buffer, Callable

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, overload
 
 from . import _core
+from ._tables import comma_separated, lay_out
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -545,26 +544,6 @@ def comparison_table(explanations: Sequence[Explanation]) -> tuple[list[str], li
     return ["", *(each.kernel for each in explanations)], rows
 
 
-def _lay_out(headings: list[str], rows: list[list[str]], left: int) -> str:
-    """Make a table for a terminal. The first `left` columns are flush left; headings wrap at spaces."""
-    wrapped = [heading.split(" ") for heading in headings]
-    for i in range(left):
-        wrapped[i] = [headings[i]]
-    height = max(map(len, wrapped))
-    cells = [[""] * (height - len(words)) + words for words in wrapped]
-    lines = [[column[i] for column in cells] for i in range(height)]
-    widths = [max(len(line[i]) for line in [*lines, *rows]) for i in range(len(headings))]
-
-    def one(line: list[str]) -> str:
-        parts = [
-            cell.ljust(w) if i < left else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True))
-        ]
-        return "  ".join(parts).rstrip()
-
-    rule = "  ".join("-" * width for width in widths)
-    return "\n".join([*(one(line) for line in lines), rule, *(one(row) for row in rows)])
-
-
 def shorten(rows: list[list[str]]) -> list[list[str]]:
     """Leave out the middle of a long table, and say how much of it."""
     if len(rows) <= MOST_ROWS:
@@ -629,8 +608,8 @@ class Explanation:
 
     def __str__(self) -> str:
         headings, rows = column_table(self.main, self.file)
-        course = _lay_out(headings, shorten(rows), left=2)
-        totals = _lay_out(*totals_table(self), left=2)
+        course = lay_out(headings, shorten(rows), left=2)
+        totals = lay_out(*totals_table(self), left=2)
         number = self.launches.index(self.main) + 1
         return f"{self.title}\n\nlaunch {number}, its course\n\n{course}\n\nlaunches\n\n{totals}\n"
 
@@ -804,7 +783,7 @@ class Explanations(Sequence[Explanation]):
         return f"Explanations({list(self._all)!r})"
 
     def __str__(self) -> str:
-        return _lay_out(*comparison_table(self), left=1) + "\n"
+        return lay_out(*comparison_table(self), left=1) + "\n"
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Each explanation as a dictionary.
@@ -882,19 +861,14 @@ def _as_lists(value: Any) -> Any:
 def _write_csv(explanations: Iterable[Explanation], path: str | os.PathLike[str] | None) -> str:
     names = [name for name in Figures.__slots__ if name not in ("launches", "most_on_one_address")]
     place = ["kernel", "launch", "stage", "phase", "step", "ends", "file", "line", "blocks"]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*place, *names, *RATIOS])
+    lines: list[list[Any]] = [[*place, *names, *RATIOS]]
     for each in explanations:
         for number, launch in enumerate(each.launches, 1):
             for column in launch.columns:
                 figures = column.figures.to_dict()
                 where = [getattr(column, name) for name in place[3:]]
-                writer.writerow([each.kernel, number, launch.stage, *where, *(figures[n] for n in (*names, *RATIOS))])
-    if path is not None:
-        with open(path, "w", encoding="utf-8", newline="") as file:
-            file.write(text.getvalue())
-    return text.getvalue()
+                lines.append([each.kernel, number, launch.stage, *where, *(figures[n] for n in (*names, *RATIOS))])
+    return comma_separated(lines, path)
 
 
 for _class in (Explanation, Explanations):

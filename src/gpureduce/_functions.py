@@ -1,584 +1,542 @@
 """The reductions: NumPy's names and arguments, then where and how the work is done.
 
-An exact ``ndarray`` with default ``out``, ``initial`` and ``where`` goes to the C core at once: a
-small call costs little more than the call. The rest goes by :mod:`gpureduce._rules`.
+Functions that take the same arguments are made by one maker, so that there is one body for each signature. An exact
+``ndarray`` of numbers with default ``out``, ``initial`` and ``where`` goes to the C core at once: a small call costs
+little more than the call. The rest goes by :mod:`gpureduce._rules`.
+
+A ``TypeError`` of the core is not the last word on an array of dates, and on arguments that only NumPy's rules know.
 """
 
 from __future__ import annotations
 
-import sys
+import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+import numpy as np
 from numpy import ndarray
 
 from . import _core
-from ._rules import NoValue, reduce_any
+from ._arguments import count_reduced
+from ._calls import Call, NoValue
+from ._docstrings import compose
+from ._moments import tell_freedom, warn_if_nothing_is_left
+from ._rules import check_found, finish_extreme, reduce_any
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike
 
-    Axis = int | tuple[int, ...] | None
+    from ._signatures import Accumulation, Axis, Count, Extreme, Mean, Pair, Position, Span, Truth, Variance
 
-__all__ = ["all", "any", "max", "mean", "min", "prod", "reduce", "sum"]
+__all__ = [
+    "MinMax",
+    "all",
+    "amax",
+    "amin",
+    "any",
+    "argmax",
+    "argmin",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "count_nonzero",
+    "logical_xor",
+    "max",
+    "mean",
+    "min",
+    "minmax",
+    "nanargmax",
+    "nanargmin",
+    "nanmax",
+    "nanmean",
+    "nanmin",
+    "nanprod",
+    "nanstd",
+    "nansum",
+    "nanvar",
+    "prod",
+    "ptp",
+    "reduce",
+    "std",
+    "sum",
+    "var",
+]
 
 _reduce = _core.reduce
 
-_SHARED = {
-    "a": """
-a : array_like
-    Numbers of dtype bool, any integer, float16, bfloat16 (of ``ml_dtypes``), float32 or
-    float64, in any layout and byte order. Never changed.""",
-    "axis": """
-axis : None or int or tuple of ints, optional
-    Axes to reduce; all of them by default.""",
-    "dtype": """
-dtype : dtype, optional
-    Type that the elements are converted to first, and of the result.""",
-    "out": """
-out : ndarray, optional
-    Receives the result, converted to its dtype, and is returned.""",
-    "keepdims": """
-keepdims : bool, optional
-    Whether reduced axes stay, with length one.""",
-    "initial": """
-initial : scalar, optional
-    Value that the reduction starts from.""",
-    "where": """
-where : array_like of bool, optional
-    Elements to take into account; broadcast against `a`.""",
-    "options": """
-kernel : str, optional
-    Name or alias of a kernel, see :func:`kernels`. ``"auto"`` is the fastest. Names are
-    checked on the CPU too, which then answers by its own means.
-device : str, optional
-    ``None``: the first GPU if there is one, else the CPU. ``"cpu"``, ``"cuda"``,
-    ``"cuda:N"``. ``"auto"``: wherever a measured cost model expects the answer soonest;
-    for one pass over host memory that is often the CPU.
-block_size : int, optional
-    Threads per block; by default the kernel's own. Ignored on the CPU once checked.
-grid_size : int, optional
-    Blocks per row, for kernels that loop; by default the planner's choice.
-stream : int or object, optional
-    CUDA stream to work on: a ``CUstream`` handle, or an object with ``.ptr`` or
-    ``.cuda_stream``. The call still waits for its result. Ignored on the CPU.""",
-    "raises": """
-TypeError
-    A dtype that does not reduce (complex, object, strings, dates, structures, extended
-    precision), a masked array, an array in GPU memory.
-ValueError
-    Unknown kernel or device, a block or grid size the kernel does not take, shapes that do
-    not match.
-numpy.exceptions.AxisError
-    `axis` is out of bounds.
-DeviceUnavailableError
-    A CUDA device was asked for and there is none to use.
-KernelUnavailableError
-    The kernel cannot run on that device.
-CudaError
-    The driver refused a call, or NVRTC a program.
-MemoryError
-    Host or device memory ran out.""",
-    "determinism": """
-Determinism: the same input on the same device gives the same bits with every kernel whose
-``KernelInfo.deterministic`` is true, ``"auto"`` and the CPU backend among them. Kernels that
-fold floats with atomics may differ from run to run in the last bits.""",
-}
+_REAL = "biuf"
+"""Kinds of dtype of which the core knows all that NumPy's rules say."""
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
+_functions: dict[str, Callable[..., Any]] = {}
+_parameters: dict[str, tuple[str, ...]] = {}
 
-def _documented(function: _Function) -> _Function:
-    """Put the texts that all reductions share into a docstring, where it says ``{name}``."""
-    if function.__doc__ is None:  # python -OO
-        return function
-    indent = "" if sys.version_info >= (3, 13) else "    "  # 3.13 dedents docstrings itself
-    for name, text in _SHARED.items():
-        lines = [indent + line if line else line for line in text.strip("\n").split("\n")]
-        function.__doc__ = function.__doc__.replace(indent + "{" + name + "}", "\n".join(lines))
+
+def _parameters_of(function: Callable[..., Any]) -> tuple[str, ...]:
+    code = function.__code__
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+
+def _define(name: str, function: _Function) -> _Function:
+    """Give a function that a maker made its name and docstring."""
+    _parameters[name] = _parameters_of(function)
+    _functions[name] = function
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = compose(name, _parameters[name])
     return function
 
 
-_SUM = _core.OPERATORS["sum"]
+def _is_final(a: ndarray[Any, Any], keepdims: Any) -> bool:
+    """Whether the core's ``TypeError`` is what the caller should see."""
+    return a.dtype.kind in _REAL and keepdims is not NoValue
 
 
-@_documented
-def sum(
-    a: ArrayLike,
-    axis: Axis = None,
-    dtype: DTypeLike | None = None,
-    out: ndarray[Any, Any] | None = None,
-    keepdims: bool = False,
-    initial: Any = NoValue,
-    where: ArrayLike = True,
-    *,
-    kernel: str = "auto",
-    device: str | None = None,
-    block_size: int | None = None,
-    grid_size: int | None = None,
-    stream: Any = None,
-) -> Any:
-    """Sum of the elements over given axes, as ``numpy.sum``.
-
-    Parameters
-    ----------
-    {a}
-    {axis}
-    {dtype}
-    {out}
-    {keepdims}
-    {initial}
-    {where}
-    {options}
-
-    Returns
-    -------
-    scalar or ndarray
-        Of `dtype`; by default int64 for bool and signed integers, uint64 for unsigned ones, else
-        the dtype of `a`. The sum of nothing is 0.
-
-    Raises
-    ------
-    {raises}
-
-    Notes
-    -----
-    Integers are summed modulo 2**64 (or the width of `dtype`). Floats are accumulated in float32
-    or wider and rounded to the result's type once; NaN and infinities spread as in NumPy.
-
-    {determinism}
+class MinMax(NamedTuple):
+    """What :func:`minmax` returns.
 
     Examples
     --------
-    >>> import numpy as np
     >>> import gpureduce as gr
-    >>> gr.sum(np.arange(6, dtype=np.int32))
-    np.int64(15)
-    >>> gr.sum(np.ones((2, 3), np.float32), axis=0)
-    array([2., 2., 2.], dtype=float32)
-    """
-    if out is None and initial is NoValue and where is True and type(a) is ndarray:
-        return _reduce(_SUM, a, axis, dtype, keepdims, None, kernel, device, block_size, grid_size, stream, False, 0.0)
-    options = (kernel, device, block_size, grid_size, stream)
-    return reduce_any("sum", a, axis, dtype, out, keepdims, initial, where, options)
-
-
-_PROD = _core.OPERATORS["prod"]
-
-
-@_documented
-def prod(
-    a: ArrayLike,
-    axis: Axis = None,
-    dtype: DTypeLike | None = None,
-    out: ndarray[Any, Any] | None = None,
-    keepdims: bool = False,
-    initial: Any = NoValue,
-    where: ArrayLike = True,
-    *,
-    kernel: str = "auto",
-    device: str | None = None,
-    block_size: int | None = None,
-    grid_size: int | None = None,
-    stream: Any = None,
-) -> Any:
-    """Product of the elements over given axes, as ``numpy.prod``.
-
-    Parameters
-    ----------
-    {a}
-    {axis}
-    {dtype}
-    {out}
-    {keepdims}
-    {initial}
-    {where}
-    {options}
-
-    Returns
-    -------
-    scalar or ndarray
-        Of `dtype`; by default int64 for bool and signed integers, uint64 for unsigned ones, else
-        the dtype of `a`. The product of nothing is 1.
-
-    Raises
-    ------
-    {raises}
-
-    Notes
-    -----
-    Integers are multiplied modulo 2**64 (or the width of `dtype`). Floats are accumulated in
-    float32 or wider and rounded to the result's type once.
-
-    {determinism}
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import gpureduce as gr
-    >>> gr.prod(np.array([1.5, 2.0, 4.0]))
-    np.float64(12.0)
-    """
-    if out is None and initial is NoValue and where is True and type(a) is ndarray:
-        return _reduce(_PROD, a, axis, dtype, keepdims, None, kernel, device, block_size, grid_size, stream, False, 0.0)
-    options = (kernel, device, block_size, grid_size, stream)
-    return reduce_any("prod", a, axis, dtype, out, keepdims, initial, where, options)
-
-
-_MIN = _core.OPERATORS["min"]
-
-
-@_documented
-def min(
-    a: ArrayLike,
-    axis: Axis = None,
-    out: ndarray[Any, Any] | None = None,
-    keepdims: bool = False,
-    initial: Any = NoValue,
-    where: ArrayLike = True,
-    *,
-    kernel: str = "auto",
-    device: str | None = None,
-    block_size: int | None = None,
-    grid_size: int | None = None,
-    stream: Any = None,
-) -> Any:
-    """Smallest element over given axes, as ``numpy.min``.
-
-    Parameters
-    ----------
-    {a}
-    {axis}
-    {out}
-    {keepdims}
-    {initial}
-    {where}
-    {options}
-
-    Returns
-    -------
-    scalar or ndarray
-        Of the dtype of `a`. NaN if any element is NaN.
-
-    Raises
-    ------
-    {raises}
-
-    Notes
-    -----
-    The smallest of nothing is a ``ValueError``, unless `initial` is given. `where` needs
-    `initial`.
-
-    {determinism}
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import gpureduce as gr
-    >>> gr.min(np.array([[4, 2], [3, 1]]), axis=1)
-    array([2, 1])
-    """
-    if out is None and initial is NoValue and where is True and type(a) is ndarray:
-        return _reduce(_MIN, a, axis, None, keepdims, None, kernel, device, block_size, grid_size, stream, False, 0.0)
-    options = (kernel, device, block_size, grid_size, stream)
-    return reduce_any("min", a, axis, None, out, keepdims, initial, where, options)
-
-
-_MAX = _core.OPERATORS["max"]
-
-
-@_documented
-def max(
-    a: ArrayLike,
-    axis: Axis = None,
-    out: ndarray[Any, Any] | None = None,
-    keepdims: bool = False,
-    initial: Any = NoValue,
-    where: ArrayLike = True,
-    *,
-    kernel: str = "auto",
-    device: str | None = None,
-    block_size: int | None = None,
-    grid_size: int | None = None,
-    stream: Any = None,
-) -> Any:
-    """Largest element over given axes, as ``numpy.max``.
-
-    Parameters
-    ----------
-    {a}
-    {axis}
-    {out}
-    {keepdims}
-    {initial}
-    {where}
-    {options}
-
-    Returns
-    -------
-    scalar or ndarray
-        Of the dtype of `a`. NaN if any element is NaN.
-
-    Raises
-    ------
-    {raises}
-
-    Notes
-    -----
-    The largest of nothing is a ``ValueError``, unless `initial` is given. `where` needs
-    `initial`.
-
-    {determinism}
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import gpureduce as gr
-    >>> gr.max(np.array([0.5, np.nan, 2.0]))
-    np.float64(nan)
-    >>> gr.max(np.array([3, 9, 4]), initial=5, where=[True, False, True])
-    np.int64(5)
-    """
-    if out is None and initial is NoValue and where is True and type(a) is ndarray:
-        return _reduce(_MAX, a, axis, None, keepdims, None, kernel, device, block_size, grid_size, stream, False, 0.0)
-    options = (kernel, device, block_size, grid_size, stream)
-    return reduce_any("max", a, axis, None, out, keepdims, initial, where, options)
-
-
-_MEAN = _core.OPERATORS["mean"]
-
-
-@_documented
-def mean(
-    a: ArrayLike,
-    axis: Axis = None,
-    dtype: DTypeLike | None = None,
-    out: ndarray[Any, Any] | None = None,
-    keepdims: bool = False,
-    *,
-    where: ArrayLike = True,
-    kernel: str = "auto",
-    device: str | None = None,
-    block_size: int | None = None,
-    grid_size: int | None = None,
-    stream: Any = None,
-) -> Any:
-    """Arithmetic mean of the elements over given axes, as ``numpy.mean``.
-
-    Parameters
-    ----------
-    {a}
-    {axis}
-    {dtype}
-    {out}
-    {keepdims}
-    {where}
-    {options}
-
-    Returns
-    -------
-    scalar or ndarray
-        Of `dtype`; by default float64 for bool and integers, else the dtype of `a`.
-
-    Raises
-    ------
-    {raises}
-
-    Notes
-    -----
-    The mean of nothing is NaN, with a ``RuntimeWarning``. Floats are accumulated in float32 or
-    wider and rounded to the result's type once.
-
-    {determinism}
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import gpureduce as gr
-    >>> gr.mean(np.array([1, 2, 4]), dtype=np.float32)
-    np.float32(2.3333333)
-    """
-    if out is None and where is True and type(a) is ndarray and a.size:
-        return _reduce(_MEAN, a, axis, dtype, keepdims, None, kernel, device, block_size, grid_size, stream, False, 0.0)
-    options = (kernel, device, block_size, grid_size, stream)
-    return reduce_any("mean", a, axis, dtype, out, keepdims, NoValue, where, options)
-
-
-_ANY = _core.OPERATORS["any"]
-
-
-@_documented
-def any(
-    a: ArrayLike,
-    axis: Axis = None,
-    out: ndarray[Any, Any] | None = None,
-    keepdims: bool = False,
-    *,
-    where: ArrayLike = True,
-    kernel: str = "auto",
-    device: str | None = None,
-    block_size: int | None = None,
-    grid_size: int | None = None,
-    stream: Any = None,
-) -> Any:
-    """Whether any element over given axes is true, as ``numpy.any``.
-
-    Parameters
-    ----------
-    {a}
-    {axis}
-    {out}
-    {keepdims}
-    {where}
-    {options}
-
-    Returns
-    -------
-    bool or ndarray of bool
-        Whether an element is not zero; NaN is not. Of nothing: False.
-
-    Raises
-    ------
-    {raises}
-
-    Notes
-    -----
-    An element of any dtype is true if it is not zero.
-
-    {determinism}
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import gpureduce as gr
-    >>> gr.any(np.array([[0.0, 0.0], [0.0, 1.0]]), axis=1)
-    array([False,  True])
-    """
-    if out is None and where is True and type(a) is ndarray:
-        return _reduce(_ANY, a, axis, None, keepdims, None, kernel, device, block_size, grid_size, stream, False, 0.0)
-    options = (kernel, device, block_size, grid_size, stream)
-    return reduce_any("any", a, axis, None, out, keepdims, NoValue, where, options)
-
-
-_ALL = _core.OPERATORS["all"]
-
-
-@_documented
-def all(
-    a: ArrayLike,
-    axis: Axis = None,
-    out: ndarray[Any, Any] | None = None,
-    keepdims: bool = False,
-    *,
-    where: ArrayLike = True,
-    kernel: str = "auto",
-    device: str | None = None,
-    block_size: int | None = None,
-    grid_size: int | None = None,
-    stream: Any = None,
-) -> Any:
-    """Whether all elements over given axes are true, as ``numpy.all``.
-
-    Parameters
-    ----------
-    {a}
-    {axis}
-    {out}
-    {keepdims}
-    {where}
-    {options}
-
-    Returns
-    -------
-    bool or ndarray of bool
-        Whether no element is zero. Of nothing: True.
-
-    Raises
-    ------
-    {raises}
-
-    Notes
-    -----
-    An element of any dtype is true if it is not zero.
-
-    {determinism}
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import gpureduce as gr
-    >>> gr.all(np.array([1, 2, 0], dtype=np.uint8))
-    np.False_
-    """
-    if out is None and where is True and type(a) is ndarray:
-        return _reduce(_ALL, a, axis, None, keepdims, None, kernel, device, block_size, grid_size, stream, False, 0.0)
-    options = (kernel, device, block_size, grid_size, stream)
-    return reduce_any("all", a, axis, None, out, keepdims, NoValue, where, options)
-
-
-@_documented
-def reduce(
-    a: ArrayLike,
-    op: str,
-    axis: Axis = None,
-    dtype: DTypeLike | None = None,
-    out: ndarray[Any, Any] | None = None,
-    keepdims: bool = False,
-    initial: Any = NoValue,
-    where: ArrayLike = True,
-    *,
-    kernel: str = "auto",
-    device: str | None = None,
-    block_size: int | None = None,
-    grid_size: int | None = None,
-    stream: Any = None,
-) -> Any:
-    """Reduce with an operator given by name: ``reduce(a, "sum")`` is ``sum(a)``.
-
-    Parameters
-    ----------
-    {a}
-    op : {"sum", "prod", "min", "max", "mean", "any", "all"}
-        The operator.
-    {axis}
-    dtype : dtype, optional
-        For ``"sum"``, ``"prod"`` and ``"mean"``: type that the elements are converted to first,
-        and of the result.
-    {out}
-    {keepdims}
-    initial : scalar, optional
-        Value that the reduction starts from; ``"mean"`` has none.
-    {where}
-    {options}
-
-    Returns
-    -------
-    scalar or ndarray
-        What the operator's own function returns.
-
-    Raises
-    ------
-    {raises}
-
-    Notes
-    -----
-    A `dtype` for an operator that computes in
-    the elements' own type is a ``TypeError``.
-
-    {determinism}
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import gpureduce as gr
-    >>> gr.reduce(np.array([3, 1, 2]), "max")
+    >>> gr.minmax([3, 1, 2]).max
     np.int64(3)
     """
-    number = _core.OPERATORS.get(op)
-    if number is None:
-        names = ", ".join(_core.OPERATORS)
-        raise ValueError(f"unknown operator {op!r}: the operators are {names}")
-    if op == "mean" and initial is not NoValue:
-        raise TypeError("mean takes no initial value")
-    options = (kernel, device, block_size, grid_size, stream)
-    return reduce_any(op, a, axis, dtype, out, keepdims, initial, where, options)
+
+    min: Any
+    """Smallest element, or elements."""
+    max: Any
+    """Largest element, or elements."""
+
+
+# ---------------------------------------------------------------- makers
+
+
+def _make_accumulation(op: str, skip_nan: bool = False) -> Accumulation:
+    number = _core.OPERATORS[op]
+
+    def accumulate(
+        a: Any,
+        axis: Axis = None,
+        dtype: DTypeLike | None = None,
+        out: Any = None,
+        keepdims: bool = False,
+        initial: Any = NoValue,
+        where: ArrayLike = True,
+        *,
+        kernel: str = "auto",
+        device: str | None = None,
+        block_size: int | None = None,
+        grid_size: int | None = None,
+        stream: Any = None,
+    ) -> Any:
+        if (
+            out is None
+            and initial is NoValue
+            and where is True
+            and type(a) is ndarray
+            and (dtype is None or a.dtype.kind in _REAL)
+        ):
+            try:
+                return _reduce(
+                    number, a, axis, dtype, keepdims, None, kernel, device, block_size, grid_size, stream, skip_nan, 0.0
+                )
+            except TypeError:
+                if _is_final(a, keepdims):
+                    raise
+        options = (kernel, device, block_size, grid_size, stream)
+        return reduce_any(Call(op, a, options, axis, dtype, out, keepdims, initial, where, skip_nan))
+
+    return accumulate
+
+
+def _make_extreme(op: str, skip_nan: bool = False) -> Extreme:
+    number = _core.OPERATORS[op]
+
+    def extreme(
+        a: Any,
+        axis: Axis = None,
+        out: Any = None,
+        keepdims: bool = False,
+        initial: Any = NoValue,
+        where: ArrayLike = True,
+        *,
+        kernel: str = "auto",
+        device: str | None = None,
+        block_size: int | None = None,
+        grid_size: int | None = None,
+        stream: Any = None,
+    ) -> Any:
+        options = (kernel, device, block_size, grid_size, stream)
+        if out is None and initial is NoValue and where is True and type(a) is ndarray:
+            try:
+                result = _reduce(
+                    number, a, axis, None, keepdims, None, kernel, device, block_size, grid_size, stream, skip_nan, 0.0
+                )
+            except TypeError:
+                if _is_final(a, keepdims):
+                    raise
+            else:
+                if skip_nan and a.dtype.kind not in "biu":
+                    result = finish_extreme(Call(op, a, options, axis, keepdims=keepdims, skip_nan=True), None, result)
+                return result
+        return reduce_any(Call(op, a, options, axis, None, out, keepdims, initial, where, skip_nan))
+
+    return extreme
+
+
+def _make_truth(op: str) -> Truth:
+    number = _core.OPERATORS[op]
+
+    def truth(
+        a: Any,
+        axis: Axis = None,
+        out: Any = None,
+        keepdims: bool = False,
+        *,
+        where: ArrayLike = True,
+        kernel: str = "auto",
+        device: str | None = None,
+        block_size: int | None = None,
+        grid_size: int | None = None,
+        stream: Any = None,
+    ) -> Any:
+        if out is None and where is True and type(a) is ndarray:
+            try:
+                return _reduce(
+                    number, a, axis, None, keepdims, None, kernel, device, block_size, grid_size, stream, False, 0.0
+                )
+            except TypeError:
+                if _is_final(a, keepdims):
+                    raise
+        options = (kernel, device, block_size, grid_size, stream)
+        return reduce_any(Call(op, a, options, axis, None, out, keepdims, NoValue, where))
+
+    return truth
+
+
+def _make_mean(skip_nan: bool = False) -> Mean:
+    number = _core.OPERATORS["mean"]
+
+    def mean(
+        a: Any,
+        axis: Axis = None,
+        dtype: DTypeLike | None = None,
+        out: Any = None,
+        keepdims: bool = False,
+        *,
+        where: ArrayLike = True,
+        kernel: str = "auto",
+        device: str | None = None,
+        block_size: int | None = None,
+        grid_size: int | None = None,
+        stream: Any = None,
+    ) -> Any:
+        options = (kernel, device, block_size, grid_size, stream)
+        if (
+            out is None
+            and where is True
+            and type(a) is ndarray
+            and a.size
+            and (dtype is None or (a.dtype.kind in _REAL and not skip_nan))
+        ):
+            try:
+                result = _reduce(
+                    number, a, axis, dtype, keepdims, None, kernel, device, block_size, grid_size, stream, skip_nan, 0.0
+                )
+            except TypeError:
+                if _is_final(a, keepdims):
+                    raise
+            else:
+                if skip_nan:
+                    call = Call("mean", a, options, axis, keepdims=keepdims, skip_nan=True)
+                    warn_if_nothing_is_left(call, None, result)
+                return result
+        return reduce_any(Call("mean", a, options, axis, dtype, out, keepdims, NoValue, where, skip_nan))
+
+    return mean
+
+
+def _make_variance(op: str, skip_nan: bool = False) -> Variance:
+    number = _core.OPERATORS[op]
+
+    def variance(
+        a: Any,
+        axis: Axis = None,
+        dtype: DTypeLike | None = None,
+        out: Any = None,
+        ddof: float = 0,
+        keepdims: bool = False,
+        *,
+        where: ArrayLike = True,
+        mean: Any = NoValue,
+        correction: Any = NoValue,
+        kernel: str = "auto",
+        device: str | None = None,
+        block_size: int | None = None,
+        grid_size: int | None = None,
+        stream: Any = None,
+    ) -> Any:
+        if correction is not NoValue:
+            if ddof != 0:
+                raise ValueError("ddof and correction can't be provided simultaneously.")
+            ddof = correction
+        options = (kernel, device, block_size, grid_size, stream)
+        if (
+            out is None
+            and dtype is None
+            and where is True
+            and mean is NoValue
+            and type(a) is ndarray
+            and (a.size if axis is None else count_reduced(a, axis)) > ddof
+        ):
+            try:
+                result = _reduce(
+                    number, a, axis, None, keepdims, None, kernel, device, block_size, grid_size, stream, skip_nan, ddof
+                )
+            except TypeError:
+                if _is_final(a, keepdims):
+                    raise
+            else:
+                if skip_nan and a.dtype.kind not in "biu":
+                    call = Call(op, a, options, axis, keepdims=keepdims, skip_nan=True, ddof=ddof)
+                    result = tell_freedom(call, None, result)
+                return result
+        return reduce_any(Call(op, a, options, axis, dtype, out, keepdims, NoValue, where, skip_nan, ddof, mean))
+
+    return variance
+
+
+def _make_position(op: str, skip_nan: bool = False) -> Position:
+    number = _core.OPERATORS[op]
+
+    def position(
+        a: Any,
+        axis: int | None = None,
+        out: Any = None,
+        *,
+        keepdims: bool = False,
+        kernel: str = "auto",
+        device: str | None = None,
+        block_size: int | None = None,
+        grid_size: int | None = None,
+        stream: Any = None,
+    ) -> Any:
+        if out is None and type(a) is ndarray and not isinstance(axis, tuple) and a.size:
+            try:
+                result = _reduce(
+                    number, a, axis, None, keepdims, None, kernel, device, block_size, grid_size, stream, skip_nan, 0.0
+                )
+            except TypeError:
+                if _is_final(a, keepdims):
+                    raise
+            else:
+                if skip_nan:
+                    check_found(result)
+                return result
+        options = (kernel, device, block_size, grid_size, stream)
+        return reduce_any(Call(op, a, options, axis, None, out, keepdims, skip_nan=skip_nan))
+
+    return position
+
+
+def _make_span() -> Span:
+    number = _core.OPERATORS["ptp"]
+
+    def ptp(
+        a: Any,
+        axis: Axis = None,
+        out: Any = None,
+        keepdims: bool = False,
+        *,
+        kernel: str = "auto",
+        device: str | None = None,
+        block_size: int | None = None,
+        grid_size: int | None = None,
+        stream: Any = None,
+    ) -> Any:
+        if out is None and type(a) is ndarray:
+            try:
+                return _reduce(
+                    number, a, axis, None, keepdims, None, kernel, device, block_size, grid_size, stream, False, 0.0
+                )
+            except TypeError:
+                if _is_final(a, keepdims):
+                    raise
+        options = (kernel, device, block_size, grid_size, stream)
+        return reduce_any(Call("ptp", a, options, axis, None, out, keepdims))
+
+    return ptp
+
+
+def _make_count() -> Count:
+    number = _core.OPERATORS["count_nonzero"]
+
+    def count_nonzero(
+        a: Any,
+        axis: Axis = None,
+        *,
+        keepdims: bool = False,
+        kernel: str = "auto",
+        device: str | None = None,
+        block_size: int | None = None,
+        grid_size: int | None = None,
+        stream: Any = None,
+    ) -> Any:
+        if type(a) is ndarray:
+            try:
+                return _reduce(
+                    number, a, axis, None, keepdims, None, kernel, device, block_size, grid_size, stream, False, 0.0
+                )
+            except TypeError:
+                if _is_final(a, keepdims):
+                    raise
+        options = (kernel, device, block_size, grid_size, stream)
+        return reduce_any(Call("count_nonzero", a, options, axis, keepdims=keepdims))
+
+    return count_nonzero
+
+
+def _make_pair() -> Pair:
+    number = _core.OPERATORS["minmax"]
+
+    def minmax(
+        a: Any,
+        axis: Axis = None,
+        out: Any = None,
+        keepdims: bool = False,
+        initial: Any = NoValue,
+        where: ArrayLike = True,
+        *,
+        kernel: str = "auto",
+        device: str | None = None,
+        block_size: int | None = None,
+        grid_size: int | None = None,
+        stream: Any = None,
+    ) -> Any:
+        if out is None and initial is NoValue and where is True and type(a) is ndarray:
+            try:
+                return MinMax(
+                    *_reduce(
+                        number, a, axis, None, keepdims, None, kernel, device, block_size, grid_size, stream, False, 0.0
+                    )
+                )
+            except TypeError:
+                if _is_final(a, keepdims):
+                    raise
+        options = (kernel, device, block_size, grid_size, stream)
+        return MinMax(*reduce_any(Call("minmax", a, options, axis, None, out, keepdims, initial, where)))
+
+    return minmax
+
+
+# ---------------------------------------------------------------- functions
+
+sum = _define("sum", _make_accumulation("sum"))
+prod = _define("prod", _make_accumulation("prod"))
+nansum = _define("nansum", _make_accumulation("sum", skip_nan=True))
+nanprod = _define("nanprod", _make_accumulation("prod", skip_nan=True))
+
+min = amin = _define("min", _make_extreme("min"))
+max = amax = _define("max", _make_extreme("max"))
+nanmin = _define("nanmin", _make_extreme("min", skip_nan=True))
+nanmax = _define("nanmax", _make_extreme("max", skip_nan=True))
+bitwise_and = _define("bitwise_and", _make_extreme("bitwise_and"))
+bitwise_or = _define("bitwise_or", _make_extreme("bitwise_or"))
+bitwise_xor = _define("bitwise_xor", _make_extreme("bitwise_xor"))
+logical_xor = _define("logical_xor", _make_extreme("logical_xor"))
+
+any = _define("any", _make_truth("any"))
+all = _define("all", _make_truth("all"))
+
+mean = _define("mean", _make_mean())
+nanmean = _define("nanmean", _make_mean(skip_nan=True))
+
+var = _define("var", _make_variance("var"))
+std = _define("std", _make_variance("std"))
+nanvar = _define("nanvar", _make_variance("var", skip_nan=True))
+nanstd = _define("nanstd", _make_variance("std", skip_nan=True))
+
+argmin = _define("argmin", _make_position("argmin"))
+argmax = _define("argmax", _make_position("argmax"))
+nanargmin = _define("nanargmin", _make_position("argmin", skip_nan=True))
+nanargmax = _define("nanargmax", _make_position("argmax", skip_nan=True))
+
+ptp = _define("ptp", _make_span())
+count_nonzero = _define("count_nonzero", _make_count())
+minmax = _define("minmax", _make_pair())
+
+# ---------------------------------------------------------------- by operator
+
+_OTHER_NAMES: dict[object, str] = {
+    "amin": "min",
+    "amax": "max",
+    "add": "sum",
+    "multiply": "prod",
+    "minimum": "min",
+    "maximum": "max",
+    "fmin": "nanmin",
+    "fmax": "nanmax",
+    "logical_and": "all",
+    "logical_or": "any",
+    operator.add: "sum",
+    operator.mul: "prod",
+    operator.and_: "bitwise_and",
+    operator.or_: "bitwise_or",
+    operator.xor: "bitwise_xor",
+}
+"""What NumPy calls its ufuncs, and Python's operators."""
+
+
+def _find(op: Any) -> Callable[..., Any]:
+    """Function of an operator given by a name, a ufunc or a function of ``operator``."""
+    key = op.__name__ if isinstance(op, np.ufunc) else op
+    if isinstance(key, str) or callable(key):
+        found = _functions.get(_OTHER_NAMES.get(key, key))
+        if found is not None:
+            return found
+    raise ValueError(f"unknown operator {key!r}: the operators are {', '.join(_functions)}")
+
+
+def reduce(
+    a: ArrayLike,
+    op: str | np.ufunc | Callable[[Any, Any], Any],
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    out: Any = None,
+    keepdims: bool = False,
+    initial: Any = NoValue,
+    where: ArrayLike = True,
+    *,
+    ddof: float = 0,
+    mean: Any = NoValue,
+    correction: Any = NoValue,
+    kernel: str = "auto",
+    device: str | None = None,
+    block_size: int | None = None,
+    grid_size: int | None = None,
+    stream: Any = None,
+) -> Any:
+    function = _find(op)
+    name = function.__name__
+    given: dict[str, Any] = {"keepdims": keepdims}
+    for key, value, default in (
+        ("dtype", dtype, None),
+        ("out", out, None),
+        ("initial", initial, NoValue),
+        ("where", where, True),
+        ("ddof", ddof, 0),
+        ("mean", mean, NoValue),
+        ("correction", correction, NoValue),
+    ):
+        if value is not default and value is not NoValue:
+            given[key] = value
+    for key in given:
+        if key == "dtype" and key not in _parameters[name]:
+            raise TypeError(f"{name} computes in the elements' own type: it takes no dtype")
+        if key not in _parameters[name]:
+            raise TypeError(f"{name} takes no {key}")
+    options = {"kernel": kernel, "device": device, "block_size": block_size, "grid_size": grid_size, "stream": stream}
+    return function(a, axis=axis, **given, **options)
+
+
+reduce.__doc__ = compose("reduce", _parameters_of(reduce))

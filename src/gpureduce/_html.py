@@ -1,4 +1,4 @@
-"""Explanations as HTML: for notebooks a fragment, for files a page. Nothing is fetched and no script runs.
+"""Explanations and measurements as HTML: for notebooks a fragment, for files a page. Nothing is fetched, nothing runs.
 
 Colours of text are the theme's own; cells and rules are half-transparent or legible on light and dark alike.
 """
@@ -18,8 +18,9 @@ from ._explanation import (
     shorten,
     totals_table,
 )
+from ._tables import html as table
 
-__all__ = ["fragment", "page"]
+__all__ = ["element", "fragment", "page", "table", "whole_page"]
 
 COLUMN_WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 42, 256, 56, 4, 50
 """Of the picture, in pixels."""
@@ -45,6 +46,7 @@ border-bottom:1px solid rgba(127,127,127,.35);background:none;color:inherit;whit
 .gpr-explain .gpr-key{display:inline-block;margin-right:1.2em}
 .gpr-explain .gpr-key i{display:inline-block;width:1.3em;height:.8em;margin-right:.4em}
 .gpr-explain summary{cursor:pointer}
+.gpr-explain .gpr-warning{border-left:3px solid #d55e00;padding-left:8px}
 """
 
 
@@ -61,7 +63,7 @@ def fragment(explanations: Sequence[Explanation]) -> str:
     """
     parts = [f'<div class="gpr-side">{"".join(_picture(each) for each in explanations)}</div>', _legend(explanations)]
     if len(explanations) > 1:
-        parts.append(_table(*comparison_table(explanations), left=1))
+        parts.append(table(*comparison_table(explanations), left=1))
     parts += [_details(each, is_open=len(explanations) == 1) for each in explanations]
     return f'<div class="gpr-explain"><style>{_STYLE}</style>{"".join(parts)}</div>'
 
@@ -78,25 +80,50 @@ def page(explanations: Iterable[Explanation]) -> str:
     str
     """
     several = list(explanations)
-    title = escape(", ".join(each.kernel for each in several))
+    return whole_page(", ".join(each.kernel for each in several), fragment(several))
+
+
+def whole_page(title: str, body: str) -> str:
+    """A page around an element, for light and dark.
+
+    Parameters
+    ----------
+    title : str
+    body : str
+        HTML.
+
+    Returns
+    -------
+    str
+    """
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
-        f"<title>{title}</title><style>body{{font-family:system-ui,sans-serif;margin:2em}}</style></head>"
-        f"<body>{fragment(several)}</body></html>\n"
+        f"<title>{escape(title)}</title><style>body{{font-family:system-ui,sans-serif;margin:2em}}</style></head>"
+        f"<body>{body}</body></html>\n"
     )
 
 
+def element(title: str, tables: Iterable[str], notes: Iterable[str], warnings: Iterable[str]) -> str:
+    """One element of a title, tables, notes and warnings.
+
+    Parameters
+    ----------
+    title : str
+    tables : iterable of str
+        HTML.
+    notes, warnings : iterable of str
+        Text.
+
+    Returns
+    -------
+    str
+    """
+    parts = [f"<h4>{escape(title)}</h4>", *tables, *(f"<p>{escape(note)}</p>" for note in notes)]
+    parts += [f'<p class="gpr-warning">warning: {escape(each)}</p>' for each in warnings]
+    return f'<div class="gpr-explain"><style>{_STYLE}</style>{"".join(parts)}</div>'
+
+
 # ---------------------------------------------------------------- tables and source
-
-
-def _table(headings: list[str], rows: list[list[str]], left: int) -> str:
-    def line(tag: str, cells: list[str]) -> str:
-        text = ' class="gpr-text"'
-        return "".join(f"<{tag}{text if i < left else ''}>{escape(cell)}</{tag}>" for i, cell in enumerate(cells))
-
-    body = "".join(f"<tr>{line('td', row)}</tr>" for row in rows)
-    head = f"<thead><tr>{line('th', headings)}</tr></thead>"
-    return f'<div class="gpr-scroll"><table>{head}<tbody>{body}</tbody></table></div>'
 
 
 def _details(explanation: Explanation, is_open: bool) -> str:
@@ -105,8 +132,8 @@ def _details(explanation: Explanation, is_open: bool) -> str:
     attribute = " open" if is_open else ""
     return (
         f"<details{attribute}><summary>{escape(explanation.title)}</summary>"
-        f"<h4>Launch {number}, its course</h4>{_table(headings, shorten(rows), left=2)}"
-        f"<h4>Launches</h4>{_table(*totals_table(explanation), left=2)}"
+        f"<h4>Launch {number}, its course</h4>{table(headings, shorten(rows), left=2)}"
+        f"<h4>Launches</h4>{table(*totals_table(explanation), left=2)}"
         f"<h4>{escape(explanation.file)}</h4>{_source(explanation)}</details>"
     )
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["plot", "save"]
+__all__ = ["matplotlib_or_why", "plot", "save"]
 
 INK = "#1a1a1a"
 HEIGHT = 7.0
@@ -27,7 +27,8 @@ DPI = 160
 TITLE_SIZE, TEXT_SIZE, LEGEND_SIZE, SMALL_SIZE = 15, 11, 10.5, 9.5
 
 
-def _matplotlib() -> Any:
+def matplotlib_or_why() -> Any:
+    """The module, or an error that says how to install it."""
     try:
         import matplotlib
     except ImportError:
@@ -62,7 +63,7 @@ def plot(explanations: Sequence[Explanation], axes: Sequence[Axes] | None = None
     -------
     list of Axes
     """
-    _matplotlib()
+    matplotlib_or_why()
     if not explanations:
         raise ValueError("there is no explanation to draw")
     if axes is None:
@@ -87,7 +88,7 @@ def save(explanations: Iterable[Explanation], path: str | os.PathLike[str]) -> N
     explanations : iterable of Explanation
     path : path
     """
-    _matplotlib()
+    matplotlib_or_why()
     from matplotlib.figure import Figure
 
     several = list(explanations)

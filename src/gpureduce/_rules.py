@@ -1,215 +1,228 @@
 """NumPy's fine print: what the C core does not do itself.
 
-The functions of the package call the core at once for an exact ``ndarray`` and default ``out``,
-``initial`` and ``where``. Everything else comes here: other inputs are made arrays, ``where`` a
-mask of the array's shape, ``initial`` is folded in at the end, ``out`` receives the result by
-NumPy's casting rule. Each rule follows NumPy's ``ufunc.reduce`` and ``_methods._mean``.
+The functions of the package call the core at once for an exact ``ndarray`` of numbers and default ``out``,
+``initial`` and ``where``. Everything else comes here as a :class:`Call`: other inputs are made arrays, ``where`` a mask
+of the array's shape, ``initial`` is folded in at the end, ``out`` receives the result by NumPy's casting rule.
 """
 
 from __future__ import annotations
 
-import math
-import sys
-import warnings
+import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_index
 
-from . import _core
-
-NoValue: Any = np._NoValue
-
-Options = tuple[str, "str | None", "int | None", "int | None", Any]
-"""kernel, device, block_size, grid_size, stream"""
+from . import _moments
+from ._arguments import (
+    as_array,
+    as_mask,
+    check_identity,
+    check_out,
+    check_where,
+    count_kept,
+    count_reduced,
+    fold_in,
+    has_initial,
+    only_start,
+    real_part,
+    run,
+    set_nan,
+    store,
+    wrap,
+)
+from ._calls import Array, Call, NoValue, warn
+from ._device import reduce_on_device
+from ._interop import device_library
 
 _UFUNCS: dict[str, np.ufunc] = {
     "sum": np.add,
     "prod": np.multiply,
     "min": np.minimum,
     "max": np.maximum,
+    "nansum": np.add,
+    "nanprod": np.multiply,
+    "nanmin": np.fmin,
+    "nanmax": np.fmax,
     "any": np.logical_or,
     "all": np.logical_and,
+    "bitwise_and": np.bitwise_and,
+    "bitwise_or": np.bitwise_or,
+    "bitwise_xor": np.bitwise_xor,
+    "logical_xor": np.logical_xor,
 }
 
-_CUDA_DLPACK_TYPES = (2, 13)  # kDLCUDA, kDLCUDAManaged
 
-
-def reduce_any(
-    op: str,
-    a: Any,
-    axis: Any,
-    dtype: Any,
-    out: Any,
-    keepdims: Any,
-    initial: Any,
-    where: Any,
-    options: Options,
-) -> Any:
+def reduce_any(call: Call) -> Any:
     """Reduce whatever NumPy takes, with every argument NumPy has."""
-    array = as_array(a, "a.data with where=~numpy.ma.getmaskarray(a)")
+    given = call.array
+    library = device_library(given)
+    if library is not None:
+        return reduce_on_device(library, call)
+    array = as_array(given, "a.data with where=~numpy.ma.getmaskarray(a)")
+    is_exact = type(given) in (np.ndarray, np.memmap)
     is_matrix = isinstance(array, np.matrix)
-    if is_matrix and axis is not None:
-        keepdims = True
-    if op == "mean" and (out is not None or where is not True or array.size == 0):
-        result = _mean(array, axis, dtype, out, keepdims, where, options)
-    else:
-        result = _fold(op, array, axis, dtype, out, keepdims, initial, where, options)
-    if out is not None or type(array) is np.ndarray or (is_matrix and axis is None):
+    if is_matrix and call.axis is not None:
+        call = call._replace(keepdims=True)
+    if array.dtype.kind in "biu" or (array.dtype.kind in "mM" and not (is_exact and call.op in ("min", "max"))):
+        call = call._replace(skip_nan=False)  # NumPy leaves NaT out there only
+    call = call._replace(
+        array=array,
+        keepdims=False if call.keepdims is NoValue else bool(operator.index(call.keepdims)),
+        where=True if call.where is NoValue else call.where,
+        center=NoValue if call.center is None else call.center,
+        is_exact=is_exact,
+    )
+    result = _RULES.get(call.op, _fold)(call)
+    if call.out is not None or type(array) is np.ndarray or (is_matrix and call.axis is None):
         return result
-    value = np.asarray(result)
-    return array.__array_wrap__(value, None, value.ndim == 0)
+    if _is_plain(call, result):
+        return result
+    return tuple(wrap(array, one) for one in result) if call.op == "minmax" else wrap(array, result)
 
 
-# ---------------------------------------------------------------- inputs
+def _is_plain(call: Call, result: Any) -> bool:
+    """Whether NumPy's result is not of the array's class, because no ufunc makes it."""
+    if call.op in ("argmin", "argmax"):
+        return np.ndim(result) == 0
+    if call.op == "mean":
+        is_half = call.array.dtype.type is np.float16 and call.dtype is None and not call.skip_nan
+        return is_half and np.ndim(result) == 0
+    return call.op == "count_nonzero" and call.axis is None and not call.keepdims
 
 
-def as_array(a: Any, instead_of_masked: str) -> np.ndarray[Any, Any]:
-    """Make what NumPy takes an array; a ``TypeError`` says what to pass instead of what we do not take."""
-    if isinstance(a, np.ndarray):
-        masked = sys.modules.get("numpy.ma")
-        if masked is not None and isinstance(a, masked.MaskedArray):
-            raise TypeError(f"masked arrays are not supported: pass {instead_of_masked}")
-        return a
-    if _is_on_device(a):
-        raise TypeError(
-            f"device arrays are not supported yet: {type(a).__name__} is in GPU memory. Copy it to "
-            "the host first, as with cupy.asnumpy(a) or a.cpu().numpy()"
-        )
-    return np.asarray(a)
+# ---------------------------------------------------------------- folds
 
 
-def _is_on_device(a: Any) -> bool:
-    if hasattr(a, "__cuda_array_interface__"):
-        return True
-    where = getattr(a, "__dlpack_device__", None)
-    return where is not None and int(where()[0]) in _CUDA_DLPACK_TYPES
-
-
-def _as_mask(where: Any, shape: tuple[int, ...]) -> np.ndarray[Any, Any] | None:
-    if where is True:
-        return None
-    mask = where if isinstance(where, np.ndarray) else np.asarray(where, dtype=np.bool_)
-    return np.broadcast_to(mask.astype(np.bool_, casting="safe", copy=False), shape)
-
-
-def _count_reduced(array: np.ndarray[Any, Any], axis: Any) -> int:
-    """Number of elements that make one result."""
-    if axis is None:
-        return array.size
-    axes = axis if isinstance(axis, tuple) else (axis,)
-    return math.prod(array.shape[normalize_axis_index(i, array.ndim)] for i in axes)
-
-
-def _check_out(out: Any) -> None:
-    if not isinstance(out, np.ndarray):
-        raise TypeError("return arrays must be of ArrayType")
-    if not out.flags.writeable:
-        raise ValueError("output array is read-only")
-
-
-def _store(out: np.ndarray[Any, Any], result: Any, name: str) -> np.ndarray[Any, Any]:
-    shape = np.shape(result)
-    if out.ndim != len(shape):
-        raise ValueError(
-            f"output parameter for reduction operation {name} has the wrong number of dimensions: "
-            f"Found {out.ndim} but expected {len(shape)}"
-        )
-    if out.shape != shape:
-        raise ValueError(f"output array has shape {out.shape}, the result has shape {shape}")
-    np.copyto(out, result, casting="unsafe")
-    return out
-
-
-# ---------------------------------------------------------------- reductions
-
-
-def _fold(
-    op: str,
-    array: np.ndarray[Any, Any],
-    axis: Any,
-    dtype: Any,
-    out: Any,
-    keepdims: Any,
-    initial: Any,
-    where: Any,
-    options: Options,
-) -> Any:
-    ufunc = _UFUNCS[op] if op != "mean" else np.add
-    has_initial = initial is not NoValue and initial is not None
-    has_identity = initial is NoValue and ufunc.identity is not None
-    mask = _as_mask(where, array.shape)
-    if mask is not None and not has_initial and not has_identity:
-        raise ValueError(
-            f"reduction operation '{ufunc.__name__}' does not have an identity, so to use a where "
-            "mask one has to specify 'initial'"
-        )
+def _fold(call: Call) -> Any:
+    """Sums, products, extremes, truths, bits: what NumPy does by a ufunc's ``reduce``."""
+    call = real_part(call)
+    ufunc = _UFUNCS[call.name]
+    array, out = call.array, call.out
+    if array.dtype.kind in "mM":
+        ufunc.reduce(np.zeros(1, array.dtype), 0, call.dtype)  # dates do not add: NumPy's TypeError
+    mask = as_mask(call.where, array.shape)
+    check_where(call, ufunc, mask)
     if out is not None:
-        _check_out(out)
-        operands = (out.dtype, array.dtype, None)
-        resolved = ufunc.resolve_dtypes(operands, casting="unsafe", reduction=True)[0]
-        if dtype is None and op in ("sum", "prod"):
-            dtype = resolved
-    if has_initial and array.size == 0 and ufunc.identity is None:
-        result = _start_only(array, axis, keepdims, initial, options)
+        check_out(out, ufunc, array, np.bool_ if call.op in ("any", "all") else call.dtype)
+        if call.dtype is None and call.op in ("sum", "prod") and array.dtype.kind not in "mM":
+            operands = (out.dtype, array.dtype, None)
+            call = call._replace(dtype=ufunc.resolve_dtypes(operands, casting="unsafe", reduction=True)[0])
+    if array.size == 0 and has_initial(call) and ufunc.identity is None:
+        result = only_start(call, ufunc)
     else:
-        if initial is None and array.size == 0 and _count_reduced(array, axis) == 0:
-            raise ValueError(f"zero-size array to reduction operation {ufunc.__name__} which has no identity")
-        number = _core.OPERATORS[op]
-        result = _core.reduce(number, array, axis, dtype, keepdims, mask, *options, False, 0.0)
-        if has_initial:
-            result = _fold_in(ufunc, result, initial)
-    return result if out is None else _store(out, result, ufunc.__name__)
+        check_identity(call, ufunc)
+        result = run(call, mask=mask)
+    finish = finish_extreme if ufunc in (np.fmin, np.fmax) else _finish_fold
+    result = finish(call, mask, result)
+    return result if out is None else store(out, result, ufunc.__name__)
 
 
-def _as_start(initial: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """``initial`` as an element of the result's type; NumPy's error if it is none."""
-    start = np.empty((), dtype)
-    start[()] = initial
-    return start
+def _finish_fold(call: Call, mask: Array | None, result: Any) -> Any:
+    return fold_in(call, _UFUNCS[call.name], result)
 
 
-def _fold_in(ufunc: np.ufunc, result: Any, initial: Any) -> Any:
-    start = _as_start(initial, result.dtype)
-    if isinstance(result, np.ndarray):
-        return ufunc(result, start, out=result)
-    return ufunc(result, start)
+def finish_extreme(call: Call, mask: Array | None, found: Any) -> Any:
+    """Fold ``initial`` into a ``nanmin`` or ``nanmax``, and warn if a row has nothing but NaN.
+
+    NumPy has two ways. An exact ndarray's rows start from ``initial``, so that there is a number. Other inputs get NaN
+    where elements were all NaN, whatever the start.
+    """
+    found = _mark_nan(call, mask, found)
+    bad: Any = found != found
+    if has_initial(call) and not call.is_exact and call.array.size == 0:
+        bad = np.equal(count_kept(call, mask), 0)
+    result = fold_in(call, _UFUNCS[call.name], found)
+    if call.is_exact:
+        bad = result != result
+    elif np.any(bad):
+        result = set_nan(result, bad)
+    if np.any(bad):
+        warn(f"All-NaN {'slice' if call.is_exact else 'axis'} encountered")
+    return result
 
 
-def _start_only(array: np.ndarray[Any, Any], axis: Any, keepdims: Any, initial: Any, options: Options) -> Any:
-    """A reduction of nothing that has a start but no identity: the start, in the result's shape."""
-    shaped = _core.reduce(_core.OPERATORS["any"], array, axis, None, keepdims, None, *options, False, 0.0)
-    start = _as_start(initial, array.dtype.newbyteorder("="))
-    return np.full(np.shape(shaped), start)[()]
+def _mark_nan(call: Call, mask: Array | None, result: Any) -> Any:
+    """Put NaN where NaN is all there is: there the core gives what every other number replaces, an infinity."""
+    if call.array.dtype.kind not in "fcV" or not np.any(np.isinf(result)):
+        return result
+    bad = np.less(run(call, "arg" + call.op), 0) if mask is None else np.equal(count_kept(call, mask), 0)
+    return set_nan(result, bad) if np.any(bad) else result
 
 
-def _mean(
-    array: np.ndarray[Any, Any],
-    axis: Any,
-    dtype: Any,
-    out: Any,
-    keepdims: Any,
-    where: Any,
-    options: Options,
-) -> Any:
-    mask = _as_mask(where, array.shape)
-    count: Any = _count_reduced(array, axis)
-    if mask is not None:
-        here = ("auto", "cpu", None, None, None)
-        count = _core.reduce(_core.OPERATORS["sum"], mask, axis, None, keepdims, None, *here, False, 0.0)
-    if np.any(np.equal(count, 0)):
-        warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=4)
-    is_half = False
-    if dtype is None:
-        if array.dtype.kind in "biu":
-            dtype = np.float64
-        elif array.dtype.type is np.float16:
-            dtype = np.float32
-            is_half = True
-    kept: Any = True if mask is None else mask
-    total = _fold("sum", array, axis, dtype, out, keepdims, NoValue, kept, options)
-    total = np.asarray(total) if out is None else out
-    np.true_divide(total, count, out=total, casting="unsafe", subok=False)
+# ---------------------------------------------------------------- positions and ranges
+
+
+def _position(call: Call) -> Any:
+    """``argmin`` and ``argmax``: along one axis or all; ``out`` must convert to int64 safely, as NumPy has it."""
+    array, out = call.array, call.out
+    if call.axis is not None:
+        operator.index(call.axis)  # a tuple is a TypeError
     if out is not None:
-        return out
-    return (total.astype(np.float16) if is_half else total)[()]
+        if not isinstance(out, np.ndarray):
+            raise TypeError("output must be an array")
+        if not np.can_cast(out.dtype, np.intp, "safe"):
+            raise TypeError(f"Cannot cast from {out.dtype!r} to {np.dtype(np.intp)!r} according to the rule 'safe'")
+        if not out.flags.writeable:
+            raise ValueError("output array is read-only")
+    if array.size == 0 and count_reduced(array, call.axis) == 0:
+        raise ValueError(f"attempt to get {call.op} of an empty sequence")
+    result = run(call)
+    if call.skip_nan:
+        check_found(result)
+    if out is not None and out.shape != np.shape(result):
+        raise ValueError(f"output array does not match result of np.{call.op}.")
+    return result if out is None else store(out, result, call.op)
+
+
+def check_found(positions: Any) -> None:
+    """Refuse rows in which ``nanargmin`` or ``nanargmax`` found only NaN."""
+    if np.any(positions < 0):
+        raise ValueError("All-NaN slice encountered")
+
+
+def _ptp(call: Call) -> Any:
+    """Largest less smallest. With ``out`` the largest goes there first, converted, as NumPy has it."""
+    if call.out is None:
+        return run(call)
+    check_out(call.out, np.maximum, call.array)
+    low, high = run(call, "minmax")
+    out = store(call.out, high, np.maximum.__name__)
+    with np.errstate(all="ignore"):
+        return np.subtract(out, low, out)
+
+
+def _minmax(call: Call) -> tuple[Any, Any]:
+    """Both extremes from one pass: ``min`` and ``max`` of the same arguments; ``out`` is a pair."""
+    ufuncs = (np.minimum, np.maximum)
+    mask = as_mask(call.where, call.array.shape)
+    if call.out is not None and not (isinstance(call.out, tuple) and len(call.out) == len(ufuncs)):
+        raise TypeError("out must be a pair of arrays, for the minimum and the maximum")
+    outs = call.out or (None, None)
+    for ufunc, out in zip(ufuncs, outs, strict=True):
+        check_where(call, ufunc, mask)
+        if out is not None:
+            check_out(out, ufunc, call.array)
+    if call.array.size == 0 and has_initial(call):
+        results = [only_start(call, ufunc) for ufunc in ufuncs]
+    else:
+        check_identity(call, np.minimum)
+        both = run(call, "minmax", mask)
+        results = [fold_in(call, ufunc, one) for ufunc, one in zip(ufuncs, both, strict=True)]
+    low, high = (
+        one if out is None else store(out, one, ufunc.__name__)
+        for ufunc, out, one in zip(ufuncs, outs, results, strict=True)
+    )
+    return low, high
+
+
+_RULES: dict[str, Callable[[Call], Any]] = {
+    "mean": _moments.mean,
+    "var": _moments.variance,
+    "std": _moments.variance,
+    "argmin": _position,
+    "argmax": _position,
+    "count_nonzero": run,
+    "ptp": _ptp,
+    "minmax": _minmax,
+}

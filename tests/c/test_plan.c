@@ -25,16 +25,17 @@ static uint64_t draw_size(int bits)
 
 static void draw_work(work *w)
 {
+    gpr_operator op = (gpr_operator)check_between(0, GPR_OP_COUNT - 1);
+    gpr_dtype dtype = (gpr_dtype)check_between(0, GPR_DTYPE_COUNT - 1);
     int row_bits = (int)check_between(1, 40);
 
     memset(w, 0, sizeof *w);
     w->kernel = (int)check_between(0, GPR_KERNEL_COUNT - 1);
     const gpr_kernel_row *row = &gpr_kernel_rows[w->kernel];
-    /* Not every operator takes every dtype. */
-    while (gpr_make_rule((gpr_operator)check_between(0, GPR_OP_COUNT - 1),
-                         (gpr_dtype)check_between(0, GPR_DTYPE_COUNT - 1), GPR_DTYPE_DEFAULT, &w->rule) != GPR_OK)
-        continue;
-    gpr_fit_rule(row, &w->rule);
+    while (gpr_make_rule(op, dtype, GPR_DTYPE_DEFAULT, &w->rule) != GPR_OK) {
+        op = (gpr_operator)check_between(0, GPR_OP_COUNT - 1);
+        dtype = (gpr_dtype)check_between(0, GPR_DTYPE_COUNT - 1);
+    }
     w->rows = draw_size(row_bits);
     w->n = draw_size(check_between(0, 1) ? 59 - row_bits : 12);
     if (check_between(0, 1) && row->block_rule != GPR_BLOCK_WARP) w->block = 32u << check_between(0, 5);
@@ -57,7 +58,10 @@ static const char *describe(const work *w)
 
 static gpr_status make(const work *w, gpr_plan *plan)
 {
-    return gpr_make_plan(w->kernel, &w->rule, w->rows, w->n, w->block, w->grid, &w->facts, plan);
+    gpr_layout layout;
+
+    gpr_contiguous_layout(w->rows, w->n, &layout);
+    return gpr_make_plan(w->kernel, &w->rule, &layout, w->block, w->grid, &w->facts, plan);
 }
 
 /* Several passes: each reduces what the one before wrote, the last leaves one value a row, scratch holds what lies between. */
@@ -126,7 +130,7 @@ static void check_grid(const work *w, const gpr_plan *plan)
 /* Rows that share blocks: lanes are a power of two in a warp, and every row has its own. */
 static void check_shared_blocks(const work *w, const gpr_plan *plan)
 {
-    const uint64_t per_block = plan->block / plan->lanes;
+    const uint64_t per_block = (uint64_t)(plan->block / plan->lanes) * plan->per_thread;
 
     CHECK(plan->lanes >= 1 && plan->lanes <= 32 && (plan->lanes & (plan->lanes - 1)) == 0, "%s: %u lanes", describe(w),
           plan->lanes);
@@ -199,6 +203,15 @@ static void test_plans_depend_on_their_arguments_alone(void)
     }
 }
 
+static gpr_status plan_rows(int kernel, const gpr_rule *rule, uint64_t rows, uint64_t n, uint32_t block, uint32_t grid,
+                            const gpr_device_facts *facts, gpr_plan *plan)
+{
+    gpr_layout layout;
+
+    gpr_contiguous_layout(rows, n, &layout);
+    return gpr_make_plan(kernel, rule, &layout, block, grid, facts, plan);
+}
+
 static void test_what_cannot_be_planned_is_refused(void)
 {
     const gpr_device_facts facts = {.cc = 80, .multiprocessors = 100, .threads_per_multiprocessor = 2048};
@@ -208,19 +221,200 @@ static void test_what_cannot_be_planned_is_refused(void)
 
     CHECK(gpr_make_rule(GPR_OP_SUM, GPR_FLOAT32, GPR_DTYPE_DEFAULT, &rule) == GPR_OK, "rule");
     CHECK(gpr_find_kernel("sequential", &kernel) == GPR_OK, "kernel");
-    CHECK(gpr_make_plan(kernel, &rule, 1, 1000, 48, 0, &facts, &plan) == GPR_ERROR_VALUE,
+    CHECK(plan_rows(kernel, &rule, 1, 1000, 48, 0, &facts, &plan) == GPR_ERROR_VALUE,
           "a block of 48 threads for a tree");
-    CHECK(gpr_make_plan(kernel, &rule, 1, 1000, 0, 5, &facts, &plan) == GPR_ERROR_VALUE,
-          "a grid for a kernel that covers");
+    CHECK(plan_rows(kernel, &rule, 1, 1000, 0, 5, &facts, &plan) == GPR_ERROR_VALUE, "a grid for a kernel that covers");
     CHECK(strstr(gpr_last_error()->message, "the length decides") != NULL, "%s", gpr_last_error()->message);
-    CHECK(gpr_make_plan(kernel, &rule, 1, UINT64_C(1) << 60, 32, 0, &facts, &plan) == GPR_ERROR_VALUE,
+    CHECK(plan_rows(kernel, &rule, 1, UINT64_C(1) << 60, 32, 0, &facts, &plan) == GPR_ERROR_VALUE,
           "2^54 blocks for a row");
     CHECK(gpr_find_kernel("single_block", &kernel) == GPR_OK, "kernel");
-    CHECK(gpr_make_plan(kernel, &rule, 1, 1000, 0, 5, &facts, &plan) == GPR_ERROR_VALUE, "a grid for one block");
+    CHECK(plan_rows(kernel, &rule, 1, 1000, 0, 5, &facts, &plan) == GPR_ERROR_VALUE, "a grid for one block");
     CHECK(strstr(gpr_last_error()->message, "one block") != NULL, "%s", gpr_last_error()->message);
     CHECK(gpr_find_kernel("two_kernel", &kernel) == GPR_OK, "kernel");
-    CHECK(gpr_make_plan(kernel, &rule, UINT64_C(1) << 40, 8, 0, UINT32_MAX, &facts, &plan) == GPR_ERROR_VALUE,
+    CHECK(plan_rows(kernel, &rule, UINT64_C(1) << 40, 8, 0, UINT32_MAX, &facts, &plan) == GPR_ERROR_VALUE,
           "2^72 blocks");
+}
+
+/* ---------------------------------------------------------------- layouts -------------------- */
+
+enum { MOST_AXES = 5 };
+
+/* An H200. */
+static const gpr_device_facts card = {.cc = 90, .multiprocessors = 132, .threads_per_multiprocessor = 2048};
+
+/* Plans an array of float32 (or of another type) at an address that is as aligned as memory ever is. NULL strides: C order. */
+static gpr_status plan_array(gpr_operator op, gpr_dtype dtype, int ndim, int reduced, const int64_t *shape,
+                             const int64_t *strides, const uint8_t *mask, const int64_t *mask_strides,
+                             uintptr_t address, gpr_plan *plan)
+{
+    const gpr_request request = {.op = op,
+                                 .dtype = dtype,
+                                 .compute = GPR_DTYPE_DEFAULT,
+                                 .ndim = ndim,
+                                 .reduced = reduced,
+                                 .shape = shape,
+                                 .strides = strides,
+                                 .data = (const void *)address,
+                                 .mask = mask,
+                                 .mask_strides = mask_strides,
+                                 .on_device = 1};
+    gpr_layout layout;
+    gpr_rule rule;
+    gpr_view view;
+
+    CHECK(gpr_make_rule(op, dtype, GPR_DTYPE_DEFAULT, &rule) == GPR_OK && gpr_make_view(&request, &view) == GPR_OK,
+          "%s", gpr_last_error()->message);
+    gpr_view_layout(&view, NULL, &layout);
+    return gpr_make_plan(GPR_KERNEL_auto, &rule, &layout, 0, 0, &card, plan);
+}
+
+typedef struct layout_case {
+    const char *what, *variant;
+    gpr_dtype dtype;
+    int ndim, reduced;
+    int64_t shape[MOST_AXES],
+        strides[MOST_AXES]; /* kept axes first; strides in elements, all 0: C order of that shape */
+    uintptr_t address;
+    uint32_t item;       /* 0: not looked at */
+    uint64_t least_grid; /* of blocks */
+} layout_case;
+
+enum { MIBI = 1 << 20, AT = 1 << 12 };
+
+static const layout_case layout_cases[] = {
+    {"everything", "auto_stream", GPR_FLOAT32, 1, 1, {MIBI}, {0}, AT, 1, 100},
+    {"long rows", "auto_stream", GPR_FLOAT32, 2, 1, {16384, 16384}, {0}, AT, 1, 16384},
+    {"long rows with a pitch", "auto_stream", GPR_FLOAT32, 2, 1, {16384, 16000}, {16384, 1}, AT, 1, 16384},
+    {"short rows", "auto_rows", GPR_FLOAT32, 2, 1, {100000000, 3}, {0}, AT, 1, 90000},
+    {"two long rows", "auto_stream", GPR_FLOAT32, 2, 1, {3, 100000000}, {0}, AT, 1, 132},
+    {"short rows with a pitch", "auto_rows", GPR_FLOAT32, 2, 1, {1000000, 256}, {300, 1}, AT, 1, 1000},
+    {"axis 0 of a matrix", "auto_columns", GPR_FLOAT32, 2, 1, {16384, 16384}, {1, 16384}, AT, 4, 400},
+    {"axis 0 of wide rows", "auto_columns", GPR_FLOAT32, 2, 1, {100000000, 3}, {1, 100000000}, AT, 4, 90000},
+    {"axis 0 of many rows", "auto_columns", GPR_FLOAT32, 2, 1, {256, 1000000}, {1, 256}, AT, 4, 132},
+    {"axis 1 of three", "auto_columns", GPR_FLOAT32, 3, 1, {512, 1024, 512}, {524288, 1, 1024}, AT, 4, 512},
+    {"axes 0 and 1 of three", "auto_columns", GPR_FLOAT32, 3, 2, {1024, 512, 512}, {1, 524288, 1024}, AT, 4, 132},
+    {"columns of bytes", "auto_columns", GPR_UINT8, 2, 1, {4096, 4096}, {1, 4096}, AT, 8, 100},
+    {"columns that are not aligned", "auto_columns", GPR_FLOAT32, 2, 1, {4096, 4096}, {1, 4096}, AT + 4, 1, 100},
+    {"three columns", "auto_narrow", GPR_FLOAT32, 2, 1, {3, 100000000}, {1, 3}, AT, 4, 132},
+    {"255 columns", "auto_narrow", GPR_FLOAT32, 2, 1, {255, 1000000}, {1, 255}, AT, 4, 132},
+    {"three columns anywhere", "auto_narrow", GPR_FLOAT32, 2, 1, {3, 100000000}, {1, 3}, AT + 4, 4, 132},
+    {"pictures of three colours", "auto_narrow", GPR_UINT8, 3, 1, {100, 3, 50000}, {150000, 1, 3}, AT, 8, 100},
+    {"axes 0 and 2 of three", "auto_strided", GPR_FLOAT32, 3, 2, {512, 512, 1024}, {1024, 524288, 1}, AT, 4, 512},
+    {"every other element", "auto_strided", GPR_FLOAT32, 1, 1, {MIBI}, {2}, AT, 1, 100},
+    {"a repeated element", "auto_strided", GPR_FLOAT32, 1, 1, {MIBI}, {0}, AT, 0, 1},
+    {"a few short columns", "auto_strided", GPR_FLOAT32, 3, 1, {100000, 7, 3}, {21, 1, 7}, AT, 1, 132},
+};
+
+static void test_each_layout_gets_the_kernel_that_reads_it_best(void)
+{
+    for (size_t i = 0; i < sizeof layout_cases / sizeof layout_cases[0]; i++) {
+        const layout_case *c = &layout_cases[i];
+        int64_t strides[MOST_AXES];
+        int plain = strcmp(c->what, "a repeated element") != 0;
+        gpr_plan plan;
+        for (int a = 0; a < c->ndim; a++) {
+            strides[a] = c->strides[a] * (int64_t)gpr_dtype_bytes(c->dtype);
+            plain = plain && c->strides[a] == 0;
+        }
+        const gpr_status status = plan_array(GPR_OP_SUM, c->dtype, c->ndim, c->reduced, c->shape,
+                                             plain ? NULL : strides, NULL, NULL, c->address, &plan);
+        CHECK(status == GPR_OK, "%s: %s", c->what, gpr_last_error()->message);
+        if (status != GPR_OK) continue;
+        CHECK(strcmp(plan.variant, c->variant) == 0, "%s: %s", c->what, plan.variant);
+        CHECK(c->item == 0 || plan.item == c->item, "%s: items of %u", c->what, plan.item);
+        CHECK(plan.passes[0].grid >= c->least_grid, "%s: %llu blocks", c->what,
+              (unsigned long long)plan.passes[0].grid);
+    }
+}
+
+/* A few elements a row: a lane takes several rows, so that a block has enough bytes under way. */
+static void test_lanes_take_several_rows_where_rows_are_short(void)
+{
+    const int64_t many[2] = {100000000, 3}, few[2] = {2000, 3};
+    gpr_plan plan;
+
+    CHECK(plan_array(GPR_OP_SUM, GPR_FLOAT32, 2, 1, many, NULL, NULL, NULL, AT, &plan) == GPR_OK &&
+              plan.per_thread == 4,
+          "%u rows a lane", plan.per_thread);
+    CHECK(plan_array(GPR_OP_SUM, GPR_FLOAT32, 2, 1, few, NULL, NULL, NULL, AT, &plan) == GPR_OK && plan.per_thread == 1,
+          "%u rows a lane", plan.per_thread);
+}
+
+/* Which layout gets which kernel may change; what kernels rely on may not. */
+static void check_array_plan(const gpr_plan *plan, const gpr_rule *rule, const char *what)
+{
+    const gpr_pass *pass = &plan->passes[0];
+    const uint64_t acc = gpr_acc_bytes(rule->form, rule->device_acc), bytes = gpr_dtype_bytes(rule->element);
+    uint64_t width = 1;
+
+    CHECK(plan->pass_count == 1 && plan->layout.kept >= 1 && plan->layout.reduced >= 1, "%s", what);
+    CHECK(plan->item >= 1 && (plan->item & (plan->item - 1)) == 0 && plan->item * bytes <= 16, "%s: item %u", what,
+          plan->item);
+    if (strcmp(plan->variant, "auto_columns") == 0) {
+        width = (uint64_t)plan->across * plan->item;
+        CHECK(plan->across >= 1 && plan->across <= plan->block, "%s: %u across", what, plan->across);
+        CHECK(plan->column.in == 1 && plan->column.extent % plan->item == 0, "%s", what);
+        CHECK(plan->strips * width >= plan->column.extent && (plan->strips - 1) * width < plan->column.extent, "%s",
+              what);
+        CHECK(plan->item == 1 || plan->item * acc <= 64, "%s: %u accumulators a thread", what, plan->item);
+    } else if (strcmp(plan->variant, "auto_narrow") == 0) {
+        width = plan->column.extent;
+        CHECK(plan->across >= 1 && plan->across <= plan->block, "%s: %u threads", what, plan->across);
+        CHECK((uint64_t)plan->across * plan->item % width == 0, "%s: %u threads", what, plan->across);
+        CHECK((uint64_t)plan->block * plan->item * acc <= 40 << 10, "%s: block %u", what, plan->block);
+    } else if (strcmp(plan->variant, "auto_strided") == 0) {
+        width = plan->across;
+        CHECK(plan->across >= 1 && plan->across <= plan->block, "%s: %u across", what, plan->across);
+        CHECK(plan->rows * width >= plan->layout.rows && (plan->rows - 1) * width < plan->layout.rows, "%s", what);
+        CHECK(pass->n * plan->item == plan->layout.n, "%s", what);
+    }
+    if (pass->blocks > 1) {
+        CHECK(plan->partials == plan->rows * pass->blocks * width && plan->tickets == plan->rows, "%s", what);
+        CHECK(pass->blocks <= pass->n * (width > 0 ? width : 1), "%s: %u blocks", what, pass->blocks);
+    } else {
+        CHECK(plan->partials == 0 && plan->tickets == 0, "%s", what);
+    }
+}
+
+static void test_random_layouts_keep_the_kernels_promises(int count)
+{
+    static const char *const variants[] = {"auto_stream", "auto_rows", "auto_columns", "auto_narrow", "auto_strided"};
+    int seen[5] = {0};
+
+    for (int i = 0; i < count; i++) {
+        gpr_operator op = (gpr_operator)check_between(0, GPR_OP_COUNT - 1);
+        const gpr_dtype dtype = (gpr_dtype)check_between(0, GPR_DTYPE_COUNT - 1);
+        const int ndim = (int)check_between(1, MOST_AXES), reduced = (int)check_between(1, ndim);
+        const int64_t bytes = (int64_t)gpr_dtype_bytes(dtype);
+        int64_t shape[MOST_AXES], strides[MOST_AXES], mask_strides[MOST_AXES], step = bytes, mask_step = 1;
+        const int masked = check_between(0, 4) == 0, shift = (int)check_between(0, 4);
+        char what[200];
+        gpr_rule rule;
+        gpr_plan plan;
+
+        while (gpr_make_rule(op, dtype, GPR_DTYPE_DEFAULT, &rule) != GPR_OK) op = GPR_OP_SUM;
+        for (int a = 0; a < ndim; a++) shape[a] = (int64_t)draw_size(10);
+        for (int k = 0; k < ndim; k++) {
+            const int a = (int)((k + (unsigned)shift) % (unsigned)ndim);
+            strides[a] = check_between(0, 8) == 0 ? 0 : step;
+            mask_strides[a] = check_between(0, 8) == 0 ? 0 : mask_step;
+            step *= shape[a];
+            mask_step *= shape[a];
+            if (check_between(0, 4) == 0) step += bytes * check_between(1, 9);
+            if (check_between(0, 4) == 0) strides[a] = -strides[a];
+        }
+        (void)snprintf(what, sizeof what, "%s %s of %lld %lld %lld ndim %d reduced %d masked %d", gpr_operator_name(op),
+                       gpr_dtype_name(dtype), (long long)shape[0], (long long)(ndim > 1 ? shape[1] : 0),
+                       (long long)(ndim > 2 ? shape[2] : 0), ndim, reduced, masked);
+        if (plan_array(op, dtype, ndim, reduced, shape, strides, masked ? (const uint8_t *)(uintptr_t)AT : NULL,
+                       masked ? mask_strides : NULL, AT + (uintptr_t)(check_between(0, 16) * bytes), &plan) != GPR_OK) {
+            CHECK(strstr(gpr_last_error()->message, "can number") != NULL, "%s: %s", what, gpr_last_error()->message);
+            continue;
+        }
+        check_array_plan(&plan, &rule, what);
+        for (int v = 0; v < 5; v++) seen[v] += strcmp(plan.variant, variants[v]) == 0;
+    }
+    for (int v = 0; v < 5; v++) CHECK(seen[v] > count / 1000, "%s was drawn %d times", variants[v], seen[v]);
 }
 
 int main(int count, char **arguments)
@@ -229,5 +423,8 @@ int main(int count, char **arguments)
     test_random_plans_keep_their_promises(count > 1 ? atoi(arguments[1]) : 200000);
     test_plans_depend_on_their_arguments_alone();
     test_what_cannot_be_planned_is_refused();
+    test_each_layout_gets_the_kernel_that_reads_it_best();
+    test_lanes_take_several_rows_where_rows_are_short();
+    test_random_layouts_keep_the_kernels_promises(count > 1 ? atoi(arguments[1]) : 100000);
     return check_end();
 }

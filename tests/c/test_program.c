@@ -77,6 +77,9 @@ static void make_cell(gpr_cell *cell, const char *kernel, gpr_operator op, gpr_d
     cell->acc = rule.device_acc;
     cell->block = block;
     cell->lanes = 32;
+    cell->per_thread = gpr_kernel_rows[cell->kernel].per_thread;
+    cell->item = 1;
+    cell->kept = cell->reduced = 1;
     cell->variant = strcmp(kernel, "auto") == 0 ? "auto_stream" : gpr_kernel_rows[cell->kernel].name;
 }
 
@@ -145,6 +148,7 @@ static void the_key_has_everything(void)
     expect_in(key, "constexpr unsigned lanes = 32;\n");
     expect_in(key, "#include \"multi_add_chunks.cuh\"\n");
     expect_in(key, "using First = gpr::Cell<gpr::fold_sum, gpr::dt_int8, gpr::dt_int64, gpr::dt_uint64, false>;\n");
+    expect_in(key, "constexpr unsigned kept_axes = 1;\n");
 }
 
 /* Each thing that a cell can differ in makes another entry; nothing else does. */
@@ -156,10 +160,8 @@ static void cells_that_differ_have_keys_that_differ(void)
     uint64_t cells = 0;
 
     for (int k = 0; k < 6; k++) {
-        for (int op = 0; op < GPR_OP_COUNT; op += 2) { /* sum, min, mean, all, argmax, std, ptp, ... */
-            for (int dtype = 0; dtype < GPR_DTYPE_COUNT; dtype += 5) {
-                if (gpr_result_dtype((gpr_operator)op, (gpr_dtype)dtype, GPR_DTYPE_DEFAULT) == GPR_DTYPE_DEFAULT)
-                    continue;
+        for (int op = 0; op <= GPR_OP_ALL; op += 2) { /* sum, min, mean, all */
+            for (int dtype = 0; dtype < GPR_COMPLEX64; dtype += 5) {
                 for (uint32_t block = 64; block <= 128; block *= 2) {
                     for (int c = 0; c < 2; c++) {
                         gpr_cell cell;
@@ -181,6 +183,21 @@ static void cells_that_differ_have_keys_that_differ(void)
     cell.variant = "auto_rows";
     REQUIRE(make(&cell, 90, 1) == 1);
     cell.lanes = 8;
+    REQUIRE(make(&cell, 90, 1) == 1);
+    cell.per_thread = 4;
+    REQUIRE(make(&cell, 90, 1) == 1);
+    cell.kept = 2;
+    REQUIRE(make(&cell, 90, 1) == 1);
+    cell.reduced = 2;
+    REQUIRE(make(&cell, 90, 1) == 1);
+    cell.masked = 1;
+    REQUIRE(make(&cell, 90, 1) == 1);
+    cell.item = 4;
+    REQUIRE(make(&cell, 90, 1) == 1);
+    cell.finish = "number";
+    cell.result = GPR_FLOAT32;
+    REQUIRE(make(&cell, 90, 1) == 1);
+    cell.finish = "mean";
     REQUIRE(make(&cell, 90, 1) == 1);
 }
 

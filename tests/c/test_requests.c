@@ -111,10 +111,15 @@ static void requests_that_make_no_sense_are_refused(void)
     REFUSED(GPR_ERROR_TYPE, "float or complex", (request.op = GPR_OP_VAR, request.compute = GPR_INT32));
     REFUSED(GPR_ERROR_VALUE, "unknown device number", request.device = GPR_DEVICE_CUDA - 1);
     REFUSED(GPR_ERROR_VALUE, "names its CUDA device", request.on_device = 1);
-    REFUSED(GPR_ERROR_VALUE, "takes no mask",
-            (request.on_device = 1, request.device = 0, request.mask = mask, request.mask_strides = mask_strides));
-    REFUSED(GPR_ERROR_VALUE, "contiguous",
+    REFUSED(GPR_ERROR_VALUE, "bytes are swapped",
             (request.on_device = 1, request.device = 0, request.op = GPR_OP_MEAN, request.byteswapped = 1));
+    REFUSED(GPR_ERROR_VALUE, "multiples of their size, 4 bytes",
+            (request.on_device = 1, request.device = 0, request.data = (const char *)request.data + 1));
+    REFUSED(GPR_ERROR_VALUE, "results on a device lie at multiples",
+            (request.on_device = request.result_on_device = 1, request.device = 0,
+             request.result = (char *)request.result + 1));
+    REFUSED(GPR_ERROR_VALUE, "results of a host array", request.result_on_device = 1);
+    REFUSED(GPR_ERROR_VALUE, "not memory of a CUDA device", (request.on_device = 1, request.device = 0));
     REFUSED(GPR_ERROR_VALUE, "1 CUDA device", request.device = 1);
     REFUSED(GPR_ERROR_VALUE, "1 CUDA device", request.device = 100000);
 #undef REFUSED

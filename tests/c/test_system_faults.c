@@ -345,6 +345,8 @@ static gpr_status cached_program(void)
     cell.acc = rule.device_acc;
     cell.block = 64;
     cell.lanes = 32;
+    cell.per_thread = cell.item = 1;
+    cell.kept = cell.reduced = 1;
     cell.variant = "sequential";
     for (int i = 0; i < 2 && status == GPR_OK; i++) {
         status = gpr_make_object(&cell, 90, 1, &object, &compiled);

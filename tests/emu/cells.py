@@ -11,7 +11,7 @@ import os
 from typing import Any
 
 import numpy as np
-from reference import DTYPES, assert_reduction, is_float, random_array
+from reference import ALL_DTYPES, TRUTHS, WITHOUT_IDENTITY, assert_reduction, is_float, numpy_of, random_array, takes
 
 import gpureduce as gr
 from gpureduce import _core
@@ -26,9 +26,14 @@ def set_option(key: str, value: Any) -> None:
 
 def exact_values(rng: np.random.Generator, dtype: np.dtype[Any], n: int, op: str) -> np.ndarray:
     """Elements for which the reduction has one right answer, whatever the order."""
-    if not is_float(dtype) or op in ("any", "all"):
+    if op in ("sum", "mean", "prod") and dtype.kind == "c":  # products of units and small powers of two
+        turns = np.array([1, 1j, -1, -1j])[rng.integers(0, 4, n)]
+        real = exact_values(rng, np.dtype(np.float32), n, op)
+        values = real * turns if op == "prod" else real + 1j * exact_values(rng, np.dtype(np.float32), n, op)
+        return values.astype(dtype)
+    if not is_float(dtype) or op in TRUTHS or op in ("argmin", "argmax", "var", "std"):
         return random_array(rng, dtype, n, op)
-    if op in ("min", "max"):
+    if op in ("min", "max", "ptp", "minmax"):
         values = rng.normal(size=n) * 10.0 ** rng.integers(-3, 4)
         for special in (np.nan, np.inf, -np.inf):
             if n > 0 and rng.random() < 0.3:
@@ -48,11 +53,13 @@ def exact_values(rng: np.random.Generator, dtype: np.dtype[Any], n: int, op: str
 def check(result: Any, values: np.ndarray, op: str, where: str) -> None:
     """Compare one result with the reference; floats too are exact."""
     if len(values) == 0:
-        assert result == getattr(np, op)(np.zeros(0)), f"{where}: {result} for no elements"
+        expected = numpy_of(op)(np.zeros(0, bool if op.startswith("bitwise") else np.float64))
+        assert result == expected or op.startswith("bitwise"), f"{where}: {result} for no elements"
         return
     assert_reduction(result, values, op, 0, where)
-    if is_float(values.dtype) and op in ("sum", "prod"):
-        exact = getattr(np, op)(values.astype(np.float64)).astype(values.dtype)
+    if (is_float(values.dtype) or values.dtype.kind == "c") and op in ("sum", "prod"):
+        wide = np.complex128 if values.dtype.kind == "c" else np.float64
+        exact = getattr(np, op)(values.astype(wide)).astype(values.dtype)
         assert result == exact, f"{where}: {result} is not {exact}"
 
 
@@ -74,6 +81,17 @@ def sizes_around(block: int) -> list[int]:
     return sorted({0, 1, 5001, *(edge + d for edge in edges for d in (-1, 0, 1))})
 
 
+def can(kernel: str, op: str, dtype: np.dtype[Any]) -> bool:
+    """Whether a kernel folds what the operator accumulates; it says so when it does not."""
+    try:
+        gr.reduce(np.ones(1, dtype), op, kernel=kernel, device="cpu")
+    except ValueError as error:
+        assert "folds by atomics" in str(error), error  # noqa: PT017
+        assert kernel.startswith(("naive", "shared", "shfl_atomic", "block_atomic"))
+        return False
+    return True
+
+
 def check_cell(task: dict[str, Any]) -> None:
     """Run a cell: ``kernel``, ``dtype``, ``ops``, ``block``, ``seed``.
 
@@ -81,6 +99,8 @@ def check_cell(task: dict[str, Any]) -> None:
     that are not aligned to vectors. With ``spread`` each size runs under one schedule, another one in the next run.
     """
     for op in task["ops"]:
+        if not takes(op, ALL_DTYPES[task["dtype"]]) or not can(task["kernel"], op, ALL_DTYPES[task["dtype"]]):
+            continue
         for schedule in SCHEDULES:
             check_schedule(task, op, schedule)
 
@@ -95,7 +115,7 @@ def check_schedule(task: dict[str, Any], op: str, schedule: str) -> None:
 
     def compare(n: int, count: int, offset: int | None) -> None:
         """Reduce `count` rows (0: no axis) of n elements, from device memory or, without an offset, from the host's."""
-        values = exact_values(rng, DTYPES[dtype], n * max(count, 1), op)
+        values = exact_values(rng, ALL_DTYPES[dtype], n * max(count, 1), op)
         where = f"{label} n={n} rows={count} offset={offset}"
         try:
             if offset is None:
@@ -107,7 +127,8 @@ def check_schedule(task: dict[str, Any], op: str, schedule: str) -> None:
         if count == 0:
             check(result, values, op, where)
         for row in range(count):
-            check(result[row], values[row * n : (row + 1) * n], op, f"{where} row={row}")
+            one = tuple(plane[row] for plane in result) if op == "minmax" else result[row]
+            check(one, values[row * n : (row + 1) * n], op, f"{where} row={row}")
 
     from_host, least = schedule == "forward", 0
     if task.get("starts") == "device":
@@ -116,7 +137,7 @@ def check_schedule(task: dict[str, Any], op: str, schedule: str) -> None:
     for place, n in enumerate(task.get("sizes") or sizes_around(block)):
         if task.get("spread") and (turn + place) % len(SCHEDULES) != 0:
             continue
-        if n > 0 or op in ("sum", "prod", "any", "all"):
+        if n > 0 or op not in (*WITHOUT_IDENTITY, "mean", "var", "std"):
             compare(n, 0, None if from_host or n == 0 else int(rng.integers(least, 8)))
     for n, count in task.get("rows") or [(1, 3), (33, 5), (2 * block + 1, 3)]:
         compare(n, count, int(rng.integers(8)))

@@ -17,10 +17,10 @@ import sys
 import traceback
 from typing import Any
 
-from emu import cells
+from emu import cells, layouts
 from gpureduce import _core  # noqa: F401  the forks find it loaded
 
-MODULES = {"cells": cells}
+MODULES = {"cells": cells, "layouts": layouts}
 LIMIT = 60.0  # seconds
 
 

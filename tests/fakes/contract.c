@@ -1,7 +1,6 @@
 /* The engine of quick tests: kernels by contract. What a program is comes from the image that fake_nvrtc.c makes, what its kernel does
  * with blocks from the registry, and what comes out from the rules of the host; no kernel's own code runs. */
-#include <complex.h>
-#include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,26 +16,32 @@ const int engine_tracks_writes = 0;
 enum { INVALID_IMAGE = 200, NOT_FOUND = 500, NAME_ROOM = 64 };
 
 struct engine_module {
-    unsigned per_thread, lanes;
+    unsigned per_thread, lanes, kept, reduced, item;
+    int masked;
     gpr_fold fold;
     gpr_form form;
     gpr_dtype element, compute, acc;
-    int skip_nan;
+    int skips_nan;
+    gpr_dtype result;       /* GPR_DTYPE_DEFAULT: accumulators leave the program */
+    gpr_operator finisher;  /* an operator that finishes so */
     engine_kernel *kernels; /* that were asked for */
 };
 
-typedef enum stage { FIRST, NEXT, FILL } stage;
+typedef enum stage { FIRST, NEXT, FILL, FINISH } stage;
+
+/* What is special about the planner's kernels; RUN: every other one. */
+typedef enum shape { RUN, STREAM, ROWS, COLUMNS, NARROW, STRIDED, EMPTY } shape;
 
 struct engine_kernel {
     const engine_module *module;
     const gpr_kernel_row *row;
     stage stage;
-    int shares_blocks; /* auto_rows */
+    shape shape;
     unsigned block;
     engine_kernel *next;
 };
 
-/* The kernels' parameters, as kernels/rows.cuh has them. */
+/* The kernels' parameters, as kernels/rows.cuh, layout.cuh and results.cuh have them. */
 typedef struct rows_parameter {
     uint64_t n, count, first;
     uint32_t blocks;
@@ -46,12 +51,36 @@ typedef struct scratch_parameter {
     CUdeviceptr partials, tickets;
 } scratch_parameter;
 
+typedef struct axis_parameter {
+    uint64_t extent;
+    int64_t in, mask, other;
+} axis_parameter;
+
+enum { MOST_AXES = GPR_MAX_NDIM + 2 };
+
+typedef struct layout_parameter {
+    CUdeviceptr mask;
+    uint64_t first_position, elements, count;
+    axis_parameter column;
+    uint64_t strips;
+    int64_t item_position;
+    uint32_t across, along, packed, unused;
+    axis_parameter axes[MOST_AXES]; /* as many as the program has */
+} layout_parameter;
+
+typedef struct ending_parameter {
+    double ddof;
+    uint64_t plane;
+} ending_parameter;
+
 struct engine_launch {
     const engine_kernel *kernel;
     uintptr_t to, from;
     unsigned grid;
     rows_parameter rows;
     scratch_parameter scratch;
+    layout_parameter layout;
+    ending_parameter ending;
     uint64_t count; /* of a fill */
 };
 
@@ -72,11 +101,15 @@ static int parse_dtype(const char *name, gpr_dtype *dtype)
 /* Reads an image of fake_nvrtc.c. */
 static CUresult parse_image(const char *image, int card, engine_module *module)
 {
-    char kind[8] = "", fold[16] = "", element[16] = "", compute[16] = "", acc[16] = "";
+    char kind[8] = "", masked[8] = "", fold[16] = "", element[16] = "", compute[16] = "", acc[16] = "", skips[8] = "",
+         result[16] = "", finish[16] = "";
     int cc = 0;
 
-    if (sscanf(image, "FAKE %7s %d per_thread %u lanes %u fold %15s element %15s compute %15s acc %15s skip_nan %d",
-               kind, &cc, &module->per_thread, &module->lanes, fold, element, compute, acc, &module->skip_nan) != 9) {
+    if (sscanf(image,
+               "FAKE %7s %d per_thread %u lanes %u kept %u reduced %u masked %7s item %u fold %15s element %15s "
+               "compute %15s acc %15s skips %7s result %15s finish %15s",
+               kind, &cc, &module->per_thread, &module->lanes, &module->kept, &module->reduced, masked, &module->item,
+               fold, element, compute, acc, skips, result, finish) != 15) {
         return INVALID_IMAGE;
     }
     if (strcmp(kind, "sm") == 0 && (cc / 10 != card / 10 || cc > card)) return CUDA_ERROR_NO_BINARY_FOR_GPU;
@@ -84,7 +117,13 @@ static CUresult parse_image(const char *image, int card, engine_module *module)
     for (int i = 0; i < GPR_FOLD_COUNT; i++) {
         if (strcmp(fold, gpr_fold_rows[i].name) == 0) module->fold = (gpr_fold)i;
     }
+    for (int i = GPR_OP_COUNT - 1; i >= 0; i--) {
+        if (strcmp(finish, gpr_operator_rows[i].finish) == 0) module->finisher = (gpr_operator)i;
+    }
     module->form = gpr_fold_rows[module->fold].form;
+    module->masked = strcmp(masked, "true") == 0;
+    module->skips_nan = strcmp(skips, "true") == 0;
+    module->result = gpr_find_dtype(result);
     return parse_dtype(element, &module->element) && parse_dtype(compute, &module->compute) &&
                    parse_dtype(acc, &module->acc)
                ? CUDA_SUCCESS
@@ -113,6 +152,20 @@ void engine_unload(engine_module *module)
     free(module);
 }
 
+static shape shape_of(const char *variant)
+{
+    static const struct {
+        const char *name;
+        shape shape;
+    } shapes[] = {{"auto_stream", STREAM}, {"auto_rows", ROWS},       {"auto_columns", COLUMNS},
+                  {"auto_narrow", NARROW}, {"auto_strided", STRIDED}, {"auto_empty", EMPTY}};
+
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        if (strcmp(variant, shapes[i].name) == 0) return shapes[i].shape;
+    }
+    return RUN;
+}
+
 CUresult engine_find(engine_module *module, const char *name, engine_kernel **kernel)
 {
     char variant[NAME_ROOM] = "", stage_name[NAME_ROOM] = "";
@@ -124,14 +177,14 @@ CUresult engine_find(engine_module *module, const char *name, engine_kernel **ke
     for (int i = 0; i < GPR_KERNEL_COUNT; i++) {
         if (strcmp(gpr_kernel_rows[i].name, row_name) == 0) row = &gpr_kernel_rows[i];
     }
-    const int fill = strcmp(variant, "fill_identity") == 0;
-    if (row == NULL && !fill) return NOT_FOUND;
+    const int fill = strcmp(variant, "fill_identity") == 0, finish = strcmp(variant, "finish_rows") == 0;
+    if (row == NULL && !fill && !finish) return NOT_FOUND;
     engine_kernel *made = calloc(1, sizeof *made);
     if (made == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
     made->module = module;
     made->row = row;
-    made->stage = fill ? FILL : strcmp(stage_name, "Next") == 0 ? NEXT : FIRST;
-    made->shares_blocks = strcmp(variant, "auto_rows") == 0;
+    made->stage = fill ? FILL : finish ? FINISH : strcmp(stage_name, "Next") == 0 ? NEXT : FIRST;
+    made->shape = shape_of(variant);
     made->block = block;
     made->next = module->kernels;
     module->kernels = made;
@@ -144,7 +197,11 @@ CUresult engine_find(engine_module *module, const char *name, engine_kernel **ke
 const char *engine_prepare(engine_kernel *kernel, unsigned grid, unsigned block, void **arguments,
                            engine_launch **prepared)
 {
-    if (kernel->stage != FILL && block != kernel->block) return "launch with another block size than was compiled";
+    const engine_module *m = kernel->module;
+    const size_t layout_bytes = offsetof(layout_parameter, axes) + (m->kept + m->reduced) * sizeof(axis_parameter);
+
+    if (kernel->stage <= NEXT && block != kernel->block) return "launch with another block size than was compiled";
+    if (m->kept + m->reduced > MOST_AXES) return "a program of too many axes";
     engine_launch *made = calloc(1, sizeof *made);
     *prepared = made;
     if (made == NULL) return NULL;
@@ -153,13 +210,29 @@ const char *engine_prepare(engine_kernel *kernel, unsigned grid, unsigned block,
     if (kernel->stage == FILL) {
         made->to = (uintptr_t)*(CUdeviceptr *)arguments[0];
         made->count = *(uint64_t *)arguments[1];
-    } else {
-        made->from = (uintptr_t)*(CUdeviceptr *)arguments[0];
-        made->to = (uintptr_t)*(CUdeviceptr *)arguments[1];
-        memcpy(&made->rows, arguments[2], sizeof made->rows);
-        memcpy(&made->scratch, arguments[3], sizeof made->scratch);
+        return NULL;
+    }
+    made->from = (uintptr_t)*(CUdeviceptr *)arguments[0];
+    made->to = (uintptr_t)*(CUdeviceptr *)arguments[1];
+    if (kernel->stage == FINISH) {
+        memcpy(&made->layout, arguments[2], layout_bytes);
+        memcpy(&made->ending, arguments[3], sizeof made->ending);
+        return NULL;
+    }
+    memcpy(&made->rows, arguments[2], sizeof made->rows);
+    memcpy(&made->scratch, arguments[3], sizeof made->scratch);
+    if (kernel->shape != RUN) {
+        memcpy(&made->layout, arguments[4], layout_bytes);
+        memcpy(&made->ending, arguments[5], sizeof made->ending);
     }
     return NULL;
+}
+
+int engine_again(const engine_launch *launch, engine_launch **copy)
+{
+    *copy = malloc(sizeof **copy);
+    if (*copy != NULL) **copy = *launch;
+    return *copy != NULL;
 }
 
 void engine_drop(engine_launch *launch)
@@ -167,63 +240,11 @@ void engine_drop(engine_launch *launch)
     free(launch);
 }
 
-/* ---------------------------------------------------------------- what kernels do ------------ */
+/* ---------------------------------------------------------------- numbers -------------------- */
 
 static size_t acc_bytes(const engine_module *m)
 {
     return gpr_acc_bytes(m->form, m->acc);
-}
-
-static size_t in_bytes(const engine_kernel *function)
-{
-    const engine_module *m = function->module;
-
-    return function->stage == FIRST ? gpr_dtype_bytes(m->element) : acc_bytes(m);
-}
-
-/* Whether an element, real or complex, is NaN or has a part that is. */
-static int is_nan(gpr_dtype dtype, const void *element)
-{
-    double _Complex wide;
-
-    gpr_convert(dtype, element, GPR_COMPLEX128, &wide, 1);
-    return isnan(creal(wide)) || isnan(cimag(wide));
-}
-
-/* What becomes of one element, at `position` of its row, before it is folded. */
-static gpr_value lift(const engine_module *m, const char *element, uint64_t position)
-{
-    const int truth = m->fold == GPR_FOLD_any || m->fold == GPR_FOLD_all || m->fold == GPR_FOLD_odd;
-    gpr_value computed = {.bytes = {0}}, value = {.bytes = {0}};
-
-    if (m->skip_nan && is_nan(m->element, element)) return gpr_identity(m->fold, m->compute, m->acc);
-    if (truth || m->fold == GPR_FOLD_count) {
-        uint8_t is_true;
-        gpr_convert(m->element, element, GPR_BOOL, &is_true, 1);
-        gpr_convert(GPR_BOOL, &is_true, m->acc, value.bytes, 1);
-        return value;
-    }
-    gpr_convert(m->element, element, m->compute, computed.bytes, 1);
-    gpr_convert(m->compute, computed.bytes, m->acc, value.bytes, 1);
-    if (m->form == GPR_FORM_RANGE) memcpy(value.high, value.bytes, sizeof value.high);
-    if (m->form == GPR_FORM_FOUND) value.position = position;
-    if (m->form == GPR_FORM_TALLY || m->form == GPR_FORM_MOMENTS) value.count = 1;
-    return value;
-}
-
-/* Folds `count` elements (or, after the first pass, accumulators) from `in` on, the first at `position` of its row. */
-static gpr_value fold_share(const engine_kernel *function, const char *in, uint64_t position, uint64_t count)
-{
-    const engine_module *m = function->module;
-    const size_t bytes = in_bytes(function);
-    gpr_value all = gpr_identity(m->fold, m->compute, m->acc);
-
-    for (uint64_t i = 0; i < count; i++) {
-        const gpr_value value = function->stage == FIRST ? lift(m, in + i * bytes, position + i)
-                                                         : gpr_read_acc(m->form, m->acc, in + i * bytes);
-        all = gpr_fold_acc(m->fold, m->acc, all, value);
-    }
-    return all;
 }
 
 static gpr_value load(const engine_module *m, uintptr_t array, uint64_t index)
@@ -236,30 +257,281 @@ static void store(const engine_module *m, uintptr_t array, uint64_t index, gpr_v
     gpr_write_acc(m->form, m->acc, &value, (char *)array + index * acc_bytes(m));
 }
 
+static gpr_value identity(const engine_module *m)
+{
+    return gpr_identity(m->fold, m->compute, m->acc);
+}
+
+static int is_nan(gpr_dtype dtype, const void *element)
+{
+    double parts[2] = {0, 0};
+
+    gpr_convert(dtype, element, GPR_COMPLEX128, parts, 1);
+    return parts[0] != parts[0] || parts[1] != parts[1];
+}
+
+/* An element at `position` of its row as an accumulator. */
+static gpr_value lift(const engine_module *m, const void *element, uint64_t position)
+{
+    uint8_t computed[16], truth = 0;
+    gpr_value value;
+
+    memset(&value, 0, sizeof value);
+    if (m->skips_nan && is_nan(m->element, element)) return identity(m);
+    gpr_convert(m->element, element, m->compute, computed, 1);
+    gpr_convert(m->compute, computed, m->acc, value.bytes, 1);
+    gpr_convert(m->compute, computed, GPR_BOOL, &truth, 1);
+    if (m->fold == GPR_FOLD_count) value.u64 = truth;
+    if (m->fold == GPR_FOLD_odd || m->fold == GPR_FOLD_any || m->fold == GPR_FOLD_all) value.u32 = truth;
+    if (m->form == GPR_FORM_FOUND) value.position = position;
+    if (m->form == GPR_FORM_RANGE) memcpy(value.high, value.bytes, sizeof value.high);
+    if (m->form == GPR_FORM_TALLY || m->form == GPR_FORM_MOMENTS) value.count = 1;
+    return value;
+}
+
+static gpr_value fold(const engine_module *m, gpr_value a, gpr_value b)
+{
+    return gpr_fold_acc(m->fold, m->acc, a, b);
+}
+
+/* Writes what the program makes of an accumulator; `index` counts results, or accumulators. */
+static void put(const engine_launch *op, int64_t index, gpr_value value)
+{
+    const engine_module *m = op->kernel->module;
+    uint8_t packed[sizeof value];
+
+    if (m->result == GPR_DTYPE_DEFAULT || op->kernel->shape == RUN) {
+        if (op->kernel->stage != FINISH) {
+            store(m, op->to, (uint64_t)index, value);
+            return;
+        }
+    }
+    const gpr_rule rule = {.op = m->finisher,
+                           .fold = m->fold,
+                           .form = m->form,
+                           .element = m->element,
+                           .compute = m->compute,
+                           .device_acc = m->acc,
+                           .host_acc = m->acc,
+                           .result = m->result,
+                           .planes = m->finisher == GPR_OP_MINMAX ? 2 : 1,
+                           .divide = m->finisher == GPR_OP_MEAN,
+                           .ddof = op->ending.ddof};
+    const size_t bytes = gpr_dtype_bytes(m->result);
+    gpr_write_acc(m->form, m->acc, &value, packed);
+    gpr_finish_results(&rule, m->acc, packed, 1, op->layout.elements, (char *)op->to + index * (int64_t)bytes,
+                       op->ending.plane * bytes);
+}
+
+/* ---------------------------------------------------------------- kernels over runs ---------- */
+
+/* Whether lifting is converting, which is quicker for many at once. */
+static int lifts_plainly(const engine_module *m)
+{
+    return m->form == GPR_FORM_NUMBER && !m->skips_nan && m->fold != GPR_FOLD_count && m->fold != GPR_FOLD_odd &&
+           m->fold != GPR_FOLD_any && m->fold != GPR_FOLD_all;
+}
+
+/* Folds `count` elements that are neighbours. */
+static gpr_value fold_run(const engine_module *m, const char *in, uint64_t count)
+{
+    enum { BATCH = 256 };
+    const size_t from_bytes = gpr_dtype_bytes(m->element), bytes = gpr_dtype_bytes(m->acc);
+    gpr_value all = identity(m), value;
+    uint8_t computed[BATCH * 16], lifted[BATCH * 16];
+
+    memset(&value, 0, sizeof value);
+    for (uint64_t done = 0; done < count; done += BATCH) {
+        const uint64_t some = count - done < BATCH ? count - done : BATCH;
+        gpr_convert(m->element, in + done * from_bytes, m->compute, computed, some);
+        gpr_convert(m->compute, computed, m->acc, lifted, some);
+        for (uint64_t i = 0; i < some; i++) {
+            memcpy(value.bytes, lifted + i * bytes, bytes);
+            all = fold(m, all, value);
+        }
+    }
+    return all;
+}
+
+/* Folds `count` elements (or, after the first pass, accumulators) from `in` on; the first is at `position` of its row. */
+static gpr_value fold_share(const engine_kernel *function, const char *in, uint64_t count, uint64_t position)
+{
+    const engine_module *m = function->module;
+    const size_t bytes = function->stage == FIRST ? gpr_dtype_bytes(m->element) : acc_bytes(m);
+    gpr_value all = identity(m);
+
+    if (function->stage == FIRST && lifts_plainly(m)) return fold_run(m, in, count);
+    for (uint64_t i = 0; i < count; i++) {
+        all =
+            fold(m, all, function->stage == FIRST ? lift(m, in + i * bytes, position + i) : load(m, (uintptr_t)in, i));
+    }
+    return all;
+}
+
+/* What part `part` of `parts` takes of n. */
+static void share_of(uint64_t n, uint64_t part, uint64_t parts, uint64_t *first, uint64_t *count)
+{
+    const uint64_t extra = n % parts;
+
+    *first = n / parts * part + (part < extra ? part : extra);
+    *count = n / parts + (part < extra);
+}
+
 /* Block `block` of the blocks of one row: folds its share and finishes as the kernel's row in the registry says. */
 static void run_block(const engine_launch *op, uint64_t row, uint32_t block)
 {
     const engine_kernel *f = op->kernel;
     const engine_module *m = f->module;
     const uint64_t n = op->rows.n, blocks = op->rows.blocks;
-    const uint64_t extra = n % blocks, first = n / blocks * block + (block < extra ? block : extra);
-    const uint64_t count = n / blocks + (block < extra);
-    gpr_value value = fold_share(f, (const char *)op->from + (row * n + first) * in_bytes(f), first, count);
+    const size_t bytes = f->stage == FIRST ? gpr_dtype_bytes(m->element) : acc_bytes(m);
+    uint64_t first = 0, count = 0;
+
+    share_of(n, block, blocks, &first, &count);
+    gpr_value value = fold_share(f, (const char *)op->from + (row * n + first) * bytes, count, first);
 
     if (f->row->finish == GPR_ATOMIC) {
-        store(m, op->to, row, gpr_fold_acc(m->fold, m->acc, load(m, op->to, row), value));
+        store(m, op->to, row, fold(m, load(m, op->to, row), value));
     } else if (f->row->finish == GPR_TICKET && blocks > 1) {
         uint32_t *ticket = (uint32_t *)(uintptr_t)op->scratch.tickets + row;
         store(m, (uintptr_t)op->scratch.partials, row * blocks + block, value);
         if (++*ticket != blocks) return;
         *ticket = 0;
-        value = gpr_identity(m->fold, m->compute, m->acc);
-        for (uint64_t i = 0; i < blocks; i++) {
-            value = gpr_fold_acc(m->fold, m->acc, value, load(m, (uintptr_t)op->scratch.partials, row * blocks + i));
-        }
+        value = identity(m);
+        for (uint64_t i = 0; i < blocks; i++)
+            value = fold(m, value, load(m, (uintptr_t)op->scratch.partials, row * blocks + i));
         store(m, op->to, row, value);
     } else {
         store(m, op->to, row * blocks + block, value);
+    }
+}
+
+/* ---------------------------------------------------------------- the planner's kernels ------ */
+
+/* An output of a row of the launch: where its elements and its result are. */
+typedef struct output {
+    int exists;
+    int64_t in, mask, out;
+} output;
+
+/* Adds the steps of index `i` along `count` axes, of which the last varies fastest. */
+static void step_to(const axis_parameter *axes, unsigned count, uint64_t i, output *o, uint64_t *position)
+{
+    for (unsigned a = count; a-- > 0;) {
+        const int64_t at = (int64_t)(a > 0 ? i % axes[a].extent : i);
+        o->in += at * axes[a].in;
+        o->mask += at * axes[a].mask;
+        if (position != NULL) *position += (uint64_t)(at * axes[a].other);
+        if (position == NULL) o->out += at * axes[a].other;
+        i /= axes[a].extent;
+    }
+}
+
+static uint64_t outputs_of_row(const engine_launch *op)
+{
+    const layout_parameter *l = &op->layout;
+
+    switch (op->kernel->shape) {
+    case COLUMNS: return (uint64_t)l->across * op->kernel->module->item;
+    case NARROW: return l->column.extent;
+    case STRIDED: return l->across;
+    default: return 1;
+    }
+}
+
+static output output_at(const engine_launch *op, uint64_t row, uint64_t k)
+{
+    const engine_module *m = op->kernel->module;
+    const layout_parameter *l = &op->layout;
+    output o = {.exists = 1};
+    uint64_t index = row, column = 0;
+
+    if (op->kernel->shape == COLUMNS) {
+        index = row / l->strips;
+        column = row % l->strips * l->across * m->item + k;
+    } else if (op->kernel->shape == NARROW) {
+        column = k;
+    } else if (op->kernel->shape == STRIDED) {
+        index = row * l->across + k;
+        o.exists = index < l->count;
+    }
+    if (op->kernel->shape == COLUMNS || op->kernel->shape == NARROW) o.exists = column < l->column.extent;
+    if (!o.exists) return o;
+    step_to(l->axes, m->kept, index, &o, NULL);
+    o.in += (int64_t)column * l->column.in;
+    o.mask += (int64_t)column * l->column.mask;
+    o.out += (int64_t)column * l->column.other;
+    return o;
+}
+
+/* Folds positions [first, first + count) of an output's row. */
+static gpr_value fold_output(const engine_launch *op, const output *o, uint64_t first, uint64_t count)
+{
+    const engine_module *m = op->kernel->module;
+    const layout_parameter *l = &op->layout;
+    const unsigned elements = op->kernel->shape == STRIDED ? m->item : 1;
+    const size_t bytes = gpr_dtype_bytes(m->element);
+    const axis_parameter *row = &l->axes[m->kept];
+    gpr_value value = identity(m);
+
+    if (m->reduced == 1 && row->in == 1 && elements == 1 && !m->masked && lifts_plainly(m))
+        return fold_run(m, (const char *)op->from + (o->in + (int64_t)first) * (int64_t)bytes, count);
+    for (uint64_t p = first; p < first + count; p++) {
+        uint64_t position = l->first_position;
+        output at = *o;
+        step_to(l->axes + m->kept, m->reduced, p, &at, &position);
+        for (unsigned j = 0; j < elements; j++) {
+            if (m->masked && *((const uint8_t *)(uintptr_t)l->mask + at.mask + j) == 0) continue;
+            value = fold(m, value,
+                         lift(m, (const char *)op->from + (at.in + (int64_t)j) * (int64_t)bytes,
+                              position + (uint64_t)((int64_t)j * l->item_position)));
+        }
+    }
+    return value;
+}
+
+static void run_planned_block(const engine_launch *op, uint64_t row, uint32_t block)
+{
+    const engine_module *m = op->kernel->module;
+    const uint64_t blocks = op->rows.blocks, width = outputs_of_row(op);
+    const uintptr_t partials = (uintptr_t)op->scratch.partials;
+    uint32_t *ticket = (uint32_t *)(uintptr_t)op->scratch.tickets + row;
+    uint64_t first = 0, count = 0;
+
+    share_of(op->rows.n, block, blocks, &first, &count);
+    for (uint64_t k = 0; k < width; k++) {
+        const output o = output_at(op, row, k);
+        if (!o.exists) continue;
+        const gpr_value value = fold_output(op, &o, first, count);
+        if (blocks == 1)
+            put(op, o.out, value);
+        else
+            store(m, partials, (row * blocks + block) * width + k, value);
+    }
+    if (blocks == 1 || ++*ticket != blocks) return;
+    *ticket = 0;
+    for (uint64_t k = 0; k < width; k++) {
+        const output o = output_at(op, row, k);
+        gpr_value value = identity(m);
+        if (!o.exists) continue;
+        for (uint64_t b = 0; b < blocks; b++) value = fold(m, value, load(m, partials, (row * blocks + b) * width + k));
+        put(op, o.out, value);
+    }
+}
+
+/* Rows that a block of auto_rows or auto_empty serves. */
+static uint64_t rows_of_block(const engine_kernel *f)
+{
+    return f->shape == EMPTY ? f->block : (uint64_t)f->block / f->module->lanes * f->module->per_thread;
+}
+
+static void run_shared_block(const engine_launch *op, uint64_t v)
+{
+    const engine_kernel *f = op->kernel;
+    const uint64_t per_block = rows_of_block(f), start = v * per_block;
+
+    for (uint64_t row = start; row < start + per_block && row < op->rows.count; row++) {
+        const output o = output_at(op, row, 0);
+        put(op, o.out, f->shape == EMPTY ? identity(f->module) : fold_output(op, &o, 0, op->rows.n));
     }
 }
 
@@ -269,36 +541,29 @@ const char *engine_run(engine_launch *op)
     const engine_module *m = f->module;
 
     if (f->stage == FILL) {
-        for (uint64_t i = 0; i < op->count; i++) store(m, op->to, i, gpr_identity(m->fold, m->compute, m->acc));
+        for (uint64_t i = 0; i < op->count; i++) store(m, op->to, i, identity(m));
+        return NULL;
+    }
+    if (f->stage == FINISH) {
+        for (uint64_t i = 0; i < op->layout.count; i++) put(op, output_at(op, i, 0).out, load(m, op->from, i));
         return NULL;
     }
     for (uint64_t v = op->rows.first; v < op->rows.first + op->grid; v++) {
-        if (!f->shares_blocks) {
+        if (op->rows.blocks == 0)
+            run_shared_block(op, v);
+        else if (f->shape == RUN)
             run_block(op, v / op->rows.blocks, (uint32_t)(v % op->rows.blocks));
-            continue;
-        }
-        const uint64_t per_block = f->block / m->lanes, start = v * per_block;
-        const size_t row_bytes = op->rows.n * gpr_dtype_bytes(m->element);
-        for (uint64_t row = start; row < start + per_block && row < op->rows.count; row++) {
-            store(m, op->to, row, fold_share(f, (const char *)op->from + row * row_bytes, 0, op->rows.n));
-        }
+        else
+            run_planned_block(op, v / op->rows.blocks, (uint32_t)(v % op->rows.blocks));
     }
     return NULL;
 }
 
 /* ---------------------------------------------------------------- what kernels may do -------- */
 
-/* Accumulators lie as aligned as their widest member; counts and positions have 8 bytes. */
-static size_t aligned_to(gpr_dtype acc, size_t acc_bytes)
+static const char *check_array(uintptr_t start, uint64_t count, size_t bytes, size_t alignment, const char *what)
 {
-    const size_t number = gpr_dtype_bytes(acc);
-
-    return number == acc_bytes || number >= sizeof(uint64_t) ? number : sizeof(uint32_t);
-}
-
-static const char *check_array(uintptr_t start, uint64_t count, size_t bytes, size_t align, const char *what)
-{
-    if (start % align != 0) return what;
+    if (start % alignment != 0) return what;
     return driver_find_allocation(start, count * bytes) != NULL ? NULL : what;
 }
 
@@ -308,29 +573,99 @@ static int overlaps(uintptr_t a, uint64_t a_bytes, uintptr_t b, uint64_t b_bytes
     return a < b + b_bytes && b < a + a_bytes;
 }
 
+/* The alignment of accumulators: of the numbers in them. */
+static size_t acc_alignment(const engine_module *m)
+{
+    const size_t bytes = acc_bytes(m);
+
+    return bytes % 8 == 0 ? 8 : 4;
+}
+
+/* Where offsets through `axes` end, beside where they begin. */
+static void extend(const axis_parameter *axes, unsigned count, int64_t *low, int64_t *high, size_t member)
+{
+    for (unsigned a = 0; a < count; a++) {
+        const int64_t step = *(const int64_t *)((const char *)&axes[a] + member);
+        const int64_t last = axes[a].extent > 0 ? (int64_t)(axes[a].extent - 1) * step : 0;
+        *(last < 0 ? low : high) += last;
+    }
+}
+
+/* Whether all that the layout leads to is live memory. `axes` of it: kept ones, and reduced ones too for what is read. */
+static const char *check_reach(const engine_launch *op, uintptr_t start, unsigned axes, size_t member, uint64_t run,
+                               size_t bytes, const char *what)
+{
+    int64_t low = 0, high = 0;
+
+    extend(op->layout.axes, axes, &low, &high, member);
+    extend(&op->layout.column, op->layout.column.extent > 0, &low, &high, member);
+    return check_array(start + (uintptr_t)(low * (int64_t)bytes), (uint64_t)(high - low) + run, bytes,
+                       bytes & (0 - bytes), what); /* an accumulator of 24 bytes is aligned to 8 */
+}
+
+static const char *check_results(const engine_launch *op)
+{
+    const engine_module *m = op->kernel->module;
+    const size_t bytes = m->result == GPR_DTYPE_DEFAULT ? acc_bytes(m) : gpr_dtype_bytes(m->result);
+
+    return check_reach(op, op->to, m->kept, offsetof(axis_parameter, other), 1, bytes,
+                       "kernel writes results outside live memory or unaligned");
+}
+
+static const char *check_planned(const engine_launch *op)
+{
+    const engine_kernel *f = op->kernel;
+    const engine_module *m = f->module;
+    const uint64_t rows = op->rows.count, blocks = op->rows.blocks, width = outputs_of_row(op);
+    const unsigned run = f->shape == STRIDED ? m->item : 1, axes = m->kept + m->reduced;
+    const char *wrong = check_results(op);
+
+    if (wrong != NULL) return wrong;
+    if (f->shape == EMPTY) return op->layout.elements == 0 ? NULL : "results of nothing for rows of something";
+    wrong = check_reach(op, op->from, axes, offsetof(axis_parameter, in), run, gpr_dtype_bytes(m->element),
+                        "kernel reads elements outside live memory or unaligned");
+    if (wrong == NULL && m->masked)
+        wrong = check_reach(op, (uintptr_t)op->layout.mask, axes, offsetof(axis_parameter, mask), run, 1,
+                            "kernel reads a mask outside live memory");
+    if (wrong != NULL) return wrong;
+    if (f->shape == ROWS) {
+        const uint64_t per_block = rows_of_block(f);
+        if (blocks != 0) return "auto_rows with blocks per row";
+        return op->rows.first + op->grid > (rows + per_block - 1) / per_block ? "grid beyond the rows" : NULL;
+    }
+    if (blocks == 0) return "no blocks per row";
+    if (op->rows.first + op->grid > rows * blocks) return "grid beyond the rows";
+    if (blocks == 1) return NULL;
+    wrong = check_array((uintptr_t)op->scratch.partials, rows * blocks * width, acc_bytes(m), acc_alignment(m),
+                        "partials outside live memory or unaligned");
+    if (wrong != NULL) return wrong;
+    return check_array((uintptr_t)op->scratch.tickets, rows, 4, 4, "tickets outside live memory or unaligned");
+}
+
 const char *engine_check(const engine_launch *op)
 {
     const engine_kernel *f = op->kernel;
     const engine_module *m = f->module;
-    const size_t to_bytes = acc_bytes(m), from_bytes = in_bytes(f);
-    const size_t to_align = aligned_to(m->acc, to_bytes);
-    const size_t from_align = f->stage == FIRST ? gpr_dtype_bytes(m->element) : to_align;
+    const size_t bytes = acc_bytes(m), alignment = acc_alignment(m);
+    const size_t in_bytes = f->stage == FIRST ? gpr_dtype_bytes(m->element) : bytes;
+    const size_t in_alignment = f->stage == FIRST ? in_bytes : alignment;
     const uint64_t rows = op->rows.count, n = op->rows.n, blocks = op->rows.blocks;
     const char *wrong = NULL;
 
-    if (f->stage == FILL)
-        return check_array(op->to, op->count, to_bytes, to_align,
+    if (f->stage == FILL) {
+        return check_array(op->to, op->count, bytes, alignment,
                            "fill_identity writes outside live memory or unaligned");
-    if (rows == 0 || n == 0) return "launch over nothing";
-    wrong = check_array(op->from, rows * n, from_bytes, from_align,
+    }
+    if (f->stage == FINISH) {
+        wrong = check_array(op->from, op->layout.count, bytes, alignment, "accumulators outside live memory");
+        return wrong != NULL ? wrong : check_results(op);
+    }
+    if (rows == 0) return "launch over nothing";
+    if (f->shape != RUN) return check_planned(op);
+    if (n == 0) return "launch over nothing";
+    wrong = check_array(op->from, rows * n, in_bytes, in_alignment,
                         "kernel reads elements outside live memory or unaligned");
     if (wrong != NULL) return wrong;
-    if (f->shares_blocks) {
-        const uint64_t per_block = f->block / m->lanes;
-        if (blocks != 0) return "auto_rows with blocks per row";
-        if (op->rows.first + op->grid > (rows + per_block - 1) / per_block) return "grid beyond the rows";
-        return check_array(op->to, rows, to_bytes, to_align, "kernel writes results outside live memory or unaligned");
-    }
     if (blocks == 0) return "no blocks per row";
     if (op->rows.first + op->grid > rows * blocks) return "grid beyond the rows";
     if (f->row->cover == GPR_ONE && blocks != 1) return "several blocks for a kernel that is one block";
@@ -339,14 +674,13 @@ const char *engine_check(const engine_launch *op)
         if (blocks != n / per_block + (n % per_block != 0)) return "blocks that do not cover the row exactly";
     }
     if (f->row->finish == GPR_TICKET && blocks > 1) {
-        wrong = check_array((uintptr_t)op->scratch.partials, rows * blocks, to_bytes, to_align,
+        wrong = check_array((uintptr_t)op->scratch.partials, rows * blocks, bytes, alignment,
                             "partials outside live memory or unaligned");
         if (wrong == NULL)
             wrong = check_array((uintptr_t)op->scratch.tickets, rows, 4, 4, "tickets outside live memory or unaligned");
         if (wrong != NULL) return wrong;
     }
     const uint64_t results = f->row->finish == GPR_PASSES ? rows * blocks : rows;
-    if (overlaps(op->from, rows * n * from_bytes, op->to, results * to_bytes))
-        return "kernel writes over what it reads";
-    return check_array(op->to, results, to_bytes, to_align, "kernel writes results outside live memory or unaligned");
+    if (overlaps(op->from, rows * n * in_bytes, op->to, results * bytes)) return "kernel writes over what it reads";
+    return check_array(op->to, results, bytes, alignment, "kernel writes results outside live memory or unaligned");
 }

@@ -141,7 +141,7 @@ static int refuse(struct program *program, const char *why, const char *what)
     return COMPILATION;
 }
 
-/* The lowered name of an entry: "fake <variant> <First|Next> <block>"; a fill has no block. */
+/* The lowered name of an entry: "fake <variant> <First|Next|Last> <block>"; a fill and finish_rows have no block. */
 static int lower(const char *entry, char *lowered)
 {
     char variant[WORD_ROOM] = "", stage[WORD_ROOM] = "";
@@ -151,12 +151,44 @@ static int lower(const char *entry, char *lowered)
     if (sscanf(entry, "gpr::%63[a-z_0-9]<%63[A-Za-z], %uu>%n", variant, stage, &block, &end) != 3 ||
         entry[end] != '\0') {
         end = 0;
-        if (sscanf(entry, "gpr::%63[a-z_0-9]<First>%n", variant, &end) != 1 || end == 0 ||
-            strcmp(variant, "fill_identity") != 0)
+        if (sscanf(entry, "gpr::%63[a-z_0-9]<%63[A-Za-z]>%n", variant, stage, &end) != 2 || end == 0 ||
+            (strcmp(variant, "fill_identity") != 0 && strcmp(variant, "finish_rows") != 0))
             return 0;
-        (void)snprintf(stage, sizeof stage, "First");
     }
     (void)snprintf(lowered, TEXT_ROOM, "fake %s %s %u", variant, stage, block);
+    return 1;
+}
+
+/* What a program is, in words that contract.c reads; 0: it is not understood. */
+static int describe(const char *text, char *description)
+{
+    char masked[8], fold[16], element[16], compute[16], acc[40], skips[8], result[16] = "-", finish[16] = "-";
+    unsigned per_thread = 0, lanes = 0, kept = 0, reduced = 0, items = 0;
+    const char *cell = strstr(text, "using First = "), *last = strstr(text, "using Last = gpr::Finished");
+
+    if (cell == NULL ||
+        sscanf(text,
+               "namespace gpr {\nconstexpr unsigned per_thread = %u;\nconstexpr unsigned lanes = %u;\n"
+               "constexpr unsigned kept_axes = %u;\nconstexpr unsigned reduced_axes = %u;\n"
+               "constexpr bool masked = %7[a-z];\nconstexpr unsigned item = %u;\n",
+               &per_thread, &lanes, &kept, &reduced, masked, &items) != 6 ||
+        sscanf(cell,
+               "using First = gpr::Cell<gpr::fold_%15[a-z_], gpr::dt_%15[a-z0-9], gpr::dt_%15[a-z0-9], %39[^,], "
+               "%7[a-z]>;",
+               fold, element, compute, acc, skips) != 5)
+        return 0;
+    if (last != NULL && sscanf(last, "using Last = gpr::Finished<First, gpr::dt_%15[a-z0-9], gpr::finish_%15[a-z]>;",
+                               result, finish) != 2)
+        return 0;
+    char *number = strstr(acc, "dt_");
+    if (number == NULL) return 0;
+    number += strlen("dt_");
+    number[strspn(number, "abcdefghijklmnopqrstuvwxyz0123456789")] = '\0';
+    (void)snprintf(description, TEXT_ROOM / 2,
+                   "per_thread %u lanes %u kept %u reduced %u masked %s item %u fold %s element %s compute %s acc %s "
+                   "skips %s result %s finish %s",
+                   per_thread, lanes, kept, reduced, masked, items, fold, element, compute, number, skips, result,
+                   finish);
     return 1;
 }
 
@@ -174,8 +206,7 @@ static int arch_option(int count, const char *const *options, char *kind, int *a
 
 API int nvrtcCompileProgram(nvrtcProgram program, int option_count, const char *const *options)
 {
-    char kind[8] = "", fold[16], element[16], compute[16], form[16] = "", acc[16], skip_nan[8];
-    unsigned per_thread = 0, lanes = 0;
+    char kind[8] = "", description[TEXT_ROOM / 2];
     int arch = 0;
 
     ENTER();
@@ -183,21 +214,7 @@ API int nvrtcCompileProgram(nvrtcProgram program, int option_count, const char *
         (void)refuse(program, "invalid value for --gpu-architecture", kind);
         return INVALID_OPTION;
     }
-    const char *cell = strstr(program->text, "using First = ");
-    const char *structure = cell != NULL ? strchr(cell, '<') : NULL;
-    if (sscanf(program->text, "namespace gpr {\nconstexpr unsigned per_thread = %u;\nconstexpr unsigned lanes = %u;\n",
-               &per_thread, &lanes) != 2 ||
-        structure == NULL ||
-        (sscanf(structure,
-                "<gpr::fold_%15[a-z_], gpr::dt_%15[a-z0-9], gpr::dt_%15[a-z0-9], gpr::dt_%15[a-z0-9], %7[a-z]>;", fold,
-                element, compute, acc, skip_nan) != 5 &&
-         sscanf(
-             structure,
-             "<gpr::fold_%15[a-z_], gpr::dt_%15[a-z0-9], gpr::dt_%15[a-z0-9], gpr::%15[A-Za-z]<gpr::dt_%15[a-z0-9]>, "
-             "%7[a-z]>;",
-             fold, element, compute, form, acc, skip_nan) != 6)) {
-        return refuse(program, "cannot understand the program", program->text);
-    }
+    if (!describe(program->text, description)) return refuse(program, "cannot understand the program", program->text);
     for (int i = 0; i < program->entry_count; i++) {
         if (compiler.refuse[0] != '\0' && strstr(program->entries[i], compiler.refuse) != NULL) {
             return refuse(program, "refused", program->entries[i]);
@@ -205,9 +222,7 @@ API int nvrtcCompileProgram(nvrtcProgram program, int option_count, const char *
         if (!lower(program->entries[i], program->lowered[i]))
             return refuse(program, "cannot instantiate", program->entries[i]);
     }
-    (void)snprintf(program->image, sizeof program->image,
-                   "FAKE %s %d per_thread %u lanes %u fold %s element %s compute %s acc %s skip_nan %d", kind, arch,
-                   per_thread, lanes, fold, element, compute, acc, strcmp(skip_nan, "true") == 0);
+    (void)snprintf(program->image, sizeof program->image, "FAKE %s %d %s", kind, arch, description);
     program->compiled = 1;
     program->machine_code = strcmp(kind, "sm") == 0;
     pthread_mutex_lock(&lock);

@@ -25,7 +25,16 @@
     FAKE(unsigned, launches, fake_launches, (void))                             \
     FAKE(void, watch, fake_watch, (const void *start, size_t bytes))            \
     FAKE(uint64_t, watched, fake_watched, (void))                               \
-    FAKE(uint64_t, pageable, fake_pageable, (void))
+    FAKE(uint64_t, pageable, fake_pageable, (void))                             \
+    FAKE(void, set, fake_set, (const char *key, const char *value))             \
+    FAKE(unsigned, calls, fake_calls, (void))                                   \
+    FAKE(void *, make_stream, fake_make_stream, (int ordinal))                  \
+    FAKE(void, free_stream, fake_free_stream, (void *stream))                   \
+    FAKE(void, wait, fake_wait, (void))                                         \
+    FAKE(void, begin_capture, fake_begin_capture, (void *stream))               \
+    FAKE(void *, end_capture, fake_end_capture, (void *stream))                 \
+    FAKE(int, launch_graph, fake_launch_graph, (void *graph, void *stream))     \
+    FAKE(void, destroy_graph, fake_destroy_graph, (void *graph))
 
 #define FAKE_NVRTC_FUNCTIONS(FAKE)                                                     \
     FAKE(void, nvrtc_fail, fake_nvrtc_fail, (const char *function, int nth, int code)) \

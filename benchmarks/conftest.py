@@ -1,0 +1,14 @@
+"""What pytest-benchmark's results say of the machine: the environment that every other result of the project has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpureduce._environment import environment
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: dict[str, Any]) -> None:
+    machine_info["gpureduce"] = environment()

@@ -1,0 +1,185 @@
+// Layouts: where rows begin, where their elements lie, and where results go, when that is not one after the other.
+//
+// A layout is what a kernel of the planner's gets beside the launch contract of rows.cuh. The numbers of axes are
+// constants of the program, so that the most frequent array, of one axis each, costs one multiplication, and any other
+// no loop. Axes that continue each other were merged by the host, axes of extent 1 dropped: few are left.
+//
+// Divisions are for beginnings. A thread divides once to find its row and its first position there; from then on it
+// carries, as one adds numbers by hand.
+#pragma once
+
+#include "rows.cuh"
+
+namespace gpr {
+
+// Constants of the program, which come before any include: kept_axes and reduced_axes, both 1 at least; masked, whether
+// there is a mask; item, how many neighbouring elements a thread loads at once in auto_columns, auto_narrow and
+// auto_strided.
+static_assert(kept_axes >= 1 && reduced_axes >= 1, "an array without an axis has one of extent 1");
+static_assert(item >= 1 && item <= 16 && (item & (item - 1)) == 0, "items are loaded by one instruction");
+
+// Threads that every supported card has room for on a multiprocessor: the compiler may take 64 registers for each.
+constexpr unsigned resident_threads = 1024;
+
+// An axis that counts rows: steps in elements, in bytes of the mask, in results.
+struct KeptAxis {
+    uint64 extent;
+    long long in, mask, out;
+};
+
+// An axis of a row. Positions count a row's elements in the order of the caller's axes, which need not be the order of
+// memory that they are walked in.
+struct ReducedAxis {
+    uint64 extent;
+    long long in, mask, position;
+};
+
+// Where a row begins, and its result: in elements, bytes and results.
+struct Start {
+    long long in, mask, out;
+};
+
+// Where an element lies in its row.
+struct Place {
+    long long in, mask;
+    uint64 position;
+};
+
+struct Layout {
+    const unsigned char *mask; // a byte an element, 0: leave it out
+    uint64 first_position;     // of the element that a row's walk begins with
+    uint64 elements;           // of a row
+    uint64 count;              // rows
+    KeptAxis column;           // auto_columns, auto_narrow: the kept axis whose elements are neighbours
+    uint64 strips;             // auto_columns: blocks side by side along that axis
+    long long item_position;   // auto_strided: step of positions within an item
+    unsigned across;           // threads of a block that lie along the kept axes; auto_narrow: threads that work
+    unsigned along;            // auto_strided: not 0 where a row's elements are nearer to each other than rows are
+    unsigned packed;           // auto_columns: not 0 where an item's results may be stored together
+    unsigned unused;
+    KeptAxis kept[kept_axes];          // the last one varies fastest
+    ReducedAxis reduced[reduced_axes]; // also
+
+    GPR_DEVICE Start row(uint64 index) const
+    {
+        Start start{0, 0, 0};
+#pragma unroll
+        for (unsigned a = kept_axes; a-- > 0;) {
+            // What is left of the index is the first axis's.
+            const uint64 i = a > 0 ? index % kept[a].extent : index;
+            start.in += static_cast<long long>(i) * kept[a].in;
+            start.out += static_cast<long long>(i) * kept[a].out;
+            if (masked) start.mask += static_cast<long long>(i) * kept[a].mask;
+            if (a > 0) index /= kept[a].extent;
+        }
+        return start;
+    }
+};
+
+// A thread's way through a row: elements first, first + step, first + 2 * step, ... in the order of memory.
+class Walk {
+public:
+    GPR_DEVICE Walk(const Layout &layout, uint64 first, uint64 step) : axes(layout.reduced)
+    {
+        here.in = here.mask = 0;
+        here.position = layout.first_position;
+#pragma unroll
+        for (unsigned a = reduced_axes; a-- > 0;) {
+            const uint64 extent = axes[a].extent;
+            index[a] = a > 0 ? first % extent : first;
+            digit[a] = a > 0 ? step % extent : step;
+            if (a > 0) first /= extent, step /= extent;
+            move(a, static_cast<long long>(index[a]));
+        }
+    }
+
+    GPR_DEVICE const Place &place() const { return here; }
+
+    // Takes a step. Past the row's end the place is nowhere.
+    GPR_DEVICE void advance()
+    {
+        unsigned carry = 0;
+#pragma unroll
+        for (unsigned a = reduced_axes; a-- > 0;) {
+            const uint64 steps = digit[a] + carry;
+            index[a] += steps;
+            move(a, static_cast<long long>(steps));
+            carry = a > 0 && index[a] >= axes[a].extent;
+            if (carry != 0) {
+                index[a] -= axes[a].extent;
+                move(a, -static_cast<long long>(axes[a].extent));
+            }
+        }
+    }
+
+private:
+    const ReducedAxis *axes;
+    uint64 index[reduced_axes], digit[reduced_axes]; // the step, written in the numbers of the axes
+    Place here;
+
+    GPR_DEVICE void move(unsigned a, long long steps)
+    {
+        here.in += steps * axes[a].in;
+        here.position += static_cast<uint64>(steps * axes[a].position);
+        if (masked) here.mask += steps * axes[a].mask;
+    }
+};
+
+// ---------------------------------------------------------------- items -------------------------
+
+// Neighbouring bytes that come by one load.
+template <unsigned BYTES> struct alignas(BYTES) Packed { unsigned word[BYTES / 4]; };
+template <> struct Packed<2> { unsigned short half; };
+template <> struct Packed<1> { unsigned char byte; };
+
+// Loads an item of global memory that is aligned to its size and that no thread writes while the kernel runs.
+template <unsigned BYTES> GPR_DEVICE Packed<BYTES> load_packed(const void *address)
+{
+    if constexpr (BYTES == 16) {
+        return bit_copy<Packed<16>>(load_vector(static_cast<const Vector *>(address)));
+    } else if constexpr (BYTES == 8) {
+        return bit_copy<Packed<8>>(*static_cast<const uint64 *>(address));
+    } else if constexpr (BYTES == 4) {
+        return Packed<4>{{*static_cast<const unsigned *>(address)}};
+    } else {
+        return *static_cast<const Packed<BYTES> *>(address);
+    }
+}
+
+// Element j of an item. With j known to the compiler this is a shift or nothing.
+template <class In, unsigned BYTES> GPR_DEVICE In piece(const Packed<BYTES> &items, unsigned j)
+{
+    if constexpr (BYTES == sizeof(In)) {
+        return bit_copy<In>(items);
+    } else if constexpr (BYTES == 2) {
+        return bit_copy<In>(static_cast<unsigned char>(items.half >> (8 * j)));
+    } else if constexpr (sizeof(In) == 1) {
+        return bit_copy<In>(static_cast<unsigned char>(items.word[j / 4] >> (8 * (j % 4))));
+    } else if constexpr (sizeof(In) == 2) {
+        return bit_copy<In>(static_cast<unsigned short>(items.word[j / 2] >> (16 * (j % 2))));
+    } else if constexpr (sizeof(In) == 4) {
+        return bit_copy<In>(items.word[j]);
+    } else {
+        static_assert(sizeof(In) == 8, "elements are of 1, 2, 4, 8 or 16 bytes");
+        return bit_copy<In>(static_cast<uint64>(items.word[2 * j + 1]) << 32 | items.word[2 * j]);
+    }
+}
+
+// An item of elements, and which of them the mask keeps: its bytes are neighbours too.
+template <class In> struct Item {
+    Packed<item * sizeof(In)> elements;
+    Packed<masked ? item : 1> keep;
+
+    GPR_DEVICE In element(unsigned j) const { return piece<In>(elements, j); }
+    GPR_DEVICE bool kept(unsigned j) const { return !masked || piece<unsigned char>(keep, j) != 0; }
+};
+
+template <class In> GPR_DEVICE Item<In> load_item(const In *in, const unsigned char *mask, const Place &place)
+{
+    Item<In> loaded;
+    loaded.elements = load_packed<item * sizeof(In)>(in + place.in);
+    if constexpr (masked) loaded.keep = load_packed<item>(mask + place.mask);
+    return loaded;
+}
+
+} // namespace gpr

@@ -1,0 +1,535 @@
+/* Reducing device arrays for Python: an imported array becomes a request whose result a callable of Python makes room for, in the
+ * caller's library; and the order of streams around it. */
+#include "device_array.h"
+
+/* ---------------------------------------------------------------- requests ------------------- */
+
+/* The compute type: None, a name of the registry, or anything NumPy takes for a dtype. */
+static int read_compute(PyObject *object, gpr_dtype *compute)
+{
+    PyArray_Descr *descr = NULL;
+    const char *name = NULL;
+    int failed = 0;
+
+    if (PyUnicode_Check(object)) {
+        name = PyUnicode_AsUTF8(object);
+        if (name == NULL) return -1;
+        *compute = gpr_find_dtype(name);
+        if (*compute != GPR_DTYPE_DEFAULT) return 0;
+    }
+    if (glue_read_descr(object, &descr) < 0) return -1;
+    if (descr == NULL) return 0;
+    failed = glue_find_dtype(descr, "reducing to dtype", compute) < 0;
+    Py_DECREF(descr);
+    return failed ? -1 : 0;
+}
+
+/* The array's device is where it is reduced; another one is a mistake. */
+static int check_device(const gpr_request *request, const glue_device_array *source)
+{
+    const int asked = request->device;
+
+    if (asked == GPR_DEVICE_CPU) {
+        PyErr_Format(
+            PyExc_ValueError,
+            "the array is in the memory of device \"cuda:%d\": to reduce it on the CPU, copy it first, as with "
+            "cupy.asnumpy(a), a.cpu().numpy() or numpy.asarray(a)",
+            source->device);
+        return -1;
+    }
+    if (asked >= 0 && asked != source->device) {
+        PyErr_Format(PyExc_ValueError,
+                     "the array is in the memory of device \"cuda:%d\", not of \"cuda:%d\": move it there, or leave "
+                     "device= out",
+                     source->device, asked);
+        return -1;
+    }
+    return 0;
+}
+
+/* A mask broadcasts to the array's shape: its axes are the array's last ones, those of one element count for all. */
+static int read_mask(const glue_state *state, PyObject *object, glue_device_array *source, int64_t *strides)
+{
+    if (object == Py_None) return 0;
+    if (!glue_is_device_array(state, object)) {
+        PyErr_SetString(PyExc_TypeError, "the mask of a device array must be a device array");
+        return -1;
+    }
+    glue_device_array *mask = (glue_device_array *)object;
+    if (mask->dtype != GPR_BOOL) {
+        PyErr_Format(PyExc_TypeError,
+                     "Cannot cast array data from dtype('%s') to dtype('bool') according to the rule "
+                     "'safe'",
+                     gpr_dtype_name(mask->dtype));
+        return -1;
+    }
+    if (mask->device != source->device) {
+        PyErr_Format(PyExc_ValueError, "the array is on device \"cuda:%d\" and its mask on \"cuda:%d\"", source->device,
+                     mask->device);
+        return -1;
+    }
+    const int more = source->ndim - mask->ndim;
+    int fits = more >= 0;
+    for (int i = 0; i < source->ndim && fits; i++) {
+        const int64_t extent = i < more ? 1 : glue_shape_of(mask)[i - more];
+        strides[i] = extent == 1 ? 0 : glue_strides_of(mask)[i - more];
+        fits = extent == 1 || extent == glue_shape_of(source)[i];
+    }
+    if (fits) return 1;
+    PyErr_SetString(PyExc_ValueError, "the mask cannot be broadcast to the shape of the array");
+    return -1;
+}
+
+/* Copies shape and strides with the reduced axes last, and the shape of the result. */
+static void set_layout(glue_call *call, glue_device_array *source, const int64_t *mask_strides, const char *reduced,
+                       int keepdims)
+{
+    int at = 0, kept = 0;
+
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < source->ndim; i++) {
+            if (reduced[i] != pass) continue;
+            call->shape[at] = glue_shape_of(source)[i];
+            call->strides[at] = glue_strides_of(source)[i];
+            if (mask_strides != NULL) call->mask_strides[at] = mask_strides[i];
+            at++;
+            kept += !pass;
+        }
+    }
+    call->result_ndim = 0;
+    if (call->request.op == GPR_OP_MINMAX) call->result_shape[call->result_ndim++] = 2;
+    for (int i = 0; i < source->ndim; i++) {
+        if (!reduced[i] || keepdims)
+            call->result_shape[call->result_ndim++] = reduced[i] ? 1 : glue_shape_of(source)[i];
+    }
+    call->request.ndim = source->ndim;
+    call->request.reduced = source->ndim - kept;
+    call->request.shape = call->shape;
+    call->request.strides = call->strides;
+    call->request.data = source->data;
+    call->request.on_device = 1;
+    call->request.device = source->device;
+}
+
+/* ---------------------------------------------------------------- results -------------------- */
+
+/* Calls make(shape, dtype's name); new reference to its (result, target). */
+static PyObject *make_room(PyObject *make, const glue_call *call, gpr_dtype dtype)
+{
+    PyObject *shape = PyTuple_New(call->result_ndim), *name = NULL, *pair = NULL;
+
+    if (shape == NULL) return NULL;
+    for (int i = 0; i < call->result_ndim; i++) {
+        PyObject *extent = PyLong_FromSsize_t(call->result_shape[i]);
+        if (extent == NULL) goto done;
+        PyTuple_SET_ITEM(shape, i, extent);
+    }
+    name = PyUnicode_InternFromString(gpr_dtype_name(dtype));
+    if (name == NULL) goto done;
+    PyObject *const arguments[] = {shape, name};
+    pair = PyObject_Vectorcall(make, arguments, 2, NULL);
+    if (pair != NULL && (!PyTuple_Check(pair) || PyTuple_GET_SIZE(pair) != 2)) {
+        PyErr_SetString(PyExc_TypeError, "what makes room for a result returns the result and its memory");
+        Py_CLEAR(pair);
+    }
+done:
+    Py_XDECREF(name);
+    Py_DECREF(shape);
+    return pair;
+}
+
+/* Steps of the kept axes from those of all of the result's, which has the reduced ones too if keepdims. */
+static void set_result_strides(glue_call *call, const int64_t *strides, const char *reduced, int ndim, int keepdims,
+                               int64_t *kept)
+{
+    int at = 0, count = 0;
+
+    if (call->request.op == GPR_OP_MINMAX) kept[count++] = strides[at++]; /* from minima to maxima */
+    for (int i = 0; i < ndim; i++) {
+        if (!reduced[i]) {
+            kept[count++] = strides[at++];
+        } else if (keepdims) {
+            at++;
+        }
+    }
+    call->request.result_strides = kept;
+}
+
+static int check_target(const glue_call *call, const int64_t *shape, const int64_t *strides, int ndim)
+{
+    int same = ndim == call->result_ndim;
+
+    for (int i = 0; i < ndim && same; i++) same = shape[i] == call->result_shape[i];
+    if (!same) {
+        PyErr_SetString(PyExc_ValueError, "the memory for the result has another shape than the result");
+        return -1;
+    }
+    for (int i = 0; i < ndim; i++) {
+        if (strides[i] == 0 && shape[i] > 1) {
+            PyErr_SetString(PyExc_ValueError, "output array is a broadcast one: several of its elements share memory");
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int use_device_target(glue_call *call, glue_device_array *target, gpr_dtype dtype)
+{
+    if (target->read_only) {
+        PyErr_SetString(PyExc_ValueError, "output array is read-only");
+        return -1;
+    }
+    if (target->dtype != dtype) {
+        PyErr_Format(PyExc_TypeError, "the result is of dtype %s, the memory for it of dtype %s", gpr_dtype_name(dtype),
+                     gpr_dtype_name(target->dtype));
+        return -1;
+    }
+    if (target->device != call->request.device) {
+        PyErr_Format(PyExc_ValueError, "the array is on device \"cuda:%d\" and the result's memory on \"cuda:%d\"",
+                     call->request.device, target->device);
+        return -1;
+    }
+    call->request.result = target->data;
+    call->request.result_on_device = 1;
+    return check_target(call, glue_shape_of(target), glue_strides_of(target), target->ndim);
+}
+
+static int use_host_target(glue_call *call, PyArrayObject *target, gpr_dtype dtype, int64_t *strides)
+{
+    int64_t shape[GPR_MAX_NDIM];
+    gpr_dtype found = GPR_BOOL;
+
+    if (glue_find_dtype(PyArray_DESCR(target), "a result of dtype", &found) < 0) return -1;
+    if (found != dtype || !PyArray_ISBEHAVED(target)) {
+        PyErr_Format(PyExc_TypeError, "the memory for the result must be aligned, writeable, and of dtype %s",
+                     gpr_dtype_name(dtype));
+        return -1;
+    }
+    for (int i = 0; i < PyArray_NDIM(target); i++) {
+        shape[i] = PyArray_DIM(target, i);
+        strides[i] = PyArray_STRIDE(target, i);
+    }
+    call->request.result = PyArray_DATA(target);
+    return check_target(call, shape, strides, PyArray_NDIM(target));
+}
+
+/* Runs the request into the target that `make` gives; the result that it gives with it, or NULL. */
+static PyObject *run_into(glue_state *state, glue_call *call, PyObject *make, const char *reduced, int keepdims)
+{
+    const gpr_request *request = &call->request;
+    const gpr_dtype dtype = gpr_result_dtype(request->op, request->dtype, request->compute);
+    int64_t host_strides[GPR_MAX_NDIM], kept[GPR_MAX_NDIM];
+    const int64_t *strides = host_strides;
+    PyObject *pair = NULL, *target = NULL, *result = NULL;
+
+    if (dtype == GPR_DTYPE_DEFAULT) return glue_raise(state);
+    if (glue_locate(state, 0) < 0) return NULL;
+    pair = make_room(make, call, dtype);
+    if (pair == NULL) return NULL;
+    target = PyTuple_GET_ITEM(pair, 1);
+    if (glue_is_device_array(state, target)) {
+        strides = glue_strides_of((glue_device_array *)target);
+        if (use_device_target(call, (glue_device_array *)target, dtype) < 0) goto done;
+    } else if (PyArray_Check(target)) {
+        if (use_host_target(call, (PyArrayObject *)target, dtype, host_strides) < 0) goto done;
+    } else {
+        PyErr_SetString(PyExc_TypeError, "the memory for a result is a DeviceArray or a NumPy array");
+        goto done;
+    }
+    set_result_strides(call, strides, reduced, request->ndim, keepdims, kept);
+    if (glue_reduce_unlocked(&call->request) == GPR_OK) {
+        result = Py_NewRef(PyTuple_GET_ITEM(pair, 0));
+    } else {
+        (void)glue_raise(state);
+    }
+done:
+    Py_DECREF(pair);
+    return result;
+}
+
+/* reduce_on_device(op, source, axis, dtype, keepdims, mask, kernel, device, block_size, grid_size, stream, skip_nan, ddof, make) */
+static PyObject *reduce_on_device(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    enum {
+        OP,
+        SOURCE,
+        AXIS,
+        DTYPE,
+        KEEPDIMS,
+        MASK,
+        OPTIONS,
+        SKIP_NAN = OPTIONS + GLUE_OPTION_COUNT,
+        DDOF,
+        MAKE,
+        COUNT
+    };
+    glue_state *state = glue_state_of(module);
+    glue_device_array *source = NULL;
+    int64_t mask_strides[GPR_MAX_NDIM];
+    char reduced[GPR_MAX_NDIM];
+    int keepdims = 0, masked = 0;
+    glue_call call;
+    gpr_request *request = &call.request;
+
+    if (count != COUNT || !glue_is_device_array(state, arguments[SOURCE])) {
+        PyErr_SetString(PyExc_TypeError, "reduce_on_device takes an operator's number, a DeviceArray and twelve more");
+        return NULL;
+    }
+    source = (glue_device_array *)arguments[SOURCE];
+    memset(request, 0, sizeof *request);
+    request->compute = GPR_DTYPE_DEFAULT;
+    request->dtype = source->dtype;
+    if (glue_read_operator(arguments[OP], &request->op) < 0) return NULL;
+    if (glue_read_axes(state, arguments[AXIS], source->ndim, request->op != GPR_OP_MEAN, reduced) < 0) return NULL;
+    if (glue_read_keepdims(arguments[KEEPDIMS], &keepdims) < 0) return NULL;
+    if (glue_read_options(state, arguments + OPTIONS, &call) < 0) return NULL;
+    if (check_device(request, source) < 0) return NULL;
+    request->skip_nan = PyObject_IsTrue(arguments[SKIP_NAN]);
+    request->ddof = PyFloat_AsDouble(arguments[DDOF]);
+    if (PyErr_Occurred() != NULL) return NULL;
+    if (read_compute(arguments[DTYPE], &request->compute) < 0) return NULL;
+    masked = read_mask(state, arguments[MASK], source, mask_strides);
+    if (masked < 0) return NULL;
+    set_layout(&call, source, masked ? mask_strides : NULL, reduced, keepdims);
+    if (masked) {
+        request->mask = (const uint8_t *)((glue_device_array *)arguments[MASK])->data;
+        request->mask_strides = call.mask_strides;
+    }
+    return run_into(state, &call, arguments[MAKE], reduced, keepdims);
+}
+
+/* ---------------------------------------------------------------- memory --------------------- */
+
+/* Device memory that its capsule frees. */
+static const char memory_name[] = "gpureduce.device_memory";
+
+typedef struct device_memory {
+    int device;
+    void *data;
+} device_memory;
+
+static void free_memory(PyObject *capsule)
+{
+    device_memory *memory = PyCapsule_GetPointer(capsule, memory_name);
+
+    if (memory == NULL) return;
+    Py_BEGIN_ALLOW_THREADS(void)
+    gpr_free_device(memory->device, memory->data); /* waits for what the device still does with it */
+    Py_END_ALLOW_THREADS
+    free(memory);
+}
+
+/* device_memory(device, bytes) -> (address, the owner that frees it) */
+static PyObject *device_memory_new(PyObject *module, PyObject *arguments)
+{
+    unsigned long long bytes = 0;
+    device_memory *memory = NULL;
+    PyObject *owner = NULL;
+    gpr_status status = GPR_OK;
+    int device = 0;
+
+    if (!PyArg_ParseTuple(arguments, "iK", &device, &bytes)) return NULL;
+    memory = calloc(1, sizeof *memory);
+    if (memory == NULL) return PyErr_NoMemory();
+    memory->device = device;
+    Py_BEGIN_ALLOW_THREADS
+    status = gpr_alloc_device(device, bytes, &memory->data);
+    Py_END_ALLOW_THREADS
+    if (status != GPR_OK) {
+        free(memory);
+        return glue_raise(glue_state_of(module));
+    }
+    owner = PyCapsule_New(memory, memory_name, free_memory);
+    if (owner == NULL) {
+        (void)gpr_free_device(device, memory->data);
+        free(memory);
+        return NULL;
+    }
+    return Py_BuildValue("NN", PyLong_FromVoidPtr(memory->data), owner);
+}
+
+static int is_compact(glue_device_array *array)
+{
+    int64_t step = (int64_t)gpr_dtype_bytes(array->dtype);
+
+    for (int i = array->ndim - 1; i >= 0; i--) {
+        if (glue_shape_of(array)[i] != 1 && glue_strides_of(array)[i] != step) return 0;
+        step *= glue_shape_of(array)[i];
+    }
+    return 1;
+}
+
+/* fill_device(array, element as bytes, stream): writes the element to all of a C-contiguous array, in order on the stream */
+static PyObject *fill_device(PyObject *module, PyObject *arguments)
+{
+    const glue_state *state = glue_state_of(module);
+    PyObject *object = NULL, *handle = NULL;
+    const char *element = NULL;
+    Py_ssize_t bytes = 0;
+    uint64_t count = 1;
+    void *stream = NULL;
+    gpr_status status = GPR_OK;
+
+    if (!PyArg_ParseTuple(arguments, "O!y#O", state->device_array_type, &object, &element, &bytes, &handle))
+        return NULL;
+    if (glue_read_stream(handle, &stream) < 0) return NULL;
+    glue_device_array *array = (glue_device_array *)object;
+    if ((size_t)bytes != gpr_dtype_bytes(array->dtype) || !is_compact(array) || array->read_only) {
+        PyErr_SetString(PyExc_ValueError, "only C-contiguous arrays that may be written are filled, with an element of "
+                                          "theirs");
+        return NULL;
+    }
+    for (int i = 0; i < array->ndim; i++) count *= (uint64_t)glue_shape_of(array)[i];
+    Py_BEGIN_ALLOW_THREADS
+    status = gpr_fill_device(array->device, array->data, array->dtype, element, count, stream);
+    Py_END_ALLOW_THREADS
+    if (status != GPR_OK) return glue_raise(state);
+    Py_RETURN_NONE;
+}
+
+/* Addresses from the first byte of an array to one past its last. */
+static void find_bounds(glue_device_array *array, uintptr_t *low, uintptr_t *high)
+{
+    *low = (uintptr_t)array->data;
+    *high = *low + gpr_dtype_bytes(array->dtype);
+    for (int i = 0; i < array->ndim; i++) {
+        const int64_t extent = glue_shape_of(array)[i], stride = glue_strides_of(array)[i];
+        if (extent == 0) {
+            *high = *low;
+            return;
+        }
+        const uintptr_t span = (uintptr_t)((extent - 1) * stride);
+        if (stride < 0) {
+            *low += span;
+        } else {
+            *high += span;
+        }
+    }
+}
+
+/* may_overlap(a, b) -> whether the arrays' bounds have memory in common */
+static PyObject *may_overlap(PyObject *module, PyObject *arguments)
+{
+    PyTypeObject *type = (PyTypeObject *)glue_state_of(module)->device_array_type;
+    PyObject *a = NULL, *b = NULL;
+    uintptr_t low[2], high[2];
+
+    if (!PyArg_ParseTuple(arguments, "O!O!", type, &a, type, &b)) return NULL;
+    find_bounds((glue_device_array *)a, &low[0], &high[0]);
+    find_bounds((glue_device_array *)b, &low[1], &high[1]);
+    return PyBool_FromLong(low[0] < high[1] && low[1] < high[0]);
+}
+
+/* ---------------------------------------------------------------- streams -------------------- */
+
+/* device_stream(device) -> handle of the library's own stream */
+static PyObject *device_stream(PyObject *module, PyObject *ordinal)
+{
+    const long device = PyLong_AsLong(ordinal);
+    void *stream = NULL;
+    gpr_status status = GPR_OK;
+
+    if (device == -1 && PyErr_Occurred() != NULL) return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = gpr_device_stream((int)device, &stream);
+    Py_END_ALLOW_THREADS
+    return status == GPR_OK ? PyLong_FromVoidPtr(stream) : glue_raise(glue_state_of(module));
+}
+
+/* stream_handle(stream) -> the handle of an int or of another library's stream object */
+static PyObject *stream_handle(PyObject *module, PyObject *object)
+{
+    void *stream = NULL;
+
+    (void)module;
+    return glue_read_stream(object, &stream) < 0 ? NULL : PyLong_FromVoidPtr(stream);
+}
+
+/* order_streams(device, first, then) */
+static PyObject *order_streams(PyObject *module, PyObject *arguments)
+{
+    PyObject *first_handle = NULL, *then_handle = NULL;
+    void *first = NULL, *then = NULL;
+    int device = 0;
+    gpr_status status = GPR_OK;
+
+    if (!PyArg_ParseTuple(arguments, "iOO", &device, &first_handle, &then_handle)) return NULL;
+    if (glue_read_stream(first_handle, &first) < 0 || glue_read_stream(then_handle, &then) < 0) return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = gpr_order_streams(device, first, then);
+    Py_END_ALLOW_THREADS
+    if (status != GPR_OK) return glue_raise(glue_state_of(module));
+    Py_RETURN_NONE;
+}
+
+static const char mark_name[] = "gpureduce.mark";
+
+static void destroy_mark(PyObject *capsule)
+{
+    gpr_mark_destroy(PyCapsule_GetPointer(capsule, mark_name));
+}
+
+/* mark_stream(device, stream) -> mark */
+static PyObject *mark_stream(PyObject *module, PyObject *arguments)
+{
+    PyObject *handle = NULL, *capsule = NULL;
+    void *stream = NULL;
+    gpr_mark *mark = NULL;
+    int device = 0;
+    gpr_status status = GPR_OK;
+
+    if (!PyArg_ParseTuple(arguments, "iO", &device, &handle)) return NULL;
+    if (glue_read_stream(handle, &stream) < 0) return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = gpr_mark_stream(device, stream, &mark);
+    Py_END_ALLOW_THREADS
+    if (status != GPR_OK) return glue_raise(glue_state_of(module));
+    capsule = PyCapsule_New(mark, mark_name, destroy_mark);
+    if (capsule == NULL) gpr_mark_destroy(mark);
+    return capsule;
+}
+
+/* mark_passed(mark) -> whether the device has come there */
+static PyObject *mark_passed(PyObject *module, PyObject *capsule)
+{
+    const gpr_mark *mark = PyCapsule_GetPointer(capsule, mark_name);
+    int passed = 0;
+    gpr_status status = GPR_OK;
+
+    if (mark == NULL) return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = gpr_mark_passed(mark, &passed);
+    Py_END_ALLOW_THREADS
+    return status == GPR_OK ? PyBool_FromLong(passed) : glue_raise(glue_state_of(module));
+}
+
+/* mark_wait(mark) */
+static PyObject *mark_wait(PyObject *module, PyObject *capsule)
+{
+    const gpr_mark *mark = PyCapsule_GetPointer(capsule, mark_name);
+    gpr_status status = GPR_OK;
+
+    if (mark == NULL) return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = gpr_mark_wait(mark);
+    Py_END_ALLOW_THREADS
+    if (status != GPR_OK) return glue_raise(glue_state_of(module));
+    Py_RETURN_NONE;
+}
+
+PyMethodDef glue_device_methods[] = {
+    {"reduce_on_device", (PyCFunction)(void (*)(void))reduce_on_device, METH_FASTCALL,
+     PyDoc_STR(
+         "reduce_on_device(op, source, axis, dtype, keepdims, mask, kernel, device, block_size, grid_size, stream, "
+         "skip_nan, ddof, make) -> what make(shape, dtype) returned first; its second is the result's memory")},
+    {"device_memory", device_memory_new, METH_VARARGS, PyDoc_STR("device_memory(device, bytes) -> (address, owner)")},
+    {"fill_device", fill_device, METH_VARARGS, PyDoc_STR("fill_device(array, element as bytes, stream)")},
+    {"may_overlap", may_overlap, METH_VARARGS, PyDoc_STR("may_overlap(a, b) -> bool")},
+    {"device_stream", device_stream, METH_O, PyDoc_STR("device_stream(device) -> handle")},
+    {"stream_handle", stream_handle, METH_O, PyDoc_STR("stream_handle(stream) -> handle")},
+    {"order_streams", order_streams, METH_VARARGS, PyDoc_STR("order_streams(device, first, then)")},
+    {"mark_stream", mark_stream, METH_VARARGS, PyDoc_STR("mark_stream(device, stream) -> mark")},
+    {"mark_passed", mark_passed, METH_O, PyDoc_STR("mark_passed(mark) -> bool")},
+    {"mark_wait", mark_wait, METH_O, PyDoc_STR("mark_wait(mark)")},
+    {NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,189 @@
+"""What a reduction is given and what it fills: arrays from anything, masks, starts, results in ``out``.
+
+Each rule is that of NumPy's ``ufunc.reduce``. Where NumPy's answer depends on dtypes alone, its own ufunc is asked,
+with an array of one element or of none: it raises and warns as it would for all.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from ._calls import ON_CPU, Array, Call, NoValue, run_core, warn
+from ._dates import run_dates
+from ._interop import from_host, is_on_device
+
+
+def run(call: Call, op: str | None = None, mask: Array | None = None) -> Any:
+    """Carry out a call, or one like it with another operator."""
+    run_kind = run_dates if call.array.dtype.kind in "mM" else run_core
+    return run_kind(call, op or call.op, mask)
+
+
+# ---------------------------------------------------------------- inputs
+
+
+def as_array(a: Any, instead_of_masked: str) -> Array:
+    """Make what NumPy takes an array; a ``TypeError`` says what to pass instead of what we do not take."""
+    if isinstance(a, np.ndarray):
+        masked = sys.modules.get("numpy.ma")
+        if masked is not None and isinstance(a, masked.MaskedArray):
+            raise TypeError(f"masked arrays are not supported: pass {instead_of_masked}")
+        return a
+    if is_on_device(a):
+        raise TypeError(
+            f"device arrays are not supported here: {type(a).__name__} is in GPU memory. Copy it to "
+            "the host first, as with cupy.asnumpy(a) or a.cpu().numpy()"
+        )
+    return from_host(a)
+
+
+def as_mask(where: Any, shape: tuple[int, ...]) -> Array | None:
+    """``where`` as a bool array of the array's shape, None for all elements; broadcast, not copied."""
+    if where is True:
+        return None
+    mask = where if isinstance(where, np.ndarray) else np.asarray(where, dtype=np.bool_)
+    return np.broadcast_to(mask.astype(np.bool_, casting="safe", copy=False), shape)
+
+
+def count_reduced(array: Array, axis: Any) -> int:
+    """Number of elements that make one result."""
+    if axis is None:
+        return array.size
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    return math.prod(array.shape[normalize_axis_index(i, array.ndim)] for i in axes)
+
+
+def count_kept(call: Call, mask: Array | None) -> Any:
+    """Number of elements that make each result: an int, or int64 of the result's shape.
+
+    NaN are found by a bool array of the elements' number. Rules ask for that only once a result makes it likely that
+    too few elements are left.
+    """
+    ones = ~np.isnan(call.array) if call.skip_nan else mask
+    if ones is None:
+        return count_reduced(call.array, call.axis)
+    ours = call._replace(array=np.asarray(ones), dtype=None, options=ON_CPU, skip_nan=False, ddof=0.0)
+    return run_core(ours, "sum", mask if call.skip_nan else None)
+
+
+def warn_of_imaginary_parts() -> None:
+    """Warn as NumPy's conversions do."""
+    warn("Casting complex values to real discards the imaginary part", np.exceptions.ComplexWarning)
+
+
+def real_part(call: Call) -> Call:
+    """Discard imaginary parts, with NumPy's warning, where a real dtype asks for it; elements are not copied."""
+    if call.array.dtype.kind != "c" or call.dtype is None or np.dtype(call.dtype).kind in "bc":
+        return call
+    if np.dtype(call.dtype).kind in "iuf":  # NumPy does not warn for bfloat16
+        warn_of_imaginary_parts()
+    if call.skip_nan:  # NaN in either part leaves the element out
+        numbers = np.logical_not(np.isnan(call.array), out=np.empty(call.array.shape, np.bool_))
+        mask = as_mask(call.where, numbers.shape)
+        call = call._replace(where=numbers if mask is None else numbers & mask)
+    return call._replace(array=call.array.real)
+
+
+# ---------------------------------------------------------------- starts
+
+
+def has_initial(call: Call) -> bool:
+    """Whether a start was given. None says that there is none, not even the identity."""
+    return call.initial is not NoValue and call.initial is not None
+
+
+def start_of(call: Call, ufunc: np.ufunc) -> Any:
+    """``initial`` as an element of the result's type; NumPy's error if it is none."""
+    return ufunc.reduce(np.empty(0, call.array.dtype), axis=0, dtype=call.dtype, initial=call.initial)
+
+
+def fold_in(call: Call, ufunc: np.ufunc, result: Any) -> Any:
+    """Make a result start from ``initial``."""
+    if not has_initial(call):
+        return result
+    start = start_of(call, ufunc)
+    with np.errstate(all="ignore"):
+        return ufunc(result, start, out=result) if isinstance(result, np.ndarray) else ufunc(result, start)
+
+
+def only_start(call: Call, ufunc: np.ufunc) -> Any:
+    """A reduction of an array without elements that has a start but no identity: the start, in the result's shape."""
+    empty = call._replace(array=np.empty(call.array.shape, np.bool_), dtype=None, skip_nan=False)
+    return np.full(np.shape(run_core(empty, "any")), start_of(call, ufunc))[()]
+
+
+def check_where(call: Call, ufunc: np.ufunc, mask: Array | None) -> None:
+    """Refuse a mask, which may leave nothing, where nothing has no value."""
+    if mask is None or has_initial(call) or (call.initial is NoValue and ufunc.identity is not None):
+        return
+    raise ValueError(
+        f"reduction operation '{ufunc.__name__}' does not have an identity, so to use a where mask one has to "
+        "specify 'initial'"
+    )
+
+
+def check_identity(call: Call, ufunc: np.ufunc) -> None:
+    """Refuse nothing, where ``initial=None`` takes the identity away."""
+    if call.initial is None and call.array.size == 0 and count_reduced(call.array, call.axis) == 0:
+        raise ValueError(f"zero-size array to reduction operation {ufunc.__name__} which has no identity")
+
+
+# ---------------------------------------------------------------- results
+
+
+def check_is_array(out: Any) -> None:
+    """Refuse an ``out`` that is no array."""
+    if not isinstance(out, np.ndarray):
+        raise TypeError("return arrays must be of ArrayType")
+
+
+def check_out(out: Any, ufunc: np.ufunc, array: Array, dtype: Any = None) -> None:
+    """Refuse what ``ufunc.reduce(array, dtype=dtype, out=out)`` would refuse, shapes aside."""
+    check_is_array(out)
+    if not out.flags.writeable:
+        raise ValueError("output array is read-only")
+    if out.dtype.kind in "SUTO" or out.dtype.type is np.void:
+        raise TypeError(f"out of dtype {out.dtype} is not supported: it must be of numbers or times")
+    types = (array.dtype, out.dtype, None if dtype is None else np.dtype(dtype))
+    if any(one is not None and one.kind == "c" for one in types):
+        inner = types[2] or ufunc.resolve_dtypes((out.dtype, array.dtype, None), casting="unsafe", reduction=True)[0]
+        if inner.kind in "iuf" or (inner.kind == "c" and out.dtype.kind in "iuf"):
+            warn_of_imaginary_parts()
+        types = (inner, inner, inner)
+    ufunc.reduce(np.zeros(1, types[0]), 0, types[2], np.zeros((), types[1]))
+
+
+def store(out: Array, result: Any, name: str) -> Array:
+    """Fill ``out``, converted to its dtype. Whether that is allowed has been checked."""
+    result = np.asarray(result)
+    if out.ndim != result.ndim:
+        raise ValueError(
+            f"output parameter for reduction operation {name} has the wrong number of dimensions: "
+            f"Found {out.ndim} but expected {result.ndim}"
+        )
+    if out.shape != result.shape:
+        raise ValueError(f"output array has shape {out.shape}, the result has shape {result.shape}")
+    if result.dtype.kind == "c" and out.dtype.kind in "iuf":
+        result = result.real
+    with np.errstate(all="ignore"):
+        np.copyto(out, result, casting="unsafe")
+    return out
+
+
+def set_nan(result: Any, bad: Any) -> Any:
+    """Put NaN where `bad` is true."""
+    if not isinstance(result, np.ndarray):
+        return result.dtype.type("nan")
+    np.copyto(result, np.nan, where=bad, casting="unsafe")
+    return result
+
+
+def wrap(array: Array, result: Any) -> Any:
+    """Make a result what the array's class makes of results."""
+    value = np.asarray(result)
+    return array.__array_wrap__(value, None, value.ndim == 0)

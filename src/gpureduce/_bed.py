@@ -1,0 +1,295 @@
+"""The bed a measurement runs on: where the array lies, what is done between samples, and the turns that time it.
+
+Wall time is of the whole synchronous call, from the array where the caller has it to the result. Device time is of
+the kernels alone, by events around them, over a copy of the array that was uploaded before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import _core, _functions
+from ._clocks import Clocks, read_clocks
+from ._environment import last_level_cache_bytes, peak_bytes_per_second
+from ._exceptions import CudaError, DeviceUnavailableError, KernelUnavailableError
+from ._operand import Operand, on_device
+from ._peers import DeviceView
+from ._records import DeviceInfo, devices
+from ._sampling import Turn, calls_for, host_samples
+from ._tables import show_bytes
+
+__all__ = ["CACHES", "REFUSED", "Bed"]
+
+CACHES = ("hot", "cold", "rotated")
+"""What the caches hold when a sample starts: the array, nothing of it, or other copies of it."""
+FLUSH_CACHES, HOST_FLUSH_CACHES = 4, 2
+"""Size of what is written between samples, or of all copies together, over that of the L2 or the CPU's last cache."""
+MOST_COPIES = 64
+WARMUP_CALLS = 3
+WARMUP_RUNS = 3
+"""Untimed calls and launches before the first sample."""
+RUNS_PER_TURN = 5
+"""Device samples at a turn, after one untimed run that brings the caches back to where they were."""
+
+REFUSED = (TypeError, ValueError, NotImplementedError, KernelUnavailableError)
+"""What an operator, dtype, kernel or library raises that does not take the work."""
+_NO_DEVICE_COPY = (MemoryError, CudaError, DeviceUnavailableError)
+
+
+def operators() -> list[str]:
+    """Names of the operators that have kernels and a function of the package."""
+    return [name for name in _core.OPERATORS if name in _functions.__all__]
+
+
+def check_operator(op: str) -> str:
+    """The same operator, if it can be measured; else a ``ValueError``."""
+    if op not in operators():
+        raise ValueError(f"unknown operator {op!r}: the operators are {', '.join(operators())}")
+    return op
+
+
+_Request = tuple[str, int, tuple[int, ...], Any, int, str, int, int, int]
+
+
+def stream_handle(stream: Any) -> int:
+    """The handle of a stream: an integer, or an object with ``ptr`` or ``cuda_stream``; 0 is the library's own."""
+    if stream is None:
+        return 0
+    for name in ("ptr", "cuda_stream"):
+        stream = getattr(stream, name, stream)
+    return int(stream)
+
+
+def ignoring_array(call: Callable[[], Any]) -> Callable[[Any], Any]:
+    """A call that knows its array, where one that is given it is asked for."""
+    return lambda _: call()
+
+
+class Bed:
+    """Where one array is measured; use it as a context.
+
+    Parameters
+    ----------
+    operand : Operand
+    axis : None or int or tuple of ints
+    device : str or None
+        As the reductions take it.
+    cache : {"hot", "cold", "rotated"}
+    with_device : bool, optional
+        Whether the array is put into device memory, for times of the kernels alone.
+
+    Attributes
+    ----------
+    place
+        Where reductions run: ``"cpu"``, ``"cuda:N"``, or ``"auto"``.
+    info
+        The CUDA device, or ``None``.
+    why_no_device
+        Why there are no device times; ``""`` if there are.
+    readings
+        :class:`Clocks` of the card, while it was at work.
+    """
+
+    def __init__(self, operand: Operand, axis: Any, device: str | None, cache: str, with_device: bool = True) -> None:
+        if cache not in CACHES:
+            raise ValueError(f"cache must be one of {', '.join(map(repr, CACHES))}, not {cache!r}")
+        self.operand, self.axis, self.cache = operand, axis, cache
+        self.place, ordinal = _place(operand, device)
+        self.info: DeviceInfo | None = next((each for each in devices() if each.ordinal == ordinal), None)
+        self.why_no_device = "" if self.info is not None else (_core.why_no_cuda() or "the CPU was asked for")
+        if self.info is not None and not with_device:
+            self.why_no_device = "it was not asked for"
+        self._reads_device = self.info is not None and (with_device or operand.pointer is not None)
+        self.reduced = operand.trailing(axis)
+        self.readings: list[Clocks] = []
+        self._open = contextlib.ExitStack()
+        self._pointers: list[int] = []
+        self._arrays: list[Any] = [operand.array]
+        self._next = 0
+        self._scratch: np.ndarray[Any, Any] | None = None
+
+    @property
+    def cache_bytes(self) -> int:
+        """Size of the cache that matters: the card's L2, or the CPU's last one."""
+        return self.info.l2_bytes if self._reads_device and self.info is not None else last_level_cache_bytes()
+
+    @property
+    def flush_bytes(self) -> int:
+        """Device memory that is written before each device sample."""
+        return FLUSH_CACHES * self.info.l2_bytes if self.cache == "cold" and self.info is not None else 0
+
+    @property
+    def peak(self) -> float | None:
+        """Theoretical bandwidth of the card's memory, bytes per second; ``None`` of the host's."""
+        return peak_bytes_per_second(self.info) if self.info is not None else None
+
+    def __enter__(self) -> Bed:
+        try:
+            self._lay_out()
+        except BaseException:
+            self._open.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def _copies(self, wanted_bytes: int) -> int:
+        if self.cache != "rotated":
+            return 1
+        return min(max(2, math.ceil(wanted_bytes / self.operand.nbytes)), MOST_COPIES)
+
+    def _lay_out(self) -> None:
+        host = self.operand.pointer is None
+        if host:
+            flush = HOST_FLUSH_CACHES * last_level_cache_bytes()
+            self._arrays += [self.operand.array.copy() for _ in range(self._copies(flush) - 1)]
+            if self.cache == "cold":
+                self._scratch = np.empty(max(flush, 1), np.uint8)
+        if self.info is None or self.why_no_device:
+            return
+        if self.reduced is None:
+            self.why_no_device = "the reduced axes are not the last ones: the library packs such arrays on the host"
+            return
+        if not host:
+            if self.cache == "rotated":
+                raise ValueError("a device array is not copied: cache='rotated' takes a host array")
+            assert self.operand.pointer is not None
+            self._pointers = [self.operand.pointer]
+            return
+        try:
+            for _ in range(self._copies(FLUSH_CACHES * self.info.l2_bytes)):
+                lent = on_device(self.operand.array, self.info.ordinal)
+                self._pointers.append(self._open.enter_context(lent))
+        except _NO_DEVICE_COPY as error:
+            if not self._pointers:
+                size = show_bytes(self.operand.nbytes)
+                self.why_no_device = f"the array ({size}) cannot be put on the device whole: {error}"
+
+    # ------------------------------------------------------------ calls
+
+    def reduction(self, op: str, options: dict[str, Any]) -> Callable[[Any], Any]:
+        """The call that is timed: ``function(array)``, with these options of the reductions."""
+        if self.operand.pointer is not None:
+            return lambda _: self.reduce_there(op, options)
+        function = getattr(_functions, op)
+        given = {name: value for name, value in options.items() if value is not None}
+        return functools.partial(function, axis=self.axis, device=self.place, **given)
+
+    def _request(self, op: str, options: dict[str, Any], pointer: int) -> _Request:
+        assert self.info is not None
+        assert self.reduced is not None
+        it = self.operand
+        kernel, block, grid = options["kernel"], options["block_size"] or 0, options["grid_size"] or 0
+        dtype = it.dtype.newbyteorder("=")
+        return op, pointer, it.shape, dtype, self.reduced, kernel, self.info.ordinal, block, grid
+
+    def reduce_there(self, op: str, options: dict[str, Any]) -> Any:
+        """Reduce the array in device memory to a result on the host."""
+        stream = stream_handle(options["stream"])
+        request = self._request(op, options, self._pointers[0])
+        return _core.reduce_device(*request, options["dtype"], stream)
+
+    def view(self) -> DeviceView:
+        """The copy in device memory, for other libraries."""
+        assert self.info is not None
+        it = self.operand
+        return DeviceView(self._pointers[0], it.shape, it.dtype.newbyteorder("="), self.info.ordinal, self)
+
+    # ------------------------------------------------------------ turns
+
+    def _rotate(self, things: list[Any]) -> Any:
+        self._next += 1
+        return things[self._next % len(things)]
+
+    def _flush_host(self) -> None:
+        assert self._scratch is not None
+        self._scratch.fill(self._next & 1)
+        self._next += 1
+
+    def host_turn(self, call: Callable[[Any], Any]) -> Turn:
+        """Wall time of ``call(array)``; warms up, and finds how many calls make a sample."""
+        best = math.inf
+        for _ in range(WARMUP_CALLS):
+            start = time.perf_counter()
+            call(self._rotate(self._arrays))
+            best = min(best, time.perf_counter() - start)
+            if best > 0.1:
+                break
+        if self._scratch is not None:
+            return Turn(host_samples(lambda: call(self._arrays[0]), 1, self._flush_host))
+        number = calls_for(best)
+        once: Callable[[], Any] = functools.partial(call, self._arrays[0])
+        if len(self._arrays) > 1:
+
+            def once() -> Any:
+                return call(self._rotate(self._arrays))
+
+        return Turn(host_samples(once, number), calls_per_sample=number)
+
+    def device_turn(self, op: str, options: dict[str, Any]) -> Turn | None:
+        """Device time of a kernel over the copies in device memory; ``None`` where there are none."""
+        if not self._pointers or self.info is None:
+            return None
+        info, stream = self.info, stream_handle(options["stream"])
+
+        def run(pointer: int, warmup: int, count: int) -> list[float]:
+            request = self._request(op, options, pointer)
+            times = _core.measure(*request, warmup, count, self.flush_bytes, options["dtype"], stream)
+            return [1e-3 * each for each in times]
+
+        def take(count: int) -> list[float]:
+            if len(self._pointers) > 1:
+                times = [run(self._rotate(self._pointers), 0, 1)[0] for _ in range(count)]
+            else:
+                times = run(self._pointers[0], 1, count)
+            self.read_clocks(info)
+            return times
+
+        first = run(self._pointers[0], 0, 1)[0]
+        if first < SLOW_SECONDS:
+            run(self._pointers[0], WARMUP_RUNS, 0)
+        return Turn(take, batch=RUNS_PER_TURN if first < SLOW_SECONDS else 1)
+
+    def read_clocks(self, info: DeviceInfo) -> None:
+        """Note the card's clocks; it is at work or just was."""
+        reading = read_clocks(info.uuid)
+        if reading is not None:
+            self.readings.append(reading)
+
+    def cache_troubles(self) -> list[str]:
+        """A warning if the times are of a cache."""
+        if self.cache != "hot" or self.operand.nbytes > self.cache_bytes:
+            return []
+        where = "the L2 cache" if self._reads_device else "the CPU's last-level cache"
+        sizes = f"{show_bytes(self.operand.nbytes)} fit in {show_bytes(self.cache_bytes)}"
+        return [f"the array fits in {where} ({sizes}): repeated runs do not read memory; cache='cold' flushes it"]
+
+
+SLOW_SECONDS = 0.05
+"""Device time after which there is one sample a turn, and no more warming up."""
+
+
+def _place(operand: Operand, device: str | None) -> tuple[str, int | None]:
+    """Where reductions run, and the ordinal of the CUDA device that device times are of."""
+    if operand.pointer is not None:
+        if device not in (None, "cuda", f"cuda:{operand.device}"):
+            raise ValueError(f"the array is on cuda:{operand.device}, which device={device!r} is not")
+        return f"cuda:{operand.device}", operand.device
+    no_cuda = _core.why_no_cuda()
+    if device == "auto":
+        return device, None if no_cuda else 0
+    if device is None and no_cuda is not None:
+        return "cpu", None
+    _functions.sum(np.ones(1, np.int8), device=device)  # the library's own errors
+    run = _core.last_run()
+    assert run is not None
+    place: str = run["device"]
+    return place, int(place.removeprefix("cuda:")) if place != "cpu" else None

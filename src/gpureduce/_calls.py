@@ -1,0 +1,64 @@
+"""A call of one of the package's functions, and how the core is asked to carry it out."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import _core
+
+NoValue: Any = np._NoValue
+
+Array = np.ndarray[Any, Any]
+
+Options = tuple[str, "str | None", "int | None", "int | None", Any]
+"""kernel, device, block_size, grid_size, stream"""
+
+ON_CPU: Options = ("auto", "cpu", None, None, None)
+
+
+class Call(NamedTuple):
+    """The arguments, as they were given or as rules have made them."""
+
+    op: str
+    """Name of the core's operator."""
+    array: Any
+    options: Options
+    axis: Any = None
+    dtype: Any = None
+    out: Any = None
+    keepdims: Any = False
+    initial: Any = NoValue
+    where: Any = True
+    skip_nan: bool = False
+    ddof: Any = 0
+    center: Any = NoValue
+    """What ``mean=`` was given."""
+    is_exact: bool = True
+    """Whether the array was given as an ndarray and not as a subclass, a list, ..."""
+
+    @property
+    def name(self) -> str:
+        """Name of the function that was called."""
+        return "nan" + self.op if self.skip_nan else self.op
+
+
+def run_core(call: Call, op: str, mask: Array | None = None) -> Any:
+    """Let the core do a call on an array of numbers, with this operator."""
+    number = _core.OPERATORS[op]
+    return _core.reduce(
+        number, call.array, call.axis, call.dtype, call.keepdims, mask, *call.options, call.skip_nan, call.ddof
+    )
+
+
+def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
+    """Warn at the line that called the package."""
+    level, frame = 2, sys._getframe(1)
+    package = __name__.partition(".")[0]
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+        frame = frame.f_back
+        level += 1
+    warnings.warn(message, category, stacklevel=level)

@@ -1,0 +1,79 @@
+"""How fast memory can be read: what a card's clock and bus come to, and what was measured here.
+
+The *read ceiling* is the best bandwidth that ``auto`` reaches over a long array: of a maximum of int32 and a sum of
+float32, the least arithmetic there is per byte. It is measured once per process and device.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+
+from . import _core
+from ._environment import last_level_cache_bytes
+from ._functions import reduce
+from ._operand import random_values
+from ._records import DeviceInfo
+
+__all__ = ["host_read_ceiling", "read_ceiling"]
+
+MOST_BYTES = 1 << 30
+"""Of the array that is read; at most an eighth of the device's memory."""
+PIECE_BYTES = 64 << 20
+REPEATS = 20
+HOST_BYTES, HOST_CACHES, HOST_MOST_BYTES = 256 << 20, 4, 1 << 30
+"""Least and most bytes of the array read on the host, which is some times its last-level cache."""
+HOST_REPEATS = 7
+
+_READERS = (("max", "int32"), ("sum", "float32"))
+_WORD = 4  # bytes of either
+
+
+@functools.cache
+def read_ceiling(device: DeviceInfo) -> float:
+    """Bytes per second that a kernel reads from the memory of a device at most.
+
+    Raises
+    ------
+    MemoryError
+        There is no room on the device for the array.
+    CudaError, DeviceUnavailableError, KernelUnavailableError
+        Nothing runs there.
+    """
+    nbytes = min(MOST_BYTES, device.memory_bytes // 8) // PIECE_BYTES * PIECE_BYTES or PIECE_BYTES
+    ordinal = device.ordinal
+    pointer = _core.alloc_device(ordinal, nbytes)
+    best = float("inf")
+    try:
+        for op, dtype in _READERS:
+            piece = random_values(dtype, PIECE_BYTES // _WORD)
+            for offset in range(0, nbytes, PIECE_BYTES):
+                _core.upload(ordinal, pointer + offset, piece)
+            shape = (nbytes // piece.itemsize,)
+            times = _core.measure(op, pointer, shape, piece.dtype, 1, "auto", ordinal, 0, 0, 2, REPEATS, 0)
+            best = min(best, *times)
+    finally:
+        _core.free_device(ordinal, pointer)
+    return nbytes / (1e-3 * best)
+
+
+@functools.cache
+def host_read_ceiling(threads: int) -> float:
+    """Bytes per second that the CPU backend reads from memory at most with so many threads."""
+    nbytes = min(max(HOST_BYTES, HOST_CACHES * last_level_cache_bytes()), HOST_MOST_BYTES)
+    best = float("inf")
+    for op, dtype in _READERS:
+        values = random_values(dtype, nbytes // _WORD)
+        for _ in range(HOST_REPEATS):
+            start = time.perf_counter()
+            reduce(values, op, device="cpu")
+            best = min(best, time.perf_counter() - start)
+    return nbytes / best
+
+
+def ceiling_or_why(device: DeviceInfo | None, threads: int) -> tuple[float | None, str]:
+    """The read ceiling of a device, or of the host where it is ``None``; or nothing and the reason."""
+    try:
+        return (host_read_ceiling(threads) if device is None else read_ceiling(device)), ""
+    except (MemoryError, RuntimeError) as error:
+        return None, f"the read ceiling could not be measured: {error}"

@@ -1,0 +1,401 @@
+"""Charts of measurements, by matplotlib: bandwidth of many, over size, under a roof; the stages of one call.
+
+Colours are those of Okabe and Ito, which the colour-blind tell apart; what a colour says is said by a place, a marker
+or a word as well.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ._picture import DPI, INK, LEGEND_SIZE, TEXT_SIZE, TITLE_SIZE, matplotlib_or_why
+from ._tables import show_bandwidth, show_bytes, show_time
+from ._timing import STAGES
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from ._compare import Comparison, Contender
+    from ._timing import Timing
+
+__all__ = ["KINDS", "draw_bars", "plot_comparison", "plot_stages", "save"]
+
+KERNEL, LIBRARY, CEILING, PEAK, PALE = "#0072B2", "#E69F00", "#D55E00", "#7A7A7A", "#BDBDBD"
+_LINES = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#A6761D")
+_MARKERS = "os^DvPX*"
+_STAGE_COLOURS = {
+    "compile": "#CC79A7",
+    "stage": "#56B4E9",
+    "upload": "#0072B2",
+    "kernel": "#009E73",
+    "return": "#E69F00",
+}
+BAR_INCHES, LEAST_INCHES, WIDTH = 0.29, 2.6, 10.0
+LOGARITHMIC_BEYOND = 20
+"""Ratio of the longest to the shortest bar at which the axis is logarithmic."""
+SHORT_AXIS = 200
+"""Ratio of the ends of a logarithmic axis below which there is room for more labels."""
+LABEL_INCHES = 0.17
+"""Height of a line of text beside a point."""
+GIGA = 1e9
+
+
+# ---------------------------------------------------------------- what they share
+
+
+def _axes(place: Axes | Figure | None, height: float) -> Axes:
+    """The axes to draw on: those given, or new ones of a figure that is given, or of a new one of pyplot's."""
+    matplotlib_or_why()
+    from matplotlib.figure import Figure
+
+    if place is None:
+        from matplotlib import pyplot
+
+        place = pyplot.figure(layout="constrained", facecolor="white")
+    if not isinstance(place, Figure):
+        return place
+    place.set_size_inches(WIDTH, height)
+    return place.subplots()
+
+
+def _plain(ax: Axes, title: str, subtitle: str) -> None:
+    ax.set_title(f"{title}\n", fontsize=TITLE_SIZE, fontweight="bold", color=INK, loc="left", pad=4)
+    ax.annotate(
+        subtitle, (0, 1), (0, 5), xycoords="axes fraction", textcoords="offset points", fontsize=TEXT_SIZE, color=INK
+    )
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    ax.tick_params(labelsize=TEXT_SIZE)
+
+
+def _plain_numbers(axis: Any) -> None:
+    """Label a logarithmic axis with numbers as one writes them; where it is short, its twos and fives as well."""
+    from matplotlib.ticker import FuncFormatter
+
+    low, high = sorted(axis.get_view_interval())
+    is_short = low > 0 and high / low < SHORT_AXIS
+
+    def between(value: float, _: object) -> str:
+        first = f"{value:e}"[0]
+        return f"{value:,g}" if is_short and first in "25" else ""
+
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axis.set_minor_formatter(FuncFormatter(between))
+    axis.set_tick_params(which="minor", labelsize=TEXT_SIZE)
+
+
+def _roofs(ceiling: float | None, peak: float | None) -> list[tuple[float, str, Any, str]]:
+    """Value, colour, style and words of the lines that nothing should pass."""
+    lines: list[tuple[float, str, Any, str]] = []
+    if ceiling is not None:
+        lines.append((ceiling, CEILING, "-", f"read here at most: {show_bandwidth(ceiling)} GB/s"))
+    if peak is not None:
+        lines.append((peak, PEAK, (0, (5, 3)), f"theoretical peak: {show_bandwidth(peak)} GB/s"))
+    return lines
+
+
+def _column(comparison: Comparison, column: str | None) -> tuple[str, str]:
+    """Which times are drawn, and what they are called: one kind only."""
+    has_device = any(row.on_device is not None for row in comparison.rows)
+    chosen = column or ("on_device" if has_device else "host")
+    if chosen not in ("host", "on_device"):
+        raise ValueError(f"column must be 'host' or 'on_device', not {column!r}")
+    return chosen, "kernels alone, on the device" if chosen == "on_device" else "from host memory to the result"
+
+
+def _timed(comparison: Comparison, column: str) -> list[Contender]:
+    rows = [row for row in comparison.rows if getattr(row, column) is not None]
+    if not rows:
+        raise ValueError(f"nothing was timed {'on the device' if column == 'on_device' else 'from host memory'}")
+    return rows
+
+
+# ---------------------------------------------------------------- charts
+
+
+def draw_bars(
+    ax: Axes,
+    labels: Sequence[str],
+    rates: Sequence[float],
+    are_kernels: Sequence[bool],
+    ceiling: float | None,
+    peak: float | None,
+) -> None:
+    """Draw a bar of bandwidth for each label, from top to bottom, with the lines that none should pass.
+
+    Parameters
+    ----------
+    ax : Axes
+    labels : sequence of str
+    rates : sequence of float
+        Bytes per second.
+    are_kernels : sequence of bool
+        Libraries have another colour and a hatch.
+    ceiling, peak : float or None
+        Bytes per second.
+    """
+    from matplotlib.patches import Patch
+
+    values = [rate / GIGA for rate in rates]
+    logarithmic = max(values) > LOGARITHMIC_BEYOND * min(values)
+    for i, (value, is_kernel) in enumerate(zip(values, are_kernels, strict=True)):
+        colour, hatch = (KERNEL, None) if is_kernel else (LIBRARY, "///")
+        ax.barh(i, value, height=0.74, color=colour, hatch=hatch, edgecolor="white", linewidth=0)
+        ax.annotate(
+            show_bandwidth(rates[i]),
+            (value, i),
+            (5, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=TEXT_SIZE - 1,
+            color=INK,
+            bbox={"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none"},
+        )
+    handles: list[Any] = [Patch(facecolor=KERNEL, label="gpureduce")]
+    if not all(are_kernels):
+        handles.append(Patch(facecolor=LIBRARY, hatch="///", edgecolor="white", linewidth=0, label="library"))
+    for value, colour, style, words in _roofs(ceiling, peak):
+        handles.append(ax.axvline(value / GIGA, color=colour, linestyle=style, linewidth=1.6, label=words, zorder=0))
+    tops = [*values, *(line[0] / GIGA for line in _roofs(ceiling, peak))]
+    if logarithmic:
+        ax.set_xscale("log")
+        _plain_numbers(ax.xaxis)
+        ax.set_xlim(min(values) / 2, max(tops) * 2.4)
+    else:
+        ax.set_xlim(0, max(tops) * 1.12)
+    ax.set_yticks(range(len(labels)), labels)
+    ax.set_ylim(len(labels) - 0.4, -0.6)
+    ax.set_xlabel(f"bandwidth, GB/s{' (logarithmic)' if logarithmic else ''}", fontsize=TEXT_SIZE, color=INK)
+    ax.tick_params(axis="y", length=0)
+    below = "outside lower center"
+    if ax.figure.get_layout_engine() is not None and len(ax.figure.axes) == 1:
+        ax.figure.legend(
+            handles=handles,
+            loc=below,  # type: ignore[call-overload]
+            ncols=len(handles),
+            fontsize=LEGEND_SIZE,
+            frameon=False,
+        )
+    else:
+        ax.legend(handles=handles, fontsize=LEGEND_SIZE, frameon=False, loc="best")
+
+
+def _plot_bars(comparison: Comparison, column: str | None, ax: Axes | Figure | None) -> Axes:
+    chosen, words = _column(comparison, column)
+    rows = [row for row in _timed(comparison, chosen) if row.elements == comparison.sizes[-1]]
+    if not rows:
+        raise ValueError("nothing was timed at the largest size")
+    drawn = _axes(ax, max(BAR_INCHES * len(rows) + 1.7, LEAST_INCHES))
+    rates = [row.bytes / getattr(row, chosen).median for row in rows]
+    roofs = (comparison.ceiling, comparison.peak) if chosen == "on_device" or comparison.peak is None else (None, None)
+    draw_bars(drawn, [row.label for row in rows], rates, [row.is_kernel for row in rows], *roofs)
+    size = f"{rows[0].elements:,} {comparison.dtype}, {show_bytes(rows[0].bytes)}"
+    _plain(drawn, f"{comparison.op} of {size}", f"{words}, {comparison.cache} cache; {comparison.device_name}")
+    return drawn
+
+
+def _plot_sizes(comparison: Comparison, column: str | None, ax: Axes | Figure | None) -> Axes:
+    chosen, words = _column(comparison, column)
+    rows = _timed(comparison, chosen)
+    drawn = _axes(ax, 6.0)
+    labels = list(dict.fromkeys((row.name, row.is_kernel) for row in rows))
+    # What has a colour: libraries, and the kernels that are fastest at the largest size; others are pale.
+    last = {row.name: row.bytes / getattr(row, chosen).median for row in rows if row.elements == rows[-1].elements}
+    ranked = sorted((name for name, is_kernel in labels if is_kernel), key=lambda name: -last.get(name, 0.0))
+    libraries = [name for name, is_kernel in labels if not is_kernel]
+    coloured = [*ranked[: max(len(_LINES) - len(libraries), 1)], *libraries]
+    handles = []
+    for name, is_kernel in labels:
+        points: dict[int, float] = {}
+        for row in rows:
+            if row.name == name:
+                rate = row.bytes / getattr(row, chosen).median / GIGA
+                points[row.bytes] = max(points.get(row.bytes, 0.0), rate)
+        order = sorted(points)
+        values = [points[size] for size in order]
+        if name not in coloured:
+            drawn.plot(order, values, color=PALE, linewidth=1, zorder=1)
+            continue
+        i = coloured.index(name) % len(_LINES)
+        style = "-" if is_kernel else (0, (6, 2))
+        line = drawn.plot(
+            order, values, color=_LINES[i], marker=_MARKERS[i], markersize=6, linewidth=2, linestyle=style, label=name
+        )
+        handles.append(line[0])
+    if len(coloured) < len(labels):
+        handles += drawn.plot([], [], color=PALE, linewidth=1, label="other kernels")
+    if chosen == "on_device" or comparison.peak is None:
+        for value, colour, style_, text in _roofs(comparison.ceiling, comparison.peak):
+            handles.append(drawn.axhline(value / GIGA, color=colour, linestyle=style_, linewidth=1.6, label=text))
+    drawn.set_xscale("log", base=2)
+    drawn.set_yscale("log")
+    from matplotlib.ticker import FuncFormatter
+
+    drawn.xaxis.set_major_formatter(FuncFormatter(lambda value, _: show_bytes(value)))
+    _plain_numbers(drawn.yaxis)
+    drawn.set_xlabel("size of the array (logarithmic)", fontsize=TEXT_SIZE, color=INK)
+    drawn.set_ylabel("bandwidth, GB/s (logarithmic)", fontsize=TEXT_SIZE, color=INK)
+    drawn.grid(True, which="major", color="#E5E5E5", linewidth=0.8)
+    drawn.legend(handles=handles, fontsize=LEGEND_SIZE, frameon=False, loc="upper left", bbox_to_anchor=(1.01, 1.0))
+    _plain(
+        drawn,
+        f"{comparison.op} of {comparison.dtype} over size",
+        f"{words}, {comparison.cache} cache; {comparison.device_name}",
+    )
+    return drawn
+
+
+def _plot_roofline(comparison: Comparison, column: str | None, ax: Axes | Figure | None) -> Axes:
+    chosen, words = _column(comparison, column)
+    rows = [row for row in _timed(comparison, chosen) if row.elements == comparison.sizes[-1]]
+    if not rows:
+        raise ValueError("nothing was timed at the largest size")
+    inches = max(6.5, LABEL_INCHES * len(rows) * 1.4)
+    drawn = _axes(ax, inches)
+    intensity = rows[0].elements / rows[0].bytes
+    span = (intensity / 8, intensity * 8)
+    handles: list[Any] = []
+    for value, colour, style, text in _roofs(comparison.ceiling, comparison.peak):
+        line = drawn.plot(
+            span, [each * value / GIGA for each in span], color=colour, linestyle=style, linewidth=2, label=text
+        )
+        handles.append(line[0])
+    speeds = sorted(
+        ((row.elements / getattr(row, chosen).median / GIGA, row) for row in rows), key=lambda pair: pair[0]
+    )
+    seen: set[bool] = set()
+    drawn.set_yscale("log")
+    heights = [line[0] * intensity / GIGA for line in _roofs(comparison.ceiling, comparison.peak)]
+    low, high = speeds[0][0] / 3, max(*heights, speeds[-1][0]) * 8
+    drawn.set_ylim(low, high)
+    places = spread_out([math.log(speed / low) / math.log(high / low) for speed, _ in speeds], LABEL_INCHES / inches)
+    for (speed, row), place in zip(speeds, places, strict=True):
+        colour, marker = (KERNEL, "o") if row.is_kernel else (LIBRARY, "s")
+        words_there = None if row.is_kernel in seen else ("gpureduce" if row.is_kernel else "library")
+        seen.add(row.is_kernel)
+        dots = drawn.plot([intensity], [speed], marker, color=colour, markersize=8, label=words_there, zorder=3)
+        handles += dots if words_there else []
+        text = f"{row.label}  {show_bandwidth(row.bytes * speed * GIGA / row.elements)} GB/s"
+        drawn.annotate(
+            text,
+            (intensity, speed),
+            (intensity * 1.6, low * (high / low) ** place),
+            fontsize=TEXT_SIZE - 2,
+            color=INK,
+            va="center",
+            arrowprops={"arrowstyle": "-", "color": PALE, "linewidth": 0.8},
+            bbox={"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none"},
+        )
+    drawn.set_xscale("log", base=2)
+    drawn.set_xlim(*span)
+    from matplotlib.ticker import FuncFormatter
+
+    drawn.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
+    _plain_numbers(drawn.yaxis)
+    drawn.set_xlabel("intensity, operations per byte (logarithmic)", fontsize=TEXT_SIZE, color=INK)
+    drawn.set_ylabel("speed, 10⁹ operations per second (logarithmic)", fontsize=TEXT_SIZE, color=INK)
+    drawn.grid(True, which="major", color="#E5E5E5", linewidth=0.8)
+    drawn.legend(handles=handles, fontsize=LEGEND_SIZE, frameon=False, loc="upper left")
+    _plain(
+        drawn,
+        f"{comparison.op} of {rows[0].elements:,} {comparison.dtype} under the memory's roof",
+        f"one operation an element; {words}, {comparison.cache} cache; {comparison.device_name}",
+    )
+    return drawn
+
+
+def spread_out(places: Sequence[float], apart: float) -> list[float]:
+    """Rising places between 0 and 1, moved as little as it takes for each to be so far above the one before.
+
+    Where there is no room for that, they are as far apart as there is.
+    """
+    apart = min(apart, 1 / max(len(places), 1))
+    moved = list(places)
+    for i in range(1, len(moved)):
+        moved[i] = max(moved[i], moved[i - 1] + apart)
+    limit = 1 - apart / 2
+    for i in reversed(range(len(moved))):
+        moved[i] = min(moved[i], limit)
+        limit = moved[i] - apart
+    return moved
+
+
+KINDS = {"bars": _plot_bars, "sizes": _plot_sizes, "roofline": _plot_roofline}
+
+
+def plot_comparison(comparison: Comparison, kind: str, column: str | None, ax: Axes | Figure | None) -> Axes:
+    """Draw a comparison; :meth:`Comparison.plot` says how.
+
+    Parameters
+    ----------
+    comparison : Comparison
+    kind : str
+    column : str or None
+    ax : Axes or Figure or None
+
+    Returns
+    -------
+    Axes
+    """
+    if kind not in KINDS:
+        raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}, not {kind!r}")
+    return KINDS[kind](comparison, column, ax)
+
+
+def plot_stages(timing: Timing, ax: Axes | Figure | None) -> Axes:
+    """Draw the stages of a call as bars, the whole call below them.
+
+    Parameters
+    ----------
+    timing : Timing
+    ax : Axes or Figure or None
+
+    Returns
+    -------
+    Axes
+    """
+    names = [name for name in STAGES if name in timing.stages and name != "compile"]
+    bars = [(name, timing.stages[name], _STAGE_COLOURS[name]) for name in names]
+    bars.append(("whole call", timing.host.median, INK))
+    drawn = _axes(ax, 0.62 * len(bars) + 1.5)
+    for i, (name, spent, colour) in enumerate(bars):
+        drawn.barh(i, spent * 1e3, height=0.66, color=colour)
+        drawn.text(spent * 1e3, i, f"  {show_time(spent)}", va="center", ha="left", fontsize=TEXT_SIZE, color=INK)
+        if name == "whole call":
+            low, high = (1e3 * each for each in timing.host.quartiles)
+            drawn.plot([low, high], [i, i], color=PALE, linewidth=4, solid_capstyle="butt")
+    drawn.set_yticks(range(len(bars)), [name for name, *_ in bars])
+    drawn.set_ylim(len(bars) - 0.4, -0.6)
+    drawn.set_xlim(0, 1e3 * max(spent for _, spent, _ in bars) * 1.18)
+    drawn.set_xlabel("time, ms (median; the pale line joins the quartiles)", fontsize=TEXT_SIZE, color=INK)
+    drawn.tick_params(axis="y", length=0)
+    overlap = "stages are timed by themselves; packing, copying and kernels overlap in a call of several chunks"
+    _plain(drawn, timing.title, overlap if names else "there are no stages but the work itself")
+    return drawn
+
+
+def save(found: Comparison | Timing, path: str | os.PathLike[str], kind: str | None = None) -> None:
+    """Draw into a file, without a display; its name says the format.
+
+    Parameters
+    ----------
+    found : Comparison or Timing
+    path : path
+    kind : str, optional
+        Of a comparison's picture.
+    """
+    matplotlib_or_why()
+    from matplotlib.figure import Figure
+
+    from ._timing import Timing as OneTiming
+
+    figure = Figure(layout="constrained", facecolor="white")
+    if isinstance(found, OneTiming):
+        plot_stages(found, figure)
+    else:
+        plot_comparison(found, kind or found.default_kind, None, figure)
+    figure.savefig(path, dpi=DPI)

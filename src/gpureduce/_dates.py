@@ -1,0 +1,80 @@
+"""Dates and times: reductions of the int64 that they are, and NumPy's rules for NaT.
+
+NaT is the smallest int64, so a minimum finds it. It wins wherever it stands, except with ``nanmin`` and ``nanmax``,
+which leave it out, and it counts as true.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ._calls import Array, Call, run_core
+
+_NAT = np.iinfo(np.int64).min
+
+_AS_INTEGERS = ("any", "all", "count_nonzero", "logical_xor", "argmin")
+"""What knows nothing of NaT: it is not zero, and the first of the smallest is the first NaT."""
+
+
+def run_dates(call: Call, op: str, mask: Array | None = None) -> Any:
+    """Do for datetime64 and timedelta64 what ``run_core`` does for numbers."""
+    dtype = call.array.dtype
+    skip_nat = call.skip_nan
+    call = call._replace(array=call.array.view(dtype.str[0] + "i8"), dtype=None, skip_nan=False)
+    if op in _AS_INTEGERS:
+        return run_core(call, op, mask)
+    if op == "argmax":
+        return _argmax(call)
+    if op == "sum" and dtype.kind == "m":
+        return _as(dtype, _sum(call, mask))
+    if op == "min":
+        return _as(dtype, (_min_but_nat if skip_nat else run_core)(call, "min", mask))
+    if op == "max":
+        return _as(dtype, run_core(call, "max", mask) if skip_nat else _minmax(call, mask)[1])
+    if op in ("minmax", "ptp"):
+        low, high = (_as(dtype, one) for one in _minmax(call, mask))
+        return (low, high) if op == "minmax" else np.subtract(high, low)
+    raise TypeError(
+        f"{op} is not defined for dtype {dtype}; of numbers bool, integers, ..., float32, float64 are taken"
+    )
+
+
+def _as(dtype: np.dtype[Any], numbers: Any) -> Any:
+    """Integers as dates, in this machine's byte order."""
+    return np.asarray(numbers).view(dtype.newbyteorder("="))[()]
+
+
+def _minmax(call: Call, mask: Array | None) -> tuple[Array, Array]:
+    """Extremes, both NaT if one element is. Where a mask leaves nothing: the largest integer and the smallest date."""
+    low, high = (np.asarray(one) for one in run_core(call, "minmax", mask))
+    return low, np.where(low == _NAT, low, np.maximum(high, _NAT + 1))
+
+
+def _min_but_nat(call: Call, op: str, mask: Array | None) -> Any:
+    """The smallest that is a date, NaT where there is none. A second pass, with a mask, only if there are NaT."""
+    low = run_core(call, op, mask)
+    if not np.any(low == _NAT):
+        return low
+    dates = np.not_equal(call.array, _NAT, out=np.empty(call.array.shape, np.bool_))
+    if mask is not None:
+        dates &= mask
+    low = run_core(call, op, dates)
+    return np.where(run_core(call, "max", dates) == _NAT, _NAT, low)
+
+
+def _argmax(call: Call) -> Any:
+    """Position of the first NaT, else of the first largest."""
+    if call.array.size == 0:
+        return run_core(call, "argmax")
+    has_nat = run_core(call, "min") == _NAT
+    found = run_core(call, "argmax")
+    return np.where(has_nat, run_core(call, "argmin"), found)[()] if np.any(has_nat) else found
+
+
+def _sum(call: Call, mask: Array | None) -> Any:
+    total = run_core(call, "sum", mask)
+    if call.array.size == 0:
+        return total
+    return np.where(run_core(call, "min", mask) == _NAT, _NAT, total)

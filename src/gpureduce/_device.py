@@ -1,0 +1,316 @@
+"""Reductions of device arrays: NumPy's arguments for arrays that the CPU does not see.
+
+The result is made in the caller's library, on the array's device. Work is queued on the stream that the array's
+library works on now, or on `stream`, with that other stream waiting before and after; the host does not wait, unless
+`out` is a NumPy array.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from . import _core
+from ._calls import Call, NoValue, Options
+from ._core import DeviceArray
+from ._interop import ITEM_BYTES, LEGACY_STREAM, DeviceBuffer, Library, device_library, loans, numpy_dtype
+
+EXACT = ("bool", "int", "uint")
+"""How names of dtypes without NaN begin."""
+NUMBERS = _core.OPERATORS
+
+Room = Callable[[tuple[int, ...], str], "tuple[Any, DeviceArray | np.ndarray[Any, Any]]"]
+"""Makes room for a result of a shape and a dtype: what to return, and its memory."""
+
+
+def reduce_on_device(library: Library, call: Call) -> Any:
+    """Carry out a call whose array ``device_library`` found `library` for."""
+    op, a, options, axis, dtype, out, keepdims, initial, where, skip_nan, ddof, center, _ = call
+    if keepdims is NoValue:
+        keepdims = False
+    if where is NoValue:
+        where = True
+    if center is not NoValue and center is not None:
+        raise TypeError("mean= is not supported for device arrays: leave it out, and the mean is computed on the way")
+    if op == "minmax" and (out is not None or initial is not NoValue):
+        return _minmax(library, call)
+    source = library.memory(a)
+    skip_nan = skip_nan and not source.dtype.startswith(EXACT)
+    if dtype is not None:
+        dtype = library.dtype(dtype)
+    if out is None and initial is NoValue and where is True and options[-1] is None:
+
+        def room(shape: tuple[int, ...], name: str) -> tuple[Any, DeviceArray]:
+            return library.empty(a, source, shape, name)
+
+        kernel, device, block, grid, _ = options
+        stream = source.stream
+        result = _core.reduce_on_device(
+            NUMBERS[op], source, axis, dtype, keepdims, None, kernel, device, block, grid, stream, skip_nan, ddof, room
+        )  # fmt: skip
+        if library.lends:
+            assert stream is not None
+            loans.keep(source.device, stream, source)
+        result = library.finish(a, result)
+    else:
+        work = _Work(library, op, a, source, options, skip_nan, ddof)
+        result = work.run(axis, dtype, out, keepdims, initial, where)
+    return library.split(result) if op == "minmax" else result
+
+
+def _minmax(library: Library, call: Call) -> tuple[Any, Any]:
+    """Minima and maxima one after the other, where they go to arrays of their own or start from something."""
+    outs = (None, None) if call.out is None else call.out
+    if not isinstance(outs, tuple) or len(outs) != 2:
+        raise TypeError("out= of minmax is a tuple of two arrays, for minima and maxima")
+    low, high = (
+        reduce_on_device(library, call._replace(op=op, out=out)) for op, out in zip(("min", "max"), outs, strict=True)
+    )
+    return low, high
+
+
+def _ufunc_of(op: str, skip_nan: bool) -> np.ufunc:
+    from ._rules import _UFUNCS
+
+    return _UFUNCS.get("nan" + op if skip_nan else op, np.add)
+
+
+class _Work:
+    """One reduction with something beyond the usual: `out`, `initial`, `where` or `stream`."""
+
+    def __init__(
+        self,
+        library: Library,
+        op: str,
+        a: Any,
+        source: DeviceArray,
+        options: Options,
+        skip_nan: bool,
+        ddof: float,
+    ) -> None:
+        assert source.stream is not None
+        self.library, self.op, self.a, self.source = library, op, a, source
+        self.skip_nan, self.ddof = skip_nan, ddof
+        self.home: int = source.stream
+        stream = options[-1]
+        self.stream = self.home if stream is None else _core.stream_handle(stream) or LEGACY_STREAM
+        self.options: Options = (*options[:4], self.stream)
+        self.others: set[int] = set()
+        """Streams that wait for the work, as it waits for what was on them: each lends or takes memory."""
+        self.lent: list[Any] = [source] if library.lends else []
+
+    # ---- streams
+
+    def join(self, stream: int) -> None:
+        """Let the work wait for a stream, and in the end the stream for the work."""
+        if stream != self.stream and stream not in self.others:
+            _core.order_streams(self.source.device, stream, self.stream)
+            self.others.add(stream)
+
+    def part(self) -> None:
+        """Let every stream that lent memory go on only after the work."""
+        for stream in self.others:
+            _core.order_streams(self.source.device, self.stream, stream)
+        if self.lent:
+            loans.keep(self.source.device, self.stream, *self.lent)
+
+    # ---- the pieces
+
+    def empty(self, shape: tuple[int, ...], name: str) -> tuple[Any, DeviceArray]:
+        return self.library.empty(self.a, self.source, shape, name)
+
+    def reduce(self, array: DeviceArray, axis: Any, dtype: Any, keepdims: Any, mask: Any, room: Room) -> Any:
+        number, skip = NUMBERS[self.op], self.skip_nan
+        kernel, device, block, grid, stream = self.options
+        return _core.reduce_on_device(
+            number, array, axis, dtype, keepdims, mask, kernel, device, block, grid, stream, skip, self.ddof, room
+        )  # fmt: skip
+
+    def mask(self, where: Any) -> DeviceArray | None:
+        if where is True or where is np.True_:
+            return None
+        library = device_library(where)
+        if library is None:
+            if not isinstance(where, (bool, np.bool_)):
+                raise TypeError(
+                    f"where= of a device array must be one too, on the same device, not {type(where).__name__}"
+                )
+            nothing = DeviceBuffer((), "bool", self.source.device, self.stream)
+            _core.fill_device(nothing.memory, bytes(1), self.stream)
+            self.lent.append(nothing)
+            return nothing.memory
+        memory = library.memory(where)
+        if memory.device == self.source.device and memory.stream is not None:
+            self.join(memory.stream)
+        if library.lends:
+            self.lent.append(memory)
+        return memory
+
+    def count(self, axis: Any) -> int:
+        """Number of elements that make one result."""
+        shape = self.source.shape
+        if axis is None:
+            return math.prod(shape)
+        return math.prod(shape[i] for i in normalize_axis_tuple(axis, len(shape)))
+
+    def result_shape(self, axis: Any, keepdims: Any) -> tuple[int, ...]:
+        shape = self.source.shape
+        reduced = range(len(shape)) if axis is None else normalize_axis_tuple(axis, len(shape))
+        return tuple(1 if i in reduced else n for i, n in enumerate(shape) if keepdims or i not in reduced)
+
+    # ---- the whole
+
+    def run(self, axis: Any, dtype: Any, out: Any, keepdims: Any, initial: Any, where: Any) -> Any:
+        ufunc = _ufunc_of(self.op, self.skip_nan)
+        has_start = initial is not NoValue and initial is not None
+        if where is not True and not has_start and (initial is None or ufunc.identity is None):
+            raise ValueError(
+                f"reduction operation '{ufunc.__name__}' does not have an identity, so to use a where mask one has "
+                "to specify 'initial'"
+            )
+        if initial is None and self.count(axis) == 0 and math.prod(self.result_shape(axis, False)) > 0:
+            raise ValueError(f"zero-size array to reduction operation {ufunc.__name__} which has no identity")
+        target = None if out is None else _Out(self, ufunc.__name__, out)
+        if target is not None and dtype is None and self.op in ("sum", "prod"):
+            dtype = target.resolve(ufunc)
+        room: Room = self.empty if target is None else target.room
+        self.join(self.home)
+        mask = self.mask(where)
+        try:
+            if not has_start:
+                result = self.reduce(self.source, axis, dtype, keepdims, mask, room)
+            elif self.count(axis) == 0 and ufunc.identity is None:
+                result = self.only_start(self.result_shape(axis, keepdims), self.source.dtype, initial, room)
+            else:
+                result = self.with_start(axis, dtype, keepdims, mask, initial, room)
+        finally:
+            self.part()
+        return self.library.finish(self.a, result) if target is None else target.finish(result)
+
+    def with_start(self, axis: Any, dtype: Any, keepdims: Any, mask: Any, initial: Any, room: Room) -> Any:
+        """Reduce to the first half of a pair whose other half is the start, then the pair."""
+        pairs: list[DeviceArray] = []
+
+        def first(shape: tuple[int, ...], name: str) -> tuple[Any, DeviceArray]:
+            made, pair = self.empty((2, *shape), name)
+            pairs.append(pair)
+            return made, self.half(pair, 0)
+
+        made = self.reduce(self.source, axis, dtype, keepdims, mask, first)
+        (pair,) = pairs
+        self.fill(self.half(pair, 1), initial)
+        if isinstance(made, DeviceBuffer):  # freeing it would wait for the device
+            self.lent.append(made)
+        if self.op not in ("min", "max"):
+            self.skip_nan = False  # sums and products of what is left count like any other number
+        compute = pair.dtype if self.op in ("sum", "prod") else None  # of min and max their own
+        return self.reduce(pair, 0, compute, False, None, room)
+
+    def half(self, pair: DeviceArray, which: int) -> DeviceArray:
+        shape = pair.shape[1:]
+        pointer = pair.pointer + which * math.prod(shape) * ITEM_BYTES[pair.dtype]
+        return _core.device_array(pointer, shape, None, pair.dtype, pair.device, pair.stream, pair)
+
+    def fill(self, memory: DeviceArray, value: Any) -> None:
+        start = np.empty((), numpy_dtype(memory.dtype))
+        start[()] = value
+        _core.fill_device(memory, start.tobytes(), self.stream)
+
+    def only_start(self, shape: tuple[int, ...], name: str, initial: Any, room: Room) -> Any:
+        """A reduction of nothing that has a start but no identity."""
+        result, memory = room(shape, name)
+        if isinstance(memory, np.ndarray):
+            memory[()] = initial
+        else:
+            self.fill(memory, initial)
+        return result
+
+
+class _Out:
+    """Where the caller wants the result."""
+
+    def __init__(self, call: _Work, name: str, out: Any) -> None:
+        self.call, self.name, self.out = call, name, out
+        self.library: Library | None = None
+        self.memory: DeviceArray | np.ndarray[Any, Any]
+        self.result: Any = None
+        """What holds the result until it is converted into `out`; None if `out` itself does."""
+        if isinstance(out, np.ndarray):
+            if not out.flags.writeable:
+                raise ValueError("output array is read-only")
+            self.memory = out
+            return
+        self.library = device_library(out)
+        if self.library is None:
+            raise TypeError(
+                f"out= of a device array must be an array of {call.library.name} on the same device, or a NumPy array "
+                f"for a result on the host, not {type(out).__name__}"
+            )
+        if not self.library.writes:
+            raise TypeError(f"out= cannot be an array of {self.library.name}: they are never written")
+        if self.library is not call.library:
+            raise TypeError(
+                f"the array is of {call.library.name} and out= of {self.library.name}: they must be of one library"
+            )
+        self.memory = self.library.memory(out)
+        if self.memory.read_only:
+            raise ValueError("output array is read-only")
+        if self.memory.device != call.source.device:
+            raise ValueError(
+                f'the array is on device "cuda:{call.source.device}" and out= on "cuda:{self.memory.device}"'
+            )
+        if self.memory.stream is not None:
+            call.join(self.memory.stream)
+        if self.library.lends:
+            call.lent.append(self.memory)
+
+    def resolve(self, ufunc: np.ufunc) -> Any:
+        """The type that a sum into `out` is computed in, by NumPy's rule."""
+        own, source = self.memory.dtype, self.call.source.dtype
+        if "bfloat16" in (str(own), source):
+            return None
+        operands = (np.dtype(own), np.dtype(source), None)
+        return ufunc.resolve_dtypes(operands, casting="unsafe", reduction=True)[0]
+
+    def room(self, shape: tuple[int, ...], name: str) -> tuple[Any, DeviceArray | np.ndarray[Any, Any]]:
+        """`out` itself if the result is of its type, else memory for the result before it is converted."""
+        memory = self.memory
+        own = memory.shape
+        if len(own) != len(shape):
+            raise ValueError(
+                f"output parameter for reduction operation {self.name} has the wrong number of dimensions: "
+                f"Found {len(own)} but expected {len(shape)}"
+            )
+        if own != shape:
+            raise ValueError(f"output array has shape {own}, the result has shape {shape}")
+        if isinstance(memory, np.ndarray):
+            if memory.dtype == numpy_dtype(name) and memory.flags.behaved:
+                return self.out, memory
+            self.result = np.empty(shape, numpy_dtype(name))
+            return self.out, self.result
+        if memory.dtype == name and not _core.may_overlap(memory, self.call.source):
+            return self.out, memory
+        assert self.library is not None
+        if not self.library.converts:
+            raise TypeError(
+                f"out= must have the result's dtype, {name}, and no memory in common with the array: "
+                f"{self.library.name} has no conversion on the device"
+            )
+        self.result, held = self.call.empty(shape, name)
+        return self.out, held
+
+    def finish(self, out: Any) -> Any:
+        """Convert what is not in `out` yet."""
+        if self.library is None:
+            if self.result is not None:
+                np.copyto(out, self.result, casting="unsafe")
+            return out
+        if self.result is not None:
+            self.library.assign(out, self.library.finish(self.call.a, self.result))
+        if self.library.lends:  # nothing tells its users to wait for our stream
+            _core.mark_wait(_core.mark_stream(self.call.source.device, self.call.stream))
+        return out

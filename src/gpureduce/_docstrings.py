@@ -1,0 +1,321 @@
+"""Docstrings of the reductions: what each says alone, and the texts that they share.
+
+A docstring's parameters are those of the signature, in its order.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import NamedTuple
+
+_PARAMETERS = {
+    "a": """a : array_like
+    Numbers of dtype bool, any integer, float16, bfloat16 (of ``ml_dtypes``), float32, float64, complex64 or
+    complex128, of any shape, in any layout and byte order. Never changed.""",
+    "op": """op : str, ufunc or function of ``operator``
+    The operator: a function's name, as ``"nanmax"``; a ufunc or its name, as ``numpy.maximum`` or ``"maximum"``;
+    or ``operator.add``, ``mul``, ``and_``, ``or_``, ``xor``.""",
+    "axis": """axis : None or int or tuple of ints, optional
+    Axes to reduce; all of them by default, none for ``()``.""",
+    "dtype": """dtype : dtype, optional
+    Type that the elements are converted to first, and of the result.""",
+    "out": """out : ndarray, optional
+    Of the result's shape. Receives the result, converted to its dtype, and is returned. It may overlap `a`.""",
+    "keepdims": """keepdims : bool, optional
+    Whether reduced axes stay, with length one.""",
+    "initial": """initial : scalar, optional
+    Value that the reduction starts from.""",
+    "where": """where : array_like of bool, optional
+    Elements to take into account; broadcast against `a`.""",
+    "ddof": """ddof : int or float, optional
+    The divisor is the number of elements less `ddof`, and not below 0.""",
+    "mean": """mean : array_like, optional
+    The mean to take distances from, of the result's shape with ``keepdims=True``. It saves nothing: the variance and
+    the mean are reduced in a pass each, in float64, and no array of distances is made.""",
+    "correction": """correction : int or float, optional
+    The array API standard's name for `ddof`.""",
+    "kernel": """kernel : str, optional
+    Name or alias of a kernel, see :func:`kernels`. ``"auto"`` is the fastest. Names are
+    checked on the CPU too, which then answers by its own means.""",
+    "device": """device : str, optional
+    ``None``: the first GPU if there is one, else the CPU. ``"cpu"``, ``"cuda"``,
+    ``"cuda:N"``. ``"auto"``: wherever a measured cost model expects the answer soonest;
+    for one pass over host memory that is often the CPU.""",
+    "block_size": """block_size : int, optional
+    Threads per block; by default the kernel's own. Ignored on the CPU once checked.""",
+    "grid_size": """grid_size : int, optional
+    Blocks per row, for kernels that loop; by default the planner's choice.""",
+    "stream": """stream : int or object, optional
+    CUDA stream to work on: a ``CUstream`` handle, or an object with ``.ptr`` or
+    ``.cuda_stream``. With a host array the call still waits for its result. Ignored on the
+    CPU.""",
+}
+
+_RAISES = """TypeError
+    A dtype that does not reduce so (object, strings, structures, extended precision, ...), a masked array.
+ValueError
+    Unknown kernel or device, a block or grid size the kernel does not take, shapes that do
+    not match.
+numpy.exceptions.AxisError
+    `axis` is out of bounds.
+DeviceUnavailableError
+    A CUDA device was asked for and there is none to use.
+KernelUnavailableError
+    The kernel cannot run on that device.
+CudaError
+    The driver refused a call, or NVRTC a program.
+MemoryError
+    Host or device memory ran out."""
+
+_DETERMINISM = """Determinism: the same input on the same device gives the same bits with every kernel whose
+``KernelInfo.deterministic`` is true, ``"auto"`` and the CPU backend among them. Kernels that
+fold floats with atomics may differ from run to run in the last bits."""
+
+_ONE_AXIS = """axis : int, optional
+    Axis to search along; by default the flat array."""
+_OUT_OF_POSITIONS = """out : ndarray, optional
+    Of the result's shape and an integer dtype that converts to int64 safely. Receives the positions and is returned."""
+_PAIR_OF_OUTS = """out : tuple of two ndarrays, optional
+    Of the result's shape. They receive the minima and the maxima, converted to their dtypes."""
+_ANY_DTYPE = """dtype : dtype, optional
+    For operators that take one: type that the elements are converted to first, and of the result."""
+_START = """initial : scalar, optional
+    Value that the reduction starts from, for operators that take one."""
+_INEXACT = """dtype : dtype, optional
+    Float or complex type that the elements are converted to first, and of the result."""
+
+
+class _Text(NamedTuple):
+    """What one function says alone."""
+
+    summary: str
+    returns: str
+    notes: str
+    example: str
+    parameters: dict[str, str] = {}  # noqa: RUF012
+
+
+_SCALAR = "scalar or ndarray\n    "
+_SUMMED = (
+    "Of `dtype`; by default int64 for bool and signed integers, uint64 for unsigned ones, else\n    the dtype of `a`. "
+)
+_AVERAGED = "Of `dtype`; by default float64 for bool and integers, else the dtype of `a`."
+_SPREAD = "Of `dtype`; by default float64 for bool and integers, real for complex elements, else the dtype of `a`."
+_BITS = "Of the dtype of `a`. "
+_NAMED_AFTER = (
+    "NumPy has this as ``numpy.{0}.reduce``, which reduces the first axis by default. This function reduces all, as\n"
+    "the others here."
+)
+_TIMES = "Of datetime64 and timedelta64 too, where NaT wins. "
+_ACCUMULATED = (
+    "Floats are accumulated in float32 or wider and rounded to the result's type once; NaN and infinities spread as\n"
+    "in NumPy."
+)
+_MOMENTS = (
+    "The mean and the squared distances from it are accumulated in float64 in one pass, by Welford's and Chan's\n"
+    "rules, and rounded to the result's type once."
+)
+_ALL_NAN = "NaN are left out. Of nothing but NaN the result is NaN, with a ``RuntimeWarning``."
+_NO_START = "Of nothing it is a ``ValueError``, unless `initial` is given. `where` needs `initial`."
+
+_TEXTS = {
+    "sum": _Text(
+        "Sum of the elements over given axes, as ``numpy.sum``.",
+        _SCALAR + _SUMMED + "The sum of nothing is 0.",
+        f"Integers are summed modulo 2**64 (or the width of `dtype`). {_ACCUMULATED} timedelta64 is summed too.",
+        ">>> gr.sum(np.arange(6, dtype=np.int32))\nnp.int64(15)\n"
+        ">>> gr.sum(np.ones((2, 3), np.float32), axis=0)\narray([2., 2., 2.], dtype=float32)",
+    ),
+    "prod": _Text(
+        "Product of the elements over given axes, as ``numpy.prod``.",
+        _SCALAR + _SUMMED + "The product of nothing is 1.",
+        f"Integers are multiplied modulo 2**64 (or the width of `dtype`). {_ACCUMULATED}",
+        ">>> gr.prod(np.array([1.5, 2.0, 4.0]))\nnp.float64(12.0)",
+    ),
+    "nansum": _Text(
+        "Sum of the elements that are not NaN, as ``numpy.nansum``.",
+        _SCALAR + _SUMMED + "The sum of nothing is 0.",
+        f"{_ACCUMULATED}",
+        ">>> gr.nansum(np.array([1.0, np.nan, 2.0]))\nnp.float64(3.0)",
+    ),
+    "nanprod": _Text(
+        "Product of the elements that are not NaN, as ``numpy.nanprod``.",
+        _SCALAR + _SUMMED + "The product of nothing is 1.",
+        f"{_ACCUMULATED}",
+        ">>> gr.nanprod(np.array([[1.0, np.nan], [3.0, 4.0]]), axis=0)\narray([3., 4.])",
+    ),
+    "min": _Text(
+        "Smallest element over given axes, as ``numpy.min``.",
+        _SCALAR + "Of the dtype of `a`. NaN if any element is NaN.",
+        f"{_TIMES}Complex numbers are ordered by their real parts, then by the imaginary ones.\n{_NO_START}",
+        ">>> gr.min(np.array([[4, 2], [3, 1]]), axis=1)\narray([2, 1])",
+    ),
+    "max": _Text(
+        "Largest element over given axes, as ``numpy.max``.",
+        _SCALAR + "Of the dtype of `a`. NaN if any element is NaN.",
+        f"{_TIMES}Complex numbers are ordered by their real parts, then by the imaginary ones.\n{_NO_START}",
+        ">>> gr.max(np.array([0.5, np.nan, 2.0]))\nnp.float64(nan)\n"
+        ">>> gr.max(np.array([3, 9, 4]), initial=5, where=[True, False, True])\nnp.int64(5)",
+    ),
+    "nanmin": _Text(
+        "Smallest element that is not NaN, as ``numpy.nanmin``.",
+        _SCALAR + "Of the dtype of `a`.",
+        f"{_ALL_NAN}\n{_NO_START} Of dates NaT are left out.",
+        ">>> gr.nanmin(np.array([3.0, np.nan, 2.0]))\nnp.float64(2.0)",
+    ),
+    "nanmax": _Text(
+        "Largest element that is not NaN, as ``numpy.nanmax``.",
+        _SCALAR + "Of the dtype of `a`.",
+        f"{_ALL_NAN}\n{_NO_START} Of dates NaT are left out.",
+        ">>> gr.nanmax(np.array([[3.0, np.nan], [2.0, 7.0]]), axis=0)\narray([3., 7.])",
+    ),
+    "bitwise_and": _Text(
+        "Bits that all elements have, over given axes.",
+        _SCALAR + _BITS + "Of nothing: all bits, or True.",
+        f"`a` is of bool or integers. {_NAMED_AFTER.format('bitwise_and')}",
+        ">>> gr.bitwise_and(np.array([7, 5, 13]))\nnp.int64(5)",
+    ),
+    "bitwise_or": _Text(
+        "Bits that any element has, over given axes.",
+        _SCALAR + _BITS + "Of nothing: 0, or False.",
+        f"`a` is of bool or integers. {_NAMED_AFTER.format('bitwise_or')}",
+        ">>> gr.bitwise_or(np.array([[1, 2], [4, 2]], dtype=np.uint8), axis=1)\narray([3, 6], dtype=uint8)",
+    ),
+    "bitwise_xor": _Text(
+        "Bits that an odd number of elements has, over given axes.",
+        _SCALAR + _BITS + "Of nothing: 0, or False.",
+        f"`a` is of bool or integers. {_NAMED_AFTER.format('bitwise_xor')}",
+        ">>> gr.bitwise_xor(np.array([7, 5, 13]))\nnp.int64(15)",
+    ),
+    "logical_xor": _Text(
+        "Whether an odd number of elements is true, over given axes.",
+        "bool or ndarray of bool\n    Of nothing: False.",
+        f"An element is true if it is not zero; NaN is not. {_NAMED_AFTER.format('logical_xor')}",
+        ">>> gr.logical_xor(np.array([1.5, 0.0, 2.0, 3.0]))\nnp.True_",
+    ),
+    "any": _Text(
+        "Whether any element over given axes is true, as ``numpy.any``.",
+        "bool or ndarray of bool\n    Whether an element is not zero; NaN is not. Of nothing: False.",
+        "An element of any dtype is true if it is not zero.",
+        ">>> gr.any(np.array([[0.0, 0.0], [0.0, 1.0]]), axis=1)\narray([False,  True])",
+    ),
+    "all": _Text(
+        "Whether all elements over given axes are true, as ``numpy.all``.",
+        "bool or ndarray of bool\n    Whether no element is zero. Of nothing: True.",
+        "An element of any dtype is true if it is not zero.",
+        ">>> gr.all(np.array([1, 2, 0], dtype=np.uint8))\nnp.False_",
+    ),
+    "mean": _Text(
+        "Arithmetic mean of the elements over given axes, as ``numpy.mean``.",
+        _SCALAR + _AVERAGED,
+        f"The mean of nothing is NaN, with a ``RuntimeWarning``. {_ACCUMULATED} timedelta64 has means too.",
+        ">>> gr.mean(np.array([1, 2, 4]), dtype=np.float32)\nnp.float32(2.3333333)",
+    ),
+    "nanmean": _Text(
+        "Arithmetic mean of the elements that are not NaN, as ``numpy.nanmean``.",
+        _SCALAR + _AVERAGED,
+        f"{_ALL_NAN}\n{_ACCUMULATED}",
+        ">>> gr.nanmean(np.array([[1.0, np.nan], [3.0, 4.0]]), axis=1)\narray([1. , 3.5])",
+        {"dtype": _INEXACT},
+    ),
+    "var": _Text(
+        "Variance of the elements over given axes, as ``numpy.var``.",
+        _SCALAR + _SPREAD,
+        f"{_MOMENTS}\nOf no more than `ddof` elements it is NaN or infinite, with a ``RuntimeWarning``.",
+        ">>> gr.var(np.array([1.0, 2.0, 4.0, 5.0]))\nnp.float64(2.5)\n"
+        ">>> gr.var(np.array([[1, 2], [3, 5]]), axis=0, ddof=1)\narray([2. , 4.5])",
+        {"dtype": _INEXACT},
+    ),
+    "std": _Text(
+        "Standard deviation of the elements over given axes, as ``numpy.std``.",
+        _SCALAR + _SPREAD,
+        f"{_MOMENTS}\nOf no more than `ddof` elements it is NaN or infinite, with a ``RuntimeWarning``.",
+        ">>> gr.std(np.array([3.0, 5.0, 5.0, 3.0], dtype=np.float32))\nnp.float32(1.0)",
+        {"dtype": _INEXACT},
+    ),
+    "nanvar": _Text(
+        "Variance of the elements that are not NaN, as ``numpy.nanvar``.",
+        _SCALAR + _SPREAD,
+        f"{_MOMENTS}\nOf no more than `ddof` elements besides NaN it is NaN, with a ``RuntimeWarning``.",
+        ">>> gr.nanvar(np.array([1.0, np.nan, 3.0]))\nnp.float64(1.0)",
+        {"dtype": _INEXACT},
+    ),
+    "nanstd": _Text(
+        "Standard deviation of the elements that are not NaN, as ``numpy.nanstd``.",
+        _SCALAR + _SPREAD,
+        f"{_MOMENTS}\nOf no more than `ddof` elements besides NaN it is NaN, with a ``RuntimeWarning``.",
+        ">>> gr.nanstd(np.array([[1.0, np.nan], [5.0, 2.0]]), axis=0)\narray([2., 0.])",
+        {"dtype": _INEXACT},
+    ),
+    "argmin": _Text(
+        "Position of the first smallest element, as ``numpy.argmin``.",
+        "int64 or ndarray of int64\n    Position along `axis`, or in the flat array.",
+        "The first NaN wins, and so does the first NaT. Of nothing it is a ``ValueError``.",
+        ">>> gr.argmin(np.array([[4, 2], [1, 3]]))\nnp.int64(2)",
+        {"axis": _ONE_AXIS, "out": _OUT_OF_POSITIONS},
+    ),
+    "argmax": _Text(
+        "Position of the first largest element, as ``numpy.argmax``.",
+        "int64 or ndarray of int64\n    Position along `axis`, or in the flat array.",
+        "The first NaN wins, and so does the first NaT. Of nothing it is a ``ValueError``.",
+        ">>> gr.argmax(np.array([[4, 2], [1, 3]]), axis=1)\narray([0, 1])",
+        {"axis": _ONE_AXIS, "out": _OUT_OF_POSITIONS},
+    ),
+    "nanargmin": _Text(
+        "Position of the first smallest element that is not NaN, as ``numpy.nanargmin``.",
+        "int64 or ndarray of int64\n    Position along `axis`, or in the flat array.",
+        "Of nothing, and of nothing but NaN, it is a ``ValueError``.",
+        ">>> gr.nanargmin(np.array([np.nan, 2.0, 1.0]))\nnp.int64(2)",
+        {"axis": _ONE_AXIS, "out": _OUT_OF_POSITIONS},
+    ),
+    "nanargmax": _Text(
+        "Position of the first largest element that is not NaN, as ``numpy.nanargmax``.",
+        "int64 or ndarray of int64\n    Position along `axis`, or in the flat array.",
+        "Of nothing, and of nothing but NaN, it is a ``ValueError``.",
+        ">>> gr.nanargmax(np.array([[np.nan, 2.0], [1.0, np.nan]]), axis=0)\narray([1, 0])",
+        {"axis": _ONE_AXIS, "out": _OUT_OF_POSITIONS},
+    ),
+    "ptp": _Text(
+        "Largest element less the smallest over given axes, as ``numpy.ptp``.",
+        _SCALAR + "Of the dtype of `a`, integers wrapped; timedelta64 for datetime64.",
+        "Both extremes come from one pass. NaN wins, and so does NaT. bool is a ``TypeError``, as in NumPy.",
+        ">>> gr.ptp(np.array([[4, 2], [9, 1]]), axis=1)\narray([2, 8])",
+    ),
+    "count_nonzero": _Text(
+        "Number of elements over given axes that are not zero, as ``numpy.count_nonzero``.",
+        "int64 or ndarray of int64\n    NaN and NaT are not zero.",
+        "Strings and objects, which NumPy counts too, are a ``TypeError``.",
+        ">>> gr.count_nonzero(np.array([[0, 7], [1, 2]]), axis=0)\narray([1, 2])",
+    ),
+    "minmax": _Text(
+        "Smallest and largest element over given axes, from one pass.",
+        "MinMax\n    Named tuple of `min` and `max`: what :func:`min` and :func:`max` return for the same arguments.",
+        _NO_START,
+        ">>> gr.minmax(np.array([[4, 2], [9, 1]]), axis=0)\nMinMax(min=array([4, 1]), max=array([9, 2]))",
+        {"out": _PAIR_OF_OUTS},
+    ),
+    "reduce": _Text(
+        'Reduce with an operator given by name: ``reduce(a, "sum")`` is ``sum(a)``.',
+        "scalar or ndarray\n    What the operator's own function returns.",
+        "An argument that the operator's function does not take is a ``TypeError``.",
+        '>>> gr.reduce(np.array([3, 1, 2]), "max")\nnp.int64(3)\n'
+        ">>> gr.reduce(np.array([3, 1, 2]), np.bitwise_or)\nnp.int64(3)",
+        {"dtype": _ANY_DTYPE, "initial": _START},
+    ),
+}
+
+
+def compose(name: str, parameters: tuple[str, ...]) -> str | None:
+    """Put a function's docstring together."""
+    if sys.flags.optimize > 1:  # -OO: without docstrings
+        return None
+    text = _TEXTS[name]
+    described = "\n".join(text.parameters.get(parameter, _PARAMETERS[parameter]) for parameter in parameters)
+    sections = (
+        ("Parameters", described),
+        ("Returns", text.returns),
+        ("Raises", _RAISES),
+        ("Notes", f"{text.notes}\n\n{_DETERMINISM}"),
+        ("Examples", f">>> import numpy as np\n>>> import gpureduce as gr\n{text.example}"),
+    )
+    return text.summary + "".join(f"\n\n{title}\n{'-' * len(title)}\n{body}" for title, body in sections) + "\n"

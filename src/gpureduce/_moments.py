@@ -1,0 +1,207 @@
+"""Means, variances and standard deviations: NumPy's warnings, divisors and ways with ``out``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ._arguments import (
+    as_mask,
+    check_is_array,
+    check_out,
+    count_kept,
+    real_part,
+    run,
+    set_nan,
+    store,
+    warn_of_imaginary_parts,
+)
+from ._calls import Array, Call, NoValue, warn
+
+# ---------------------------------------------------------------- means
+
+
+def mean(call: Call) -> Any:
+    """Follow ``numpy.mean`` and ``nanmean``."""
+    if call.skip_nan:
+        _check_inexact(call)
+    call = real_part(call)
+    mask = as_mask(call.where, call.array.shape)
+    if call.array.size == 0 or (mask is not None and not call.skip_nan):
+        every = call._replace(skip_nan=False)
+        if np.any(np.equal(count_kept(every, mask), 0)):
+            warn("Mean of empty slice")
+    if call.array.dtype.kind in "mM":
+        return _mean_of_times(call, mask)
+    if call.out is not None:
+        check_is_array(call.out)
+    if call.out is not None and _divides_integers(call):
+        return _mean_into_integers(call, mask)
+    if call.out is not None:
+        check_out(call.out, np.add, call.array, call.dtype or _float_of(call.array.dtype))
+    result = run(call, mask=mask)
+    if call.skip_nan and call.array.size:
+        warn_if_nothing_is_left(call, mask, result)
+    return result if call.out is None else store(call.out, result, np.add.__name__)
+
+
+def warn_if_nothing_is_left(call: Call, mask: Array | None, result: Any) -> None:
+    """Warn if a mean without NaN is one of nothing."""
+    if np.any(result != result) and np.any(np.equal(count_kept(call, mask), 0)):
+        warn("Mean of empty slice")
+
+
+def _check_inexact(call: Call) -> None:
+    """Refuse what ``nanmean`` and ``nanvar`` refuse: integers to compute in or to fill, for elements that have NaN."""
+    if call.array.dtype.kind not in "fc":
+        return
+    for name, dtype in (("dtype", call.dtype), ("out", getattr(call.out, "dtype", None))):
+        if dtype is not None and np.dtype(dtype).kind in "biu":
+            raise TypeError(f"If a is inexact, then {name} must be inexact")
+
+
+def _float_of(dtype: np.dtype[Any]) -> np.dtype[Any] | None:
+    """Type that a mean of integers is computed in; None for others, which keep their own."""
+    return np.dtype(np.float64) if dtype.kind in "biu" else None
+
+
+def _divides_integers(call: Call) -> bool:
+    return call.out.dtype.kind in "biu" or (call.dtype is not None and np.dtype(call.dtype).kind in "biu")
+
+
+def _mean_into_integers(call: Call, mask: Array | None) -> Array:
+    dtype = call.dtype or _float_of(call.array.dtype)
+    check_out(call.out, np.add, call.array, dtype)
+    if dtype is None:
+        dtype = np.add.resolve_dtypes((call.out.dtype, call.array.dtype, None), casting="unsafe", reduction=True)[0]
+    return _divide_into(call, run(call._replace(dtype=dtype), "sum", mask), mask)
+
+
+def _divide_into(call: Call, total: Any, mask: Array | None) -> Array:
+    """NumPy's own two steps, which show where integers are involved: the sum in ``out``, then the quotient."""
+    out = store(call.out, total, np.add.__name__)
+    with np.errstate(all="ignore"):
+        np.true_divide(out, count_kept(call, mask), out=out, casting="unsafe", subok=False)
+    return out
+
+
+def _mean_of_times(call: Call, mask: Array | None) -> Any:
+    np.add.reduce(np.zeros(1, call.array.dtype), 0, call.dtype)  # dates do not add: NumPy's TypeError
+    if call.out is not None:
+        check_out(call.out, np.add, call.array, call.dtype or np.dtype(np.float64))
+    total = run(call, "sum", mask)
+    if call.out is not None:
+        return _divide_into(call, total, mask)
+    with np.errstate(all="ignore"):
+        return np.true_divide(total, count_kept(call, mask), casting="unsafe")
+
+
+# ---------------------------------------------------------------- variances
+
+
+def variance(call: Call) -> Any:
+    """Follow ``numpy.var`` and ``std``, ``nanvar`` and ``nanstd``."""
+    _refuse_times(call)
+    if call.skip_nan:
+        _check_inexact(call)
+    call = call._replace(ddof=as_ddof(call.ddof))
+    mask = as_mask(call.where, call.array.shape)
+    if not call.skip_nan and np.any(np.less_equal(count_kept(call, mask), call.ddof)):
+        warn("Degrees of freedom <= 0 for slice")
+    cast, call = _cast_of(call)
+    if call.out is not None:
+        check_out(call.out, np.add, np.empty(0, _result_of(call)), cast or call.dtype or _float_of(call.array.dtype))
+        if call.op == "std" and call.out.dtype.kind in "biu":
+            raise TypeError(f"cannot take the square root into out of dtype {call.out.dtype}: it must be inexact")
+    if call.skip_nan and cast is not None and call.array.dtype.kind != "c" and call.center is NoValue:
+        warn_of_imaginary_parts()
+    result = run(call, mask=mask) if call.center is NoValue else _about(call, mask)
+    if call.skip_nan:
+        result = tell_freedom(call, mask, result)
+    if cast is not None:
+        result = result.astype(cast)
+    return result if call.out is None else store(call.out, result, np.add.__name__)
+
+
+def as_ddof(ddof: Any) -> float:
+    """``ddof`` as the core takes it."""
+    if isinstance(ddof, str | bytes) or ddof is None:
+        raise TypeError(f"ddof must be a number, not {type(ddof).__name__}")
+    return float(ddof)
+
+
+def tell_freedom(call: Call, mask: Array | None, result: Any) -> Any:
+    """Warn of rows that have no more elements than ``ddof`` once NaN are left out; return the result, NaN there."""
+    if np.all(np.isfinite(result)):
+        return result
+    bad = np.less_equal(count_kept(call, mask), call.ddof)
+    if np.any(bad):
+        warn("Degrees of freedom <= 0 for slice.")
+        result = set_nan(result, bad)
+    return result
+
+
+def _refuse_times(call: Call) -> None:
+    if call.array.dtype.kind in "mM":
+        np.var(np.zeros(1, call.array.dtype))  # NumPy's TypeError
+        raise TypeError(f"{call.name} is not defined for dtype {call.array.dtype}")
+
+
+def _real_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.empty(0, dtype).real.dtype if dtype.kind == "c" else dtype
+
+
+def _cast_of(call: Call) -> tuple[np.dtype[Any] | None, Call]:
+    """A complex ``dtype``: the variance, which is real, gets it last. The core computes in its real counterpart."""
+    if call.dtype is None:
+        return None, call
+    dtype = np.dtype(call.dtype)
+    if dtype.kind not in "fcV" or dtype.type is np.void:
+        raise TypeError(f"{call.name} computes in a float or complex type, not in {dtype}")
+    if dtype.kind == "c":
+        return dtype, call if call.array.dtype.kind == "c" else call._replace(dtype=_real_of(dtype))
+    if call.array.dtype.kind == "c":
+        raise TypeError(f"{call.name} of complex elements is computed in a complex dtype, not in {dtype}")
+    return None, call
+
+
+def _result_of(call: Call) -> np.dtype[Any]:
+    """Type of a variance without ``mean=``."""
+    if call.dtype is not None:
+        return _real_of(np.dtype(call.dtype))
+    return _float_of(call.array.dtype) or _real_of(call.array.dtype.newbyteorder("="))
+
+
+def _about(call: Call, mask: Array | None) -> Any:
+    """Mean squared distance from a given mean c: variance + (mean - c)**2, which needs no array of distances.
+
+    Costs a pass for each of the two, and one for the counts of what NaN leave.
+    """
+    array, center = call.array, np.asarray(call.center)
+    is_complex = array.dtype.kind == "c"
+    if center.dtype.kind == "c" and not is_complex:
+        raise TypeError(f"mean is complex, of elements of dtype {array.dtype}")
+    wide = call._replace(dtype=np.complex128 if is_complex else np.float64, keepdims=True, ddof=0.0)
+    means, spreads = np.asarray(run(wide, "mean", mask)), np.asarray(run(wide, "var", mask))
+    if np.broadcast_shapes(means.shape, center.shape) != means.shape:
+        raise ValueError(
+            f"mean has shape {center.shape}: it must broadcast to the result's shape with keepdims=True, {means.shape}"
+        )
+    counts = np.asarray(count_kept(wide, mask))
+    with np.errstate(all="ignore"):
+        apart = means - center
+        share = counts / np.maximum(counts - call.ddof, 0)
+        result = (spreads + (apart * np.conjugate(apart)).real) * share
+        if call.op == "std":
+            result = np.sqrt(result)
+        dtype = _result_of(call)
+        if call.dtype is None and array.dtype.kind not in "biu" and not (call.skip_nan and array.dtype.kind in "fc"):
+            weak = isinstance(call.center, int | float | complex)  # a Python number does not widen
+            dtype = _real_of(np.result_type(array.dtype, call.center if weak else center))
+        result = result.astype(dtype)
+    return result if call.keepdims else np.squeeze(result, _axes_of(array, call.axis))[()]
+
+
+def _axes_of(array: Array, axis: Any) -> Any:
+    return tuple(range(array.ndim)) if axis is None else axis

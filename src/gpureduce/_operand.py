@@ -1,0 +1,146 @@
+"""What is measured: an array where it lies, on the host or in device memory, and its copies on a device.
+
+An array is uploaded once and freed at the end of a block; device times are then of the memory it lies in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from . import _core
+from ._arguments import as_array
+
+__all__ = ["Operand", "on_device", "on_host", "operand", "random_values"]
+
+PATTERN_ELEMENTS = 1 << 26
+"""Elements after which random data repeats."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """An array to reduce, on the host or on a device.
+
+    Attributes
+    ----------
+    array
+        The array as it was given.
+    shape, dtype
+        Of it.
+    pointer, device
+        Where a device array lies, and the ordinal of its device; ``None`` of a host array.
+    """
+
+    array: Any
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    pointer: int | None = None
+    device: int | None = None
+
+    @property
+    def elements(self) -> int:
+        """How many there are."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its elements."""
+        return self.elements * self.dtype.itemsize
+
+    def trailing(self, axis: Any) -> int | None:
+        """How many trailing axes `axis` is; ``None`` if it is others, whose layout no named kernel reads."""
+        ndim = len(self.shape)
+        if axis is None:
+            return ndim
+        axes = sorted(normalize_axis_tuple(axis, ndim))
+        return len(axes) if axes == list(range(ndim - len(axes), ndim)) else None
+
+
+def operand(a: Any) -> Operand:
+    """Read what an array is; a device array must be contiguous.
+
+    Raises
+    ------
+    TypeError
+        Neither an array nor something that NumPy makes one of, or a device array that only DLPack can read.
+    ValueError
+        An array without elements, or a device array with gaps.
+    """
+    interface = None if isinstance(a, np.ndarray) else getattr(a, "__cuda_array_interface__", None)
+    if interface is None:
+        array = as_array(a, "a.data")
+        found = Operand(array, array.shape, array.dtype)
+    else:
+        dtype = np.dtype(interface["typestr"])
+        shape = tuple(interface["shape"])
+        if interface.get("strides") not in (None, _packed(shape, dtype.itemsize)):
+            raise ValueError("a device array that is measured must be C-contiguous")
+        found = Operand(a, shape, dtype, int(interface["data"][0]), _ordinal(a))
+    if found.elements == 0:
+        raise ValueError("there is nothing to measure in an empty array")
+    return found
+
+
+def _packed(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    return tuple(itemsize * math.prod(shape[i + 1 :]) for i in range(len(shape)))
+
+
+def _ordinal(a: Any) -> int:
+    """Device of an array by DLPack's word for it; without one the first."""
+    where = getattr(a, "__dlpack_device__", None)
+    return 0 if where is None else int(where()[1])
+
+
+def on_host(it: Operand) -> np.ndarray[Any, Any]:
+    """The elements in host memory, for a right answer: a copy of a device array by its library's own means.
+
+    Raises
+    ------
+    TypeError
+        The library has none that is known here.
+    """
+    if it.pointer is None:
+        array: np.ndarray[Any, Any] = it.array
+        return array
+    if hasattr(it.array, "get"):
+        return np.asarray(it.array.get())
+    if hasattr(it.array, "cpu"):
+        return np.asarray(it.array.cpu())
+    raise TypeError(f"there is no way known to copy a {type(it.array).__name__} to the host, for a right answer")
+
+
+@contextlib.contextmanager
+def on_device(values: np.ndarray[Any, Any], device: int = 0) -> Iterator[int]:
+    """Address of a copy of an array, C-contiguous and in native byte order, on a CUDA device."""
+    packed = np.ascontiguousarray(values, values.dtype.newbyteorder("="))
+    pointer = _core.alloc_device(device, packed.nbytes)
+    try:
+        # As bytes: NumPy exports no buffer of bfloat16.
+        _core.upload(device, pointer, packed.reshape(-1).view(np.uint8))
+        yield pointer
+    finally:
+        _core.free_device(device, pointer)
+
+
+def random_values(dtype: Any, n: int, seed: int = 20240501) -> np.ndarray[Any, Any]:
+    """Random data: full-range integers, uniform floats. A pattern of 64 Mi elements is repeated."""
+    rng = np.random.default_rng(seed)
+    period = min(n, PATTERN_ELEMENTS)
+    kind = np.dtype(dtype)
+    pattern: np.ndarray[Any, Any]
+    if kind.kind == "c":
+        pattern = (rng.random(period) + 1j * rng.random(period)).astype(kind)
+    elif kind.kind in "fV":  # V: bfloat16
+        pattern = rng.random(period, dtype=np.float32).astype(kind)
+    elif kind.kind == "b":
+        pattern = rng.random(period) < 0.5
+    else:
+        info = np.iinfo(kind)
+        pattern = rng.integers(info.min, info.max, period, dtype=kind, endpoint=True)
+    return pattern if period == n else np.resize(pattern, n)

@@ -1,0 +1,302 @@
+"""Samples of time: how they are taken, in turns, and what they come to.
+
+A *sample* is the time of one call, or the mean of a few where one is too short for the clock. Contenders take turns, so
+that a drift of the machine's clocks meets all of them. Each goes on until the median is known well enough, or its
+time is spent.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Spread", "Turn", "calls_for", "progress_bar", "take_turns"]
+
+LEAST_SAMPLES, MOST_SAMPLES = 10, 10_000
+"""Samples before the median is trusted, and after which more would change nothing."""
+LEAST_AFTER_BUDGET = 2
+"""Samples of something so slow that its time is spent before it has ten."""
+SHORTEST_SAMPLE = 50e-6
+"""Seconds of wall time a sample should last, so that reading the clock (some 50 ns) is nothing in it."""
+CONFIDENCE_QUANTILE = 1.96
+"""Of the normal distribution, for 95 %."""
+NOISY = 0.05
+"""Noise (quartile distance over median) beyond which a warning is due."""
+DRIFTED = 0.03
+"""Change of the median from the first to the second half of the samples that is called a drift."""
+LEAST_FOR_DRIFT = 8
+REDRAW_SECONDS = 0.2
+"""Between two drawings of a progress bar."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Times and what they come to; in seconds.
+
+    Attributes
+    ----------
+    samples
+        The raw times, in the order in which they were taken.
+    calls_per_sample
+        Calls that each one is the mean of.
+    """
+
+    samples: tuple[float, ...]
+    calls_per_sample: int = 1
+
+    def __repr__(self) -> str:
+        return f"Spread(median={self.median:g}, noise={self.noise:.2g}, count={len(self.samples)})"
+
+    @property
+    def median(self) -> float:
+        """Half of the samples took less."""
+        return float(np.median(self.samples))
+
+    @property
+    def quartiles(self) -> tuple[float, float]:
+        """A quarter of the samples took less than the first, a quarter more than the second."""
+        low, high = np.percentile(self.samples, [25, 75])
+        return float(low), float(high)
+
+    @property
+    def minimum(self) -> float:
+        """The shortest."""
+        return min(self.samples)
+
+    @property
+    def maximum(self) -> float:
+        """The longest."""
+        return max(self.samples)
+
+    @property
+    def noise(self) -> float:
+        """Distance of the quartiles over the median."""
+        low, high = self.quartiles
+        return (high - low) / self.median if self.median else 0.0
+
+    @property
+    def uncertainty(self) -> float:
+        """Half the width of the median's 95 % confidence interval, over the median.
+
+        The interval lies between two order statistics, whatever the distribution of the samples: the ranks that are
+        1.96 standard deviations of a binomial (n, 1/2) from the middle. Infinite where there are too few samples.
+        """
+        n = len(self.samples)
+        reach = CONFIDENCE_QUANTILE * math.sqrt(n) / 2
+        low, high = math.floor(n / 2 - reach), math.ceil(n / 2 + reach)
+        if low < 1 or high > n:
+            return math.inf
+        ordered = sorted(self.samples)
+        return (ordered[high - 1] - ordered[low - 1]) / 2 / self.median if self.median else 0.0
+
+    @property
+    def drift(self) -> float:
+        """Change of the median from the first to the second half of the samples, over the first; 0 of few samples."""
+        n = len(self.samples)
+        if n < LEAST_FOR_DRIFT:
+            return 0.0
+        first = float(np.median(self.samples[: n // 2]))
+        return float(np.median(self.samples[n // 2 :])) / first - 1 if first else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as numbers and lists, in seconds; an infinite uncertainty is ``None``."""
+        uncertainty = self.uncertainty
+        return {
+            "median": self.median,
+            "quartiles": list(self.quartiles),
+            "minimum": self.minimum,
+            "maximum": self.maximum,
+            "noise": self.noise,
+            "uncertainty": uncertainty if math.isfinite(uncertainty) else None,
+            "drift": self.drift,
+            "calls_per_sample": self.calls_per_sample,
+            "samples": list(self.samples),
+        }
+
+    def troubles(self, what: str, precision: float) -> list[str]:
+        """What a reader should be warned of, in words."""
+        found = []
+        if self.noise > NOISY:
+            found.append(f"{what} is noisy: its quartiles are {self.noise:.0%} of the median apart")
+        if abs(self.drift) > max(DRIFTED, self.noise):
+            slower = "slower" if self.drift > 0 else "faster"
+            found.append(f"{what} drifted: the second half of the samples was {abs(self.drift):.0%} {slower}")
+        if self.uncertainty > precision:
+            known = (
+                f" know its median to {self.uncertainty:.1%} only" if math.isfinite(self.uncertainty) else " are few"
+            )
+            found.append(f"{what}: the {len(self.samples)} samples that there was time for{known}")
+        return found
+
+
+def summary(samples: Sequence[float]) -> dict[str, Any]:
+    """Median, quartiles and the raw samples, in the samples' own unit: the form of ``benchmarks/results``."""
+    spread = Spread(tuple(map(float, samples)))
+    return {"median": spread.median, "quartiles": list(spread.quartiles), "samples": list(spread.samples)}
+
+
+# ---------------------------------------------------------------- taking samples
+
+
+@dataclass(slots=True)
+class Turn:
+    """Something that is timed in turns with others.
+
+    Attributes
+    ----------
+    take
+        Takes so many samples, in seconds.
+    batch
+        How many at a turn.
+    calls_per_sample
+        As in :class:`Spread`.
+    samples, spent
+        So far, and the wall time that taking them took, in seconds.
+    """
+
+    take: Callable[[int], Sequence[float]]
+    batch: int = 1
+    calls_per_sample: int = 1
+    samples: list[float] = field(default_factory=list)
+    spent: float = 0.0
+
+    @property
+    def spread(self) -> Spread:
+        """The samples so far."""
+        return Spread(tuple(self.samples), self.calls_per_sample)
+
+    def run(self) -> None:
+        """Take one batch."""
+        start = time.perf_counter()
+        self.samples += self.take(self.batch)
+        self.spent += time.perf_counter() - start
+
+    def is_done(self, seconds: float, precision: float) -> bool:
+        """Whether its time is spent, or its median known."""
+        n = len(self.samples)
+        if n >= LEAST_AFTER_BUDGET and self.spent >= seconds:
+            return True
+        return n >= LEAST_SAMPLES and (n >= MOST_SAMPLES or self.spread.uncertainty <= precision)
+
+    def share_done(self, seconds: float, precision: float) -> float:
+        """From 0 to 1, for a progress bar."""
+        return 1.0 if self.is_done(seconds, precision) else min(self.spent / seconds, 1.0) if seconds else 0.0
+
+
+def take_turns(
+    turns: Sequence[Turn], seconds: float, precision: float, progress: Callable[[float], object] | None = None
+) -> None:
+    """Let each take a batch, in an order that changes from round to round, until all are done.
+
+    Parameters
+    ----------
+    turns : sequence of Turn
+    seconds : float
+        Time for each of them.
+    precision : float
+        Uncertainty of the median at which one is done.
+    progress : callable, optional
+        Is told after each round which share is done.
+    """
+    order = np.random.default_rng(0)
+    while waiting := [turn for turn in turns if not turn.is_done(seconds, precision)]:
+        for i in order.permutation(len(waiting)):
+            waiting[i].run()
+        if progress is not None:
+            progress(sum(turn.share_done(seconds, precision) for turn in turns) / len(turns))
+
+
+def calls_for(seconds_per_call: float) -> int:
+    """How many calls make a sample."""
+    return max(1, math.ceil(SHORTEST_SAMPLE / seconds_per_call)) if seconds_per_call > 0 else 1
+
+
+# ---------------------------------------------------------------- progress
+
+
+def _is_watched() -> bool:
+    """Whether somebody looks: standard error is a terminal, or this is a notebook."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        return True
+    interactive = sys.modules.get("IPython")
+    shell = interactive.get_ipython() if interactive is not None else None
+    return type(shell).__name__ == "ZMQInteractiveShell"
+
+
+class progress_bar:  # noqa: N801  used as a function
+    """A bar from 0 to 1 on a terminal or in a notebook, by tqdm; nothing without it, or in a pipe.
+
+    Parameters
+    ----------
+    words : str
+        What is going on.
+    wanted : bool, optional
+        ``None`` for where somebody looks.
+    """
+
+    def __init__(self, words: str, wanted: bool | None = None) -> None:
+        self._bar: Any = None
+        if wanted is False or (wanted is None and not _is_watched()):
+            return
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # a notebook without ipywidgets gets a bar of text
+                from tqdm.auto import tqdm
+        except ImportError:
+            if wanted:
+                raise ImportError("a progress bar needs tqdm: pip install 'gpureduce[progress]'") from None
+            return
+        form = "{l_bar}{bar}| {elapsed}"
+        # Seldom drawn: a terminal is slow, and what is drawn between samples takes its time from them.
+        self._bar = tqdm(total=1.0, desc=words, leave=False, bar_format=form, mininterval=REDRAW_SECONDS, miniters=0)
+
+    def __enter__(self) -> progress_bar:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def __call__(self, share: float) -> None:
+        """Set the share that is done."""
+        if self._bar is not None:
+            self._bar.update(min(max(share - self._bar.n, 0.0), 1.0 - self._bar.n))
+
+    def part(self, first: float, last: float) -> Callable[[float], None]:
+        """The bar of a part of the work, which goes from `first` to `last`."""
+        return lambda share: self(first + share * (last - first))
+
+
+def host_samples(
+    call: Callable[[], object], number: int = 1, before: Callable[[], object] | None = None
+) -> Callable[[int], list[float]]:
+    """Wall time of a synchronous call, by a monotonic clock.
+
+    Parameters
+    ----------
+    call : callable
+    number : int
+        Calls for each sample.
+    before : callable, optional
+        Runs untimed before each sample.
+    """
+
+    def take(count: int) -> list[float]:
+        times = []
+        for _ in range(count):
+            if before is not None:
+                before()
+            start = time.perf_counter()
+            for _ in range(number):
+                call()
+            times.append((time.perf_counter() - start) / number)
+        return times
+
+    return take

@@ -1,0 +1,348 @@
+/* Device arrays over a driver that really is asynchronous: results that stay on the device, calls in flight on several streams, graphs,
+ * memory and streams that are not what they are said to be. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../fakes/fakes.h"
+#include "check.h"
+#include "gpureduce.h"
+
+enum { COUNT = 200000, STREAMS = 4, SLOW_US = 200 };
+
+static int32_t values[COUNT];
+static int64_t shape_of_all[1] = {COUNT};
+
+static int64_t sum_of(const int32_t *from, uint64_t count)
+{
+    int64_t sum = 0;
+
+    for (uint64_t i = 0; i < count; i++) sum += from[i];
+    return sum;
+}
+
+static void *upload(const void *from, uint64_t bytes)
+{
+    void *data = NULL;
+
+    REQUIRE(gpr_alloc_device(0, bytes, &data) == GPR_OK);
+    REQUIRE(gpr_upload(0, data, from, bytes) == GPR_OK);
+    return data;
+}
+
+/* The sum of a device array's int32, kept on the device. */
+static gpr_request sum_request(const void *data, void *result, void *stream)
+{
+    return (gpr_request){.op = GPR_OP_SUM,
+                         .dtype = GPR_INT32,
+                         .compute = GPR_DTYPE_DEFAULT,
+                         .ndim = 1,
+                         .reduced = 1,
+                         .shape = shape_of_all,
+                         .data = data,
+                         .on_device = 1,
+                         .kernel = -1,
+                         .device = 0,
+                         .stream = stream,
+                         .result = result,
+                         .result_on_device = 1};
+}
+
+static int64_t fetch(const void *result)
+{
+    int64_t value = 0;
+
+    REQUIRE(gpr_download(0, NULL, &value, result, sizeof value) == GPR_OK);
+    return value;
+}
+
+static void expect_no_violation(void)
+{
+    CHECK(fake.violation()[0] == '\0', "%s", fake.violation());
+}
+
+/* ---------------------------------------------------------------- queued work ---------------- */
+
+/* The call is back before the device has begun. */
+static void test_calls_do_not_wait_for_results_on_the_device(void)
+{
+    void *data = upload(values, sizeof values), *result = upload(&(int64_t){-1}, sizeof(int64_t));
+    void *stream = fake.make_stream(0);
+    gpr_request request = sum_request(data, result, stream);
+
+    CHECK(gpr_reduce(&request) == GPR_OK, "%s", gpr_last_error()->message); /* compiles, allocates */
+    fake.wait();
+    fake.set_delays((unsigned)check_random(), 20000);
+    int busy = 0;
+    for (int i = 0; i < 20; i++) {
+        CHECK(gpr_reduce(&request) == GPR_OK, "%s", gpr_last_error()->message);
+        busy += fake.busy() > 0;
+    }
+    CHECK(busy > 10, "the stream was busy after %d of 20 calls", busy);
+    fake.wait();
+    fake.set_delays(1, 0);
+    CHECK(fetch(result) == sum_of(values, COUNT), "%lld", (long long)fetch(result));
+    fake.free_stream(stream);
+    REQUIRE(gpr_free_device(0, data) == GPR_OK && gpr_free_device(0, result) == GPR_OK);
+    expect_no_violation();
+}
+
+/* Partials of one stream are not another's: each sums another part of the array again and again. */
+static void test_streams_in_flight_do_not_share_scratch(void)
+{
+    enum { PART = COUNT / STREAMS, ROUNDS = 30 };
+    static int64_t part_shape[1] = {PART};
+    void *streams[STREAMS + 2], *results[STREAMS + 2];
+    void *data = upload(values, sizeof values);
+    const int64_t nothing = -1;
+
+    for (int s = 0; s < STREAMS + 2; s++) {
+        /* CUDA's own handles too: the legacy default stream and this thread's. */
+        streams[s] = s < STREAMS ? fake.make_stream(0) : (void *)(uintptr_t)(s - STREAMS + 1);
+        results[s] = upload(&nothing, sizeof nothing);
+    }
+    fake.set_delays((unsigned)check_random(), SLOW_US);
+    for (int i = 0; i < ROUNDS; i++) {
+        for (int s = 0; s < STREAMS + 2; s++) {
+            const int32_t *part = (const int32_t *)data + (uint64_t)(s % STREAMS) * PART;
+            gpr_request request = sum_request(part, results[s], streams[s]);
+            request.shape = part_shape;
+            request.grid_size = 7;
+            CHECK(gpr_reduce(&request) == GPR_OK, "%s", gpr_last_error()->message);
+        }
+    }
+    fake.wait();
+    fake.set_delays(1, 0);
+    for (int s = 0; s < STREAMS + 2; s++) {
+        const int64_t want = sum_of(values + (s % STREAMS) * PART, PART), got = fetch(results[s]);
+        CHECK(got == want, "stream %d: %lld, not %lld", s, (long long)got, (long long)want);
+        REQUIRE(gpr_free_device(0, results[s]) == GPR_OK);
+        if (s < STREAMS) fake.free_stream(streams[s]);
+    }
+    REQUIRE(gpr_free_device(0, data) == GPR_OK);
+    expect_no_violation();
+}
+
+/* However many streams come and go, scratch comes from those that have ended. */
+static void test_scratch_of_streams_that_are_idle_is_taken_over(void)
+{
+    void *data = upload(values, sizeof values), *result = upload(values, sizeof(int64_t));
+    int most = 0;
+
+    for (int i = 0; i < 60; i++) {
+        void *stream = fake.make_stream(0);
+        gpr_request request = sum_request(data, result, stream);
+        CHECK(gpr_reduce(&request) == GPR_OK, "%s", gpr_last_error()->message);
+        fake.wait();
+        fake.free_stream(stream);
+        if (fake.live("device") > most) most = fake.live("device");
+    }
+    CHECK(most < 20, "%d allocations for one stream at a time", most);
+    CHECK(fetch(result) == sum_of(values, COUNT), "wrong sum");
+    REQUIRE(gpr_free_device(0, data) == GPR_OK && gpr_free_device(0, result) == GPR_OK);
+    expect_no_violation();
+}
+
+/* A small sum is one launch, and few calls of the driver. */
+static void test_a_small_sum_takes_few_calls_of_the_driver(void)
+{
+    enum { FEW = 1000 };
+    static int64_t few_shape[1] = {FEW};
+    void *data = upload(values, FEW * sizeof *values), *result = upload(values, sizeof(int64_t));
+    void *stream = fake.make_stream(0);
+    gpr_request request = sum_request(data, result, stream);
+    int64_t sum = 0;
+
+    request.shape = few_shape;
+    CHECK(gpr_reduce(&request) == GPR_OK, "%s", gpr_last_error()->message);
+    unsigned calls = fake.calls(), launches = fake.launches();
+    CHECK(gpr_reduce(&request) == GPR_OK && fake.launches() - launches == 1, "%u launches", fake.launches() - launches);
+    /* Context in and out, the stream's context, what data and result are, the launch. */
+    CHECK(fake.calls() - calls == 6, "%u calls", fake.calls() - calls);
+    fake.wait();
+    request.result = &sum;
+    request.result_on_device = 0;
+    CHECK(gpr_reduce(&request) == GPR_OK && sum == sum_of(values, FEW), "%lld", (long long)sum);
+    calls = fake.calls();
+    launches = fake.launches();
+    CHECK(gpr_reduce(&request) == GPR_OK && fake.launches() - launches == 1, "%u launches", fake.launches() - launches);
+    /* No result to look up; instead whether the stream is captured, and the wait. */
+    CHECK(fake.calls() - calls == 7, "%u calls", fake.calls() - calls);
+    fake.free_stream(stream);
+    REQUIRE(gpr_free_device(0, data) == GPR_OK && gpr_free_device(0, result) == GPR_OK);
+    expect_no_violation();
+}
+
+/* ---------------------------------------------------------------- graphs --------------------- */
+
+/* A graph's scratch is its own: it is launched beside eager calls, again and again, and gives back what it had when it goes. */
+static void test_graphs_have_scratch_of_their_own(void)
+{
+    const int64_t nothing = -1;
+    void *data = upload(values, sizeof values), *eager = upload(&nothing, sizeof nothing);
+    void *captured[2] = {upload(&nothing, sizeof nothing), upload(&nothing, sizeof nothing)};
+    void *stream = fake.make_stream(0), *other = fake.make_stream(0);
+    gpr_request request = sum_request(data, eager, stream);
+    int live = 0;
+
+    CHECK(gpr_reduce(&request) == GPR_OK, "%s", gpr_last_error()->message);
+    for (int round = 0; round < 4; round++) {
+        fake.begin_capture(stream);
+        for (int i = 0; i < 2; i++) {
+            gpr_request call = sum_request(data, captured[i], stream);
+            const int before = fake.busy();
+            CHECK(gpr_reduce(&call) == GPR_OK, "%s", gpr_last_error()->message);
+            CHECK(fake.busy() <= before, "a captured call ran");
+        }
+        int64_t sum = 0;
+        gpr_request waiting = sum_request(data, &sum, stream);
+        waiting.result_on_device = 0;
+        CHECK(gpr_reduce(&waiting) == GPR_ERROR_VALUE && strstr(gpr_last_error()->message, "captured") != NULL, "%s",
+              gpr_last_error()->message);
+        void *graph = fake.end_capture(stream);
+        fake.set_delays((unsigned)check_random(), SLOW_US);
+        request.stream = stream;
+        for (int i = 0; i < 10; i++) {
+            CHECK(fake.launch_graph(graph, other) == 0, "launch");
+            CHECK(gpr_reduce(&request) == GPR_OK, "%s", gpr_last_error()->message);
+        }
+        fake.wait();
+        fake.set_delays(1, 0);
+        for (int i = 0; i < 2; i++) CHECK(fetch(captured[i]) == sum_of(values, COUNT), "round %d", round);
+        CHECK(fetch(eager) == sum_of(values, COUNT), "round %d", round);
+        fake.destroy_graph(graph);
+        /* The second graph found what the first gave back. */
+        if (round > 0) CHECK(fake.live("device") == live, "%d allocations, not %d", fake.live("device"), live);
+        live = fake.live("device");
+    }
+    fake.free_stream(stream);
+    fake.free_stream(other);
+    for (int i = 0; i < 2; i++) REQUIRE(gpr_free_device(0, captured[i]) == GPR_OK);
+    REQUIRE(gpr_free_device(0, data) == GPR_OK && gpr_free_device(0, eager) == GPR_OK);
+    expect_no_violation();
+}
+
+/* ---------------------------------------------------------------- what is refused ------------ */
+
+static void expect_refusal(const gpr_request *request, const char *words)
+{
+    const gpr_status status = gpr_reduce(request);
+
+    CHECK(status == GPR_ERROR_VALUE, "status %d", (int)status);
+    CHECK(strstr(gpr_last_error()->message, words) != NULL, "%s", gpr_last_error()->message);
+}
+
+static void test_memory_and_streams_of_somebody_else_are_refused(void)
+{
+    void *data = upload(values, sizeof values), *result = upload(values, sizeof(int64_t)), *elsewhere = NULL;
+    void *pinned = NULL, *stream = NULL, *freed = NULL;
+    gpr_request request = sum_request(data, result, NULL);
+    static int64_t longer[1] = {COUNT + 1};
+    const int64_t steps[1] = {4}, mask_steps[1] = {1};
+
+    request.strides = steps;
+    REQUIRE(gpr_alloc_device(1, sizeof values, &elsewhere) == GPR_OK && gpr_alloc_pinned(4096, &pinned) == GPR_OK);
+    stream = fake.make_stream(1);
+    request.data = elsewhere;
+    expect_refusal(&request, "is memory of device \"cuda:1\", not of \"cuda:0\"");
+    request.data = pinned;
+    expect_refusal(&request, "the array at address");
+    expect_refusal(&request, "is host memory");
+    request.data = values;
+    expect_refusal(&request, "not memory of a CUDA device");
+    REQUIRE(gpr_alloc_device(0, 64, &freed) == GPR_OK && gpr_free_device(0, freed) == GPR_OK);
+    request.data = freed;
+    expect_refusal(&request, "it was freed");
+    request.data = data;
+    request.shape = longer;
+    expect_refusal(&request, "more than is allocated");
+    request.shape = shape_of_all;
+    request.mask = pinned;
+    request.mask_strides = mask_steps;
+    expect_refusal(&request, "the mask at address");
+    request.mask = NULL;
+    request.result = pinned;
+    expect_refusal(&request, "the result at address");
+    request.result = result;
+    request.stream = stream;
+    expect_refusal(&request, "is not a stream of device \"cuda:0\"");
+    request.stream = NULL;
+    request.kernel = 0; /* naive_atomic */
+    request.strides = (const int64_t[]){8};
+    request.shape = (const int64_t[]){10};
+    expect_refusal(&request, "whose rows follow each other");
+    request.kernel = -1;
+    CHECK(gpr_reduce(&request) == GPR_OK, "%s", gpr_last_error()->message);
+    fake.wait();
+    fake.free_stream(stream);
+    REQUIRE(gpr_free_device(1, elsewhere) == GPR_OK && gpr_free_pinned(pinned) == GPR_OK);
+    REQUIRE(gpr_free_device(0, data) == GPR_OK && gpr_free_device(0, result) == GPR_OK);
+    expect_no_violation();
+}
+
+/* ---------------------------------------------------------------- places of results ---------- */
+
+/* Rows of nothing, results with steps, results of named kernels, many results in host memory. */
+static void test_results_go_where_they_shall(void)
+{
+    enum { ROWS = 300, EACH = 40, MANY = 100000 };
+    static int64_t room[2 * ROWS], sums[MANY];
+    const int64_t shape[2] = {ROWS, EACH}, none[2] = {ROWS, 0}, many[2] = {MANY, 2}, steps[1] = {-16};
+    void *data = upload(values, sizeof values), *result = upload(room, sizeof room);
+    static const char *const kernels[] = {"auto", "shfl_two_pass", "block_atomic", "last_block", "sequential"};
+
+    for (size_t k = 0; k < sizeof kernels / sizeof kernels[0]; k++) {
+        gpr_request request = sum_request(data, (int64_t *)result + 2 * ROWS - 2, NULL);
+        request.ndim = 2;
+        request.shape = shape;
+        request.result_strides = steps;
+        REQUIRE(gpr_find_kernel(kernels[k], &request.kernel) == GPR_OK);
+        for (int on_device = 1; on_device >= 0; on_device--) {
+            memset(room, 0x55, sizeof room);
+            REQUIRE(gpr_upload(0, result, room, sizeof room) == GPR_OK);
+            request.result_on_device = on_device;
+            if (!on_device) request.result = room + 2 * ROWS - 2;
+            CHECK(gpr_reduce(&request) == GPR_OK, "%s: %s", kernels[k], gpr_last_error()->message);
+            if (on_device) REQUIRE(gpr_download(0, NULL, room, result, sizeof room) == GPR_OK);
+            for (int row = 0; row < ROWS; row++) {
+                CHECK(room[2 * ROWS - 2 - 2 * row] == sum_of(values + row * EACH, EACH), "%s row %d", kernels[k], row);
+                CHECK(room[2 * row + 1] == 0x5555555555555555, "%s wrote between results", kernels[k]);
+            }
+        }
+        request = sum_request(data, result, NULL);
+        request.kernel = k > 0 ? request.kernel : -1;
+        request.ndim = 2;
+        request.shape = none;
+        request.result = result;
+        CHECK(gpr_reduce(&request) == GPR_OK, "%s: %s", kernels[k], gpr_last_error()->message);
+        REQUIRE(gpr_download(0, NULL, room, result, sizeof room) == GPR_OK);
+        for (int row = 0; row < ROWS; row++)
+            CHECK(room[row] == 0, "row %d of nothing: %lld", row, (long long)room[row]);
+        request = sum_request(data, sums, NULL);
+        request.result_on_device = 0;
+        request.ndim = 2;
+        request.shape = many;
+        CHECK(gpr_reduce(&request) == GPR_OK, "%s: %s", kernels[k], gpr_last_error()->message);
+        for (int row = 0; row < MANY; row++) CHECK(sums[row] == sum_of(values + 2 * row, 2), "row %d", row);
+    }
+    REQUIRE(gpr_free_device(0, data) == GPR_OK && gpr_free_device(0, result) == GPR_OK);
+    expect_no_violation();
+}
+
+int main(void)
+{
+    check_begin();
+    REQUIRE(setenv("FAKE_CUDA", "devices=2", 1) == 0);
+    load_fakes();
+    REQUIRE(setenv("GPUREDUCE_CACHE_BYTES", "0", 1) == 0);
+    for (int i = 0; i < COUNT; i++) values[i] = (int32_t)check_between(-1000, 1000);
+    test_calls_do_not_wait_for_results_on_the_device();
+    test_streams_in_flight_do_not_share_scratch();
+    test_scratch_of_streams_that_are_idle_is_taken_over();
+    test_a_small_sum_takes_few_calls_of_the_driver();
+    test_graphs_have_scratch_of_their_own();
+    test_memory_and_streams_of_somebody_else_are_refused();
+    test_results_go_where_they_shall();
+    return check_end();
+}

@@ -1,0 +1,530 @@
+"""Random calls made twice, with NumPy and with us, and what must be the same about them.
+
+Dtype, shape and type of results, the identity of ``out``, warnings and the class of exceptions are NumPy's. So are the
+values of integers, truths, positions, extremes and dates, bit for bit. Sums, products and means of floats are held to
+what extended precision gives, within
+
+    (n + 2) * eps(accumulator) * sum(|x|) + 3 * eps(result) * |exact|,
+
+where n is the number of elements folded into one result and the accumulator is float32 or wider; variances alike,
+over squared distances in float64. All else that may differ has a row in docs/differences.md, and
+``test_differential.py`` an excuse for it.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from reference import BFLOAT16, DTYPES, is_float
+
+import gpureduce as gr
+
+FAMILIES: dict[str, tuple[str, ...]] = {
+    "sum": ("dtype", "out", "initial", "where"),
+    "min": ("out", "initial", "where"),
+    "bits": ("out", "initial", "where"),
+    "truth": ("out", "where"),
+    "mean": ("dtype", "out", "where"),
+    "var": ("dtype", "out", "where", "ddof", "mean"),
+    "position": ("out",),
+    "span": ("out",),
+    "count": (),
+    "pair": ("out", "initial", "where"),
+}
+FAMILY_OF = {
+    "sum": "sum", "prod": "sum", "nansum": "sum", "nanprod": "sum",
+    "min": "min", "max": "min", "nanmin": "min", "nanmax": "min",
+    "bitwise_and": "bits", "bitwise_or": "bits", "bitwise_xor": "bits", "logical_xor": "bits",
+    "any": "truth", "all": "truth",
+    "mean": "mean", "nanmean": "mean",
+    "var": "var", "std": "var", "nanvar": "var", "nanstd": "var",
+    "argmin": "position", "argmax": "position", "nanargmin": "position", "nanargmax": "position",
+    "ptp": "span", "count_nonzero": "count", "minmax": "pair",
+}  # fmt: skip
+NAMES = tuple(FAMILY_OF)
+ROUNDED = ("sum", "mean", "var")
+"""Families whose floats are held to a bound."""
+
+TIMES = {name: np.dtype(name) for name in ("M8[s]", "M8[D]", "m8[ms]")}
+COMPLEX = {name: np.dtype(name) for name in ("complex64", "complex128")}
+ELEMENTS: dict[str, np.dtype[Any]] = DTYPES | COMPLEX | TIMES
+
+EPS = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
+SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149, "float64": 5e-324}
+LARGEST = {"float16": 65504.0, "bfloat16": 3.389e38, "float32": 3.4028235e38, "float64": 1.7976931348623157e308}
+
+LAYOUTS = (
+    "c", "fortran", "strided", "negative", "zero stride", "broadcast", "overlapping", "byteswapped", "misaligned",
+    "readonly",
+)  # fmt: skip
+
+
+MOST_EXACT = 100
+"""Sums of so many whole numbers up to two are exact in bfloat16 too."""
+
+
+class Sub(np.ndarray):
+    """A subclass that changes nothing."""
+
+
+@dataclass
+class Case:
+    """A function, what it is called with, and what the elements are."""
+
+    name: str
+    array: Any
+    given: Any
+    keywords: dict[str, Any] = field(default_factory=dict)
+    mistake: str = ""
+
+    @property
+    def family(self) -> str:
+        return FAMILY_OF[self.name]
+
+    @property
+    def skips_nan(self) -> bool:
+        return self.name.startswith("nan")
+
+
+def name_of(dtype: np.dtype[Any]) -> str:
+    """Name of the real type that a dtype is made of."""
+    if dtype == BFLOAT16:
+        return "bfloat16"
+    return {"complex64": "float32", "complex128": "float64"}.get(dtype.name, dtype.newbyteorder("=").name)
+
+
+def is_inexact(dtype: np.dtype[Any]) -> bool:
+    return is_float(dtype.newbyteorder("=")) or dtype.kind == "c"
+
+
+def has_nan(array: Any) -> bool:
+    array = np.asarray(array)
+    return is_inexact(array.dtype) and bool(np.any(array != array))
+
+
+# ---------------------------------------------------------------- drawing
+
+
+def random_values(
+    rng: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, ...], case: str, whole: bool
+) -> Any:
+    """Elements that make a function worth testing and keep its exact result in every dtype's range.
+
+    `whole` asks for small whole numbers, of which every order of sums is exact in every dtype.
+    """
+    if dtype.kind in "mM":
+        numbers = rng.integers(-50, 50, shape)
+        if rng.random() < 0.3:
+            numbers = np.where(rng.random(shape) < 0.2, np.iinfo(np.int64).min, numbers)
+        return numbers.astype(np.int64).view(dtype) if shape else np.array(numbers, np.int64).view(dtype)
+    if dtype == np.bool_:
+        return rng.random(shape) < rng.random()
+    if whole:
+        return rng.integers(0, 3, shape).astype(dtype)
+    if is_inexact(dtype):
+        real = random_floats(rng, shape, case)
+        if dtype.kind == "c":
+            parts = np.empty(shape, dtype)
+            parts.real, parts.imag = real, random_floats(rng, shape, case)
+            return parts
+        return real.astype(dtype)
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    if FAMILY_OF[case] in ("truth", "count") or rng.random() < 0.3:
+        low, high = max(low, -2), 2
+    return rng.integers(low, high, shape, dtype=dtype, endpoint=True)
+
+
+def random_floats(rng: np.random.Generator, shape: tuple[int, ...], case: str) -> Any:
+    if case in ("prod", "nanprod"):  # powers of two: intermediate results are exact
+        values = rng.choice([-1.0, 1.0], shape) * 2.0 ** rng.choice([-1, 0, 0, 0, 1], shape)
+    elif FAMILY_OF[case] in ("truth", "count") or case == "logical_xor":
+        values = rng.choice([0.0, -0.0, 1.5], shape, p=[0.5, 0.2, 0.3])
+    elif rng.random() < 0.1:
+        values = np.full(shape, rng.choice([-0.0, 0.0, 2.5]))
+    elif rng.random() < 0.3:
+        values = rng.integers(-3, 4, shape).astype(float)  # ties
+    else:
+        values = rng.uniform(-8, 8, shape) + rng.choice([0, 0, 100])
+    kind = rng.random()
+    if kind < 0.25:
+        values = np.where(rng.random(shape) < rng.choice([0.1, 0.7, 1]), np.nan, values)
+    if 0.2 < kind < 0.35:
+        values = np.where(rng.random(shape) < 0.1, rng.choice([np.inf, -np.inf], shape), values)
+    return values
+
+
+def lay_out(values: Any, layout: str) -> Any:
+    """The same values (for shared memory: some of them) in another place or order."""
+    if layout == "fortran":
+        return np.asfortranarray(values)
+    if layout == "strided":
+        wide = np.zeros([2 * extent for extent in values.shape], values.dtype)
+        view = wide[(..., *(slice(None, None, 2) for _ in values.shape))]
+        view[...] = values
+        return view
+    if layout == "negative":
+        reverse = (..., *(slice(None, None, -1) for _ in values.shape))
+        return values[reverse].copy()[reverse]
+    if layout == "zero stride" and values.ndim > 0 and values.shape[0] > 0:
+        return np.broadcast_to(values[:1], values.shape)
+    if layout == "broadcast" and values.ndim > 0 and values.shape[-1] > 0:
+        return np.broadcast_to(values[..., :1], values.shape)
+    if layout == "overlapping" and values.ndim == 2 and values.size > 0:
+        memory = np.ascontiguousarray(values).reshape(-1)
+        return np.lib.stride_tricks.as_strided(memory, values.shape, (values.itemsize, values.itemsize))
+    if layout == "byteswapped" and values.dtype != BFLOAT16:
+        return values.astype(values.dtype.newbyteorder())
+    if layout == "misaligned":
+        memory = np.zeros(values.nbytes + 1, np.uint8)
+        view = np.ndarray(values.shape, values.dtype, memory, 1)
+        view[...] = values
+        return view
+    if layout == "readonly":
+        values = values.copy()
+        values.flags.writeable = False
+    return values
+
+
+def draw_axis(draw: Any, ndim: int, single: bool) -> Any:
+    if single:
+        return draw(st.integers(-ndim, ndim - 1))
+    axes = draw(st.lists(st.integers(0, ndim - 1), unique=True))
+    axes = [i - ndim if draw(st.booleans()) else i for i in axes]
+    return axes[0] if len(axes) == 1 and draw(st.booleans()) else tuple(axes)
+
+
+MISTAKES: dict[str, Callable[[Case], Any]] = {
+    "axis past the end": lambda case: case.keywords.update(axis=np.ndim(case.array) + 1),
+    "axis of a float": lambda case: case.keywords.update(axis=0.5),
+    "axis of bools": lambda case: case.keywords.update(axis=True if np.ndim(case.array) > 1 else "x"),
+    "axis list": lambda case: case.keywords.update(axis=[0]),
+    "axis twice": lambda case: case.keywords.update(axis=(0, 0)),
+    "keepdims of a string": lambda case: case.keywords.update(keepdims="x"),
+    "an unknown keyword": lambda case: case.keywords.update(bogus=1),
+    "dtype unknown": lambda case: case.keywords.update(dtype="no such type"),
+    "dtype of strings": lambda case: case.keywords.update(dtype="S4"),
+    "out a list": lambda case: case.keywords.update(out=[1]),
+    "out with more axes": lambda case: case.keywords.update(out=np.zeros((1,) * (np.ndim(case.array) + 1), np.int64)),
+    "out of strings": lambda case: case.keywords.update(axis=None, keepdims=False, out=np.zeros((), "S8")),
+    "where of integers": lambda case: case.keywords.update(where=np.array(1)),
+    "where that does not broadcast": lambda case: case.keywords.update(where=np.ones(7919, bool)),
+    "initial of a string": lambda case: case.keywords.update(initial="x"),
+    "ddof of a string": lambda case: case.keywords.update(ddof="x"),
+    "ddof and correction": lambda case: case.keywords.update(ddof=1, correction=1),
+}
+
+
+@st.composite
+def cases(draw: Any, name: str) -> Case:
+    """A call of function `name`."""
+    family, takes = FAMILY_OF[name], FAMILIES[FAMILY_OF[name]]
+    dtype = ELEMENTS[draw(st.sampled_from(sorted(ELEMENTS)))]
+    most = 60 if "prod" in name else 2000
+    shape = draw(
+        st.one_of(
+            st.lists(st.integers(0, 6), max_size=4).map(tuple),
+            st.tuples(st.integers(1, 40), st.integers(1, 30)),
+            st.integers(0, most).map(lambda n: (n,)),
+        )
+    )
+    if "prod" in name and math.prod(shape) > 500:
+        shape = (7, 9)
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    with_out = "out" in takes and draw(st.integers(0, 5)) == 0
+    if with_out and math.prod(shape) > MOST_EXACT:
+        shape = (8, 12)
+    keywords: dict[str, Any] = {}
+    computed = dtype
+    if "dtype" in takes and dtype.kind not in "mM" and draw(st.integers(0, 2)) == 0:
+        choices = sorted(DTYPES | COMPLEX)
+        computed = (DTYPES | COMPLEX)[draw(st.sampled_from(choices))]
+        keywords["dtype"] = computed
+    values = np.asarray(random_values(rng, dtype, shape, name, with_out))
+    values = np.asarray(tame(values, name, computed))
+    array = lay_out(values, draw(st.sampled_from(LAYOUTS)))
+    if shape and draw(st.booleans()):
+        keywords["axis"] = draw_axis(draw, len(shape), family == "position")
+    if draw(st.booleans()):
+        keywords["keepdims"] = draw(st.booleans())
+    if "where" in takes and draw(st.integers(0, 3)) == 0:
+        keywords["where"] = rng.random(shape[draw(st.integers(0, len(shape))) :]) < rng.choice([0, 0.3, 0.9])
+    if "initial" in takes and (
+        ("where" in keywords and family in ("min", "pair") and draw(st.integers(0, 9)) > 0)
+        or draw(st.integers(0, 4)) == 0
+    ):
+        keywords["initial"] = draw(st.sampled_from([1, 2, True, None] if "prod" in name else [0, 1, 2, True, None]))
+    if "ddof" in takes:
+        key = draw(st.sampled_from(["", "ddof", "correction"]))
+        if key:
+            keywords[key] = draw(st.sampled_from([0, 1, 0.5, 2, 30]))
+        if draw(st.integers(0, 4)) == 0 and not with_out and dtype.kind not in "mM":
+            keywords["mean"] = draw_mean(draw, values, keywords)
+    case = Case(name, array, array, keywords)
+    if with_out:
+        add_out(draw, case)
+    case.given = draw_container(draw, array, keywords, dtype, family)
+    if draw(st.integers(0, 7)) == 0:
+        case.mistake = draw(st.sampled_from(sorted(MISTAKES)))
+        MISTAKES[case.mistake](case)
+    return case
+
+
+def tame(values: Any, name: str, computed: np.dtype[Any]) -> Any:
+    """Keep conversions defined and results in range: C leaves others undefined."""
+    dtype = values.dtype
+    if dtype.kind in "mM":
+        return values
+    if is_inexact(dtype) and not is_inexact(computed):
+        values = np.abs(np.nan_to_num(values.real.astype(np.float64), posinf=1, neginf=1)).astype(dtype)
+    if "prod" in name and is_inexact(computed) and not is_inexact(dtype) and dtype != np.bool_:
+        values = values % np.asarray(3).astype(dtype)
+    if not is_inexact(dtype) and dtype != np.bool_ and name_of(computed) in ("float16", "bfloat16", "float32"):
+        values = values % np.asarray(5).astype(dtype)
+    if FAMILY_OF[name] in ("mean", "var") and not is_inexact(dtype) and dtype.itemsize == 8:
+        values = values % values.dtype.type(5)  # else the quotient may not fit
+    if "prod" in name and dtype.kind == "c":
+        values = np.where(np.isfinite(values), values, 1)
+    return values
+
+
+def draw_mean(draw: Any, values: Any, keywords: dict[str, Any]) -> Any:
+    kind = draw(st.sampled_from(["number", "own"]))
+    if kind == "number" or values.size == 0:
+        return draw(st.sampled_from([0, 1.5, np.float32(2)]))
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        wide = values.astype(np.complex128 if values.dtype.kind == "c" else np.float64)
+        return np.asarray(np.mean(wide, axis=keywords.get("axis"), keepdims=True))
+
+
+def is_for_matrix(array: Any, keywords: dict[str, Any], family: str) -> bool:
+    """Whether the matrix' own method takes the arguments."""
+    known = array.ndim == 2 and family in ("sum", "min", "truth", "mean", "var", "position")
+    return known and "keepdims" not in keywords and not isinstance(keywords.get("axis"), tuple)
+
+
+def draw_container(draw: Any, array: Any, keywords: dict[str, Any], dtype: np.dtype[Any], family: str) -> Any:
+    """Mostly the array itself, else what NumPy makes an array of."""
+    kind = draw(st.sampled_from(["array"] * 7 + ["subclass", "list", "matrix", "object"]))
+    if kind == "subclass":
+        return array.view(Sub)
+    if kind == "matrix" and is_for_matrix(array, keywords, family):
+        return array.view(np.matrix)
+    if kind == "object":
+        return WithArray(array)
+    if kind == "list" and dtype.kind in "bfc" and dtype.itemsize in (1, 8, 16) and array.size:
+        return array.tolist()
+    return array
+
+
+class WithArray:
+    """What has an ``__array__`` is an array."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return self.array
+
+
+def add_out(draw: Any, case: Case) -> None:
+    """An ``out`` of the result's shape, of any dtype, sometimes a view into the input."""
+    shape_of = {key: case.keywords[key] for key in ("axis", "keepdims") if key in case.keywords}
+    shape = np.shape(np.any(np.ones(case.array.shape, bool), **shape_of))
+    names = sorted(DTYPES | COMPLEX) + ["own"]
+    chosen = draw(st.sampled_from(names))
+    target = case.array.dtype if chosen == "own" else (DTYPES | COMPLEX)[chosen]
+    if draw(st.booleans()) and target != BFLOAT16:
+        target = target.newbyteorder()
+    outs = tuple(np.zeros(shape, target) for _ in range(2))
+    case.keywords["out"] = outs if case.family == "pair" else outs[0]
+
+
+# ---------------------------------------------------------------- calling
+
+
+@dataclass
+class Outcome:
+    """What became of a call."""
+
+    result: Any = None
+    error: BaseException | None = None
+    warned: list[tuple[type[Warning], str]] = field(default_factory=list)
+    float_warned: list[str] = field(default_factory=list)
+
+
+def observe(call: Callable[[], Any]) -> Outcome:
+    outcome = Outcome()
+    with warnings.catch_warnings(record=True) as caught, np.errstate(all="warn"):
+        warnings.simplefilter("always")
+        try:
+            outcome.result = call()
+        except (ValueError, TypeError, OverflowError, AttributeError) as error:
+            outcome.error = error
+    for one in caught:
+        text = str(one.message)
+        if " encountered in " in text:
+            outcome.float_warned.append(text)
+        elif one.category is not PendingDeprecationWarning:
+            outcome.warned.append((one.category, text))
+    return outcome
+
+
+def fresh(keywords: dict[str, Any]) -> dict[str, Any]:
+    """The same keywords with an ``out`` of their own."""
+    out = keywords.get("out")
+    if isinstance(out, tuple):
+        return keywords | {"out": tuple(one.copy() for one in out)}
+    return keywords | {"out": out.copy()} if isinstance(out, np.ndarray) else dict(keywords)
+
+
+def call_numpy(case: Case, keywords: dict[str, Any]) -> Any:
+    """NumPy's function of that name, or what ours stands for."""
+    if case.family == "bits":
+        return getattr(np, case.name).reduce(case.given, **{"axis": None} | keywords)
+    if case.name == "minmax":
+        outs = keywords.get("out", (None, None))
+        if not isinstance(outs, tuple):
+            raise TypeError("out is not a pair")
+        one, other = ({k: v for k, v in keywords.items() if k != "out"} | {"out": out} for out in outs)
+        return np.min(case.given, **one), np.max(case.given, **other)
+    return getattr(np, case.name)(case.given, **keywords)
+
+
+def call_ours(case: Case, keywords: dict[str, Any], device: str | None) -> Any:
+    return getattr(gr, case.name)(case.given, **keywords, device=device)
+
+
+def builtin_class(error: type[BaseException]) -> type[BaseException]:
+    """The class a caller would catch: NumPy's own subclasses of TypeError are not public."""
+    for public in (np.exceptions.AxisError, OverflowError, TypeError, ValueError):
+        if issubclass(error, public):
+            return public
+    return TypeError if issubclass(error, AttributeError) else error  # NumPy asks a list for its dtype
+
+
+# ---------------------------------------------------------------- comparing
+
+
+def assert_same(result: Any, expected: Any) -> None:
+    """Bit for bit, any NaN being like any other and zeros like each other."""
+    result, expected = np.asarray(result), np.asarray(expected)
+    if expected.dtype == BFLOAT16:
+        result, expected = result.astype(np.float64), expected.astype(np.float64)
+    np.testing.assert_array_equal(result, expected)
+
+
+def assert_alike(result: Any, expected: Any) -> None:
+    assert type(result) is type(expected), f"{type(result)} is not {type(expected)}"
+    assert result.dtype == expected.dtype, f"{result.dtype} is not {expected.dtype}"
+    assert result.shape == expected.shape, f"{result.shape} is not {expected.shape}"
+
+
+def assert_near(case: Case, result: Any, computed: np.dtype[Any]) -> None:
+    """Hold each float to what extended precision gives."""
+    keywords = case.keywords
+    where = {key: keywords[key] for key in ("axis", "keepdims") if key in keywords}
+    wide = np.clongdouble if computed.kind == "c" else np.longdouble
+    accumulated = min(EPS[name_of(computed)], EPS["float32"]) if is_inexact(computed) else EPS["float64"]
+    eps, smallest = EPS[name_of(result.dtype)], SMALLEST[name_of(result.dtype)]
+    with np.errstate(all="ignore"):
+        elements = case.array.astype(computed.newbyteorder("="))
+        elements = elements.astype(np.complex128 if wide is np.clongdouble else np.float64).astype(wide)
+        mask = np.broadcast_to(keywords.get("where", True), elements.shape)
+        if case.skips_nan:
+            mask = mask & (case.array == case.array)
+        count = np.asarray(np.sum(mask, **where))
+        got = np.asarray(result)
+        got = got.astype(np.complex128 if got.dtype.kind == "c" else np.float64).astype(wide)
+        if case.family == "var":
+            exact, scale = exact_variance(case, elements, mask, count, where)
+            bound = (count + 2) * EPS["float64"] * scale + 3 * eps * np.abs(exact) + smallest
+            if case.name in ("std", "nanstd"):
+                got = got.real * got.real
+                bound = bound + 4 * eps * np.abs(exact) + smallest
+            assert_within(got.real, exact, bound, name_of(result.dtype), case)
+            return
+        begin = {} if keywords.get("initial") is None else {"initial": keywords["initial"]}
+        fold = np.prod if "prod" in case.name else np.sum
+        kept = np.where(mask, elements, fold is np.prod)
+        exact = np.asarray(fold(kept, **begin, **where))
+        divisor = count if case.family == "mean" else 1
+        parts = (np.real, np.imag) if np.iscomplexobj(exact) else (np.real,)
+        for part in parts:
+            sizes = np.abs(kept) if fold is np.prod else np.abs(part(kept))
+            scale = np.asarray(fold(sizes, **{key: abs(value) for key, value in begin.items()}, **where)) / divisor
+            one = part(exact) / divisor
+            bound = (count + 2) * accumulated * scale + 3 * eps * np.abs(one) + smallest
+            if begin:
+                bound = bound + 2 * eps * scale
+            if case.family == "mean" and len(parts) > 1:  # a quotient with NaN in one part may have it in both
+                one = np.where(np.isnan(part(got)) & ~np.isfinite(exact), np.nan, one)
+            assert_within(part(got), one, bound, name_of(result.dtype), case, len(parts) > 1)
+
+
+def exact_variance(case: Case, elements: Any, mask: Any, count: Any, where: Any) -> tuple[Any, Any]:
+    keywords = case.keywords
+    kept = {**where, "keepdims": True}
+    center = keywords.get("mean")
+    if center is None:
+        center = np.sum(np.where(mask, elements, 0), **kept) / np.sum(mask, **kept)
+    apart = np.where(mask, elements - center, 0)
+    squares = (apart * np.conjugate(apart)).real
+    divisor = np.maximum(count - keywords.get("ddof", keywords.get("correction", 0)), 0)
+    exact = np.sum(squares, **where) / divisor
+    scale = np.sum(np.where(mask, np.abs(elements) ** 2, 0), **where) / divisor
+    return np.asarray(exact), np.asarray(
+        scale + np.max(np.abs(np.nan_to_num(center, posinf=0, neginf=0)), initial=0) ** 2
+    )
+
+
+def assert_within(got: Any, exact: Any, bound: Any, name: str, case: Case, is_part: bool = False) -> None:
+    exact, bound = np.reshape(exact, got.shape), np.reshape(bound, got.shape)  # a matrix keeps its axes
+    special = ~np.isfinite(exact)
+    over = np.abs(exact) + bound > LARGEST[name]
+    fine = np.abs(got - exact) <= bound
+    fine |= (got == exact) | special & ((got == exact) | (np.isnan(got) & np.isnan(exact)))
+    fine |= ~special & over & (np.isnan(got) & is_part | np.isinf(got))
+    if case.family == "var":  # what is divided by zero may be zero or a rounding
+        fine |= (got == exact) | special & ~np.isfinite(got)
+    assert np.all(fine), f"{got[~fine][:3]} is not {exact[~fine][:3]} +- {bound[~fine][:3]}"
+    if case.family == "sum" and not is_part:  # the sign of a zero that no rounding made
+        zero = (got == 0) & (exact == 0)
+        assert np.array_equal(np.signbit(got[zero]), np.signbit(exact[zero])), "a zero of the other sign"
+
+
+def computed_in(case: Case, result: Any) -> np.dtype[Any]:
+    """Type that the elements were converted to."""
+    if case.keywords.get("dtype") is not None:
+        return np.dtype(case.keywords["dtype"])
+    if case.family == "var" or not is_inexact(result.dtype):
+        return np.dtype(np.float64) if case.array.dtype.kind in "biu" else case.array.dtype
+    return case.array.dtype if is_inexact(case.array.dtype) else np.dtype(np.float64)
+
+
+def compare(case: Case, result: Any, expected: Any) -> None:
+    """One result with NumPy's."""
+    if "out" in case.keywords:
+        if case.family in ("mean", "var") and is_inexact(expected.dtype):
+            between = computed_in(case, expected)
+            tolerance = 8 * max(
+                EPS[name_of(dtype)] for dtype in (expected.dtype, between, case.array.dtype) if is_inexact(dtype)
+            )
+            np.testing.assert_allclose(as_complex(result), as_complex(expected), rtol=tolerance, atol=tolerance)
+        else:
+            assert_same(result, expected)
+        return
+    if case.family in ROUNDED and is_inexact(expected.dtype) and case.array.dtype.kind not in "mM":
+        assert_near(case, result, computed_in(case, result))
+    else:
+        assert_same(result, expected)
+
+
+def as_complex(array: Any) -> Any:
+    return np.asarray(array).astype(np.complex128)

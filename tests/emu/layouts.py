@@ -1,0 +1,179 @@
+"""Device arrays of random layouts over the emulator, beside NumPy.
+
+An array is a view of memory in any order of axes, with gaps, reversals and repeats, perhaps with a mask that is another
+such view, and its results go to memory with gaps too. Memory ends where the view does, so that a read past it is found.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from reference import DTYPES, is_float
+
+from emu.cells import SCHEDULES, exact_values, set_option
+from gpureduce import _core
+
+ORDERLESS = ("sum", "prod", "min", "max", "any", "all", "mean", "count_nonzero", "bitwise_xor", "minmax", "ptp", "std")
+POSITIONS = ("argmin", "argmax")
+
+
+@dataclass
+class Strided:
+    """A view of memory of its own: ``memory`` is contiguous, ``view`` lies in it."""
+
+    memory: np.ndarray
+    view: np.ndarray
+
+    @property
+    def offset(self) -> int:
+        """Bytes from the memory's start to the view's first element."""
+        return int(self.view.__array_interface__["data"][0] - self.memory.__array_interface__["data"][0])
+
+
+def draw_shape(rng: np.random.Generator) -> tuple[int, ...]:
+    """One large axis, if any, anywhere among small ones."""
+    shape = [int(rng.choice([1, 2, 3, 5, 8, 17])) for _ in range(rng.integers(1, 5))]
+    room = 6000 // int(np.prod(shape))
+    if room > 1:
+        shape[rng.integers(len(shape))] *= int(rng.integers(1, room))
+    return tuple(shape)
+
+
+def lay_out(rng: np.random.Generator, shape: tuple[int, ...], plain: bool) -> tuple[list[int], int]:
+    """Strides in elements, some of them backwards, some 0, and how many elements the view spans; its lowest is 0."""
+    strides, step = [0] * len(shape), 1
+    order = list(range(len(shape)))[::-1]
+    if not plain and rng.random() < 0.6:
+        rng.shuffle(order)
+    for axis in order:
+        if not plain and rng.random() < 0.08:
+            continue  # repeats
+        if not plain and rng.random() < 0.2:
+            step += int(rng.integers(1, 4)) * (1 if rng.random() < 0.5 else step)  # a gap
+        sign = -1 if not plain and rng.random() < 0.2 else 1
+        strides[axis] = sign * step
+        step *= shape[axis]
+    return strides, 1 + sum(abs(s) * (n - 1) for s, n in zip(strides, shape, strict=True))
+
+
+def strided(rng: np.random.Generator, shape: tuple[int, ...], memory_of: Any, plain: bool) -> Strided:
+    """A view of fresh memory, which ``memory_of`` makes of a number of elements."""
+    strides, span = lay_out(rng, shape, plain)
+    head = int(rng.integers(8))
+    memory = memory_of(head + span)
+    first = head + sum(-s * (n - 1) for s, n in zip(strides, shape, strict=True) if s < 0)
+    size = memory.itemsize
+    return Strided(memory, as_strided(memory[first:], shape, [s * size for s in strides]))
+
+
+def expected(op: str, rows: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
+    """NumPy's answer for the last axis, in 64 bits where NumPy would round on the way."""
+    wide = rows.astype(np.float64) if is_float(rows.dtype) else rows
+    where = {} if mask is None else {"where": mask}
+    if op in POSITIONS:
+        return getattr(np, op)(wide, axis=-1)
+    if op == "count_nonzero":
+        return np.count_nonzero(wide if mask is None else wide * mask, axis=-1)
+    if op == "bitwise_xor":
+        return np.bitwise_xor.reduce(rows, axis=-1, **where)
+    if op in ("min", "max", "ptp", "minmax"):
+        low, high = (
+            fold(wide, axis=-1, **where, **({} if mask is None else {"initial": end}))
+            for fold, end in ((np.min, _end(rows, 1)), (np.max, _end(rows, 0)))
+        )
+        return high - low if op == "ptp" else {"min": low, "max": high}.get(op, np.stack([low, high]))
+    return getattr(np, op)(wide, axis=-1, **where)
+
+
+def _end(rows: np.ndarray, largest: int) -> Any:
+    if is_float(rows.dtype):
+        return np.inf if largest else -np.inf
+    if rows.dtype == bool:
+        return bool(largest)
+    return np.iinfo(rows.dtype).max if largest else np.iinfo(rows.dtype).min
+
+
+def call(task: dict[str, Any], rng: np.random.Generator, where: str) -> None:
+    """One random array, reduced, compared."""
+    op, dtype = task["op"], DTYPES[task["dtype"]]
+    shape, plain = draw_shape(rng), bool(rng.random() < 0.3)
+    reduced = int(rng.integers(1, len(shape) + 1))
+    array = strided(rng, shape, lambda n: exact_values(rng, dtype, n, "sum" if op in ORDERLESS[6:] else op), plain)
+    masked = op not in POSITIONS and rng.random() < 0.3
+    mask = strided(rng, shape, lambda n: rng.random(n) < 0.7, bool(rng.random() < 0.5)) if masked else None
+
+    kept = shape[: len(shape) - reduced]
+    flat = array.view.reshape(*kept, -1)
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of rows that a mask leaves nothing of
+        want = np.asarray(expected(op, flat, None if mask is None else mask.view.reshape(*kept, -1)))
+    sample = _core_result_dtype(op, dtype)
+    result = strided(rng, want.shape, lambda n: np.zeros(n, sample), bool(rng.random() < 0.6))
+    if 0 in result.view.strides:  # rows of results that lie on each other have no right answer
+        result = strided(rng, want.shape, lambda n: np.zeros(n, sample), True)
+    where += (
+        f" shape={shape} reduced={reduced} strides={array.view.strides} offset={array.offset}"
+        f" mask={mask and mask.view.strides} result={result.view.strides}"
+    )
+    try:
+        run(op, array, mask, result, reduced, int(task["block"]), int(rng.choice([0, 0, 1, 3])))
+    except Exception as error:
+        raise AssertionError(f"{where}: {type(error).__name__}: {error}") from error
+    got = result.view
+    if op in ("mean", "std"):
+        good = np.allclose(got.astype(np.float64), want.astype(np.float64), rtol=2e-3, atol=1e-2, equal_nan=True)
+    else:
+        with np.errstate(all="ignore"):  # a result beyond its type is infinite in both
+            rounded = want.astype(sample).astype(want.dtype)
+        good = np.array_equal(got.astype(want.dtype), rounded, equal_nan=want.dtype.kind == "f")
+    assert good, f"{where}: {got} is not {want}"
+
+
+def _core_result_dtype(op: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    if op in ("any", "all"):
+        return np.dtype(bool)
+    if op in (*POSITIONS, "count_nonzero"):
+        return np.dtype(np.int64)
+    if op in ("min", "max", "minmax", "ptp", "bitwise_xor") or is_float(dtype):
+        return dtype
+    if op in ("mean", "std"):
+        return np.dtype(np.float64)
+    return np.dtype(np.uint64 if dtype.kind == "u" else np.int64)
+
+
+def run(op: str, array: Strided, mask: Strided | None, result: Strided, reduced: int, block: int, grid: int) -> None:
+    """Reduce on the device into the result's memory there, and bring that back."""
+    pointers = []
+
+    def to_device(memory: np.ndarray) -> int:
+        pointers.append(_core.alloc_device(0, memory.nbytes))
+        _core.upload(0, pointers[-1], memory)
+        return int(pointers[-1])
+
+    try:
+        data, out = to_device(array.memory) + array.offset, to_device(result.memory)
+        more = {}
+        if mask is not None:
+            more = {"mask": to_device(mask.memory) + mask.offset, "mask_strides": mask.view.strides}
+        _core.reduce_device(
+            op, data, array.view.shape, array.view.dtype, reduced, "auto", 0, block, grid,
+            strides=array.view.strides, result=out + result.offset, result_strides=result.view.strides, **more,
+        )  # fmt: skip
+        _core.download(0, out, result.memory)
+    finally:
+        for pointer in pointers:
+            _core.free_device(0, pointer)
+
+
+def check_layouts(task: dict[str, Any]) -> None:
+    """Run ``count`` random arrays of ``dtype`` under ``op``, each under one schedule; ``block``, ``seed``."""
+    for number in range(task["count"]):
+        rng = np.random.default_rng([task["seed"], number, *f"{task['op']} {task['dtype']}".encode()])
+        schedule, schedule_seed = SCHEDULES[(task["seed"] + number) % 3], int(rng.integers(1, 2**31))
+        set_option("schedule", schedule)
+        set_option("seed", schedule_seed)
+        call(task, rng, f"{task['op']} {task['dtype']} case {number} schedule={schedule},seed={schedule_seed}")

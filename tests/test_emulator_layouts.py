@@ -1,0 +1,50 @@
+"""Device arrays of random layouts over the emulator: right for every operator and schedule, and clean by its rules.
+
+Views lie in memory that ends where they do; partials of blocks and results with gaps between them are watched like
+everything else. A failure names the command that repeats it.
+"""
+
+from __future__ import annotations
+
+import os
+
+import emu
+from reference import DTYPES, is_float
+
+SEED = int(os.environ["GPR_TEST_SEED"])
+EVERYTHING = bool(os.environ.get("GPR_TEST_ALL"))
+COUNT = 40 if EVERYTHING else 8
+OPERATORS = (
+    "sum", "prod", "min", "max", "mean", "any", "all", "argmin", "argmax", "std", "count_nonzero", "ptp", "minmax",
+    "bitwise_xor",
+)  # fmt: skip
+
+
+def takes(op: str, dtype: str) -> bool:
+    """Whether NumPy's operator takes the type, and means by it what the operator means elsewhere."""
+    if op == "bitwise_xor":
+        return not is_float(DTYPES[dtype])
+    return dtype != "bool" or op not in ("ptp", "std", "prod")
+
+
+def draw_dtype(op: str, place: int) -> str:
+    """Every type meets every operator as runs go by."""
+    names = [name for name in DTYPES if takes(op, name)]
+    return names[(SEED + 5 * place) % len(names)]
+
+
+def test_random_layouts_are_right_and_break_no_rule() -> None:
+    tasks = [
+        {
+            "do": "layouts.check_layouts",
+            "op": op,
+            "dtype": draw_dtype(op, place),
+            "block": (0, 64, 96)[(SEED + place) % 3],
+            "seed": SEED,
+            "count": COUNT,
+            "limit": 600.0 if EVERYTHING else 120.0,
+        }
+        for place, op in enumerate(OPERATORS)
+    ]
+    wrong = emu.failures(tasks)
+    assert not wrong, f"{len(wrong)} of {len(tasks)} operators:\n" + "\n".join(wrong)

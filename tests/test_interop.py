@@ -1,0 +1,994 @@
+"""Device arrays of other libraries: how they come in, in which order work is queued, and what is refused.
+
+Over the fakes, whose device memory the host can read; the libraries are miniatures (``fakes/lenders.py``).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import fakes
+import pytest
+
+SETUP = """
+    import gc
+    import weakref
+    from fakes import lenders
+    from fakes.lenders import Exchanged, Lender, Shown, dawdle, make_stream, memory_of, offer, settle, value
+    from gpureduce import _core, _interop
+    ROWS = np.arange(600, dtype=np.float32).reshape(20, 30)
+    DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32",
+              "float64")
+"""
+
+
+def run(script: str, tmp_path: Path, cuda: str = "", setup: str = "") -> None:
+    path = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(Path(__file__).parent)])
+    fakes.run(SETUP + setup + script, tmp_path, cuda, PYTHONPATH=path)
+
+
+# ---------------------------------------------------------------- DLPack
+
+
+def test_tensors_come_in_as_they_are_lent_and_go_back_once(tmp_path: Path) -> None:
+    run(
+        """
+    for versions in (True, False):
+        for dtype in DTYPES:
+            values = np.ones((3, 4), dtype)
+            lender = Lender(values, versions=versions)
+            found = _core.import_dlpack(lender.__dlpack__(stream=7), 7)
+            assert (found.shape, found.strides, found.dtype) == (values.shape, values.strides, dtype)
+            assert (found.pointer, found.device, found.stream, found.read_only) == (lender.held.start, 0, 7, 0)
+            assert (lender.lent, lender.returned) == (1, 0)
+            del found
+            assert (lender.lent, lender.returned) == (1, 1)
+    for dtype in ("complex64", "complex128"):
+        assert _core.import_dlpack(Lender(np.ones(3, dtype)).__dlpack__(stream=1), 1).dtype == dtype
+    half = Lender(np.ones(3, np.uint16), dtype="bfloat16")
+    assert _core.import_dlpack(half.__dlpack__(stream=1), None).stream is None
+    assert _core.import_dlpack(half.__dlpack__(stream=1), 1).dtype == "bfloat16"
+    """,
+        tmp_path,
+    )
+
+
+def test_layouts_come_in_whatever_they_are(tmp_path: Path) -> None:
+    run(
+        """
+    cube = np.arange(60, dtype=np.int16).reshape(3, 4, 5)
+    for values in (cube, cube.T, cube[::-1, ::2], cube[1:, 2, ::-2], cube[:0], cube[:, :0], cube[0, 0, 0:1].reshape(()),
+                   np.broadcast_to(cube[0, 0], (2, 5))):
+        found = _core.import_dlpack(Lender(values).__dlpack__(stream=1), 1)
+        assert (found.shape, found.strides) == (values.shape, values.strides)
+        assert (value(found) == values).all()
+    found = _core.import_dlpack(Lender(cube, compact=True).__dlpack__(stream=1), 1)
+    assert found.strides == cube.strides
+    def shift(tensor):
+        tensor.byte_offset = 6
+        tensor.data -= 6
+    found = _core.import_dlpack(Lender(cube, change=shift).__dlpack__(stream=1), 1)
+    assert (value(found) == cube).all()
+    assert _core.import_dlpack(Lender(cube, kind=lenders.MANAGED).__dlpack__(stream=1), 1).shape == cube.shape
+    assert _core.import_dlpack(Lender(cube, flags=1).__dlpack__(stream=1), 1).read_only
+    """,
+        tmp_path,
+    )
+
+
+def test_what_is_wrong_with_a_tensor_is_an_error_and_the_tensor_goes_back(tmp_path: Path) -> None:
+    run(
+        """
+    def change(**fields):
+        def spoil(tensor):
+            for name, what in fields.items():
+                setattr(tensor, name, what)
+        return spoil
+    def extent(tensor):
+        tensor.shape[0] = -2
+    def stride(tensor):
+        tensor.strides[0] = 1 << 62
+    wrong = [
+        (BufferError, "version 2", dict(major=2)),
+        (BufferError, "device type is 1", dict(kind=lenders.HOST)),
+        (BufferError, "device type is 3", dict(kind=lenders.PINNED)),
+        (BufferError, "device type is 10", dict(kind=10)),
+        (TypeError, "2 lanes", dict(change=change(dtype=lenders.Type(2, 32, 2)))),
+        (TypeError, "type code 10", dict(change=change(dtype=lenders.Type(10, 8, 1)))),
+        (TypeError, "float16, bfloat16", dict(change=change(dtype=lenders.Type(2, 128, 1)))),
+        (ValueError, "-1", dict(change=change(ndim=-1))),
+        (ValueError, "65", dict(change=change(ndim=65))),
+        (BufferError, "no shape", dict(change=change(shape=None))),
+        (ValueError, "negative extent -2", dict(change=extent)),
+        (ValueError, "axis 0", dict(change=stride)),
+        (ValueError, "NULL", dict(change=change(data=None))),
+        (ValueError, "freed, or never allocated", dict(change=change(data=4096))),
+        (ValueError, 'on device "cuda:1"', dict(change=change(device=lenders.Device(2, 1)))),
+        (ValueError, "device -1", dict(change=change(device=lenders.Device(2, -1)))),
+    ]
+    for versions in (True, False):
+        for kind, words, how in wrong:
+            if not versions and "major" in how:
+                continue
+            lender = Lender(ROWS, versions=versions, **how)
+            with raises(kind, words):
+                _core.import_dlpack(lender.__dlpack__(stream=1), 1)
+            assert (lender.lent, lender.returned) == (1, 1), words
+    lender = Lender(ROWS)
+    for stream, kind in ((-5, ValueError), ("x", TypeError)):
+        with raises(kind):
+            _core.import_dlpack(lender.__dlpack__(stream=1), stream)
+    assert (lender.lent, lender.returned) == (2, 2)
+    """,
+        tmp_path,
+        "devices=2",
+    )
+
+
+def test_a_capsule_is_consumed_once(tmp_path: Path) -> None:
+    run(
+        """
+    for versions in (True, False):
+        lender = Lender(ROWS, versions=versions)
+        capsule = lender.__dlpack__(stream=1)
+        found = _core.import_dlpack(capsule, 1)
+        assert lenders.capsule_name(capsule).startswith(b"used_dltensor")
+        with raises(ValueError, "consumed already"):
+            _core.import_dlpack(capsule, 1)
+        del found, capsule
+        assert lender.returned == 1
+        refused = Lender(ROWS, versions=versions, kind=lenders.HOST)
+        capsule = refused.__dlpack__(stream=1)
+        with raises(BufferError):
+            _core.import_dlpack(capsule, 1)
+        with raises(ValueError, "consumed already"):
+            _core.import_dlpack(capsule, 1)
+        assert refused.returned == 1
+    with raises(ValueError, "'other'"):
+        _core.import_dlpack(lenders.new_capsule(1, b"other", None), 1)
+    for bad in (None, 5, ROWS):
+        with raises(TypeError, "must return a capsule"):
+            _core.import_dlpack(bad, 1)
+    """,
+        tmp_path,
+    )
+
+
+# ---------------------------------------------------------------- the CUDA array interface
+
+
+def test_interfaces_come_in_by_versions_2_and_3(tmp_path: Path) -> None:
+    run(
+        """
+    for values in (ROWS, ROWS.T, ROWS[::-1, ::3], ROWS[:0], ROWS[0, 0], ROWS.astype("?"), ROWS.astype("c8")):
+        values = np.asarray(values)
+        for how in (dict(), dict(version=2, drop=("stream",)), dict(strides=values.strides), dict(stream=2)):
+            shown = Shown(values, **how)
+            found = _core.import_cai(shown.__cuda_array_interface__, shown, 1)
+            assert (found.shape, found.dtype) == (values.shape, values.dtype.name)
+            assert 0 in values.shape or found.strides == values.strides
+            assert found.stream == (2 if "stream" in how else 1) and (value(found) == values).all()
+    old = Shown(ROWS, version=2, stream=5)
+    assert _core.import_cai(old.entries, old, None).stream is None
+    shown = Shown(ROWS, device=1)
+    found = _core.import_cai(shown.entries, shown, 1)
+    assert found.device == 1
+    shown.entries["data"] = (shown.held.start, True)
+    assert _core.import_cai(shown.entries, shown, 1).read_only
+    nothing = Shown(ROWS[:0], data=(0, False))
+    assert _core.import_cai(nothing.entries, nothing, 1).shape == (0, 30)
+    there = weakref.ref(shown)
+    del shown
+    gc.collect()
+    assert there() is not None
+    del found
+    gc.collect()
+    assert there() is None
+    """,
+        tmp_path,
+        "devices=2",
+    )
+
+
+def test_what_is_wrong_with_an_interface_is_an_error(tmp_path: Path) -> None:
+    run(
+        """
+    wrong = [
+        (ValueError, "stream 0", dict(stream=0)),
+        (ValueError, "negative", dict(stream=-3)),
+        (TypeError, "stream", dict(stream="x")),
+        (TypeError, "masked", dict(mask=Shown(ROWS))),
+        (TypeError, "byte order", dict(typestr=">f4")),
+        (TypeError, "not supported", dict(typestr="<M8[s]")),
+        (TypeError, "not supported", dict(typestr="|V2")),
+        (TypeError, "", dict(typestr="nonsense")),
+        (ValueError, "version 1", dict(version=1)),
+        (ValueError, "version 4", dict(version=4)),
+        (ValueError, "'version'", dict(drop=("version",))),
+        (ValueError, "'shape'", dict(drop=("shape",))),
+        (ValueError, "'typestr'", dict(drop=("typestr",))),
+        (ValueError, "'data'", dict(drop=("data",))),
+        (ValueError, "'data'", dict(data=5)),
+        (ValueError, "'data'", dict(data=(5,))),
+        (ValueError, "NULL", dict(data=(0, False))),
+        (ValueError, "freed", dict(data=(4096, False))),
+        (OverflowError, "", dict(data=(1 << 70, False))),
+        (TypeError, "tuple of integers", dict(shape=[20, 30])),
+        (TypeError, "", dict(shape=("x",))),
+        (ValueError, "negative extent", dict(shape=(-20, 30))),
+        (ValueError, "64", dict(shape=(1,) * 65)),
+        (ValueError, "1 strides for 2 axes", dict(strides=(4,))),
+        (TypeError, "", dict(strides=(4, "x"))),
+        (ValueError, "2^63", dict(shape=(1 << 40, 1 << 40))),
+    ]
+    for kind, words, how in wrong:
+        shown = Shown(ROWS, **how)
+        before = sys.getrefcount(shown)
+        with raises(kind, words):
+            _core.import_cai(shown.entries, shown, 1)
+        assert sys.getrefcount(shown) == before
+        with raises(kind, words):
+            gr.sum(shown)
+    with raises(TypeError, "dictionary"):
+        _core.import_cai(5, None, 1)
+    """,
+        tmp_path,
+    )
+
+
+# ---------------------------------------------------------------- the C exchange API
+
+
+def test_the_exchange_api_shows_makes_and_takes_arrays(tmp_path: Path) -> None:
+    run(
+        """
+    for views in (True, False):
+        kind = type("Exchanged", (Exchanged,), {})
+        offer(kind, views=views)
+        kind.current = make_stream()
+        array = kind(ROWS.T)
+        found = _core.import_exchange(array)
+        assert (found.shape, found.strides, found.dtype) == ((30, 20), ROWS.T.strides, "float32")
+        assert found.stream == kind.current and (value(found) == ROWS.T).all()
+        del found
+        counts = kind.counts
+        assert (counts["view"], counts["take"], counts["returned"]) == ((1, 0, 0) if views else (0, 1, 1))
+        result = gr.sum(array, axis=0)
+        assert type(result) is kind and (value(result) == ROWS.T.sum(axis=0)).all()
+        assert gr.last_run().device == "cuda:0"
+        made = _core.empty_like(array, (2, 3), "int16", 0)
+        assert type(made) is kind and made.held.dtype == "int16" and made.held.shape == (2, 3)
+        kind.current = 0
+        assert _core.import_exchange(array).stream == 1
+    assert _core.import_exchange(ROWS) is None
+    newer = type("Newer", (Exchanged,), {})
+    offer(newer, major=1, older=True)
+    assert _core.import_exchange(newer(ROWS)).shape == ROWS.shape
+    unknown = type("Unknown", (Exchanged,), {})
+    offer(unknown, major=2)
+    assert _core.import_exchange(unknown(ROWS)) is None
+    silent = type("Silent", (Exchanged,), {})
+    offer(silent, fails=True)
+    with raises(BufferError, "did not say why"):
+        gr.sum(silent(ROWS))
+    with raises(TypeError, "no DLPack C exchange API"):
+        _core.empty_like(ROWS, (2,), "int8", 0)
+    for bad in ((array, [2], "int8", 0), (array, (2,), 5, 0), (array, (2,), "int8", "x"), (array, (2,))):
+        with raises(TypeError):
+            _core.empty_like(*bad)
+    with raises(ValueError, "no dtype"):
+        _core.empty_like(array, (2,), "float8", 0)
+    """,
+        tmp_path,
+    )
+
+
+# ---------------------------------------------------------------- reducing
+
+
+def test_results_are_numpys_in_the_memory_of_the_device(tmp_path: Path) -> None:
+    run(
+        """
+    for dtype in ("int32", "float32", "uint8", "bool", "float16"):
+        values = (ROWS % 2).astype(dtype)
+        for lend in (Lender, Shown):
+            array = lend(values)
+            for op in ("sum", "prod", "min", "max", "mean", "any", "all"):
+                for axis in (None, 1, (0, 1), -1, ()):
+                    for keepdims in (False, True):
+                        result = getattr(gr, op)(array, axis=axis, keepdims=keepdims)
+                        expected = getattr(np, op)(values, axis=axis, keepdims=keepdims)
+                        assert isinstance(result, _interop.DeviceBuffer)
+                        found = value(result)
+                        assert found.dtype == expected.dtype and np.shape(found) == np.shape(expected)
+                        np.testing.assert_allclose(found, expected, rtol=1e-3, err_msg=f"{op} {axis} {dtype}")
+    assert value(gr.sum(Lender(ROWS), dtype="float64")).dtype == np.float64
+    assert value(gr.sum(Shown(ROWS), dtype=np.int16)).dtype == np.int16
+    assert value(gr.reduce(Shown(ROWS), "max")) == 599
+    empty = Lender(ROWS[:0])
+    assert value(gr.sum(empty)) == 0 and value(gr.sum(empty, axis=0)).shape == (30,)
+    for bad, kind in ((dict(axis=2), np.exceptions.AxisError), (dict(axis="x"), TypeError),
+                      (dict(dtype="x"), TypeError), (dict(kernel="nothing"), ValueError),
+                      (dict(block_size=0), ValueError)):
+        with raises(kind):
+            gr.sum(Lender(ROWS), **bad)
+    with raises(ValueError, "zero-size array", "minimum"):
+        gr.min(empty)
+    """,
+        tmp_path,
+    )
+
+
+def test_the_array_says_where_it_is_reduced(tmp_path: Path) -> None:
+    run(
+        """
+    for lend in (Lender, Shown):
+        array = lend(ROWS, device=1)
+        for device in (None, "cuda", "cuda:1", "auto"):
+            result = gr.sum(array, device=device)
+            assert result.device == 1 and value(result) == ROWS.sum() and gr.last_run().device == "cuda:1"
+        with raises(ValueError, "cuda:1", "cupy.asnumpy"):
+            gr.sum(array, device="cpu")
+        with raises(ValueError, 'not of "cuda:0"'):
+            gr.sum(array, device="cuda:0")
+        with raises(ValueError, "unknown device"):
+            gr.sum(array, device="gpu")
+        here = lend(ROWS)
+        with raises(ValueError, "cuda:0", "cuda:1"):
+            gr.sum(here, out=lend(np.zeros((), np.float32), device=1))
+        with raises(ValueError, "cuda:0", "cuda:1"):
+            gr.sum(here, where=lend(ROWS > 5, device=1))
+    """,
+        tmp_path,
+        "devices=2",
+    )
+
+
+def test_work_waits_for_its_producer_and_its_consumer_for_it(tmp_path: Path) -> None:
+    run(
+        """
+    dawdle(3000)
+    consumer = make_stream()
+    for seed in range(10):
+        for lend in (Lender, Shown):
+            stream = make_stream()
+            array = lend(np.zeros(500, np.float32), stream=stream)
+            late = lenders.by_hand(array.held)
+            for number in (5.0, 1.0):
+                _core.fill_device(late, np.float32(number).tobytes(), stream)
+            result = gr.sum(array)
+            if lend is Lender:
+                assert array.asked == [_core.device_stream(0)] == [result.stream]
+            else:
+                assert result.stream == stream
+            # Whoever takes the result over reads it in order.
+            given = _core.import_dlpack(result.__dlpack__(stream=consumer), consumer)
+            again = gr.max(array)
+            assert value(given) == 500 and value(again) == 1
+    """,
+        tmp_path,
+    )
+
+
+def test_a_stream_of_the_callers_waits_before_and_the_producers_after(tmp_path: Path) -> None:
+    run(
+        """
+    dawdle(3000)
+    for seed in range(10):
+        home, away = make_stream(), make_stream()
+        array = Shown(np.zeros(500, np.float32), stream=home)
+        late = lenders.by_hand(array.held)
+        for number in (7.0, 2.0):
+            _core.fill_device(late, np.float32(number).tobytes(), home)
+        result = gr.sum(array, stream=away)
+        # What follows on the producer's stream comes after the work: it may not change what is read.
+        _core.fill_device(late, np.float32(9.0).tobytes(), home)
+        assert value(result) == 1000
+    class WithPtr:
+        ptr = away
+    assert value(gr.sum(array, stream=WithPtr)) == 4500 == value(gr.sum(array, stream=0))
+    with raises(TypeError, "stream"):
+        gr.sum(array, stream="x")
+    with raises(ValueError, "negative"):
+        gr.sum(array, stream=-1)
+    """,
+        tmp_path,
+    )
+
+
+def test_loans_end_when_the_device_is_done_and_not_before(tmp_path: Path) -> None:
+    run(
+        """
+    array = Lender(ROWS)
+    first = gr.sum(array)
+    assert array.lent == 1
+    settle()
+    second = gr.sum(array)  # looks whether earlier loans have ended
+    assert array.lent == 2 and array.returned == 1
+    settle()
+    _interop.loans.end()
+    assert array.returned == 2
+    # A stream that waits for another one, which dawdles: its loan lasts as long.
+    slow, stream = make_stream(), _core.device_stream(0)
+    last = Lender(ROWS)
+    dawdle(400_000, seed=3)
+    for _ in range(4):
+        _core.fill_device(lenders.by_hand(last.held), bytes(4), slow)
+    _core.order_streams(0, slow, stream)
+    dawdle(0)
+    _interop.loans.keep(0, stream, _core.import_dlpack(last.__dlpack__(stream=stream), stream))
+    mark = _core.mark_stream(0, stream)
+    _interop.loans.keep(0, stream)
+    returned = last.returned
+    assert returned == 0 or _core.mark_passed(mark)
+    _interop.loans.end()
+    assert last.returned == 1 and _core.mark_passed(mark)
+    """,
+        tmp_path,
+    )
+
+
+def test_out_receives_the_result_and_is_returned(tmp_path: Path) -> None:
+    run(
+        """
+    for lend in (Lender, Shown):
+        array = lend(ROWS)
+        out = lend(np.zeros(20, np.float32))
+        assert gr.sum(array, axis=1, out=out) is out and (out.held.read() == ROWS.sum(axis=1)).all()
+        with raises(ValueError, "wrong number of dimensions", "add"):
+            gr.sum(array, out=out)
+        with raises(ValueError, "shape"):
+            gr.sum(array, axis=0, out=out)
+        with raises(TypeError, "float64"):
+            gr.sum(array, axis=1, out=out, dtype="float64")
+    with raises(ValueError, "read-only"):
+        gr.sum(Lender(ROWS), out=Lender(np.zeros((), np.float32), flags=1))
+    shown = Shown(np.zeros((), np.float32))
+    shown.entries["data"] = (shown.held.start, True)
+    with raises(ValueError, "read-only"):
+        gr.sum(Shown(ROWS), out=shown)
+    with raises(TypeError, "must be of one library"):
+        gr.sum(Shown(ROWS), out=Lender(np.zeros((), np.float32)))
+    with raises(ValueError, "share memory"):
+        gr.sum(Shown(ROWS), axis=1, out=Shown(np.broadcast_to(np.float32(0), 20)))
+    for bad in ([1.0], 5, "x"):
+        with raises(TypeError, "out="):
+            gr.sum(Shown(ROWS), out=bad)
+    inside = Shown(ROWS)
+    row = Shown.__new__(Shown)
+    row.entries = dict(inside.entries, shape=(20,), strides=(120,))
+    with raises(TypeError, "no memory in common"):
+        gr.sum(inside, axis=1, out=row)
+    """,
+        tmp_path,
+    )
+
+
+def test_a_numpy_out_is_a_result_on_the_host(tmp_path: Path) -> None:
+    run(
+        """
+    for lend in (Lender, Shown):
+        array = lend(ROWS)
+        for dtype in ("float32", "float64", "int32", ">f8"):
+            out = np.zeros(20, dtype)
+            assert gr.sum(array, axis=1, out=out) is out
+            np.testing.assert_array_equal(out, ROWS.sum(axis=1))
+        scalar = np.zeros((), np.float32)
+        assert gr.max(array, out=scalar) is scalar and scalar == 599
+        fixed = np.zeros((), np.float32)
+        fixed.flags.writeable = False
+        with raises(ValueError, "read-only"):
+            gr.sum(array, out=fixed)
+        with raises(ValueError, "dimensions"):
+            gr.sum(array, out=np.zeros(3))
+        with raises(ValueError, "shape"):
+            gr.sum(array, axis=1, out=np.zeros(3))
+    """,
+        tmp_path,
+    )
+
+
+def test_a_start_is_folded_in_on_the_device(tmp_path: Path) -> None:
+    run(
+        """
+    nothing = np.zeros((0, 3), np.float32)
+    for lend in (Lender, Shown):
+        for dtype in DTYPES:
+            values = np.arange(1, 5).astype(dtype)
+            for op, start in (("sum", 3), ("prod", 2), ("min", 0), ("max", 7), ("max", 0)):
+                found = value(getattr(gr, op)(lend(values), initial=start))
+                expected = getattr(np, op)(values, initial=start)
+                assert found == expected and found.dtype == expected.dtype, (op, dtype)
+        for op, start in (("min", np.nan), ("max", np.nan), ("max", np.inf)):
+            found = value(getattr(gr, op)(lend(ROWS), initial=start))
+            np.testing.assert_array_equal(found, getattr(np, op)(ROWS, initial=start))
+        # Of nothing there is the start alone.
+        assert value(gr.min(lend(nothing), initial=4)) == 4
+        assert (value(gr.max(lend(nothing), axis=0, initial=4)) == [4, 4, 4]).all()
+        assert value(gr.max(lend(nothing), axis=0, keepdims=True, initial=4)).shape == (1, 3)
+        host = np.zeros((), np.float32)
+        assert gr.sum(lend(ROWS), initial=0.5, out=host) is host and host == ROWS.sum() + 0.5
+        assert gr.min(lend(nothing), initial=4, out=host) == 4
+        with raises(ValueError, "no identity"):
+            gr.sum(lend(nothing), initial=None)
+        with raises(OverflowError):
+            gr.sum(lend(np.ones(3, np.int32)), dtype=np.int8, initial=1000)
+        with raises(ValueError):
+            gr.sum(lend(ROWS), initial="x")
+    with raises(ValueError, "does not have an identity"):
+        gr.min(Shown(ROWS), where=Shown(ROWS > 5))
+    """,
+        tmp_path,
+    )
+
+
+def test_any_layout_and_mask_is_reduced_where_it_lies(tmp_path: Path) -> None:
+    run(
+        """
+    cube = np.arange(2 * 3 * 4 * 5, dtype=np.int32).reshape(2, 3, 4, 5)
+    keep = cube % 3 > 0
+    for view in (cube, cube.T, cube[:, ::-1, 1:, ::2], cube[..., 2], np.broadcast_to(cube[0, 0, 0], (3, 5))):
+        for lend in (Lender, Shown):
+            for axis in (None, 0, 1, (0, -1)):
+                for op in ("sum", "max"):
+                    expected = getattr(np, op)(view, axis=axis)
+                    assert (value(getattr(gr, op)(lend(view), axis=axis)) == expected).all()
+    for mask in (keep, keep[0], keep[:, :1], keep[..., 0, :][:, :, None], np.array(False), np.array(True)):
+        for axis in (None, 2, (0, 3)):
+            found = value(gr.sum(Shown(cube), axis=axis, where=Lender(np.asarray(mask))))
+            assert (found == np.sum(cube, axis=axis, where=mask)).all()
+            found = value(gr.max(Lender(cube), axis=axis, where=Shown(np.asarray(mask)), initial=7))
+            assert (found == np.max(cube, axis=axis, where=mask, initial=7)).all()
+    assert value(gr.sum(Shown(cube), where=False)) == 0 and value(gr.sum(Shown(cube), where=np.True_)) == cube.sum()
+    for out in (np.zeros((4, 3), np.float32)[::2, 0], np.zeros(2, np.float32)[::-1]):
+        rows = np.arange(8, dtype=np.float32).reshape(2, 4)
+        lent = Shown(out)
+        assert gr.sum(Shown(rows), axis=1, out=lent) is lent and (lent.held.read() == [6, 22]).all()
+        assert (gr.sum(Shown(rows), axis=1, out=out) == [6, 22]).all() and (out == [6, 22]).all()
+    starts = value(gr.sum(Shown(cube), axis=(0, 2), initial=100))
+    assert (starts == np.sum(cube, axis=(0, 2), initial=100)).all()
+    """,
+        tmp_path,
+    )
+
+
+def test_every_function_takes_device_arrays(tmp_path: Path) -> None:
+    run(
+        """
+    values = np.random.default_rng(3).normal(size=(6, 50)).astype(np.float32)
+    holes = np.where(values > 1, np.float32(np.nan), values)
+    for lend in (Lender, Shown):
+        for axis in (None, 0, 1):
+            for name in ("argmin", "argmax", "var", "std", "count_nonzero", "ptp"):
+                found = value(getattr(gr, name)(lend(values), axis=axis))
+                expected = getattr(np, name)(values, axis=axis)
+                assert found.dtype == np.asarray(expected).dtype, name
+                np.testing.assert_allclose(found, expected, rtol=1e-5, err_msg=name)
+            for name in ("nansum", "nanmin", "nanmax", "nanmean", "nanvar", "nanstd", "nanargmin", "nanargmax"):
+                found = value(getattr(gr, name)(lend(holes), axis=axis))
+                np.testing.assert_allclose(found, getattr(np, name)(holes, axis=axis), rtol=1e-4, err_msg=name)
+            both = gr.minmax(lend(values), axis=axis)
+            assert (value(both.min) == values.min(axis=axis)).all() and (value(both.max) == values.max(axis=axis)).all()
+            both = gr.minmax(lend(values), axis=axis, initial=0)
+            assert (value(both.min) == values.min(axis=axis, initial=0)).all()
+        assert value(gr.nansum(lend(ROWS.astype(np.int8)), axis=0)).dtype == np.int64
+        assert abs(value(gr.var(lend(values), ddof=1)) - values.var(ddof=1)) < 1e-5
+        whole = ROWS.astype(np.int32)
+        assert value(gr.bitwise_xor(lend(whole))) == np.bitwise_xor.reduce(whole, axis=None)
+        for start in (3, np.nan):
+            found = value(gr.nanmin(lend(holes), initial=start))
+            np.testing.assert_array_equal(found, np.nanmin(holes, initial=start))
+            found = value(gr.nansum(lend(holes), initial=start))
+            np.testing.assert_allclose(found, np.nansum(holes, initial=start), rtol=1e-5)
+        outs = lend(np.zeros(6, np.float32)), lend(np.zeros(6, np.float32))
+        assert gr.minmax(lend(values), axis=1, out=outs).max is outs[1]
+        assert (outs[0].held.read() == values.min(axis=1)).all() and (outs[1].held.read() == values.max(axis=1)).all()
+        with raises(TypeError, "tuple of two"):
+            gr.minmax(lend(values), out=outs[0])
+        with raises(TypeError, "mean="):
+            gr.var(lend(values), mean=0.0)
+    """,
+        tmp_path,
+    )
+
+
+def test_masks_are_device_arrays(tmp_path: Path) -> None:
+    run(
+        """
+    array = Shown(ROWS)
+    for bad in ([True], np.ones(ROWS.shape, bool), 1):
+        with raises(TypeError, "where="):
+            gr.sum(array, where=bad)
+    with raises(TypeError, "Cannot cast", "int8"):
+        gr.sum(array, where=Shown(np.ones(ROWS.shape, np.int8)))
+    for shape in ((20,), (3, 20, 30), (20, 2)):
+        with raises(ValueError, "broadcast"):
+            gr.sum(array, where=Shown(np.ones(shape, bool)))
+    """,
+        tmp_path,
+    )
+
+
+def test_nothing_is_left_behind(tmp_path: Path) -> None:
+    run(
+        """
+    def calls():
+        for lend in (Lender, Shown):
+            array = lend(ROWS)
+            gr.sum(array)
+            gr.max(array, initial=3)
+            gr.sum(array, out=np.zeros((), np.float32))
+            gr.sum(array, stream=away)
+            for bad in (dict(axis=7), dict(out=[1]), dict(where=5), dict(initial="x"), dict(device="cpu")):
+                try:
+                    gr.sum(array, **bad)
+                except (ValueError, TypeError):
+                    pass
+        _interop.loans.end()
+        gc.collect()
+        settle()
+    def census():
+        return [cuda.fake_live(what) for what in (b"device", b"pinned", b"events", b"modules", b"depth")]
+    away = make_stream()
+    calls()
+    before = census()
+    for _ in range(3):
+        calls()
+    assert census() == before
+    """,
+        tmp_path,
+    )
+
+
+# ---------------------------------------------------------------- what we lend
+
+
+def test_a_result_of_ours_is_lent_in_order_and_outlives_its_maker(tmp_path: Path) -> None:
+    run(
+        """
+    import ctypes
+    result = gr.sum(Lender(ROWS), axis=1)
+    assert result.__dlpack_device__() == (2, 0) and result.shape == (20,) and result.dtype == "float32"
+    assert "cuda:0" in repr(result)
+    shown = result.__cuda_array_interface__
+    assert (shown["shape"], shown["typestr"], shown["version"], shown["stream"]) == ((20,), "<f4", 3, result.stream)
+    for more, name in (({}, b"dltensor"), ({"max_version": (0, 8)}, b"dltensor"),
+                       ({"max_version": (1, 0)}, b"dltensor_versioned")):
+        assert lenders.capsule_name(result.__dlpack__(stream=1, **more)) == name
+    for more in ({}, {"max_version": (1, 3)}):
+        found = _core.import_dlpack(result.__dlpack__(stream=1, **more), 1)
+        assert (found.shape, found.strides, found.dtype) == ((20,), (4,), "float32")
+    again = gr.sum(result)
+    assert value(again) == ROWS.sum()
+    del result
+    _interop.loans.end()
+    gc.collect()
+    assert (value(found) == ROWS.sum(axis=1)).all()
+    del found, again, shown
+    _interop.loans.end()
+    gc.collect()
+    before = cuda.fake_live(b"device")
+    for more in ({}, {"max_version": (1, 3)}):
+        lent = _interop.DeviceBuffer((2,), "int8", 0, 1).__dlpack__(stream=1, **more)
+        assert cuda.fake_live(b"device") == before + 1
+        found = _core.import_dlpack(lent, 1)
+        del lent
+        assert cuda.fake_live(b"device") == before + 1
+        del found
+        assert cuda.fake_live(b"device") == before
+        _interop.DeviceBuffer((2,), "int8", 0, 1).__dlpack__(stream=1, **more)  # nobody consumes it
+        assert cuda.fake_live(b"device") == before
+    buffer = _interop.DeviceBuffer((2,), "int8", 0, _core.device_stream(0))
+    with raises(BufferError, "copied elsewhere"):
+        buffer.__dlpack__(dl_device=(1, 0))
+    with raises(BufferError, "not copied"):
+        buffer.__dlpack__(copy=True)
+    with raises(ValueError, "stream 0"):
+        buffer.__dlpack__(stream=0)
+    assert buffer.__dlpack__(stream=-1) is not None and buffer.__dlpack__(dl_device=(2, 0)) is not None
+    brief = _interop.DeviceBuffer((2,), "bfloat16", 0, 1)
+    assert not hasattr(brief, "__cuda_array_interface__")
+    with raises(TypeError):
+        _core.export_dlpack(5, True)
+    """,
+        tmp_path,
+    )
+
+
+def test_libraries_with_a_namespace_get_arrays_of_their_own(tmp_path: Path) -> None:
+    run(
+        """
+    class Namespace:
+        @staticmethod
+        def from_dlpack(lent):
+            array = Lender.__new__(Lender)
+            array.memory = _core.import_dlpack(lent.__dlpack__(stream=1, max_version=(1, 0)), 1)
+            return array
+    Lender.__array_namespace__ = lambda self: Namespace
+    result = gr.sum(Lender(ROWS), axis=1)
+    assert type(result) is Lender and (value(result) == ROWS.sum(axis=1)).all()
+    """,
+        tmp_path,
+    )
+
+
+def test_arrays_on_the_host_stay_there(tmp_path: Path) -> None:
+    run(
+        """
+    class Pinned:
+        def __dlpack_device__(self):
+            return (3, 0)
+        def __dlpack__(self, **more):
+            return ROWS.__dlpack__(**{k: v for k, v in more.items() if k == "max_version"})
+    class HostOnly(Pinned):
+        def __dlpack_device__(self):
+            return (1, 0)
+    assert gr.sum(HostOnly()) == ROWS.sum() and type(gr.sum(HostOnly())) is np.float32
+    assert not _interop.is_on_device(Pinned()) and not _interop.is_on_device(ROWS) and not _interop.is_on_device([1])
+    with raises(TypeError, "GPU memory"):
+        gr.ExactSum("float32").update(Shown(ROWS))
+    """,
+        tmp_path,
+    )
+
+
+# ---------------------------------------------------------------- the libraries that are known by name
+
+TORCH = """
+    class dtype:
+        def __init__(self, name):
+            self.name = name
+        def __repr__(self):
+            return f"torch.{self.name}"
+    names = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64",
+             "complex64", "complex128", "float8_e5m2")
+    kinds = {name: dtype(name) for name in names}
+    grad = [True]
+    class Tensor:
+        requires_grad = is_nested = is_quantized = negated = False
+        layout = "strided"
+        def __init__(self, values, on_gpu=True, device=0):
+            self.held = lenders.Memory(np.asarray(values), device) if on_gpu else None
+            self.values, self.is_cuda, self.dtype = values, on_gpu, kinds[np.asarray(values).dtype.name]
+            self.alive, self.made = [], 0
+        @property
+        def shape(self):
+            return list(self.held.shape)
+        @property
+        def device(self):
+            return types.SimpleNamespace(index=self.held.device)
+        def data_ptr(self):
+            return self.held.start
+        def element_size(self):
+            return self.held.numpy_dtype.itemsize
+        def stride(self):
+            return tuple(step // self.element_size() for step in self.held.strides)
+        def is_neg(self):
+            return self.negated
+        def is_conj(self):
+            return False
+        def resolve_neg(self):
+            return Tensor(-self.values)
+        def resolve_conj(self):
+            return self
+        def new_empty(self, shape, dtype=None):
+            return Tensor(np.zeros(shape, (dtype or self.dtype).name), True, self.held.device)
+        def copy_(self, other):
+            settle()
+            _core.upload(self.held.device, self.held.start, np.asarray(value(other)).astype(self.held.dtype))
+        def __array__(self, dtype=None, copy=None):
+            return self.values
+    Tensor.__module__ = "torch"
+    import types
+    raw = types.SimpleNamespace(_cuda_getCurrentRawStream=lambda device: Tensor.current)
+    Tensor.current = 0
+    torch = lenders.install("torch", Tensor=Tensor, dtype=dtype, strided="strided", _C=raw, cuda=None,
+                            is_grad_enabled=lambda: grad[0], **kinds)
+    del torch.__dict__["float8_e5m2"]
+"""
+
+
+def test_pytorch_gets_tensors_on_its_current_stream(tmp_path: Path) -> None:
+    run(
+        """
+    Tensor.current = make_stream()
+    tensor = Tensor(ROWS)
+    assert _interop.device_library(tensor).memory(tensor).stream == Tensor.current
+    for op in ("sum", "max", "mean", "any"):
+        result = getattr(gr, op)(tensor, axis=1)
+        assert type(result) is Tensor and (value(result) == getattr(np, op)(ROWS, axis=1)).all()
+        assert result.dtype is kinds[getattr(np, op)(ROWS).dtype.name]
+    assert value(gr.sum(tensor, dtype=kinds["float64"])).dtype == np.float64
+    with raises(TypeError, "float8_e5m2"):
+        gr.sum(tensor, dtype=kinds["float8_e5m2"])
+    with raises(TypeError, "no dtype uint64"):
+        gr.sum(Tensor(ROWS.astype(np.uint8)))
+    out = Tensor(np.zeros(20, np.int32))
+    assert gr.sum(tensor, axis=1, out=out) is out and (out.held.read() == ROWS.sum(axis=1)).all()
+    assert value(gr.sum(tensor, initial=1)) == ROWS.sum() + 1
+    assert gr.sum(Tensor(ROWS, False)) == ROWS.sum() and type(gr.sum(Tensor(ROWS, False))) is np.float32
+    assert _interop.device_library(tensor) is _interop.device_library(Tensor(ROWS))
+    with raises(TypeError, "PyTorch", "NumPy array"):
+        gr.sum(tensor, out=Tensor(np.zeros((), np.float32), False))
+    """,
+        tmp_path,
+        setup=TORCH,
+    )
+
+
+def test_pytorch_tensors_that_are_not_plain_memory_are_refused_by_kind(tmp_path: Path) -> None:
+    run(
+        """
+    tensor = Tensor(ROWS)
+    tensor.requires_grad = True
+    with raises(TypeError, "detach()"):
+        gr.sum(tensor)
+    grad[0] = False
+    assert value(gr.sum(tensor)) == ROWS.sum()
+    negated = Tensor(ROWS)
+    negated.negated = True
+    assert value(gr.sum(negated)) == -ROWS.sum()
+    sparse = Tensor(ROWS)
+    sparse.layout = "sparse_coo"
+    with raises(TypeError, "sparse_coo", "to_dense"):
+        gr.sum(sparse)
+    def refuse():
+        raise RuntimeError("no storage")
+    cases = ((dict(is_nested=True), "unbind"), (dict(is_quantized=True), "dequantize"), ({}, "no storage"))
+    for attribute, words in cases:
+        odd = Tensor(ROWS)
+        odd.__dict__.update(attribute, data_ptr=refuse)
+        with raises(TypeError, words):
+            gr.sum(odd)
+    small = Tensor(ROWS)
+    small.dtype = kinds["float8_e5m2"]
+    with raises(TypeError, "float8_e5m2"):
+        gr.sum(small)
+    """,
+        tmp_path,
+        setup=TORCH,
+    )
+
+
+def test_pytorch_is_asked_by_the_exchange_api_where_it_has_it(tmp_path: Path) -> None:
+    run(
+        """
+    Tensor.kind, Tensor.counts = lenders.CUDA, None
+    offer(Tensor)
+    Tensor.current = make_stream()
+    result = gr.sum(Tensor(ROWS), axis=1)
+    assert (value(result) == ROWS.sum(axis=1)).all()
+    # Results are PyTorch's own: its record_stream ignores what came in by DLPack.
+    assert Tensor.counts["view"] == 2 and Tensor.counts["made"] == 0
+    """,
+        tmp_path,
+        setup=TORCH,
+    )
+
+
+CUPY = """
+    import types
+    state = types.SimpleNamespace(device=0, stream=0, entered=[])
+    class ndarray:
+        def __init__(self, values, device=0):
+            self.held = lenders.Memory(np.asarray(values), device)
+            self.data = types.SimpleNamespace(ptr=self.held.start, device_id=device)
+            self.shape, self.strides, self.dtype = self.held.shape, self.held.strides, self.held.numpy_dtype
+    ndarray.__module__ = "cupy"
+    class Device:
+        def __init__(self, device):
+            self.device = device
+        def __enter__(self):
+            self.before, state.device = state.device, self.device
+            state.entered.append(self.device)
+        def __exit__(self, *_):
+            state.device = self.before
+    def copyto(out, result, casting):
+        settle()
+        _core.upload(out.data.device_id, out.data.ptr, np.asarray(value(result)).astype(out.dtype))
+    lenders.install("cupy", ndarray=ndarray, empty=lambda shape, dtype: ndarray(np.zeros(shape, dtype), state.device),
+        copyto=copyto, cuda=types.SimpleNamespace(runtime=types.SimpleNamespace(getDevice=lambda: state.device),
+        get_current_stream=lambda device: types.SimpleNamespace(ptr=state.stream), Device=Device))
+"""
+
+
+def test_cupy_gets_arrays_on_their_device_and_its_current_stream(tmp_path: Path) -> None:
+    run(
+        """
+    for device in (0, 1):
+        array = ndarray(ROWS, device)
+        for stream in (0, 2, make_stream(device)):
+            state.stream = stream
+            memory = _interop.device_library(array).memory(array)
+            assert memory.stream == (stream or 1) and memory.device == device
+            result = gr.max(array, axis=1)
+            assert type(result) is ndarray and result.data.device_id == device and state.device == 0
+            assert (value(result) == ROWS.max(axis=1)).all()
+        out = ndarray(np.zeros(20, np.int32), device)
+        assert gr.sum(array, axis=1, out=out) is out and (out.held.read() == ROWS.sum(axis=1)).all()
+    assert set(state.entered) == {0, 1}
+    state.stream = 0
+    with raises(TypeError, "not supported"):
+        swapped = ndarray(ROWS)
+        swapped.dtype = np.dtype(">f4")
+        gr.sum(swapped)
+    class Sub(ndarray):
+        pass
+    assert type(gr.sum(Sub(ROWS))) is ndarray
+    """,
+        tmp_path,
+        "devices=2",
+        CUPY,
+    )
+
+
+@pytest.mark.parametrize("per_thread", [0, 1])
+def test_numba_gets_arrays_on_the_stream_of_the_array(tmp_path: Path, per_thread: int) -> None:
+    run(
+        f"""
+    import types
+    class DeviceNDArray(Shown):
+        stream = 0
+    DeviceNDArray.__module__ = "numba.cuda.cudadrv.devicearray"
+    entered = []
+    class Gpu:
+        def __enter__(self):
+            entered.append(True)
+        def __exit__(self, *_):
+            pass
+    def device_array(shape, dtype, stream):
+        made = DeviceNDArray(np.zeros(shape, dtype), stream=stream or None)
+        made.stream = stream
+        return made
+    cuda_module = types.SimpleNamespace(gpus=[Gpu()], device_array=device_array)
+    config = types.SimpleNamespace(CUDA_PER_THREAD_DEFAULT_STREAM={per_thread})
+    lenders.install("numba", cuda=cuda_module, config=config)
+    array = DeviceNDArray(ROWS)
+    assert _interop.device_library(array).memory(array).stream == {per_thread} + 1
+    result = gr.sum(array, axis=1)
+    assert type(result) is DeviceNDArray and (value(result) == ROWS.sum(axis=1)).all() and entered
+    home = make_stream()
+    array = DeviceNDArray(ROWS, stream=home)
+    array.stream = home
+    assert gr.sum(array).stream == home
+    with raises(TypeError, "Numba"):
+        gr.sum(array, out=DeviceNDArray(np.zeros((), np.int8)))
+    """,
+        tmp_path,
+    )
+
+
+def test_jax_gets_arrays_by_from_dlpack_and_is_never_written(tmp_path: Path) -> None:
+    run(
+        """
+    import types
+    class Array(Lender):
+        platform = "gpu"
+        def devices(self):
+            return [types.SimpleNamespace(platform=self.platform)]
+        def __array__(self, dtype=None, copy=None):
+            return ROWS
+    Array.__module__ = "jaxlib._jax"
+    class Tracer(Array):
+        def devices(self):
+            raise AssertionError("a tracer has none")
+    def from_dlpack(lent):
+        made = Array.__new__(Array)
+        made.memory = _core.import_dlpack(lent.__dlpack__(stream=1), 1)
+        return made
+    dlpack = lenders.install("jax.dlpack", from_dlpack=from_dlpack)
+    lenders.install("jax", Array=Array, core=types.SimpleNamespace(Tracer=Tracer), dlpack=dlpack)
+    array = Array(ROWS)
+    result = gr.sum(array, axis=1)
+    assert type(result) is Array and (value(result) == ROWS.sum(axis=1)).all()
+    with raises(TypeError, "JAX", "never written"):
+        gr.sum(array, out=Array(np.zeros((), np.float32)))
+    host = np.zeros((), np.float32)
+    assert gr.sum(array, out=host) == ROWS.sum()
+    array.platform = "cpu"
+    assert type(gr.sum(array)) is np.float32
+    assert not _interop.is_on_device(Tracer.__new__(Tracer))
+    """,
+        tmp_path,
+    )

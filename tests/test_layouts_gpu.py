@@ -1,0 +1,134 @@
+"""Device arrays of any layout on a real GPU: every kernel of the planner at sizes that fill the card, and beyond 2^31.
+
+Small whole numbers make every sum exact, so that no bound hides a mistake.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+from emu import layouts
+from reference import DTYPES
+
+import gpureduce as gr
+from gpureduce import _core
+
+pytestmark = pytest.mark.gpu
+
+SEED = int(os.environ.get("GPR_TEST_SEED", secrets.randbits(32)))
+
+
+@contextmanager
+def on_device(memory: np.ndarray) -> Iterator[int]:
+    """Address of a copy of the array's memory."""
+    pointer = _core.alloc_device(0, max(memory.nbytes, 1))
+    try:
+        _core.upload(0, pointer, memory.reshape(-1))
+        yield int(pointer)
+    finally:
+        _core.free_device(0, pointer)
+
+
+def reduce_axes(op: str, array: np.ndarray, reduced: tuple[int, ...], pointer: int, **more: Any) -> np.ndarray:
+    """Reduce axes of a C-ordered array whose memory is at `pointer`; the results come from the device."""
+    kept = [axis for axis in range(array.ndim) if axis not in reduced]
+    view = array.transpose(*kept, *reduced)
+    like = layouts._core_result_dtype(op, array.dtype)
+    planes = (2,) if op == "minmax" else ()
+    result = np.empty(planes + tuple(array.shape[axis] for axis in kept), like)
+    with on_device(result) as out:
+        _core.reduce_device(
+            op, pointer, view.shape, array.dtype, len(reduced), "auto", 0, strides=view.strides, result=out, **more
+        )
+        _core.download(0, out, result.reshape(-1))
+    return result
+
+
+def whole_numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """Few of them, so that any sum is exact."""
+    return rng.integers(0, 2, shape, dtype=np.int8).astype(DTYPES[dtype])
+
+
+CASES = [
+    ((4096, 4096), (0,), "auto_columns"),
+    ((4096, 4096), (1,), "auto_stream"),
+    ((3_000_001, 3), (0,), "auto_narrow"),
+    ((3_000_001, 3), (1,), "auto_rows"),
+    ((3, 3_000_000), (0,), "auto_columns"),
+    ((3, 3_000_001), (1,), "auto_stream"),
+    ((256, 256, 256), (1,), "auto_columns"),
+    ((256, 256, 256), (0, 2), "auto_strided"),
+    ((100_000, 256), (0,), "auto_columns"),
+    ((100_000, 255), (0,), "auto_narrow"),
+    ((50, 40_000, 3), (1,), "auto_narrow"),
+    ((7, 5, 11, 13, 17, 19), (0, 2, 4), None),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "uint8", "int16", "float16", "bool"])
+@pytest.mark.parametrize(("shape", "reduced", "variant"), CASES)
+def test_axes_of_arrays_are_reduced_right(
+    shape: tuple[int, ...], reduced: tuple[int, ...], variant: str | None, dtype: str
+) -> None:
+    rng = np.random.default_rng([SEED, *shape, len(dtype)])
+    array = whole_numbers(rng, shape, dtype)
+    with on_device(array) as pointer:
+        for op in ("sum", "max", "argmax", "mean", "count_nonzero", "minmax"):
+            got = reduce_axes(op, array, reduced, pointer)
+            if variant is not None and dtype == "float32":
+                assert gr.last_run().variant == variant
+            kept = [axis for axis in range(array.ndim) if axis not in reduced]
+            rows = array.transpose(*kept, *reduced).reshape(*(shape[axis] for axis in kept), -1)
+            want = layouts.expected(op, rows, None)
+            where = f"{op} {dtype} {shape} {reduced} (GPR_TEST_SEED={SEED})"
+            np.testing.assert_allclose(
+                got.astype(np.float64),
+                want.astype(got.dtype).astype(np.float64),
+                rtol=1e-3 if dtype == "float16" else 1e-12 if op == "mean" else 0,
+                err_msg=where,
+            )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "complex64"])
+def test_masks_and_the_same_bits_each_time(dtype: str) -> None:
+    rng = np.random.default_rng([SEED, 1])
+    array = rng.normal(size=(2000, 3000)).astype(dtype)
+    mask = rng.random((2000, 3000)) < 0.5
+    for reduced in ((0,), (1,), (0, 1)):
+        with on_device(array) as pointer, on_device(mask) as mask_pointer:
+            kept = [axis for axis in range(2) if axis not in reduced]
+            steps = mask.transpose(*kept, *reduced).strides
+            results = [
+                reduce_axes("sum", array, reduced, pointer, mask=mask_pointer, mask_strides=steps) for _ in range(5)
+            ]
+        assert all(result.tobytes() == results[0].tobytes() for result in results)
+        want = np.sum(array.astype(np.complex128 if dtype == "complex64" else np.float64), axis=reduced, where=mask)
+        np.testing.assert_allclose(results[0], want, rtol=1e-3, atol=1e-2, err_msg=f"GPR_TEST_SEED={SEED}")
+
+
+@pytest.mark.parametrize("op", layouts.ORDERLESS + layouts.POSITIONS)
+def test_random_layouts_are_right(op: str) -> None:
+    for number in range(60):
+        rng = np.random.default_rng([SEED, 2, number, *op.encode()])
+        names = [name for name in ("int8", "float32", "uint16", "float64") if op != "bitwise_xor" or "int" in name]
+        task = {"op": op, "dtype": names[number % len(names)], "block": (0, 64, 96)[number % 3]}
+        layouts.call(task, rng, f"{op} case {number} (GPR_TEST_SEED={SEED})")
+
+
+@pytest.mark.xdist_group("big")
+@pytest.mark.parametrize(
+    ("shape", "reduced"), [((2**31 + 4096, 2), (0,)), ((65536, 65600), (0,)), ((3, 2**31 + 5), (0,))]
+)
+def test_indices_count_past_four_billion(shape: tuple[int, ...], reduced: tuple[int, ...]) -> None:
+    rng = np.random.default_rng([SEED, 3])
+    array = np.resize(rng.integers(0, 3, 2**24 + 1, dtype=np.uint8), shape)
+    with on_device(array) as pointer:
+        got = reduce_axes("max" if shape[0] == 3 else "sum", array, reduced, pointer)
+    want = array.max(axis=0) if shape[0] == 3 else array.sum(axis=0, dtype=np.uint64)
+    assert np.array_equal(got, want), f"GPR_TEST_SEED={SEED}"

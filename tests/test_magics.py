@@ -1,0 +1,68 @@
+"""Magics: the commands' words over a notebook's arrays. The shell is made up; IPython's own is used where it is."""
+
+from __future__ import annotations
+
+import shutil
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpureduce as gr
+
+QUICK = "--device cpu --seconds 0.01"
+
+
+@pytest.fixture
+def magics(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.setattr("gpureduce._ceiling.host_read_ceiling", lambda threads: 1e10)
+    found: dict[str, Any] = {}
+    names = {"a": np.arange(1000), "np": np}
+    shell = SimpleNamespace(
+        ev=lambda text: eval(text, dict(names)),
+        register_magic_function=lambda magic, kind, name: found.update({name: magic}),
+    )
+    gr.load_ipython_extension(shell)
+    return found
+
+
+def test_bench_times_an_expression(magics: dict[str, Any]) -> None:
+    timing = magics["gr_bench"](f"a[:100] reduce0 --op max {QUICK}")
+    assert isinstance(timing, gr.Timing)
+    assert (timing.shape, timing.op, timing.kernel) == ((100,), "max", "interleaved_modulo")
+    assert magics["gr_bench"](f"'a.reshape(10, 100)' --axis 0 {QUICK}").shape == (10, 100)
+
+
+def test_compare_compares_on_an_expression(magics: dict[str, Any]) -> None:
+    found = magics["gr_compare"](f"a auto --baselines numpy --no-break-even {QUICK}")
+    assert isinstance(found, gr.Comparison)
+    assert [row.name for row in found] == ["auto", "numpy"]
+
+
+@pytest.mark.skipif(not any(shutil.which(name) for name in ("g++", "c++", "clang++")), reason="needs a C++ compiler")
+def test_explain_explains(magics: dict[str, Any]) -> None:
+    assert isinstance(magics["gr_explain"]("sequential --block-size 64"), gr.Explanation)
+    assert len(magics["gr_explain"]("sequential first_add --block-size 64")) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "message"),
+    [
+        ("gr_bench", "", "%gr_bench takes an array first"),
+        ("gr_bench", "a -n 3", "takes an array, not --file, -n or --dtype"),
+        ("gr_compare", "a --nonsense", "%gr_compare: unrecognized arguments"),
+        ("gr_explain", "", "KERNEL"),
+    ],
+)
+def test_bad_words_are_errors_and_not_exits(name: str, line: str, message: str, magics: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=message):
+        magics[name](line)
+
+
+def test_ipython_loads_the_extension() -> None:
+    shells = pytest.importorskip("IPython.core.interactiveshell", reason="needs IPython")
+    shell = shells.InteractiveShell()
+    shell.extension_manager.load_extension("gpureduce")
+    shell.user_ns["a"] = np.arange(10)
+    assert isinstance(shell.run_line_magic("gr_bench", f"a {QUICK}"), gr.Timing)

@@ -1,0 +1,55 @@
+"""What type checkers make of calls: mypy reads this file, nothing runs it."""
+
+from typing import Any, assert_type
+
+import numpy as np
+from numpy.typing import NDArray
+
+import gpureduce as gr
+
+
+class OnDevice:
+    """An array of a library that has arrays on GPUs."""
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+def scalars(a: NDArray[np.float32], n: NDArray[np.int16], some: list[int]) -> None:
+    assert_type(gr.sum(a), np.float32)
+    assert_type(gr.mean(a, where=a > 0), np.float32)
+    assert_type(gr.sum(n), np.number[Any])
+    assert_type(gr.sum(a, dtype=np.float64, device="cpu"), np.number[Any])
+    assert_type(gr.nanprod(some), np.number[Any])
+    assert_type(gr.min(n), np.int16)
+    assert_type(gr.bitwise_xor(n, initial=3), np.int16)
+    assert_type(gr.ptp(a), np.float32)
+    assert_type(gr.any(n), np.bool)
+    assert_type(gr.argmax(a), np.intp)
+    assert_type(gr.count_nonzero(some), np.intp)
+    assert_type(gr.std(n, ddof=1), np.inexact[Any])
+    assert_type(gr.minmax(a), gr.MinMax)
+
+
+def arrays(a: NDArray[np.float32], out: NDArray[np.float64]) -> None:
+    assert_type(gr.sum(a, out=out), NDArray[np.float64])
+    assert_type(gr.nanvar(a, axis=0, out=out), NDArray[np.float64])
+    assert_type(gr.max(a, keepdims=True), NDArray[Any])
+    assert_type(gr.argmin(a, keepdims=True), NDArray[np.intp])
+    assert_type(gr.sum(a, axis=0), Any)
+
+
+def device_arrays(a: OnDevice, out: OnDevice) -> None:
+    assert_type(gr.sum(a), OnDevice)
+    assert_type(gr.var(a, axis=0, correction=1, stream=7), OnDevice)
+    assert_type(gr.nanmax(a, axis=(0, 1), out=out), OnDevice)
+    assert_type(gr.count_nonzero(a), OnDevice)
+
+
+def refused(a: NDArray[np.float32]) -> None:
+    gr.min(a, dtype=np.float32)  # type: ignore[call-overload]
+    gr.any(a, initial=True)  # type: ignore[call-overload]
+    gr.argmin(a, axis=(0, 1))  # type: ignore[call-overload]
+    gr.sum(a, kernal="auto")  # type: ignore[call-overload]
+    gr.count_nonzero(a, out=a)  # type: ignore[call-overload]
