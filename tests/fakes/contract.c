@@ -599,7 +599,8 @@ static const char *check_reach(const engine_launch *op, uintptr_t start, unsigne
 
     extend(op->layout.axes, axes, &low, &high, member);
     extend(&op->layout.column, op->layout.column.extent > 0, &low, &high, member);
-    return check_array(start + (uintptr_t)(low * (int64_t)bytes), (uint64_t)(high - low) + run, bytes, bytes, what);
+    return check_array(start + (uintptr_t)(low * (int64_t)bytes), (uint64_t)(high - low) + run, bytes,
+                       bytes & (0 - bytes), what); /* an accumulator of 24 bytes is aligned to 8 */
 }
 
 static const char *check_results(const engine_launch *op)
