@@ -606,7 +606,7 @@ def test_other_dtypes_are_added_as_the_numbers_they_are(rng: np.random.Generator
             assert total.to_bytes() == gr.ExactSum(mine).to_bytes()
 
 
-@pytest.mark.parametrize("dtype", [complex, "S4", object, "datetime64[s]", np.longdouble, [("a", "f4")]])
+@pytest.mark.parametrize("dtype", ["S4", object, "datetime64[s]", np.longdouble, [("a", "f4")]])
 def test_other_dtypes_are_refused_by_name(dtype: Any) -> None:
     with pytest.raises(TypeError, match="is not supported"):
         gr.ExactSum(dtype)
@@ -695,6 +695,14 @@ def test_every_damaged_byte_and_every_other_length_is_refused(name: str, rng: np
     assert gr.ExactSum.from_bytes(memoryview(data)).to_bytes() == data
 
 
+def test_complex_numbers_are_refused_and_their_parts_are_the_way() -> None:
+    values = np.array([1 + 2j, 3 - 4j])
+    for dtype in (np.complex64, np.complex128):
+        with pytest.raises(TypeError, match=f"sum the parts of {np.dtype(dtype)} each"):
+            gr.ExactSum(dtype)
+    assert gr.ExactSum(np.float64).update(values.imag).result() == -2
+
+
 def test_bytes_no_elements_could_have_given_are_refused_by_reason() -> None:
     good = encode("float64", 5, 2, NOT_MINUS_ZERO)
     assert gr.ExactSum.from_bytes(good).to_bytes() == good
@@ -707,7 +715,7 @@ def test_bytes_no_elements_could_have_given_are_refused_by_reason() -> None:
         (b"", "0 bytes are fewer"),
         (patched(0, b"\x94"), "do not begin"),
         (patched(8, b"\2"), "version is 2, this library reads version 1"),
-        (patched(10, b"\x0d"), "no dtype 13"),
+        (patched(10, b"\x0d"), "no sum of dtype 13"),
         (patched(24, b"\x43"), "does not have 67 words"),
         (good[:-1] + bytes([good[-1] ^ 1]), "checksum"),
         (encode("float64", 5, 2, NOT_MINUS_ZERO | 16), "no flags 0x18 of float64"),

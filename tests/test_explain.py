@@ -393,7 +393,7 @@ def test_drawing_without_matplotlib_says_what_to_install(
         ({"rows": 0}, ValueError, "rows must be 1 or more, not 0"),
         ({"rows": True}, TypeError, "rows must be an integer, not bool"),
         ({"op": "median"}, ValueError, "unknown operator 'median': the operators are sum, prod"),
-        ({"dtype": "complex64"}, TypeError, "dtype complex64 is not supported"),
+        ({"dtype": "S4"}, TypeError, "dtype |S4 is not supported"),
         ({"block_size": 100}, ValueError, "block size that is a power of two"),
         ({"grid_size": 2}, ValueError, "takes no grid_size"),
         ({"kernel": "cub"}, gr.KernelUnavailableError, "kernel 'cub' cannot be explained"),

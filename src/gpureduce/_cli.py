@@ -125,7 +125,8 @@ def _explain(options: argparse.Namespace) -> int:
 
 def reductions() -> list[str]:
     """Names of the package's reductions, which are subcommands."""
-    return [name for name in _functions.__all__ if name != "reduce" and name not in ("amin", "amax")]
+    functions = [name for name in _functions.__all__ if not isinstance(getattr(_functions, name), type)]
+    return [name for name in functions if name not in ("reduce", "amin", "amax")]
 
 
 def _add_reduction(parser: argparse.ArgumentParser) -> None:

@@ -413,7 +413,7 @@ def _target(
         return op, check_operator(op), _core.find_kernel(func_or_kernel), None
     for name in _functions.__all__:
         if func_or_kernel is getattr(_functions, name):
-            own = op if name == "reduce" else name
+            own = op if name == "reduce" else str(func_or_kernel.__name__)  # amax is max
             return own, own, _core.find_kernel(kernel or "auto"), None
     if not callable(func_or_kernel):
         raise TypeError(f"a kernel's name or a callable is timed, not {type(func_or_kernel).__name__}")

@@ -23,6 +23,9 @@ shfl_two_pass(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, S
         const Vector v[1] = {load_vector(vectors + i)}; // HERE
         value = Cell::combine(value, fold_tile<Cell>(v));
     }
+    const uint64 rest = row.n - row.n % vector_elements<typename Cell::In>;
+    for (uint64 i = rest + row.block * BLOCK + tid; i < row.n; i += row.blocks * BLOCK)
+        value = Cell::combine(value, Cell::lift(in[row.begin + i], i));
     value = block_reduce<Cell, BLOCK>(value);
     if (tid == 0) out[row.virtual_block] = value;
 }
