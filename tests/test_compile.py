@@ -2,9 +2,10 @@
 
 Needs NVRTC, no GPU.
 
-There are ten thousand cells, and NVRTC compiles one at a time in a process. So a run takes one
-architecture whole, drawn anew each time, and a sample of the others with random block sizes;
-``GPR_ALL_CELLS=1`` takes everything, and ``GPR_TEST_SEED`` repeats a run.
+There are fifty thousand cells, and NVRTC compiles one at a time in a process. So a run takes, of one
+architecture drawn anew each time, every kernel with every dtype and with every operator, each pair of
+these two with some kernel, and of ``auto`` each of its programs with every dtype and operator; and a sample
+of the rest with random block sizes. ``GPR_ALL_CELLS=1`` takes everything, and ``GPR_TEST_SEED`` repeats a run.
 """
 
 from __future__ import annotations

@@ -134,10 +134,10 @@ def test_totals_are_sums_and_stages_are_named(trees: gr.Explanations) -> None:
             for launch, part in zip(each.launches, parts, strict=True):
                 assert part == sum(getattr(column.figures, name) for column in launch.columns)
         assert each.figures.launches == len(each.launches)
-    assert [launch.stage for launch in trees[0].launches] == ["first", "next"]
-    assert [launch.stage for launch in gr.explain("naive_atomic").launches] == ["fill", "first"]
+    assert [launch.stage for launch in trees[0].launches] == ["first", "next", "finish"]
+    assert [launch.stage for launch in gr.explain("naive_atomic").launches] == ["fill", "first", "finish"]
     wider = gr.explain("sequential", 200, block_size=64, dtype="int32")  # its partials are wider than its elements
-    assert [launch.stage for launch in wider.launches] == ["first", "next"]
+    assert [launch.stage for launch in wider.launches] == ["first", "next", "finish"]
     assert "<Next," in wider.launches[1].entry
 
 

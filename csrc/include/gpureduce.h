@@ -372,10 +372,12 @@ GPR_API gpr_status gpr_measure(const gpr_request *request, int warmup, int repea
 
 /* ---------------------------------------------------------------- compiling ----------------- */
 
-/* Compiles one cell for compute capability `cc` with NVRTC, bypassing every cache; needs no GPU. `machine_code_bytes`
- * (may be NULL) receives the size of the machine code. GPR_ERROR_COMPILE with the log if it does not compile. */
+/* Compiles one cell for compute capability `cc` with NVRTC, bypassing every cache; needs no GPU. The planner has several
+ * programs a cell: all are compiled if `variant` is -1, else one of them, counted round; other kernels have one.
+ * `machine_code_bytes` (may be NULL) receives the size of the machine code. GPR_ERROR_COMPILE with the log if it does not
+ * compile. */
 GPR_API gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dtype compute,
-                                    uint32_t block_size, int cc, uint64_t *machine_code_bytes);
+                                    uint32_t block_size, int variant, int cc, uint64_t *machine_code_bytes);
 
 typedef struct gpr_cache_info {
     char directory[1024]; /* "" if the cache is off */

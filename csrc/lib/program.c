@@ -238,7 +238,7 @@ done:
 }
 
 gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dtype compute, uint32_t block_size,
-                            int cc, uint64_t *machine_code_bytes)
+                            int variant, int cc, uint64_t *machine_code_bytes)
 {
     /* Every one of the planner's kernels, as a call of it that is not simple at all. */
     static const struct {
@@ -261,6 +261,7 @@ gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dt
 
     if (machine_code_bytes != NULL) *machine_code_bytes = 0;
     if (kernel < 0 || kernel >= GPR_KERNEL_COUNT) return gpr_fail(GPR_ERROR_VALUE, "no kernel has index %d", kernel);
+    if (variant < -1) return gpr_fail(GPR_ERROR_VALUE, "a variant is counted from 0, or -1 for all, not %d", variant);
     const gpr_kernel_row *row = &gpr_kernel_rows[kernel];
     const int is_auto = row->family == GPR_FAMILY_PLANNER;
     GPR_TRY(gpr_make_rule(op, dtype, compute, &rule));
@@ -269,6 +270,7 @@ gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dt
     if (block_size == 0) block_size = row->block;
     GPR_TRY(gpr_check_block_size(row, block_size));
     for (int i = 0; i < (is_auto ? VARIANTS : 1); i++) {
+        if (is_auto && variant >= 0 && i != variant % VARIANTS) continue;
         uint64_t item = variants[i].item_bytes / gpr_dtype_bytes(dtype);
         while (item > 1 && item * block_size * gpr_acc_bytes(rule.form, rule.device_acc) > PLANNED_SHARED) item /= 2;
         memset(&cell, 0, sizeof cell);

@@ -102,9 +102,10 @@ static gpr_status reduce_in_order(const gpr_request *request, gpr_run *run)
     run->kernel = resolved.kernel;
     run->elements = view->rows * view->n;
     run->bytes = run->elements * view->bytes;
+    /* Without elements there is no result, even if there are no rows that want one: as NumPy has it. */
+    if (view->n == 0) GPR_TRY(check_identity(&gpr_operator_rows[request->op], resolved.rule.form));
     if (view->rows == 0) return GPR_OK;
     if (view->n == 0) {
-        GPR_TRY(check_identity(&gpr_operator_rows[request->op], resolved.rule.form));
         if (!request->result_on_device) {
             fill_empty(&resolved, request->result);
             return GPR_OK;

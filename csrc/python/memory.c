@@ -361,7 +361,7 @@ static int read_dtype_name(PyObject *object, gpr_dtype *dtype)
     return -1;
 }
 
-/* compile_cell(kernel, op, dtype, compute, block_size, cc) -> bytes of machine code */
+/* compile_cell(kernel, op, dtype, compute, block_size, cc, variant=-1) -> bytes of machine code */
 static PyObject *compile_cell(PyObject *module, PyObject *arguments)
 {
     glue_state *state = glue_state_of(module);
@@ -371,9 +371,9 @@ static PyObject *compile_cell(PyObject *module, PyObject *arguments)
     gpr_status status = GPR_OK;
     uint64_t bytes = 0;
     unsigned block = 0;
-    int kernel = 0, cc = 0;
+    int kernel = 0, cc = 0, variant = -1;
 
-    if (!PyArg_ParseTuple(arguments, "OOOOIi", &kernel_name, &op_number, &dtype_name, &compute_name, &block, &cc))
+    if (!PyArg_ParseTuple(arguments, "OOOOIi|i", &kernel_name, &op_number, &dtype_name, &compute_name, &block, &cc, &variant))
         return NULL;
     if (glue_read_kernel(state, kernel_name, &kernel) < 0) return NULL;
     if (kernel < 0 && gpr_find_kernel("auto", &kernel) != GPR_OK) return glue_raise(state);
@@ -381,7 +381,7 @@ static PyObject *compile_cell(PyObject *module, PyObject *arguments)
     if (read_dtype_name(dtype_name, &dtype) < 0 || read_dtype_name(compute_name, &compute) < 0) return NULL;
     if (glue_locate(state, 1) < 0) return NULL;
     Py_BEGIN_ALLOW_THREADS
-    status = gpr_compile_cell(kernel, op, dtype, compute, block, cc, &bytes);
+    status = gpr_compile_cell(kernel, op, dtype, compute, block, variant, cc, &bytes);
     Py_END_ALLOW_THREADS
     return status == GPR_OK ? PyLong_FromUnsignedLongLong(bytes) : glue_raise(state);
 }
@@ -403,6 +403,6 @@ PyMethodDef glue_memory_methods[] = {
                "flush_bytes, compute=None, stream=0, *, strides=None, mask=0, mask_strides=None, result=0, "
                "result_strides=None, skip_nan=False, ddof=0.0) -> list of milliseconds")},
     {"compile_cell", compile_cell, METH_VARARGS,
-     PyDoc_STR("compile_cell(kernel, op, dtype, compute, block_size, cc) -> bytes of machine code")},
+     PyDoc_STR("compile_cell(kernel, op, dtype, compute, block_size, cc, variant=-1) -> bytes of machine code")},
     {NULL, NULL, 0, NULL},
 };

@@ -128,9 +128,8 @@ def check_where(call: Call, ufunc: np.ufunc, mask: Array | None) -> None:
 
 
 def check_identity(call: Call, ufunc: np.ufunc) -> None:
-    """Refuse rows of nothing where there is no identity, or ``initial=None`` takes it away; even no such rows."""
-    without = call.initial is None or ufunc.identity is None
-    if without and call.array.size == 0 and count_reduced(call.array, call.axis) == 0:
+    """Refuse nothing, where ``initial=None`` takes the identity away."""
+    if call.initial is None and call.array.size == 0 and count_reduced(call.array, call.axis) == 0:
         raise ValueError(f"zero-size array to reduction operation {ufunc.__name__} which has no identity")
 
 

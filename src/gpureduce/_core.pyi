@@ -89,6 +89,7 @@ def compile_cell(
     compute: str | None,
     block_size: int,
     cc: int,
+    variant: int = -1,
     /,
 ) -> int: ...
 

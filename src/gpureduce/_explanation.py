@@ -275,7 +275,7 @@ class Launch:
         The template that ran, as ``"gpr::sequential<First, 256u>"``.
     stage
         ``"first"`` over the array, ``"next"`` over the partials of the launch before, ``"fill"`` to put the identity
-        into the outputs that atomics fold into.
+        into the outputs that atomics fold into, ``"finish"`` to turn accumulators into results.
     grid, block
         Blocks, and threads of each.
     shared_bytes
@@ -334,6 +334,8 @@ def read_report(text: str) -> tuple[Launch, ...]:
 def _stage(entry: str, seen_first: bool) -> str:
     if "::fill_identity<" in entry:
         return "fill"
+    if "::finish_rows<" in entry:
+        return "finish"
     # Where partials have the elements' type, one template serves the passes over both.
     return "next" if "<Next," in entry or seen_first else "first"
 

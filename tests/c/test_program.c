@@ -399,15 +399,29 @@ static void cells_that_do_not_exist_are_refused(void)
 {
     uint64_t bytes = 1;
 
-    REQUIRE(gpr_compile_cell(-1, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, 90, &bytes) == GPR_ERROR_VALUE &&
+    REQUIRE(gpr_compile_cell(-1, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, -1, 90, &bytes) == GPR_ERROR_VALUE &&
             bytes == 0);
-    REQUIRE(gpr_compile_cell(GPR_KERNEL_COUNT, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, 90, NULL) ==
+    REQUIRE(gpr_compile_cell(GPR_KERNEL_COUNT, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, -1, 90, NULL) ==
             GPR_ERROR_VALUE);
-    REQUIRE(gpr_compile_cell(GPR_KERNEL_sequential, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 33, 90, NULL) ==
+    REQUIRE(gpr_compile_cell(GPR_KERNEL_sequential, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 33, -1, 90, NULL) ==
             GPR_ERROR_VALUE);
-    REQUIRE(gpr_compile_cell(GPR_KERNEL_sequential, GPR_OP_MIN, GPR_INT8, GPR_INT16, 0, 90, NULL) == GPR_ERROR_TYPE);
-    REQUIRE(gpr_compile_cell(GPR_KERNEL_auto, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, 90, &bytes) == GPR_OK &&
+    REQUIRE(gpr_compile_cell(GPR_KERNEL_sequential, GPR_OP_MIN, GPR_INT8, GPR_INT16, 0, -1, 90, NULL) == GPR_ERROR_TYPE);
+    REQUIRE(gpr_compile_cell(GPR_KERNEL_auto, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, -1, 90, &bytes) == GPR_OK &&
             bytes > 0);
+    uint64_t one = 0, sum = 0, again = 0;
+    int variants = 0;
+    for (; sum < bytes; variants++) {
+        REQUIRE(gpr_compile_cell(GPR_KERNEL_auto, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, variants, 90, &one) ==
+                    GPR_OK &&
+                one > 0);
+        sum += one;
+    }
+    REQUIRE(sum == bytes && variants > 1);
+    REQUIRE(gpr_compile_cell(GPR_KERNEL_auto, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, 2 * variants - 1, 90,
+                             &again) == GPR_OK &&
+            again == one);
+    REQUIRE(gpr_compile_cell(GPR_KERNEL_auto, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, -2, 90, NULL) ==
+            GPR_ERROR_VALUE);
     REQUIRE(count_entries() == 0); /* the cache is not for these */
 }
 

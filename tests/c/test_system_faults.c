@@ -246,7 +246,7 @@ static gpr_status compile_error(void)
     gpr_status status = GPR_OK;
 
     fake.refuse("first_add");
-    status = gpr_compile_cell(GPR_KERNEL_first_add, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, 90, NULL);
+    status = gpr_compile_cell(GPR_KERNEL_first_add, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, -1, 90, NULL);
     fake.refuse("");
     REQUIRE(fake.programs() == 0);
     if (status == GPR_ERROR_MEMORY) return status;
