@@ -15,6 +15,7 @@ of the elements, computed in extended precision.
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -212,3 +213,16 @@ def _float_error(result: Any, values: np.ndarray, op: str, chain: float) -> tupl
             scale /= len(values)
     bound = (chain + 2) * _ACCUMULATOR_EPS[name] * scale + _RESULT_EPS[name] * abs(exact)
     return abs(float(result) - exact), bound + _SMALLEST[name]
+
+
+def covering(cells: list[tuple[str, str]], rng: random.Random) -> list[tuple[str, str]]:
+    """Few of the cells, drawn at random, with everything among them that stands on either side of one."""
+    cells = rng.sample(cells, len(cells))
+    chosen: list[tuple[str, str]] = []
+    seen: set[str] = set()
+    for sides_new in (2, 1):  # cells that bring two new things first: fewer are enough
+        for cell in cells:
+            if len(set(cell) - seen) >= sides_new:
+                chosen.append(cell)
+                seen |= set(cell)
+    return chosen

@@ -1,7 +1,7 @@
 // block_of_warps: one block, each warp reduces its part, the first warp combines.
 //
 // Removed: all block barriers but one. The threads of a block stride over the row; then each warp reduces its own 32
-// words of shared memory with warp barriers, as single_warp_unguarded does, and leaves the result in a word of its own.
+// words of shared memory with warp barriers, as single_warp_unguarded does, and leaves the result in its first.
 // One block barrier later the first warp reduces those words in the same way.
 //
 // Still paid: one multiprocessor works, unless there are many rows; values still go through shared memory.
@@ -36,7 +36,6 @@ block_of_warps(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, 
     using Acc = typename Cell::Acc;
     constexpr unsigned warps = BLOCK / warp_lanes, padded = warp_lanes + warp_lanes / 2;
     __shared__ Acc partial[warps][padded];
-    __shared__ Acc of_warp[padded];
     const Row row = rows.mine(blockIdx.x);
     const typename Cell::In *row_in = in + row.begin;
     const unsigned warp = threadIdx.x / warp_lanes, lane = threadIdx.x % warp_lanes;
@@ -47,13 +46,12 @@ block_of_warps(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, 
     if (lane < warp_lanes / 2) partial[warp][warp_lanes + lane] = Cell::identity();
     warp_tree<Cell>(partial[warp], lane);
 
-    if (lane == 0) of_warp[warp] = partial[warp][0];
-    // The words of warps that are not there, and the padding.
-    for (unsigned i = warps + threadIdx.x; i < padded; i += BLOCK) of_warp[i] = Cell::identity();
     __syncthreads(); // the first warp reads what the others wrote
     if (warp == 0) {
-        warp_tree<Cell>(of_warp, lane);
-        if (lane == 0) out[row.index] = of_warp[0];
+        // In the first warp's own words: 1024 threads' moments leave no shared memory for others.
+        partial[0][lane] = lane < warps ? partial[lane][0] : Cell::identity();
+        warp_tree<Cell>(partial[0], lane);
+        if (lane == 0) out[row.index] = partial[0][0];
     }
 }
 

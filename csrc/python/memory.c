@@ -373,7 +373,8 @@ static PyObject *compile_cell(PyObject *module, PyObject *arguments)
     unsigned block = 0;
     int kernel = 0, cc = 0, variant = -1;
 
-    if (!PyArg_ParseTuple(arguments, "OOOOIi|i", &kernel_name, &op_number, &dtype_name, &compute_name, &block, &cc, &variant))
+    if (!PyArg_ParseTuple(arguments, "OOOOIi|i", &kernel_name, &op_number, &dtype_name, &compute_name, &block, &cc,
+                          &variant))
         return NULL;
     if (glue_read_kernel(state, kernel_name, &kernel) < 0) return NULL;
     if (kernel < 0 && gpr_find_kernel("auto", &kernel) != GPR_OK) return glue_raise(state);

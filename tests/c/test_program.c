@@ -405,7 +405,8 @@ static void cells_that_do_not_exist_are_refused(void)
             GPR_ERROR_VALUE);
     REQUIRE(gpr_compile_cell(GPR_KERNEL_sequential, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 33, -1, 90, NULL) ==
             GPR_ERROR_VALUE);
-    REQUIRE(gpr_compile_cell(GPR_KERNEL_sequential, GPR_OP_MIN, GPR_INT8, GPR_INT16, 0, -1, 90, NULL) == GPR_ERROR_TYPE);
+    REQUIRE(gpr_compile_cell(GPR_KERNEL_sequential, GPR_OP_MIN, GPR_INT8, GPR_INT16, 0, -1, 90, NULL) ==
+            GPR_ERROR_TYPE);
     REQUIRE(gpr_compile_cell(GPR_KERNEL_auto, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, -1, 90, &bytes) == GPR_OK &&
             bytes > 0);
     uint64_t one = 0, sum = 0, again = 0;
