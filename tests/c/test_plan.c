@@ -284,13 +284,9 @@ static const layout_case layout_cases[] = {
     {"everything", "auto_stream", GPR_FLOAT32, 1, 1, {MIBI}, {0}, AT, 1, 100},
     {"long rows", "auto_stream", GPR_FLOAT32, 2, 1, {16384, 16384}, {0}, AT, 1, 16384},
     {"long rows with a pitch", "auto_stream", GPR_FLOAT32, 2, 1, {16384, 16000}, {16384, 1}, AT, 1, 16384},
-<<<<<<< HEAD
     {"rows of a few", "auto_counted", GPR_FLOAT32, 2, 1, {100000000, 3}, {0}, AT, 4, 90000},
     {"rows of a few anywhere", "auto_rows", GPR_FLOAT32, 2, 1, {100000000, 3}, {0}, AT + 4, 1, 90000},
     {"short rows", "auto_rows", GPR_FLOAT32, 2, 1, {100000000, 9}, {0}, AT, 1, 90000},
-=======
-    {"short rows", "auto_counted", GPR_FLOAT32, 2, 1, {100000000, 3}, {0}, AT, 4, 90000},
->>>>>>> ci
     {"two long rows", "auto_stream", GPR_FLOAT32, 2, 1, {3, 100000000}, {0}, AT, 1, 132},
     {"short rows with a pitch", "auto_rows", GPR_FLOAT32, 2, 1, {1000000, 256}, {300, 1}, AT, 1, 1000},
     {"axis 0 of a matrix", "auto_columns", GPR_FLOAT32, 2, 1, {16384, 16384}, {1, 16384}, AT, 4, 400},
