@@ -38,7 +38,7 @@ using namespace ::cub::detail::reduce;
 template <class Acc, unsigned BLOCK> struct Policy {
     static constexpr int BLOCK_THREADS = BLOCK;
     static constexpr int ITEMS_PER_THREAD = sizeof(Acc) <= 4 ? 16 : sizeof(Acc) <= 64 ? 64 / sizeof(Acc) : 1;
-    static constexpr int VECTOR_LOAD_LENGTH = 4;
+    static constexpr int VECTOR_LOAD_LENGTH = ITEMS_PER_THREAD < 4 ? ITEMS_PER_THREAD : 4; // not into the next thread's
     static constexpr ::cub::BlockReduceAlgorithm BLOCK_ALGORITHM = ::cub::BLOCK_REDUCE_WARP_REDUCTIONS;
     static constexpr ::cub::CacheLoadModifier LOAD_MODIFIER = ::cub::LOAD_LDG;
 };
