@@ -11,6 +11,8 @@ DESTDIR ?=
 CC ?= cc
 AR ?= ar
 PYTEST_FLAGS ?= -q
+# Processes that share the tests of `make test`
+PYTEST_WORKERS ?= $(JOBS)
 BENCH_FLAGS ?=
 # make V=1 shows compiler lines
 Q := $(if $(V),,@)
@@ -121,7 +123,7 @@ bench-all: $(STAMPS)/build $(STAMPS)/bench ## measure everything with all librar
 test: ctest pytest ## all tests; those that need a GPU skip where there is none
 
 pytest: $(STAMPS)/build $(STAMPS)/test ctest
-	$(PY) -m pytest $(PYTEST_FLAGS) tests
+	$(PY) -m pytest $(PYTEST_FLAGS) -n $(PYTEST_WORKERS) --dist loadgroup tests
 
 emu: $(STAMPS)/build $(STAMPS)/test ## every kernel on the emulator; mutants and mistakes that it must find
 	$(PY) -m pytest $(PYTEST_FLAGS) $(EMU_TESTS)

@@ -28,7 +28,14 @@ struct fold_prod {
     static constexpr bool commutative = true;
     template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return element_of<Acc>(1); }
     template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x) { return element_of<Acc>(value_of(x)); }
-    template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return a * b; }
+    template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b)
+    {
+        if constexpr (is_complex<Acc>) { // one times an infinity would have a NaN part
+            if (a.re == 1 && a.im == 0) return b;
+            if (b.re == 1 && b.im == 0) return a;
+        }
+        return a * b;
+    }
 };
 
 // NaN wins, so a NaN anywhere is the result. Of two zeros of different sign either may be.

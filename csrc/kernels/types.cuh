@@ -329,10 +329,12 @@ template <class T, class Acc> GPR_DEVICE Acc smallest_of()
     else return Acc(0);
 }
 
-// Whether a comes before b: complex numbers by their real parts, and by the imaginary ones where those are equal.
+// Whether a comes before b: complex numbers by their real parts, and by the imaginary ones where those are equal. NaN,
+// also of one part, comes before nothing, and nothing before NaN.
 template <class T> GPR_DEVICE bool is_less(T a, T b)
 {
-    if constexpr (is_complex<T>) return a.re < b.re || (a.re == b.re && a.im < b.im);
+    if constexpr (is_complex<T>)
+        return !is_nan(a) && !is_nan(b) && (a.re < b.re || (a.re == b.re && a.im < b.im));
     else return a < b;
 }
 

@@ -96,13 +96,13 @@ def _is_plain(call: Call, result: Any) -> bool:
 
 def _fold(call: Call) -> Any:
     """Sums, products, extremes, truths, bits: what NumPy does by a ufunc's ``reduce``."""
-    call = real_part(call)
     ufunc = _UFUNCS[call.name]
+    check_where(call, ufunc, as_mask(call.where, call.array.shape))  # the caller's mask, before it gets another purpose
+    call = real_part(call)
     array, out = call.array, call.out
     if array.dtype.kind in "mM":
         ufunc.reduce(np.zeros(1, array.dtype), 0, call.dtype)  # dates do not add: NumPy's TypeError
     mask = as_mask(call.where, array.shape)
-    check_where(call, ufunc, mask)
     if out is not None:
         check_out(out, ufunc, array, np.bool_ if call.op in ("any", "all") else call.dtype)
         if call.dtype is None and call.op in ("sum", "prod") and array.dtype.kind not in "mM":
