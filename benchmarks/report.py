@@ -22,7 +22,7 @@ from gpureduce._tables import show_bandwidth as gigabytes
 
 ROOT = pathlib.Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "counters.md")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "counters.md", ROOT / "docs" / "performance.md")
 
 
 def milliseconds(row: dict[str, Any]) -> str:
@@ -88,10 +88,57 @@ def auto_table(result: dict[str, Any]) -> str:
     rows = []
     for row in result["rows"]:
         ours = row["auto"]["bytes_per_second"]
-        theirs = [p["bytes_per_second"] for p in row["peers"].values() if "absent" not in p]
-        ratio = f"{ours / max(theirs):.2f}" if theirs else ""
-        rows.append([f"{row['op']} {row['dtype']}", gigabytes(ours), *peer_cells(row, peers), ratio])
+        rows.append([f"{row['op']} {row['dtype']}", gigabytes(ours), *peer_cells(row, peers), over_the_best(row)])
     head = ["1 GiB on the device, GB/s", "`auto`", "CUB", "CuPy", "PyTorch", "`auto` over the best"]
+    return f"{table(head, rows)}\n\n{caption(result)}"
+
+
+def over_the_best(row: dict[str, Any]) -> str:
+    """Our bandwidth over that of the best library that has the cell."""
+    theirs = [peer["bytes_per_second"] for peer in row["peers"].values() if "absent" not in peer]
+    return f"{row['auto']['bytes_per_second'] / max(theirs):.2f}" if theirs else ""
+
+
+def functions_table(result: dict[str, Any]) -> str:
+    peers = ["cub", "cupy", "torch"]
+    rows = [
+        [
+            f"{row['op']} {row['dtype']}",
+            gigabytes(row["auto"]["bytes_per_second"]),
+            *peer_cells(row, peers),
+            over_the_best(row),
+        ]
+        for row in result["rows"]
+    ]
+    size = f"{result['bytes'] >> 20} MiB on the device, GB/s"
+    return f"{table([size, '`auto`', 'CUB', 'CuPy', 'PyTorch', '`auto` over the best'], rows)}\n\n{caption(result)}"
+
+
+def axes_table(result: dict[str, Any]) -> str:
+    peers = ["cupy", "torch"]
+    rows = []
+    for row in result["rows"]:
+        # Results are written too, as many bytes whoever does it.
+        moved = row["bytes"] / (row["auto"]["bytes_per_second"] * row["auto"]["milliseconds"]["median"] * 1e-3)
+        cells = [row["auto"], *(row["peers"].get(peer, {"absent": ""}) for peer in peers)]
+        shape = "(" + ", ".join(f"{extent:,}" for extent in row["shape"]) + ")"
+        rows.append(
+            [
+                f"{row['op']} {row['dtype']} of {shape}",
+                ", ".join(map(str, row["axis"])),
+                *("" if "absent" in cell else gigabytes(moved * cell["bytes_per_second"]) for cell in cells),
+                over_the_best(row),
+            ]
+        )
+    head = ["on the device, GB/s read and written", "axes", "`auto`", "CuPy", "PyTorch", "`auto` over the best"]
+    return f"{table(head, rows)}\n\n{caption(result)}"
+
+
+def interop_table(result: dict[str, Any]) -> str:
+    rows = [
+        [row["op"], row["library"], row["case"], f"{1e3 * row['milliseconds']['median']:.1f}"] for row in result["rows"]
+    ]
+    head = [f"{result['n']} {result['dtype']} on the device", "array of", "call", "µs"]
     return f"{table(head, rows)}\n\n{caption(result)}"
 
 
@@ -209,6 +256,9 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "kernels": kernels_table,
     "rows": rows_table,
     "auto": auto_table,
+    "functions": functions_table,
+    "axes": axes_table,
+    "interop": interop_table,
     "sizes": sizes_table,
     "host": host_table,
     "first_call": first_call_table,
