@@ -13,7 +13,7 @@ import json
 import pathlib
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from gpureduce._environment import show_cuda_version
@@ -41,7 +41,8 @@ def caption(result: dict[str, Any]) -> str:
     return f"*{where}, {env['date'][:10]}; medians.*"
 
 
-def kernels_table(result: dict[str, Any]) -> str:
+def kernels_table(result: dict[str, Any], only: Collection[str] | None = None) -> str:
+    """Of all kernels, or of those that are named."""
     peak = result["environment"]["device"]["peak_bytes_per_second"]
     present = [row for row in result["rows"] if "absent" not in row]
     first = present[0]["milliseconds"]["median"]
@@ -55,16 +56,18 @@ def kernels_table(result: dict[str, Any]) -> str:
             f"{first / row['milliseconds']['median']:.2f}",
         ]
         for row in present
+        if only is None or row["kernel"] in only
     ]
     head = ["kernel", "block size", "time, ms", "GB/s", "% of peak", "times the first"]
     return f"{table(head, rows)}\n\n{caption(result)}"
 
 
-def rows_table(result: dict[str, Any]) -> str:
+def rows_table(result: dict[str, Any], only: Collection[str] | None = None) -> str:
+    """Of all kernels, or of those that are named."""
     blocks = sorted({row["block_size"] for row in result["rows"] if "absent" not in row} - {32})
     by_kernel: dict[str, dict[int, dict[str, Any]]] = {}
     for row in result["rows"]:
-        if "absent" not in row:
+        if "absent" not in row and (only is None or row["kernel"] in only):
             by_kernel.setdefault(row["kernel"], {})[row["block_size"]] = row
     rows = []
     for kernel, cells in by_kernel.items():

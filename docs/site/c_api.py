@@ -1,0 +1,246 @@
+"""The C API's reference, made from the comments of gpureduce.h.
+
+The header is one page: its sections become the page's, and each comment goes to what it is about, which is the declaration
+that follows it or stands on its line. A declaration that this does not understand is an error, as the page would lack it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+_TOKEN = re.compile(r"/\*.*?\*/|[^;{}/]+|[;{}/]", re.DOTALL)
+_SECTION = re.compile(r"^-{8,} (.*?) -{2,}$")
+_SPACES = re.compile(r"\s+")
+_WORD = re.compile(r"\b(?:gpr_\w+|GPR_\w+)(?:\(\))?(?:\.\w+)?\*?")
+_SPECIAL = re.compile(r"([\\*`|_])")
+_FUNCTION = re.compile(r"GPR_API (.*?(\w+)\((?:[^()]|\([^()]*\))*\))")
+_MEMBER = re.compile(r".*?(?:\(\*(\w+)\)\(.*\)|\b(\w+)(?:\[\w+\])?)")
+
+
+@dataclass
+class Member:
+    """A field of a structure, or an enumerator."""
+
+    text: str
+    comment: str = ""
+
+
+@dataclass
+class Declaration:
+    """What one declaration says: ``kind`` is function, struct, enum or type."""
+
+    kind: str
+    name: str
+    text: str
+    comment: str = ""
+    members: list[Member] = field(default_factory=list)
+
+
+@dataclass
+class Section:
+    """A part of the header: its title, the comments that are about no declaration, and its declarations, in order."""
+
+    title: str
+    parts: list[str | Declaration] = field(default_factory=list)
+
+
+def _words(comment: str) -> str:
+    lines = comment.removeprefix("/*").removesuffix("*/").splitlines()
+    stripped = [re.sub(r"^\s*\* ?", "", line) for line in lines]
+    return "\n".join(line.rstrip() for line in stripped).strip()
+
+
+def _code(header: str) -> str:
+    """The header without what only the preprocessor sees."""
+    kept, in_cplusplus = [], False
+    for line in header.splitlines():
+        if line.startswith("#ifdef __cplusplus"):
+            in_cplusplus = True
+        elif line.startswith("#endif"):
+            in_cplusplus = False
+        elif not in_cplusplus and not line.startswith("#"):
+            kept.append(line)
+    return "\n".join(kept)
+
+
+def _pieces(code: str) -> Iterator[tuple[str, bool]]:
+    """Comments and code in turns; whether a comment begins on a line of its own."""
+    for found in _TOKEN.finditer(code):
+        before = code[code.rfind("\n", 0, found.start()) + 1 : found.start()]
+        yield found[0], not before.strip()
+
+
+def parse(header: str) -> tuple[str, list[Section]]:
+    """The comment that the header begins with, and its sections.
+
+    Raises
+    ------
+    ValueError
+        A declaration is of no kind that this knows.
+    """
+    opening, sections = "", [Section("")]
+    comment, text, depth, body = "", "", 0, []
+    last: Declaration | None = None
+    for piece, starts_line in _pieces(_code(header)):
+        is_comment = piece.startswith("/*")
+        if depth:
+            body.append((piece, starts_line))
+            depth += (piece == "{") - (piece == "}")
+            if not depth:
+                body.pop()
+        elif is_comment:
+            words = _words(piece)
+            if title := _SECTION.match(words):
+                if comment:
+                    sections[-1].parts.append(comment)
+                sections.append(Section(title[1]))
+                comment = ""
+            elif not opening:
+                opening = words
+            elif starts_line:
+                if comment:
+                    sections[-1].parts.append(comment)
+                comment = words
+            elif last is not None:
+                last.comment = f"{last.comment} {words}".strip()
+        elif piece == "{":
+            depth, body = 1, []
+        elif piece == ";":
+            last = _declaration(_SPACES.sub(" ", text).strip(), body)
+            last.comment, comment = comment, ""
+            sections[-1].parts.append(last)
+            text, body = "", []
+        else:
+            text += piece
+            if "\n\n" in piece and not text.strip() and comment:  # a blank line: it is about what follows in general
+                sections[-1].parts.append(comment)
+                comment = ""
+    if text.strip() or depth:
+        raise ValueError(f"gpureduce.h: what does not end: {text.strip()!r}")
+    return opening, sections[1:]
+
+
+def _declaration(text: str, body: list[tuple[str, bool]]) -> Declaration:
+    function = _FUNCTION.fullmatch(text)
+    if function:
+        return Declaration("function", function[2], function[1])
+    if found := re.fullmatch(r"(?:typedef )?(struct|enum) ?(\w*) ?(\w*)", text):
+        kind, tag, name = found.groups()
+        if tag and name and not body:
+            return Declaration("struct", name, name)
+        return Declaration(kind, tag, tag, members=_members(body, "," if kind == "enum" else ";"))
+    raise ValueError(f"gpureduce.h: what is {text!r}?")
+
+
+def _members(body: list[tuple[str, bool]], end: str) -> list[Member]:
+    """Members, each with the comment on its line, or on the lines below where that is of no other."""
+    members: list[Member] = []
+    text = ""
+    pieces: list[str] = []
+    for piece, _ in body:
+        pieces += [piece] if piece.startswith("/*") else re.split(r"(,)", piece) if end == "," else [piece]
+    for piece in pieces:
+        if piece.startswith("/*"):
+            if text.strip():  # the last enumerator has no comma
+                members.append(Member(_SPACES.sub(" ", text).strip()))
+                text = ""
+            members[-1].comment = f"{members[-1].comment} {_words(piece)}".strip()
+        elif piece == end:
+            if text.strip():
+                members.append(Member(_SPACES.sub(" ", text).strip()))
+            text = ""
+        else:
+            text += piece
+    if text.strip():
+        members.append(Member(_SPACES.sub(" ", text).strip()))
+    return members
+
+
+def _roles(sections: list[Section]) -> dict[str, str]:
+    """How a name is referred to."""
+    roles = {}
+    for section in sections:
+        for part in section.parts:
+            if isinstance(part, Declaration):
+                roles[part.name] = {"function": "c:func", "struct": "c:struct", "enum": "c:enum"}[part.kind]
+                if part.kind == "enum":
+                    roles |= {member.text.split(" ")[0]: "c:enumerator" for member in part.members}
+                else:
+                    roles |= {f"{part.name}.{_name(member.text)}": "c:member" for member in part.members}
+    return roles
+
+
+def _name(member: str) -> str:
+    found = _MEMBER.fullmatch(member)
+    if not found:
+        raise ValueError(f"gpureduce.h: what member is {member!r}?")
+    return found[1] or found[2]
+
+
+def _rst(words: str, roles: dict[str, str], own: str = "") -> str:
+    """A comment as reStructuredText: names that the header declares become links."""
+    parts, end = [], 0
+    for found in _WORD.finditer(words):
+        name = found[0].removesuffix("()")
+        if name.endswith("*") and name not in roles:
+            linked = f"``{name}``"
+        elif name in roles and name != own:
+            called = words.startswith("(", found.end())  # with arguments: the role would add its own parentheses
+            linked = f":{roles[name]}:`{name} <{name}>`" if called else f":{roles[name]}:`{name}`"
+        elif "." in name and name.rpartition(".")[0] in roles:
+            owner, _, rest = name.rpartition(".")
+            linked = f":{roles[owner]}:`{owner}`.{rest}"
+        else:
+            linked = f"``{name}``"
+        parts += [_SPECIAL.sub(r"\\\1", words[end : found.start()]), linked]
+        end = found.end()
+        if words[end : end + 1].isalnum() or words.startswith("(", end):
+            parts.append("\\ ")
+    return "".join([*parts, _SPECIAL.sub(r"\\\1", words[end:])])
+
+
+def _indented(text: str, by: str = "   ") -> str:
+    return "\n".join(f"{by}{line}" if line.strip() else "" for line in text.splitlines())
+
+
+def page(header: str) -> str:
+    """The reference, as reStructuredText."""
+    opening, sections = parse(header)
+    roles = _roles(sections)
+    title = "gpureduce.h"
+    lines = [title, "=" * len(title), "", _preface(opening, roles), ""]
+    anonymous = 0
+    for section in sections:
+        heading = re.sub(r"^\d\. ", "", section.title)
+        heading = heading[:1].upper() + heading[1:]
+        lines += [heading, "-" * len(heading), ""]
+        for part in section.parts:
+            if isinstance(part, str):
+                lines += [_rst(part, roles), ""]
+                continue
+            shown = part.text
+            if not shown:
+                anonymous += 1
+                shown = f"@constants{anonymous}"
+            lines += [f".. c:{part.kind}:: {shown}", ""]
+            if part.comment:
+                lines += [_indented(_rst(part.comment, roles, part.name)), ""]
+            for member in part.members:
+                kind = "enumerator" if part.kind == "enum" else "member"
+                text = member.text
+                lines += [f"   .. c:{kind}:: {text}", ""]
+                if member.comment:
+                    lines += [_indented(_rst(member.comment, roles), "      "), ""]
+    return "\n".join(lines)
+
+
+def _preface(opening: str, roles: dict[str, str]) -> str:
+    """The header's own comment: its numbered list becomes one."""
+    parts = []
+    for paragraph in opening.split("\n\n"):
+        head, *items = re.split(r"\n\s+(?=\d\. )", paragraph)
+        parts.append(_rst(head, roles))
+        parts += ["\n".join(_rst(item, roles) for item in items)] if items else []
+    return "\n\n".join(parts)

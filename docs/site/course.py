@@ -1,0 +1,273 @@
+"""Pages of the kernel course, made from the kernel files: their prefaces as prose, their code, what was measured.
+
+What a kernel's threads do comes from :func:`gpureduce.explain`. That takes a second a kernel, so it is kept beside the
+site and made again when the kernels, the emulator or the code that explains have changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import report  # benchmarks/report.py
+
+import gpureduce as gr
+from gpureduce import _core
+from gpureduce._locate import emulator
+from gpureduce._tables import markdown as table
+
+BLOCK_SIZE = 128
+"""Threads of the blocks that are drawn: four warps are enough to see a pattern, and few enough to see a thread."""
+
+_LEADS = re.compile(r"^(Removed|Still paid|Launch|Reference|Problem): ")
+_NAMED = re.compile(r"^( *)([a-z]\w+)( {2,})(\S.*)$")
+_INDENT = re.compile(r" *")
+_SPECIAL = re.compile(r"([\\`*_<>\[\]#$~|{}])")
+_CODE = re.compile(
+    r"`[^`]+`"
+    r"|\b(?:ceil|log2)\((?:[^()]|\([^()]*\))*\)"
+    r"|\b\w+(?:::\w+)*\[[^\]]*\]"
+    r"|\b\w+\.(?:cuh|h|c)\b"
+    r"|\b__\w+"
+    r"|\b\w*[a-z0-9]_\w+(?:\.\w+)*(?:\(\))?"
+    r"|\b[A-Z]{4,}\b"
+)
+
+
+def preface(source: str) -> list[str]:
+    """Lines of the comment that a file begins with, without their slashes."""
+    lines = []
+    for line in source.splitlines():
+        if not line.startswith("//"):
+            break
+        lines.append(line.removeprefix("//").removeprefix(" "))
+    if not lines:
+        raise ValueError("a kernel file has no preface")
+    return lines
+
+
+def prose(lines: Sequence[str], pages: dict[str, str]) -> str:
+    """A comment as Markdown; words of `pages` become links."""
+    paragraphs: list[list[str]] = [[]]
+    for line in lines:
+        if line.strip():
+            paragraphs[-1].append(line)
+        else:
+            paragraphs.append([])
+    parts = []
+    for paragraph in paragraphs:
+        run: list[str] = []
+        for line in paragraph:
+            if run and _is_indented(line) != _is_indented(run[0]):
+                parts.append(_run(run, pages))
+                run = []
+            run.append(line)
+        if run:
+            parts.append(_run(run, pages))
+    return "\n\n".join(parts) + "\n"
+
+
+def _is_indented(line: str) -> bool:
+    return line.startswith("  ")
+
+
+def _run(lines: list[str], pages: dict[str, str]) -> str:
+    """A few lines that are all indented or all are not."""
+    margin = min(len(_INDENT.match(line)[0]) for line in lines)  # type: ignore[index]
+    own = [line[margin:] for line in lines]
+    if not margin or _LEADS.match(own[0]):
+        return _paragraph(" ".join(own), pages)
+    if _NAMED.match(own[0]):
+        return _named_list(own, pages)
+    return "```text\n" + "\n".join(own) + "\n```"
+
+
+def _paragraph(text: str, pages: dict[str, str]) -> str:
+    lead = _LEADS.match(text)
+    return f"**{lead[1]}:** {_inline(text[lead.end() :], pages)}" if lead else _inline(text, pages)
+
+
+def _named_list(lines: list[str], pages: dict[str, str]) -> str:
+    """Names with what is said of each beside them, over one or more lines."""
+    items: list[tuple[str, list[str]]] = []
+    for line in lines:
+        found = _NAMED.match(line)
+        if found and not found[1]:
+            items.append((found[2], [found[4]]))
+        else:
+            items[-1][1].append(line.strip())
+    return "\n".join(f"- {_inline(name, pages, True)}: {_inline(' '.join(words), pages)}" for name, words in items)
+
+
+def _inline(text: str, pages: dict[str, str], is_code: bool = False) -> str:
+    """A text with its identifiers as code and links, and Markdown's own characters escaped."""
+    parts, end = [], 0
+    for found in re.compile(rf"{_CODE.pattern}|^\w+$" if is_code else _CODE).finditer(text):
+        word = found[0]
+        parts.append(_SPECIAL.sub(r"\\\1", text[end : found.start()]))
+        end = found.end()
+        code = f"`{word.strip('`')}`"
+        target = pages.get(word.strip("`"))
+        parts.append(f"[{code}]({target})" if target else code)
+    parts.append(_SPECIAL.sub(r"\\\1", text[end:]))
+    return "".join(parts)
+
+
+# ---------------------------------------------------------------- what was measured
+
+
+def _results(kind: str) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(report.RESULTS.glob(f"{kind}-*.json"))]
+
+
+def measured(names: Sequence[str], before: str | None) -> str:
+    """Tables of the kernels of a page, with the step before them, for each card that was measured."""
+    parts = []
+    for result in _results("kernels"):
+        shown = {row["kernel"] for row in result["rows"] if "absent" not in row} & set(names)
+        if shown:
+            size = f"{result['n']:,} {result['dtype']} in device memory to their {result['op']}, kernel time, after the step before:"
+            size = size if before else size.replace(", after the step before", "")
+            only = [*([before] if before else []), *names]
+            parts.append(f"{size}\n\n{report.kernels_table(result, only)}")
+    for result in _results("rows"):
+        if any(row["kernel"] in names and "absent" not in row for row in result["rows"]):
+            size = f"{result['rows_reduced']:,} rows of {result['n']:,} {result['dtype']}, over block sizes:"
+            parts.append(f"{size}\n\n{report.rows_table(result, names)}")
+    return "\n\n".join(parts)
+
+
+# ---------------------------------------------------------------- what the threads do
+
+
+def _fingerprint() -> str:
+    """Of all that decides what an explanation says."""
+    digest = hashlib.sha256(json.dumps(_core.sources()).encode())
+    package = Path(_core.__file__).parent
+    library = emulator()
+    for path in (*sorted(package.glob("_*.py")), *([library] if library else [])):
+        digest.update(path.read_bytes())
+    return f"{digest.hexdigest()}-{BLOCK_SIZE}"
+
+
+def explained(groups: Iterable[Sequence[str]], kept: Path) -> list[str]:
+    """HTML of what the kernels of each group do; or why there is none, as a paragraph."""
+    kept.mkdir(parents=True, exist_ok=True)
+    print_of = kept / "fingerprint"
+    fingerprint = _fingerprint()
+    if not print_of.is_file() or print_of.read_text() != fingerprint:
+        for old in kept.iterdir():
+            old.unlink()
+        print_of.write_text(fingerprint)
+    sizes = {info.name: info.block_size for info in gr.kernels() if info.block_rule == str(info.block_size)}
+
+    def explain(names: Sequence[str]) -> str:
+        path = kept / f"{names[0]}.html"
+        if path.is_file():
+            return path.read_text(encoding="utf-8")
+        try:
+            found = gr.explain(list(names), block_size=sizes.get(names[0], BLOCK_SIZE))
+        except (gr.KernelUnavailableError, gr.DeviceUnavailableError) as reason:
+            return f"There is no picture of it: {_inline(str(reason), {})}."
+        shown = (found if len(names) > 1 else found[0])._repr_html_().replace("<details open>", "<details>")
+        text = f"```{{raw}} html\n{shown}\n```"
+        path.write_text(text, encoding="utf-8")
+        return text
+
+    with ThreadPoolExecutor() as pool:
+        return list(pool.map(explain, groups))
+
+
+# ---------------------------------------------------------------- pages
+
+
+def _facts(info: gr.KernelInfo) -> list[str]:
+    capability = info.min_compute_capability
+    return [
+        f"`{info.name}`",
+        ", ".join(f"`{alias}`" for alias in info.aliases),
+        f"{info.block_rule} ({info.block_size})" if info.block_rule != str(info.block_size) else info.block_rule,
+        "yes" if info.takes_grid_size else "no",
+        "any" if info.commutative_only else "kept",
+        "yes" if info.deterministic else "no",
+        "any" if capability is None else "{}.{}".format(*capability),
+    ]
+
+
+_FACTS = ["name", "aliases", "block size", "`grid_size`", "operand order", "same bits each run", "compute capability"]
+
+_COLUMNS = ["kernel", "what it is", "removes", "still pays"]
+
+
+def _code(file: str, source: str) -> str:
+    first = len(preface(source)) + 1
+    return f"```{{literalinclude}} /csrc/kernels/{file}\n:language: cuda\n:lines: {first}-\n:lineno-match:\n```\n"
+
+
+def pages(kept: Path) -> dict[str, str]:
+    """Every page of the course, by its path in the site.
+
+    Parameters
+    ----------
+    kept : Path
+        Folder for explanations.
+    """
+    files: dict[str, list[gr.KernelInfo]] = {}
+    for info in gr.kernels():
+        files.setdefault(_core.KERNEL_FILES[info.name], []).append(info)
+    sources = _core.sources()
+    shared = [file for file in sources if file not in files]
+    to_page = {file: f"/kernels/{Path(file).stem}.md" for file in sources}
+    to_page |= {info.name: to_page[file] for file, infos in files.items() for info in infos if "_" in info.name}
+
+    made = {}
+    pictures = explained([[info.name for info in infos] for infos in files.values()], kept)
+    before: str | None = None
+    for (file, infos), picture in zip(files.items(), pictures, strict=True):
+        names = [info.name for info in infos]
+        lines = preface(sources[file])
+        others = {word: page for word, page in to_page.items() if page != to_page[file]}
+        title, _, summary = lines[0].partition(": ")
+        parts = [
+            f"# {', '.join(f'`{name}`' for name in names)}",
+            prose([summary[:1].upper() + summary[1:] if summary else title, *lines[1:]], others),
+            table(_FACTS, [_facts(info) for info in infos], len(_FACTS)),
+        ]
+        if found := measured(names, before):
+            parts.append(f"## Measured\n\n{found}")
+        does = "its threads do" if len(names) == 1 else "their threads do"
+        words = f"Blocks of {infos[0].block_size if infos[0].block_rule == '32' else BLOCK_SIZE} threads"
+        parts.append(
+            f"## What {does}\n\n{words}, a sum of float32, on the [emulator](/docs/emulator.md); "
+            f"[explain](/docs/explain.md) says how to read it.\n\n{picture}"
+        )
+        parts.append(f"## Source\n\n`csrc/kernels/{file}`\n\n{_code(file, sources[file])}")
+        made[f"kernels/{Path(file).stem}.md"] = "\n\n".join(parts)
+        before = names[0]
+    for file in shared:
+        lines = preface(sources[file])
+        others = {word: page for word, page in to_page.items() if page != to_page[file]}
+        made[f"kernels/{Path(file).stem}.md"] = f"# `{file}`\n\n{prose(lines, others)}\n\n{_code(file, sources[file])}"
+
+    def tree(names: Iterable[str]) -> str:
+        return "\n".join(["```{toctree}", ":maxdepth: 1", "", *(f"/kernels/{Path(file).stem}" for file in names), "```"])
+
+    catalogue = [
+        [f"[`{info.name}`]({to_page[file]})", info.summary, info.removes, info.pays]
+        for info in gr.kernels()
+        for file in [_core.KERNEL_FILES[info.name]]
+    ]
+    rows = [[_cell(cell) if i else cell for i, cell in enumerate(row)] for row in catalogue]
+    made["_generated/catalogue.md"] = table(_COLUMNS, rows, len(_COLUMNS)) + "\n"
+    made["_generated/course.md"] = tree(files).replace("\n\n", "\n:hidden:\n\n", 1) + "\n"
+    made["_generated/shared.md"] = tree(shared) + "\n"
+    return made
+
+
+def _cell(text: str) -> str:
+    return _inline(text, {})
