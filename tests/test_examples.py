@@ -1,4 +1,4 @@
-"""Examples work: docstrings, the demonstration, the C program against an installed library."""
+"""Examples work: docstrings, the pages, the demonstration, the C program against an installed library."""
 
 from __future__ import annotations
 
@@ -6,21 +6,25 @@ import doctest
 import importlib
 import os
 import pathlib
+import pkgutil
 import shutil
 import subprocess
 import sys
 
 import numpy as np
+import pages
 import pytest
 
 import gpureduce as gr
 
 ROOT = pathlib.Path(__file__).parents[1]
+# _core is C; _emulate and __main__ run when they are imported.
 MODULES = (
     "gpureduce",
     *(
-        "gpureduce." + name
-        for name in ("_compare", "_exact", "_explain", "_functions", "_memory", "_records", "_timing", "array_api")
+        f"gpureduce.{found.name}"
+        for found in pkgutil.iter_modules(gr.__path__)
+        if found.name not in ("_core", "_emulator", "_emulate", "__main__")
     ),
 )
 
@@ -33,9 +37,67 @@ def run(*command: str | os.PathLike[str], **options: object) -> subprocess.Compl
 
 @pytest.mark.parametrize("name", MODULES)
 def test_docstring_examples_give_what_they_say(name: str) -> None:
-    results = doctest.testmod(importlib.import_module(name))
-    assert results.failed == 0
-    assert results.attempted > 0
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+def test_no_example_of_a_public_docstring_is_left_out() -> None:
+    finder = doctest.DocTestFinder(exclude_empty=True)
+    run = {test.docstring for name in MODULES for test in finder.find(importlib.import_module(name)) if test.examples}
+    things = [getattr(gr, name) for name in gr.__all__ if name != "__version__"]
+    things += [member for thing in things if isinstance(thing, type) for member in vars(thing).values()]
+    texts = [getattr(thing, "__func__", thing).__doc__ or "" for thing in things]
+    shown = [text for text in texts if ">>> " in text]
+    assert shown
+    assert set(shown) <= run
+
+
+@pytest.mark.parametrize("page", pages.PAGES)
+def test_page_has_no_example_that_nobody_runs(page: str) -> None:
+    for block in pages.examples(page):
+        pages.check_notes(block)
+        outputs = not block.language and not pages.is_magic(block)
+        assert pages.is_python(block) or block.language in ("sh", "text") or outputs or block.language.startswith("{")
+
+
+@pytest.mark.parametrize("page", [page for page in pages.PAGES if any(map(pages.is_python, pages.examples(page)))])
+def test_page_examples_in_python_run(page: str) -> None:
+    expected = [block for block in pages.examples(page) if pages.is_python(block) and not pages.absent(block, False)]
+    done = run(sys.executable, ROOT / "tests" / "pages.py", page, env=os.environ | {"MPLBACKEND": "Agg"})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == f"{len(expected)} ran"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "page", [page for page in pages.PAGES if any(pages.GPU in pages.needs(block) for block in pages.examples(page))]
+)
+def test_page_examples_that_need_a_gpu_run(page: str) -> None:
+    for block in pages.examples(page):
+        for name in pages.needs(block):
+            if name != pages.GPU:
+                pytest.importorskip(name)
+    done = run(sys.executable, ROOT / "tests" / "pages.py", page, "--gpu", env=os.environ | {"MPLBACKEND": "Agg"})
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.parametrize(
+    ("page", "number"),
+    [
+        (page, number)
+        for page in pages.PAGES
+        for number, block in enumerate(pages.examples(page))
+        if block.language == "sh"
+    ],
+)
+def test_page_commands_exist_and_those_marked_run(page: str, number: int, tmp_path: pathlib.Path) -> None:
+    block = pages.examples(page)[number]
+    if "run" not in block.notes:
+        assert pages.check_commands(block) > 0
+    elif not any(map(shutil.which, ("g++", "c++", "clang++"))):
+        pytest.skip("these run the emulator, which needs a C++ compiler")
+    else:
+        pages.run_commands(block, tmp_path)
 
 
 def test_every_reduction_has_a_docstring_with_example_and_determinism_note() -> None:

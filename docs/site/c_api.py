@@ -21,10 +21,17 @@ _MEMBER = re.compile(r".*?(?:\(\*(\w+)\)\(.*\)|\b(\w+)(?:\[\w+\])?)")
 
 @dataclass
 class Member:
-    """A field of a structure, or an enumerator."""
+    """A field of a structure, or an enumerator; or several fields that are declared together, a line each."""
 
     text: str
     comment: str = ""
+
+    @property
+    def lines(self) -> list[str]:
+        if "(" in self.text or "," not in self.text:
+            return [self.text]
+        first, *others = self.text.split(", ")
+        return [first, *(f"{first.rpartition(' ')[0]} {other}" for other in others)]
 
 
 @dataclass
@@ -168,7 +175,8 @@ def _roles(sections: list[Section]) -> dict[str, str]:
                 if part.kind == "enum":
                     roles |= {member.text.split(" ")[0]: "c:enumerator" for member in part.members}
                 else:
-                    roles |= {f"{part.name}.{_name(member.text)}": "c:member" for member in part.members}
+                    fields = (_name(line) for member in part.members for line in member.lines)
+                    roles |= {f"{part.name}.{name}": "c:member" for name in fields}
     return roles
 
 
@@ -229,8 +237,8 @@ def page(header: str) -> str:
                 lines += [_indented(_rst(part.comment, roles, part.name)), ""]
             for member in part.members:
                 kind = "enumerator" if part.kind == "enum" else "member"
-                text = member.text
-                lines += [f"   .. c:{kind}:: {text}", ""]
+                head = f"   .. c:{kind}:: "
+                lines += [head + f"\n{' ' * len(head)}".join(member.lines), ""]
                 if member.comment:
                     lines += [_indented(_rst(member.comment, roles), "      "), ""]
     return "\n".join(lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import numpydoc.xref
@@ -33,7 +34,7 @@ numpydoc_xref_aliases = {name: f"gpureduce.{name}" for name in gpureduce.__all__
 numpydoc_xref_ignore = "all"
 numpydoc.xref.DEFAULT_LINKS.clear()  # they lead to other projects' sites, which a build does not ask for
 
-templates_path = ["_templates"]
+templates_path = [str(Path(__file__).parent / "_templates")]  # autosummary would look beside the source
 html_theme = "furo"
 html_title = f"gpureduce {version}"
 html_static_path = ["_static"]
