@@ -59,7 +59,7 @@ C_STYLED := $(wildcard csrc/include/*.h csrc/lib/*.[ch] csrc/cpu/*.[ch] csrc/emu
 GLUE_SOURCES := $(wildcard csrc/python/*.[ch])
 EMU_SOURCES := $(wildcard csrc/emu/*.[ch])
 
-.PHONY: emu help build lib install test ctest pytest lint format asan tsan coverage bench bench-all demo gpu-check clean distclean
+.PHONY: emu help build docs lib install test ctest pytest lint format asan tsan coverage bench bench-all demo gpu-check clean distclean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)$$/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
@@ -97,6 +97,9 @@ $(STAMPS)/coverage: pyproject.toml | $(STAMPS)/venv
 $(STAMPS)/bench: pyproject.toml | $(STAMPS)/venv
 	$(call install_extra,bench)
 
+$(STAMPS)/docs: pyproject.toml | $(STAMPS)/venv
+	$(call install_extra,docs)
+
 # NVRTC is only of use where there is a driver.
 $(STAMPS)/demo: pyproject.toml | $(STAMPS)/venv
 	if [ -e /dev/nvidiactl ]; then $(PY) tools/extra.py cu13 | xargs -d '\n' $(PIP) install; fi
@@ -106,6 +109,7 @@ $(STAMPS)/demo: pyproject.toml | $(STAMPS)/venv
 $(STAMPS)/test: | $(STAMPS)/build
 $(STAMPS)/dev: | $(STAMPS)/build $(filter $(STAMPS)/test,$(wildcard $(STAMPS)/test))
 $(STAMPS)/coverage: | $(STAMPS)/build $(STAMPS)/test
+$(STAMPS)/docs: | $(STAMPS)/build $(filter $(STAMPS)/test $(STAMPS)/dev,$(wildcard $(STAMPS)/*))
 $(STAMPS)/bench $(STAMPS)/demo: | $(STAMPS)/build
 
 build: $(STAMPS)/build ## install the package into .venv, in place
@@ -139,6 +143,12 @@ format: $(STAMPS)/dev ## reformat Python and C
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 	$(VENV)/bin/clang-format -i $(C_STYLED)
+
+# What the kernels do is kept in build/docs-explained, not in the user's cache.
+docs: $(STAMPS)/build $(STAMPS)/docs ## the documentation site, in build/docs
+	GPUREDUCE_CACHE_BYTES=0 $(PY) docs/site/stage.py --kept build/docs-explained build/docs-source
+	$(PY) -m sphinx --quiet --jobs $(JOBS) --fail-on-warning --keep-going -c docs/site -d build/docs-doctrees build/docs-source build/docs
+	@echo build/docs/index.html
 
 gpu-check: $(STAMPS)/build $(STAMPS)/test ## GPU tests, then every kernel under the four compute-sanitizer tools
 	$(PY) -m pytest $(PYTEST_FLAGS) -m gpu tests
