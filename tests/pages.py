@@ -130,7 +130,8 @@ def run(page: str, with_gpu: bool) -> int:
     names: dict[str, Any] = {"np": np, "gr": gr}
     magic: dict[str, Any] = {}
     shell = SimpleNamespace(
-        ev=lambda text: eval(text, names), register_magic_function=lambda function, kind, name: magic.update({name: function})
+        ev=lambda text: eval(text, names),
+        register_magic_function=lambda function, kind, name: magic.update({name: function}),
     )
     gr.load_ipython_extension(shell)
     names["magic"] = magic

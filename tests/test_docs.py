@@ -90,7 +90,7 @@ def test_blocks_know_their_language_line_and_notes() -> None:
 def test_sections_and_introduction_are_the_whole_page() -> None:
     text = (ROOT / "README.md").read_text()
     parts = markdown_pages.sections(text)
-    assert list(parts)[0] == "start"
+    assert next(iter(parts)) == "start"
     assert all(part.startswith("# ") for part in parts.values())
     title = text.splitlines()[0]
     assert not markdown_pages.introduction(text).startswith(title)

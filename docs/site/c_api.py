@@ -1,7 +1,8 @@
 """The C API's reference, made from the comments of gpureduce.h.
 
-The header is one page: its sections become the page's, and each comment goes to what it is about, which is the declaration
-that follows it or stands on its line. A declaration that this does not understand is an error, as the page would lack it.
+The header is one page: its sections become the page's, and each comment goes to what it is about, which is the
+declaration that follows it or stands on its line. A declaration that this does not understand is an error, as the page
+would lack it.
 """
 
 from __future__ import annotations

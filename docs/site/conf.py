@@ -13,7 +13,7 @@ import gpureduce
 project = "gpureduce"
 author = "The gpureduce authors"
 version = release = gpureduce.__version__
-copyright = "MIT licence"  # noqa: A001
+copyright = "MIT licence"
 
 extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.autosummary"]
 exclude_patterns = ["_generated"]

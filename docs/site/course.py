@@ -24,6 +24,9 @@ from gpureduce._tables import markdown as table
 BLOCK_SIZE = 128
 """Threads of the blocks that are drawn: four warps are enough to see a pattern, and few enough to see a thread."""
 
+LABEL_WIDTH, BAR_WIDTH, VALUE_WIDTH, ROW_HEIGHT = 190, 430, 50, 18
+"""Of the picture of the staircase, in pixels."""
+
 _LEADS = re.compile(r"^(Removed|Still paid|Launch|Reference|Problem): ")
 _NAMED = re.compile(r"^( *)([a-z]\w+)( {2,})(\S.*)$")
 _INDENT = re.compile(r" *")
@@ -33,9 +36,9 @@ _CODE = re.compile(
     r"|\b(?:ceil|log2)\((?:[^()]|\([^()]*\))*\)"
     r"|\b\w+(?:::\w+)*\[[^\]]*\]"
     r"|\b\w+\.(?:cuh|h|c)\b"
-    r"|\b__\w+"
+    r"|\b__\w+(?:\*\w+)?"
     r"|\b\w*[a-z0-9]_\w+(?:\.\w+)*(?:\(\))?"
-    r"|\b[A-Z]{4,}\b"
+    r"|\bBLOCK\b"
 )
 
 
@@ -125,14 +128,45 @@ def _results(kind: str) -> list[dict[str, Any]]:
     return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(report.RESULTS.glob(f"{kind}-*.json"))]
 
 
+def staircase() -> str:
+    """A picture of how fast each kernel reads, for each card. Names lead to the kernels' pages, from the site's root."""
+    parts = []
+    for result in _results("kernels"):
+        present = [row for row in result["rows"] if "absent" not in row]
+        peak = result["environment"]["device"]["peak_bytes_per_second"]
+        bars, texts = [], []
+        for i, row in enumerate(present):
+            name, width = row["kernel"], BAR_WIDTH * row["bytes_per_second"] / peak
+            y = ROW_HEIGHT * i
+            place = f'x="{LABEL_WIDTH}" y="{y + 2}" width="{width:.1f}" height="{ROW_HEIGHT - 4}"'
+            bars.append(f"<rect {place}/>")
+            baseline = y + ROW_HEIGHT - 5
+            word = f'<text x="{LABEL_WIDTH - 6}" y="{baseline}" text-anchor="end">{name}</text>'
+            page = Path(_core.KERNEL_FILES[name]).with_suffix(".html")
+            texts.append(f'<a href="kernels/{page}">{word}</a>')
+            rate = report.gigabytes(row["bytes_per_second"])
+            texts.append(f'<text x="{LABEL_WIDTH + width + 5:.1f}" y="{baseline}">{rate}</text>')
+        right, height = LABEL_WIDTH + BAR_WIDTH, ROW_HEIGHT * len(present)
+        line = f'<path d="M{right} 0v{height}"/>'
+        foot = f"GB/s; the line is the memory's peak, {report.gigabytes(peak)}"
+        texts.append(f'<text x="{right}" y="{height + ROW_HEIGHT - 3}" text-anchor="end">{foot}</text>')
+        size = f'viewBox="0 0 {right + VALUE_WIDTH} {height + ROW_HEIGHT}"'
+        label = f'role="img" aria-label="Bandwidth of each kernel, {foot}"'
+        parts.append(
+            f'```{{raw}} html\n<svg class="gpr-staircase" xmlns="http://www.w3.org/2000/svg" {size} {label}>'
+            f"{''.join(bars)}{line}{''.join(texts)}</svg>\n```\n\n{report.caption(result)}\n"
+        )
+    return "\n".join(parts)
+
+
 def measured(names: Sequence[str], before: str | None) -> str:
     """Tables of the kernels of a page, with the step before them, for each card that was measured."""
     parts = []
     for result in _results("kernels"):
         shown = {row["kernel"] for row in result["rows"] if "absent" not in row} & set(names)
         if shown:
-            size = f"{result['n']:,} {result['dtype']} in device memory to their {result['op']}, kernel time, after the step before:"
-            size = size if before else size.replace(", after the step before", "")
+            size = f"{result['n']:,} {result['dtype']} in device memory to their {result['op']}, kernel time"
+            size += ", after the step before:" if before else ":"
             only = [*([before] if before else []), *names]
             parts.append(f"{size}\n\n{report.kernels_table(result, only)}")
     for result in _results("rows"):
@@ -254,19 +288,28 @@ def pages(kept: Path) -> dict[str, str]:
         others = {word: page for word, page in to_page.items() if page != to_page[file]}
         made[f"kernels/{Path(file).stem}.md"] = f"# `{file}`\n\n{prose(lines, others)}\n\n{_code(file, sources[file])}"
 
-    def tree(names: Iterable[str]) -> str:
-        return "\n".join(["```{toctree}", ":maxdepth: 1", "", *(f"/kernels/{Path(file).stem}" for file in names), "```"])
-
     catalogue = [
-        [f"[`{info.name}`]({to_page[file]})", info.summary, info.removes, info.pays]
+        [f"[`{info.name}`]({to_page[file]})", *map(_cell, (info.summary, info.removes, info.pays))]
         for info in gr.kernels()
         for file in [_core.KERNEL_FILES[info.name]]
     ]
-    rows = [[_cell(cell) if i else cell for i, cell in enumerate(row)] for row in catalogue]
-    made["_generated/catalogue.md"] = table(_COLUMNS, rows, len(_COLUMNS)) + "\n"
-    made["_generated/course.md"] = tree(files).replace("\n\n", "\n:hidden:\n\n", 1) + "\n"
-    made["_generated/shared.md"] = tree(shared) + "\n"
+    made["_generated/catalogue.md"] = table(_COLUMNS, catalogue, len(_COLUMNS)) + "\n"
+    made["_generated/staircase.md"] = staircase()
+    made["_generated/course.md"] = _tree([*files, "shared"])
+    made["_generated/shared.md"] = _tree(shared)
+    firsts = [[f"[`{file}`]({to_page[file]})", _cell(_first_sentence(sources[file]))] for file in shared]
+    made["_generated/shared_files.md"] = table(["file", "what it is"], firsts, 2) + "\n"
     return made
+
+
+def _tree(files: Iterable[str]) -> str:
+    """A table of contents that only the sidebar shows."""
+    return "\n".join(["```{toctree}", ":hidden:", "", *(f"/kernels/{Path(file).stem}" for file in files), "```", ""])
+
+
+def _first_sentence(source: str) -> str:
+    text = " ".join(preface(source)).partition(". ")[0].rstrip(".")
+    return text.rpartition(": ")[2] if re.match(r"\w+: ", text) else text
 
 
 def _cell(text: str) -> str:

@@ -1,9 +1,9 @@
 """Puts the site's source together: python docs/site/stage.py FOLDER.
 
-The folder mirrors the repository. Its Markdown lies there under its own paths, so that a link that works in the repository and
-on GitHub works on the site as it stands; a file that a page links to and that is no page comes along, to be downloaded. To
-these come the pages of docs/site, which exist on the site alone, and pages that are made: of the kernels, of the
-C header, and of README.md, whose sections are parts of several pages (_generated/readme/).
+The folder mirrors the repository. Its Markdown lies there under its own paths, so that a link that works in the
+repository and on GitHub works on the site as it stands; a file that a page links to and that is no page comes along, to
+be downloaded. To these come the pages of docs/site, which exist on the site alone, and pages that are made: of the
+kernels, of the C header, and of README.md, whose sections are parts of several pages (_generated/readme/).
 
 A file whose text has not changed keeps its time, so that Sphinx reads again only what did.
 """
