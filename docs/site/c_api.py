@@ -19,6 +19,8 @@ _SPECIAL = re.compile(r"([\\*`|_])")
 _FUNCTION = re.compile(r"GPR_API (.*?(\w+)\((?:[^()]|\([^()]*\))*\))")
 _MEMBER = re.compile(r".*?(?:\(\*(\w+)\)\(.*\)|\b(\w+)(?:\[\w+\])?)")
 
+_UNLISTED = "   :no-contents-entry:"
+
 
 @dataclass
 class Member:
@@ -233,13 +235,13 @@ def page(header: str) -> str:
             if not shown:
                 anonymous += 1
                 shown = f"@constants{anonymous}"
-            lines += [f".. c:{part.kind}:: {shown}", ""]
+            lines += [f".. c:{part.kind}:: {shown}", *([] if part.text else [_UNLISTED]), ""]
             if part.comment:
                 lines += [_indented(_rst(part.comment, roles, part.name)), ""]
             for member in part.members:
                 kind = "enumerator" if part.kind == "enum" else "member"
                 head = f"   .. c:{kind}:: "
-                lines += [head + f"\n{' ' * len(head)}".join(member.lines), ""]
+                lines += [head + f"\n{' ' * len(head)}".join(member.lines), f"   {_UNLISTED}", ""]
                 if member.comment:
                     lines += [_indented(_rst(member.comment, roles), "      "), ""]
     return "\n".join(lines)

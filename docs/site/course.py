@@ -24,7 +24,7 @@ from gpureduce._tables import markdown as table
 BLOCK_SIZE = 128
 """Threads of the blocks that are drawn: four warps are enough to see a pattern, and few enough to see a thread."""
 
-LABEL_WIDTH, BAR_WIDTH, VALUE_WIDTH, ROW_HEIGHT = 190, 430, 50, 18
+LABEL_WIDTH, BAR_WIDTH, VALUE_WIDTH, ROW_HEIGHT = 210, 430, 50, 18
 """Of the picture of the staircase, in pixels."""
 
 _LEADS = re.compile(r"^(Removed|Still paid|Launch|Reference|Problem): ")
@@ -129,11 +129,12 @@ def _results(kind: str) -> list[dict[str, Any]]:
 
 
 def staircase() -> str:
-    """A picture of how fast each kernel reads, for each card. Names lead to the kernels' pages, from the site's root."""
+    """A picture of how fast each kernel reads, for each card. Names lead to the kernels' pages, from the root's."""
     parts = []
     for result in _results("kernels"):
         present = [row for row in result["rows"] if "absent" not in row]
         peak = result["environment"]["device"]["peak_bytes_per_second"]
+        right, height = LABEL_WIDTH + BAR_WIDTH, ROW_HEIGHT * len(present)
         bars, texts = [], []
         for i, row in enumerate(present):
             name, width = row["kernel"], BAR_WIDTH * row["bytes_per_second"] / peak
@@ -145,8 +146,7 @@ def staircase() -> str:
             page = Path(_core.KERNEL_FILES[name]).with_suffix(".html")
             texts.append(f'<a href="kernels/{page}">{word}</a>')
             rate = report.gigabytes(row["bytes_per_second"])
-            texts.append(f'<text x="{LABEL_WIDTH + width + 5:.1f}" y="{baseline}">{rate}</text>')
-        right, height = LABEL_WIDTH + BAR_WIDTH, ROW_HEIGHT * len(present)
+            texts.append(f'<text x="{right + VALUE_WIDTH}" y="{baseline}" text-anchor="end">{rate}</text>')
         line = f'<path d="M{right} 0v{height}"/>'
         foot = f"GB/s; the line is the memory's peak, {report.gigabytes(peak)}"
         texts.append(f'<text x="{right}" y="{height + ROW_HEIGHT - 3}" text-anchor="end">{foot}</text>')

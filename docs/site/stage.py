@@ -4,14 +4,13 @@ The folder mirrors the repository. Its Markdown lies there under its own paths, 
 repository and on GitHub works on the site as it stands; a file that a page links to and that is no page comes along, to
 be downloaded. To these come the pages of docs/site, which exist on the site alone, and pages that are made: of the
 kernels, of the C header, and of README.md, whose sections are parts of several pages (_generated/readme/).
-
-A file whose text has not changed keeps its time, so that Sphinx reads again only what did.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -82,19 +81,16 @@ def collect(kept: Path) -> dict[str, bytes]:
 
 
 def write(folder: Path, files: dict[str, bytes]) -> None:
-    """Make the folder hold the files and nothing else, but for what Sphinx makes itself."""
+    """Make the folder hold the files and nothing else. One that this did not make before must be empty."""
+    marker = folder / ".staged"
+    if folder.exists() and any(folder.iterdir()) and not marker.exists():
+        raise FileExistsError(f"{folder} holds other things, and would be emptied")
+    shutil.rmtree(folder, ignore_errors=True)
     for name, data in files.items():
         path = folder / name
-        if not path.is_file() or path.read_bytes() != data:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
-    for path in sorted(folder.rglob("*"), reverse=True):
-        name = path.relative_to(folder).as_posix()
-        if path.is_dir():
-            if not any(path.iterdir()):
-                path.rmdir()
-        elif name not in files and not name.startswith("api/objects/"):
-            path.unlink()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    marker.touch()
 
 
 def main() -> None:
