@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 _TOKEN = re.compile(r"/\*.*?\*/|[^;{}/]+|[;{}/]", re.DOTALL)
 _SECTION = re.compile(r"^-{8,} (.*?) -{2,}$")
 _SPACES = re.compile(r"\s+")
-_WORD = re.compile(r"\b(?:gpr_\w+|GPR_\w+)(?:\(\))?(?:\.\w+)?\*?")
+_WORD = re.compile(r"`[^`]+`|\b(?:gpr_\w+|GPR_\w+)(?:\(\))?(?:\.\w+)?\*?")
 _SPECIAL = re.compile(r"([\\*`|_])")
 _FUNCTION = re.compile(r"GPR_API (.*?(\w+)\((?:[^()]|\([^()]*\))*\))")
 _MEMBER = re.compile(r".*?(?:\(\*(\w+)\)\(.*\)|\b(\w+)(?:\[\w+\])?)")
@@ -46,6 +46,7 @@ class Declaration:
     text: str
     comment: str = ""
     members: list[Member] = field(default_factory=list)
+    after: str = ""  # what is said below the members, of all
 
 
 @dataclass
@@ -140,17 +141,24 @@ def _declaration(text: str, body: list[tuple[str, bool]]) -> Declaration:
         kind, tag, name = found.groups()
         if tag and name and not body:
             return Declaration("struct", name, name)
-        return Declaration(kind, tag, tag, members=_members(body, "," if kind == "enum" else ";"))
+        members, about_all = _members(body, "," if kind == "enum" else ";")
+        return Declaration(kind, tag, tag, "", members, about_all)
     raise ValueError(f"gpureduce.h: what is {text!r}?")
 
 
-def _members(body: list[tuple[str, bool]], end: str) -> list[Member]:
-    """Members, each with the comment on its line, or on the lines below where that is of no other."""
+def _members(body: list[tuple[str, bool]], end: str) -> tuple[list[Member], str]:
+    """Members, each with the comment on its line; and comments on lines of their own, which are about all."""
     members: list[Member] = []
     text = ""
+    about_all: list[str] = []
     pieces: list[str] = []
-    for piece, _ in body:
-        pieces += [piece] if piece.startswith("/*") else re.split(r"(,)", piece) if end == "," else [piece]
+    for piece, starts_line in body:
+        if not piece.startswith("/*"):
+            pieces += re.split(r"(,)", piece) if end == "," else [piece]
+        elif starts_line:
+            about_all.append(_words(piece))
+        else:
+            pieces.append(piece)
     for piece in pieces:
         if piece.startswith("/*"):
             if text.strip():  # the last enumerator has no comma
@@ -165,7 +173,7 @@ def _members(body: list[tuple[str, bool]], end: str) -> list[Member]:
             text += piece
     if text.strip():
         members.append(Member(_SPACES.sub(" ", text).strip()))
-    return members
+    return members, "\n\n".join(about_all)
 
 
 def _roles(sections: list[Section]) -> dict[str, str]:
@@ -195,7 +203,9 @@ def _rst(words: str, roles: dict[str, str], own: str = "") -> str:
     parts, end = [], 0
     for found in _WORD.finditer(words):
         name = found[0].removesuffix("()")
-        if name.endswith("*") and name not in roles:
+        if name.startswith("`"):
+            linked = f"`{name}`"
+        elif name.endswith("*"):
             linked = f"``{name}``"
         elif name in roles and name != own:
             called = words.startswith("(", found.end())  # with arguments: the role would add its own parentheses
@@ -244,6 +254,8 @@ def page(header: str) -> str:
                 lines += [head + f"\n{' ' * len(head)}".join(member.lines), f"   {_UNLISTED}", ""]
                 if member.comment:
                     lines += [_indented(_rst(member.comment, roles), "      "), ""]
+            if part.after:
+                lines += [_indented(_rst(part.after, roles)), ""]
     return "\n".join(lines)
 
 

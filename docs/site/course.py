@@ -27,6 +27,9 @@ BLOCK_SIZE = 128
 LABEL_WIDTH, BAR_WIDTH, VALUE_WIDTH, ROW_HEIGHT = 210, 430, 50, 18
 """Of the picture of the staircase, in pixels."""
 
+STAIRCASE = ("atomic", "tree", "shuffle")
+"""Families whose kernels follow from one another; each of the others begins anew."""
+
 _LEADS = re.compile(r"^(Removed|Still paid|Launch|Reference|Problem): ")
 _NAMED = re.compile(r"^( *)([a-z]\w+)( {2,})(\S.*)$")
 _INDENT = re.compile(r" *")
@@ -259,9 +262,11 @@ def pages(kept: Path) -> dict[str, str]:
     to_page = {file: f"/kernels/{Path(file).stem}.md" for file in sources}
     to_page |= {info.name: to_page[file] for file, infos in files.items() for info in infos if "_" in info.name}
 
+    to_page |= {Path(file).stem: to_page[file] for file in shared if "_" in file}
+
     made = {}
     pictures = explained([[info.name for info in infos] for infos in files.values()], kept)
-    before: str | None = None
+    before: gr.KernelInfo | None = None
     for (file, infos), picture in zip(files.items(), pictures, strict=True):
         names = [info.name for info in infos]
         lines = preface(sources[file])
@@ -272,7 +277,9 @@ def pages(kept: Path) -> dict[str, str]:
             prose([summary[:1].upper() + summary[1:] if summary else title, *lines[1:]], others),
             table(_FACTS, [_facts(info) for info in infos], len(_FACTS)),
         ]
-        if found := measured(names, before):
+        families = {infos[0].family, before.family if before else ""}
+        is_next = len(families) == 1 or families <= set(STAIRCASE)
+        if found := measured(names, before.name if before and is_next else None):
             parts.append(f"## Measured\n\n{found}")
         does = "its threads do" if len(names) == 1 else "their threads do"
         words = f"Blocks of {infos[0].block_size if infos[0].block_rule == '32' else BLOCK_SIZE} threads"
@@ -282,7 +289,7 @@ def pages(kept: Path) -> dict[str, str]:
         )
         parts.append(f"## Source\n\n`csrc/kernels/{file}`\n\n{_code(file, sources[file])}")
         made[f"kernels/{Path(file).stem}.md"] = "\n\n".join(parts)
-        before = names[0]
+        before = infos[0]
     for file in shared:
         lines = preface(sources[file])
         others = {word: page for word, page in to_page.items() if page != to_page[file]}
