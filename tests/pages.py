@@ -7,9 +7,12 @@ Comments right above a block, which readers do not see, say what it needs:
     <!-- example: before it
     CODE to run first -->
     <!-- example: with TEXT for TEXT -->          runs it on less
-    <!-- example: needs NAME, NAME -->            modules, or "a GPU": without them it is compiled and not run
+    <!-- example: needs NAME, NAME -->            modules, "a GPU", "a C++ compiler": without them it is only compiled
     <!-- example: signature of NAME -->           no code but a function's parameters
-    <!-- example: run -->                         a shell's commands are run, not only looked at
+    <!-- example: run -->                         a shell runs it
+
+Of a shell's other commands ``gpureduce`` runs, in this process, and the rest is looked at: whether make has the target,
+pip the extra, Python the file.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import inspect
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -37,7 +41,7 @@ from markdown_pages import Block, blocks  # noqa: E402
 PAGES = tuple(
     path.relative_to(ROOT).as_posix() for path in (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")))
 )
-GPU = "a GPU"
+GPU, COMPILER = "a GPU", "a C++ compiler"
 SECONDS = 0.02
 """For each time that an example measures, instead of a reader's default."""
 _VALUE = re.compile(r"^(\S.*?) +# ([-+\d.e]+)$", re.MULTILINE)
@@ -79,14 +83,20 @@ def check_notes(block: Block) -> None:
 # ---------------------------------------------------------------- Python
 
 
-def code(block: Block) -> str:
-    """What runs: the block, with what its notes change."""
+def on_less(block: Block) -> str:
+    """The block's text with what its notes put in place of something."""
     text = block.text
     for note in _note(block, "with "):
         new, _, old = note.partition(" for ")
         if old not in text:
             raise ValueError(f"line {block.line}: the example has no {old!r}")
         text = text.replace(old, new)
+    return text
+
+
+def code(block: Block) -> str:
+    """What runs: the block, with what its notes change."""
+    text = on_less(block)
     if is_magic(block):
         lines = [line[1:].partition(" ") for line in text.splitlines() if line.strip()]
         quick = {"gr_bench", "gr_compare"}
@@ -113,15 +123,22 @@ def check_signature(block: Block, name: str) -> None:
 
 def absent(block: Block, with_gpu: bool) -> list[str]:
     """What the block needs and this machine lacks."""
-    return [name for name in needs(block) if (not with_gpu if name == GPU else importlib.util.find_spec(name) is None)]
+    there = {GPU: with_gpu, COMPILER: any(map(shutil.which, ("g++", "c++", "clang++")))}
+    return [name for name in needs(block) if not there.get(name, name in there or importlib.util.find_spec(name))]
+
+
+def runs(block: Block) -> bool:
+    """Whether :func:`run` has something to do with it."""
+    in_shell = block.language == "sh" and "run" not in block.notes
+    return is_python(block) or (in_shell and any(words[0] == "gpureduce" for words in commands(block)))
 
 
 def run(page: str, with_gpu: bool) -> int:
-    """Run a page's Python, in this process; how many blocks ran."""
+    """Run a page's Python and its ``gpureduce`` commands, in this process; how many blocks ran."""
     import numpy as np
 
     import gpureduce as gr
-    from gpureduce import _ceiling
+    from gpureduce import _ceiling, _cli
 
     _ceiling.host_read_ceiling = lambda threads: 1e10  # reads a gigabyte many times, and no example is about it
     for measuring in (gr.benchmark, gr.compare):
@@ -137,19 +154,25 @@ def run(page: str, with_gpu: bool) -> int:
     names["magic"] = magic
     ran = 0
     for block in examples(page):
-        if not is_python(block):
+        if not runs(block):
             continue
         if signature := _note(block, "signature of "):
             check_signature(block, signature[0])
             ran += 1
             continue
-        compiled = compile("\n" * block.line + code(block), page, "exec")
+        compiled = compile("\n" * block.line + code(block), page, "exec") if is_python(block) else None
         before = [compile(note, f"{page}, before line {block.line}", "exec") for note in _note(block, "before it\n")]
         if absent(block, with_gpu):
             continue
-        names |= {name: importlib.import_module(name) for name in needs(block) if name != GPU}
-        for part in (*before, compiled):
+        names |= {name: importlib.import_module(name) for name in needs(block) if name not in (GPU, COMPILER)}
+        for part in before:
             exec(part, names)
+        if compiled is not None:
+            exec(compiled, names)
+        else:
+            for words in commands(block):
+                if words[0] == "gpureduce":
+                    assert _cli.main(words[1:]) == 0, f"{page}:{block.line}: {shlex.join(words)}"
         ran += 1
     return ran
 
@@ -157,29 +180,34 @@ def run(page: str, with_gpu: bool) -> int:
 # ---------------------------------------------------------------- shells
 
 
-def check_commands(block: Block) -> int:
-    """See that a shell reads a block and that what it calls is there; how many commands there are."""
-    subprocess.run(["bash", "-n"], input=block.text, text=True, check=True, capture_output=True)
-    count = 0
-    for line in re.findall(_SAME_LINE, block.text):
+def commands(block: Block) -> list[list[str]]:
+    """The words of each command."""
+    found = []
+    for line in re.findall(_SAME_LINE, on_less(block)):
         inner = re.fullmatch(r"source <\((.*?)\)(.*)", line)
         words = shlex.split(inner[1] if inner else line.replace("\\\n", " "), comments=True)
         while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
             words = words[1:]
         if words:
-            _check_command(words)
-            count += 1
-    return count
+            found.append(words)
+    return found
+
+
+def check_commands(block: Block) -> int:
+    """See that a shell reads a block and that what it calls is there; how many commands there are."""
+    subprocess.run(["bash", "-n"], input=block.text, text=True, check=True, capture_output=True)
+    found = commands(block)
+    for words in found:
+        _check_command(words)
+    return len(found)
 
 
 def _check_command(words: list[str]) -> None:
     program, *rest = words
     operands = [word for word in rest if not word.startswith("-") and "=" not in word]
     if program == "gpureduce":
-        from gpureduce import _cli
-
-        _cli._parser().parse_args(rest)
-    elif program == "make":
+        return
+    if program == "make":
         targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
         assert set(operands) <= targets, words
     elif program == "pip":

@@ -59,9 +59,9 @@ def test_page_has_no_example_that_nobody_runs(page: str) -> None:
         assert pages.is_python(block) or block.language in ("sh", "text") or outputs or block.language.startswith("{")
 
 
-@pytest.mark.parametrize("page", [page for page in pages.PAGES if any(map(pages.is_python, pages.examples(page)))])
-def test_page_examples_in_python_run(page: str) -> None:
-    expected = [block for block in pages.examples(page) if pages.is_python(block) and not pages.absent(block, False)]
+@pytest.mark.parametrize("page", [page for page in pages.PAGES if any(map(pages.runs, pages.examples(page)))])
+def test_page_examples_run(page: str) -> None:
+    expected = [block for block in pages.examples(page) if pages.runs(block) and not pages.absent(block, False)]
     done = run(sys.executable, ROOT / "tests" / "pages.py", page, env=os.environ | {"MPLBACKEND": "Agg"})
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == f"{len(expected)} ran"
@@ -74,7 +74,7 @@ def test_page_examples_in_python_run(page: str) -> None:
 def test_page_examples_that_need_a_gpu_run(page: str) -> None:
     for block in pages.examples(page):
         for name in pages.needs(block):
-            if name != pages.GPU:
+            if name not in (pages.GPU, pages.COMPILER):
                 pytest.importorskip(name)
     done = run(sys.executable, ROOT / "tests" / "pages.py", page, "--gpu", env=os.environ | {"MPLBACKEND": "Agg"})
     assert done.returncode == 0, done.stderr
@@ -94,8 +94,8 @@ def test_page_commands_exist_and_those_marked_run(page: str, number: int, tmp_pa
     block = pages.examples(page)[number]
     if "run" not in block.notes:
         assert pages.check_commands(block) > 0
-    elif not any(map(shutil.which, ("g++", "c++", "clang++"))):
-        pytest.skip("these run the emulator, which needs a C++ compiler")
+    elif missing := pages.absent(block, False):
+        pytest.skip(f"needs {', '.join(missing)}")
     else:
         pages.run_commands(block, tmp_path)
 
