@@ -238,6 +238,8 @@ def main() -> None:
     parser.add_argument("page", choices=PAGES)
     parser.add_argument("--gpu", action="store_true", help="run examples that need one, too")
     options = parser.parse_args()
+    if not options.gpu:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the same examples, in the same time, on every machine
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         print(f"{run(options.page, options.gpu)} ran")

@@ -37,6 +37,7 @@ _SPECIAL = re.compile(r"([\\`*_<>\[\]#$~|{}])")
 _CODE = re.compile(
     r"`[^`]+`"
     r"|\b(?:ceil|log2)\((?:[^()]|\([^()]*\))*\)"
+    r"|\b\w+(?:::\w+)+"
     r"|\b\w+(?:::\w+)*\[[^\]]*\]"
     r"|\b\w+\.(?:cuh|h|c)\b"
     r"|\b__\w+(?:\*\w+)?"
@@ -187,32 +188,35 @@ def _fingerprint() -> str:
     digest = hashlib.sha256(json.dumps(_core.sources()).encode())
     package = Path(_core.__file__).parent
     library = emulator()
-    for path in (*sorted(package.glob("_*.py")), *([library] if library else [])):
+    for path in (*sorted(package.glob("_*.py")), *([library] if library else []), Path(__file__)):
         digest.update(path.read_bytes())
     return f"{digest.hexdigest()}-{BLOCK_SIZE}"
 
 
 def explained(groups: Iterable[Sequence[str]], kept: Path) -> list[str]:
-    """HTML of what the kernels of each group do; or why there is none, as a paragraph."""
+    """What the kernels of each group do, in HTML, with how it was found out; or why nobody could find out."""
     kept.mkdir(parents=True, exist_ok=True)
-    print_of = kept / "fingerprint"
-    fingerprint = _fingerprint()
-    if not print_of.is_file() or print_of.read_text() != fingerprint:
-        for old in kept.iterdir():
+    of_kept, fingerprint = kept / "fingerprint", _fingerprint()
+    if not of_kept.is_file() or of_kept.read_text() != fingerprint:
+        for old in kept.glob("*.html") if of_kept.is_file() else ():
             old.unlink()
-        print_of.write_text(fingerprint)
+        of_kept.write_text(fingerprint)
     sizes = {info.name: info.block_size for info in gr.kernels() if info.block_rule == str(info.block_size)}
 
     def explain(names: Sequence[str]) -> str:
+        block_size = sizes.get(names[0], BLOCK_SIZE)
         path = kept / f"{names[0]}.html"
         if path.is_file():
             return path.read_text(encoding="utf-8")
         try:
-            found = gr.explain(list(names), block_size=sizes.get(names[0], BLOCK_SIZE))
+            found = gr.explain(list(names), block_size=block_size)
         except (gr.KernelUnavailableError, gr.DeviceUnavailableError) as reason:
             return f"There is no picture of it: {_inline(str(reason), {})}."
         shown = (found if len(names) > 1 else found[0])._repr_html_().replace("<details open>", "<details>")
-        text = f"```{{raw}} html\n{shown}\n```"
+        text = (
+            f"Blocks of {block_size} threads, a sum of float32, on the [emulator](/docs/emulator.md); "
+            f"[explain](/docs/explain.md) says how to read it.\n\n```{{raw}} html\n{shown}\n```"
+        )
         path.write_text(text, encoding="utf-8")
         return text
 
@@ -282,11 +286,7 @@ def pages(kept: Path) -> dict[str, str]:
         if found := measured(names, before.name if before and is_next else None):
             parts.append(f"## Measured\n\n{found}")
         does = "its threads do" if len(names) == 1 else "their threads do"
-        words = f"Blocks of {infos[0].block_size if infos[0].block_rule == '32' else BLOCK_SIZE} threads"
-        parts.append(
-            f"## What {does}\n\n{words}, a sum of float32, on the [emulator](/docs/emulator.md); "
-            f"[explain](/docs/explain.md) says how to read it.\n\n{picture}"
-        )
+        parts.append(f"## What {does}\n\n{picture}")
         parts.append(f"## Source\n\n`csrc/kernels/{file}`\n\n{_code(file, sources[file])}")
         made[f"kernels/{Path(file).stem}.md"] = "\n\n".join(parts)
         before = infos[0]
