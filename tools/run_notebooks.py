@@ -10,6 +10,7 @@ machine, its user or a folder of it is an error, as is one on stderr.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import getpass
 import os
 import platform
@@ -33,6 +34,8 @@ KERNEL_METADATA = {
 }
 LEAST_NAME = 4
 """Characters of a host's or user's name below which it would be found in ordinary words."""
+COMMON_NAMES = ("localhost", "root", "user")
+"""Names that tell nobody anything, and are ordinary words."""
 
 
 def texts(outputs: list[Any]) -> Iterator[str]:
@@ -44,19 +47,17 @@ def texts(outputs: list[Any]) -> Iterator[str]:
 
 def private_words() -> dict[str, str]:
     """What tells one machine from another, and what it is."""
-    words = {
+    folders = {
         str(ROOT): "this tree's folder",
         str(Path.home()) + os.sep: "the home folder",
         tempfile.gettempdir() + os.sep: "the folder for temporary files",
-        sys.prefix: "the interpreter's folder",
-        platform.node(): "the host's name",
+        sys.prefix + os.sep: "the interpreter's folder",
     }
-    try:
-        words[getpass.getuser()] = "the user's name"
-    except (KeyError, OSError):  # a user without a name
-        pass
-    common = {"root", "user", "localhost"}
-    return {word: what for word, what in words.items() if len(word.strip(os.sep)) >= LEAST_NAME and word not in common}
+    names = {platform.node(): "the host's name"}
+    with contextlib.suppress(KeyError, OSError):  # a user without a name
+        names[getpass.getuser()] = "the user's name"
+    told = {name: what for name, what in names.items() if len(name) >= LEAST_NAME and name not in COMMON_NAMES}
+    return folders | told
 
 
 def complaints(notebook: Any) -> list[str]:
