@@ -3,8 +3,8 @@
     python tools/run_notebooks.py                              # all of notebooks/, in place
     python tools/run_notebooks.py --to build/notebooks notebooks/3-accuracy.ipynb
 
-What is stored can be published: cells' run times and the interpreter's version are left out, and an output that names this
-machine, its user or a folder of it is an error, as is one on stderr.
+What is stored can be published: cells' run times and the interpreter's version are left out, and an output that names
+this machine, its user or a folder of it is an error, as is one on stderr.
 """
 
 from __future__ import annotations
