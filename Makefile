@@ -59,7 +59,7 @@ C_STYLED := $(wildcard csrc/include/*.h csrc/lib/*.[ch] csrc/cpu/*.[ch] csrc/emu
 GLUE_SOURCES := $(wildcard csrc/python/*.[ch])
 EMU_SOURCES := $(wildcard csrc/emu/*.[ch])
 
-.PHONY: emu help build lib install test ctest pytest lint format asan tsan coverage bench bench-all notebooks demo gpu-check clean distclean
+.PHONY: emu help build lib install test ctest pytest lint format asan tsan coverage bench bench-all demo gpu-check clean distclean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)$$/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
@@ -97,9 +97,6 @@ $(STAMPS)/coverage: pyproject.toml | $(STAMPS)/venv
 $(STAMPS)/bench: pyproject.toml | $(STAMPS)/venv
 	$(call install_extra,bench)
 
-$(STAMPS)/run-notebooks: pyproject.toml | $(STAMPS)/venv
-	$(call install_extra,run-notebooks)
-
 # NVRTC is only of use where there is a driver.
 $(STAMPS)/demo: pyproject.toml | $(STAMPS)/venv
 	if [ -e /dev/nvidiactl ]; then $(PY) tools/extra.py cu13 | xargs -d '\n' $(PIP) install; fi
@@ -109,7 +106,7 @@ $(STAMPS)/demo: pyproject.toml | $(STAMPS)/venv
 $(STAMPS)/test: | $(STAMPS)/build
 $(STAMPS)/dev: | $(STAMPS)/build $(filter $(STAMPS)/test,$(wildcard $(STAMPS)/test))
 $(STAMPS)/coverage: | $(STAMPS)/build $(STAMPS)/test
-$(STAMPS)/bench $(STAMPS)/run-notebooks $(STAMPS)/demo: | $(STAMPS)/build
+$(STAMPS)/bench $(STAMPS)/demo: | $(STAMPS)/build
 
 build: $(STAMPS)/build ## install the package into .venv, in place
 
@@ -123,6 +120,10 @@ bench: $(STAMPS)/build $(STAMPS)/bench ## measure kernels beside NumPy by pytest
 bench-all: $(STAMPS)/build $(STAMPS)/bench ## measure everything with all libraries, and write benchmarks/results
 	$(PY) benchmarks/run.py $(BENCH_FLAGS)
 
+$(STAMPS)/run-notebooks: pyproject.toml | $(STAMPS)/build
+	$(call install_extra,run-notebooks)
+
+.PHONY: notebooks
 notebooks: $(STAMPS)/build $(STAMPS)/run-notebooks ## run all notebooks, in place, and store what they show: on a GPU if there is one
 	$(PY) tools/run_notebooks.py
 
