@@ -15,6 +15,7 @@ from typing import Any
 
 import nbformat
 import pytest
+from conftest import environment_without_pytest
 
 ROOT = Path(__file__).parents[1]
 TOOL = ROOT / "tools" / "run_notebooks.py"
@@ -39,10 +40,10 @@ def tool() -> ModuleType:
 
 
 def run(*arguments: str | os.PathLike[str]) -> subprocess.CompletedProcess[str]:
-    # A notebook that runs pytest is not to take it for a part of this run.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    command = [sys.executable, TOOL, *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500, check=False)
+    return subprocess.run(
+        [sys.executable, TOOL, *arguments],
+        capture_output=True, text=True, env=environment_without_pytest(), timeout=500, check=False,
+    )  # fmt: skip
 
 
 def notebook_of(*sources: str) -> Any:
