@@ -124,6 +124,13 @@ bench: $(STAMPS)/build $(STAMPS)/bench ## measure kernels beside NumPy by pytest
 bench-all: $(STAMPS)/build $(STAMPS)/bench ## measure everything with all libraries, and write benchmarks/results
 	$(PY) benchmarks/run.py $(BENCH_FLAGS)
 
+$(STAMPS)/run-notebooks: pyproject.toml | $(STAMPS)/build
+	$(call install_extra,run-notebooks)
+
+.PHONY: notebooks
+notebooks: $(STAMPS)/build $(STAMPS)/run-notebooks ## run all notebooks, in place, and store what they show: on a GPU if there is one
+	$(PY) tools/run_notebooks.py
+
 test: ctest pytest ## all tests; those that need a GPU skip where there is none
 
 pytest: $(STAMPS)/build $(STAMPS)/test ctest

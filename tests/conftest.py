@@ -36,6 +36,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.hypothesis_seed = str(SEED)
 
 
+def environment_without_pytest() -> dict[str, str]:
+    """For a pytest of its own in a child: it is not to take itself for a part of this run, and of its workers."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+
+
 def pytest_report_header() -> list[str]:
     reason = why_no_gpu()
     return [

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import environment_without_pytest
 from test_explain import assert_balanced
 from test_timing import over_fakes
 
@@ -829,7 +830,10 @@ def run_pytest(*arguments: str, cwd: Path) -> dict[str, Any]:
 
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--benchmark-json=out.json"]
     quick = ["--benchmark-min-rounds=1", "--benchmark-max-time=0.001"]
-    done = subprocess.run([*command, *quick, *arguments], capture_output=True, text=True, cwd=cwd, check=False)
+    done = subprocess.run(
+        [*command, *quick, *arguments],
+        capture_output=True, text=True, cwd=cwd, env=environment_without_pytest(), check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     found: dict[str, Any] = json.loads((cwd / "out.json").read_text())
     return found

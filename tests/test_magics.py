@@ -1,13 +1,15 @@
-"""Magics: the commands' words over a notebook's arrays. The shell is made up; IPython's own is used where it is."""
+"""Magics: the commands' words over a notebook's arrays. The shell is made up, but for one test."""
 
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 
 import gpureduce as gr
 
@@ -60,9 +62,10 @@ def test_bad_words_are_errors_and_not_exits(name: str, line: str, message: str, 
         magics[name](line)
 
 
-def test_ipython_loads_the_extension() -> None:
-    shells = pytest.importorskip("IPython.core.interactiveshell", reason="needs IPython")
-    shell = shells.InteractiveShell()
+def test_ipython_loads_the_extension(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    monkeypatch.setattr("gpureduce._ceiling.host_read_ceiling", lambda threads: 1e10)
+    shell = InteractiveShell()
     shell.extension_manager.load_extension("gpureduce")
     shell.user_ns["a"] = np.arange(10)
     assert isinstance(shell.run_line_magic("gr_bench", f"a {QUICK}"), gr.Timing)

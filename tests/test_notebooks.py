@@ -1,46 +1,115 @@
-"""Notebooks run from top to bottom, wherever this is: their cells' code, in order, in a process of its own."""
+"""Notebooks run from top to bottom, wherever this is, and what is stored of them can be published."""
 
 from __future__ import annotations
 
-import json
+import importlib.util
 import os
+import platform
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
+import nbformat
 import pytest
+from conftest import environment_without_pytest
 
-FOLDER = Path(__file__).parents[1] / "notebooks"
-NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+ROOT = Path(__file__).parents[1]
+TOOL = ROOT / "tools" / "run_notebooks.py"
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+FOLDERS = re.compile(r"(?<![\w.])/(home|root|tmp|var|usr|opt|mnt|work|Users)/")
+
+needs_compiler = pytest.mark.skipif(
+    not any(map(shutil.which, ("g++", "c++", "clang++"))), reason="the emulator needs a C++ compiler"
+)
+each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
-def cells(path: Path, kind: str) -> list[str]:
-    """Texts of the cells of a kind."""
-    return ["".join(cell["source"]) for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == kind]
+@pytest.fixture(scope="module")
+def tool() -> ModuleType:
+    """tools/run_notebooks.py as a module."""
+    spec = importlib.util.spec_from_file_location("run_notebooks", TOOL)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def run(*arguments: str | os.PathLike[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, TOOL, *arguments],
+        capture_output=True, text=True, env=environment_without_pytest(), timeout=500, check=False,
+    )  # fmt: skip
+
+
+def notebook_of(*sources: str) -> Any:
+    return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
 
 
 def test_there_are_notebooks() -> None:
     assert NOTEBOOKS
 
 
-@pytest.mark.skipif(not any(map(shutil.which, ("g++", "c++", "clang++"))), reason="explain needs a C++ compiler")
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@needs_compiler
+@each_notebook
 def test_a_notebook_runs_from_top_to_bottom(path: Path, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="needs matplotlib")
-    script = tmp_path / "notebook.py"
-    script.write_text("\n\n".join(cells(path, "code")))
-    done = subprocess.run(
-        [sys.executable, "-W", "error::SyntaxWarning", script],
-        cwd=FOLDER, env=os.environ | {"MPLBACKEND": "Agg"}, capture_output=True, text=True, timeout=500, check=False,
-    )  # fmt: skip
+    done = run("--to", tmp_path, path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout
+    cells = nbformat.read(tmp_path / path.name, as_version=4).cells
+    assert [cell.execution_count for cell in cells if cell.cell_type == "code"] == list(
+        range(1, 1 + sum(cell.cell_type == "code" for cell in cells))
+    )
+    assert any("image/png" in output.get("data", {}) for cell in cells for output in cell.get("outputs", ()))
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_says_what_it_needs_and_kept_no_error(path: Path) -> None:
-    assert any("recorded on an NVIDIA H200" in text for text in cells(path, "markdown"))
-    outputs = [each for cell in json.loads(path.read_text())["cells"] for each in cell.get("outputs", ())]
-    assert outputs
-    assert not [each for each in outputs if each["output_type"] == "error" or each.get("name") == "stderr"]
+@each_notebook
+def test_a_notebook_says_what_it_does_without_a_gpu(path: Path) -> None:
+    cells = nbformat.read(path, as_version=4).cells
+    assert any("without a gpu" in cell.source.lower() for cell in cells if cell.cell_type == "markdown")
+
+
+@each_notebook
+def test_stored_outputs_are_of_one_run_and_name_no_machine(path: Path, tool: ModuleType) -> None:
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
+    assert not [output for cell in code for output in cell.outputs if output.output_type == "error"]
+    assert tool.complaints(notebook) == []
+    shown = [text for cell in code for text in tool.texts(cell.outputs)]
+    assert not [text for text in shown if FOLDERS.search(text)]
+    assert any(re.search("H200|GPU", text) for text in shown), "no output says what it ran on"
+
+
+@pytest.mark.parametrize(
+    ("source", "complaint"),
+    [
+        ("import sys; print('a warning', file=sys.stderr)", "cell 0 writes to stderr: a warning"),
+        ("import tempfile; print(tempfile.gettempdir() + '/project')", "cell 0 shows the folder for temporary files"),
+        ("from pathlib import Path; Path.cwd()", "cell 0 shows this tree's folder"),
+        ("1 / 0", "ZeroDivisionError"),
+    ],
+)
+def test_what_cannot_be_published_is_not_stored(source: str, complaint: str, tmp_path: Path) -> None:
+    nbformat.write(notebook_of(source), tmp_path / "some.ipynb")
+    done = run("--to", tmp_path / "out", tmp_path / "some.ipynb")
+    assert done.returncode == 1
+    assert complaint in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("kind", ["text", "html"])
+def test_the_hosts_name_is_found(kind: str, tool: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "node", lambda: "machine-17")
+    notebook = notebook_of("")
+    words = "measured on machine-17, at night"
+    notebook.cells[0].outputs = [
+        nbformat.v4.new_output("stream", text=words)
+        if kind == "text"
+        else nbformat.v4.new_output("display_data", {"text/html": f"<p>{words}</p>"})
+    ]
+    assert tool.complaints(notebook) == ["cell 0 shows the host's name, 'machine-17'"]

@@ -1,0 +1,121 @@
+"""Run notebooks from top to bottom, each in a kernel of its own, and store what they show.
+
+    python tools/run_notebooks.py                              # all of notebooks/, in place
+    python tools/run_notebooks.py --to build/notebooks notebooks/3-accuracy.ipynb
+
+What is stored can be published: cells' run times and the interpreter's version are left out, and an output that names
+this machine, its user or a folder of it is an error, as is one on stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import getpass
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "notebooks"
+CELL_SECONDS = 300
+KERNEL_METADATA = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+LEAST_NAME = 4
+"""Characters of a host's or user's name below which it would be found in ordinary words."""
+COMMON_NAMES = ("localhost", "root", "user")
+"""Names that tell nobody anything, and are ordinary words."""
+
+
+def texts(outputs: list[Any]) -> Iterator[str]:
+    """Everything in outputs that is read as text."""
+    for output in outputs:
+        yield output.get("text", "")
+        yield from (value for kind, value in output.get("data", {}).items() if not kind.startswith("image/png"))
+
+
+def private_words() -> dict[str, str]:
+    """What tells one machine from another, and what it is."""
+    folders = {
+        str(ROOT): "this tree's folder",
+        str(Path.home()) + os.sep: "the home folder",
+        tempfile.gettempdir() + os.sep: "the folder for temporary files",
+        sys.prefix + os.sep: "the interpreter's folder",
+    }
+    names = {platform.node(): "the host's name"}
+    with contextlib.suppress(KeyError, OSError):  # a user without a name
+        names[getpass.getuser()] = "the user's name"
+    told = {name: what for name, what in names.items() if len(name) >= LEAST_NAME and name not in COMMON_NAMES}
+    return folders | told
+
+
+def complaints(notebook: Any) -> list[str]:
+    """What must not be stored."""
+    found = []
+    for number, cell in enumerate(notebook.cells):
+        for output in cell.get("outputs", ()):
+            if output.get("name") == "stderr":
+                found.append(f"cell {number} writes to stderr: {output['text'].strip()}")
+        for text in texts(cell.get("outputs", ())):
+            found += [f"cell {number} shows {what}, {word!r}" for word, what in private_words().items() if word in text]
+    return found
+
+
+def run(path: Path) -> Any:
+    """A notebook with the outputs of this machine."""
+    notebook = nbformat.read(path, as_version=4)
+    client = NotebookClient(
+        notebook,
+        extra_arguments=["--log-level=ERROR"],
+        timeout=CELL_SECONDS,
+        record_timing=False,
+        resources={"metadata": {"path": str(FOLDER)}},
+    )
+    # A progress bar is for who waits; history is for who types.
+    with tempfile.TemporaryDirectory() as home:
+        client.execute(env=os.environ | {"TQDM_DISABLE": "1", "IPYTHONDIR": home})
+    notebook.metadata = nbformat.from_dict(KERNEL_METADATA)
+    for cell in notebook.cells:
+        cell.metadata = {}
+    return notebook
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("notebooks", nargs="*", type=Path, help="all of notebooks/ by default")
+    parser.add_argument("--to", type=Path, metavar="FOLDER", help="where they are stored; in place by default")
+    options = parser.parse_args()
+    failed = False
+    for path in options.notebooks or sorted(FOLDER.glob("*.ipynb")):
+        start = time.monotonic()
+        try:
+            notebook = run(path)
+        except CellExecutionError as error:
+            print(f"{path.name}: {error}", file=sys.stderr)
+            failed = True
+            continue
+        wrong = complaints(notebook)
+        for each in wrong:
+            print(f"{path.name}: {each}", file=sys.stderr)
+        failed = failed or bool(wrong)
+        if not wrong:
+            place = options.to or path.parent
+            place.mkdir(parents=True, exist_ok=True)
+            nbformat.write(notebook, place / path.name)
+            print(f"{path.name}: {time.monotonic() - start:.1f} s")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
