@@ -90,7 +90,8 @@ int glue_is_interrupted(void *argument);
 gpr_status glue_reduce_unlocked(gpr_request *request);
 /* Carries out a filled-in call with the GIL released; its result, or NULL. Releases call->result_descr. */
 PyObject *glue_run(glue_state *state, glue_call *call);
-PyObject *glue_reduce(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *glue_reduce(PyObject *module, PyObject *const *from, Py_ssize_t count);
+PyObject *glue_reduce_plain(PyObject *module, PyObject *const *from, Py_ssize_t count);
 
 /* ---- inspect.c, memory.c and exact_sum.c: the tables of functions that core.c puts into the module ---- */
 
