@@ -511,6 +511,24 @@ def test_variances_are_as_accurate_as_numpys_or_exact_to_a_few_bits(
     assert abs(given - about) <= max(abs(theirs_given - about), few * ulp)
 
 
+def test_a_variance_too_large_for_its_type_is_infinite() -> None:
+    for values in ([1e308, -1e308, 1e308], [1e200, -1e200], [1e308, -1e308] * 40):
+        assert gr.var(np.array(values), device="cpu") == np.inf
+        assert gr.std(np.array(values), device="cpu") == np.inf
+    assert np.isnan(gr.var(np.array([np.inf, 1.0]), device="cpu"))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_variances_of_columns_are_those_of_their_copies(dtype: Any) -> None:
+    values = np.random.default_rng(7).normal(1e3, 1, (611, 700)).astype(dtype)
+    for a in (values, values[::-1], values[:, :40], values[3::5, 1:], values.reshape(13, 47, 700)):
+        axis = tuple(range(a.ndim - 1))
+        ours = gr.var(a, axis=axis, ddof=1, device="cpu")
+        copies = gr.var(np.ascontiguousarray(a.reshape(-1, a.shape[-1]).T), axis=1, ddof=1, device="cpu")
+        assert ours.dtype == copies.dtype
+        np.testing.assert_array_max_ulp(ours, copies, maxulp=4)
+
+
 def test_masked_arrays_are_refused() -> None:
     with pytest.raises(TypeError, match="masked arrays are not supported"):
         gr.sum(np.ma.masked_array([1, 2], [True, False]))
