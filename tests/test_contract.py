@@ -512,7 +512,7 @@ def test_variances_are_as_accurate_as_numpys_or_exact_to_a_few_bits(
 
 
 def test_a_variance_too_large_for_its_type_is_infinite() -> None:
-    for values in ([1e308, -1e308, 1e308], [1e200, -1e200], [1e308, -1e308] * 40):
+    for values in ([1e308, -1e308, 1e308], [1e200, -1e200], [1e308, -1e308] * 2):
         assert gr.var(np.array(values), device="cpu") == np.inf
         assert gr.std(np.array(values), device="cpu") == np.inf
     assert np.isnan(gr.var(np.array([np.inf, 1.0]), device="cpu"))
