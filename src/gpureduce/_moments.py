@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ._arguments import (
+    as_ddof,
     as_mask,
     check_is_array,
     check_out,
@@ -122,13 +123,6 @@ def variance(call: Call) -> Any:
     if cast is not None:
         result = result.astype(cast)
     return result if call.out is None else store(call.out, result, np.add.__name__)
-
-
-def as_ddof(ddof: Any) -> float:
-    """``ddof`` as the core takes it."""
-    if isinstance(ddof, str | bytes) or ddof is None:
-        raise TypeError(f"ddof must be a number, not {type(ddof).__name__}")
-    return float(ddof)
 
 
 def tell_freedom(call: Call, mask: Array | None, result: Any) -> Any:

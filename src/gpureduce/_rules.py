@@ -165,7 +165,7 @@ def _position(call: Call) -> Any:
             raise TypeError(f"Cannot cast from {out.dtype!r} to {np.dtype(np.intp)!r} according to the rule 'safe'")
         if not out.flags.writeable:
             raise ValueError("output array is read-only")
-    if array.size == 0 and count_reduced(array, call.axis) == 0:
+    if array.size == 0 and count_reduced(array.shape, call.axis) == 0:
         raise ValueError(f"attempt to get {call.op} of an empty sequence")
     result = run(call)
     if call.skip_nan:
