@@ -623,6 +623,20 @@ def test_warnings_that_shapes_call_for_are_those_for_host_arrays(tmp_path: Path)
     nobody = Shown(np.zeros((3, 2), bool))
     assert outcome(lambda: gr.mean(Shown(np.ones((3, 2))), where=nobody))[0] == []  # nobody waits to know
     assert len(outcome(lambda: gr.var(Shown(np.ones((3, 2))), ddof=6, where=nobody))[0]) == 1
+    holes = Shown(np.array([[np.nan, np.nan], [1, np.nan]]))
+    left = {"nanmin": [np.nan, 1], "nanmean": [np.nan, 1], "nanargmax": [-1, 0], "nanvar": [np.nan, 0]}
+    for name, expected in left.items():
+        found, result = outcome(lambda: getattr(gr, name)(holes, axis=1))
+        assert found == []
+        np.testing.assert_array_equal(value(result), expected)
+    scalar = Shown(np.array(2.5))
+    assert value(gr.nanmean(scalar, axis=-1)) == 2.5 and value(gr.nanvar(scalar, axis=0)) == 0
+    for name in ("mean", "std"):
+        with raises(np.exceptions.AxisError):
+            getattr(gr, name)(scalar, axis=0)
+    for bad, kind in ((np.nan, ValueError), (1j, TypeError), ("1", TypeError)):
+        with raises(kind):
+            gr.var(Shown(np.ones(3)), ddof=bad)
     """,
         tmp_path,
     )

@@ -143,10 +143,10 @@ static int read_call(glue_state *state, PyArrayObject *array, const arguments *g
     request->compute = GPR_DTYPE_DEFAULT;
     if (glue_read_operator(given->op, &request->op) < 0) return -1;
     if (glue_find_dtype(PyArray_DESCR(array), "reducing an array of dtype", &request->dtype) < 0) return -1;
-    if (glue_read_axes(state, given->axis, PyArray_NDIM(array), request->op, reduced) < 0) return -1;
+    if (glue_read_leave_out(given->skip_nan, given->ddof, request) < 0) return -1;
+    if (glue_read_axes(state, given->axis, PyArray_NDIM(array), request, reduced) < 0) return -1;
     if (glue_read_keepdims(given->keepdims, &keepdims) < 0) return -1;
     if (glue_read_options(state, given->options, call) < 0) return -1;
-    if (glue_read_leave_out(given->skip_nan, given->ddof, request) < 0) return -1;
     if (given->mask != NULL && read_mask(given->mask, array, &mask) < 0) return -1;
     if (glue_read_descr(given->dtype, &requested) < 0) return -1;
 

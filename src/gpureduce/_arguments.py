@@ -52,7 +52,7 @@ def as_mask(where: Any, shape: tuple[int, ...]) -> Array | None:
 
 def count_reduced(shape: tuple[int, ...], axis: Any) -> int:
     """Number of elements that make one result."""
-    if axis is None:
+    if axis is None or (shape == () and axis in (0, -1)):
         return math.prod(shape)
     axes = axis if isinstance(axis, tuple) else (axis,)
     return math.prod(shape[normalize_axis_index(i, len(shape))] for i in axes)
