@@ -119,6 +119,9 @@ def random_array(rng: np.random.Generator, dtype: np.dtype[Any], n: int, op: str
     values = rng.integers(info.min, info.max, n, dtype=dtype, endpoint=True)
     if op == "prod":
         values |= dtype.type(1)  # odd: a product of many would otherwise be zero
+    if op in ("bitwise_and", "bitwise_or") and n > 2:  # a few elements decide: of many every bit would be known
+        rest = -1 if op == "bitwise_and" else 0
+        values[rng.permutation(n)[2:]] = np.array(rest).astype(dtype)
     return values
 
 

@@ -185,7 +185,7 @@ static void add_moments(const recipe *how, const char *elements, uint64_t count,
     } else {
         center[0] = creal(part.c128) / (double)count;
         center[1] = cimag(part.c128) / (double)count;
-        part.c128 = CMPLX(center[0], center[1]);
+        part.c128 = gpr_complex(center[0], center[1]);
     }
     part.squares = gpr_cpu_loops()->squares[how->loop_dtype](elements, count, center);
     if (how->loop_dtype == GPR_FLOAT64) { /* other elements leave a double digits to spare */

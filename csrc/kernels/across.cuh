@@ -37,7 +37,8 @@ struct Rectangle {
 };
 
 // Combines one value a thread down the rectangle; the threads with y == 0 hold the results. All threads of the block
-// must call. `partial` is shared memory of BLOCK accumulators, free again afterwards.
+// must call. `partial` is shared memory of BLOCK accumulators; another call with the same rectangle may follow at once, as
+// of each slot only its own thread reads after the last barrier.
 template <class Cell> GPR_DEVICE typename Cell::Acc fold_down(typename Cell::Acc *partial, typename Cell::Acc value,
                                                               const Rectangle &r)
 {
@@ -52,9 +53,7 @@ template <class Cell> GPR_DEVICE typename Cell::Acc fold_down(typename Cell::Acc
         __syncthreads(); // the next step reads what this one wrote
         left = half;
     }
-    if (r.y == 0) value = partial[slot];
-    __syncthreads(); // the memory may be written again
-    return value;
+    return r.y == 0 ? partial[slot] : value;
 }
 
 // Folds rows of n items from `in` on: this thread's positions are r.y of the block's first `down`, and so on every

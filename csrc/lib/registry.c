@@ -21,7 +21,7 @@ enum { GPR_NO_IDENTITY = 0, GPR_IDENTITY = 1 };
 
 const gpr_operator_row gpr_operator_rows[GPR_OP_COUNT] = {
 #define GPR_OPERATOR(ID, name, fold, ufunc, finish, identity, summary) \
-    [GPR_OP_##ID] = {#name, #ufunc, summary, GPR_FOLD_##fold, #finish, identity},
+    [GPR_OP_##ID] = {#name, #ufunc, #finish, summary, GPR_FOLD_##fold, identity},
 #include "operators.def"
 #undef GPR_OPERATOR
 };

@@ -37,9 +37,9 @@ typedef struct gpr_fold_row {
 typedef struct gpr_operator_row {
     const char *name;
     const char *ufunc;
+    const char *finish;
     const char *summary;
     gpr_fold fold;
-    const char *finish;
     int has_identity;
 } gpr_operator_row;
 

@@ -289,7 +289,7 @@ static gpr_wide extreme(gpr_dtype dtype, int largest, gpr_wide_block *block)
     const double infinity = largest ? INFINITY : -INFINITY;
 
     switch (kind_of(dtype)) {
-    case GPR_KIND_COMPLEX: block->c128[0] = CMPLX(infinity, infinity); break;
+    case GPR_KIND_COMPLEX: block->c128[0] = gpr_complex(infinity, infinity); break;
     case GPR_KIND_FLOAT: block->f64[0] = infinity; break;
     case GPR_KIND_SIGNED: block->u64[0] = (UINT64_C(1) << (bits - 1)) - (largest ? 1 : 0); break;
     default: block->u64[0] = largest ? UINT64_MAX : 0; break;
@@ -399,12 +399,12 @@ static double _Complex fold_complex(gpr_fold fold, double _Complex x, double _Co
     switch (fold) {
     /* By hand: C's own product asks for infinities first, NumPy's does not. */
     case GPR_FOLD_prod:
-        return CMPLX(creal(x) * creal(y) - cimag(x) * cimag(y), creal(x) * cimag(y) + cimag(x) * creal(y));
+        return gpr_complex(creal(x) * creal(y) - cimag(x) * cimag(y), creal(x) * cimag(y) + cimag(x) * creal(y));
     case GPR_FOLD_min: return is_nan(x) || (!is_nan(y) && precedes(x, y)) ? x : y;
     case GPR_FOLD_max: return is_nan(x) || (!is_nan(y) && precedes(y, x)) ? x : y;
     case GPR_FOLD_fmin: return is_nan(y) || (!is_nan(x) && precedes(x, y)) ? x : y;
     case GPR_FOLD_fmax: return is_nan(y) || (!is_nan(x) && precedes(y, x)) ? x : y;
-    default: return CMPLX(creal(x) + creal(y), cimag(x) + cimag(y));
+    default: return gpr_complex(creal(x) + creal(y), cimag(x) + cimag(y));
     }
 }
 
@@ -477,7 +477,7 @@ static gpr_value fold_moments(gpr_dtype acc, gpr_value a, gpr_value b)
     } else {
         const double re = creal(b.c128) - creal(a.c128), im = cimag(b.c128) - cimag(a.c128);
         const double share = (double)b.count / count;
-        value.c128 = CMPLX(creal(a.c128) + re * share, cimag(a.c128) + im * share);
+        value.c128 = gpr_complex(creal(a.c128) + re * share, cimag(a.c128) + im * share);
         value.squares = a.squares + b.squares + (re * re + im * im) * ((double)a.count / count) * (double)b.count;
     }
     return value;
@@ -573,7 +573,7 @@ static gpr_wide divide_block(const gpr_rule *rule, gpr_wide wide, uint64_t count
         if (wide == GPR_WIDE_FLOAT)
             sums->f64[i] /= divisor;
         else
-            sums->c128[i] = CMPLX(creal(sums->c128[i]) / divisor, cimag(sums->c128[i]) / divisor);
+            sums->c128[i] = gpr_complex(creal(sums->c128[i]) / divisor, cimag(sums->c128[i]) / divisor);
     }
     return wide;
 }
@@ -586,7 +586,7 @@ static void subtract_block(gpr_wide wide, uint64_t count, results_block *block)
     for (uint64_t i = 0; i < count; i++) {
         if (wide == GPR_WIDE_COMPLEX)
             low->c128[i] =
-                CMPLX(creal(high->c128[i]) - creal(low->c128[i]), cimag(high->c128[i]) - cimag(low->c128[i]));
+                gpr_complex(creal(high->c128[i]) - creal(low->c128[i]), cimag(high->c128[i]) - cimag(low->c128[i]));
         else if (wide == GPR_WIDE_FLOAT)
             low->f64[i] = high->f64[i] - low->f64[i];
         else

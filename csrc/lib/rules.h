@@ -104,4 +104,10 @@ uint16_t gpr_double_to_half(double value);
 float gpr_bfloat_to_float(uint16_t bits);
 uint16_t gpr_double_to_bfloat(double value);
 
+/* CMPLX, which the headers of some C libraries keep from compilers other than GCC. */
+static inline double _Complex gpr_complex(double re, double im)
+{
+    return __builtin_complex(re, im);
+}
+
 #endif

@@ -9,16 +9,11 @@
 
 /* The files that kernels share. Kernel files come from the registry; rows that share a file embed it once (the assembler
  * symbol is weak and the first one wins). */
-#define HELPER_FILES(F)                                                                                    \
-    F(types)                                                                                               \
-    F(operators)                                                                                           \
-    F(structures)                                                                                          \
-    F(cell)                                                                                                \
-    F(rows)                                                                                                \
-    F(warp)                                                                                                \
-    F(block)                                                                                               \
-    F(tile) F(local) F(runs) F(results) F(layout) F(across) F(auto_columns) F(auto_counted) F(auto_narrow) \
-        F(auto_strided) F(finish_rows)
+/* clang-format off */
+#define HELPER_FILES(F) \
+    F(types) F(operators) F(structures) F(cell) F(rows) F(warp) F(block) F(tile) F(local) F(runs) F(results) F(layout) \
+    F(across) F(auto_columns) F(auto_counted) F(auto_narrow) F(auto_strided) F(finish_rows)
+/* clang-format on */
 
 /* Puts csrc/kernels/<stem>.cuh, found through the build's include path, into .rodata. */
 #define EMBED(stem)                          \

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
-from reference import DTYPES, is_float
+from reference import DTYPES, WITHOUT_IDENTITY, is_float
 
 from emu.cells import SCHEDULES, exact_values, set_option
 from gpureduce import _core
@@ -97,33 +97,55 @@ def _end(rows: np.ndarray, largest: int) -> Any:
     return np.iinfo(rows.dtype).max if largest else np.iinfo(rows.dtype).min
 
 
-def call(task: dict[str, Any], rng: np.random.Generator, where: str) -> None:
-    """One random array, reduced, compared."""
-    op, dtype = task["op"], DTYPES[task["dtype"]]
+@dataclass
+class Case:
+    """What one call reduces: the last ``reduced`` axes of an array, where a mask keeps its elements."""
+
+    array: Strided
+    mask: Strided | None
+    reduced: int
+    grid: int
+    kernel: str = "auto"
+
+
+def elements_of(rng: np.random.Generator, op: str, dtype: np.dtype[Any]) -> Any:
+    """What makes memory of a number of elements for which the operator has one right answer."""
+    return lambda n: exact_values(rng, dtype, n, "sum" if op in ORDERLESS[6:] else op)
+
+
+def draw_case(rng: np.random.Generator, op: str, dtype: np.dtype[Any]) -> Case:
     shape, plain = draw_shape(rng), bool(rng.random() < 0.3)
     reduced = int(rng.integers(1, len(shape) + 1))
-    array = strided(rng, shape, lambda n: exact_values(rng, dtype, n, "sum" if op in ORDERLESS[6:] else op), plain)
+    array = strided(rng, shape, elements_of(rng, op, dtype), plain)
     masked = op not in POSITIONS and rng.random() < 0.3
     mask = strided(rng, shape, lambda n: rng.random(n) < 0.7, bool(rng.random() < 0.5)) if masked else None
+    return Case(array, mask, reduced, int(rng.choice([0, 0, 1, 3])))
 
-    kept = shape[: len(shape) - reduced]
+
+def call(case: Case, op: str, dtype: np.dtype[Any], block: int, rng: np.random.Generator, where: str) -> None:
+    """Reduce, and compare."""
+    array, mask = case.array, case.mask
+    kept = array.view.shape[: array.view.ndim - case.reduced]
     flat = array.view.reshape(*kept, -1)
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of rows that a mask leaves nothing of
         want = np.asarray(expected(op, flat, None if mask is None else mask.view.reshape(*kept, -1)))
     sample = _core_result_dtype(op, dtype)
-    result = strided(rng, want.shape, lambda n: np.zeros(n, sample), bool(rng.random() < 0.6))
+    result = strided(rng, want.shape, lambda n: unwritten(n, sample), bool(rng.random() < 0.6))
     if 0 in result.view.strides:  # rows of results that lie on each other have no right answer
-        result = strided(rng, want.shape, lambda n: np.zeros(n, sample), True)
+        result = strided(rng, want.shape, lambda n: unwritten(n, sample), True)
     where += (
-        f" shape={shape} reduced={reduced} strides={array.view.strides} offset={array.offset}"
+        f" shape={array.view.shape} reduced={case.reduced} strides={array.view.strides} offset={array.offset}"
         f" mask={mask and mask.view.strides} result={result.view.strides}"
     )
     try:
-        run(op, array, mask, result, reduced, int(task["block"]), int(rng.choice([0, 0, 1, 3])))
+        run(op, case, result, block)
     except Exception as error:
         raise AssertionError(f"{where}: {type(error).__name__}: {error}") from error
     got = result.view
+    around = Strided(unwritten(result.memory.size, sample), got)
+    as_strided(around.memory[result.offset // sample.itemsize :], got.shape, got.strides)[...] = got
+    assert around.memory.tobytes() == result.memory.tobytes(), f"{where}: written beside the results"
     if op in ("mean", "std"):
         good = np.allclose(got.astype(np.float64), want.astype(np.float64), rtol=2e-3, atol=1e-2, equal_nan=True)
     else:
@@ -131,6 +153,11 @@ def call(task: dict[str, Any], rng: np.random.Generator, where: str) -> None:
             rounded = want.astype(sample).astype(want.dtype)
         good = np.array_equal(got.astype(want.dtype), rounded, equal_nan=want.dtype.kind == "f")
     assert good, f"{where}: {got} is not {want}"
+
+
+def unwritten(n: int, dtype: np.dtype[Any]) -> np.ndarray:
+    """Memory for results, of bytes that no result is made of."""
+    return np.full(n * dtype.itemsize, 0xA5, np.uint8).view(dtype)
 
 
 def _core_result_dtype(op: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -145,9 +172,9 @@ def _core_result_dtype(op: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.uint64 if dtype.kind == "u" else np.int64)
 
 
-def run(op: str, array: Strided, mask: Strided | None, result: Strided, reduced: int, block: int, grid: int) -> None:
+def run(op: str, case: Case, result: Strided, block: int) -> None:
     """Reduce on the device into the result's memory there, and bring that back."""
-    pointers = []
+    array, mask, pointers = case.array, case.mask, []
 
     def to_device(memory: np.ndarray) -> int:
         pointers.append(_core.alloc_device(0, memory.nbytes))
@@ -160,7 +187,8 @@ def run(op: str, array: Strided, mask: Strided | None, result: Strided, reduced:
         if mask is not None:
             more = {"mask": to_device(mask.memory) + mask.offset, "mask_strides": mask.view.strides}
         _core.reduce_device(
-            op, data, array.view.shape, array.view.dtype, reduced, "auto", 0, block, grid,
+            op, data, array.view.shape, array.view.dtype, case.reduced, case.kernel, 0, block,
+            case.grid,
             strides=array.view.strides, result=out + result.offset, result_strides=result.view.strides, **more,
         )  # fmt: skip
         _core.download(0, out, result.memory)
@@ -169,11 +197,58 @@ def run(op: str, array: Strided, mask: Strided | None, result: Strided, reduced:
             _core.free_device(0, pointer)
 
 
+def under_a_schedule(task: dict[str, Any], number: int, label: str) -> tuple[np.random.Generator, str]:
+    """Set the schedule that is case ``number``'s turn; its random numbers, and what names the case."""
+    rng = np.random.default_rng([task["seed"], number, *f"{label} {task['dtype']}".encode()])
+    schedule, schedule_seed = SCHEDULES[(task["seed"] + number) % len(SCHEDULES)], int(rng.integers(1, 2**31))
+    set_option("schedule", schedule)
+    set_option("seed", schedule_seed)
+    return rng, f"{label} {task['dtype']} case {number} schedule={schedule},seed={schedule_seed}"
+
+
 def check_layouts(task: dict[str, Any]) -> None:
     """Run ``count`` random arrays of ``dtype`` under ``op``, each under one schedule; ``block``, ``seed``."""
+    op, dtype = task["op"], DTYPES[task["dtype"]]
     for number in range(task["count"]):
-        rng = np.random.default_rng([task["seed"], number, *f"{task['op']} {task['dtype']}".encode()])
-        schedule, schedule_seed = SCHEDULES[(task["seed"] + number) % 3], int(rng.integers(1, 2**31))
-        set_option("schedule", schedule)
-        set_option("seed", schedule_seed)
-        call(task, rng, f"{task['op']} {task['dtype']} case {number} schedule={schedule},seed={schedule_seed}")
+        rng, where = under_a_schedule(task, number, op)
+        call(draw_case(rng, op, dtype), op, dtype, int(task["block"]), rng, where)
+
+
+# Arrays that a kernel without a name in the catalogue is for: shape, strides in elements, and how many blocks. The last
+# axis is reduced.
+MADE_FOR = {
+    "auto_columns": [
+        ((40, 500), (1, 40), 3),
+        ((8, 1200), (1, 8), 2),
+        ((1200, 5), (1, 1200), 0),
+        ((12, 733), (1, 12), 1),
+    ],
+    "auto_narrow": [((3, 2900), (1, 3), 3), ((5, 1733), (1, 5), 1), ((3, 2731), (1, 3), 2)],
+    "auto_strided": [
+        ((5, 300), (700, 2), 3),
+        ((3, 700), (3000, -3), 2),
+        ((300, 5), (7, 1000), 1),
+        ((2, 9), (10, 1), 1),
+    ],
+    "auto_counted": [((16387, 3), (3, 1), 0)],  # fewer rows leave an emulated card idle
+    "auto_empty": [((70, 0), (1, 1), 0)],
+    "finish_rows": [((70, 40), (40, 1), 0)],
+}
+# And the kernel to name for it, where that is not auto.
+NAMED = {"finish_rows": "sequential"}
+
+
+def check_made_for(task: dict[str, Any]) -> None:
+    """Run the arrays made for ``kernel``, of ``dtype`` under ``op``, under every schedule; ``block``, ``seed``."""
+    op, dtype = task["op"], DTYPES[task["dtype"]]
+    for number, (shape, strides, grid) in enumerate(MADE_FOR[task["kernel"]] * len(SCHEDULES)):
+        rng, where = under_a_schedule(task, number, op)
+        lowest = sum(-step * (n - 1) for n, step in zip(shape, strides, strict=True) if step < 0)
+        span = 1 + sum(abs(step) * (n - 1) for n, step in zip(shape, strides, strict=True))
+        offset = 0 if task["kernel"] in ("auto_counted", "auto_columns") else int(rng.integers(4))
+        memory = elements_of(rng, op, dtype)(offset + span)
+        view = as_strided(memory[offset + lowest :], shape, [step * memory.itemsize for step in strides])
+        if 0 in shape and op in (*WITHOUT_IDENTITY, *POSITIONS):
+            continue
+        case = Case(Strided(memory, view), None, 1, grid, NAMED.get(task["kernel"], "auto"))
+        call(case, op, dtype, int(task["block"]), rng, where)
