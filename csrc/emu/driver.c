@@ -41,13 +41,7 @@ enum {
     UNKNOWN = 999
 };
 
-enum {
-    MOST_DEVICES = 8,
-    CONTEXT_DEPTH = 16,
-    MULTIPROCESSORS = 4,
-    RESIDENT_THREADS = 2048,
-    MOST_OBJECTS = 64
-};
+enum { MOST_DEVICES = 8, CONTEXT_DEPTH = 16, MULTIPROCESSORS = 4, RESIDENT_THREADS = 2048, MOST_OBJECTS = 64 };
 
 /* ---------------------------------------------------------------- state ---------------------- */
 

@@ -1,4 +1,6 @@
 /* Reading arguments: operators, kernels, devices, dtypes, axes. Error texts follow NumPy's where NumPy has one. */
+#include <math.h>
+
 #include "glue.h"
 
 /* ---------------------------------------------------------------- names ---------------------- */
@@ -178,7 +180,7 @@ int glue_read_leave_out(PyObject *skip_nan, PyObject *ddof, gpr_request *request
     if (request->skip_nan < 0) return -1;
     request->ddof = PyFloat_AsDouble(ddof);
     if (request->ddof == -1 && PyErr_Occurred() != NULL) return -1;
-    if (request->ddof != request->ddof) {
+    if (isnan(request->ddof)) {
         PyErr_SetString(PyExc_ValueError, "ddof must be a number, not NaN");
         return -1;
     }
