@@ -582,26 +582,34 @@ enum { FIND_STRETCH = 256, FIND_SHORT_STRETCH = 32 };
     }
 
 /* Short rows are turned first, so that a vector has one element of each of as many rows as it has lanes: what would be folds
- * within a vector for each row are comparisons of vectors for all of them. A vector of INDEX has the lanes of one of T. */
+ * within a vector for each row are comparisons of vectors for all of them. Elements of 8 bytes, of which a vector has few, are
+ * gathered instead. A vector of INDEX has the lanes of one of T. */
 #define DEFINE_POSITIONS(which, name, T, INDEX, LIFT, BETTER)                                                   \
     static void which##_##name(const char *data, int64_t stride, uint64_t rows, uint64_t n, int64_t *positions) \
     {                                                                                                           \
-        enum { LANES = VECTOR_BYTES / sizeof(T) };                                                              \
+        enum { LANES = VECTOR_BYTES / sizeof(T), GATHERS = sizeof(T) == 8 };                                    \
         typedef T elements __attribute__((vector_size(VECTOR_BYTES)));                                          \
         typedef INDEX indices __attribute__((vector_size(VECTOR_BYTES)));                                       \
-        _Alignas(VECTOR_BYTES) T turned[GPR_SHORT_ROW][LANES];                                                  \
+        _Alignas(VECTOR_BYTES) T turned[GATHERS ? 1 : GPR_SHORT_ROW][LANES];                                    \
+        const T *row[LANES];                                                                                    \
         for (uint64_t done = 0; done < rows; done += LANES) {                                                   \
             const uint64_t some = rows - done < LANES ? rows - done : LANES;                                    \
             elements best, x;                                                                                   \
             indices at = {0};                                                                                   \
             for (uint64_t k = 0; k < LANES; k++) { /* lanes without a row repeat the last one */                \
-                const int64_t row = (int64_t)(done + (k < some ? k : some - 1));                                \
-                const T *p = (const T *)(const void *)(data + row * stride);                                    \
-                for (uint64_t i = 0; i < n; i++) turned[i][k] = (T)LIFT(p[i]);                                  \
+                const int64_t from = (int64_t)(done + (k < some ? k : some - 1));                               \
+                row[k] = (const T *)(const void *)(data + from * stride);                                       \
+                if (GATHERS) continue;                                                                          \
+                for (uint64_t i = 0; i < n; i++) turned[i][k] = (T)LIFT(row[k][i]);                             \
             }                                                                                                   \
-            memcpy(&best, turned[0], sizeof best);                                                              \
-            for (uint64_t i = 1; i < n; i++) {                                                                  \
-                memcpy(&x, turned[i], sizeof x);                                                                \
+            for (uint64_t i = 0; i < n; i++) {                                                                  \
+                if (GATHERS) {                                                                                  \
+                    UNROLLED                                                                                    \
+                    for (int k = 0; k < LANES; k++) x[k] = row[k][i];                                           \
+                } else {                                                                                        \
+                    memcpy(&x, turned[i], sizeof x);                                                            \
+                }                                                                                               \
+                if (i == 0) best = x;                                                                           \
                 const indices better = (indices)BETTER(x, best);                                                \
                 best = (elements)(((indices)x & better) | ((indices)best & ~better));                           \
                 at = (((indices){0} + (INDEX)i) & better) | (at & ~better);                                     \
