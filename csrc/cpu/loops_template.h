@@ -594,7 +594,7 @@ enum { FIND_STRETCH = 256, FIND_SHORT_STRETCH = 32 };
         const T *row[LANES];                                                                                    \
         for (uint64_t done = 0; done < rows; done += LANES) {                                                   \
             const uint64_t some = rows - done < LANES ? rows - done : LANES;                                    \
-            elements best, x;                                                                                   \
+            elements best = {0}, x = {0};                                                                       \
             indices at = {0};                                                                                   \
             for (uint64_t k = 0; k < LANES; k++) { /* lanes without a row repeat the last one */                \
                 const int64_t from = (int64_t)(done + (k < some ? k : some - 1));                               \
