@@ -183,8 +183,8 @@ build/$(1)/objects.a: $$($(1)_OBJECTS)
 	@rm -f $$@
 	$$(Q)$$(AR) rcs $$@ $$^
 
-build/$(1)/fakes/fake_cuda.so: $$(fake_cuda_SOURCES) csrc/emu/engine.h
-build/$(1)/fakes/fake_nvrtc.so: $$(fake_nvrtc_SOURCES)
+build/$(1)/fakes/fake_cuda.so: $$(fake_cuda_SOURCES) csrc/emu/engine.h csrc/emu/steering.h
+build/$(1)/fakes/fake_nvrtc.so: $$(fake_nvrtc_SOURCES) csrc/emu/steering.h
 build/$(1)/fakes/%.so: tests/fakes/fakes.h build/$(1)/objects.a
 	@mkdir -p $$(@D) && echo "cc $$@"
 	$$(Q)$$(CC) $$(C_FLAGS) $(2) -Icsrc $$(C_INCLUDES) $$(C_DEFINES) -Icsrc/lib -fPIC -shared $$(filter %.c,$$^) build/$(1)/objects.a $$(C_LIBS) -o $$@

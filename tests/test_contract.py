@@ -162,6 +162,11 @@ ARGUMENTS: dict[str, Callable[[Any], Any]] = {
     "nanmean into integers": lambda m: m.nanmean(A, out=np.zeros((), int)),
     "nanvar in integers": lambda m: m.nanvar(A, dtype=int),
     "nanvar axis past the end": lambda m: m.nanvar(A, axis=3),
+    "var where None": lambda m: m.var(A, where=None),
+    "mean where of a string": lambda m: m.mean(A, where="x"),
+    "std into times": lambda m: m.std(np.arange(3), out=np.zeros((), "m8[s]")),
+    "nanmean axis past a scalar's": lambda m: m.nanmean(2.5, axis=1),
+    "nanmean axis of an integer": lambda m: m.nanmean(2, axis=0),
     "var ddof of a string": lambda m: m.var(A, ddof="1"),
     "var ddof None": lambda m: m.var(A, ddof=None),
     "var ddof and correction": lambda m: m.var(A, ddof=1, correction=1),
@@ -321,6 +326,16 @@ GOOD: dict[str, Callable[[Any], Any]] = {
     "std matrix": lambda m: m.std(np.matrix(A), axis=0),
     "std subclass": lambda m: m.std(A.view(Sub), axis=0),
     "std out": lambda m: m.std(A, axis=0, out=np.zeros(3, np.float32)),
+    "std out, wider": lambda m: m.std(np.arange(4, dtype=np.float16), out=np.zeros(())),
+    "std out, complex": lambda m: m.std(A, axis=1, out=np.zeros(2, complex)),
+    "std out, narrower, mean": lambda m: m.std(A, axis=1, mean=1.0, out=np.zeros(2, np.float16)),
+    "nanmean axis of a scalar": lambda m: m.nanmean(np.float32(2.5), axis=-1),
+    "nanvar axis of a scalar": lambda m: m.nanvar(np.array(2.5), axis=0, mean=1.5),
+    "nanstd axis of a scalar": lambda m: m.nanstd(np.array(1j), axis=0),
+    "nanmin of nothing, infinite start": lambda m: m.nanmin(np.zeros(0), initial=np.inf),
+    "sum of times into dates": lambda m: m.sum(np.array([3, -7], "m8[25s]"), out=np.zeros((), "M8[ms]")),
+    "nansum of times into dates": lambda m: m.nansum(np.array([[1, 2]], ">m8[h]"), axis=1, out=np.zeros(1, "M8[s]")),
+    "max of times into dates": lambda m: m.max(np.array([3, -7], "m8[25s]"), out=np.zeros((), "M8[ms]")),
     "nanvar": lambda m: m.nanvar(NAN, axis=1, ddof=1),
     "nanvar mean": lambda m: m.nanvar(NAN, axis=1, mean=np.array([[1.0], [2.0], [3.0]])),
     "nanstd where": lambda m: m.nanstd(NAN, axis=0, where=[[True], [True], [False]]),
@@ -509,6 +524,24 @@ def test_variances_are_as_accurate_as_numpys_or_exact_to_a_few_bits(
     given = Fraction(float(gr.var(values, mean=center, device=device)))
     theirs_given = Fraction(float(np.var(values, mean=center)))
     assert abs(given - about) <= max(abs(theirs_given - about), few * ulp)
+
+
+def test_a_variance_too_large_for_its_type_is_infinite() -> None:
+    for values in ([1e308, -1e308, 1e308], [1e200, -1e200], [1e308, -1e308] * 2):
+        assert gr.var(np.array(values), device="cpu") == np.inf
+        assert gr.std(np.array(values), device="cpu") == np.inf
+    assert np.isnan(gr.var(np.array([np.inf, 1.0]), device="cpu"))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_variances_of_columns_are_those_of_their_copies(dtype: Any) -> None:
+    values = np.random.default_rng(7).normal(1e3, 1, (611, 700)).astype(dtype)
+    for a in (values, values[::-1], values[:, :40], values[3::5, 1:], values.reshape(13, 47, 700)):
+        axis = tuple(range(a.ndim - 1))
+        ours = gr.var(a, axis=axis, ddof=1, device="cpu")
+        copies = gr.var(np.ascontiguousarray(a.reshape(-1, a.shape[-1]).T), axis=1, ddof=1, device="cpu")
+        assert ours.dtype == copies.dtype
+        np.testing.assert_array_max_ulp(ours, copies, maxulp=4)
 
 
 def test_masked_arrays_are_refused() -> None:

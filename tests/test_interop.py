@@ -586,8 +586,57 @@ def test_every_function_takes_device_arrays(tmp_path: Path) -> None:
         assert (outs[0].held.read() == values.min(axis=1)).all() and (outs[1].held.read() == values.max(axis=1)).all()
         with raises(TypeError, "tuple of two"):
             gr.minmax(lend(values), out=outs[0])
-        with raises(TypeError, "mean="):
+        with raises(TypeError, "mean= is not taken with device arrays", "(mean(a, axis) - mean)**2"):
             gr.var(lend(values), mean=0.0)
+    """,
+        tmp_path,
+    )
+
+
+def test_warnings_that_shapes_call_for_are_those_for_host_arrays(tmp_path: Path) -> None:
+    run(
+        """
+    def outcome(call):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            result = call()
+        return [(w.category, str(w.message), os.path.basename(w.filename)) for w in caught], result
+    cases = [(name, shape, axis, {}) for name in ("mean", "nanmean", "var", "nanstd", "sum")
+             for shape, axis in (((0,), None), ((0, 3), 0), ((0, 3), 1), ((3, 1), 1), ((3, 2), (0, 1)), ((), None))]
+    cases += [(name, (3, 2), axis, dict(ddof=ddof)) for name in ("var", "std", "nanvar", "nanstd")
+              for axis in (None, 0, 1) for ddof in (1, 2, 2.5, 7)]
+    cases += [(name, (3, 2), 1, dict(where=keep)) for name in ("mean", "var", "nanmean") for keep in (True, False)]
+    warned = 0
+    for lend in (Lender, Shown):
+        for dtype in (np.float32, np.int16):
+            for name, shape, axis, how in cases:
+                values = np.ones(shape, dtype)
+                expected, host = outcome(lambda: getattr(gr, name)(values, axis=axis, device="cpu", **how))
+                theirs, _ = outcome(lambda: getattr(np, name)(values, axis=axis, **how))
+                theirs = [w[:2] for w in theirs if "encountered" not in w[1]]
+                found, result = outcome(lambda: getattr(gr, name)(lend(values), axis=axis, **how))
+                assert found == expected, (name, shape, axis, how, found, expected)
+                assert [w[:2] for w in found] == theirs, (name, shape, axis, how, found, theirs)
+                np.testing.assert_array_equal(value(result), host)
+                warned += len(found)
+    assert warned > 50
+    nobody = Shown(np.zeros((3, 2), bool))
+    assert outcome(lambda: gr.mean(Shown(np.ones((3, 2))), where=nobody))[0] == []  # nobody waits to know
+    assert len(outcome(lambda: gr.var(Shown(np.ones((3, 2))), ddof=6, where=nobody))[0]) == 1
+    holes = Shown(np.array([[np.nan, np.nan], [1, np.nan]]))
+    left = {"nanmin": [np.nan, 1], "nanmean": [np.nan, 1], "nanargmax": [-1, 0], "nanvar": [np.nan, 0]}
+    for name, expected in left.items():
+        found, result = outcome(lambda: getattr(gr, name)(holes, axis=1))
+        assert found == []
+        np.testing.assert_array_equal(value(result), expected)
+    scalar = Shown(np.array(2.5))
+    assert value(gr.nanmean(scalar, axis=-1)) == 2.5 and value(gr.nanvar(scalar, axis=0)) == 0
+    for name in ("mean", "std"):
+        with raises(np.exceptions.AxisError):
+            getattr(gr, name)(scalar, axis=0)
+    for bad, kind in ((np.nan, ValueError), (1j, TypeError), ("1", TypeError)):
+        with raises(kind):
+            gr.var(Shown(np.ones(3)), ddof=bad)
     """,
         tmp_path,
     )

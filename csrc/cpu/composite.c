@@ -5,8 +5,11 @@
  * A row is taken in segments that stay in the first cache while several loops go over them. What a mask or NaN leaves
  * out is first taken out of the segment; a segment's accumulator is folded into the row's in the order of the row. Long
  * rows are cut into pieces by shapes alone, whose accumulators are folded as a tree, so that bits do not depend on
- * threads. Rows that lie crosswise in memory are packed several at a time, a tile of them, in the order of memory. */
+ * threads. Rows that lie crosswise in memory are packed several at a time, a tile of them, in the order of memory; moments
+ * of floats are folded there as columns, without packing. Rows too short for a loop of their own are turned instead: one
+ * loop finds the positions in many of them. */
 #include <complex.h>
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +22,10 @@ enum {
     TILE_ROWS = 16,            /* of a tile: a cache line of float32 */
     TILE_BYTES = 64 * 1024,    /* of a tile, in a worker's stack */
     TILE_EXTENT = 64,          /* least positions in a run that make tiles worth their while */
-    RESULT_BATCH = 64          /* rows between two calls to finish them */
+    RESULT_BATCH = 64,         /* rows between two calls to finish them */
+    MOMENT_COLUMNS = 256,      /* folded side by side: with their sums they fit the first cache ... */
+    LEAST_MOMENT_COLUMNS = 32, /* ... and fewer are packed and folded row by row */
+    MOMENT_ROWS = 64           /* of a tile of columns, which is read twice: it fits a small second cache */
 };
 
 /* What every task reads beside the job. */
@@ -27,8 +33,11 @@ typedef struct composite {
     gpr_view plain;    /* the array without its mask */
     gpr_view marks;    /* the mask; its data is NULL if there is none */
     int in_place;      /* a row's elements are aligned, native neighbours */
-    int crosswise;     /* rows are taken in tiles */
+    int crosswise;     /* rows are taken in tiles ... */
+    int columns;       /* ... as moments of columns */
     int direct;        /* memory is what the loops read, and nothing is left out */
+    int many_at_once;  /* positions: one call of a loop takes many rows ... */
+    int short_rows;    /* ... which are so short that they have a loop of their own */
     uint64_t segment;  /* positions taken at once */
     gpr_value nothing; /* the accumulator of no elements */
 } composite;
@@ -153,6 +162,16 @@ static double sum_of_distances(const double *x, uint64_t count, double center)
     return sum;
 }
 
+/* Squared distances from the mean, given those from a number near it, their sum, and the sum of the distances. What is too
+ * large for a double stays so. */
+static inline double squares_about_mean(double squares, double distance, uint64_t count)
+{
+    const double less = squares - distance / (double)count * distance;
+
+    if (squares > DBL_MAX) return squares;
+    return less < 0 ? 0 : less; /* rounding may go below; NaN stays */
+}
+
 static void add_moments(const recipe *how, const char *elements, uint64_t count, gpr_value *moments)
 {
     gpr_value part = how->identity;
@@ -172,8 +191,7 @@ static void add_moments(const recipe *how, const char *elements, uint64_t count,
     if (how->loop_dtype == GPR_FLOAT64) { /* other elements leave a double digits to spare */
         const double distance = sum_of_distances((const double *)(const void *)elements, count, center[0]);
         part.mean[1] = distance / (double)count;
-        part.squares -= part.mean[1] * distance;
-        if (part.squares < 0) part.squares = 0; /* rounding may go below; NaN stays */
+        part.squares = squares_about_mean(part.squares, distance, count);
     }
     *moments = gpr_fold_acc(GPR_FOLD_moments, how->acc, *moments, part);
 }
@@ -316,6 +334,66 @@ static void fold_tiles(const job *work, uint64_t row, uint64_t rows, uint64_t fi
     }
 }
 
+/* Moments of columns, as fold_acc joins them: all have the same count, so that joining takes no division. */
+typedef struct column_moments {
+    _Alignas(64) double mean[MOMENT_COLUMNS], rest[MOMENT_COLUMNS], squares[MOMENT_COLUMNS];
+    uint64_t count;
+} column_moments;
+
+/* Joins the moments of `rows` rows more, given as what one pass over them summed and what the next one summed about centers. */
+static void join_columns(column_moments *all, uint64_t rows, uint64_t width, const double *restrict centers,
+                         const double *restrict distances, const double *restrict squares)
+{
+    const double count = (double)all->count + (double)rows;
+    const double share = (double)rows / count, weight = (double)all->count / count * (double)rows;
+
+    for (uint64_t j = 0; j < width; j++) {
+        const double rest = distances[j] / (double)rows, about = squares_about_mean(squares[j], distances[j], rows);
+
+        if (all->count == 0) {
+            all->mean[j] = centers[j];
+            all->rest[j] = rest;
+            all->squares[j] = about;
+        } else {
+            const double apart = (centers[j] - all->mean[j]) + (rest - all->rest[j]);
+            all->rest[j] += apart * share;
+            all->squares[j] += about + apart * apart * weight;
+        }
+    }
+    all->count += rows;
+}
+
+/* Folds positions first .. end - 1 of `width` rows that lie crosswise, in the order of memory. */
+static void fold_columns(const job *work, uint64_t row, uint64_t width, uint64_t first, uint64_t end, gpr_value *values)
+{
+    const recipe *how = &work->how[0];
+    const gpr_view *view = &work->composite->plain;
+    const int along = view->outer + view->inner - 1;
+    const uint64_t extent = (uint64_t)view->shape[along];
+    const int64_t stride = view->strides[along];
+    column_moments all;
+    gpr_view tile;
+
+    all.count = 0;
+    while (first < end) {
+        const uint64_t rows = least(least(end - first, extent - first % extent), MOMENT_ROWS);
+        _Alignas(64) double centers[MOMENT_COLUMNS] = {0}, distances[MOMENT_COLUMNS] = {0};
+        _Alignas(64) double squares[MOMENT_COLUMNS] = {0};
+
+        gpr_cpu_locate(view, row, first, &tile);
+        how->loop.columns(tile.data, stride, rows, width, centers);
+        for (uint64_t j = 0; j < width; j++) centers[j] /= (double)rows;
+        gpr_cpu_loops()->distances[how->loop_dtype](tile.data, stride, rows, width, centers, distances, squares);
+        join_columns(&all, rows, width, centers, distances, squares);
+        first += rows;
+    }
+    for (uint64_t j = 0; j < width; j++) {
+        values[j] = (gpr_value){.count = all.count, .squares = all.squares[j]};
+        values[j].mean[0] = all.mean[j];
+        values[j].mean[1] = all.rest[j];
+    }
+}
+
 /* Folds positions first .. end - 1 of a unit's rows; returns their number, and the first of them in *row. */
 static uint64_t fold_unit(const job *work, uint64_t unit, uint64_t first, uint64_t end, scratch *in, uint64_t *row,
                           gpr_value *values)
@@ -324,7 +402,10 @@ static uint64_t fold_unit(const job *work, uint64_t unit, uint64_t first, uint64
 
     if (work->composite->crosswise) {
         *row = gpr_cpu_unit_row(work, unit, &rows);
-        fold_tiles(work, *row, rows, first, end, in, values);
+        if (work->composite->columns)
+            fold_columns(work, *row, rows, first, end, values);
+        else
+            fold_tiles(work, *row, rows, first, end, in, values);
     } else {
         *row = unit;
         fold_row(work, unit, first, end, in, values);
@@ -342,34 +423,66 @@ static void finish(const job *work, const gpr_value *values, uint64_t count, uin
     const size_t bytes = gpr_acc_bytes(form, how->acc);
     char packed[RESULT_BATCH * sizeof *values];
 
-    for (uint64_t i = 0; i < count; i++) gpr_write_acc(form, how->acc, &values[i], packed + i * bytes);
-    gpr_finish_results(how->rule, how->acc, packed, count, work->view->n, work->result + row * work->result_bytes,
-                       work->plane);
+    for (uint64_t done = 0; done < count;) {
+        const uint64_t some = least(count - done, RESULT_BATCH);
+
+        for (uint64_t i = 0; i < some; i++) gpr_write_acc(form, how->acc, &values[done + i], packed + i * bytes);
+        gpr_finish_results(how->rule, how->acc, packed, some, work->view->n,
+                           work->result + (row + done) * work->result_bytes, work->plane);
+        done += some;
+    }
 }
 
-/* Short rows in memory that the loops read: one call of the loop for many. */
-static void find_in_rows(const job *work, uint64_t row, uint64_t end)
+/* Positions in rows that the loops can read. */
+static void find_in_each(const recipe *how, const char *elements, int64_t stride, uint64_t rows, uint64_t n,
+                         int64_t *positions)
+{
+    _Alignas(MOST_NUMBER_BYTES) char numbers[RESULT_BATCH * MOST_NUMBER_BYTES];
+
+    how->loop.rows(elements, stride, rows, n, numbers);
+    for (uint64_t i = 0; i < rows; i++) {
+        gpr_value number;
+        memcpy(number.bytes, numbers + i * how->acc_bytes, how->acc_bytes);
+        positions[i] = (int64_t)position_of(how, elements + (int64_t)i * stride, n, &number);
+    }
+}
+
+static gpr_positions_loop positions_loop(const recipe *how)
+{
+    const gpr_loops *loops = gpr_cpu_loops();
+
+    return how->rule->fold == GPR_FOLD_argmin ? loops->first_min[how->loop_dtype] : loops->first_max[how->loop_dtype];
+}
+
+/* Positions in rows of which nothing is left out: one call of a loop for many. */
+static void find_in_rows(const job *work, uint64_t row, uint64_t end, stage *s)
 {
     const gpr_view *view = work->view;
     const recipe *how = &work->how[0];
+    const composite *c = work->composite;
     const int last = view->outer - 1;
-    const uint64_t extent = last >= 0 ? (uint64_t)view->shape[last] : 1;
-    const int64_t stride = last >= 0 ? view->strides[last] : 0;
-    _Alignas(MOST_NUMBER_BYTES) char numbers[RESULT_BATCH * MOST_NUMBER_BYTES];
-    gpr_value values[RESULT_BATCH];
-    /* As many as are still in the first cache when they are looked through. */
-    const uint64_t at_once = least(RESULT_BATCH, work->composite->segment / view->n);
+    const uint64_t n = view->n, extent = c->direct && last >= 0 ? (uint64_t)view->shape[last] : UINT64_MAX;
+    /* As many as are still in the first cache when they are looked through, or as the stage holds. */
+    const uint64_t at_once = least(RESULT_BATCH, (c->direct ? c->segment : STAGE_ELEMENTS) / n);
+    int64_t positions[RESULT_BATCH];
 
     while (row < end) {
         const uint64_t rows = least(least(end - row, at_once), extent - row % extent);
-        const char *memory = gpr_view_row(view, row);
+        const char *elements = s->packed;
+        int64_t stride = (int64_t)(n * how->loop_bytes);
 
-        how->loop.rows(memory, stride, rows, view->n, numbers);
-        for (uint64_t i = 0; i < rows; i++) {
-            memcpy(values[i].bytes, numbers + i * how->acc_bytes, how->acc_bytes);
-            values[i].position = position_of(how, memory + (int64_t)i * stride, view->n, &values[i]);
+        if (c->direct) {
+            elements = gpr_view_row(view, row);
+            stride = last >= 0 ? view->strides[last] : 0;
+        } else {
+            gpr_pack(&c->plain, row * n, rows * n, NULL, s->packed);
+            elements = gpr_cpu_prepare(how, elements, rows * n, s);
         }
-        finish(work, values, rows, row);
+        if (c->short_rows)
+            positions_loop(how)(elements, stride, rows, n, positions);
+        else
+            find_in_each(how, elements, stride, rows, n, positions);
+        memcpy(work->result + row * sizeof *positions, positions, rows * sizeof *positions);
         row += rows;
     }
 }
@@ -379,14 +492,13 @@ static void units_task(void *context, uint64_t index)
 {
     job *work = context;
     const uint64_t end = least(work->units, (index + 1) * work->per_task);
-    gpr_value values[RESULT_BATCH + TILE_ROWS];
+    gpr_value values[RESULT_BATCH + MOMENT_COLUMNS];
     uint64_t waiting = 0, first_row = 0;
     scratch in;
 
     if (gpr_cpu_must_stop(work)) return;
-    if (work->composite->direct && work->how[0].rule->form == GPR_FORM_FOUND && !work->composite->crosswise &&
-        work->view->n <= work->composite->segment) {
-        find_in_rows(work, index * work->per_task, end);
+    if (work->composite->many_at_once) {
+        find_in_rows(work, index * work->per_task, end, &in.s);
         return;
     }
     for (uint64_t unit = index * work->per_task; unit < end; unit++) {
@@ -405,7 +517,7 @@ static void unit_piece_task(void *context, uint64_t index)
 {
     job *work = context;
     const uint64_t unit = index / work->pieces, piece = index % work->pieces, first = piece * work->length;
-    gpr_value values[TILE_ROWS], *partials = work->partials;
+    gpr_value values[MOMENT_COLUMNS], *partials = work->partials;
     scratch in;
     uint64_t row = 0;
 
@@ -444,11 +556,25 @@ static int is_in_place(const gpr_view *view)
     return dense && !view->byteswapped && bits % view->bytes == 0;
 }
 
+/* Whether rows that lie crosswise are columns that the loops of floats read. */
+static int columns_are_direct(const job *work)
+{
+    const gpr_view *view = work->view;
+    const recipe *how = &work->how[0];
+    uint64_t bits = (uint64_t)(uintptr_t)view->data;
+
+    for (int i = 0; i < view->outer + view->inner; i++) bits |= (uint64_t)view->strides[i];
+    return how->direct && gpr_cpu_loops()->distances[how->loop_dtype] != NULL && !view->byteswapped &&
+           bits % view->bytes == 0 && view->strides[view->outer - 1] == (int64_t)view->bytes &&
+           view->shape[view->outer - 1] >= LEAST_MOMENT_COLUMNS;
+}
+
 static void describe(const job *work, composite *c)
 {
     const gpr_view *view = work->view;
+    const gpr_rule *rule = work->how[0].rule;
     const int axes = view->outer + view->inner;
-    const int leaves_out = view->mask != NULL || work->how[0].rule->skip_nan;
+    const int leaves_out = view->mask != NULL || rule->skip_nan;
 
     c->plain = *view;
     c->plain.mask = NULL;
@@ -461,9 +587,16 @@ static void describe(const job *work, composite *c)
     c->in_place = is_in_place(view);
     c->crosswise = gpr_cpu_lies_crosswise(view) && view->shape[axes - 1] >= TILE_EXTENT;
     c->segment = STAGE_ELEMENTS;
-    c->nothing = gpr_identity(work->how[0].rule->fold, work->how[0].rule->compute, work->how[0].acc);
+    c->nothing = gpr_identity(rule->fold, rule->compute, work->how[0].acc);
+    c->short_rows = c->many_at_once = 0;
     c->direct = c->in_place && work->how[0].direct && !leaves_out;
     if (c->direct) c->segment = SEGMENT_BYTES / view->bytes;
+    c->columns = c->crosswise && !leaves_out && rule->form == GPR_FORM_MOMENTS && columns_are_direct(work);
+    if (c->columns) c->segment = MOMENT_COLUMNS;
+    if (rule->form == GPR_FORM_FOUND && !leaves_out && !c->crosswise) {
+        c->short_rows = view->n <= GPR_SHORT_ROW && positions_loop(&work->how[0]) != NULL;
+        c->many_at_once = c->short_rows || (c->direct && view->n <= c->segment);
+    }
 }
 
 gpr_status gpr_cpu_reduce_composite(job *work, gpr_run *run)
@@ -474,7 +607,7 @@ gpr_status gpr_cpu_reduce_composite(job *work, gpr_run *run)
     describe(work, &c);
     work->composite = &c;
     if (c.crosswise) {
-        gpr_cpu_cut_units(work, TILE_ROWS);
+        gpr_cpu_cut_units(work, c.columns ? MOMENT_COLUMNS : TILE_ROWS);
     } else {
         work->unit_rows = 1;
         work->units = view->rows;

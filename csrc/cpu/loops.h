@@ -56,12 +56,26 @@ typedef double (*gpr_squares_loop)(const void *data, uint64_t n, const double ce
  * n if there is none. */
 typedef uint64_t (*gpr_find_loop)(const void *data, uint64_t n, const void *value);
 
+enum { GPR_SHORT_ROW = 64 }; /* most elements of a row of a gpr_positions_loop */
+
+/* Finds the first smallest or largest element of each of `rows` rows of n elements, 0 < n <= GPR_SHORT_ROW, `stride` bytes
+ * apart, or its first NaN. */
+typedef void (*gpr_positions_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t n, int64_t *positions);
+
+/* Adds the distances of `rows` rows of `width` <= GPR_COLUMN_BLOCK numbers, `stride` bytes apart, from each column's
+ * center to its distances, and their squares to its squares. */
+typedef void (*gpr_distances_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t width,
+                                   const double *centers, double *distances, double *squares);
+
 typedef struct gpr_loops {
     const char *isa;
     gpr_loop loop[GPR_FOLD_COUNT][GPR_DTYPE_COUNT];     /* of folds whose accumulators are numbers */
     gpr_loop skipping[GPR_FOLD_COUNT][GPR_DTYPE_COUNT]; /* the same without NaN elements, sums and products of floats */
     gpr_squares_loop squares[GPR_DTYPE_COUNT];          /* of floats and complex numbers, which are two floats each */
+    gpr_distances_loop distances[GPR_DTYPE_COUNT];      /* of floats */
     gpr_find_loop find[GPR_DTYPE_COUNT];
+    gpr_positions_loop first_min[GPR_DTYPE_COUNT],
+        first_max[GPR_DTYPE_COUNT]; /* NULL for 16-bit floats and complex numbers */
     gpr_widening widen[GPR_DTYPE_COUNT];
     gpr_exact_windows exact[GPR_DTYPE_COUNT];
 } gpr_loops;

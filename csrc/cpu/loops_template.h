@@ -398,6 +398,33 @@ DEFINE_JOIN_LANES(prod)
         return sum;                                                                    \
     }
 
+/* Four rows at a time, to save loads and stores. */
+#define DEFINE_DISTANCES(name, T)                                                                                      \
+    static void distances_##name(const char *data, int64_t stride, uint64_t rows, uint64_t width,                      \
+                                 const double *restrict centers, double *restrict distances, double *restrict squares) \
+    {                                                                                                                  \
+        for (; rows >= 4; rows -= 4, data += 4 * stride) {                                                             \
+            const T *restrict a = (const T *)(const void *)data;                                                       \
+            const T *restrict b = (const T *)(const void *)(data + stride);                                            \
+            const T *restrict c = (const T *)(const void *)(data + 2 * stride);                                        \
+            const T *restrict d = (const T *)(const void *)(data + 3 * stride);                                        \
+            for (uint64_t j = 0; j < width; j++) {                                                                     \
+                const double center = centers[j], da = (double)a[j] - center, db = (double)b[j] - center;              \
+                const double dc = (double)c[j] - center, dd = (double)d[j] - center;                                   \
+                distances[j] += (da + db) + (dc + dd);                                                                 \
+                squares[j] += (da * da + db * db) + (dc * dc + dd * dd);                                               \
+            }                                                                                                          \
+        }                                                                                                              \
+        for (; rows > 0; rows--, data += stride) {                                                                     \
+            const T *restrict a = (const T *)(const void *)data;                                                       \
+            for (uint64_t j = 0; j < width; j++) {                                                                     \
+                const double da = (double)a[j] - centers[j];                                                           \
+                distances[j] += da;                                                                                    \
+                squares[j] += da * da;                                                                                 \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+
 /* ---------------------------------------------------------------- minima and maxima ---------- */
 
 /* Four walks at once, because a vector minimum takes longer than the next one waits to start. */
@@ -554,6 +581,54 @@ enum { FIND_STRETCH = 256, FIND_SHORT_STRETCH = 32 };
         return wanted != wanted ? nan_##name(data, n, wanted) : equal_##name(data, n, wanted); \
     }
 
+/* Short rows are turned first, so that a vector has one element of each of as many rows as it has lanes: what would be folds
+ * within a vector for each row are comparisons of vectors for all of them. Elements of 8 bytes, of which a vector has few, are
+ * gathered instead. A vector of INDEX has the lanes of one of T. */
+#define DEFINE_POSITIONS(which, name, T, INDEX, LIFT, BETTER)                                                   \
+    static void which##_##name(const char *data, int64_t stride, uint64_t rows, uint64_t n, int64_t *positions) \
+    {                                                                                                           \
+        enum { LANES = VECTOR_BYTES / sizeof(T), GATHERS = sizeof(T) == 8 };                                    \
+        typedef T elements __attribute__((vector_size(VECTOR_BYTES)));                                          \
+        typedef INDEX indices __attribute__((vector_size(VECTOR_BYTES)));                                       \
+        _Alignas(VECTOR_BYTES) T turned[GATHERS ? 1 : GPR_SHORT_ROW][LANES];                                    \
+        const T *row[LANES];                                                                                    \
+        for (uint64_t done = 0; done < rows; done += LANES) {                                                   \
+            const uint64_t some = rows - done < LANES ? rows - done : LANES;                                    \
+            elements best = {0}, x = {0};                                                                       \
+            indices at = {0};                                                                                   \
+            for (uint64_t k = 0; k < LANES; k++) { /* lanes without a row repeat the last one */                \
+                const int64_t from = (int64_t)(done + (k < some ? k : some - 1));                               \
+                row[k] = (const T *)(const void *)(data + from * stride);                                       \
+                if (GATHERS) continue;                                                                          \
+                for (uint64_t i = 0; i < n; i++) turned[i][k] = (T)LIFT(row[k][i]);                             \
+            }                                                                                                   \
+            for (uint64_t i = 0; i < n; i++) {                                                                  \
+                if (GATHERS) {                                                                                  \
+                    UNROLLED                                                                                    \
+                    for (int k = 0; k < LANES; k++) x[k] = row[k][i];                                           \
+                } else {                                                                                        \
+                    memcpy(&x, turned[i], sizeof x);                                                            \
+                }                                                                                               \
+                if (i == 0) best = x;                                                                           \
+                const indices better = (indices)BETTER(x, best);                                                \
+                best = (elements)(((indices)x & better) | ((indices)best & ~better));                           \
+                at = (((indices){0} + (INDEX)i) & better) | (at & ~better);                                     \
+            }                                                                                                   \
+            for (uint64_t k = 0; k < some; k++) positions[done + k] = at[k];                                    \
+        }                                                                                                       \
+    }
+#define LESS(x, best) ((x) < (best))
+#define GREATER(x, best) ((x) > (best))
+#define LESS_OR_FIRST_NAN(x, best) (((x) < (best)) | (((x) != (x)) & ((best) == (best))))
+#define GREATER_OR_FIRST_NAN(x, best) (((x) > (best)) | (((x) != (x)) & ((best) == (best))))
+
+#define DEFINE_INT_POSITIONS(name, T, INDEX, LIFT)          \
+    DEFINE_POSITIONS(first_min, name, T, INDEX, LIFT, LESS) \
+    DEFINE_POSITIONS(first_max, name, T, INDEX, LIFT, GREATER)
+#define DEFINE_FLOAT_POSITIONS(name, T, INDEX)                                \
+    DEFINE_POSITIONS(first_min, name, T, INDEX, LIFT_SAME, LESS_OR_FIRST_NAN) \
+    DEFINE_POSITIONS(first_max, name, T, INDEX, LIFT_SAME, GREATER_OR_FIRST_NAN)
+
 /* ---------------------------------------------------------------- counts and bits ------------ */
 
 /* LANE counts BLOCK elements. */
@@ -671,6 +746,8 @@ enum { TRUTH_BLOCK_BYTES = 8192 };
     DEFINE_SHAPES(fmin, name, T, T, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)                                     \
     DEFINE_SHAPES(fmax, name, T, T, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)                                     \
     DEFINE_SQUARES(name, T, LOAD)                                                                           \
+    DEFINE_DISTANCES(name, T)                                                                               \
+    DEFINE_FLOAT_POSITIONS(name, T, BITS)                                                                   \
     DEFINE_FLOAT_FIND(name, T, BITS)                                                                        \
     DEFINE_TRUTH(name, T, BITS, SAW_NOT_ZERO)                                                               \
     DEFINE_COUNT_RUN(name, T, COUNTS, INT32_MAX)                                                            \
@@ -701,7 +778,8 @@ enum { TRUTH_BLOCK_BYTES = 8192 };
         return sum_##name(p, n);                                                                           \
     }                                                                                                      \
     DEFINE_COUNTS(name, T, uint8_t, 255)                                                                   \
-    DEFINE_FIND(name, T, uint32_t, uint8_t, HIT_TRUTH)
+    DEFINE_FIND(name, T, uint32_t, uint8_t, HIT_TRUTH)                                                     \
+    DEFINE_INT_POSITIONS(name, T, int8_t, LIFT_TRUTH)
 
 /* Counts of wide elements. */
 #define DEFINE_WIDE_COUNTS(name, T, LANE, BLOCK) \
@@ -722,45 +800,53 @@ enum { TRUTH_BLOCK_BYTES = 8192 };
     DEFINE_BYTE_SUM(name, T, BYTE_FLIP, BYTE_FLIP_SCALAR, 128)      \
     DEFINE_INT(name, T, int32_t, int32_t, LIFT_INT32, int16_t, 255) \
     DEFINE_BYTE_COUNTS(name, T)                                     \
-    DEFINE_FIND(name, T, int32_t, T, HIT_EQUAL)
+    DEFINE_FIND(name, T, int32_t, T, HIT_EQUAL)                     \
+    DEFINE_INT_POSITIONS(name, T, int8_t, LIFT_SAME)
 #define DEFINE_GPR_KIND_SIGNED_2(name, T)                             \
     DEFINE_SUM_RUN(name, T, int32_t, 32768)                           \
     DEFINE_INT(name, T, int32_t, int32_t, LIFT_INT32, int32_t, 32768) \
     DEFINE_WIDE_COUNTS(name, T, uint16_t, UINT16_MAX)                 \
-    DEFINE_FIND(name, T, int32_t, T, HIT_EQUAL)
+    DEFINE_FIND(name, T, int32_t, T, HIT_EQUAL)                       \
+    DEFINE_INT_POSITIONS(name, T, int16_t, LIFT_SAME)
 #define DEFINE_GPR_KIND_SIGNED_4(name, T)                                 \
     DEFINE_SUM_RUN(name, T, uint64_t, UINT64_MAX)                         \
     DEFINE_INT(name, T, int32_t, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS) \
     DEFINE_WIDE_COUNTS(name, T, uint32_t, INT32_MAX)                      \
-    DEFINE_FIND(name, T, int32_t, T, HIT_EQUAL)
+    DEFINE_FIND(name, T, int32_t, T, HIT_EQUAL)                           \
+    DEFINE_INT_POSITIONS(name, T, int32_t, LIFT_SAME)
 #define DEFINE_GPR_KIND_SIGNED_8(name, T)                                 \
     DEFINE_SUM_RUN(name, T, uint64_t, UINT64_MAX)                         \
     DEFINE_INT(name, T, int64_t, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS) \
     DEFINE_WIDE_COUNTS(name, T, uint64_t, INT32_MAX)                      \
-    DEFINE_FIND(name, T, int64_t, T, HIT_EQUAL)
+    DEFINE_FIND(name, T, int64_t, T, HIT_EQUAL)                           \
+    DEFINE_INT_POSITIONS(name, T, int64_t, LIFT_SAME)
 #define DEFINE_GPR_KIND_UNSIGNED_1(name, T)                             \
     DEFINE_BYTE_SUM(name, T, BYTE_SAME, BYTE_SAME, 0)                   \
     DEFINE_INT(name, T, uint32_t, uint32_t, LIFT_UINT32, uint16_t, 255) \
     DEFINE_BYTE_COUNTS(name, T)                                         \
     DEFINE_FIND(name, T, uint32_t, T, HIT_EQUAL)                        \
+    DEFINE_INT_POSITIONS(name, T, int8_t, LIFT_SAME)                    \
     DEFINE_BITS(name, T, uint32_t)
 #define DEFINE_GPR_KIND_UNSIGNED_2(name, T)                               \
     DEFINE_SUM_RUN(name, T, uint32_t, 32768)                              \
     DEFINE_INT(name, T, uint32_t, uint32_t, LIFT_UINT32, uint32_t, 32768) \
     DEFINE_WIDE_COUNTS(name, T, uint16_t, UINT16_MAX)                     \
     DEFINE_FIND(name, T, uint32_t, T, HIT_EQUAL)                          \
+    DEFINE_INT_POSITIONS(name, T, int16_t, LIFT_SAME)                     \
     DEFINE_BITS(name, T, uint32_t)
 #define DEFINE_GPR_KIND_UNSIGNED_4(name, T)                                \
     DEFINE_SUM_RUN(name, T, uint64_t, UINT64_MAX)                          \
     DEFINE_INT(name, T, uint32_t, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS) \
     DEFINE_WIDE_COUNTS(name, T, uint32_t, INT32_MAX)                       \
     DEFINE_FIND(name, T, uint32_t, T, HIT_EQUAL)                           \
+    DEFINE_INT_POSITIONS(name, T, int32_t, LIFT_SAME)                      \
     DEFINE_BITS(name, T, uint32_t)
 #define DEFINE_GPR_KIND_UNSIGNED_8(name, T)                                \
     DEFINE_SUM_RUN(name, T, uint64_t, UINT64_MAX)                          \
     DEFINE_INT(name, T, uint64_t, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS) \
     DEFINE_WIDE_COUNTS(name, T, uint64_t, INT32_MAX)                       \
     DEFINE_FIND(name, T, uint64_t, T, HIT_EQUAL)                           \
+    DEFINE_INT_POSITIONS(name, T, int64_t, LIFT_SAME)                      \
     DEFINE_BITS(name, T, uint64_t)
 #define DEFINE_GPR_KIND_FLOAT_2(name, T)
 #define DEFINE_GPR_KIND_FLOAT_4(name, T) DEFINE_FLOAT(name, T, f32, int32_t, uint32_t, WIDEN_F32)
@@ -1149,6 +1235,22 @@ DEFINE_EXACT_RUN(all_float64, double, load_f64, GPR_EXACT_WINDOWS)
 #define FIND_GPR_KIND_COMPLEX_8 FIND_LOOP
 #define FIND_GPR_KIND_COMPLEX_16 FIND_LOOP
 
+#define POSITIONS_LOOP(ID, loop) [GPR_##ID] = loop,
+#define POSITIONS_GPR_KIND_BOOL_1 POSITIONS_LOOP
+#define POSITIONS_GPR_KIND_SIGNED_1 POSITIONS_LOOP
+#define POSITIONS_GPR_KIND_SIGNED_2 POSITIONS_LOOP
+#define POSITIONS_GPR_KIND_SIGNED_4 POSITIONS_LOOP
+#define POSITIONS_GPR_KIND_SIGNED_8 POSITIONS_LOOP
+#define POSITIONS_GPR_KIND_UNSIGNED_1 POSITIONS_LOOP
+#define POSITIONS_GPR_KIND_UNSIGNED_2 POSITIONS_LOOP
+#define POSITIONS_GPR_KIND_UNSIGNED_4 POSITIONS_LOOP
+#define POSITIONS_GPR_KIND_UNSIGNED_8 POSITIONS_LOOP
+#define POSITIONS_GPR_KIND_FLOAT_2(ID, loop)
+#define POSITIONS_GPR_KIND_FLOAT_4 POSITIONS_LOOP
+#define POSITIONS_GPR_KIND_FLOAT_8 POSITIONS_LOOP
+#define POSITIONS_GPR_KIND_COMPLEX_8(ID, loop)
+#define POSITIONS_GPR_KIND_COMPLEX_16(ID, loop)
+
 const gpr_loops LOOPS_TABLE = {
     .isa = LOOPS_ISA,
     .loop =
@@ -1164,6 +1266,19 @@ const gpr_loops LOOPS_TABLE = {
             [GPR_FLOAT64] = squares_float64,
             [GPR_COMPLEX64] = squares_complex64,
             [GPR_COMPLEX128] = squares_complex128,
+        },
+    .distances = {[GPR_FLOAT32] = distances_float32, [GPR_FLOAT64] = distances_float64},
+    .first_min =
+        {
+#define GPR_DTYPE(ID, name, bytes, kind, c_type) POSITIONS_##kind##_##bytes(ID, first_min_##name)
+#include "dtypes.def"
+#undef GPR_DTYPE
+        },
+    .first_max =
+        {
+#define GPR_DTYPE(ID, name, bytes, kind, c_type) POSITIONS_##kind##_##bytes(ID, first_max_##name)
+#include "dtypes.def"
+#undef GPR_DTYPE
         },
     .find =
         {

@@ -17,6 +17,7 @@
 #include <time.h>
 
 #include "engine.h"
+#include "steering.h"
 
 /* The functions of the driver under their exported names; a definition that differs from the library's declaration does not compile. */
 #define CU(member, symbol, arguments) GPR_API CUresult member arguments __asm__(symbol);
@@ -40,14 +41,7 @@ enum {
     UNKNOWN = 999
 };
 
-enum {
-    MOST_DEVICES = 8,
-    CONTEXT_DEPTH = 16,
-    NAME_ROOM = 64,
-    MULTIPROCESSORS = 4,
-    RESIDENT_THREADS = 2048,
-    MOST_OBJECTS = 64
-};
+enum { MOST_DEVICES = 8, CONTEXT_DEPTH = 16, MULTIPROCESSORS = 4, RESIDENT_THREADS = 2048, MOST_OBJECTS = 64 };
 
 /* ---------------------------------------------------------------- state ---------------------- */
 
@@ -128,11 +122,7 @@ static struct {
     uint64_t bytes[SORTS], peak[SORTS];
     int allocations[SORTS], streams, events, modules;
 } live;
-static struct {
-    char function[NAME_ROOM];
-    int countdown, code;
-    char failed[NAME_ROOM];
-} fault;
+static steering_fault fault;
 static struct {
     uintptr_t start;
     size_t bytes;
@@ -191,13 +181,8 @@ static CUresult enter(const char *function, int needs)
 {
     pthread_mutex_lock(&lock);
     calls_made++;
-    if (fault.countdown > 0 && (strcmp(fault.function, "*") == 0 || strcmp(fault.function, function) == 0)) {
-        fault.countdown--;
-        if (fault.countdown == 0) {
-            (void)snprintf(fault.failed, sizeof fault.failed, "%s", function);
-            return fault.code;
-        }
-    }
+    const int code = steering_meet(&fault, function);
+    if (code != 0) return (CUresult)code;
     if ((needs & IN_CONTEXT) != 0 && context_depth == 0) {
         (void)violate(function);
         return INVALID_CONTEXT;
@@ -1034,14 +1019,11 @@ CUresult cuCtxPopCurrent(CUcontext *context)
 
 /* ---------------------------------------------------------------- for tests ------------------ */
 
-/* Makes the nth call from now of `function` ("*": of any) fail with `code`, once. nth 0: none. */
+/* See steering_fail. */
 GPR_API void fake_fail(const char *function, int nth, int code)
 {
     pthread_mutex_lock(&lock);
-    (void)snprintf(fault.function, sizeof fault.function, "%s", function);
-    fault.countdown = nth;
-    fault.code = code;
-    fault.failed[0] = '\0';
+    steering_fail(&fault, function, nth, code);
     pthread_mutex_unlock(&lock);
 }
 
@@ -1241,21 +1223,11 @@ GPR_API uint64_t fake_pageable(void)
     return read_counter(&pageable_bytes);
 }
 
-/* FUNCTION:NTH:CODE */
-static void set_fault(const char *text)
-{
-    char function[NAME_ROOM] = "", *end = NULL;
-    const size_t length = strcspn(text, ":");
-
-    if (text[length] != ':' || length >= sizeof function) return;
-    memcpy(function, text, length);
-    const long nth = strtol(text + length + 1, &end, 10);
-    if (*end == ':') fake_fail(function, (int)nth, (int)strtol(end + 1, NULL, 10));
-}
-
 static void set_option(const char *key, const char *value)
 {
     const unsigned long long number = strtoull(value, NULL, 0);
+    char function[STEERING_NAME_ROOM];
+    int nth = 0, code = 0;
 
     if (strcmp(key, "devices") == 0) machine.devices = (int)number;
     if (strcmp(key, "objects") == 0 && number <= MOST_OBJECTS) machine.objects = (int)number;
@@ -1266,7 +1238,7 @@ static void set_option(const char *key, const char *value)
     if (strcmp(key, "pinned_bytes") == 0) machine.memory[PINNED_MEMORY] = number;
     if (strcmp(key, "seed") == 0) random_state ^= number << 8;
     if (strcmp(key, "delay") == 0) delay_us = (unsigned)number;
-    if (strcmp(key, "fail") == 0) set_fault(value);
+    if (strcmp(key, "fail") == 0 && steering_parse(value, function, &nth, &code)) fake_fail(function, nth, code);
     engine_set(key, value);
 }
 
@@ -1278,15 +1250,5 @@ GPR_API void fake_set(const char *key, const char *value)
 
 __attribute__((constructor)) static void read_environment(void)
 {
-    const char *text = getenv(engine_variable);
-    char *copy = text != NULL ? strdup(text) : NULL, *rest = NULL;
-
-    for (char *item = copy != NULL ? strtok_r(copy, ",", &rest) : NULL; item != NULL;
-         item = strtok_r(NULL, ",", &rest)) {
-        char *value = strchr(item, '=');
-        if (value == NULL) continue;
-        *value = '\0';
-        set_option(item, value + 1);
-    }
-    free(copy);
+    steering_read(engine_variable, set_option);
 }

@@ -1,4 +1,6 @@
 /* Reading arguments: operators, kernels, devices, dtypes, axes. Error texts follow NumPy's where NumPy has one. */
+#include <math.h>
+
 #include "glue.h"
 
 /* ---------------------------------------------------------------- names ---------------------- */
@@ -177,7 +179,12 @@ int glue_read_leave_out(PyObject *skip_nan, PyObject *ddof, gpr_request *request
     request->skip_nan = PyObject_IsTrue(skip_nan);
     if (request->skip_nan < 0) return -1;
     request->ddof = PyFloat_AsDouble(ddof);
-    return request->ddof == -1 && PyErr_Occurred() != NULL ? -1 : 0;
+    if (request->ddof == -1 && PyErr_Occurred() != NULL) return -1;
+    if (isnan(request->ddof)) {
+        PyErr_SetString(PyExc_ValueError, "ddof must be a number, not NaN");
+        return -1;
+    }
+    return 0;
 }
 
 /* ---------------------------------------------------------------- dtypes --------------------- */
@@ -315,13 +322,19 @@ static int read_axis(const glue_state *state, PyObject *object, int ndim, char *
     return 0;
 }
 
-/* NumPy takes axis 0 and -1 of a 0-d array too, except where it asks for the axis' length itself. */
-static int takes_scalar_axis(gpr_operator op)
+/* NumPy takes axis 0 and -1 of a 0-d array too, except where it asks for the axis' length itself: it counts what is left
+ * where elements may be NaN. */
+static int takes_scalar_axis(const gpr_request *request)
 {
-    return op != GPR_OP_MEAN && op != GPR_OP_VAR && op != GPR_OP_STD;
+    const int may_be_nan = request->dtype >= GPR_FLOAT16; /* floats and complex numbers come last */
+
+    if (request->skip_nan && may_be_nan) return 1;
+    return request->op != GPR_OP_MEAN && request->op != GPR_OP_VAR && request->op != GPR_OP_STD;
 }
 
-int glue_read_axes(const glue_state *state, PyObject *axis, int ndim, gpr_operator op, char *reduced)
+_Static_assert(GPR_FLOAT16 > GPR_UINT64, "integers come before floats");
+
+int glue_read_axes(const glue_state *state, PyObject *axis, int ndim, const gpr_request *request, char *reduced)
 {
     memset(reduced, axis == Py_None, (size_t)ndim);
     if (axis == Py_None) return 0;
@@ -331,7 +344,7 @@ int glue_read_axes(const glue_state *state, PyObject *axis, int ndim, gpr_operat
         }
         return 0;
     }
-    if (ndim == 0 && takes_scalar_axis(op)) {
+    if (ndim == 0 && takes_scalar_axis(request)) {
         char ignored = 0;
         return read_axis(state, axis, 1, &ignored) < 0 ? -1 : 0;
     }

@@ -5,7 +5,12 @@
 
 static PyMethodDef reduce_methods[] = {
     {"reduce", (PyCFunction)(void (*)(void))glue_reduce, METH_FASTCALL,
-     PyDoc_STR("reduce(op, array, axis, dtype, keepdims, mask, kernel, device, block_size, grid_size, stream, /)")},
+     PyDoc_STR(
+         "reduce(op, array, axis, dtype, keepdims, mask, kernel, device, block_size, grid_size, stream, skip_nan, "
+         "ddof, /)")},
+    {"reduce_plain", (PyCFunction)(void (*)(void))glue_reduce_plain, METH_FASTCALL,
+     PyDoc_STR("reduce_plain(op, a, axis, dtype, keepdims, kernel, device, block_size, grid_size, stream, skip_nan, "
+               "ddof, /)")},
     {NULL, NULL, 0, NULL},
 };
 

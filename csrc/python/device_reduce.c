@@ -280,13 +280,11 @@ static PyObject *reduce_on_device(PyObject *module, PyObject *const *arguments, 
     request->compute = GPR_DTYPE_DEFAULT;
     request->dtype = source->dtype;
     if (glue_read_operator(arguments[OP], &request->op) < 0) return NULL;
-    if (glue_read_axes(state, arguments[AXIS], source->ndim, request->op != GPR_OP_MEAN, reduced) < 0) return NULL;
+    if (glue_read_leave_out(arguments[SKIP_NAN], arguments[DDOF], request) < 0) return NULL;
+    if (glue_read_axes(state, arguments[AXIS], source->ndim, request, reduced) < 0) return NULL;
     if (glue_read_keepdims(arguments[KEEPDIMS], &keepdims) < 0) return NULL;
     if (glue_read_options(state, arguments + OPTIONS, &call) < 0) return NULL;
     if (check_device(request, source) < 0) return NULL;
-    request->skip_nan = PyObject_IsTrue(arguments[SKIP_NAN]);
-    request->ddof = PyFloat_AsDouble(arguments[DDOF]);
-    if (PyErr_Occurred() != NULL) return NULL;
     if (read_compute(arguments[DTYPE], &request->compute) < 0) return NULL;
     masked = read_mask(state, arguments[MASK], source, mask_strides);
     if (masked < 0) return NULL;

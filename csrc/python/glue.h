@@ -71,8 +71,8 @@ int glue_set_result_descr(const glue_state *state, glue_call *call, PyArray_Desc
 int glue_read_keepdims(PyObject *object, int *keepdims);
 /* Whether NaN is left out, and what variances' divisors are less by. */
 int glue_read_leave_out(PyObject *skip_nan, PyObject *ddof, gpr_request *request);
-/* Marks the axes that op reduces. */
-int glue_read_axes(const glue_state *state, PyObject *axis, int ndim, gpr_operator op, char *reduced);
+/* Marks the axes that are reduced. The request has its operator, its elements' type and whether NaN are left out. */
+int glue_read_axes(const glue_state *state, PyObject *axis, int ndim, const gpr_request *request, char *reduced);
 /* Finds NVRTC and CUB's headers once, if there is a driver or `always`. */
 int glue_locate(glue_state *state, int always);
 
@@ -90,7 +90,8 @@ int glue_is_interrupted(void *argument);
 gpr_status glue_reduce_unlocked(gpr_request *request);
 /* Carries out a filled-in call with the GIL released; its result, or NULL. Releases call->result_descr. */
 PyObject *glue_run(glue_state *state, glue_call *call);
-PyObject *glue_reduce(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *glue_reduce(PyObject *module, PyObject *const *from, Py_ssize_t count);
+PyObject *glue_reduce_plain(PyObject *module, PyObject *const *from, Py_ssize_t count);
 
 /* ---- inspect.c, memory.c and exact_sum.c: the tables of functions that core.c puts into the module ---- */
 

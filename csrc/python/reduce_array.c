@@ -124,8 +124,42 @@ static int read_mask(PyObject *object, PyArrayObject *array, PyArrayObject **mas
     return 0;
 }
 
+/* What both functions below are given, besides the array. */
+typedef struct arguments {
+    PyObject *op, *axis, *dtype, *keepdims, *mask, *skip_nan, *ddof;
+    PyObject *const *options;
+} arguments;
+
+/* Fills in all of a call but the result's place. 0, or -1 with an exception. */
+static int read_call(glue_state *state, PyArrayObject *array, const arguments *given, glue_call *call)
+{
+    PyArrayObject *mask = NULL;
+    PyArray_Descr *requested = NULL;
+    char reduced[GPR_MAX_NDIM];
+    int keepdims = 0, failed = -1;
+    gpr_request *request = &call->request;
+
+    memset(request, 0, sizeof *request);
+    request->compute = GPR_DTYPE_DEFAULT;
+    if (glue_read_operator(given->op, &request->op) < 0) return -1;
+    if (glue_find_dtype(PyArray_DESCR(array), "reducing an array of dtype", &request->dtype) < 0) return -1;
+    if (glue_read_leave_out(given->skip_nan, given->ddof, request) < 0) return -1;
+    if (glue_read_axes(state, given->axis, PyArray_NDIM(array), request, reduced) < 0) return -1;
+    if (glue_read_keepdims(given->keepdims, &keepdims) < 0) return -1;
+    if (glue_read_options(state, given->options, call) < 0) return -1;
+    if (given->mask != NULL && read_mask(given->mask, array, &mask) < 0) return -1;
+    if (glue_read_descr(given->dtype, &requested) < 0) return -1;
+
+    if (requested != NULL && glue_find_dtype(requested, "reducing to dtype", &request->compute) < 0) goto done;
+    read_layout(call, array, mask, reduced, keepdims);
+    failed = glue_set_result_descr(state, call, PyArray_DESCR(array), requested);
+done:
+    Py_XDECREF(requested);
+    return failed;
+}
+
 /* reduce(op, array, axis, dtype, keepdims, mask, kernel, device, block_size, grid_size, stream, skip_nan, ddof) */
-PyObject *glue_reduce(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+PyObject *glue_reduce(PyObject *module, PyObject *const *from, Py_ssize_t count)
 {
     enum {
         OP,
@@ -140,35 +174,57 @@ PyObject *glue_reduce(PyObject *module, PyObject *const *arguments, Py_ssize_t c
         ARGUMENT_COUNT
     };
     glue_state *state = glue_state_of(module);
-    PyArrayObject *array = NULL, *mask = NULL;
-    PyArray_Descr *requested = NULL;
-    PyObject *result = NULL;
-    char reduced[GPR_MAX_NDIM];
-    int keepdims = 0;
     glue_call call;
-    gpr_request *request = &call.request;
 
-    if (count != ARGUMENT_COUNT || !PyArray_Check(arguments[ARRAY])) {
+    if (count != ARGUMENT_COUNT || !PyArray_Check(from[ARRAY])) {
         PyErr_SetString(PyExc_TypeError, "reduce takes an operator's number, an array and eleven more arguments");
         return NULL;
     }
-    array = (PyArrayObject *)arguments[ARRAY];
-    memset(request, 0, sizeof *request);
-    request->compute = GPR_DTYPE_DEFAULT;
-    if (glue_read_operator(arguments[OP], &request->op) < 0) return NULL;
-    if (glue_find_dtype(PyArray_DESCR(array), "reducing an array of dtype", &request->dtype) < 0) return NULL;
-    if (glue_read_axes(state, arguments[AXIS], PyArray_NDIM(array), request->op, reduced) < 0) return NULL;
-    if (glue_read_keepdims(arguments[KEEPDIMS], &keepdims) < 0) return NULL;
-    if (glue_read_options(state, arguments + OPTIONS, &call) < 0) return NULL;
-    if (glue_read_leave_out(arguments[SKIP_NAN], arguments[DDOF], request) < 0) return NULL;
-    if (read_mask(arguments[MASK], array, &mask) < 0) return NULL;
-    if (glue_read_descr(arguments[DTYPE], &requested) < 0) return NULL;
+    const arguments given = {from[OP],   from[AXIS],     from[DTYPE], from[KEEPDIMS],
+                             from[MASK], from[SKIP_NAN], from[DDOF],  from + OPTIONS};
+    if (read_call(state, (PyArrayObject *)from[ARRAY], &given, &call) < 0) return NULL;
+    return glue_run(state, &call);
+}
 
-    if (requested != NULL && glue_find_dtype(requested, "reducing to dtype", &request->compute) < 0) goto done;
-    read_layout(&call, array, mask, reduced, keepdims);
-    if (glue_set_result_descr(state, &call, PyArray_DESCR(array), requested) < 0) goto done;
-    result = glue_run(state, &call);
-done:
-    Py_XDECREF(requested);
-    return result;
+/* Whether a variance has no more elements to a row than ddof. */
+static int lacks_freedom(const glue_call *call)
+{
+    const gpr_request *request = &call->request;
+    double n = 1;
+
+    if (request->op != GPR_OP_VAR && request->op != GPR_OP_STD) return 0;
+    for (int i = request->ndim - request->reduced; i < request->ndim; i++) n *= (double)call->shape[i];
+    return !(n > request->ddof);
+}
+
+/* reduce_plain(op, a, axis, dtype, keepdims, kernel, device, block_size, grid_size, stream, skip_nan, ddof) -> what reduce
+ * returns, or NotImplemented where NumPy's fine print says more: for what is no exact ndarray, for none or too few elements, for
+ * complex elements and a dtype, and instead of a TypeError, which is not the last word on dates, for one. */
+PyObject *glue_reduce_plain(PyObject *module, PyObject *const *from, Py_ssize_t count)
+{
+    enum { OP, ARRAY, AXIS, DTYPE, KEEPDIMS, OPTIONS, SKIP_NAN = OPTIONS + GLUE_OPTION_COUNT, DDOF, ARGUMENT_COUNT };
+    glue_state *state = glue_state_of(module);
+    PyArrayObject *array = NULL;
+    PyObject *result = NULL;
+    glue_call call;
+
+    if (count != ARGUMENT_COUNT) {
+        PyErr_SetString(PyExc_TypeError, "reduce_plain takes an operator's number and eleven more arguments");
+        return NULL;
+    }
+    if (!PyArray_CheckExact(from[ARRAY])) Py_RETURN_NOTIMPLEMENTED;
+    array = (PyArrayObject *)from[ARRAY];
+    if (PyArray_SIZE(array) == 0 || (PyArray_ISCOMPLEX(array) && from[DTYPE] != Py_None)) Py_RETURN_NOTIMPLEMENTED;
+    const arguments given = {from[OP], from[AXIS],     from[DTYPE], from[KEEPDIMS],
+                             NULL,     from[SKIP_NAN], from[DDOF],  from + OPTIONS};
+    if (read_call(state, array, &given, &call) == 0) {
+        if (lacks_freedom(&call)) {
+            Py_DECREF(call.result_descr);
+            Py_RETURN_NOTIMPLEMENTED;
+        }
+        result = glue_run(state, &call);
+    }
+    if (result != NULL || !PyErr_ExceptionMatches(PyExc_TypeError)) return result;
+    PyErr_Clear();
+    Py_RETURN_NOTIMPLEMENTED;
 }

@@ -50,12 +50,12 @@ def as_mask(where: Any, shape: tuple[int, ...]) -> Array | None:
     return np.broadcast_to(mask.astype(np.bool_, casting="safe", copy=False), shape)
 
 
-def count_reduced(array: Array, axis: Any) -> int:
+def count_reduced(shape: tuple[int, ...], axis: Any) -> int:
     """Number of elements that make one result."""
-    if axis is None:
-        return array.size
+    if axis is None or (shape == () and axis in (0, -1)):
+        return math.prod(shape)
     axes = axis if isinstance(axis, tuple) else (axis,)
-    return math.prod(array.shape[normalize_axis_index(i, array.ndim)] for i in axes)
+    return math.prod(shape[normalize_axis_index(i, len(shape))] for i in axes)
 
 
 def count_kept(call: Call, mask: Array | None) -> Any:
@@ -66,9 +66,16 @@ def count_kept(call: Call, mask: Array | None) -> Any:
     """
     ones = ~np.isnan(call.array) if call.skip_nan else mask
     if ones is None:
-        return count_reduced(call.array, call.axis)
+        return count_reduced(call.array.shape, call.axis)
     ours = call._replace(array=np.asarray(ones), dtype=None, options=ON_CPU, skip_nan=False, ddof=0.0)
     return run_core(ours, "sum", mask if call.skip_nan else None)
+
+
+def as_ddof(ddof: Any) -> float:
+    """``ddof`` as the core takes it."""
+    if isinstance(ddof, str | bytes) or ddof is None:
+        raise TypeError(f"ddof must be a number, not {type(ddof).__name__}")
+    return float(ddof)
 
 
 def warn_of_imaginary_parts() -> None:
@@ -129,7 +136,7 @@ def check_where(call: Call, ufunc: np.ufunc, mask: Array | None) -> None:
 
 def check_identity(call: Call, ufunc: np.ufunc) -> None:
     """Refuse nothing, where ``initial=None`` takes the identity away."""
-    if call.initial is None and call.array.size == 0 and count_reduced(call.array, call.axis) == 0:
+    if call.initial is None and call.array.size == 0 and count_reduced(call.array.shape, call.axis) == 0:
         raise ValueError(f"zero-size array to reduction operation {ufunc.__name__} which has no identity")
 
 

@@ -6,9 +6,7 @@ speedup has one kind above and the other below.
 
 from __future__ import annotations
 
-import json
 import math
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -27,7 +25,7 @@ from ._records import kernels as catalogue
 from ._records import last_run, limits
 from ._sampling import NOISY, Spread, Turn, progress_bar, take_turns
 from ._tables import (
-    comma_separated,
+    Exported,
     lay_out,
     markdown,
     show_bandwidth,
@@ -289,10 +287,11 @@ def find_break_even(sizes: Sequence[int], ratios: Sequence[float]) -> tuple[floa
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Exported):
     """Kernels and libraries on the same array; :func:`compare` makes it.
 
-    Prints as tables, shows as tables in a notebook, and draws itself with matplotlib. A sequence of its rows.
+    Prints as tables, shows as tables in a notebook, and draws itself with matplotlib. A sequence of its rows. As
+    CSV it has a row for each contender and size, in seconds and bytes per second, with the environment.
 
     Attributes
     ----------
@@ -589,36 +588,11 @@ class Comparison:
             "environment": self.environment,
         }
 
-    def to_json(self, indent: int | None = None) -> str:
-        """:meth:`to_dict` as JSON.
-
-        Parameters
-        ----------
-        indent : int, optional
-            Spaces for each level; all in one line by default.
-
-        Returns
-        -------
-        str
-        """
-        return json.dumps(self.to_dict(), indent=indent)
-
-    def to_csv(self, path: str | os.PathLike[str] | None = None) -> str:
-        """A row for each contender and size, in seconds and bytes per second, with the environment.
-
-        Parameters
-        ----------
-        path : path, optional
-            File to write it to as well.
-
-        Returns
-        -------
-        str
-        """
+    def _rows(self) -> list[list[Any]]:
         setting = flat_environment(self.environment)
         flat = self._flat()
         head = [*(flat[0] if flat else ()), *setting]
-        return comma_separated([head, *([*one.values(), *setting.values()] for one in flat)], path)
+        return [head, *([*one.values(), *setting.values()] for one in flat)]
 
     def to_dataframe(self) -> Any:
         """The columns of :meth:`to_csv`, without the environment, which is in ``attrs``.

@@ -25,6 +25,21 @@ def reduce(
     ddof: float,
     /,
 ) -> Any: ...
+def reduce_plain(
+    op: int,
+    a: Any,
+    axis: Any,
+    dtype: Any,
+    keepdims: Any,
+    kernel: str,
+    device: str | None,
+    block_size: int | None,
+    grid_size: int | None,
+    stream: Any,
+    skip_nan: bool,
+    ddof: Any,
+    /,
+) -> Any: ...
 
 # ---- inspect.c
 

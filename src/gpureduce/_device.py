@@ -15,7 +15,8 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from . import _core
-from ._calls import Call, NoValue, Options
+from ._arguments import as_ddof, count_reduced
+from ._calls import Call, NoValue, Options, warn
 from ._core import DeviceArray
 from ._interop import ITEM_BYTES, LEGACY_STREAM, DeviceBuffer, Library, device_library, loans, numpy_dtype
 
@@ -35,11 +36,17 @@ def reduce_on_device(library: Library, call: Call) -> Any:
     if where is NoValue:
         where = True
     if center is not NoValue and center is not None:
-        raise TypeError("mean= is not supported for device arrays: leave it out, and the mean is computed on the way")
+        raise TypeError(
+            f"mean= is not taken with device arrays: var(a, axis) + (mean(a, axis) - mean)**2, in {library.name}'s own "
+            "arithmetic, is the variance about another mean for ddof=0"
+        )
     if op == "minmax" and (out is not None or initial is not NoValue):
         return _minmax(library, call)
     source = library.memory(a)
     skip_nan = skip_nan and not source.dtype.startswith(EXACT)
+    if op in ("mean", "var", "std"):
+        keeps_nothing = isinstance(where, bool | np.bool_) and not where
+        _warn_of_too_few(op, 0 if keeps_nothing else count_reduced(source.shape, axis), skip_nan, ddof)
     if dtype is not None:
         dtype = library.dtype(dtype)
     plain = dtype is None and initial is NoValue and where is True and options[-1] is None
@@ -66,6 +73,14 @@ def reduce_on_device(library: Library, call: Call) -> Any:
         work = _Work(library, op, a, source, options, skip_nan, ddof)
         result = work.run(axis, dtype, out, keepdims, initial, where)
     return library.split(result) if op == "minmax" else result
+
+
+def _warn_of_too_few(op: str, most: int, skip_nan: bool, ddof: Any) -> None:
+    """Warn as for host arrays where `most` elements are too few: nobody waits to know what NaN and masks leave."""
+    if op == "mean" and most == 0:
+        warn("Mean of empty slice")
+    if op != "mean" and most <= as_ddof(ddof):
+        warn("Degrees of freedom <= 0 for slice" + ("." if skip_nan else ""))
 
 
 class _NeedsConversionError(Exception):
@@ -184,13 +199,6 @@ class _Work:
             self.lent.append(memory)
         return memory
 
-    def count(self, axis: Any) -> int:
-        """Number of elements that make one result."""
-        shape = self.source.shape
-        if axis is None:
-            return math.prod(shape)
-        return math.prod(shape[i] for i in normalize_axis_tuple(axis, len(shape)))
-
     def result_shape(self, axis: Any, keepdims: Any) -> tuple[int, ...]:
         shape = self.source.shape
         reduced = range(len(shape)) if axis is None else normalize_axis_tuple(axis, len(shape))
@@ -206,7 +214,8 @@ class _Work:
                 f"reduction operation '{ufunc.__name__}' does not have an identity, so to use a where mask one has "
                 "to specify 'initial'"
             )
-        if initial is None and self.count(axis) == 0 and math.prod(self.result_shape(axis, False)) > 0:
+        is_of_nothing = count_reduced(self.source.shape, axis) == 0
+        if initial is None and is_of_nothing and math.prod(self.result_shape(axis, False)) > 0:
             raise ValueError(f"zero-size array to reduction operation {ufunc.__name__} which has no identity")
         target = None if out is None else _Out(self, ufunc.__name__, out)
         if target is not None and dtype is None and self.op in ("sum", "prod"):
@@ -217,7 +226,7 @@ class _Work:
         try:
             if not has_start:
                 result = self.reduce(self.source, axis, dtype, keepdims, mask, room)
-            elif self.count(axis) == 0 and ufunc.identity is None:
+            elif is_of_nothing and ufunc.identity is None:
                 result = self.only_start(self.result_shape(axis, keepdims), self.source.dtype, initial, room)
             else:
                 result = self.with_start(axis, dtype, keepdims, mask, initial, room)

@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, overload
 
 from . import _core
-from ._tables import comma_separated, lay_out
+from ._tables import Exported, lay_out
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -559,11 +558,11 @@ def shorten(rows: list[list[str]]) -> list[list[str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(Exported):
     """What a kernel did with an array, launch by launch; :func:`explain` makes it.
 
     Prints as a table, shows itself in a notebook with its annotated source and a picture, and draws that picture with
-    matplotlib. What is counted is said by :class:`Figures`.
+    matplotlib. What is counted is said by :class:`Figures`. As CSV it has a row for each column of each launch.
 
     Attributes
     ----------
@@ -694,33 +693,8 @@ class Explanation:
         head = {name: getattr(self, name) for name in ("kernel", "op", "dtype", "n", "rows", "block_size")}
         return {**head, "figures": self.figures.to_dict(), "launches": launches}
 
-    def to_json(self, indent: int | None = None) -> str:
-        """:meth:`to_dict` as JSON.
-
-        Parameters
-        ----------
-        indent : int, optional
-            Spaces for each level; all in one line by default.
-
-        Returns
-        -------
-        str
-        """
-        return json.dumps(self.to_dict(), indent=indent)
-
-    def to_csv(self, path: str | os.PathLike[str] | None = None) -> str:
-        """A row for each column of each launch, with its figures.
-
-        Parameters
-        ----------
-        path : path, optional
-            File to write it to as well.
-
-        Returns
-        -------
-        str
-        """
-        return _write_csv([self], path)
+    def _rows(self) -> list[list[Any]]:
+        return _rows_of([self])
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw what each thread of one block does, over time, with matplotlib.
@@ -749,10 +723,11 @@ class Explanation:
         return _html.fragment([self])
 
 
-class Explanations(Sequence[Explanation]):
+class Explanations(Exported, Sequence[Explanation]):
     """Several :class:`Explanation`, to look at side by side.
 
-    Prints as one table with a kernel a column; shows and draws the kernels beside one another.
+    Prints as one table with a kernel a column; shows and draws the kernels beside one another. As CSV it has a row for
+    each column of each launch of each kernel.
 
     Parameters
     ----------
@@ -796,33 +771,8 @@ class Explanations(Sequence[Explanation]):
         """
         return [each.to_dict() for each in self._all]
 
-    def to_json(self, indent: int | None = None) -> str:
-        """:meth:`to_dict` as JSON.
-
-        Parameters
-        ----------
-        indent : int, optional
-            Spaces for each level; all in one line by default.
-
-        Returns
-        -------
-        str
-        """
-        return json.dumps(self.to_dict(), indent=indent)
-
-    def to_csv(self, path: str | os.PathLike[str] | None = None) -> str:
-        """A row for each column of each launch of each kernel.
-
-        Parameters
-        ----------
-        path : path, optional
-            File to write it to as well.
-
-        Returns
-        -------
-        str
-        """
-        return _write_csv(self._all, path)
+    def _rows(self) -> list[list[Any]]:
+        return _rows_of(self._all)
 
     def plot(self, axes: Sequence[Axes] | None = None) -> list[Axes]:
         """Draw the kernels side by side, with one scale and one legend.
@@ -860,7 +810,7 @@ def _as_lists(value: Any) -> Any:
     return [_as_lists(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
-def _write_csv(explanations: Iterable[Explanation], path: str | os.PathLike[str] | None) -> str:
+def _rows_of(explanations: Iterable[Explanation]) -> list[list[Any]]:
     names = [name for name in Figures.__slots__ if name not in ("launches", "most_on_one_address")]
     place = ["kernel", "launch", "stage", "phase", "step", "ends", "file", "line", "blocks"]
     lines: list[list[Any]] = [[*place, *names, *RATIOS]]
@@ -870,7 +820,7 @@ def _write_csv(explanations: Iterable[Explanation], path: str | os.PathLike[str]
                 figures = column.figures.to_dict()
                 where = [getattr(column, name) for name in place[3:]]
                 lines.append([each.kernel, number, launch.stage, *where, *(figures[n] for n in (*names, *RATIOS))])
-    return comma_separated(lines, path)
+    return lines
 
 
 for _class in (Explanation, Explanations):

@@ -1,10 +1,8 @@
 """The reductions: NumPy's names and arguments, then where and how the work is done.
 
-Functions that take the same arguments are made by one maker, so that there is one body for each signature. An exact
-``ndarray`` of numbers with default ``out``, ``initial`` and ``where`` goes to the C core at once: a small call costs
-little more than the call. The rest goes by :mod:`gpureduce._rules`.
-
-A ``TypeError`` of the core is not the last word on an array of dates, and on arguments that only NumPy's rules know.
+Functions that take the same arguments are made by one maker, so that there is one body for each signature. With default
+``out``, ``initial`` and ``where`` the C core is asked at once: a small call costs little more than the call. What it
+answers ``NotImplemented`` to, and the rest, goes by :mod:`gpureduce._rules`.
 """
 
 from __future__ import annotations
@@ -14,10 +12,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy import ndarray
 
 from . import _core
-from ._arguments import count_reduced
 from ._calls import Call, NoValue
 from ._docstrings import compose
 from ._moments import tell_freedom, warn_if_nothing_is_left
@@ -62,10 +58,7 @@ __all__ = [
     "var",
 ]
 
-_reduce = _core.reduce
-
-_REAL = "biuf"
-"""Kinds of dtype of which the core knows all that NumPy's rules say."""
+_ask = _core.reduce_plain
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -85,11 +78,6 @@ def _define(name: str, function: _Function) -> _Function:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = compose(name, _parameters[name])
     return function
-
-
-def _is_final(a: ndarray[Any, Any], keepdims: Any) -> bool:
-    """Whether the core's ``TypeError`` is what the caller should see."""
-    return a.dtype.kind in _REAL and keepdims is not NoValue
 
 
 class MinMax(NamedTuple):
@@ -112,7 +100,7 @@ class MinMax(NamedTuple):
 
 
 def _make_accumulation(op: str, skip_nan: bool = False) -> Accumulation:
-    number = _core.OPERATORS[op]
+    code = _core.OPERATORS[op]
 
     def accumulate(
         a: Any,
@@ -129,28 +117,18 @@ def _make_accumulation(op: str, skip_nan: bool = False) -> Accumulation:
         grid_size: int | None = None,
         stream: Any = None,
     ) -> Any:
-        if (
-            out is None
-            and initial is NoValue
-            and where is True
-            and type(a) is ndarray
-            and (dtype is None or a.dtype.kind in _REAL)
-        ):
-            try:
-                return _reduce(
-                    number, a, axis, dtype, keepdims, None, kernel, device, block_size, grid_size, stream, skip_nan, 0.0
-                )
-            except TypeError:
-                if _is_final(a, keepdims):
-                    raise
-        options = (kernel, device, block_size, grid_size, stream)
+        if out is None and initial is NoValue and where is True:
+            result = _ask(code, a, axis, dtype, keepdims, kernel, device, block_size, grid_size, stream, skip_nan, 0.0)
+            if result is not NotImplemented:
+                return result
+        options = kernel, device, block_size, grid_size, stream
         return reduce_any(Call(op, a, options, axis, dtype, out, keepdims, initial, where, skip_nan))
 
     return accumulate
 
 
 def _make_extreme(op: str, skip_nan: bool = False) -> Extreme:
-    number = _core.OPERATORS[op]
+    code = _core.OPERATORS[op]
 
     def extreme(
         a: Any,
@@ -166,16 +144,10 @@ def _make_extreme(op: str, skip_nan: bool = False) -> Extreme:
         grid_size: int | None = None,
         stream: Any = None,
     ) -> Any:
-        options = (kernel, device, block_size, grid_size, stream)
-        if out is None and initial is NoValue and where is True and type(a) is ndarray:
-            try:
-                result = _reduce(
-                    number, a, axis, None, keepdims, None, kernel, device, block_size, grid_size, stream, skip_nan, 0.0
-                )
-            except TypeError:
-                if _is_final(a, keepdims):
-                    raise
-            else:
+        options = kernel, device, block_size, grid_size, stream
+        if out is None and initial is NoValue and where is True:
+            result = _ask(code, a, axis, None, keepdims, kernel, device, block_size, grid_size, stream, skip_nan, 0.0)
+            if result is not NotImplemented:
                 if skip_nan and a.dtype.kind not in "biu":
                     result = finish_extreme(Call(op, a, options, axis, keepdims=keepdims, skip_nan=True), None, result)
                 return result
@@ -185,7 +157,7 @@ def _make_extreme(op: str, skip_nan: bool = False) -> Extreme:
 
 
 def _make_truth(op: str) -> Truth:
-    number = _core.OPERATORS[op]
+    code = _core.OPERATORS[op]
 
     def truth(
         a: Any,
@@ -200,22 +172,18 @@ def _make_truth(op: str) -> Truth:
         grid_size: int | None = None,
         stream: Any = None,
     ) -> Any:
-        if out is None and where is True and type(a) is ndarray:
-            try:
-                return _reduce(
-                    number, a, axis, None, keepdims, None, kernel, device, block_size, grid_size, stream, False, 0.0
-                )
-            except TypeError:
-                if _is_final(a, keepdims):
-                    raise
-        options = (kernel, device, block_size, grid_size, stream)
+        if out is None and where is True:
+            result = _ask(code, a, axis, None, keepdims, kernel, device, block_size, grid_size, stream, False, 0.0)
+            if result is not NotImplemented:
+                return result
+        options = kernel, device, block_size, grid_size, stream
         return reduce_any(Call(op, a, options, axis, None, out, keepdims, NoValue, where))
 
     return truth
 
 
 def _make_mean(skip_nan: bool = False) -> Mean:
-    number = _core.OPERATORS["mean"]
+    code = _core.OPERATORS["mean"]
 
     def mean(
         a: Any,
@@ -231,22 +199,10 @@ def _make_mean(skip_nan: bool = False) -> Mean:
         grid_size: int | None = None,
         stream: Any = None,
     ) -> Any:
-        options = (kernel, device, block_size, grid_size, stream)
-        if (
-            out is None
-            and where is True
-            and type(a) is ndarray
-            and a.size
-            and (dtype is None or (a.dtype.kind in _REAL and not skip_nan))
-        ):
-            try:
-                result = _reduce(
-                    number, a, axis, dtype, keepdims, None, kernel, device, block_size, grid_size, stream, skip_nan, 0.0
-                )
-            except TypeError:
-                if _is_final(a, keepdims):
-                    raise
-            else:
+        options = kernel, device, block_size, grid_size, stream
+        if out is None and where is True and (dtype is None or not skip_nan):
+            result = _ask(code, a, axis, dtype, keepdims, kernel, device, block_size, grid_size, stream, skip_nan, 0.0)
+            if result is not NotImplemented:
                 if skip_nan:
                     call = Call("mean", a, options, axis, keepdims=keepdims, skip_nan=True)
                     warn_if_nothing_is_left(call, None, result)
@@ -257,7 +213,7 @@ def _make_mean(skip_nan: bool = False) -> Mean:
 
 
 def _make_variance(op: str, skip_nan: bool = False) -> Variance:
-    number = _core.OPERATORS[op]
+    code = _core.OPERATORS[op]
 
     def variance(
         a: Any,
@@ -280,23 +236,10 @@ def _make_variance(op: str, skip_nan: bool = False) -> Variance:
             if ddof != 0:
                 raise ValueError("ddof and correction can't be provided simultaneously.")
             ddof = correction
-        options = (kernel, device, block_size, grid_size, stream)
-        if (
-            out is None
-            and dtype is None
-            and where is True
-            and mean is NoValue
-            and type(a) is ndarray
-            and (a.size if axis is None else count_reduced(a, axis)) > ddof
-        ):
-            try:
-                result = _reduce(
-                    number, a, axis, None, keepdims, None, kernel, device, block_size, grid_size, stream, skip_nan, ddof
-                )
-            except TypeError:
-                if _is_final(a, keepdims):
-                    raise
-            else:
+        options = kernel, device, block_size, grid_size, stream
+        if out is None and dtype is None and where is True and mean is NoValue:
+            result = _ask(code, a, axis, None, keepdims, kernel, device, block_size, grid_size, stream, skip_nan, ddof)
+            if result is not NotImplemented:
                 if skip_nan and a.dtype.kind not in "biu":
                     call = Call(op, a, options, axis, keepdims=keepdims, skip_nan=True, ddof=ddof)
                     result = tell_freedom(call, None, result)
@@ -307,7 +250,7 @@ def _make_variance(op: str, skip_nan: bool = False) -> Variance:
 
 
 def _make_position(op: str, skip_nan: bool = False) -> Position:
-    number = _core.OPERATORS[op]
+    code = _core.OPERATORS[op]
 
     def position(
         a: Any,
@@ -321,26 +264,20 @@ def _make_position(op: str, skip_nan: bool = False) -> Position:
         grid_size: int | None = None,
         stream: Any = None,
     ) -> Any:
-        if out is None and type(a) is ndarray and not isinstance(axis, tuple) and a.size:
-            try:
-                result = _reduce(
-                    number, a, axis, None, keepdims, None, kernel, device, block_size, grid_size, stream, skip_nan, 0.0
-                )
-            except TypeError:
-                if _is_final(a, keepdims):
-                    raise
-            else:
+        if out is None and not isinstance(axis, tuple):
+            result = _ask(code, a, axis, None, keepdims, kernel, device, block_size, grid_size, stream, skip_nan, 0.0)
+            if result is not NotImplemented:
                 if skip_nan:
                     check_found(result)
                 return result
-        options = (kernel, device, block_size, grid_size, stream)
+        options = kernel, device, block_size, grid_size, stream
         return reduce_any(Call(op, a, options, axis, None, out, keepdims, skip_nan=skip_nan))
 
     return position
 
 
 def _make_span() -> Span:
-    number = _core.OPERATORS["ptp"]
+    code = _core.OPERATORS["ptp"]
 
     def ptp(
         a: Any,
@@ -354,22 +291,18 @@ def _make_span() -> Span:
         grid_size: int | None = None,
         stream: Any = None,
     ) -> Any:
-        if out is None and type(a) is ndarray:
-            try:
-                return _reduce(
-                    number, a, axis, None, keepdims, None, kernel, device, block_size, grid_size, stream, False, 0.0
-                )
-            except TypeError:
-                if _is_final(a, keepdims):
-                    raise
-        options = (kernel, device, block_size, grid_size, stream)
+        if out is None:
+            result = _ask(code, a, axis, None, keepdims, kernel, device, block_size, grid_size, stream, False, 0.0)
+            if result is not NotImplemented:
+                return result
+        options = kernel, device, block_size, grid_size, stream
         return reduce_any(Call("ptp", a, options, axis, None, out, keepdims))
 
     return ptp
 
 
 def _make_count() -> Count:
-    number = _core.OPERATORS["count_nonzero"]
+    code = _core.OPERATORS["count_nonzero"]
 
     def count_nonzero(
         a: Any,
@@ -382,22 +315,17 @@ def _make_count() -> Count:
         grid_size: int | None = None,
         stream: Any = None,
     ) -> Any:
-        if type(a) is ndarray:
-            try:
-                return _reduce(
-                    number, a, axis, None, keepdims, None, kernel, device, block_size, grid_size, stream, False, 0.0
-                )
-            except TypeError:
-                if _is_final(a, keepdims):
-                    raise
-        options = (kernel, device, block_size, grid_size, stream)
+        result = _ask(code, a, axis, None, keepdims, kernel, device, block_size, grid_size, stream, False, 0.0)
+        if result is not NotImplemented:
+            return result
+        options = kernel, device, block_size, grid_size, stream
         return reduce_any(Call("count_nonzero", a, options, axis, keepdims=keepdims))
 
     return count_nonzero
 
 
 def _make_pair() -> Pair:
-    number = _core.OPERATORS["minmax"]
+    code = _core.OPERATORS["minmax"]
 
     def minmax(
         a: Any,
@@ -413,17 +341,11 @@ def _make_pair() -> Pair:
         grid_size: int | None = None,
         stream: Any = None,
     ) -> Any:
-        if out is None and initial is NoValue and where is True and type(a) is ndarray:
-            try:
-                return MinMax(
-                    *_reduce(
-                        number, a, axis, None, keepdims, None, kernel, device, block_size, grid_size, stream, False, 0.0
-                    )
-                )
-            except TypeError:
-                if _is_final(a, keepdims):
-                    raise
-        options = (kernel, device, block_size, grid_size, stream)
+        if out is None and initial is NoValue and where is True:
+            result = _ask(code, a, axis, None, keepdims, kernel, device, block_size, grid_size, stream, False, 0.0)
+            if result is not NotImplemented:
+                return MinMax(*result)
+        options = kernel, device, block_size, grid_size, stream
         return MinMax(*reduce_any(Call("minmax", a, options, axis, None, out, keepdims, initial, where)))
 
     return minmax

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ._arguments import (
+    as_ddof,
     as_mask,
     check_is_array,
     check_out,
@@ -26,6 +27,7 @@ def mean(call: Call) -> Any:
     """Follow ``numpy.mean`` and ``nanmean``."""
     if call.skip_nan:
         _check_inexact(call)
+    _check_where(call)
     call = real_part(call)
     mask = as_mask(call.where, call.array.shape)
     if call.array.size == 0 or (mask is not None and not call.skip_nan):
@@ -59,6 +61,12 @@ def _check_inexact(call: Call) -> None:
     for name, dtype in (("dtype", call.dtype), ("out", getattr(call.out, "dtype", None))):
         if dtype is not None and np.dtype(dtype).kind in "biu":
             raise TypeError(f"If a is inexact, then {name} must be inexact")
+
+
+def _check_where(call: Call) -> None:
+    """Refuse what cannot be counted, as NumPy does here; where NaN are left out, it counts otherwise."""
+    if not call.skip_nan and (call.where is None or isinstance(call.where, str | bytes)):
+        raise TypeError(f"where must be bools, not {type(call.where).__name__}")
 
 
 def _float_of(dtype: np.dtype[Any]) -> np.dtype[Any] | None:
@@ -105,6 +113,7 @@ def variance(call: Call) -> Any:
     _refuse_times(call)
     if call.skip_nan:
         _check_inexact(call)
+    _check_where(call)
     call = call._replace(ddof=as_ddof(call.ddof))
     mask = as_mask(call.where, call.array.shape)
     if not call.skip_nan and np.any(np.less_equal(count_kept(call, mask), call.ddof)):
@@ -112,8 +121,11 @@ def variance(call: Call) -> Any:
     cast, call = _cast_of(call)
     if call.out is not None:
         check_out(call.out, np.add, np.empty(0, _result_of(call)), cast or call.dtype or _float_of(call.array.dtype))
-        if call.op == "std" and call.out.dtype.kind in "biu":
+        if call.op == "std" and call.out.dtype.kind in "biumM":
             raise TypeError(f"cannot take the square root into out of dtype {call.out.dtype}: it must be inexact")
+    is_root = call.op == "std" and call.out is not None  # it is taken in the type of out
+    if is_root:
+        call = call._replace(op="var")
     if call.skip_nan and cast is not None and call.array.dtype.kind != "c" and call.center is NoValue:
         warn_of_imaginary_parts()
     result = run(call, mask=mask) if call.center is NoValue else _about(call, mask)
@@ -121,14 +133,11 @@ def variance(call: Call) -> Any:
         result = tell_freedom(call, mask, result)
     if cast is not None:
         result = result.astype(cast)
-    return result if call.out is None else store(call.out, result, np.add.__name__)
-
-
-def as_ddof(ddof: Any) -> float:
-    """``ddof`` as the core takes it."""
-    if isinstance(ddof, str | bytes) or ddof is None:
-        raise TypeError(f"ddof must be a number, not {type(ddof).__name__}")
-    return float(ddof)
+    if call.out is None:
+        return result
+    out = store(call.out, result, np.add.__name__)
+    with np.errstate(all="ignore"):
+        return np.sqrt(out, out=out) if is_root else out
 
 
 def tell_freedom(call: Call, mask: Array | None, result: Any) -> Any:
@@ -204,4 +213,4 @@ def _about(call: Call, mask: Array | None) -> Any:
 
 
 def _axes_of(array: Array, axis: Any) -> Any:
-    return tuple(range(array.ndim)) if axis is None else axis
+    return tuple(range(array.ndim)) if axis is None or array.ndim == 0 else axis

@@ -113,6 +113,8 @@ def _fold(call: Call) -> Any:
     else:
         check_identity(call, ufunc)
         result = run(call, mask=mask)
+    if call.op == "sum" and out is not None and out.dtype.kind == "M":  # a copy would take the number as it is
+        result = np.asarray(result).astype(out.dtype.str.replace("M8", "m8", 1))
     finish = finish_extreme if ufunc in (np.fmin, np.fmax) else _finish_fold
     result = finish(call, mask, result)
     return result if out is None else store(out, result, ufunc.__name__)
@@ -144,7 +146,7 @@ def finish_extreme(call: Call, mask: Array | None, found: Any) -> Any:
 
 def _mark_nan(call: Call, mask: Array | None, result: Any) -> Any:
     """Put NaN where NaN is all there is: there the core gives what every other number replaces, an infinity."""
-    if call.array.dtype.kind not in "fcV" or not np.any(np.isinf(result)):
+    if call.array.dtype.kind not in "fcV" or call.array.size == 0 or not np.any(np.isinf(result)):
         return result
     bad = np.less(run(call, "arg" + call.op), 0) if mask is None else np.equal(count_kept(call, mask), 0)
     return set_nan(result, bad) if np.any(bad) else result
@@ -165,7 +167,7 @@ def _position(call: Call) -> Any:
             raise TypeError(f"Cannot cast from {out.dtype!r} to {np.dtype(np.intp)!r} according to the rule 'safe'")
         if not out.flags.writeable:
             raise ValueError("output array is read-only")
-    if array.size == 0 and count_reduced(array, call.axis) == 0:
+    if array.size == 0 and count_reduced(array.shape, call.axis) == 0:
         raise ValueError(f"attempt to get {call.op} of an empty sequence")
     result = run(call)
     if call.skip_nan:

@@ -24,6 +24,16 @@ class Options(TypedDict, total=False):
     grid_size: int | None
     stream: Any
 
+class Masked(Options, total=False):
+    where: ArrayLike
+
+class Started(Masked, total=False):
+    initial: Any
+
+class Varied(Masked, total=False):
+    mean: Any
+    correction: Any
+
 _Device = TypeVar("_Device", bound=DeviceArray)
 _Out = TypeVar("_Out", bound=NDArray[Any])
 _Scalar = TypeVar("_Scalar", bound=np.generic)
@@ -51,9 +61,7 @@ class Accumulation(Protocol):
         *,
         out: _Out,
         keepdims: bool = False,
-        initial: Any = ...,
-        where: ArrayLike = True,
-        **options: Unpack[Options],
+        **rest: Unpack[Started],
     ) -> _Out: ...
     @overload
     def __call__(
@@ -88,9 +96,7 @@ class Accumulation(Protocol):
         out: None = None,
         *,
         keepdims: Literal[True],
-        initial: Any = ...,
-        where: ArrayLike = True,
-        **options: Unpack[Options],
+        **rest: Unpack[Started],
     ) -> NDArray[Any]: ...
     @overload
     def __call__(
@@ -125,9 +131,7 @@ class Extreme(Protocol):
         *,
         out: _Out,
         keepdims: bool = False,
-        initial: Any = ...,
-        where: ArrayLike = True,
-        **options: Unpack[Options],
+        **rest: Unpack[Started],
     ) -> _Out: ...
     @overload
     def __call__(
@@ -159,9 +163,7 @@ class Extreme(Protocol):
         out: None = None,
         *,
         keepdims: Literal[True],
-        initial: Any = ...,
-        where: ArrayLike = True,
-        **options: Unpack[Options],
+        **rest: Unpack[Started],
     ) -> NDArray[Any]: ...
     @overload
     def __call__(
@@ -183,9 +185,7 @@ class Truth(Protocol):
         axis: Axis = None,
         out: _Device | None = None,
         keepdims: bool = False,
-        *,
-        where: ArrayLike = True,
-        **options: Unpack[Options],
+        **rest: Unpack[Masked],
     ) -> _Device: ...
     @overload
     def __call__(
@@ -195,8 +195,7 @@ class Truth(Protocol):
         *,
         out: _Out,
         keepdims: bool = False,
-        where: ArrayLike = True,
-        **options: Unpack[Options],
+        **rest: Unpack[Masked],
     ) -> _Out: ...
     @overload
     def __call__(
@@ -205,9 +204,7 @@ class Truth(Protocol):
         axis: None = None,
         out: None = None,
         keepdims: Literal[False] = False,
-        *,
-        where: ArrayLike = True,
-        **options: Unpack[Options],
+        **rest: Unpack[Masked],
     ) -> np.bool: ...
     @overload
     def __call__(
@@ -217,8 +214,7 @@ class Truth(Protocol):
         out: None = None,
         *,
         keepdims: Literal[True],
-        where: ArrayLike = True,
-        **options: Unpack[Options],
+        **rest: Unpack[Masked],
     ) -> NDArray[Any]: ...
     @overload
     def __call__(
@@ -227,9 +223,7 @@ class Truth(Protocol):
         axis: Axis = None,
         out: Any = None,
         keepdims: bool = False,
-        *,
-        where: ArrayLike = True,
-        **options: Unpack[Options],
+        **rest: Unpack[Masked],
     ) -> Any: ...
 
 class Mean(Protocol):
@@ -241,9 +235,7 @@ class Mean(Protocol):
         dtype: DTypeLike | None = None,
         out: _Device | None = None,
         keepdims: bool = False,
-        *,
-        where: ArrayLike = True,
-        **options: Unpack[Options],
+        **rest: Unpack[Masked],
     ) -> _Device: ...
     @overload
     def __call__(
@@ -254,8 +246,7 @@ class Mean(Protocol):
         *,
         out: _Out,
         keepdims: bool = False,
-        where: ArrayLike = True,
-        **options: Unpack[Options],
+        **rest: Unpack[Masked],
     ) -> _Out: ...
     @overload
     def __call__(
@@ -265,9 +256,7 @@ class Mean(Protocol):
         dtype: None = None,
         out: None = None,
         keepdims: Literal[False] = False,
-        *,
-        where: ArrayLike = True,
-        **options: Unpack[Options],
+        **rest: Unpack[Masked],
     ) -> _Inexact: ...
     @overload
     def __call__(
@@ -277,9 +266,7 @@ class Mean(Protocol):
         dtype: DTypeLike | None = None,
         out: None = None,
         keepdims: Literal[False] = False,
-        *,
-        where: ArrayLike = True,
-        **options: Unpack[Options],
+        **rest: Unpack[Masked],
     ) -> np.number[Any]: ...
     @overload
     def __call__(
@@ -290,8 +277,7 @@ class Mean(Protocol):
         out: None = None,
         *,
         keepdims: Literal[True],
-        where: ArrayLike = True,
-        **options: Unpack[Options],
+        **rest: Unpack[Masked],
     ) -> NDArray[Any]: ...
     @overload
     def __call__(
@@ -301,9 +287,7 @@ class Mean(Protocol):
         dtype: DTypeLike | None = None,
         out: Any = None,
         keepdims: bool = False,
-        *,
-        where: ArrayLike = True,
-        **options: Unpack[Options],
+        **rest: Unpack[Masked],
     ) -> Any: ...
 
 class Variance(Protocol):
@@ -316,11 +300,7 @@ class Variance(Protocol):
         out: _Device | None = None,
         ddof: float = 0,
         keepdims: bool = False,
-        *,
-        where: ArrayLike = True,
-        mean: Any = ...,
-        correction: Any = ...,
-        **options: Unpack[Options],
+        **rest: Unpack[Varied],
     ) -> _Device: ...
     @overload
     def __call__(
@@ -332,10 +312,7 @@ class Variance(Protocol):
         out: _Out,
         ddof: float = 0,
         keepdims: bool = False,
-        where: ArrayLike = True,
-        mean: Any = ...,
-        correction: Any = ...,
-        **options: Unpack[Options],
+        **rest: Unpack[Varied],
     ) -> _Out: ...
     @overload
     def __call__(
@@ -346,11 +323,7 @@ class Variance(Protocol):
         out: None = None,
         ddof: float = 0,
         keepdims: Literal[False] = False,
-        *,
-        where: ArrayLike = True,
-        mean: Any = ...,
-        correction: Any = ...,
-        **options: Unpack[Options],
+        **rest: Unpack[Varied],
     ) -> np.inexact[Any]: ...
     @overload
     def __call__(
@@ -362,10 +335,7 @@ class Variance(Protocol):
         ddof: float = 0,
         *,
         keepdims: Literal[True],
-        where: ArrayLike = True,
-        mean: Any = ...,
-        correction: Any = ...,
-        **options: Unpack[Options],
+        **rest: Unpack[Varied],
     ) -> NDArray[Any]: ...
     @overload
     def __call__(
@@ -376,11 +346,7 @@ class Variance(Protocol):
         out: Any = None,
         ddof: float = 0,
         keepdims: bool = False,
-        *,
-        where: ArrayLike = True,
-        mean: Any = ...,
-        correction: Any = ...,
-        **options: Unpack[Options],
+        **rest: Unpack[Varied],
     ) -> Any: ...
 
 class Position(Protocol):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,7 +19,7 @@ from ._operand import Operand, operand
 from ._profile import check_possible, counter_table, profile_kernel
 from ._records import last_run, limits
 from ._sampling import NOISY, Spread, progress_bar, take_turns
-from ._tables import comma_separated, lay_out, markdown, show_bandwidth, show_bytes, show_time
+from ._tables import Exported, lay_out, markdown, show_bandwidth, show_bytes, show_time
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,10 +49,11 @@ _BARE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class Timing(Exported):
     """How long a reduction takes; :func:`benchmark` makes it. Times are in seconds, rates in bytes per second.
 
-    Prints as a table, shows as one in a notebook, and draws its stages with matplotlib.
+    Prints as a table, shows as one in a notebook, and draws its stages with matplotlib. As CSV it has a row for each
+    sample, with what it is a sample of and the environment.
 
     Attributes
     ----------
@@ -232,39 +231,14 @@ class Timing:
             "environment": self.environment,
         }
 
-    def to_json(self, indent: int | None = None) -> str:
-        """:meth:`to_dict` as JSON.
-
-        Parameters
-        ----------
-        indent : int, optional
-            Spaces for each level; all in one line by default.
-
-        Returns
-        -------
-        str
-        """
-        return json.dumps(self.to_dict(), indent=indent)
-
-    def to_csv(self, path: str | os.PathLike[str] | None = None) -> str:
-        """A row for each sample, with what it is a sample of and the environment.
-
-        Parameters
-        ----------
-        path : path, optional
-            File to write it to as well.
-
-        Returns
-        -------
-        str
-        """
+    def _rows(self) -> list[list[Any]]:
         setting = flat_environment(self.environment)
         bare = [name for name in _BARE if name not in ("peak", "ceiling", "first_call")]
         rows: list[list[Any]] = [["time", "number", "seconds", *bare, *setting]]
         for words, spread in (("host", self.host), ("on_device", self.on_device)):
             for i, seconds in enumerate(() if spread is None else spread.samples):
                 rows.append([words, i, seconds, *(getattr(self, name) for name in bare), *setting.values()])
-        return comma_separated(rows, path)
+        return rows
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw what the call is made of: a bar for each stage, beside the whole.

@@ -20,22 +20,6 @@ import numpy as _numpy
 
 from ._functions import all, any, argmax, argmin, count_nonzero, max, mean, min, prod, std, sum, var
 
-REDUCTIONS = (
-    "all",
-    "any",
-    "argmax",
-    "argmin",
-    "count_nonzero",
-    "max",
-    "mean",
-    "min",
-    "prod",
-    "std",
-    "sum",
-    "var",
-)
-"""What the standard calls statistical, searching and utility functions and this package reduces."""
-
 __all__ = [
     "REDUCTIONS",
     "all",
@@ -51,6 +35,9 @@ __all__ = [
     "sum",
     "var",
 ]
+
+REDUCTIONS = tuple(name for name in __all__ if name != "REDUCTIONS")
+"""What the standard calls statistical, searching and utility functions and this package reduces."""
 
 
 def __getattr__(name: str) -> Any:

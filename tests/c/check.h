@@ -26,14 +26,19 @@ enum { CHECK_MOST_PRINTED = 20 };
         }                                                                                                \
     } while (0)
 
-/* 64 random bits (splitmix64). */
-static inline uint64_t check_random(void)
+/* The next 64 random bits of a state (splitmix64). */
+static inline uint64_t check_draw(uint64_t *state)
 {
-    uint64_t z = check_state += UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
 
     z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
     z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
     return z ^ z >> 31;
+}
+
+static inline uint64_t check_random(void)
+{
+    return check_draw(&check_state);
 }
 
 /* A number from low to high, both included. */

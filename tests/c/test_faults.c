@@ -16,6 +16,7 @@
 #include "driver.h"
 #include "gpureduce.h"
 #include "nvrtc.h"
+#include "request.h"
 
 enum { PAST_THE_END = 77, UNKNOWN = 999, OUT_OF_MEMORY = 2, NAMELESS = 12345, NVRTC_INTERNAL_ERROR = 11 };
 enum { MIB = 1 << 20, LONGEST_SECONDS = 30, STREAMED = 250000, SHORT_DELAY_US = 50 };
@@ -51,18 +52,10 @@ static gpr_status sum_rows(const char *kernel, int on_device, const void *data, 
 {
     const int64_t shape[2] = {(int64_t)rows, (int64_t)n};
     int64_t *sums = malloc(rows * sizeof *sums);
-    gpr_request request = {.op = GPR_OP_SUM,
-                           .dtype = GPR_INT32,
-                           .compute = GPR_DTYPE_DEFAULT,
-                           .ndim = 2,
-                           .reduced = 1,
-                           .shape = shape,
-                           .data = data,
-                           .on_device = on_device,
-                           .device = 0,
-                           .result = sums};
+    gpr_request request = sums_of(GPR_INT32, 2, shape, data, sums);
     gpr_status status = GPR_OK;
 
+    request.on_device = on_device;
     REQUIRE(sums != NULL && gpr_find_kernel(kernel, &request.kernel) == GPR_OK);
     status = gpr_reduce(&request);
     if (status == GPR_OK) expect_sums(sums, rows, n);
@@ -117,20 +110,11 @@ static gpr_status masked(void)
     int32_t *values = make_values(COUNT);
     uint8_t *mask = malloc(COUNT);
     int64_t sum = 0, expected = 0;
-    gpr_request request = {.op = GPR_OP_SUM,
-                           .dtype = GPR_INT32,
-                           .compute = GPR_DTYPE_DEFAULT,
-                           .ndim = 1,
-                           .reduced = 1,
-                           .shape = &shape,
-                           .data = values,
-                           .mask = mask,
-                           .mask_strides = &mask_stride,
-                           .kernel = -1,
-                           .device = 0,
-                           .result = &sum};
+    gpr_request request = sums_of(GPR_INT32, 1, &shape, values, &sum);
 
     REQUIRE(mask != NULL);
+    request.mask = mask;
+    request.mask_strides = &mask_stride;
     for (int i = 0; i < COUNT; i++) {
         mask[i] = i % 2 == 0;
         expected += i % 2 == 0 ? values[i] : 0;
@@ -198,18 +182,10 @@ static gpr_status measure_on_device(void *data, uint64_t rows, uint64_t n)
 {
     const int64_t shape[2] = {(int64_t)rows, (int64_t)n};
     float milliseconds[3] = {-1, -1, -1};
-    const gpr_request request = {.op = GPR_OP_SUM,
-                                 .dtype = GPR_INT32,
-                                 .compute = GPR_DTYPE_DEFAULT,
-                                 .ndim = 2,
-                                 .reduced = 1,
-                                 .shape = shape,
-                                 .data = data,
-                                 .on_device = 1,
-                                 .kernel = -1,
-                                 .device = 0};
-    const gpr_status status = gpr_measure(&request, 1, 3, 100000, milliseconds);
+    gpr_request request = sums_of(GPR_INT32, 2, shape, data, NULL);
 
+    request.on_device = 1;
+    const gpr_status status = gpr_measure(&request, 1, 3, 100000, milliseconds);
     if (status != GPR_OK) return status;
     for (int i = 0; i < 3; i++) REQUIRE(milliseconds[i] >= 0);
     return sum_rows("auto", 1, data, rows, n);
@@ -268,17 +244,7 @@ static gpr_status streams_in_order(void)
 static gpr_status queue_column_sums(void *data, uint64_t rows, uint64_t n, int captured)
 {
     const int64_t shape[2] = {(int64_t)n, (int64_t)rows}, strides[2] = {4, 4 * (int64_t)n};
-    gpr_request request = {.op = GPR_OP_SUM,
-                           .dtype = GPR_INT32,
-                           .compute = GPR_DTYPE_DEFAULT,
-                           .ndim = 2,
-                           .reduced = 1,
-                           .shape = shape,
-                           .strides = strides,
-                           .data = data,
-                           .on_device = 1,
-                           .result_on_device = 1,
-                           .kernel = -1};
+    gpr_request request = sums_of(GPR_INT32, 2, shape, data, NULL);
     static void *stream; /* the same in all calls: a new one may get scratch of its own */
     int64_t *sums = calloc(n, sizeof *sums);
     gpr_status status = gpr_alloc_device(0, n * sizeof *sums, &request.result), freed = GPR_OK;
@@ -286,6 +252,8 @@ static gpr_status queue_column_sums(void *data, uint64_t rows, uint64_t n, int c
 
     REQUIRE(sums != NULL);
     if (status != GPR_OK) goto done;
+    request.strides = strides;
+    request.on_device = request.result_on_device = 1;
     if (stream == NULL) stream = fake.make_stream(0);
     request.stream = stream;
     if (captured) fake.begin_capture(request.stream);
@@ -872,20 +840,11 @@ static gpr_status sum_until(int asks)
     int32_t *values = make_values(COUNT);
     const int64_t shape = COUNT;
     int64_t sum = 0;
-    gpr_request request = {.op = GPR_OP_SUM,
-                           .dtype = GPR_INT32,
-                           .compute = GPR_DTYPE_DEFAULT,
-                           .ndim = 1,
-                           .reduced = 1,
-                           .shape = &shape,
-                           .data = values,
-                           .kernel = -1,
-                           .device = 0,
-                           .result = &sum,
-                           .interrupted = asks > 0 ? stop : NULL,
-                           .interrupted_arg = &asks};
-    const gpr_status status = gpr_reduce(&request);
+    gpr_request request = sums_of(GPR_INT32, 1, &shape, values, &sum);
 
+    request.interrupted = asks > 0 ? stop : NULL;
+    request.interrupted_arg = &asks;
+    const gpr_status status = gpr_reduce(&request);
     if (status == GPR_OK) expect_sums(&sum, 1, COUNT);
     free(values); /* what is still under way reads it: the sanitizers would tell */
     return status;
@@ -932,20 +891,11 @@ static int call_from_the_callback(const void *argument)
     const int64_t shape = COUNT;
     int64_t sum = 0;
     gpr_status inner = GPR_OK;
-    const gpr_request request = {.op = GPR_OP_SUM,
-                                 .dtype = GPR_INT32,
-                                 .compute = GPR_DTYPE_DEFAULT,
-                                 .ndim = 1,
-                                 .reduced = 1,
-                                 .shape = &shape,
-                                 .data = values,
-                                 .kernel = -1,
-                                 .device = 0,
-                                 .result = &sum,
-                                 .interrupted = call_from_within,
-                                 .interrupted_arg = &inner};
+    gpr_request request = sums_of(GPR_INT32, 1, &shape, values, &sum);
 
     (void)argument;
+    request.interrupted = call_from_within;
+    request.interrupted_arg = &inner;
     fake.set_delays(1, 50000);
     REQUIRE(gpr_reduce(&request) == GPR_ERROR_INTERRUPTED);
     REQUIRE(inner == GPR_ERROR_DEVICE);
@@ -991,16 +941,6 @@ static gpr_status sum_on_a_new_stream(void)
     enum { COUNT = 200000 };
     static void *data, *result;
     const int64_t shape = COUNT;
-    gpr_request request = {.op = GPR_OP_SUM,
-                           .dtype = GPR_INT32,
-                           .compute = GPR_DTYPE_DEFAULT,
-                           .ndim = 1,
-                           .reduced = 1,
-                           .shape = &shape,
-                           .on_device = 1,
-                           .result_on_device = 1,
-                           .kernel = -1};
-
     if (data == NULL) {
         int32_t *values = make_values(COUNT);
         REQUIRE(gpr_alloc_device(0, COUNT * sizeof *values, &data) == GPR_OK);
@@ -1008,8 +948,8 @@ static gpr_status sum_on_a_new_stream(void)
         REQUIRE(gpr_alloc_device(0, sizeof(int64_t), &result) == GPR_OK);
         free(values);
     }
-    request.data = data;
-    request.result = result;
+    gpr_request request = sums_of(GPR_INT32, 1, &shape, data, result);
+    request.on_device = request.result_on_device = 1;
     request.stream = fake.make_stream(0);
     const gpr_status status = gpr_reduce(&request);
     fake.wait();

@@ -15,6 +15,7 @@
 #include "check.h"
 #include "gpureduce.h"
 #include "registry.h"
+#include "request.h"
 
 enum { LONGEST_SECONDS = 120, COUNT = 100 };
 
@@ -48,16 +49,10 @@ static int64_t sum;
 /* A request that is fine: the sum of `values` on the CPU. */
 static gpr_request sound_request(void)
 {
-    return (gpr_request){.op = GPR_OP_SUM,
-                         .dtype = GPR_INT32,
-                         .compute = GPR_DTYPE_DEFAULT,
-                         .ndim = 1,
-                         .reduced = 1,
-                         .shape = shape,
-                         .data = values,
-                         .kernel = -1,
-                         .device = GPR_DEVICE_CPU,
-                         .result = &sum};
+    gpr_request request = sums_of(GPR_INT32, 1, shape, values, &sum);
+
+    request.device = GPR_DEVICE_CPU;
+    return request;
 }
 
 static void expect_failure(const gpr_request *request, gpr_status status, const char *part)

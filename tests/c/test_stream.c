@@ -14,6 +14,7 @@
 #include "gpureduce.h"
 #include "naive.h"
 #include "registry.h"
+#include "request.h"
 #include "status.h"
 
 enum { KIB = 1 << 10, MIB = 1 << 20, MOST_AXES = 4, THREADS = 6 };
@@ -28,11 +29,7 @@ typedef struct random {
 
 static uint64_t draw(random_source *source)
 {
-    uint64_t z = source->state += UINT64_C(0x9e3779b97f4a7c15);
-
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
+    return check_draw(&source->state);
 }
 
 static int64_t between(random_source *source, int64_t low, int64_t high)
@@ -397,20 +394,6 @@ static void test_many_threads_share_a_device(void)
     fake.set_delays(1, 0);
 }
 
-static void make_request(gpr_request *request, const int64_t *shape, const void *data, int64_t *result)
-{
-    *request = (gpr_request){.op = GPR_OP_SUM,
-                             .dtype = GPR_INT64,
-                             .compute = GPR_DTYPE_DEFAULT,
-                             .ndim = 2,
-                             .reduced = 1,
-                             .shape = shape,
-                             .data = data,
-                             .kernel = -1,
-                             .device = 0,
-                             .result = result};
-}
-
 /* Memory ran out and the ring was cut down, to a size that is no multiple of anything. */
 static void test_every_slot_of_a_ring_that_was_cut_down_is_aligned(void)
 {
@@ -423,9 +406,7 @@ static void test_every_slot_of_a_ring_that_was_cut_down_is_aligned(void)
     REQUIRE(values != NULL && sums != NULL);
     for (int i = 0; i < ROWS; i++) values[i] = (float)i;
     REQUIRE(gpr_set_limits(&limits) == GPR_OK); /* the ring is made anew */
-    make_request(&request, shape, values, NULL);
-    request.dtype = GPR_FLOAT32;
-    request.result = sums;
+    request = sums_of(GPR_FLOAT32, 2, shape, values, sums);
     fake.set_memory(64 * MIB, MIB);
     CHECK(gpr_reduce(&request) == GPR_OK, "%s", gpr_last_error()->message);
     CHECK(gpr_last_run()->chunks > 1, "%llu chunks", (unsigned long long)gpr_last_run()->chunks);
@@ -447,7 +428,7 @@ static void test_long_rows_are_cut_and_put_together(void)
 
     REQUIRE(values != NULL && gpr_set_limits(&limits) == GPR_OK);
     for (int64_t i = 0; i < (int64_t)ROWS * COUNT; i++) values[i] = 1 + i / COUNT;
-    make_request(&request, shape, values, sums);
+    request = sums_of(GPR_INT64, 2, shape, values, sums);
     CHECK(gpr_reduce(&request) == GPR_OK, "%s", gpr_last_error()->message);
     CHECK(gpr_last_run()->chunks >= 3 * ROWS, "%llu chunks", (unsigned long long)gpr_last_run()->chunks);
     for (int64_t row = 0; row < ROWS; row++)
@@ -465,9 +446,7 @@ static void test_one_program_serves_all_chunks(void)
     gpr_request request;
 
     REQUIRE(values != NULL && gpr_set_limits(&limits) == GPR_OK);
-    make_request(&request, shape, values, NULL);
-    request.dtype = GPR_FLOAT32;
-    request.result = &sum;
+    request = sums_of(GPR_FLOAT32, 2, shape, values, &sum);
     const int before = fake.compiles();
     for (int64_t count = COUNT; count > 400000; count -= 99999) {
         const int64_t shorter[2] = {1, count};
@@ -491,7 +470,7 @@ static void test_pinned_arrays_skip_staging(void)
 
     REQUIRE(gpr_alloc_pinned(COUNT * sizeof(int64_t), &data) == GPR_OK);
     for (int64_t i = 0; i < COUNT; i++) ((int64_t *)data)[i] = i;
-    make_request(&request, shape, data, &sum);
+    request = sums_of(GPR_INT64, 2, shape, data, &sum);
     fake.watch(data, COUNT * sizeof(int64_t));
     CHECK(gpr_reduce(&request) == GPR_OK, "%s", gpr_last_error()->message);
     CHECK(sum == (int64_t)COUNT * (COUNT - 1) / 2, "%lld", (long long)sum);
@@ -521,7 +500,7 @@ static void test_large_grids_over_many_rows_stay_within_the_limits(void)
     gpr_request request;
 
     for (int i = 0; i < ROWS * COUNT; i++) values[i] = i / COUNT;
-    make_request(&request, shape, values, sums);
+    request = sums_of(GPR_INT64, 2, shape, values, sums);
     REQUIRE(gpr_find_kernel("two_kernel", &request.kernel) == GPR_OK);
     request.grid_size = 500;
     REQUIRE(gpr_set_limits(&limits) == GPR_OK);

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../csrc/emu/steering.h"
+
 #if defined(__GNUC__)
 #define API __attribute__((visibility("default")))
 #endif
@@ -36,23 +38,14 @@ static struct {
     int version, arch_count, archs[MOST_ARCHS];
     char refuse[WORD_ROOM], count[TEXT_ROOM];
 } compiler = {.version = 13000, .arch_count = 6, .archs = {75, 80, 86, 89, 90, 120}};
-static struct {
-    char function[WORD_ROOM], failed[WORD_ROOM];
-    int countdown, code;
-} fault;
+static steering_fault fault;
 static int compiles, programs;
 
 /* Counts a call; not 0: it is to fail with that code. */
 static int enter(const char *function)
 {
-    int code = SUCCESS;
-
     pthread_mutex_lock(&lock);
-    if (fault.countdown > 0 && (strcmp(fault.function, "*") == 0 || strcmp(fault.function, function) == 0) &&
-        --fault.countdown == 0) {
-        (void)snprintf(fault.failed, sizeof fault.failed, "%s", function);
-        code = fault.code;
-    }
+    const int code = steering_meet(&fault, function);
     pthread_mutex_unlock(&lock);
     return code;
 }
@@ -305,14 +298,11 @@ API int nvrtcGetProgramLog(nvrtcProgram program, char *log)
 
 /* ---------------------------------------------------------------- for tests ------------------ */
 
-/* Makes the nth call from now of `function` ("*": of any) fail with `code`, once. nth 0: none. */
+/* See steering_fail. */
 API void fake_nvrtc_fail(const char *function, int nth, int code)
 {
     pthread_mutex_lock(&lock);
-    (void)snprintf(fault.function, sizeof fault.function, "%s", function);
-    fault.countdown = nth;
-    fault.code = code;
-    fault.failed[0] = '\0';
+    steering_fail(&fault, function, nth, code);
     pthread_mutex_unlock(&lock);
 }
 
@@ -347,36 +337,26 @@ API int fake_nvrtc_programs(void)
     return read_counter(&programs);
 }
 
-static void set_option(const char *key, char *value)
+static void set_option(const char *key, const char *value)
 {
-    char function[WORD_ROOM] = "", *rest = NULL;
+    char function[STEERING_NAME_ROOM];
     int nth = 0, code = 0;
 
     if (strcmp(key, "version") == 0) compiler.version = atoi(value);
     if (strcmp(key, "refuse") == 0) fake_nvrtc_refuse(value);
     if (strcmp(key, "count") == 0) (void)snprintf(compiler.count, sizeof compiler.count, "%s", value);
-    if (strcmp(key, "fail") == 0 && sscanf(value, "%63[^:]:%d:%d", function, &nth, &code) == 3)
-        fake_nvrtc_fail(function, nth, code);
+    if (strcmp(key, "fail") == 0 && steering_parse(value, function, &nth, &code)) fake_nvrtc_fail(function, nth, code);
     if (strcmp(key, "archs") == 0) {
         compiler.arch_count = 0;
-        for (char *item = strtok_r(value, ":", &rest); item != NULL && compiler.arch_count < MOST_ARCHS;
-             item = strtok_r(NULL, ":", &rest)) {
+        for (const char *item = value; item != NULL && compiler.arch_count < MOST_ARCHS;) {
             compiler.archs[compiler.arch_count++] = atoi(item);
+            item = strchr(item, ':');
+            if (item != NULL) item++;
         }
     }
 }
 
 __attribute__((constructor)) static void read_environment(void)
 {
-    const char *text = getenv("FAKE_NVRTC");
-    char *copy = text != NULL ? strdup(text) : NULL, *rest = NULL;
-
-    for (char *item = copy != NULL ? strtok_r(copy, ",", &rest) : NULL; item != NULL;
-         item = strtok_r(NULL, ",", &rest)) {
-        char *value = strchr(item, '=');
-        if (value == NULL) continue;
-        *value = '\0';
-        set_option(item, value + 1);
-    }
-    free(copy);
+    steering_read("FAKE_NVRTC", set_option);
 }
