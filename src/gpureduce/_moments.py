@@ -30,7 +30,8 @@ def mean(call: Call) -> Any:
     _check_where(call)
     call = real_part(call)
     mask = as_mask(call.where, call.array.shape)
-    if call.array.size == 0 or (mask is not None and not call.skip_nan):
+    leaves_out = call.skip_nan and call.array.dtype.kind in "fcV"  # V: bfloat16
+    if not leaves_out and (call.array.size == 0 or mask is not None):
         every = call._replace(skip_nan=False)
         if np.any(np.equal(count_kept(every, mask), 0)):
             warn("Mean of empty slice")
@@ -43,7 +44,7 @@ def mean(call: Call) -> Any:
     if call.out is not None:
         check_out(call.out, np.add, call.array, call.dtype or _float_of(call.array.dtype))
     result = run(call, mask=mask)
-    if call.skip_nan and call.array.size:
+    if leaves_out:
         warn_if_nothing_is_left(call, mask, result)
     return result if call.out is None else store(call.out, result, np.add.__name__)
 
