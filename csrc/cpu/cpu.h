@@ -13,6 +13,10 @@
 gpr_status gpr_cpu_reduce(const gpr_view *view, const gpr_rule *rule, int (*interrupted)(void *), void *interrupted_arg,
                           void *result, gpr_run *run);
 
+/* The same where sums are exact: the rule's form is GPR_FORM_EXACT. */
+gpr_status gpr_cpu_reduce_exactly(const gpr_view *view, const gpr_rule *rule, int (*interrupted)(void *),
+                                  void *interrupted_arg, void *result, gpr_run *run);
+
 /* Adds every element of a host view of one row to an empty part, which takes its dtype; see exact.h. Calls
  * interrupted(arg) as above. GPR_ERROR_MEMORY, GPR_ERROR_INTERRUPTED. */
 gpr_status gpr_cpu_add_exactly(const gpr_view *view, int (*interrupted)(void *), void *interrupted_arg,

@@ -1,4 +1,4 @@
-/* Adding arrays to exact sums, on all cores.
+/* Adding arrays to exact sums, and rows of them to results, on all cores.
  *
  * Floats are taken in tiles. A tile is first summed in windows (loops.h), which vectors do at nearly the speed of a
  * plain sum; where its elements do not fit the windows, the windows are placed anew by the tile's largest element, then
@@ -7,16 +7,13 @@
  * 32 bits are summed by the loops of the plain sum, which are exact. Whatever the way and the tasks, the part is the
  * same: it depends on the elements alone. */
 #include <fenv.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../lib/clock.h"
 #include "../lib/status.h"
-#include "../lib/threads.h"
 #include "cpu.h"
-#include "loops.h"
+#include "job.h"
 
 enum {
     ALONE_BYTES = 1024 * 1024, /* up to this, waking other threads costs more than they save */
@@ -31,16 +28,27 @@ enum {
 };
 static const double ASK_SECONDS = 0.01; /* between two questions whether to stop */
 
-typedef struct job {
+/* What is added, as tasks. */
+typedef struct exact_job {
     const gpr_view *view;
-    gpr_exact_part *parts; /* one for each task */
-    uint64_t per_task;     /* elements */
+    gpr_view mask; /* as bytes, if elements that it keeps are counted */
+    gpr_dtype sum; /* of the parts */
+    int counts_mask, skip_nan;
+    int width;             /* parts of a sum: two of complex elements */
+    gpr_value neutral;     /* element, for masks and NaN */
+    uint64_t tile;         /* elements */
+    uint64_t pieces;       /* of a row */
+    uint64_t per_piece;    /* elements */
+    uint64_t per_task;     /* rows, where they are not in pieces */
+    gpr_exact_part *parts; /* `width` for each piece, where rows are in pieces */
+    const gpr_rule *rule;  /* where sums become results */
+    char *result;
     int (*interrupted)(void *);
     void *interrupted_arg;
     pthread_t caller;
     double asked;
     atomic_int stopped;
-} job;
+} exact_job;
 
 /* How one task adds its tiles. */
 typedef struct adder {
@@ -58,15 +66,12 @@ typedef struct adder {
     int units[GPR_EXACT_WINDOWS]; /* exponent of a window's last place */
 } adder;
 
-typedef struct stage {
+typedef struct exact_stage {
     _Alignas(64) char packed[GPR_EXACT_TILE * 8];
+    _Alignas(64) char split[GPR_EXACT_PARTS][GPR_EXACT_TILE * 4]; /* a tile of complex elements is half as long */
     _Alignas(64) float widened[GPR_EXACT_TILE];
-} stage;
-
-static uint64_t least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
+    uint8_t keep[GPR_EXACT_TILE];
+} exact_stage;
 
 static adder make_adder(gpr_exact_part *part, gpr_dtype dtype)
 {
@@ -147,7 +152,7 @@ static int add_in_windows(adder *how, const void *elements, uint64_t count)
 /* ---------------------------------------------------------------- tiles ---------------------- */
 
 /* Adds up to GPR_EXACT_TILE aligned native elements. */
-static void add_tile(adder *how, const void *elements, uint64_t count, stage *s)
+static void add_tile(adder *how, const void *elements, uint64_t count, exact_stage *s)
 {
     const void *read = elements;
     uint64_t sum = 0;
@@ -177,7 +182,7 @@ static void add_tile(adder *how, const void *elements, uint64_t count, stage *s)
 }
 
 /* Asked before every tile. The caller's callback runs on the caller's thread alone: the others see its answer. */
-static int must_stop(job *work)
+static int must_stop(exact_job *work)
 {
     if (work->interrupted != NULL && pthread_equal(pthread_self(), work->caller)) {
         const double now = gpr_seconds();
@@ -190,25 +195,91 @@ static int must_stop(job *work)
     return atomic_load_explicit(&work->stopped, memory_order_relaxed);
 }
 
-static void add_task(void *context, uint64_t index)
+/* Replaces NaN by -0 in a packed tile. Returns how many they were. */
+static uint64_t drop_nan(const exact_job *work, uint64_t count, exact_stage *s)
 {
-    job *work = context;
-    const gpr_view *view = work->view;
-    const uint64_t first = index * work->per_task, end = least(view->n, first + work->per_task);
-    gpr_exact_part *part = &work->parts[index];
-    adder how = make_adder(part, view->dtype);
-    stage s;
+    const size_t bytes = work->view->bytes;
+    uint64_t dropped = 0;
 
-    gpr_exact_clear(part, part->dtype);
-    for (uint64_t at = first; at < end && !must_stop(work); at += GPR_EXACT_TILE) {
-        const uint64_t count = least(end - at, GPR_EXACT_TILE);
-        const char *elements = view->data + at * view->bytes;
+    memset(s->keep, 1, count);
+    gpr_cpu_drop_nan(work->view->dtype, s->packed, count, s->keep);
+    for (uint64_t i = 0; i < count; i++) {
+        if (s->keep[i]) continue;
+        memcpy(s->packed + i * bytes, work->neutral.bytes, bytes);
+        dropped++;
+    }
+    return dropped;
+}
 
-        if (!view->contiguous) {
-            gpr_pack(view, at, count, NULL, s.packed);
-            elements = s.packed;
+static uint64_t count_left_out(const exact_job *work, uint64_t first, uint64_t count, exact_stage *s)
+{
+    uint64_t left_out = 0;
+
+    gpr_pack(&work->mask, first, count, NULL, s->keep);
+    for (uint64_t i = 0; i < count; i++) left_out += s->keep[i] == 0;
+    return left_out;
+}
+
+/* Real and imaginary parts of packed elements, each by themselves. */
+static void split_tile(size_t part_bytes, uint64_t count, exact_stage *s)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        for (int p = 0; p < GPR_EXACT_PARTS; p++) {
+            const char *from = s->packed + (2 * i + (uint64_t)p) * part_bytes;
+
+            if (part_bytes == sizeof(float))
+                memcpy(s->split[p] + i * sizeof(float), from, sizeof(float));
+            else
+                memcpy(s->split[p] + i * sizeof(double), from, sizeof(double));
         }
-        add_tile(&how, elements, count, &s);
+    }
+}
+
+/* Adds elements [first, end) of a row to its parts. */
+static void add_range(exact_job *work, uint64_t row, uint64_t first, uint64_t end, gpr_exact_part *parts)
+{
+    const gpr_view *view = work->view;
+    const int is_read_in_place = view->rows_contiguous && !work->skip_nan && work->width == 1;
+    adder how[GPR_EXACT_PARTS];
+    exact_stage s;
+
+    for (int p = 0; p < work->width; p++) {
+        gpr_exact_clear(&parts[p], work->sum);
+        how[p] = make_adder(&parts[p], gpr_exact_part_dtype(view->dtype));
+    }
+    for (uint64_t at = first; at < end && !must_stop(work); at += work->tile) {
+        const uint64_t count = least(end - at, work->tile), place = row * view->n + at;
+        const char *elements = is_read_in_place ? gpr_view_row(view, row) + at * view->bytes : s.packed;
+        uint64_t left_out = 0;
+
+        if (!is_read_in_place) gpr_pack(view, place, count, work->neutral.bytes, s.packed);
+        if (work->counts_mask) left_out = count_left_out(work, place, count, &s);
+        if (work->skip_nan) left_out += drop_nan(work, count, &s);
+        if (work->width > 1) split_tile(view->bytes / GPR_EXACT_PARTS, count, &s);
+        for (int p = 0; p < work->width; p++) {
+            add_tile(&how[p], work->width > 1 ? s.split[p] : elements, count, &s);
+            parts[p].count -= left_out;
+        }
+    }
+}
+
+/* A piece of a row, or some whole rows, which become results. */
+static void add_task(exact_job *work, uint64_t index)
+{
+    const gpr_view *view = work->view;
+    gpr_exact_part parts[GPR_EXACT_PARTS];
+
+    if (work->parts != NULL) {
+        const uint64_t first = index % work->pieces * work->per_piece;
+
+        add_range(work, index / work->pieces, first, least(view->n, first + work->per_piece),
+                  work->parts + index * (uint64_t)work->width);
+        return;
+    }
+    for (uint64_t row = index * work->per_task; row < least(view->rows, (index + 1) * work->per_task); row++) {
+        add_range(work, row, 0, view->n, parts);
+        gpr_exact_finish(parts, view->dtype, work->rule->divide, work->rule->result,
+                         work->result + row * gpr_dtype_bytes(work->rule->result));
     }
 }
 
@@ -224,47 +295,101 @@ static void add_task_as_ieee(void *context, uint64_t index)
     (void)fesetenv(&environment);
 }
 
-/* Adds the parts of all tasks to the first one. */
-static gpr_status add_parts(gpr_exact_part *part, const gpr_exact_part *parts, uint64_t count)
+static exact_job make_job(const gpr_view *view, gpr_dtype sum, int (*interrupted)(void *), void *interrupted_arg)
 {
+    exact_job work = {.view = view,
+                      .sum = sum,
+                      .width = gpr_exact_parts(view->dtype),
+                      .neutral = gpr_neutral_element(GPR_FOLD_exact, view->dtype),
+                      .pieces = 1,
+                      .per_piece = view->n,
+                      .interrupted = interrupted,
+                      .interrupted_arg = interrupted_arg};
+
+    work.tile = GPR_EXACT_TILE / (uint64_t)work.width;
+    if (interrupted != NULL) {
+        work.caller = pthread_self();
+        work.asked = gpr_seconds();
+    }
+    return work;
+}
+
+/* Adds the rows' pieces, as many tasks, and joins each row's: its parts are then its first piece's. */
+static gpr_status add_pieces(exact_job *work)
+{
+    const gpr_view *view = work->view;
+    const uint64_t tiles = view->n / work->tile / MOST_TASKS + 1, width = (uint64_t)work->width;
     gpr_status status = GPR_OK;
 
-    for (uint64_t i = 0; i < count && status == GPR_OK; i++) status = gpr_exact_add_part(part, &parts[i]);
+    work->per_piece = (tiles < LEAST_TILES ? LEAST_TILES : tiles) * work->tile;
+    work->pieces = view->n / work->per_piece + (view->n % work->per_piece != 0);
+    if (work->pieces == 0) work->pieces = 1;
+    const uint64_t tasks = view->rows * work->pieces;
+    work->parts = malloc(tasks * width * sizeof *work->parts);
+    if (work->parts == NULL)
+        return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial sums of %llu tasks", (unsigned long long)tasks);
+    (void)gpr_parallel_for(tasks, add_task_as_ieee, work);
+    for (uint64_t row = 0; row < view->rows && !work->stopped; row++) {
+        gpr_exact_part *first = work->parts + row * work->pieces * width;
+
+        for (uint64_t i = width; i < work->pieces * width && status == GPR_OK; i++)
+            status = gpr_exact_add_part(&first[i % width], &first[i]);
+    }
+    return status;
+}
+
+static gpr_status interrupted_or(const exact_job *work, gpr_status status)
+{
+    if (status == GPR_OK && work->stopped) return gpr_fail(GPR_ERROR_INTERRUPTED, "the exact sum was interrupted");
     return status;
 }
 
 gpr_status gpr_cpu_add_exactly(const gpr_view *view, int (*interrupted)(void *), void *interrupted_arg,
                                gpr_exact_part *part)
 {
-    job work = {.view = view,
-                .parts = part,
-                .per_task = view->n,
-                .interrupted = interrupted,
-                .interrupted_arg = interrupted_arg};
-    uint64_t tasks = 1;
-    gpr_status status;
+    exact_job work = make_job(view, part->dtype, interrupted, interrupted_arg);
+    gpr_status status = GPR_OK;
 
-    if (interrupted != NULL) {
-        work.caller = pthread_self();
-        work.asked = gpr_seconds();
-    }
     if (view->n * view->bytes > ALONE_BYTES && gpr_thread_count() > 1) {
-        const uint64_t tiles = view->n / GPR_EXACT_TILE / MOST_TASKS + 1;
-
-        work.per_task = (tiles < LEAST_TILES ? LEAST_TILES : tiles) * GPR_EXACT_TILE;
-        tasks = view->n / work.per_task + (view->n % work.per_task != 0);
-        work.parts = malloc(tasks * sizeof *work.parts);
-        if (work.parts == NULL)
-            return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial sums of %llu tasks",
-                            (unsigned long long)tasks);
-        for (uint64_t i = 0; i < tasks; i++) gpr_exact_clear(&work.parts[i], part->dtype);
-        (void)gpr_parallel_for(tasks, add_task_as_ieee, &work);
-        status = add_parts(part, work.parts, tasks);
+        status = add_pieces(&work);
+        if (status == GPR_OK) *part = work.parts[0];
         free(work.parts);
     } else {
+        work.parts = part;
         add_task_as_ieee(&work, 0);
-        status = GPR_OK;
     }
-    if (work.stopped) status = gpr_fail(GPR_ERROR_INTERRUPTED, "the exact sum was interrupted");
-    return status;
+    return interrupted_or(&work, status);
+}
+
+gpr_status gpr_cpu_reduce_exactly(const gpr_view *view, const gpr_rule *rule, int (*interrupted)(void *),
+                                  void *interrupted_arg, void *result, gpr_run *run)
+{
+    exact_job work = make_job(view, gpr_exact_part_dtype(rule->element), interrupted, interrupted_arg);
+    const uint64_t row_bytes = view->n * view->bytes;
+    const size_t result_bytes = gpr_dtype_bytes(rule->result);
+    gpr_status status = GPR_OK;
+
+    work.rule = rule;
+    work.result = result;
+    work.skip_nan = rule->skip_nan;
+    work.counts_mask = rule->divide && view->mask != NULL;
+    if (work.counts_mask) work.mask = gpr_mask_view(view);
+    run->variant = gpr_cpu_isa();
+    run->block_size = 1;
+    run->grid_size = 1;
+    if (row_bytes > ALONE_BYTES && view->rows < MOST_TASKS && gpr_thread_count() > 1) {
+        status = add_pieces(&work);
+        for (uint64_t row = 0; row < view->rows && status == GPR_OK && !work.stopped; row++) {
+            gpr_exact_finish(work.parts + row * work.pieces * (uint64_t)work.width, view->dtype, rule->divide,
+                             rule->result, (char *)result + row * result_bytes);
+        }
+        free(work.parts);
+    } else if (row_bytes * view->rows > ALONE_BYTES) {
+        work.per_task = view->rows / MOST_TASKS + 1;
+        (void)gpr_parallel_for(view->rows / work.per_task + (view->rows % work.per_task != 0), add_task_as_ieee, &work);
+    } else {
+        work.per_task = view->rows;
+        add_task_as_ieee(&work, 0);
+    }
+    return interrupted_or(&work, status);
 }

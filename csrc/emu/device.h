@@ -11,6 +11,7 @@
 #define __device__
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
 #define __grid_constant__
 // One block runs at a time in this memory; the emulator puts it aside when another one's turn comes.

@@ -10,6 +10,8 @@
 #pragma once
 
 #define GPR_DEVICE __device__ __forceinline__
+// What is rarely done and takes registers: a call keeps it away from the loop that does not do it.
+#define GPR_CALLED __device__ __noinline__
 
 // The compute capability that is compiled for, times 100. A compiler other than CUDA's is told (-DGPR_ARCH=900).
 #if defined(__CUDA_ARCH__)
@@ -127,6 +129,16 @@ GPR_DEVICE unsigned add_halves(unsigned word, unsigned total)
     return __dp2a_lo(word, 0x0101u, total);
 #else
     return total + (word & 0xffffu) + (word >> 16);
+#endif
+}
+
+// Zero bits above the highest that is set, of a word that is not zero.
+GPR_DEVICE int leading_zeros(unsigned word)
+{
+#if defined(__CUDA_ARCH__)
+    return __clz(static_cast<int>(word));
+#else
+    return __builtin_clz(word);
 #endif
 }
 

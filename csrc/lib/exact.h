@@ -11,7 +11,10 @@
 
 #include "gpureduce.h"
 
-enum { GPR_EXACT_WORDS = 68 }; /* of the widest dtype, float64 */
+enum {
+    GPR_EXACT_WORDS = 68, /* of the widest dtype, float64 */
+    GPR_EXACT_PARTS = 2   /* of a complex sum */
+};
 
 /* What a sum must remember beside the number. Flags of parts are OR-ed. */
 enum {
@@ -61,5 +64,25 @@ gpr_status gpr_exact_add_part(gpr_exact_part *part, const gpr_exact_part *other)
 
 /* Propagates carries: every word but the highest is then in 0 .. 2^32 - 1, the highest a signed 32-bit number. */
 void gpr_exact_carry(gpr_exact_part *part);
+
+/* The number's bits without its sign, and whether it is below zero. */
+int gpr_exact_bit_length(const gpr_exact_part *part, int *negative);
+
+/* The sum, or the mean, rounded once to one element of type `result`. GPR_ERROR_TYPE: no such result; GPR_ERROR_VALUE: the sum
+ * of integers does not fit. */
+gpr_status gpr_exact_round(const gpr_exact_part *part, gpr_dtype result, int mean, void *value);
+
+/* ---- sums of elements of any dtype: one part, or two of a complex one ---- */
+
+int gpr_exact_parts(gpr_dtype element);
+gpr_dtype gpr_exact_part_dtype(gpr_dtype element); /* float32 of complex64, float64 of complex128 */
+
+/* An accumulator as kernels leave it (kernels/exact.cuh): each part's words, its count and its flags, 8 bytes each. */
+size_t gpr_exact_acc_bytes(gpr_dtype element);
+void gpr_exact_read_acc(gpr_dtype element, const void *packed, gpr_exact_part *parts);
+
+/* The sum, or with `divide` the mean, as one element of type `result`, which has room for what elements are: rounded once,
+ * integers modulo a power of two. The mean of nothing is NaN. */
+void gpr_exact_finish(const gpr_exact_part *parts, gpr_dtype element, int divide, gpr_dtype result, void *value);
 
 #endif

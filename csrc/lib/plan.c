@@ -415,6 +415,24 @@ static gpr_status plan_passes(const gpr_kernel_row *row, uint64_t n, uint64_t bl
     return status;
 }
 
+/* The blocks of a row add what they found to words beside the row's ticket, which are zero before and after as it is: a ticket,
+ * a gap, and an accumulator. */
+static gpr_status plan_exact(const task *t, uint64_t n, uint64_t blocks, gpr_plan *plan)
+{
+    const uint64_t counters = 2 + t->acc_bytes / sizeof(uint32_t);
+
+    if (blocks > 1) plan->tickets = plan->rows * counters;
+    return add_pass(plan, n, blocks, plan->rows * blocks);
+}
+
+/* Threads that a kernel is compiled to have on a multiprocessor at once. */
+static uint32_t resident_threads(const gpr_kernel_row *row, const gpr_device_facts *facts)
+{
+    const uint32_t most = facts->threads_per_multiprocessor;
+
+    return (row->flags & GPR_SUMS_EXACTLY) != 0 && most > RESIDENT_THREADS ? RESIDENT_THREADS : most;
+}
+
 /* A kernel that was named: rows one after another. */
 static gpr_status plan_named(const gpr_kernel_row *row, const task *t, gpr_plan *plan)
 {
@@ -434,11 +452,12 @@ static gpr_status plan_named(const gpr_kernel_row *row, const task *t, gpr_plan 
         blocks = divide_up(n, (uint64_t)plan->block * row->per_thread);
     } else if (row->cover == GPR_STRIDE) {
         blocks = t->grid != 0 ? t->grid
-                              : stride_blocks(t->facts, t->facts->threads_per_multiprocessor, rows, n, plan->block,
+                              : stride_blocks(t->facts, resident_threads(row, t->facts), rows, n, plan->block,
                                               (uint64_t)plan->block * row->per_thread);
     }
     if (blocks > (1ull << 62) / rows) return add_pass(plan, n, UINT64_MAX, 0);
     if (row->finish == GPR_PASSES) return plan_passes(row, n, blocks, plan);
+    if ((row->flags & GPR_SUMS_EXACTLY) != 0) return plan_exact(t, n, blocks, plan);
     if (row->finish == GPR_TICKET) return add_blocks(plan, n, blocks, 1);
     return add_pass(plan, n, blocks, rows * blocks);
 }

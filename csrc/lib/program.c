@@ -114,7 +114,7 @@ static gpr_status write_program(const gpr_cell *cell, program_text *program)
 {
     static const char *const structures[] = {
         [GPR_FORM_NUMBER] = "",           [GPR_FORM_FOUND] = "gpr::Found<", [GPR_FORM_MOMENTS] = "gpr::Moments<",
-        [GPR_FORM_RANGE] = "gpr::Range<", [GPR_FORM_TALLY] = "gpr::Tally<",
+        [GPR_FORM_RANGE] = "gpr::Range<", [GPR_FORM_TALLY] = "gpr::Tally<", [GPR_FORM_EXACT] = "gpr::ExactSum<",
     };
     const gpr_kernel_row *row = &gpr_kernel_rows[cell->kernel];
     const char *form = structures[gpr_fold_rows[cell->fold].form];

@@ -44,22 +44,33 @@ static gpr_status resolve_device(const gpr_request *request, const gpr_view *vie
     return GPR_OK;
 }
 
+static gpr_status make_rule(const gpr_request *request, const gpr_kernel_row *row, gpr_rule *rule)
+{
+    gpr_status status = GPR_OK;
+
+    GPR_TRY(gpr_make_rule(request->op, request->dtype, request->compute, rule));
+    GPR_TRY(gpr_leave_out(rule, request->skip_nan, request->mask != NULL));
+    rule->ddof = request->ddof;
+    gpr_fit_rule(row, rule);
+done:
+    return status;
+}
+
 gpr_status gpr_resolve(const gpr_request *request, gpr_resolved *resolved)
 {
     gpr_status status = GPR_OK;
 
-    GPR_TRY(gpr_make_rule(request->op, request->dtype, request->compute, &resolved->rule));
     resolved->kernel = request->kernel < 0 ? GPR_KERNEL_auto : request->kernel;
     if (resolved->kernel >= GPR_KERNEL_COUNT)
         return gpr_fail(GPR_ERROR_VALUE, "no kernel has index %d", resolved->kernel);
     const gpr_kernel_row *row = &gpr_kernel_rows[resolved->kernel];
-    GPR_TRY(gpr_leave_out(&resolved->rule, request->skip_nan, request->mask != NULL));
-    resolved->rule.ddof = request->ddof;
-    gpr_fit_rule(row, &resolved->rule);
+    GPR_TRY(make_rule(request, row, &resolved->rule));
     GPR_TRY(gpr_check_kernel_folds(row, &resolved->rule));
     if (request->block_size != 0) GPR_TRY(gpr_check_block_size(row, request->block_size));
     if (request->grid_size != 0) GPR_TRY(gpr_check_grid_size(row));
     GPR_TRY(gpr_make_view(request, &resolved->view));
+    /* Results of nothing are the same whatever the kernel, and the planner's to write. */
+    if (resolved->view.n == 0) GPR_TRY(make_rule(request, &gpr_kernel_rows[GPR_KERNEL_auto], &resolved->rule));
     GPR_TRY(resolve_device(request, &resolved->view, &resolved->device));
     GPR_TRY(check_places(request, resolved));
     if (resolved->device >= 0) GPR_TRY(gpr_cuda_available());

@@ -25,7 +25,8 @@ typedef enum gpr_form {
     GPR_FORM_FOUND,   /* a number and the position it was found at */
     GPR_FORM_MOMENTS, /* a mean, the sum of squared distances from it, and how many elements they are of */
     GPR_FORM_RANGE,   /* the smallest and the largest number */
-    GPR_FORM_TALLY    /* a sum, and how many elements it is of */
+    GPR_FORM_TALLY,   /* a sum, and how many elements it is of */
+    GPR_FORM_EXACT    /* the parts of an exact sum; see exact.h */
 } gpr_form;
 
 typedef struct gpr_fold_row {
@@ -55,7 +56,7 @@ typedef enum gpr_family {
 typedef enum gpr_cover { GPR_COVER, GPR_STRIDE, GPR_ONE } gpr_cover;
 typedef enum gpr_finish { GPR_PASSES, GPR_ATOMIC, GPR_TICKET } gpr_finish;
 typedef enum gpr_block_rule { GPR_BLOCK_POW2, GPR_BLOCK_WARPS, GPR_BLOCK_WARP } gpr_block_rule;
-enum { GPR_ORDERED = 1, GPR_VARIES = 2, GPR_NEEDS_CCCL = 4 };
+enum { GPR_ORDERED = 1, GPR_VARIES = 2, GPR_NEEDS_CCCL = 4, GPR_SUMS_EXACTLY = 8 };
 
 typedef enum gpr_kernel_id {
 #define GPR_KERNEL(name, ...) GPR_KERNEL_##name,

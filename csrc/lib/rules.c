@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "convert.h"
+#include "exact.h"
 #include "status.h"
 
 /* ---------------------------------------------------------------- types ---------------------- */
@@ -186,6 +187,28 @@ gpr_status gpr_leave_out(gpr_rule *rule, int skip_nan, int masked)
 void gpr_fit_rule(const gpr_kernel_row *row, gpr_rule *rule)
 {
     if (row->family == GPR_FAMILY_PLANNER) rule->device_acc = rule->host_acc;
+    if ((row->flags & GPR_SUMS_EXACTLY) != 0 && (rule->fold == GPR_FOLD_sum || rule->fold == GPR_FOLD_tally)) {
+        rule->fold = GPR_FOLD_exact;
+        rule->form = GPR_FORM_EXACT;
+        rule->compute = rule->device_acc = rule->host_acc = rule->element;
+    }
+}
+
+/* Whether an exact sum of the rule's elements becomes the rule's result by one rounding, or none. */
+static gpr_status check_exact(const gpr_kernel_row *row, const gpr_rule *rule)
+{
+    const gpr_kind from = kind_of(rule->element), to = kind_of(rule->result);
+    const int is_narrower =
+        (from == GPR_KIND_COMPLEX && to != GPR_KIND_COMPLEX) || (from == GPR_KIND_FLOAT && !is_inexact(rule->result));
+
+    if (rule->form != GPR_FORM_EXACT)
+        return gpr_fail(GPR_ERROR_VALUE,
+                        "kernel '%s' sums numbers: it takes sum and mean, not %s of %s as %s; 'auto' does", row->name,
+                        gpr_operator_rows[rule->op].name, gpr_dtype_name(rule->element), gpr_dtype_name(rule->result));
+    if (is_narrower)
+        return gpr_fail(GPR_ERROR_TYPE, "kernel '%s' does not make a sum of %s one of %s: convert the elements",
+                        row->name, gpr_dtype_name(rule->element), gpr_dtype_name(rule->result));
+    return GPR_OK;
 }
 
 gpr_status gpr_check_kernel_folds(const gpr_kernel_row *row, const gpr_rule *rule)
@@ -194,6 +217,7 @@ gpr_status gpr_check_kernel_folds(const gpr_kernel_row *row, const gpr_rule *rul
     const size_t bytes = gpr_acc_bytes(rule->form, rule->device_acc);
     const char *operator_name = gpr_operator_rows[rule->op].name;
 
+    if ((row->flags & GPR_SUMS_EXACTLY) != 0) return check_exact(row, rule);
     if (row->finish == GPR_ATOMIC && bytes > MOST_SWAPPED_BYTES && rule->fold != GPR_FOLD_sum &&
         rule->fold != GPR_FOLD_tally)
         return gpr_fail(GPR_ERROR_VALUE,
@@ -230,6 +254,7 @@ size_t gpr_acc_bytes(gpr_form form, gpr_dtype acc)
     switch (form) {
     case GPR_FORM_NUMBER: return bytes_of(acc);
     case GPR_FORM_RANGE: return 2 * bytes_of(acc);
+    case GPR_FORM_EXACT: return gpr_exact_acc_bytes(acc);
     case GPR_FORM_MOMENTS: return first_bytes(form, acc) + 2 * (size_t)SECOND_BYTES;
     default: return bytes_of(acc) + SECOND_BYTES;
     }
@@ -314,6 +339,14 @@ static void store_nan(gpr_dtype dtype, uint8_t *element)
     gpr_store_wide(GPR_WIDE_FLOAT, &block, 1, dtype, element);
 }
 
+/* What leaves a sum as it is, also one of -0. */
+static void store_minus_zero(gpr_dtype element, uint8_t *bytes)
+{
+    const size_t part = gpr_part_bytes(element);
+
+    for (size_t end = part; end <= bytes_of(element); end += part) bytes[end - 1] = 0x80;
+}
+
 gpr_value gpr_neutral_element(gpr_fold fold, gpr_dtype element)
 {
     gpr_value value = {.bytes = {0}};
@@ -321,7 +354,9 @@ gpr_value gpr_neutral_element(gpr_fold fold, gpr_dtype element)
 
     block.u64[0] = fold == GPR_FOLD_prod || fold == GPR_FOLD_all;
     if (fold == GPR_FOLD_bit_and) block.u64[0] = UINT64_MAX;
-    if (fold == GPR_FOLD_min || fold == GPR_FOLD_argmin)
+    if (fold == GPR_FOLD_exact && is_inexact(element))
+        store_minus_zero(element, value.bytes);
+    else if (fold == GPR_FOLD_min || fold == GPR_FOLD_argmin)
         store_extreme(element, 1, value.bytes);
     else if (fold == GPR_FOLD_max || fold == GPR_FOLD_argmax)
         store_extreme(element, 0, value.bytes);
@@ -500,6 +535,7 @@ gpr_value gpr_fold_acc(gpr_fold fold, gpr_dtype acc, gpr_value a, gpr_value b)
         fold_numbers(GPR_FOLD_sum, acc, a.bytes, b.bytes, value.bytes);
         value.count = a.count + b.count;
         break;
+    case GPR_FORM_EXACT: break; /* no gpr_value holds one: exact.c adds them */
     }
     return value;
 }
@@ -605,11 +641,28 @@ static void vary_block(const gpr_rule *rule, uint64_t count, results_block *bloc
     }
 }
 
+/* Exact sums know of how many elements they are. */
+static void finish_exact(const gpr_rule *rule, const char *accumulators, uint64_t count, char *results)
+{
+    const size_t acc_bytes = gpr_exact_acc_bytes(rule->element);
+    gpr_exact_part parts[GPR_EXACT_PARTS];
+
+    for (uint64_t i = 0; i < count; i++) {
+        gpr_exact_read_acc(rule->element, accumulators + i * acc_bytes, parts);
+        gpr_exact_finish(parts, rule->element, rule->divide, rule->result, results + i * bytes_of(rule->result));
+    }
+}
+
 void gpr_finish_results(const gpr_rule *rule, gpr_dtype acc, const void *accumulators, uint64_t count, uint64_t n,
                         void *results, uint64_t plane)
 {
     const size_t acc_bytes = gpr_acc_bytes(rule->form, acc), result_bytes = bytes_of(rule->result);
     results_block block;
+
+    if (rule->form == GPR_FORM_EXACT) {
+        finish_exact(rule, accumulators, count, results);
+        return;
+    }
 
     for (uint64_t done = 0; done < count;) {
         const uint64_t left = count - done;

@@ -8,7 +8,7 @@
 /* A reduction's types. Elements of the array are converted to `compute`, lifted to the accumulator, folded; the
  * accumulator becomes a `result`.
  * An accumulator is of the fold's form; the numbers in it are INT32, UINT32, INT64, UINT64, FLOAT32, FLOAT64, COMPLEX64
- * or COMPLEX128. */
+ * or COMPLEX128; of an exact sum they stand for the elements' type. */
 typedef struct gpr_rule {
     gpr_operator op;
     gpr_fold fold;
@@ -34,14 +34,15 @@ gpr_status gpr_make_rule(gpr_operator op, gpr_dtype element, gpr_dtype requested
 gpr_status gpr_leave_out(gpr_rule *rule, int skip_nan, int masked);
 
 /* Fits the rule to a kernel. The planner's own accumulates on the device as widely as the host does: it waits for memory, so
- * that wider sums cost it nothing; the others show what they are named for. */
+ * that wider sums cost it nothing; `exact` keeps every digit, of the elements as they are; the others show what they are named
+ * for. */
 void gpr_fit_rule(const gpr_kernel_row *row, gpr_rule *rule);
 
 /* GPR_ERROR_VALUE, naming kernels that can, if the kernel cannot fold the rule's accumulators: atomics swap 8 bytes, or add
- * numbers; CUB does not say where in a row an element is. */
+ * numbers; CUB does not say where in a row an element is; `exact` sums. GPR_ERROR_TYPE: `exact` cannot make its sums such results. */
 gpr_status gpr_check_kernel_folds(const gpr_kernel_row *row, const gpr_rule *rule);
 
-/* Room for one accumulator of any form, or one element. A number is the first member of every form; the second is what
+/* Room for one accumulator of any form but exact sums, or one element. A number is the first member of every form; the second is what
  * `form` of the fold says. In memory (arrays of accumulators, on the device too) an accumulator is packed: its members one
  * behind the other, the moments' mean in 16 bytes and their squares before their count. */
 typedef struct gpr_value {

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "exact.h"
 #include "launch.h"
 #include "limits.h"
 #include "threads.h"
@@ -26,6 +27,7 @@ enum {
     CHUNKS_WANTED = 8,         /* pieces a middling array is cut into */
     SMALLEST_CHUNK = 64 << 10, /* where halving after an out-of-memory ends */
     PACK_PIECE = 256 << 10,    /* bytes a packing task copies */
+    MARKS = 4 << 10,           /* bytes of a mask that are counted at a time */
     RESULT_SHARE = 4,          /* a slot holds 1 byte of results for this many of elements */
     DIRECT_RESULTS = 4 << 10   /* bytes of results that a kernel writes straight to pinned memory */
 };
@@ -60,8 +62,9 @@ typedef struct job {
     uint32_t block;          /* the first chunk's block size, kept for the others: one program serves them all */
     gpr_value *pieces;       /* accumulators (host_acc) of the current row's pieces */
     uint64_t piece_count, piece_room;
-    chunk pending[GPR_SLOTS]; /* what each slot is at work on; rows 0: nothing */
-    double checked;           /* when the interrupt callback was last asked */
+    gpr_exact_part exact[GPR_EXACT_PARTS]; /* of the current row's pieces, where sums are exact */
+    chunk pending[GPR_SLOTS];              /* what each slot is at work on; rows 0: nothing */
+    double checked;                        /* when the interrupt callback was last asked */
 } job;
 
 /* ---------------------------------------------------------------- chunks --------------------- */
@@ -155,13 +158,7 @@ static void choose_content(job *job)
     if (!job->sends_mask) return;
     job->elements.mask = NULL;
     job->unit += sizeof *job->view->mask;
-    job->mask = *job->view;
-    job->mask.data = (const char *)job->view->mask;
-    job->mask.mask = NULL;
-    job->mask.dtype = GPR_BOOL;
-    job->mask.bytes = sizeof *job->view->mask;
-    job->mask.byteswapped = 0;
-    memcpy(job->mask.strides, job->view->mask_strides, sizeof job->mask.strides);
+    job->mask = gpr_mask_view(job->view);
 }
 
 /* ---------------------------------------------------------------- kernels and results -------- */
@@ -210,6 +207,48 @@ done:
     return status;
 }
 
+/* How many elements of [first, first + count) a view's mask keeps. */
+static uint64_t count_kept(const gpr_view *mask, uint64_t first, uint64_t count)
+{
+    uint8_t marks[MARKS];
+    uint64_t kept = 0;
+
+    for (uint64_t done = 0; done < count;) {
+        const uint64_t step = smaller(count - done, sizeof marks);
+        gpr_pack(mask, first + done, step, NULL, marks);
+        for (uint64_t i = 0; i < step; i++) kept += marks[i] != 0;
+        done += step;
+    }
+    return kept;
+}
+
+/* The same for exact sums, whose pieces merge without rounding. Elements that a mask leaves out came as -0, which no sum
+ * notices; a mean must know how many they were. */
+static void collect_exact(job *job, const chunk *part, const char *results)
+{
+    const gpr_rule *rule = job->rule;
+    const gpr_view *view = job->view;
+    const uint64_t n = part->whole ? view->n : part->count;
+    const int parts = gpr_exact_parts(rule->element), is_counted = rule->divide && view->mask != NULL;
+    const gpr_view mask = is_counted ? gpr_mask_view(view) : *view;
+    gpr_exact_part sums[GPR_EXACT_PARTS];
+
+    for (uint64_t i = 0; i < part->rows; i++) {
+        const uint64_t row = part->row + i;
+        char *destination = (char *)job->request->result + row * job->result_bytes;
+        const uint64_t left_out = is_counted ? n - count_kept(&mask, row * view->n + part->first, n) : 0;
+
+        gpr_exact_read_acc(rule->element, results + i * job->acc_bytes, sums);
+        for (int p = 0; p < parts; p++) {
+            sums[p].count -= left_out;
+            if (part->first == 0) gpr_exact_clear(&job->exact[p], sums[p].dtype);
+            (void)gpr_exact_add_part(&job->exact[p], &sums[p]); /* fewer than 2^63 elements: there is room */
+        }
+        if (!part->whole && part->first + n < view->n) return;
+        gpr_exact_finish(job->exact, rule->element, rule->divide, rule->result, destination);
+    }
+}
+
 /* Takes over the accumulators of a finished chunk. Chunks come in the order of the array. */
 static void collect_chunk(job *job, const chunk *part, const void *results)
 {
@@ -218,6 +257,10 @@ static void collect_chunk(job *job, const chunk *part, const void *results)
 
     const uint64_t plane = job->view->rows * job->result_bytes;
 
+    if (rule->form == GPR_FORM_EXACT) {
+        collect_exact(job, part, results);
+        return;
+    }
     if (part->whole) {
         gpr_finish_results(rule, rule->device_acc, results, part->rows, job->view->n, destination, plane);
         return;

@@ -253,6 +253,19 @@ void gpr_view_extent(const gpr_view *view, int of_mask, const char **first, uint
     *bytes = (uint64_t)(high - low) + (of_mask ? 1 : view->bytes);
 }
 
+gpr_view gpr_mask_view(const gpr_view *view)
+{
+    gpr_view mask = *view;
+
+    mask.data = (const char *)view->mask;
+    mask.mask = NULL;
+    mask.dtype = GPR_BOOL;
+    mask.bytes = sizeof *view->mask;
+    mask.byteswapped = 0;
+    memcpy(mask.strides, view->mask_strides, sizeof mask.strides);
+    return mask;
+}
+
 const char *gpr_view_row(const gpr_view *view, uint64_t row)
 {
     const char *address = view->data;

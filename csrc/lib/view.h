@@ -34,6 +34,9 @@ void gpr_view_extent(const gpr_view *view, int of_mask, const char **first, uint
 /* Whether every element's address is a multiple of its size. */
 int gpr_view_is_aligned(const gpr_view *view);
 
+/* The bytes of the view's mask as a view of bool. The view has one. */
+gpr_view gpr_mask_view(const gpr_view *view);
+
 /* Address of element (row, 0). */
 const char *gpr_view_row(const gpr_view *view, uint64_t row);
 

@@ -99,7 +99,11 @@ static void check_finish(const work *w, const gpr_plan *plan)
     const gpr_pass *pass = &plan->passes[0];
 
     CHECK(plan->fill == (row->finish == GPR_ATOMIC), "%s", describe(w));
-    if (row->finish == GPR_TICKET && pass->blocks > 1) {
+    if (row->flags & GPR_SUMS_EXACTLY) {
+        /* A ticket and a gap of its size, and an accumulator. */
+        const uint64_t counters = 2 + gpr_acc_bytes(w->rule.form, w->rule.device_acc) / sizeof(uint32_t);
+        CHECK(plan->partials == 0 && plan->tickets == (pass->blocks > 1 ? w->rows * counters : 0), "%s", describe(w));
+    } else if (row->finish == GPR_TICKET && pass->blocks > 1) {
         CHECK(plan->partials == w->rows * pass->blocks && plan->tickets == w->rows, "%s", describe(w));
     } else {
         CHECK(plan->tickets == 0, "%s", describe(w));

@@ -2,6 +2,7 @@
  * definition, and what becomes of accumulators. */
 #include "check.h"
 #include "convert.h"
+#include "exact.h"
 #include "naive.h"
 #include "status.h"
 
@@ -275,6 +276,46 @@ static void test_results(void)
     }
 }
 
+static int rank(gpr_dtype dtype)
+{
+    const gpr_kind kind = naive_kind(dtype);
+
+    return kind == GPR_KIND_COMPLEX ? 2 : kind == GPR_KIND_FLOAT;
+}
+
+/* Kernel `exact` takes sums and means, keeps elements as they are, and makes them nothing narrower. */
+static void test_exact_sums(void)
+{
+    const gpr_kernel_row *row = &gpr_kernel_rows[GPR_KERNEL_exact];
+
+    for (int op = 0; op < GPR_OP_COUNT; op++) {
+        for (int e = 0; e < GPR_DTYPE_COUNT; e++) {
+            for (int r = -1; r < GPR_DTYPE_COUNT; r++) {
+                const gpr_dtype element = (gpr_dtype)e, requested = r < 0 ? GPR_DTYPE_DEFAULT : (gpr_dtype)r;
+                gpr_rule rule;
+
+                if (gpr_make_rule((gpr_operator)op, element, requested, &rule) != GPR_OK) continue;
+                const gpr_dtype result = rule.result;
+                const int sums = (op == GPR_OP_SUM || op == GPR_OP_MEAN) && requested != GPR_BOOL;
+                gpr_fit_rule(row, &rule);
+                const gpr_status status = gpr_check_kernel_folds(row, &rule);
+                const gpr_status want = !sums                          ? GPR_ERROR_VALUE
+                                        : rank(element) > rank(result) ? GPR_ERROR_TYPE
+                                                                       : GPR_OK;
+                CHECK(status == want, "op %d of %d as %d: %d", op, e, r, (int)status);
+                if (!sums) continue;
+                CHECK(rule.form == GPR_FORM_EXACT && rule.compute == element && rule.result == result, "%d %d", e, r);
+                CHECK(gpr_acc_bytes(rule.form, rule.device_acc) == gpr_exact_acc_bytes(element), "%d", e);
+                const gpr_value nothing = gpr_neutral_element(rule.fold, element);
+                for (size_t i = 0; i < gpr_dtype_bytes(element); i++) {
+                    const size_t part = gpr_part_bytes(element);
+                    CHECK(nothing.bytes[i] == (rank(element) > 0 && i % part == part - 1 ? 0x80 : 0), "%d", e);
+                }
+            }
+        }
+    }
+}
+
 static void test_types_that_do_not_exist(void)
 {
     static const gpr_dtype none[] = {GPR_DTYPE_DEFAULT, GPR_DTYPE_COUNT};
@@ -301,6 +342,7 @@ int main(void)
     test_identities();
     test_partials();
     test_results();
+    test_exact_sums();
     test_types_that_do_not_exist();
     return check_end();
 }

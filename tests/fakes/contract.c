@@ -7,6 +7,7 @@
 
 #include "convert.h"
 #include "emu/engine.h"
+#include "exact.h"
 #include "rules.h"
 
 const char engine_variable[] = "FAKE_CUDA";
@@ -294,18 +295,10 @@ static gpr_value fold(const engine_module *m, gpr_value a, gpr_value b)
     return gpr_fold_acc(m->fold, m->acc, a, b);
 }
 
-/* Writes what the program makes of an accumulator; `index` counts results, or accumulators. */
-static void put(const engine_launch *op, int64_t index, gpr_value value)
+/* Writes the result of a packed accumulator; `index` counts results. */
+static void finish_result(const engine_launch *op, int64_t index, const void *packed)
 {
     const engine_module *m = op->kernel->module;
-    uint8_t packed[sizeof value];
-
-    if (m->result == GPR_DTYPE_DEFAULT || op->kernel->shape == RUN) {
-        if (op->kernel->stage != FINISH) {
-            store(m, op->to, (uint64_t)index, value);
-            return;
-        }
-    }
     const gpr_rule rule = {.op = m->finisher,
                            .fold = m->fold,
                            .form = m->form,
@@ -318,9 +311,25 @@ static void put(const engine_launch *op, int64_t index, gpr_value value)
                            .divide = m->finisher == GPR_OP_MEAN,
                            .ddof = op->ending.ddof};
     const size_t bytes = gpr_dtype_bytes(m->result);
-    gpr_write_acc(m->form, m->acc, &value, packed);
+
     gpr_finish_results(&rule, m->acc, packed, 1, op->layout.elements, (char *)op->to + index * (int64_t)bytes,
                        op->ending.plane * bytes);
+}
+
+/* Writes what the program makes of an accumulator; `index` counts results, or accumulators. */
+static void put(const engine_launch *op, int64_t index, gpr_value value)
+{
+    const engine_module *m = op->kernel->module;
+    uint8_t packed[sizeof value];
+
+    if (m->result == GPR_DTYPE_DEFAULT || op->kernel->shape == RUN) {
+        if (op->kernel->stage != FINISH) {
+            store(m, op->to, (uint64_t)index, value);
+            return;
+        }
+    }
+    gpr_write_acc(m->form, m->acc, &value, packed);
+    finish_result(op, index, packed);
 }
 
 /* ---------------------------------------------------------------- kernels over runs ---------- */
@@ -403,6 +412,59 @@ static void run_block(const engine_launch *op, uint64_t row, uint32_t block)
     } else {
         store(m, op->to, row * blocks + block, value);
     }
+}
+
+/* ---------------------------------------------------------------- exact sums ----------------- */
+
+/* Counters of a row: its ticket, a gap, and an accumulator. */
+static uint64_t exact_counters(const engine_module *m)
+{
+    return 2 + acc_bytes(m) / sizeof(uint32_t);
+}
+
+/* Adds elements to a packed accumulator. */
+static void add_exactly(const engine_module *m, const char *in, uint64_t count, void *packed)
+{
+    const gpr_dtype part_dtype = gpr_exact_part_dtype(m->element);
+    const size_t bytes = gpr_dtype_bytes(m->element), part_bytes = gpr_dtype_bytes(part_dtype);
+    const size_t words = (size_t)gpr_exact_grid_of(part_dtype).words * sizeof(int64_t);
+    gpr_exact_part parts[GPR_EXACT_PARTS];
+    char *at = packed;
+
+    gpr_exact_read_acc(m->element, packed, parts);
+    for (uint64_t i = 0; i < count; i++) {
+        if (m->skips_nan && is_nan(m->element, in + i * bytes)) continue;
+        for (int p = 0; p < gpr_exact_parts(m->element); p++)
+            gpr_exact_add_elements(&parts[p], part_dtype, in + i * bytes + (size_t)p * part_bytes, 1);
+    }
+    for (int p = 0; p < gpr_exact_parts(m->element); p++) {
+        const uint64_t tail[2] = {parts[p].count, parts[p].flags};
+        gpr_exact_carry(&parts[p]);
+        memcpy(at, parts[p].words, words);
+        memcpy(at + words, tail, sizeof tail);
+        at += words + sizeof tail;
+    }
+}
+
+static void run_exact_block(const engine_launch *op, uint64_t row, uint32_t block)
+{
+    const engine_module *m = op->kernel->module;
+    const size_t bytes = gpr_dtype_bytes(m->element);
+    char *result = (char *)op->to + row * acc_bytes(m), *total = result;
+    uint32_t *ticket = NULL;
+    uint64_t first = 0, count = 0;
+
+    share_of(op->rows.n, block, op->rows.blocks, &first, &count);
+    if (op->rows.blocks == 1) {
+        memset(result, 0, acc_bytes(m));
+    } else {
+        ticket = (uint32_t *)(uintptr_t)op->scratch.tickets + row * exact_counters(m);
+        total = (char *)(ticket + 2);
+    }
+    add_exactly(m, (const char *)op->from + (row * op->rows.n + first) * bytes, count, total);
+    if (ticket == NULL || ++*ticket != op->rows.blocks) return;
+    memcpy(result, total, acc_bytes(m));
+    memset(ticket, 0, exact_counters(m) * sizeof *ticket);
 }
 
 /* ---------------------------------------------------------------- the planner's kernels ------ */
@@ -545,12 +607,15 @@ const char *engine_run(engine_launch *op)
         return NULL;
     }
     if (f->stage == FINISH) {
-        for (uint64_t i = 0; i < op->layout.count; i++) put(op, output_at(op, i, 0).out, load(m, op->from, i));
+        for (uint64_t i = 0; i < op->layout.count; i++)
+            finish_result(op, output_at(op, i, 0).out, (const char *)op->from + i * acc_bytes(m));
         return NULL;
     }
     for (uint64_t v = op->rows.first; v < op->rows.first + op->grid; v++) {
         if (op->rows.blocks == 0)
             run_shared_block(op, v);
+        else if (m->form == GPR_FORM_EXACT)
+            run_exact_block(op, v / op->rows.blocks, (uint32_t)(v % op->rows.blocks));
         else if (f->shape == RUN)
             run_block(op, v / op->rows.blocks, (uint32_t)(v % op->rows.blocks));
         else
@@ -673,7 +738,11 @@ const char *engine_check(const engine_launch *op)
         const uint64_t per_block = (uint64_t)f->block * m->per_thread;
         if (blocks != n / per_block + (n % per_block != 0)) return "blocks that do not cover the row exactly";
     }
-    if (f->row->finish == GPR_TICKET && blocks > 1) {
+    if (m->form == GPR_FORM_EXACT && blocks > 1) {
+        wrong = check_array((uintptr_t)op->scratch.tickets, rows * exact_counters(m), 4, 8,
+                            "counters outside live memory or unaligned");
+        if (wrong != NULL) return wrong;
+    } else if (f->row->finish == GPR_TICKET && blocks > 1) {
         wrong = check_array((uintptr_t)op->scratch.partials, rows * blocks, bytes, alignment,
                             "partials outside live memory or unaligned");
         if (wrong == NULL)
