@@ -61,6 +61,12 @@ SLIPS = [
     (r"(?<=row\.block )== 0", "== 1"),
     (r"(?<=< )layout\.count", "layout.count - 1"),
     (r"(?<=count - first )>= item", ">= item - 1"),
+    (r"(?<=most_adds = )1024", "4096"),
+    (r"(?<=window_bits = )42", "44"),
+    (r"(?<=exponent )\+ room_bits\);", "+ room_bits - 7);"),
+    (r"(?<=lane )< head", "<= head"),
+    (r"(?<=\bi )< run\.vectors", "<= run.vectors"),
+    (r"(?<=\(kept & 1\) )!= 0", "== 0"),
     (r"(?<=column )< layout\.column\.extent", "<= layout.column.extent"),
     (r"value = Cell::identity\(\);", "value = Cell::lift(typename Cell::In{3}, 0);"),
 ]
@@ -81,7 +87,7 @@ CELLS = {
         *(("uint32", op) for op in ("min", "max")),
     ],
     "lift(": [("int32", "sum"), ("float64", "min"), ("int32", "argmax")],
-    "": [("int32", "sum"), ("float64", "min")],
+    "": [("int32", "sum"), ("float64", "min"), ("float64", "mean")],
 }
 
 
@@ -178,6 +184,19 @@ def trials(mutant: Mutant, overlay: Path) -> Iterator[dict[str, object]]:
                     "kernel": kernel,
                     "dtype": dtype,
                     "block": block,
+                    "seed": SEED,
+                    "emulator": {"overlay": str(overlay)},
+                }
+
+    if "exact" in kernels_of(mutant):
+        for dtype in ("float64", "float32", "float16"):
+            for block in (32, 256):
+                yield {
+                    "do": "exact_sums.check_exact",
+                    "kernel": "exact",
+                    "dtype": dtype,
+                    "block": block,
+                    "count": 6,
                     "seed": SEED,
                     "emulator": {"overlay": str(overlay)},
                 }

@@ -1,0 +1,108 @@
+"""The kernel `exact` beside Python's integers: on the emulator, on a card, or on the CPU, which give the same bits.
+
+What rounding hides is found too: the rounded sum is taken away from the elements and the rest is summed again, until
+nothing is left. All digits of the number have been seen then.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from exact_reference import FLOATS, GENERATORS, assert_result, expected, is_finite, one_sided
+from reference import DTYPES
+
+import gpureduce as gr
+from emu.cells import SCHEDULES, set_option
+from gpureduce import _core
+
+# Around a lane's vectors, a warp's tile and a block's; enough for a window to be emptied in between with one warp.
+SIZES = (1, 2, 7, 31, 33, 127, 129, 511, 513, 1025, 2100, 5001)
+LONG = 40_000
+
+
+def sum_on_device(values: np.ndarray, op: str, offset: int, block: int, grid: int, on_device: bool) -> Any:
+    """Sum the last axis of a copy on the device, `offset` elements into its memory; the result stays there or not."""
+    memory = np.concatenate([np.zeros(offset, values.dtype), values.ravel()])
+    result = np.zeros(values.shape[:-1] or (1,), values.dtype)
+    pointer, out = _core.alloc_device(0, memory.nbytes), _core.alloc_device(0, result.nbytes)
+    try:
+        _core.upload(0, pointer, memory)
+        start = pointer + offset * values.itemsize
+        arguments = (op, start, values.shape, values.dtype, 1, "exact", 0, block, grid)
+        if not on_device:
+            return _core.reduce_device(*arguments)
+        _core.reduce_device(*arguments, result=out)
+        _core.download(0, out, result)
+        return result if values.ndim > 1 else result[0]
+    finally:
+        _core.free_device(0, pointer)
+        _core.free_device(0, out)
+
+
+def draw(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
+    make = GENERATORS[rng.integers(len(GENERATORS))]
+    values = make(rng, name, max(n, 3))
+    return np.ascontiguousarray(rng.permutation(values)[:n])
+
+
+def check_all_digits(reduce: Any, values: np.ndarray, where: str) -> None:
+    """Compare sums until nothing is left of the number."""
+    name = next(name for name in FLOATS if DTYPES[name] == values.dtype)
+    for step in range(3):
+        wanted = expected(values, name)
+        got = values.dtype.type(reduce(values))
+        assert_result(got, wanted, f"{where}, after {step} sums were taken away")
+        if wanted == 0 or not is_finite(np.asarray([wanted])).all():
+            break
+        values = np.append(values, -wanted)
+
+
+def check_exact(task: dict[str, Any]) -> None:
+    """Sum ``count`` random arrays of ``dtype``: ``block``, ``seed``; each under one schedule, one grid, one start."""
+    name, block = task["dtype"], task["block"]
+    for number in range(task["count"]):
+        rng = np.random.default_rng([task["seed"], number, *name.encode(), block])
+        schedule, schedule_seed = SCHEDULES[(task["seed"] + number) % len(SCHEDULES)], int(rng.integers(1, 2**31))
+        set_option("schedule", schedule)
+        set_option("seed", schedule_seed)
+        fills = number == 0 and block == 32  # windows, in one warp
+        n = LONG if fills else int(rng.choice(SIZES))
+        offset, grid = int(rng.integers(8)), 1 if fills else int(rng.choice([0, 1, 2, 5]))
+        on_device = bool(rng.random() < 0.5)
+        where = (
+            f"{name} case {number} n={n} block={block} grid={grid} offset={offset} on_device={on_device}"
+            f" schedule={schedule},seed={schedule_seed} GPR_TEST_SEED={task['seed']}"
+        )
+        values = one_sided(rng, name, n) if fills else draw(rng, name, n)
+        check_all_digits(lambda x: sum_on_device(x, "sum", offset, block, grid, on_device), values, where)  # noqa: B023
+        mean = sum_on_device(values, "mean", offset, block, grid, on_device)
+        assert_result(values.dtype.type(mean), expected(values, name, n), f"mean of {where}")
+
+
+def check_rows(task: dict[str, Any]) -> None:
+    """Sum host and device rows of ``dtype``, complex and with NaN left out, as host arrays too."""
+    name = task["dtype"]
+    rng = np.random.default_rng([task["seed"], *name.encode()])
+    set_option("schedule", SCHEDULES[task["seed"] % len(SCHEDULES)])
+    set_option("seed", int(rng.integers(1, 2**31)))
+    where = f"{name} rows GPR_TEST_SEED={task['seed']}"
+    rows = np.stack([draw(rng, name, 257) for _ in range(5)])
+    for on_device in (False, True):
+        sums = sum_on_device(rows, "sum", 3, 64, 0, on_device)
+        for row, got in zip(rows, sums, strict=True):
+            assert_result(values_type(rows)(got), expected(row, name), where)
+    for row, got in zip(rows, gr.nansum(rows, axis=1, kernel="exact", device="cuda"), strict=True):
+        assert_result(got, expected(row[row == row], name), f"nansum of {where}")
+    kept = rng.random(257) < 0.6
+    for row, got in zip(rows, gr.mean(rows, axis=1, kernel="exact", device="cuda", where=kept), strict=True):
+        assert_result(got, expected(row[kept], name, int(kept.sum())), f"mean of some of {where}")
+    if name in ("float32", "float64"):
+        pairs = draw(rng, name, 514).view(f"c{2 * rows.itemsize}")
+        got = gr.sum(pairs, kernel="exact", device="cuda")
+        for part, wanted in ((got.real, pairs.real), (got.imag, pairs.imag)):
+            assert_result(part, expected(np.ascontiguousarray(wanted), name), f"complex of {where}")
+
+
+def values_type(values: np.ndarray) -> Any:
+    return values.dtype.type

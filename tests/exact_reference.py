@@ -1,0 +1,249 @@
+"""Exact sums by Python's integers, and arrays that are hard to sum.
+
+The reference turns every element into an integer of the dtype's smallest unit, adds those, and rounds
+fractions of them; a state's expected bytes are put together from docs/exact-format.md. Nothing of it
+computes with floats.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import zlib
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from reference import DTYPES, is_float
+
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+INTEGERS = tuple(name for name in DTYPES if name not in FLOATS)
+
+# name: (stored bits of the fraction, bits of the exponent)
+FORMATS = {"float16": (10, 5), "bfloat16": (7, 8), "float32": (23, 8), "float64": (52, 11)}
+CODES = {name: i for i, name in enumerate(
+    ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+     "float16", "bfloat16", "float32", "float64"))}  # fmt: skip
+WORDS = {"float16": 4, "bfloat16": 11, "float32": 11, "float64": 68, "int64": 5, "uint64": 5}
+INF, MINUS_INF, NAN, NOT_MINUS_ZERO = 1, 2, 4, 8
+WORDS_AT = 28
+
+
+def name_of(dtype: np.dtype[Any]) -> str:
+    return next(name for name, each in DTYPES.items() if each == dtype)
+
+
+def unit_of(name: str) -> int:
+    """Exponent of the smallest number of a dtype."""
+    if name not in FORMATS:
+        return 0
+    fraction, exponent = FORMATS[name]
+    return 2 - 2 ** (exponent - 1) - fraction
+
+
+def fields(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sign, exponent field and fraction of floats."""
+    fraction, exponent = FORMATS[name_of(values.dtype)]
+    bits = np.ascontiguousarray(values).view(f"u{values.dtype.itemsize}").astype(np.uint64).ravel()
+    e = (bits >> np.uint64(fraction)) & np.uint64(2**exponent - 1)
+    return bits >> np.uint64(fraction + exponent), e.astype(int), bits & np.uint64(2**fraction - 1)
+
+
+def exact_sum(values: np.ndarray) -> int:
+    """The sum of the finite elements, in the dtype's smallest units."""
+    if not is_float(values.dtype):
+        return sum(int(x) for x in values.ravel().tolist())
+    fraction, exponent = FORMATS[name_of(values.dtype)]
+    sign, e, low = fields(values)
+    total = 0
+    for field in np.unique(e).tolist():
+        if field == 2**exponent - 1:
+            continue
+        here = e == field
+        significands = low[here].astype(np.int64) + ((field > 0) << fraction)
+        significands[sign[here] == 1] *= -1
+        # In halves of 26 bits, whose sums NumPy's int64 holds.
+        halves = int((significands >> 26).sum()) << 26, int((significands & (2**26 - 1)).sum())
+        total += sum(halves) << max(field - 1, 0)
+    return total
+
+
+def is_finite(values: np.ndarray) -> np.ndarray:
+    return fields(values)[1] != 2 ** FORMATS[name_of(values.dtype)][1] - 1
+
+
+def flags_of(values: np.ndarray) -> int:
+    if not is_float(values.dtype):
+        return NOT_MINUS_ZERO if values.size else 0
+    sign, e, low = fields(values)
+    special = e == 2 ** FORMATS[name_of(values.dtype)][1] - 1
+    flags = INF if (special & (low == 0) & (sign == 0)).any() else 0
+    flags |= MINUS_INF if (special & (low == 0) & (sign == 1)).any() else 0
+    flags |= NAN if (special & (low != 0)).any() else 0
+    return flags | (NOT_MINUS_ZERO if ((sign == 0) | (e != 0) | (low != 0)).any() else 0)
+
+
+def encode(name: str, total: int, count: int, flags: int) -> bytes:
+    words = WORDS.get(name, 4)
+    body = b"\x93GPRSUM\n" + struct.pack("<HHIQI", 1, CODES[name], flags, count, words)
+    body += (total % 2 ** (32 * words)).to_bytes(4 * words, "little")
+    return body + struct.pack("<I", zlib.crc32(body))
+
+
+def expected_bytes(values: np.ndarray) -> bytes:
+    return encode(name_of(values.dtype), exact_sum(values), values.size, flags_of(values))
+
+
+def round_to(value: Fraction, name: str) -> Any:
+    """A fraction rounded to a float type, to nearest, ties to even."""
+    fraction, exponent = FORMATS[name]
+    largest = 2 ** (exponent - 1)
+    unit = Fraction(2) ** unit_of(name)
+    if value != 0:
+        top = abs(value.numerator).bit_length() - value.denominator.bit_length()
+        top -= abs(value) < Fraction(2) ** top  # exponent of the leading bit
+        unit = max(unit, Fraction(2) ** (top - fraction))
+    rounded = round(value / unit) * unit  # of a Fraction: half to even
+    if abs(rounded) >= Fraction(2) ** largest:
+        return DTYPES[name].type(math.inf if value > 0 else -math.inf)
+    return DTYPES[name].type(math.copysign(float(rounded), -1 if value < 0 else 1))
+
+
+def expected(values: np.ndarray, name: str, count: int = 1) -> Any:
+    """The sum of floats over `count`, as the type `name`."""
+    flags = flags_of(values) if values.size else 0
+    if flags & NAN or flags & (INF | MINUS_INF) == INF | MINUS_INF:
+        return DTYPES[name].type(math.nan)
+    if flags & (INF | MINUS_INF):
+        return DTYPES[name].type(math.inf if flags & INF else -math.inf)
+    total = exact_sum(values)
+    if total == 0:
+        return DTYPES[name].type(-0.0 if values.size and not flags else 0.0)
+    return round_to(Fraction(total) * Fraction(2) ** unit_of(name_of(values.dtype)) / count, name)
+
+
+def bits_of(scalar: Any) -> str:
+    return np.asarray(scalar).tobytes().hex()
+
+
+def assert_result(got: Any, wanted: Any, context: Any = "") -> None:
+    assert got.dtype == wanted.dtype, context
+    if wanted != wanted:
+        fraction, exponent = FORMATS[name_of(wanted.dtype)]
+        quiet = (2 ** (exponent + 1) - 1) << (fraction - 1)
+        assert np.asarray(got).tobytes() == quiet.to_bytes(got.dtype.itemsize, "little"), (got, context)
+    else:
+        assert bits_of(got) == bits_of(wanted), (got, wanted, context)
+
+
+def from_bits(bits: Any, name: str) -> np.ndarray:
+    dtype = DTYPES[name]
+    return np.asarray(bits, dtype=f"u{dtype.itemsize}").view(dtype)
+
+
+# ---------------------------------------------------------------- arrays that are hard to sum
+
+
+def random_bits(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
+    return from_bits(rng.integers(0, 2 ** (8 * DTYPES[name].itemsize), n, dtype=np.uint64), name)
+
+
+def finite_bits(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
+    values = random_bits(rng, name, n)
+    return np.where(is_finite(values), values, DTYPES[name].type(1))
+
+
+def spread(rng: np.random.Generator, name: str, n: int, decades: float) -> np.ndarray:
+    largest = {"float16": 4, "bfloat16": 38, "float32": 38, "float64": 300}[name]
+    exponents = rng.uniform(-min(decades, largest), min(decades, largest), n)
+    return (rng.normal(size=n) * 10.0**exponents).astype(DTYPES[name])
+
+
+def telescoping(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
+    x = spread(rng, name, n, 30)
+    with np.errstate(over="ignore", invalid="ignore"):
+        y = np.concatenate([x, -x, spread(rng, name, 1, 1)])
+    return rng.permutation(y)
+
+
+def ill_conditioned(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
+    """Almost everything cancels: the condition number is as large as the type allows, up to 10^300 for float64."""
+    big = spread(rng, name, n, 300)
+    return rng.permutation(np.concatenate([big, -big[::-1], spread(rng, name, 3, 300) * DTYPES[name].type(2**-10)]))
+
+
+def big_and_tail(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
+    smallest, largest = from_bits([1], name)[0], np.asarray(finite_max(name), DTYPES[name])
+    tail = np.full(n, smallest, DTYPES[name]) * rng.integers(0, 100, n).astype(DTYPES[name])
+    return np.concatenate([[largest, largest], tail, [-largest, -largest], -tail[: n // 2]]).astype(DTYPES[name])
+
+
+def subnormals(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
+    fraction, exponent = FORMATS[name]
+    bits = rng.integers(0, 2**fraction, n, dtype=np.uint64)
+    return from_bits(bits | rng.integers(0, 2, n, dtype=np.uint64) << np.uint64(fraction + exponent), name)
+
+
+def zeros(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
+    values = np.zeros(n, DTYPES[name])
+    return np.where(rng.random(n) < rng.choice([0, 0.5, 1]), -values, values).astype(DTYPES[name])
+
+
+def specials(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
+    values = spread(rng, name, n, 3)
+    wanted = rng.choice([math.inf, -math.inf, math.nan], int(rng.integers(1, 4)))
+    values[rng.integers(0, n, 3)] = rng.choice(wanted, 3).astype(DTYPES[name])
+    return values
+
+
+def mostly_narrow(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
+    """Windows hold most tiles; some elements lie far above or below them."""
+    values = spread(rng, name, n, 1)
+    values[rng.integers(0, n, max(1, n // 5000))] = spread(rng, name, 1, 300)[0]
+    return values
+
+
+def at_the_top(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
+    values = np.full(n, finite_max(name), DTYPES[name])
+    return np.where(rng.random(n) < 0.5, values, -values)
+
+
+def one_sided(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
+    """What the first window leaves of each element is as much as it can be, and of one sign: the next fills soonest."""
+    top, headroom = int(rng.integers(-6, 6)), 16  # of windows placed at an element of 2^top, on the GPU and on the CPU
+    fraction = FORMATS[name][0]
+    half_place = top + headroom - 53
+    # The largest element of a type with few digits has no places there: smaller ones do.
+    exponent = min(top, half_place + fraction - 2)
+    rest = 2.0**half_place - 2.0 ** (exponent - fraction)
+    values = np.full(n, rng.choice([-1.0, 1.0]) * (2.0**exponent + rest))
+    values[0] = 2.0**top
+    return values.astype(DTYPES[name])
+
+
+def midpoints(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
+    """The sum is halfway between two numbers of the type, or the smallest number beside that; the rest cancels."""
+    fraction, _ = FORMATS[name]
+    number = float(spread(rng, name, 1, 1)[0])
+    half = 2.0 ** (math.frexp(number)[1] - 1 - fraction - 1)
+    smallest = float(from_bits([1], name)[0]) * int(rng.integers(-1, 2))
+    pairs = spread(rng, name, max(n - 2, 0) // 2, 2)
+    return rng.permutation(np.concatenate([[number, rng.choice([-half, half]), smallest], pairs, -pairs])).astype(
+        DTYPES[name]
+    )
+
+
+def finite_max(name: str) -> Any:
+    return ml_dtypes.finfo(DTYPES[name]).max
+
+
+GENERATORS: list[Callable[[np.random.Generator, str, int], np.ndarray]] = [
+    random_bits, finite_bits, telescoping, ill_conditioned, big_and_tail, subnormals, zeros, specials, mostly_narrow,
+    at_the_top, one_sided, midpoints, midpoints,
+    lambda rng, name, n: spread(rng, name, n, 1),
+    lambda rng, name, n: spread(rng, name, n, 10),
+    lambda rng, name, n: rng.random(n).astype(DTYPES[name]),
+    lambda rng, name, n: np.abs(spread(rng, name, n, 20)),
+]  # fmt: skip

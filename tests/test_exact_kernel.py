@@ -1,0 +1,211 @@
+"""Kernel `exact` gives the real sum rounded once: the CPU backend, the kernel's source on the emulator, and cards.
+
+The reference is Python's integers (exact_reference.py). The emulator also watches for races and reads of what nobody
+wrote, as in every other kernel.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("ml_dtypes")
+
+import emu
+from emu.exact_sums import check_all_digits, draw, sum_on_device
+from exact_reference import FLOATS, GENERATORS, assert_result, exact_sum, expected
+from reference import DTYPES, random_array
+
+import gpureduce as gr
+from gpureduce import _core
+
+SEED = int(os.environ["GPR_TEST_SEED"])
+EVERYTHING = bool(os.environ.get("GPR_TEST_ALL"))
+INTEGERS = tuple(name for name in DTYPES if name not in FLOATS)
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(SEED)
+
+
+@pytest.fixture(params=["avx512", "avx2", "baseline"])
+def isa(request: pytest.FixtureRequest) -> Iterator[str]:
+    try:
+        _core.set_cpu_isa(request.param)
+    except ValueError as error:
+        pytest.skip(str(error))
+    yield request.param
+    _core.set_cpu_isa(None)
+
+
+def exactly(values: Any, **options: Any) -> Any:
+    return gr.sum(values, kernel="exact", device="cpu", **options)
+
+
+# ---------------------------------------------------------------- the emulator
+
+
+def test_the_kernels_source_gives_every_digit_on_the_emulator() -> None:
+    count = 60 if EVERYTHING else 6
+    tasks = [
+        {"do": "exact_sums.check_exact", "dtype": name, "block": block, "seed": SEED, "count": count, "limit": 600.0}
+        for name in FLOATS
+        for block in (32, 64, 256)
+    ]
+    tasks += [{"do": "exact_sums.check_rows", "dtype": name, "seed": SEED, "limit": 300.0} for name in FLOATS]
+    wrong = emu.failures(tasks)
+    assert not wrong, "\n".join(wrong)
+
+
+# ---------------------------------------------------------------- the CPU
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_sums_and_means_of_hard_arrays_are_rounded_once(name: str, isa: str, rng: np.random.Generator) -> None:
+    for make in GENERATORS:
+        for n in (3, 500, 20_000):
+            values = make(rng, name, n)
+            context = f"{make} {n} {isa} {SEED}"
+            check_all_digits(exactly, values, context)
+            mean = gr.mean(values, kernel="exact", device="cpu")
+            assert_result(mean, expected(values, name, values.size), context)
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_rows_of_any_layout_are_summed(name: str, rng: np.random.Generator) -> None:
+    for shape, axis in (((6, 700), 1), ((700, 6), 0), ((5, 40, 3), (0, 2)), ((3, 50_000), 1), ((300, 40), None)):
+        values = draw(rng, name, int(np.prod(shape))).reshape(shape)
+        axes = range(values.ndim) if axis is None else np.atleast_1d(axis)
+        rows = np.moveaxis(values, tuple(axes), tuple(range(-len(axes), 0)))
+        rows = rows.reshape(-1, int(np.prod(rows.shape[values.ndim - len(axes) :])))
+        got = np.atleast_1d(exactly(values, axis=axis)).ravel()
+        for row, one in zip(rows, got, strict=True):
+            assert_result(one, expected(np.ascontiguousarray(row), name), f"{shape} {axis} {SEED}")
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_masks_and_nan_leave_elements_out_of_sums_and_counts(name: str, rng: np.random.Generator) -> None:
+    for n in (40, 9_000):
+        values = draw(rng, name, n)
+        kept = rng.random(n) < 0.5
+        kept[rng.integers(n)] = True
+        some = values[kept]
+        assert_result(exactly(values, where=kept), expected(some, name))
+        mean = gr.mean(values, kernel="exact", device="cpu", where=kept)
+        assert_result(mean, expected(some, name, some.size))
+        values[rng.integers(0, n, 3)] = DTYPES[name].type(np.nan)
+        numbers = values[values == values]
+        assert_result(gr.nansum(values, kernel="exact", device="cpu"), expected(numbers, name))
+        assert_result(gr.nanmean(values, kernel="exact", device="cpu"), expected(numbers, name, numbers.size))
+        both = kept & (values == values)
+        if both.any():
+            mean = gr.nanmean(values, kernel="exact", device="cpu", where=kept)
+            assert_result(mean, expected(values[both], name, int(both.sum())))
+
+
+@pytest.mark.parametrize("name", ["complex64", "complex128"])
+def test_parts_of_complex_sums_are_exact_each(name: str, rng: np.random.Generator) -> None:
+    real = {"complex64": "float32", "complex128": "float64"}[name]
+    for n in (3, 5_000, 30_000):
+        values = draw(rng, real, 2 * n).view(name)
+        got = exactly(values)
+        for part, elements in ((got.real, values.real), (got.imag, values.imag)):
+            assert_result(part, expected(np.ascontiguousarray(elements), real))
+    pairs = np.array([1 + 2j, complex(np.nan, 5), 3 + 4j, complex(7, np.nan)], name)
+    assert gr.nansum(pairs, kernel="exact", device="cpu") == 4 + 6j
+    assert gr.nanmean(pairs, kernel="exact", device="cpu") == 2 + 3j
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_integers_wrap_as_numpys_and_their_means_are_rounded_once(name: str, rng: np.random.Generator) -> None:
+    for n in (1, 1000, 50_000):
+        values = random_array(rng, DTYPES[name], n, "sum")
+        got = exactly(values)
+        assert (got, got.dtype) == (values.sum(), values.sum().dtype)
+        assert gr.mean(values, kernel="exact", device="cpu") == float(Fraction(exact_sum(values), n))
+        assert_result(exactly(values, dtype=np.float32), np.float32(Fraction(exact_sum(values))))
+
+
+@pytest.mark.parametrize("result", FLOATS)
+@pytest.mark.parametrize("name", FLOATS)
+def test_a_result_of_another_type_is_rounded_once(name: str, result: str, rng: np.random.Generator) -> None:
+    values = draw(rng, name, 700)
+    assert_result(exactly(values, dtype=DTYPES[result]), expected(values, result))
+
+
+def test_empty_sums_infinities_and_overflow() -> None:
+    assert exactly(np.zeros(0)) == 0
+    assert exactly(np.zeros((3, 0)), axis=1).tolist() == [0, 0, 0]
+    assert exactly([1e308, 1e308, -1e308]) == 1e308
+    assert exactly([1e308, 1e308]) == np.inf
+    assert np.isnan(exactly([np.inf, -np.inf]))
+    assert str(exactly([-0.0, -0.0])) == "-0.0"
+    assert str(exactly([-0.0, 0.0])) == "0.0"
+
+
+def test_what_the_kernel_does_not_do_is_refused_by_name() -> None:
+    for op in ("max", "prod", "var", "argmin", "any"):
+        with pytest.raises(ValueError, match=f"'exact' sums numbers: it takes sum and mean, not {op}"):
+            gr.reduce(np.ones(3), op, kernel="exact", device="cpu")
+    with pytest.raises(ValueError, match="sums numbers"):
+        exactly(np.ones(3), dtype=bool)
+    with pytest.raises(TypeError, match="does not make a sum of float64 one of int64"):
+        exactly(np.ones(3), dtype=np.int64)
+
+
+def test_the_number_of_threads_does_not_change_a_bit(rng: np.random.Generator) -> None:
+    values = draw(rng, "float64", 300_000)
+    before = gr.limits().cpu_threads
+    try:
+        sums = set()
+        for threads in (1, 2, 5):
+            gr.set_limits(cpu_threads=threads)
+            sums.add(exactly(values).tobytes())
+    finally:
+        gr.set_limits(cpu_threads=before)
+    assert sums == {expected(values, "float64").tobytes()}
+
+
+# ---------------------------------------------------------------- cards
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("block", [32, 96, 256, 1024])
+@pytest.mark.parametrize("name", FLOATS)
+def test_a_card_gives_every_digit(name: str, block: int, rng: np.random.Generator) -> None:
+    for n in (1, 33, 2_047, 100_003, 3_000_017):
+        for make in GENERATORS if n < 10**5 else GENERATORS[:: max(1, len(GENERATORS) // 4)]:
+            values = np.ascontiguousarray(make(rng, name, max(n, 3))[:n])
+            offset, grid = int(rng.integers(8)), int(rng.choice([0, 1, 7]))
+            context = f"{make} n={n} block={block} grid={grid} offset={offset} {SEED}"
+            for on_device in (False, True):
+                check_all_digits(
+                    lambda x, o=offset, g=grid, d=on_device: sum_on_device(x, "sum", o, block, g, d), values, context
+                )
+            mean = sum_on_device(values, "mean", offset, block, grid, True)
+            assert_result(values.dtype.type(mean), expected(values, name, n), context)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", [*FLOATS, "complex64", "complex128", *INTEGERS])
+def test_a_card_and_the_cpu_agree_to_the_bit(name: str, rng: np.random.Generator) -> None:
+    """Host arrays: streamed in chunks, with masks, rows and NaN left out."""
+    for n in (5, 4_099, 6_000_001):
+        if name.startswith("complex"):
+            values = draw(rng, {"complex64": "float32", "complex128": "float64"}[name], 2 * n).view(name)
+        elif name in FLOATS:
+            values = draw(rng, name, n)
+        else:
+            values = random_array(rng, DTYPES[name], n, "sum")
+        mask = rng.random(n) < 0.7
+        mask[0] = True
+        calls = [(gr.sum, {}), (gr.mean, {}), (gr.sum, {"where": mask}), (gr.mean, {"where": mask}), (gr.nansum, {})]
+        for function, options in calls:
+            on_card, on_cpu = (function(values, kernel="exact", device=device, **options) for device in ("cuda", "cpu"))
+            assert on_card.tobytes() == on_cpu.tobytes(), f"{function} {n} {list(options)} {SEED}: {on_card} {on_cpu}"
