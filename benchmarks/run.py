@@ -11,6 +11,7 @@ rows        2048 * 1024 rows of 256 float32, 128 to 1024 threads a block
 auto        kernel "auto" on 1 GiB on the device beside CUB, CuPy and PyTorch
 functions   the other functions on 512 MiB on the device, beside the libraries that have them
 axes        single axes and pairs of large arrays, tall, wide and three-dimensional, beside CuPy and PyTorch
+exact       kernel "exact" beside "auto" on data that is easy and hard to sum, and over sizes
 sizes       the same as auto over sizes from 4 KiB up
 host        1 GiB of NumPy array, pinned and ordinary, beside the copy itself, CuPy and PyTorch
 first_call  a kernel never compiled, one in the disk cache, one loaded
@@ -272,6 +273,84 @@ def part_axes(quick: bool) -> dict[str, Any]:
     return {"absent": absent, "rows": rows}
 
 
+EXACT_PATTERN = 1 << 22  # elements after which hard data repeats
+
+
+def float_dtype(name: str) -> np.dtype[Any]:
+    """A float type by name, bfloat16 too."""
+    if name != "bfloat16":
+        return np.dtype(name)
+    import ml_dtypes
+
+    return np.dtype(ml_dtypes.bfloat16)
+
+
+def hard_values(kind: str, dtype: str, n: int) -> np.ndarray:
+    """Floats of one kind: how far their exponents lie apart decides what an exact sum has to do."""
+    rng = np.random.default_rng(20240501)
+    element = float_dtype(dtype)
+    period = min(n, EXACT_PATTERN)
+    largest = {"float16": 4.0, "bfloat16": 37.0, "float32": 37.0, "float64": 300.0}[dtype]  # decades
+    pattern: np.ndarray
+    if kind == "uniform":
+        pattern = rng.random(period)
+    elif kind == "lognormal":
+        pattern = rng.lognormal(0, 2, period)
+    elif kind == "wide":  # sigma 50, as far as the type goes
+        pattern = np.exp(np.clip(50 * rng.normal(size=period), -largest * np.log(10), largest * np.log(10)))
+    elif kind == "any bits":
+        bits = rng.integers(0, 2 ** (8 * element.itemsize), period, dtype=np.uint64)
+        pattern = bits.astype(f"u{element.itemsize}").view(element)
+        pattern = np.where(np.isfinite(pattern), pattern, element.type(1))
+    else:
+        pattern = rng.normal(size=period)
+    if kind == "cancelling":
+        pattern[period // 2 : period // 2 * 2] = -pattern[: period // 2]
+        rng.shuffle(pattern)
+    if kind == "outliers":  # one in a pattern
+        pattern[rng.integers(period)] = 10.0**largest
+    values: np.ndarray = np.empty(n, element)
+    for first in range(0, n, period):
+        values[first : first + period] = pattern[: n - first].astype(element)
+    return values
+
+
+def exact_beside_auto(values: np.ndarray, repeats: int, turns: int) -> dict[str, Any]:
+    """Times of both in turns, and whether the card's sum has the bits of the CPU's."""
+    samples: dict[str, list[float]] = {"exact": [], "auto": []}
+    flush = FLUSH if values.nbytes <= FLUSH else 0
+    with on_device(values) as pointer:
+        for _ in range(turns):
+            for kernel, times in samples.items():
+                times += list(
+                    _core.measure(
+                        "sum", pointer, values.shape, values.dtype, 1, kernel, 0, 0, 0, 2, repeats, flush
+                    )
+                )  # fmt: skip
+        got = np.asarray(_core.reduce_device("sum", pointer, values.shape, values.dtype, 1, "exact", 0))
+    wanted = gr.sum(values, kernel="exact", device="cpu")
+    return {
+        "bytes": values.nbytes,
+        "cold": bool(flush),
+        "same_bits": got.tobytes() == np.asarray(wanted).tobytes(),
+        **{kernel: summary(times) for kernel, times in samples.items()},
+    }
+
+
+def part_exact(quick: bool) -> dict[str, Any]:
+    kinds = ["uniform", "normal", "lognormal", "cancelling", "outliers", "wide", "any bits"]
+    rows = []
+    for dtype in ("float64", "float32", "float16", "bfloat16"):
+        itemsize = float_dtype(dtype).itemsize
+        for kind in kinds:
+            values = hard_values(kind, dtype, ((64 << 20) if quick else GIB) // itemsize)
+            rows.append({"dtype": dtype, "data": kind, **exact_beside_auto(values, 5 if quick else 8, 3)})
+        for exponent in range(12, 27, 2):
+            values = hard_values("normal", dtype, 2**exponent // itemsize)
+            rows.append({"dtype": dtype, "data": "normal", **exact_beside_auto(values, 10, 3)})
+    return {"op": "sum", "rows": rows}
+
+
 def part_sizes(quick: bool) -> dict[str, Any]:
     repeats = 10 if quick else 40
     largest = 26 if quick else 32
@@ -421,6 +500,7 @@ PARTS: dict[str, Callable[[bool], dict[str, Any]]] = {
     "auto": part_auto,
     "functions": part_functions,
     "axes": part_axes,
+    "exact": part_exact,
     "sizes": part_sizes,
     "host": part_host,
     "first_call": part_first_call,

@@ -32,9 +32,6 @@
 
 namespace gpr {
 
-// Threads that every supported card has room for on a multiprocessor: the compiler may take 64 registers for each.
-constexpr unsigned exact_threads = 1024;
-
 // ---------------------------------------------------------------- elements ----------------------
 
 // Elements as they are added: the number, exactly, in a type that also holds what windows leave of it.
@@ -524,7 +521,7 @@ GPR_DEVICE void take_row(Adder<Cell, VECTORS> &adder, const Run<typename Cell::I
 }
 
 template <class Cell, unsigned BLOCK>
-__global__ void __launch_bounds__(BLOCK, exact_threads / BLOCK)
+__global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
 exact(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc> scratch)
 {
     using Acc = typename Cell::Acc;

@@ -18,9 +18,6 @@ namespace gpr {
 static_assert(kept_axes >= 1 && reduced_axes >= 1, "an array without an axis has one of extent 1");
 static_assert(item >= 1 && item <= 16 && (item & (item - 1)) == 0, "items are loaded by one instruction");
 
-// Threads that every supported card has room for on a multiprocessor: the compiler may take 64 registers for each.
-constexpr unsigned resident_threads = 1024;
-
 // An axis that counts rows: steps in elements, in bytes of the mask, in results.
 struct KeptAxis {
     uint64 extent;

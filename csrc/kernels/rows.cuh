@@ -59,6 +59,9 @@ struct Rows {
     }
 };
 
+// Threads that every supported card has room for on a multiprocessor: the compiler may take 64 registers for each.
+constexpr unsigned resident_threads = 1024;
+
 // Memory for kernels whose last block combines; other kernels do not look at it.
 template <class Acc> struct Scratch {
     Acc *partials;     // one a virtual block

@@ -348,7 +348,7 @@ static void set_option(const char *key, const char *value)
     if (strcmp(key, "fail") == 0 && steering_parse(value, function, &nth, &code)) fake_nvrtc_fail(function, nth, code);
     if (strcmp(key, "archs") == 0) {
         compiler.arch_count = 0;
-        for (const char *item = value; item != NULL && compiler.arch_count < MOST_ARCHS;) {
+        for (const char *item = value; item != NULL && *item != '\0' && compiler.arch_count < MOST_ARCHS;) {
             compiler.archs[compiler.arch_count++] = atoi(item);
             item = strchr(item, ':');
             if (item != NULL) item++;
