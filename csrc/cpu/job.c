@@ -44,6 +44,7 @@ static int needs_no_conversion(const gpr_rule *rule, gpr_fold fold)
 
     if (element == compute || is_truth(fold)) return 1;
     if (from_pair || to_pair) return from_pair && to_pair && widens;
+    if (compute == GPR_BOOL) return 0;      /* a mean of truths that leaves some out counts those that are true */
     if (!from_float && !to_float) return 1; /* wrapping commutes with sums and products */
     if (from_float && to_float) return widens;
     /* Integers that the float type holds are summed exactly in 64 bits. Variances have no such loop. */
