@@ -133,7 +133,7 @@ notebooks: $(STAMPS)/build $(STAMPS)/run-notebooks ## run all notebooks, in plac
 
 test: ctest pytest ## all tests; those that need a GPU skip where there is none
 
-pytest: $(STAMPS)/build $(STAMPS)/test ctest
+pytest: $(STAMPS)/build $(STAMPS)/test # beside ctest, which leaves a core idle most of the time
 	$(PY) -m pytest $(PYTEST_FLAGS) -n $(PYTEST_WORKERS) --dist loadgroup tests
 
 emu: $(STAMPS)/build $(STAMPS)/test ## every kernel on the emulator; mutants and mistakes that it must find

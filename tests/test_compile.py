@@ -29,7 +29,7 @@ ALL_CELLS = os.environ.get("GPR_ALL_CELLS", "0") != "0"
 
 ARCHITECTURES = (75, 80, 90, 120)
 OPERATORS = list(_core.OPERATORS)  # mean too: its sums have compute types of their own
-OTHERS = 100  # cells of the other architectures in an ordinary run
+OTHERS = 50  # cells of the other architectures in an ordinary run
 LIBRARY_CELLS = 6  # cells of kernels that compile CUB, which take seconds each
 SHOWN = 5  # failures that are printed
 

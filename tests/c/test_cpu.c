@@ -592,7 +592,7 @@ int main(void)
     }
     (void)gpr_set_cpu_isa(NULL);
     test_pairs();
-    test_random(600);
+    test_random(300);
     test_empty();
     test_same_bits();
     test_interrupt();
