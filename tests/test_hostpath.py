@@ -233,3 +233,17 @@ def test_nothing_is_left_behind_by_many_calls(tmp_path: Path) -> None:
         """,
         tmp_path,
     )
+
+
+def test_what_a_mask_leaves_out_is_in_no_range(tmp_path: Path) -> None:
+    fakes.run(
+        """
+        for sign in (1, -1):
+            a = sign * np.arange(1, 601, dtype=np.float32).reshape(50, 12)
+            mask = np.arange(12) % 3 > 0
+            low, high = gr.minmax(a, axis=1, initial=sign * 30, where=mask, device="cuda")
+            assert np.array_equal(low, np.min(a, axis=1, initial=sign * 30, where=mask)), low
+            assert np.array_equal(high, np.max(a, axis=1, initial=sign * 30, where=mask)), high
+        """,
+        tmp_path,
+    )
