@@ -154,8 +154,8 @@ static void choose_content(job *job)
 
     job->elements = *job->view;
     job->unit = job->view->bytes;
-    job->sends_mask = job->view->mask != NULL &&
-                      (form == GPR_FORM_MOMENTS || form == GPR_FORM_TALLY || form == GPR_FORM_RANGE);
+    job->sends_mask =
+        job->view->mask != NULL && (form == GPR_FORM_MOMENTS || form == GPR_FORM_TALLY || form == GPR_FORM_RANGE);
     if (!job->sends_mask) return;
     job->elements.mask = NULL;
     job->unit += sizeof *job->view->mask;
