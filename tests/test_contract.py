@@ -597,3 +597,17 @@ def test_input_is_never_changed(device: str | None) -> None:
         before = array.copy()
         getattr(gr, op)(array, axis=0, device=device)
         np.testing.assert_array_equal(array, before)
+
+
+def test_a_masked_mean_as_bool_counts_what_is_true() -> None:
+    a, mask = np.array([[-1, 1, 0], [0, 0, 3]], np.int16), np.array([True, True, False])
+    got = gr.mean(a, axis=1, dtype=bool, where=mask, device="cpu")
+    assert got.tolist() == np.mean(a, axis=1, dtype=bool, where=mask).tolist() == [True, False]
+
+
+def test_nanmean_of_nothing_warns_only_of_results() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert gr.nanmean(np.zeros((0, 0)), axis=0, device="cpu").shape == (0,)
+    with pytest.warns(RuntimeWarning, match="Mean of empty slice"):
+        assert np.isnan(gr.nanmean(np.zeros((0, 2)), axis=0, device="cpu")).all()
