@@ -44,7 +44,8 @@ from numpy.lib.array_utils import normalize_axis_tuple
 import gpureduce as gr
 from gpureduce import _core
 from gpureduce._environment import environment
-from gpureduce._operand import on_device, random_values
+from gpureduce._interop import numpy_dtype
+from gpureduce._operand import on_device, random_values, repeat
 from gpureduce._peers import DeviceView, available, numpy_function
 from gpureduce._sampling import summary
 
@@ -276,19 +277,10 @@ def part_axes(quick: bool) -> dict[str, Any]:
 EXACT_PATTERN = 1 << 22  # elements after which hard data repeats
 
 
-def float_dtype(name: str) -> np.dtype[Any]:
-    """A float type by name, bfloat16 too."""
-    if name != "bfloat16":
-        return np.dtype(name)
-    import ml_dtypes
-
-    return np.dtype(ml_dtypes.bfloat16)
-
-
 def hard_values(kind: str, dtype: str, n: int) -> np.ndarray:
     """Floats of one kind: how far their exponents lie apart decides what an exact sum has to do."""
     rng = np.random.default_rng(20240501)
-    element = float_dtype(dtype)
+    element = numpy_dtype(dtype)
     period = min(n, EXACT_PATTERN)
     largest = {"float16": 4.0, "bfloat16": 37.0, "float32": 37.0, "float64": 300.0}[dtype]  # decades
     pattern: np.ndarray
@@ -309,10 +301,7 @@ def hard_values(kind: str, dtype: str, n: int) -> np.ndarray:
         rng.shuffle(pattern)
     if kind == "outliers":  # one in a pattern
         pattern[rng.integers(period)] = 10.0**largest
-    values: np.ndarray = np.empty(n, element)
-    for first in range(0, n, period):
-        values[first : first + period] = pattern[: n - first].astype(element)
-    return values
+    return repeat(pattern.astype(element), n)
 
 
 def exact_beside_auto(values: np.ndarray, repeats: int, turns: int) -> dict[str, Any]:
@@ -341,7 +330,7 @@ def part_exact(quick: bool) -> dict[str, Any]:
     kinds = ["uniform", "normal", "lognormal", "cancelling", "outliers", "wide", "any bits"]
     rows = []
     for dtype in ("float64", "float32", "float16", "bfloat16"):
-        itemsize = float_dtype(dtype).itemsize
+        itemsize = numpy_dtype(dtype).itemsize
         for kind in kinds:
             values = hard_values(kind, dtype, ((64 << 20) if quick else GIB) // itemsize)
             rows.append({"dtype": dtype, "data": kind, **exact_beside_auto(values, 5 if quick else 8, 3)})

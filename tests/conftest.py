@@ -7,6 +7,8 @@ import os
 import secrets
 import shutil
 import tempfile
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -62,3 +64,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if reason is not None:
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture
+def rng() -> Any:
+    """NumPy's generator, from the run's seed."""
+    import numpy as np
+
+    return np.random.default_rng(SEED)
+
+
+@pytest.fixture(params=["avx512", "avx2", "baseline"])
+def isa(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Each instruction set of the CPU backend that this machine has."""
+    from gpureduce import _core
+
+    try:
+        _core.set_cpu_isa(request.param)
+    except ValueError as error:
+        pytest.skip(str(error))
+    yield request.param
+    _core.set_cpu_isa(None)

@@ -178,31 +178,28 @@ def kernels_of(mutant: Mutant) -> list[str]:
 
 def trials(mutant: Mutant, overlay: Path) -> Iterator[dict[str, object]]:
     """Runs that may catch a mutant, the likeliest first."""
-    cells = next(cells for word, cells in CELLS.items() if word in mutant.whole_line)
-    for dtype, op in cells:
-        for kernel in kernels_of(mutant):
-            for block in (32,) if kernel in KERNELS and KERNELS[kernel].block_rule == "32" else (256, 64):
-                yield {
-                    **what_to_do(kernel, op),
-                    "kernel": kernel,
-                    "dtype": dtype,
-                    "block": block,
-                    "seed": SEED,
-                    "emulator": {"overlay": str(overlay)},
-                }
+    for kernel, dtype, block, what in what_to_try(mutant):
+        yield {
+            **what,
+            "kernel": kernel,
+            "dtype": dtype,
+            "block": block,
+            "seed": SEED,
+            "emulator": {"overlay": str(overlay)},
+        }
 
-    if "exact" in kernels_of(mutant):
+
+def what_to_try(mutant: Mutant) -> Iterator[tuple[str, str, int, dict[str, object]]]:
+    """Kernel, dtype, block size, and what to do with them."""
+    kernels = kernels_of(mutant)
+    for dtype, op in next(cells for word, cells in CELLS.items() if word in mutant.whole_line):
+        for kernel in kernels:
+            for block in (32,) if kernel in KERNELS and KERNELS[kernel].block_rule == "32" else (256, 64):
+                yield kernel, dtype, block, what_to_do(kernel, op)
+    if "exact" in kernels:  # and on data that windows do not hold
         for dtype in ("float64", "float32", "float16"):
             for block in (32, 256):
-                yield {
-                    "do": "exact_sums.check_exact",
-                    "kernel": "exact",
-                    "dtype": dtype,
-                    "block": block,
-                    "count": 6,
-                    "seed": SEED,
-                    "emulator": {"overlay": str(overlay)},
-                }
+                yield "exact", dtype, block, {"do": "exact_sums.check_exact", "count": 6}
 
 
 def what_to_do(kernel: str, op: str) -> dict[str, object]:

@@ -18,7 +18,6 @@ import threading
 import time
 import warnings
 import zlib
-from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -61,24 +60,8 @@ from hypothesis import strategies as st  # noqa: E402
 from reference import DTYPES  # noqa: E402
 
 import gpureduce as gr  # noqa: E402
-from gpureduce import _core  # noqa: E402
 
 SEED = int(os.environ["GPR_TEST_SEED"])
-
-
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(SEED)
-
-
-@pytest.fixture(params=["avx512", "avx2", "baseline"])
-def isa(request: pytest.FixtureRequest) -> Iterator[str]:
-    try:
-        _core.set_cpu_isa(request.param)
-    except ValueError as error:
-        pytest.skip(str(error))
-    yield request.param
-    _core.set_cpu_isa(None)
 
 
 # ---------------------------------------------------------------- the reference

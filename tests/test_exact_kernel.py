@@ -7,7 +7,6 @@ wrote, as in every other kernel.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -22,26 +21,10 @@ from exact_reference import FLOATS, GENERATORS, assert_result, exact_sum, expect
 from reference import DTYPES, random_array
 
 import gpureduce as gr
-from gpureduce import _core
 
 SEED = int(os.environ["GPR_TEST_SEED"])
 EVERYTHING = bool(os.environ.get("GPR_TEST_ALL"))
 INTEGERS = tuple(name for name in DTYPES if name not in FLOATS)
-
-
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(SEED)
-
-
-@pytest.fixture(params=["avx512", "avx2", "baseline"])
-def isa(request: pytest.FixtureRequest) -> Iterator[str]:
-    try:
-        _core.set_cpu_isa(request.param)
-    except ValueError as error:
-        pytest.skip(str(error))
-    yield request.param
-    _core.set_cpu_isa(None)
 
 
 def exactly(values: Any, **options: Any) -> Any:

@@ -117,8 +117,9 @@ def test_random_layouts_are_right(op: str) -> None:
     for number in range(60):
         rng = np.random.default_rng([SEED, 2, number, *op.encode()])
         names = [name for name in ("int8", "float32", "uint16", "float64") if op != "bitwise_xor" or "int" in name]
-        task = {"op": op, "dtype": names[number % len(names)], "block": (0, 64, 96)[number % 3]}
-        layouts.call(task, rng, f"{op} case {number} (GPR_TEST_SEED={SEED})")
+        dtype, block = DTYPES[names[number % len(names)]], (0, 64, 96)[number % 3]
+        where = f"{op} {dtype} block={block} case {number} (GPR_TEST_SEED={SEED})"
+        layouts.call(layouts.draw_case(rng, op, dtype), op, dtype, block, rng, where)
 
 
 @pytest.mark.xdist_group("big")

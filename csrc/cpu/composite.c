@@ -496,7 +496,7 @@ static void units_task(void *context, uint64_t index)
     uint64_t waiting = 0, first_row = 0;
     scratch in;
 
-    if (gpr_cpu_must_stop(work)) return;
+    if (gpr_cpu_must_stop(&work->stop)) return;
     if (work->composite->many_at_once) {
         find_in_rows(work, index * work->per_task, end, &in.s);
         return;
@@ -521,7 +521,7 @@ static void unit_piece_task(void *context, uint64_t index)
     scratch in;
     uint64_t row = 0;
 
-    if (gpr_cpu_must_stop(work)) return;
+    if (gpr_cpu_must_stop(&work->stop)) return;
     const uint64_t rows = fold_unit(work, unit, first, least(work->view->n, first + work->length), &in, &row, values);
     for (uint64_t i = 0; i < rows; i++) partials[(unit * work->unit_rows + i) * work->pieces + piece] = values[i];
 }
@@ -578,12 +578,7 @@ static void describe(const job *work, composite *c)
 
     c->plain = *view;
     c->plain.mask = NULL;
-    c->marks = c->plain;
-    c->marks.data = (const char *)view->mask;
-    c->marks.dtype = GPR_UINT8;
-    c->marks.bytes = 1;
-    c->marks.byteswapped = 0;
-    memcpy(c->marks.strides, view->mask_strides, (size_t)axes * sizeof *view->strides);
+    c->marks = gpr_mask_view(view);
     c->in_place = is_in_place(view);
     c->crosswise = gpr_cpu_lies_crosswise(view) && view->shape[axes - 1] >= TILE_EXTENT;
     c->segment = STAGE_ELEMENTS;
@@ -628,7 +623,7 @@ gpr_status gpr_cpu_reduce_composite(job *work, gpr_run *run)
         return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial results of %llu tasks",
                         (unsigned long long)run->grid_size);
     run->block_size = gpr_cpu_run_tasks(work, run->grid_size, unit_piece_task);
-    if (!work->stopped) finish_pieces(work);
+    if (!work->stop.stopped) finish_pieces(work);
     free(work->partials);
     return GPR_OK;
 }

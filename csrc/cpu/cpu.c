@@ -112,7 +112,7 @@ static void piece_task(void *context, uint64_t index)
     const uint64_t tasks = work->view->rows * work->pieces;
     stage s;
 
-    if (gpr_cpu_must_stop(work)) return;
+    if (gpr_cpu_must_stop(&work->stop)) return;
     if (work->decided != NULL && atomic_load_explicit(&work->decided[row], memory_order_relaxed)) return;
     for (int k = 0; k < work->recipes; k++) {
         const recipe *how = &work->how[k];
@@ -173,7 +173,7 @@ static gpr_status reduce_pieces(job *work, gpr_run *run)
             return gpr_fail(GPR_ERROR_MEMORY, "no memory for %llu partial results", (unsigned long long)tasks);
     }
     if (tasks > 0) run->block_size = gpr_cpu_run_tasks(work, tasks, piece_task);
-    if (!work->stopped) finish_pieces(work);
+    if (!work->stop.stopped) finish_pieces(work);
     free(heap);
     return GPR_OK;
 }
@@ -242,7 +242,7 @@ static void rows_task(void *context, uint64_t index)
     batch accumulators;
     stage s;
 
-    if (gpr_cpu_must_stop(work)) return;
+    if (gpr_cpu_must_stop(&work->stop)) return;
     for (uint64_t row = first; row < end;) {
         const uint64_t count = least(end - row, ROW_BATCH);
 
@@ -350,7 +350,7 @@ static void columns_task(void *context, uint64_t index)
     const uint64_t end = least(work->units, (index + 1) * work->per_task);
     _Alignas(64) char accumulators[MOST_RECIPES][GPR_COLUMN_BLOCK * MOST_NUMBER_BYTES];
 
-    if (gpr_cpu_must_stop(work)) return;
+    if (gpr_cpu_must_stop(&work->stop)) return;
     for (uint64_t unit = index * work->per_task; unit < end; unit++) {
         uint64_t width;
         const uint64_t row = gpr_cpu_unit_row(work, unit, &width);
@@ -377,7 +377,7 @@ static void column_piece_task(void *context, uint64_t index)
     uint64_t width;
     const uint64_t row = gpr_cpu_unit_row(work, index / work->pieces, &width);
 
-    if (gpr_cpu_must_stop(work)) return;
+    if (gpr_cpu_must_stop(&work->stop)) return;
     for (int k = 0; k < work->recipes; k++) {
         const recipe *how = &work->how[k];
 
@@ -441,7 +441,7 @@ static gpr_status reduce_columns(job *work, gpr_run *run)
         return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial results of %llu tasks", (unsigned long long)tasks);
     run->grid_size = tasks;
     run->block_size = gpr_cpu_run_tasks(work, tasks, column_piece_task);
-    if (!work->stopped) finish_column_pieces(work);
+    if (!work->stop.stopped) finish_column_pieces(work);
     free(work->partials);
     return GPR_OK;
 }
@@ -493,8 +493,6 @@ gpr_status gpr_cpu_reduce(const gpr_view *view, const gpr_rule *rule, int (*inte
     work.result_bytes = gpr_dtype_rows[rule->result].bytes;
     work.plane = view->rows * work.result_bytes;
     work.length = PIECE_BYTES / view->bytes;
-    work.interrupted = interrupted;
-    work.interrupted_arg = interrupted_arg;
     make_recipes(rule, &work);
     run->variant = gpr_cpu_isa();
     run->block_size = 1;
@@ -513,10 +511,7 @@ gpr_status gpr_cpu_reduce(const gpr_view *view, const gpr_rule *rule, int (*inte
         finish(&work, (const char *)&value, NULL, 1, 0);
         return GPR_OK;
     }
-    if (interrupted != NULL) {
-        work.caller = pthread_self();
-        work.asked = gpr_seconds();
-    }
+    gpr_cpu_watch(&work.stop, interrupted, interrupted_arg);
     if (rule->form != GPR_FORM_NUMBER && rule->form != GPR_FORM_RANGE)
         status = gpr_cpu_reduce_composite(&work, run);
     else if (gpr_cpu_lies_crosswise(view))
@@ -525,6 +520,7 @@ gpr_status gpr_cpu_reduce(const gpr_view *view, const gpr_rule *rule, int (*inte
         status = reduce_pieces(&work, run);
     else
         status = reduce_rows(&work, run);
-    if (status == GPR_OK && work.stopped) status = gpr_fail(GPR_ERROR_INTERRUPTED, "the reduction was interrupted");
+    if (status == GPR_OK && work.stop.stopped)
+        status = gpr_fail(GPR_ERROR_INTERRUPTED, "the reduction was interrupted");
     return status;
 }

@@ -26,12 +26,10 @@ enum {
     MOST_BIAS = 1021, /* 1.5 * 2^p and twice that are finite */
     SKIPPED_TILES = 7 /* after one that windows do not hold: its neighbours are likely to be like it */
 };
-static const double ASK_SECONDS = 0.01; /* between two questions whether to stop */
 
 /* What is added, as tasks. */
 typedef struct exact_job {
     const gpr_view *view;
-    gpr_view mask; /* as bytes, if elements that it keeps are counted */
     gpr_dtype sum; /* of the parts */
     int counts_mask, skip_nan;
     int width;             /* parts of a sum: two of complex elements */
@@ -43,11 +41,7 @@ typedef struct exact_job {
     gpr_exact_part *parts; /* `width` for each piece, where rows are in pieces */
     const gpr_rule *rule;  /* where sums become results */
     char *result;
-    int (*interrupted)(void *);
-    void *interrupted_arg;
-    pthread_t caller;
-    double asked;
-    atomic_int stopped;
+    gpr_cpu_stop stop;
 } exact_job;
 
 /* How one task adds its tiles. */
@@ -181,20 +175,6 @@ static void add_tile(adder *how, const void *elements, uint64_t count, exact_sta
         how->part->flags |= gpr_exact_zero_flag(how->dtype, elements, count);
 }
 
-/* Asked before every tile. The caller's callback runs on the caller's thread alone: the others see its answer. */
-static int must_stop(exact_job *work)
-{
-    if (work->interrupted != NULL && pthread_equal(pthread_self(), work->caller)) {
-        const double now = gpr_seconds();
-
-        if (now - work->asked >= ASK_SECONDS) {
-            work->asked = now;
-            if (work->interrupted(work->interrupted_arg)) atomic_store(&work->stopped, 1);
-        }
-    }
-    return atomic_load_explicit(&work->stopped, memory_order_relaxed);
-}
-
 /* Replaces NaN by -0 in a packed tile. Returns how many they were. */
 static uint64_t drop_nan(const exact_job *work, uint64_t count, exact_stage *s)
 {
@@ -209,15 +189,6 @@ static uint64_t drop_nan(const exact_job *work, uint64_t count, exact_stage *s)
         dropped++;
     }
     return dropped;
-}
-
-static uint64_t count_left_out(const exact_job *work, uint64_t first, uint64_t count, exact_stage *s)
-{
-    uint64_t left_out = 0;
-
-    gpr_pack(&work->mask, first, count, NULL, s->keep);
-    for (uint64_t i = 0; i < count; i++) left_out += s->keep[i] == 0;
-    return left_out;
 }
 
 /* Real and imaginary parts of packed elements, each by themselves. */
@@ -247,13 +218,13 @@ static void add_range(exact_job *work, uint64_t row, uint64_t first, uint64_t en
         gpr_exact_clear(&parts[p], work->sum);
         how[p] = make_adder(&parts[p], gpr_exact_part_dtype(view->dtype));
     }
-    for (uint64_t at = first; at < end && !must_stop(work); at += work->tile) {
+    for (uint64_t at = first; at < end && !gpr_cpu_must_stop(&work->stop); at += work->tile) {
         const uint64_t count = least(end - at, work->tile), place = row * view->n + at;
         const char *elements = is_read_in_place ? gpr_view_row(view, row) + at * view->bytes : s.packed;
         uint64_t left_out = 0;
 
         if (!is_read_in_place) gpr_pack(view, place, count, work->neutral.bytes, s.packed);
-        if (work->counts_mask) left_out = count_left_out(work, place, count, &s);
+        if (work->counts_mask) left_out = gpr_count_left_out(view, place, count);
         if (work->skip_nan) left_out += drop_nan(work, count, &s);
         if (work->width > 1) split_tile(view->bytes / GPR_EXACT_PARTS, count, &s);
         for (int p = 0; p < work->width; p++) {
@@ -302,15 +273,10 @@ static exact_job make_job(const gpr_view *view, gpr_dtype sum, int (*interrupted
                       .width = gpr_exact_parts(view->dtype),
                       .neutral = gpr_neutral_element(GPR_FOLD_exact, view->dtype),
                       .pieces = 1,
-                      .per_piece = view->n,
-                      .interrupted = interrupted,
-                      .interrupted_arg = interrupted_arg};
+                      .per_piece = view->n};
 
     work.tile = GPR_EXACT_TILE / (uint64_t)work.width;
-    if (interrupted != NULL) {
-        work.caller = pthread_self();
-        work.asked = gpr_seconds();
-    }
+    gpr_cpu_watch(&work.stop, interrupted, interrupted_arg);
     return work;
 }
 
@@ -322,14 +288,13 @@ static gpr_status add_pieces(exact_job *work)
     gpr_status status = GPR_OK;
 
     work->per_piece = (tiles < LEAST_TILES ? LEAST_TILES : tiles) * work->tile;
-    work->pieces = view->n / work->per_piece + (view->n % work->per_piece != 0);
-    if (work->pieces == 0) work->pieces = 1;
+    work->pieces = divide_up(view->n, work->per_piece);
     const uint64_t tasks = view->rows * work->pieces;
     work->parts = malloc(tasks * width * sizeof *work->parts);
     if (work->parts == NULL)
         return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial sums of %llu tasks", (unsigned long long)tasks);
     (void)gpr_parallel_for(tasks, add_task_as_ieee, work);
-    for (uint64_t row = 0; row < view->rows && !work->stopped; row++) {
+    for (uint64_t row = 0; row < view->rows && !work->stop.stopped; row++) {
         gpr_exact_part *first = work->parts + row * work->pieces * width;
 
         for (uint64_t i = width; i < work->pieces * width && status == GPR_OK; i++)
@@ -340,7 +305,7 @@ static gpr_status add_pieces(exact_job *work)
 
 static gpr_status interrupted_or(const exact_job *work, gpr_status status)
 {
-    if (status == GPR_OK && work->stopped) return gpr_fail(GPR_ERROR_INTERRUPTED, "the exact sum was interrupted");
+    if (status == GPR_OK && work->stop.stopped) return gpr_fail(GPR_ERROR_INTERRUPTED, "the exact sum was interrupted");
     return status;
 }
 
@@ -373,20 +338,19 @@ gpr_status gpr_cpu_reduce_exactly(const gpr_view *view, const gpr_rule *rule, in
     work.result = result;
     work.skip_nan = rule->skip_nan;
     work.counts_mask = rule->divide && view->mask != NULL;
-    if (work.counts_mask) work.mask = gpr_mask_view(view);
     run->variant = gpr_cpu_isa();
     run->block_size = 1;
     run->grid_size = 1;
     if (row_bytes > ALONE_BYTES && view->rows < MOST_TASKS && gpr_thread_count() > 1) {
         status = add_pieces(&work);
-        for (uint64_t row = 0; row < view->rows && status == GPR_OK && !work.stopped; row++) {
+        for (uint64_t row = 0; row < view->rows && status == GPR_OK && !work.stop.stopped; row++) {
             gpr_exact_finish(work.parts + row * work.pieces * (uint64_t)work.width, view->dtype, rule->divide,
                              rule->result, (char *)result + row * result_bytes);
         }
         free(work.parts);
     } else if (row_bytes * view->rows > ALONE_BYTES) {
         work.per_task = view->rows / MOST_TASKS + 1;
-        (void)gpr_parallel_for(view->rows / work.per_task + (view->rows % work.per_task != 0), add_task_as_ieee, &work);
+        (void)gpr_parallel_for(divide_up(view->rows, work.per_task), add_task_as_ieee, &work);
     } else {
         work.per_task = view->rows;
         add_task_as_ieee(&work, 0);

@@ -171,17 +171,26 @@ const char *gpr_cpu_prepare(const recipe *how, const char *elements, uint64_t co
 
 /* ---------------------------------------------------------------- tasks ---------------------- */
 
-int gpr_cpu_must_stop(job *work)
+void gpr_cpu_watch(gpr_cpu_stop *stop, int (*interrupted)(void *), void *interrupted_arg)
 {
-    if (atomic_load_explicit(&work->stopped, memory_order_relaxed)) return 1;
-    if (work->interrupted != NULL && pthread_equal(pthread_self(), work->caller)) {
+    stop->interrupted = interrupted;
+    stop->interrupted_arg = interrupted_arg;
+    if (interrupted == NULL) return;
+    stop->caller = pthread_self();
+    stop->asked = gpr_seconds();
+}
+
+int gpr_cpu_must_stop(gpr_cpu_stop *stop)
+{
+    if (atomic_load_explicit(&stop->stopped, memory_order_relaxed)) return 1;
+    if (stop->interrupted != NULL && pthread_equal(pthread_self(), stop->caller)) {
         const double now = gpr_seconds();
 
-        if (now - work->asked < ASK_SECONDS) return 0;
-        work->asked = now;
-        if (work->interrupted(work->interrupted_arg)) atomic_store(&work->stopped, 1);
+        if (now - stop->asked < ASK_SECONDS) return 0;
+        stop->asked = now;
+        if (stop->interrupted(stop->interrupted_arg)) atomic_store(&stop->stopped, 1);
     }
-    return atomic_load_explicit(&work->stopped, memory_order_relaxed);
+    return atomic_load_explicit(&stop->stopped, memory_order_relaxed);
 }
 
 uint32_t gpr_cpu_run_tasks(job *work, uint64_t count, gpr_task task)

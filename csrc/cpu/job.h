@@ -52,6 +52,24 @@ const char *gpr_cpu_prepare(const recipe *how, const char *elements, uint64_t co
 /* keep[i] = 0 where element i is NaN, of any float or complex dtype. */
 void gpr_cpu_drop_nan(gpr_dtype dtype, const char *elements, uint64_t count, uint8_t *keep);
 
+/* ---- stopping ---- */
+
+/* Whether the caller wants no result any more. */
+typedef struct gpr_cpu_stop {
+    int (*interrupted)(void *); /* or NULL */
+    void *interrupted_arg;
+    pthread_t caller;
+    double asked;
+    atomic_int stopped;
+} gpr_cpu_stop;
+
+/* Begins, on the caller's thread, with a structure of zeros. */
+void gpr_cpu_watch(gpr_cpu_stop *stop, int (*interrupted)(void *), void *interrupted_arg);
+
+/* Asked before every task, or every few thousand elements of one. The caller's callback runs on the caller's thread alone: the others
+ * see its answer. */
+int gpr_cpu_must_stop(gpr_cpu_stop *stop);
+
 /* ---- a job ---- */
 
 enum { MOST_RECIPES = 2 };
@@ -76,16 +94,8 @@ typedef struct job {
     uint64_t copies;                   /* columns: rows folded side by side */
     int columns_direct;                /* columns: memory is what the loop reads */
     const struct composite *composite; /* of composite.c */
-    /* stopping */
-    int (*interrupted)(void *);
-    void *interrupted_arg;
-    pthread_t caller;
-    double asked;
-    atomic_int stopped;
+    gpr_cpu_stop stop;
 } job;
-
-/* Asked before every task. The caller's callback runs on the caller's thread alone: the others see its answer. */
-int gpr_cpu_must_stop(job *work);
 
 /* Runs the tasks, on this thread alone if that is sooner. Returns how many threads could take part. */
 uint32_t gpr_cpu_run_tasks(job *work, uint64_t count, gpr_task task);

@@ -453,17 +453,6 @@ void gpr_exact_read_acc(gpr_dtype element, const void *packed, gpr_exact_part *p
     }
 }
 
-/* A real sum or mean as an element of a float type. */
-static void finish_float(const gpr_exact_part *part, int divide_it, gpr_dtype result, void *value)
-{
-    gpr_exact_part p = *part;
-    magnitude m = magnitude_of(&p);
-
-    if (divide_it && p.count == 0) p.flags = GPR_EXACT_NAN; /* 0 / 0 */
-    if (divide_it && p.count > 0) divide(&m, p.count);
-    store_bits(float_bits_of(&p, &m, format_of(result)), result, value);
-}
-
 static void finish_integer(const gpr_exact_part *part, gpr_dtype result, void *value)
 {
     const magnitude m = magnitude_of(part);
@@ -484,10 +473,10 @@ void gpr_exact_finish(const gpr_exact_part *parts, gpr_dtype element, int divide
         finish_integer(parts, result, value);
         return;
     }
-    finish_float(&parts[0], divide_it, real, value);
+    (void)gpr_exact_round(&parts[0], real, divide_it, value);
     if (!is_complex(result)) return;
     memset((char *)value + bytes, 0, bytes);
-    if (is_complex(element)) finish_float(&parts[1], divide_it, real, (char *)value + bytes);
+    if (is_complex(element)) (void)gpr_exact_round(&parts[1], real, divide_it, (char *)value + bytes);
 }
 
 int gpr_exact_bit_length(const gpr_exact_part *part, int *negative)
@@ -500,6 +489,7 @@ int gpr_exact_bit_length(const gpr_exact_part *part, int *negative)
 
 gpr_status gpr_exact_round(const gpr_exact_part *part, gpr_dtype result, int mean, void *value)
 {
+    gpr_exact_part rounded = *part;
     magnitude m = magnitude_of(part);
 
     if (!is_float(result)) {
@@ -509,6 +499,7 @@ gpr_status gpr_exact_round(const gpr_exact_part *part, gpr_dtype result, int mea
                         gpr_dtype_rows[part->dtype].name, gpr_dtype_rows[result].name);
     }
     if (mean && part->count > 0) divide(&m, part->count);
-    store_bits(float_bits_of(part, &m, format_of(result)), result, value);
+    if (mean && part->count == 0) rounded.flags = GPR_EXACT_NAN; /* 0 / 0 */
+    store_bits(float_bits_of(&rounded, &m, format_of(result)), result, value);
     return GPR_OK;
 }

@@ -143,12 +143,11 @@ done:
 
 gpr_status gpr_exact_mean(const gpr_exact *sum, gpr_dtype result, void *value)
 {
-    gpr_exact_part part = part_of(sum);
+    const gpr_exact_part part = part_of(sum);
     gpr_status status;
 
     if (result == GPR_DTYPE_DEFAULT) result = gpr_result_dtype(GPR_OP_MEAN, part.dtype, GPR_DTYPE_DEFAULT);
     GPR_TRY(check_dtype(result));
-    if (part.count == 0) part.flags = GPR_EXACT_NAN; /* 0 / 0 */
     status = gpr_exact_round(&part, result, 1, value);
 done:
     return status;

@@ -93,11 +93,17 @@ typedef struct task {
     uint64_t element_bytes, acc_bytes;
 } task;
 
+/* Threads that a multiprocessor holds of kernels compiled for RESIDENT_THREADS. */
+static uint32_t bounded_threads(const gpr_device_facts *facts)
+{
+    const uint32_t most = facts->threads_per_multiprocessor;
+
+    return most > RESIDENT_THREADS ? RESIDENT_THREADS : most;
+}
+
 static uint64_t planner_residents(const task *t, uint32_t block)
 {
-    const uint32_t threads = t->facts->threads_per_multiprocessor;
-
-    return resident_blocks(t->facts, threads > RESIDENT_THREADS ? RESIDENT_THREADS : threads, block);
+    return resident_blocks(t->facts, bounded_threads(t->facts), block);
 }
 
 /* Blocks for each of `groups` rows, `most` at most: so many that the last wave of them fills the card as well as it can. */
@@ -425,14 +431,6 @@ static gpr_status plan_exact(const task *t, uint64_t n, uint64_t blocks, gpr_pla
     return add_pass(plan, n, blocks, plan->rows * blocks);
 }
 
-/* Threads that a kernel is compiled to have on a multiprocessor at once. */
-static uint32_t resident_threads(const gpr_kernel_row *row, const gpr_device_facts *facts)
-{
-    const uint32_t most = facts->threads_per_multiprocessor;
-
-    return (row->flags & GPR_SUMS_EXACTLY) != 0 && most > RESIDENT_THREADS ? RESIDENT_THREADS : most;
-}
-
 /* A kernel that was named: rows one after another. */
 static gpr_status plan_named(const gpr_kernel_row *row, const task *t, gpr_plan *plan)
 {
@@ -451,9 +449,11 @@ static gpr_status plan_named(const gpr_kernel_row *row, const task *t, gpr_plan 
     if (row->cover == GPR_COVER) {
         blocks = divide_up(n, (uint64_t)plan->block * row->per_thread);
     } else if (row->cover == GPR_STRIDE) {
-        blocks = t->grid != 0 ? t->grid
-                              : stride_blocks(t->facts, resident_threads(row, t->facts), rows, n, plan->block,
-                                              (uint64_t)plan->block * row->per_thread);
+        const uint32_t threads =
+            (row->flags & GPR_SUMS_EXACTLY) != 0 ? bounded_threads(t->facts) : t->facts->threads_per_multiprocessor;
+        blocks = t->grid != 0
+                     ? t->grid
+                     : stride_blocks(t->facts, threads, rows, n, plan->block, (uint64_t)plan->block * row->per_thread);
     }
     if (blocks > (1ull << 62) / rows) return add_pass(plan, n, UINT64_MAX, 0);
     if (row->finish == GPR_PASSES) return plan_passes(row, n, blocks, plan);

@@ -27,7 +27,6 @@ enum {
     CHUNKS_WANTED = 8,         /* pieces a middling array is cut into */
     SMALLEST_CHUNK = 64 << 10, /* where halving after an out-of-memory ends */
     PACK_PIECE = 256 << 10,    /* bytes a packing task copies */
-    MARKS = 4 << 10,           /* bytes of a mask that are counted at a time */
     RESULT_SHARE = 4,          /* a slot holds 1 byte of results for this many of elements */
     DIRECT_RESULTS = 4 << 10   /* bytes of results that a kernel writes straight to pinned memory */
 };
@@ -208,36 +207,20 @@ done:
     return status;
 }
 
-/* How many elements of [first, first + count) a view's mask keeps. */
-static uint64_t count_kept(const gpr_view *mask, uint64_t first, uint64_t count)
-{
-    uint8_t marks[MARKS];
-    uint64_t kept = 0;
-
-    for (uint64_t done = 0; done < count;) {
-        const uint64_t step = smaller(count - done, sizeof marks);
-        gpr_pack(mask, first + done, step, NULL, marks);
-        for (uint64_t i = 0; i < step; i++) kept += marks[i] != 0;
-        done += step;
-    }
-    return kept;
-}
-
-/* The same for exact sums, whose pieces merge without rounding. Elements that a mask leaves out came as -0, which no sum
- * notices; a mean must know how many they were. */
+/* Takes over the accumulators of a finished chunk of an exact sum. Pieces merge without rounding. Elements that a mask leaves
+ * out came as -0, which no sum notices; a mean must know how many they were. */
 static void collect_exact(job *job, const chunk *part, const char *results)
 {
     const gpr_rule *rule = job->rule;
     const gpr_view *view = job->view;
     const uint64_t n = part->whole ? view->n : part->count;
     const int parts = gpr_exact_parts(rule->element), is_counted = rule->divide && view->mask != NULL;
-    const gpr_view mask = is_counted ? gpr_mask_view(view) : *view;
     gpr_exact_part sums[GPR_EXACT_PARTS];
 
     for (uint64_t i = 0; i < part->rows; i++) {
         const uint64_t row = part->row + i;
         char *destination = (char *)job->request->result + row * job->result_bytes;
-        const uint64_t left_out = is_counted ? n - count_kept(&mask, row * view->n + part->first, n) : 0;
+        const uint64_t left_out = is_counted ? gpr_count_left_out(view, row * view->n + part->first, n) : 0;
 
         gpr_exact_read_acc(rule->element, results + i * job->acc_bytes, sums);
         for (int p = 0; p < parts; p++) {

@@ -485,3 +485,20 @@ void gpr_pack(const gpr_view *view, uint64_t first, uint64_t count, const void *
         advance(view, &c, axes - 3);
     }
 }
+
+uint64_t gpr_count_left_out(const gpr_view *view, uint64_t first, uint64_t count)
+{
+    enum { MARKS = 4 << 10 }; /* looked at together */
+    const gpr_view mask = gpr_mask_view(view);
+    uint8_t marks[MARKS];
+    uint64_t left_out = 0;
+
+    for (uint64_t done = 0; done < count;) {
+        const uint64_t left = count - done, step = left < MARKS ? left : MARKS;
+
+        gpr_pack(&mask, first + done, step, NULL, marks);
+        for (uint64_t i = 0; i < step; i++) left_out += marks[i] == 0;
+        done += step;
+    }
+    return left_out;
+}

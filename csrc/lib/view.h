@@ -34,7 +34,7 @@ void gpr_view_extent(const gpr_view *view, int of_mask, const char **first, uint
 /* Whether every element's address is a multiple of its size. */
 int gpr_view_is_aligned(const gpr_view *view);
 
-/* The bytes of the view's mask as a view of bool. The view has one. */
+/* The bytes of the view's mask as a view of bool; its data is NULL if there is none. */
 gpr_view gpr_mask_view(const gpr_view *view);
 
 /* Address of element (row, 0). */
@@ -44,5 +44,8 @@ const char *gpr_view_row(const gpr_view *view, uint64_t row);
  * `destination`, in native byte order, masked ones replaced by `*neutral` (an element; not read without a mask).
  * Any thread; touches nothing else. */
 void gpr_pack(const gpr_view *view, uint64_t first, uint64_t count, const void *neutral, void *destination);
+
+/* How many of the elements first .. first + count - 1 the view's mask leaves out. The view has one. */
+uint64_t gpr_count_left_out(const gpr_view *view, uint64_t first, uint64_t count);
 
 #endif

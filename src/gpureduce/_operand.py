@@ -17,7 +17,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from . import _core
 from ._arguments import as_array
 
-__all__ = ["Operand", "on_device", "on_host", "operand", "random_values"]
+__all__ = ["Operand", "on_device", "on_host", "operand", "random_values", "repeat"]
 
 PATTERN_ELEMENTS = 1 << 26
 """Elements after which random data repeats."""
@@ -143,9 +143,15 @@ def random_values(dtype: Any, n: int, seed: int = 20240501) -> np.ndarray[Any, A
     else:
         info = np.iinfo(kind)
         pattern = rng.integers(info.min, info.max, period, dtype=kind, endpoint=True)
+    return repeat(pattern, n)
+
+
+def repeat(pattern: np.ndarray[Any, Any], n: int) -> np.ndarray[Any, Any]:
+    """``np.resize`` for one axis, which takes ten times as long."""
+    period = len(pattern)
     if period == n:
         return pattern
-    values = np.empty(n, kind)  # np.resize takes ten times as long
+    values = np.empty(n, pattern.dtype)
     whole = n // period * period
     values[:whole].reshape(-1, period)[:] = pattern
     values[whole:] = pattern[: n - whole]
