@@ -68,8 +68,8 @@ void gpr_exact_carry(gpr_exact_part *part);
 /* The number's bits without its sign, and whether it is below zero. */
 int gpr_exact_bit_length(const gpr_exact_part *part, int *negative);
 
-/* The sum, or the mean, rounded once to one element of type `result`; the mean of nothing is NaN. GPR_ERROR_TYPE: no such result; GPR_ERROR_VALUE: the sum
- * of integers does not fit. */
+/* The sum, or the mean, rounded once to one element of type `result`; the mean of nothing is NaN. GPR_ERROR_TYPE: no such
+ * result; GPR_ERROR_VALUE: the sum of integers does not fit. */
 gpr_status gpr_exact_round(const gpr_exact_part *part, gpr_dtype result, int mean, void *value);
 
 /* ---- sums of elements of any dtype: one part, or two of a complex one ---- */
