@@ -250,7 +250,8 @@ constexpr int window_step = 42;
 constexpr unsigned most_adds = 1024;  // to a window: 2^(52 - window_step)
 constexpr int headroom_bits = 16;     // from a tile's largest exponent to the first bias's: for most_adds, and larger ones
 constexpr int least_headroom = 12;    // for most_adds
-template <class T> using NearWindows = Windows<T, sizeof(T) == 8 ? 3 : sizeof(T) == 4 ? 2 : 1, window_step>;
+template <class T> constexpr unsigned near_windows = sizeof(T) == 8 ? 3 : sizeof(T) == 4 ? 2 : 1;
+template <class T> using NearWindows = Windows<T, near_windows<T>, window_step>;
 
 // One window holds every float16 there is.
 template <class T> constexpr bool is_always_near = same<T, dt_float16>;
@@ -271,8 +272,8 @@ template <class Cell, unsigned VECTORS> struct FloatAdder {
     using T = PartType<In>;
     static constexpr unsigned parts = parts_of<In>, per_vector = vector_elements<In>, elements = VECTORS * per_vector;
     static constexpr unsigned most_skipped = 7; // tiles, after some that did not fit
-    // Where two halves are compared at once, bfloat16 is asked before it is added: that saves two additions of three.
-    static constexpr bool asks_before = same<T, dt_bfloat16> && GPR_HAS_HALVES;
+    // Elements of which integer instructions tell quickly how large they are: that saves two additions of an element.
+    static constexpr bool asks_before = same<T, dt_float32> || (same<T, dt_bfloat16> && GPR_HAS_HALVES);
     struct Tile { Vector v[VECTORS]; };
     // What adding a tile the other way has found out.
     struct Findings {
@@ -284,6 +285,7 @@ template <class Cell, unsigned VECTORS> struct FloatAdder {
     unsigned adds = 0;                    // to the windows since they began
     bool is_placed = is_always_near<T>;   // the same in all lanes, as are:
     unsigned misses = 0, skipped = 0;     // tiles that are added the other way at once, after the last that did not fit
+    unsigned strikes = 0;                 // tiles that did not fit since the windows were placed
     unsigned others = 0;                  // bits that are 0 as long as all elements were -0
     unsigned left_out = 0;
 
@@ -329,6 +331,7 @@ template <class Cell, unsigned VECTORS> struct FloatAdder {
         if (is_placed) flush();
         begin(top < highest_field<T> ? top : highest_field<T>);
         is_placed = true;
+        strikes = 0;
     }
     static GPR_DEVICE unsigned largest_key(const Vector (&v)[VECTORS])
     {
@@ -356,6 +359,7 @@ template <class Cell, unsigned VECTORS> struct FloatAdder {
         bool fits = add_near(v, grown);
         if constexpr (asks_before) fits = is_near(v);
         if (__any_sync(all_lanes, !fits)) {
+            strikes++;
             skipped = misses;
             misses = misses < most_skipped ? 2 * misses + 1 : misses;
             return take_anything(v);
@@ -394,28 +398,37 @@ template <class Cell, unsigned VECTORS> struct FloatAdder {
         return ((left_range & exponent_and_sign) | (rest & ~sign_bit) | lower_rest) == 0;
     }
 
-    // Whether the window holds a tile of bfloat16: from the largest magnitude, and the smallest that is not 0.
+    // Whether windows hold a tile: by its largest magnitude, and its smallest that is not 0.
     GPR_DEVICE bool is_near(const Vector (&v)[VECTORS]) const
     {
-        constexpr unsigned magnitudes = 0x7fff7fffu, signs = 0x80008000u, half = 0xffffu;
-        constexpr int fraction = Format<T>::fraction;
-        // Last places of numbers from this field on are the window's or above it.
-        const int lowest = near[0].top - field_offset<T> - double_fraction + fraction;
-        const int highest = near[0].top - field_offset<T> - least_headroom;
+        constexpr int fraction = Format<T>::fraction, windows = static_cast<int>(near_windows<T>);
+        // Of the windows' last places, and of numbers that begin there.
+        const int last_place = near[0].top - (windows - 1) * window_step - double_fraction - field_offset<T>;
+        const int lowest = last_place + fraction, highest = near[0].top - least_headroom - field_offset<T>;
         const unsigned least = lowest > 1 ? static_cast<unsigned>(lowest) << fraction : 1;
-        unsigned large = 0, small = ~0u;
+        unsigned large = 0, small = ~0u; // less 1: 0 is the largest there
 
 #pragma unroll
         for (unsigned k = 0; k < VECTORS; k++) {
 #pragma unroll
             for (unsigned w = 0; w < 4; w++) {
-                const unsigned both = v[k].word[w] & magnitudes;
-                large = larger_halves(large, both);
-                small = smaller_halves(small, (both + magnitudes) ^ signs); // less 1: 0 becomes the largest
+                if constexpr (sizeof(T) == 2) {
+                    constexpr unsigned magnitudes = 0x7fff7fffu;
+                    const unsigned both = v[k].word[w] & magnitudes;
+                    large = larger_halves(large, both);
+                    small = smaller_halves(small, (both + magnitudes) ^ ~magnitudes);
+                } else {
+                    const unsigned magnitude = v[k].word[w] & ~sign_bit;
+                    large = large > magnitude ? large : magnitude;
+                    small = small < magnitude - 1 ? small : magnitude - 1;
+                }
             }
         }
-        large = larger_halves(large, large >> 16) & half;
-        small = smaller_halves(small, small >> 16 | half << 16) & half;
+        if constexpr (sizeof(T) == 2) {
+            constexpr unsigned half = 0xffffu;
+            large = larger_halves(large, large >> 16) & half;
+            small = smaller_halves(small, small >> 16 | half << 16) & half;
+        }
         return static_cast<int>(large >> fraction) <= highest && small >= least - 1;
     }
 
@@ -435,7 +448,7 @@ template <class Cell, unsigned VECTORS> struct FloatAdder {
 
     GPR_DEVICE void take_anything(const Vector (&v)[VECTORS])
     {
-        const bool moves = !is_placed || misses > 1; // a single outlier leaves the windows where they are
+        const bool moves = !is_placed || strikes > 1; // a single outlier leaves the windows where they are
         const Findings found = add_anything(bit_copy<Tile>(v));
         others |= found.others;
         left_out += found.left_out;
