@@ -1064,6 +1064,17 @@ def test_plain_calls_with_pytorch_take_the_short_way(tmp_path: Path) -> None:
         assert value(gr.max(tensor)) == 2
     dawdle(0)
     assert not asked
+    # Context in and out, whose stream and whose memory it is, the launch: of the tensor that PyTorch made nothing is asked.
+    made, theirs = Tensor(np.zeros((), np.float32)), Tensor(np.zeros((), np.float32))
+    calls = []
+    for out in (None, theirs):
+        new_empty, Tensor.new_empty = Tensor.new_empty, lambda self, shape: made
+        before = cuda.fake_calls()
+        gr.sum(tensor, out=out)
+        calls.append(cuda.fake_calls() - before)
+        Tensor.new_empty = new_empty
+    assert calls == [5, 6], calls
+    assert made.held.read() == theirs.held.read() == 200
     """,
         tmp_path,
         setup=TORCH + SHORT,

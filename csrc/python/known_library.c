@@ -307,6 +307,7 @@ PyObject *glue_reduce_known(glue_state *state, PyObject *array, const glue_argum
     if (source->dtype < GPR_FLOAT16) call.request.skip_nan = 0; /* floats and complex numbers come last */
     if (wants_more(&call)) goto done;
     call.request.stream = source->stream;
+    call.request.vouches_for_result = out == Py_None; /* the library makes it now */
     const gpr_dtype dtype = gpr_result_dtype(call.request.op, source->dtype, GPR_DTYPE_DEFAULT);
     if (dtype == GPR_DTYPE_DEFAULT) goto done;
     has_room = out != Py_None ? use_out(state, library, &call, source, out, dtype, &where)

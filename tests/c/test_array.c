@@ -160,6 +160,11 @@ static void test_a_small_sum_takes_few_calls_of_the_driver(void)
     CHECK(gpr_reduce(&request) == GPR_OK && fake.launches() - launches == 1, "%u launches", fake.launches() - launches);
     /* Context in and out, the stream's context, what data and result are, the launch. */
     CHECK(fake.calls() - calls == 6, "%u calls", fake.calls() - calls);
+    request.vouches_for_result = 1;
+    calls = fake.calls();
+    CHECK(gpr_reduce(&request) == GPR_OK && fake.calls() - calls == 5, "%u calls", fake.calls() - calls);
+    CHECK(fetch(result) == sum_of(values, FEW), "%lld", (long long)fetch(result));
+    request.vouches_for_result = 0;
     fake.wait();
     request.result = &sum;
     request.result_on_device = 0;
