@@ -1064,7 +1064,7 @@ def test_plain_calls_with_pytorch_take_the_short_way(tmp_path: Path) -> None:
         assert value(gr.max(tensor)) == 2
     dawdle(0)
     assert not asked
-    # Context in and out, whose stream and whose memory it is, the launch: of the tensor that PyTorch made nothing is asked.
+    # Context in and out, whose stream and memory it is, the launch: of the tensor that PyTorch made nothing is asked.
     made, theirs = Tensor(np.zeros((), np.float32)), Tensor(np.zeros((), np.float32))
     calls = []
     for out in (None, theirs):
