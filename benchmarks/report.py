@@ -22,7 +22,7 @@ from gpureduce._tables import show_bandwidth as gigabytes
 
 ROOT = pathlib.Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "counters.md", ROOT / "docs" / "performance.md")
+PAGES = (ROOT / "README.md", *(ROOT / "docs" / name for name in ("counters.md", "exact-sums.md", "performance.md")))
 
 
 def milliseconds(row: dict[str, Any]) -> str:
@@ -149,8 +149,7 @@ def sizes_table(result: dict[str, Any]) -> str:
     peers = ["cub", "cupy", "torch"]
     rows = []
     for row in result["rows"]:
-        size = row["bytes"]
-        label = f"{size >> 30} GiB" if size >> 30 else f"{size >> 20} MiB" if size >> 20 else f"{size >> 10} KiB"
+        label = size_of(row["bytes"])
         cells = [
             "" if "absent" in found else f"{1e3 * found['milliseconds']['median']:.1f}"
             for peer in peers
@@ -159,6 +158,40 @@ def sizes_table(result: dict[str, Any]) -> str:
         rows.append([label, f"{1e3 * row['auto']['median']:.1f}", *cells])
     head = ["sum of float32, device time in µs", "`auto`", "CUB", "CuPy", "PyTorch"]
     return f"{table(head, rows)}\n\n{caption(result)}"
+
+
+def size_of(count: int) -> str:
+    return f"{count >> 30} GiB" if count >> 30 else f"{count >> 20} MiB" if count >> 20 else f"{count >> 10} KiB"
+
+
+def exact_table(result: dict[str, Any], only: Collection[str] | None = None) -> str:
+    """What `exact` takes beside `auto`: kinds of data at the largest size, and sizes of one kind."""
+    largest = max(row["bytes"] for row in result["rows"])
+    dtypes = list(dict.fromkeys(row["dtype"] for row in result["rows"]))
+    kinds = list(dict.fromkeys(row["data"] for row in result["rows"]))
+    sizes = sorted({row["bytes"] for row in result["rows"]} - {largest})
+
+    def cell(dtype: str, data: str, size: int) -> str:
+        (row,) = (r for r in result["rows"] if (r["dtype"], r["data"], r["bytes"]) == (dtype, data, size))
+        if not row["same_bits"]:
+            return "wrong"
+        return f"{row['exact']['median'] / row['auto']['median']:.2f}"
+
+    rows = [[f"{kind}, {size_of(largest)}", *(cell(dtype, kind, largest) for dtype in dtypes)] for kind in kinds]
+    rows += [[f"normal, {size_of(size)}", *(cell(dtype, "normal", size) for dtype in dtypes)] for size in sizes]
+    return f"{table(['time of `exact` over that of `auto`', *dtypes], rows)}\n\n{caption(result)}"
+
+
+def accuracy_table(result: dict[str, Any]) -> str:
+    names = list(dict.fromkeys(name for row in result["rows"] for name in row["ulps"]))
+    rows = [
+        [
+            f"{row['data']} {row['dtype']}, 2^{row['elements'].bit_length() - 1}",
+            *(f"{row['ulps'][name]:.3g}" if name in row["ulps"] else "" for name in names),
+        ]
+        for row in result["rows"]
+    ]
+    return f"{table(['units in the last place of the right sum', *names], rows)}\n\n{caption(result)}"
 
 
 def host_table(result: dict[str, Any]) -> str:
@@ -263,6 +296,8 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "axes": axes_table,
     "interop": interop_table,
     "sizes": sizes_table,
+    "exact": exact_table,
+    "accuracy": accuracy_table,
     "host": host_table,
     "first_call": first_call_table,
     "cpu": cpu_table,

@@ -12,6 +12,7 @@ auto        kernel "auto" on 1 GiB on the device beside CUB, CuPy and PyTorch
 functions   the other functions on 512 MiB on the device, beside the libraries that have them
 axes        single axes and pairs of large arrays, tall, wide and three-dimensional, beside CuPy and PyTorch
 exact       kernel "exact" beside "auto" on data that is easy and hard to sum, and over sizes
+accuracy    how far sums of floats are from the real one, ours and the others', over sizes
 sizes       the same as auto over sizes from 4 KiB up
 host        1 GiB of NumPy array, pinned and ordinary, beside the copy itself, CuPy and PyTorch
 first_call  a kernel never compiled, one in the disk cache, one loaded
@@ -328,6 +329,7 @@ def exact_beside_auto(values: np.ndarray, repeats: int, turns: int) -> dict[str,
 
 def part_exact(quick: bool) -> dict[str, Any]:
     kinds = ["uniform", "normal", "lognormal", "cancelling", "outliers", "wide", "any bits"]
+    peers, absent = available()
     rows = []
     for dtype in ("float64", "float32", "float16", "bfloat16"):
         itemsize = numpy_dtype(dtype).itemsize
@@ -336,8 +338,41 @@ def part_exact(quick: bool) -> dict[str, Any]:
             rows.append({"dtype": dtype, "data": kind, **exact_beside_auto(values, 5 if quick else 8, 3)})
         for exponent in range(12, 27, 2):
             values = hard_values("normal", dtype, 2**exponent // itemsize)
-            rows.append({"dtype": dtype, "data": "normal", **exact_beside_auto(values, 10, 3)})
-    return {"op": "sum", "rows": rows}
+            row = {"dtype": dtype, "data": "normal", **exact_beside_auto(values, 10, 3)}
+            if dtype in ("float32", "float64"):
+                with on_device(values) as pointer:
+                    row["peers"] = peers_on(peers, "sum", dtype, pointer, values.shape, None, 30, FLUSH, values)
+            rows.append(row)
+    return {"op": "sum", "absent": absent, "rows": rows}
+
+
+def ulps_apart(got: Any, wanted: np.floating[Any]) -> float:
+    """How far a sum is from the right one, in units of the right one's last place."""
+    return abs(float(got) - float(wanted)) / float(np.spacing(np.abs(wanted)))
+
+
+def part_accuracy(quick: bool) -> dict[str, Any]:
+    peers, absent = available()
+    rows = []
+    for dtype in ("float32", "float64"):
+        for kind in ("uniform", "cancelling"):
+            for exponent in range(10, 20 if quick else 26, 3):
+                values = hard_values(kind, dtype, 2**exponent)
+                if kind == "cancelling":
+                    values[-1] = 1  # so that what is left is a number
+                wanted = gr.sum(values, kernel="exact", device="cpu")
+                sums: dict[str, Any] = {"numpy.sum": np.sum(values)}
+                if values.size <= 2**22:  # it takes its time
+                    sums["math.fsum"] = values.dtype.type(math.fsum(values))
+                with on_device(values) as pointer:
+                    for kernel in ("auto", "exact"):
+                        sums[kernel] = _core.reduce_device("sum", pointer, values.shape, values.dtype, 1, kernel, 0)
+                    view = DeviceView(pointer, values.shape, values.dtype, 0, values)
+                    for name, peer in peers.items():
+                        sums[name] = peer.device_work("sum", view, None, 0).result()
+                errors = {name: ulps_apart(value, wanted) for name, value in sums.items()}
+                rows.append({"dtype": dtype, "data": kind, "elements": values.size, "ulps": errors})
+    return {"op": "sum", "absent": absent, "rows": rows}
 
 
 def part_sizes(quick: bool) -> dict[str, Any]:
@@ -490,6 +525,7 @@ PARTS: dict[str, Callable[[bool], dict[str, Any]]] = {
     "functions": part_functions,
     "axes": part_axes,
     "exact": part_exact,
+    "accuracy": part_accuracy,
     "sizes": part_sizes,
     "host": part_host,
     "first_call": part_first_call,

@@ -13,9 +13,9 @@
 //
 // Whether elements fit the windows is asked once for a tile: whether the first window ever left its range (an element is
 // too large, infinite or NaN), and whether a rest was left. If so, the tile does not count, and is added another way:
-// float32 and bfloat16 by windows that hold every number they have, the others digit by digit. After the second tile in
-// a row that does not fit, the windows move to where it lies. Where windows lie changes the time that is taken, never
-// the sum.
+// float32 and bfloat16 by windows that hold every number they have, the others digit by digit. After the second such tile
+// since the windows began, they move to where it lies. Where windows lie changes the time that is taken, never the sum.
+// Of float32 and bfloat16, integer instructions tell beforehand: that is cheaper than to look at what was left.
 //
 // Still paid: three additions a window for each element, where a sum has one; and a little more at a block's end.
 //
@@ -285,7 +285,7 @@ template <class Cell, unsigned VECTORS> struct FloatAdder {
     unsigned adds = 0;                    // to the windows since they began
     bool is_placed = is_always_near<T>;   // the same in all lanes, as are:
     unsigned misses = 0, skipped = 0;     // tiles that are added the other way at once, after the last that did not fit
-    unsigned strikes = 0;                 // tiles that did not fit since the windows were placed
+    unsigned strikes = 0;                 // tiles that did not fit since the windows began
     unsigned others = 0;                  // bits that are 0 as long as all elements were -0
     unsigned left_out = 0;
 
@@ -313,7 +313,7 @@ template <class Cell, unsigned VECTORS> struct FloatAdder {
     {
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) near[p].begin(top);
-        adds = 0;
+        adds = strikes = 0;
     }
     GPR_DEVICE void flush()
     {
@@ -331,7 +331,6 @@ template <class Cell, unsigned VECTORS> struct FloatAdder {
         if (is_placed) flush();
         begin(top < highest_field<T> ? top : highest_field<T>);
         is_placed = true;
-        strikes = 0;
     }
     static GPR_DEVICE unsigned largest_key(const Vector (&v)[VECTORS])
     {
