@@ -11,6 +11,8 @@ static PyMethodDef reduce_methods[] = {
     {"reduce_plain", (PyCFunction)(void (*)(void))glue_reduce_plain, METH_FASTCALL,
      PyDoc_STR("reduce_plain(op, a, axis, dtype, keepdims, kernel, device, block_size, grid_size, stream, skip_nan, "
                "ddof, /)")},
+    {"dot", (PyCFunction)(void (*)(void))glue_dot, METH_FASTCALL,
+     PyDoc_STR("dot(a, b, factor, dtype, kernel, device, /)")},
     {NULL, NULL, 0, NULL},
 };
 
