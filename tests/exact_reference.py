@@ -158,15 +158,15 @@ def expected_dot(pairs: list[tuple[np.ndarray, np.ndarray]], name: str) -> Any:
         if not is_float(x.dtype):
             only_minus_zero = only_minus_zero and x.size == 0
             continue
-        (sign_x, _, _), (sign_y, _, _) = fields(x), fields(y)
-        negative = sign_x != sign_y
-        zero_x, zero_y = x.ravel() == 0, y.ravel() == 0
-        special = ~is_finite(x) | ~is_finite(y)
-        bad = special & ((x.ravel() != x.ravel()) | (y.ravel() != y.ravel()) | zero_x | zero_y)
+        (sign_x, e_x, low_x), (sign_y, e_y, low_y) = fields(x), fields(y)
+        special_x, special_y = ~is_finite(x), ~is_finite(y)
+        zero = ((e_x == 0) & (low_x == 0)) | ((e_y == 0) & (low_y == 0))
+        negative, special = sign_x != sign_y, special_x | special_y
+        bad = (special_x & (low_x != 0)) | (special_y & (low_y != 0)) | (special & zero)
         nan |= bool(bad.any())
         inf |= bool((special & ~bad & ~negative).any())
         minus_inf |= bool((special & ~bad & negative).any())
-        only_minus_zero &= bool(((zero_x | zero_y) & ~special & negative).all())
+        only_minus_zero &= bool((zero & ~special & negative).all())
     if nan or (inf and minus_inf):
         return kind(math.nan)
     if inf or minus_inf:
