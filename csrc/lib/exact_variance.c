@@ -211,13 +211,13 @@ static number number_of_double(double value)
     return m;
 }
 
-/* n - ddof. Returns whether it is above zero. */
+/* n - ddof. Returns whether it is above zero. No comparison of doubles: subnormal ones may be read as 0. */
 static int count_freedom(uint64_t n, double ddof, number *freedom)
 {
     number less = number_of_double(ddof);
 
     *freedom = number_from(n, 0);
-    return !add(freedom, &less, ddof < 0 ? 1 : -1) && freedom->count > 0;
+    return !add(freedom, &less, signbit(ddof) ? 1 : -1) && freedom->count > 0;
 }
 
 /* n Q - S^2, or the same of both parts. */
