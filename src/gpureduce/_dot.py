@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 
@@ -10,9 +10,40 @@ from . import _core
 from ._arguments import as_array
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, DTypeLike
+    from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 __all__ = ["dot"]
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+
+
+@overload
+def dot(
+    a: NDArray[_Scalar],
+    b: NDArray[_Scalar],
+    *,
+    dtype: None = None,
+    kernel: str = "auto",
+    device: str | None = None,
+) -> _Scalar: ...
+@overload
+def dot(
+    a: ArrayLike,
+    b: ArrayLike,
+    *,
+    dtype: type[_Scalar] | np.dtype[_Scalar],
+    kernel: str = "auto",
+    device: str | None = None,
+) -> _Scalar: ...
+@overload
+def dot(
+    a: ArrayLike,
+    b: ArrayLike,
+    *,
+    dtype: DTypeLike | None = None,
+    kernel: str = "auto",
+    device: str | None = None,
+) -> Any: ...
 
 
 def dot(
