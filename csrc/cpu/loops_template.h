@@ -1210,7 +1210,7 @@ INLINE double product_rest(double x, double y, double product)
 #endif
 
 /* The least product, 2^-967, of which all bits are a double's, and the bits of what is not 0, sign aside. */
-#define LEAST_PRODUCT_BITS (INT64_C(1023 - 967) << 52)
+#define LEAST_PRODUCT_BITS ((int64_t)(1023 - 967) << 52)
 #define MAGNITUDE_BITS(x) ((x) & INT64_MAX)
 
 static int products_float64(const void *a, const void *b, uint64_t n, double *restrict high, double *restrict low)

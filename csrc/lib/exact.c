@@ -438,10 +438,10 @@ gpr_exact_number gpr_exact_number_of(const gpr_exact_part *part)
     return m;
 }
 
-int gpr_exact_number_length(const gpr_exact_number *m)
+int gpr_exact_number_length(const gpr_exact_number *number)
 {
-    for (int i = m->count - 1; i >= 0; i--)
-        if (m->words[i] != 0) return (i + 1) * WORD_BITS - __builtin_clz(m->words[i]);
+    for (int i = number->count - 1; i >= 0; i--)
+        if (number->words[i] != 0) return (i + 1) * WORD_BITS - __builtin_clz(number->words[i]);
     return 0;
 }
 
