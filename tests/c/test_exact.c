@@ -377,6 +377,24 @@ static double divide_slowly(const int64_t *words, int count, int unit, unsigned 
     return ldexp((double)(quotient | (rest != 0 || rests)), bit + 1 + unit);
 }
 
+/* A tie of a float64 times the divisor, or the least more or less than that, which no 128 bits of a quotient show. */
+static void make_tie(int64_t *words, unsigned __int128 divisor)
+{
+    enum { WORDS = 6 };
+    const uint64_t tie = UINT64_C(1) << 53 | check_random() >> 11 | 1;
+    const int64_t beside = check_between(-1, 1);
+    unsigned __int128 carry = 0;
+    int64_t borrow = beside;
+
+    for (int w = 0; w < WORDS; w++) {
+        carry += w < 4 ? (unsigned __int128)(uint32_t)(divisor >> 32 * w) * tie : 0;
+        borrow += (int64_t)(uint32_t)carry;
+        words[w] = borrow & UINT32_MAX;
+        borrow >>= 32;
+        carry >>= 32;
+    }
+}
+
 /* With a sum of 0 a variance is the squares' sum over n - ddof, though n is a factor of what is divided, and of the divisor. */
 static void test_variances_divide_any_words(void)
 {
@@ -395,6 +413,8 @@ static void test_variances_divide_any_words(void)
         gpr_exact_clear_products(&squares, GPR_FLOAT64);
         sum.count = squares.count = n;
         for (int w = 0; w < count; w++) any |= (squares.words[FIRST + w] = draw_word()) != 0;
+        if (i % 4 == 0 && count > 6) make_tie(squares.words + FIRST + count - 6, divisor);
+        if (i % 4 == 1 && count == 6) make_tie(squares.words + FIRST, divisor);
         if (!any) continue;
         gpr_exact_variance(&sum, 1, &squares, -ldexp((double)fraction, -shift), 0, GPR_FLOAT64, &got);
         wanted = divide_slowly(squares.words, FIRST + count, squares.grid.lowest + shift, divisor);
