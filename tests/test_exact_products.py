@@ -124,8 +124,14 @@ def test_products_at_every_exponent_are_exact(name: str, isa: str, rng: np.rando
     """Products that under- and overflow the type, and doubles, and all windows between."""
     fraction, exponent = FORMATS[name]
     fields = np.arange(2**exponent - 1, dtype=np.uint64)
-    for _ in range(60 if exponent < 9 else 25):
-        picked = rng.choice(fields, 2)
+    pairs = [rng.choice(fields, 2) for _ in range(60 if exponent < 9 else 25)]
+    if name == "float64":  # around where the rest of a product, a product, and their sums end
+        for product in (-1074, -1022, -967, 1023):
+            for _ in range(8):
+                total = product + 2 * 1023 + int(rng.integers(-60, 61))
+                one = int(rng.integers(max(total - 2046, 0), min(total, 2046) + 1))
+                pairs.append(np.array([one, total - one], np.uint64))
+    for picked in pairs:
         x, y = (
             from_bits(
                 rng.integers(0, 2**fraction, 300, dtype=np.uint64)
