@@ -292,7 +292,7 @@ EVERY_FAILURE = """
         gr.clear_cache(loaded=True)
 
     OPENING = ("cuInit", "cuDriverGetVersion", "cuDeviceGetCount")
-    SURVIVED = ("cuThreadExchangeStreamCaptureMode", "cuPointerGetAttributes", "cuCtxPopCurrent",
+    SURVIVED = ("cuThreadExchangeStreamCaptureMode", "cuPointerGetAttributes", "cuCtxPopCurrent", "cuCtxSynchronize",
                 "cuMemFree", "cuMemFreeHost", "cuModuleUnload")
     CODES = {999: ("CUDA_ERROR_UNKNOWN", gr.CudaError), 2: ("CUDA_ERROR_OUT_OF_MEMORY", MemoryError)}
 

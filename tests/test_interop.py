@@ -972,6 +972,175 @@ def test_cupy_gets_arrays_on_their_device_and_its_current_stream(tmp_path: Path)
     )
 
 
+SHORT = """
+    from gpureduce import _functions
+    asked = []
+    def ask_python(call, reduce_any=_functions.reduce_any):
+        asked.append(call.name)
+        return reduce_any(call)
+    _functions.reduce_any = ask_python
+    def takes_the_short_way(make):
+        array, host = make(ROWS), np.zeros((), np.float32)
+        gr.sum(array)
+        assert asked == ["sum"]  # the library is made known
+        asked.clear()
+        ops = ("sum", "prod", "min", "max", "mean", "any", "all", "argmin", "argmax", "var", "std", "count_nonzero",
+               "ptp")
+        few = np.arange(1, 13, dtype=np.float32).reshape(3, 4)
+        for values in (few, few[::-1, ::3], few.astype(np.int32), few > 7, few[1, 0]):
+            array = make(np.asarray(values))
+            for op in ops:
+                if op == "ptp" and np.asarray(values).dtype == bool:
+                    continue
+                for axis in (None, 0, -1)[: np.ndim(values) + 1]:
+                    for keepdims in (False, True):
+                        want = np.asarray(getattr(np, op)(values, axis=axis, keepdims=keepdims))
+                        got = value(getattr(gr, op)(array, axis=axis, keepdims=keepdims))
+                        assert (got.dtype, got.shape) == (want.dtype, want.shape), op
+                        np.testing.assert_allclose(got, want, rtol=1e-6)
+        array = make(ROWS)
+        np.testing.assert_array_equal(value(gr.sum(array, axis=(1, 0))), ROWS.sum())
+        np.testing.assert_array_equal(value(gr.nansum(array, axis=0)), ROWS.sum(axis=0))
+        assert gr.sum(array, out=host) is host and host == ROWS.sum()
+        assert gr.max(array, out=host, kernel="auto", device="cuda:0") is host and host == 599
+        rows = np.zeros(20, np.float32)
+        assert gr.sum(array, axis=1, out=rows) is rows and (rows == ROWS.sum(axis=1)).all()
+        theirs = make(np.zeros(20, np.float32))
+        assert gr.max(array, axis=1, out=theirs) is theirs and (theirs.held.read() == ROWS.max(axis=1)).all()
+        assert not asked
+    def leaves_to_python(make):
+        array, mask, ones = make(ROWS), make(ROWS > 7), make(np.ones((2, 3), np.float32))
+        gr.sum(array)
+        asked.clear()
+        double, other = np.zeros((), np.float64), make(np.zeros(20, np.int32))
+        pair = np.zeros((), np.float32), np.zeros((), np.float32)
+        calls = [
+            lambda: gr.sum(array, initial=1), lambda: gr.sum(array, where=mask), lambda: gr.sum(array, stream=1),
+            lambda: gr.sum(array, dtype="float64"), lambda: gr.sum(array, keepdims=1), lambda: gr.nanmax(array),
+            lambda: gr.minmax(array, out=pair), lambda: gr.sum(array, out=double),
+            lambda: gr.sum(array, axis=1, out=other),
+            lambda: gr.sum(make(ROWS[:0])), lambda: gr.argmax(array, axis=None, out=np.zeros((), np.int32)),
+            lambda: gr.sum(array, axis=1, out=np.zeros(40, np.float32)[::2]),
+        ]
+        for i, call in enumerate(calls):
+            call()
+            assert len(asked) == i + 1, i
+        assert double == ROWS.sum()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            gr.var(ones, axis=0, ddof=2)
+            gr.mean(make(ROWS[:0]), axis=0)
+        assert [str(one.message) for one in caught] == ["Degrees of freedom <= 0 for slice", "Mean of empty slice"]
+        before = len(asked)
+        with raises(ValueError, "cupy.asnumpy"):
+            gr.sum(array, device="cpu")
+        with raises(np.exceptions.AxisError, "axis 2"):
+            gr.sum(array, axis=2)
+        with raises(TypeError, "ddof"):
+            gr.var(array, ddof="x")
+        with raises(ValueError, "output array has shape"):
+            gr.sum(array, axis=1, out=np.zeros(3, np.float32))
+        with raises(ValueError, "unknown kernel"):
+            gr.sum(array, kernel="no such")
+        assert len(asked) == before + 5
+"""
+
+
+def test_plain_calls_with_pytorch_take_the_short_way(tmp_path: Path) -> None:
+    run(
+        """
+    Tensor.kind, Tensor.counts = lenders.CUDA, None
+    offer(Tensor)
+    Tensor.current = make_stream()
+    takes_the_short_way(Tensor)
+    # The work is on PyTorch's current stream: it waits for what is there.
+    dawdle(20_000)
+    for _ in range(5):
+        tensor = Tensor(np.zeros(100, np.float32))
+        _core.fill_device(_core.device_array(tensor.held.start, (100,), None, "float32", 0, None, tensor),
+                          np.float32(2).tobytes(), Tensor.current)
+        out = np.zeros((), np.float32)
+        assert gr.sum(tensor, out=out) == 200
+        assert value(gr.max(tensor)) == 2
+    dawdle(0)
+    assert not asked
+    # Context in and out, whose stream and memory it is, the launch: of the tensor that PyTorch made nothing is asked.
+    made, theirs = Tensor(np.zeros((), np.float32)), Tensor(np.zeros((), np.float32))
+    calls = []
+    for out in (None, theirs):
+        new_empty, Tensor.new_empty = Tensor.new_empty, lambda self, shape: made
+        before = cuda.fake_calls()
+        gr.sum(tensor, out=out)
+        calls.append(cuda.fake_calls() - before)
+        Tensor.new_empty = new_empty
+    assert calls == [5, 6], calls
+    assert made.held.read() == theirs.held.read() == 200
+    """,
+        tmp_path,
+        setup=TORCH + SHORT,
+    )
+
+
+def test_what_is_not_plain_of_pytorch_is_left_to_python(tmp_path: Path) -> None:
+    run(
+        """
+    Tensor.kind, Tensor.counts = lenders.CUDA, None
+    offer(Tensor)
+    Tensor.current = make_stream()
+    leaves_to_python(Tensor)
+    asked.clear()
+    tensor = Tensor(ROWS)
+    tensor.requires_grad = True
+    with raises(TypeError, "detach()"):
+        gr.sum(tensor)
+    with raises(TypeError, "detach()"):
+        gr.sum(Tensor(ROWS), out=tensor)
+    negated = Tensor(ROWS)
+    negated.negated = True
+    assert value(gr.sum(negated)) == -ROWS.sum()
+    assert value(gr.sum(Tensor(ROWS.astype(np.complex64)))) == ROWS.sum()
+    with raises(TypeError, "no dtype uint64"):
+        gr.sum(Tensor(ROWS.astype(np.uint8)))
+    assert gr.sum(Tensor(ROWS, False)) == ROWS.sum()  # on the host
+    class Sub(Tensor):
+        pass
+    assert value(gr.sum(Sub(ROWS))) == ROWS.sum()
+    assert len(asked) == 7
+    """,
+        tmp_path,
+        setup=TORCH + SHORT,
+    )
+
+
+def test_plain_calls_with_cupy_take_the_short_way(tmp_path: Path) -> None:
+    run(
+        """
+    state.stream = make_stream()
+    takes_the_short_way(ndarray)
+    assert not state.entered
+    state.stream = 0
+    leaves_to_python(ndarray)
+    asked.clear(), state.entered.clear()
+    there = ndarray(ROWS, 1)
+    assert gr.sum(there).data.device_id == 1 and state.entered == [1]  # where CuPy does not make arrays now
+    array = ndarray(ROWS)
+    with raises(ValueError, 'out= on "cuda:1"'):
+        gr.sum(array, out=ndarray(np.zeros((), np.float32), 1))
+    part = ndarray(ROWS[:, 0])
+    part.data.ptr = array.data.ptr  # of the array's own memory
+    part.strides = (4,)
+    gr.sum(array, axis=1, out=part)
+    class Sub(ndarray):
+        pass
+    gr.sum(Sub(ROWS))
+    assert len(asked) == 4
+    """,
+        tmp_path,
+        "devices=2",
+        CUPY + SHORT,
+    )
+
+
 @pytest.mark.parametrize("per_thread", [0, 1])
 def test_numba_gets_arrays_on_the_stream_of_the_array(tmp_path: Path, per_thread: int) -> None:
     run(

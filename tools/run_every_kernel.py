@@ -76,6 +76,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--all", action="store_true", help="every dtype and operator")
     parser.add_argument("--shard", default="0/1", help="which part of the cells, as 2/8")
+    parser.add_argument("--kernel", action="append", help="only this kernel; may be given several times")
     options = parser.parse_args()
     shard, shards = map(int, options.shard.split("/"))
     dtypes = ALL_DTYPES if options.all else DTYPES
@@ -84,6 +85,8 @@ def main() -> int:
     rng = np.random.default_rng()
     wrong = run = refused = 0
     kernels = [kernel for kernel in gr.kernels() if kernel.available]
+    if options.kernel:
+        kernels = [kernel for kernel in kernels if kernel.name in options.kernel]
     cells = [(kernel.name, name, op) for kernel in kernels for name in dtypes for op in operators]
     for kernel, name, op in cells[shard::shards]:
         if refuses(kernel, op, dtype_of(name)):

@@ -7,7 +7,7 @@
  * (fake_violation) and poisons the context, as an illegal address does on a card; cuGetErrorString then says which rule it was.
  *
  * Tests steer it through the fake_* functions, or through the engine's variable, key=value,...:
- *   devices, cc, version, init (what cuInit returns), objects (that a graph holds), device_bytes, pinned_bytes (memory there is), seed, delay (most
+ *   devices, cc, version, init (what cuInit returns), flags (of contexts), objects (that a graph holds), device_bytes, pinned_bytes (memory there is), seed, delay (most
  *   microseconds before an operation), fail=FUNCTION:NTH:CODE; other keys are the engine's. */
 #include <pthread.h>
 #include <stddef.h>
@@ -115,7 +115,8 @@ static unsigned long long last_id;                       /* of streams and captu
 static int captures;                                     /* streams that are being captured */
 static struct {
     int devices, cc, version, init;
-    int objects; /* that a graph holds */
+    unsigned flags; /* of contexts */
+    int objects;    /* that a graph holds */
     uint64_t memory[SORTS];
 } machine = {.devices = 1, .cc = 90, .version = 13000, .objects = MOST_OBJECTS, .memory = {16ull << 30, 16ull << 30}};
 static struct {
@@ -1017,6 +1018,21 @@ CUresult cuCtxPopCurrent(CUcontext *context)
     return leave(entered);
 }
 
+/* Who waits is to learn what an engine finds out about a kernel at its end: nobody looks out for results before. */
+CUresult cuCtxGetFlags(unsigned *flags)
+{
+    ENTER(cuCtxGetFlags, IN_CONTEXT);
+    *flags = engine_tracks_writes ? CU_CTX_SCHED_BLOCKING_SYNC : machine.flags;
+    return leave(CUDA_SUCCESS);
+}
+
+CUresult cuCtxSynchronize(void)
+{
+    ENTER(cuCtxSynchronize, IN_CONTEXT | UNCAPTURED);
+    wait_until_idle();
+    return leave_with_health();
+}
+
 /* ---------------------------------------------------------------- for tests ------------------ */
 
 /* See steering_fail. */
@@ -1233,6 +1249,7 @@ static void set_option(const char *key, const char *value)
     if (strcmp(key, "objects") == 0 && number <= MOST_OBJECTS) machine.objects = (int)number;
     if (strcmp(key, "cc") == 0) machine.cc = (int)number;
     if (strcmp(key, "version") == 0) machine.version = (int)number;
+    if (strcmp(key, "flags") == 0) machine.flags = (unsigned)number;
     if (strcmp(key, "init") == 0) machine.init = (int)number;
     if (strcmp(key, "device_bytes") == 0) machine.memory[DEVICE_MEMORY] = number;
     if (strcmp(key, "pinned_bytes") == 0) machine.memory[PINNED_MEMORY] = number;

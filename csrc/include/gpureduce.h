@@ -171,6 +171,8 @@ typedef struct gpr_request {
         result_strides; /* a step in bytes for each kept axis, of minmax after one from minima to maxima; NULL: C order */
     int result_on_device; /* result is memory of CUDA device `device`: the work is queued on `stream`, and the call returns without waiting
                            * for it. For on_device arrays */
+    int vouches_for_result; /* with result_on_device: the caller made that memory there and holds it; the driver is not asked whose it
+                             * is */
     int (*interrupted)(void *); /* asked between chunks of long work, on the calling thread: not 0 stops */
     void *interrupted_arg;
 } gpr_request;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "results.cuh"
+#include "warp.cuh"
 
 namespace gpr {
 
@@ -34,6 +35,7 @@ template <class T> constexpr int grid_words = needed_words<T> < least_words ? le
 // What a sum must remember beside the number; the host's GPR_EXACT_ flags.
 constexpr uint64 saw_infinity = 1, saw_minus_infinity = 2, saw_nan = 4, saw_not_minus_zero = 8;
 
+// In shared memory, and as kernels leave it for the host.
 template <class T> struct ExactPart {
     long long word[grid_words<T>];
     uint64 count; // elements
@@ -57,72 +59,67 @@ struct fold_exact {
 
 // ---------------------------------------------------------------- rounding ----------------------
 //
-// Loops over digits stay loops: one is passed once for a row, and unrolled they would take longer to compile than the
-// rest of the program.
+// A warp rounds a part: one lane carries, all look for the leading digits, and from there on all do the same.
 
-// The magnitude of a number, or of a quotient: digits * 2^exponent, and a little more if `inexact`.
-template <int DIGITS> struct Magnitude {
-    unsigned digit[DIGITS];
-    int exponent;
-    bool inexact, negative;
+// The first and the last i < count for which test(i), else count and -1. All lanes of the warp must call.
+template <class Test> GPR_DEVICE int last_where(int count, const Test &test)
+{
+    unsigned found = 0;
+    for (int i = static_cast<int>(threadIdx.x % warp_lanes); i < count; i += warp_lanes) {
+        if (test(i)) found = static_cast<unsigned>(i) + 1;
+    }
+    return static_cast<int>(warp_max(found)) - 1;
+}
+template <class Test> GPR_DEVICE int first_where(int count, const Test &test)
+{
+    return count - 1 - last_where(count, [&](int i) { return test(count - 1 - i); });
+}
 
-    GPR_DEVICE int bit_length() const
+// The digits of a part's magnitude. They are 0 but from the lowest to the highest.
+template <class T> struct Digits {
+    const long long *word; // in two's complement, carried
+    int lowest, highest;
+    bool negative;
+
+    GPR_DEVICE unsigned complement(int i) const
     {
-#pragma unroll 1
-        for (int i = DIGITS - 1; i >= 0; i--) {
-            if (digit[i] != 0) return (i + 1) * word_bits - leading_zeros(digit[i]);
-        }
-        return 0;
+        const unsigned digit = static_cast<unsigned>(word[i]);
+        return !negative ? digit : i == lowest ? 0 - digit : ~digit;
     }
-    // 64 bits from bit `first` up.
-    GPR_DEVICE uint64 bits_from(int first) const
+    GPR_DEVICE unsigned operator[](int i) const { return i < lowest || i > highest ? 0 : complement(i); }
+
+    // Carries a part's words, which are in shared memory. All lanes of the warp must call.
+    GPR_DEVICE explicit Digits(ExactPart<T> &part) : word(part.word)
     {
-        const int i = first / word_bits, shift = first % word_bits;
-        uint64 d[3] = {0, 0, 0};
-#pragma unroll 1
-        for (int k = 0; k < 3; k++) {
-            if (i + k < DIGITS) d[k] = digit[i + k];
+        constexpr int words = grid_words<T>;
+        const auto is_used = [&](int i) { return part.word[i] != 0; };
+        const int begin = first_where(words, is_used);
+        const int used = last_where(words, is_used) + 1; // one more word takes the last carry; those above it are the sign's
+        const int end = is_float<T> && used < words ? used + 1 : words;
+        long long carry = 0;
+
+        __syncwarp(); // all have looked
+        if (threadIdx.x % warp_lanes == 0) {
+            for (int i = begin; i < end; i++) {
+                carry += part.word[i];
+                part.word[i] = carry & 0xffffffffll;
+                carry >>= word_bits;
+            }
         }
-        return (d[0] | d[1] << word_bits) >> shift | (shift > 0 ? d[2] << (2 * word_bits - shift) : 0);
-    }
-    GPR_DEVICE bool any_below(int end) const
-    {
-        int i = 0;
-        for (; (i + 1) * word_bits <= end; i++) {
-            if (digit[i] != 0) return true;
-        }
-        return end % word_bits != 0 && digit[i] << (word_bits - end % word_bits) != 0;
+        __syncwarp(); // digits are there
+        negative = __shfl_sync(all_lanes, static_cast<unsigned>(carry >> word_bits), 0) != 0;
+        lowest = first_where(end, is_used);
+        highest = last_where(end, [&](int i) { return i >= lowest && complement(i) != 0; });
     }
 };
 
-constexpr int quotient_digits = 4; // below a sum's, so that its quotient has 64 significant bits at least
-
-template <class T> GPR_DEVICE Magnitude<grid_words<T> + quotient_digits> magnitude_of(const ExactPart<T> &part)
-{
-    Magnitude<grid_words<T> + quotient_digits> m;
-    long long carry = 0;
-    uint64 borrow = 0;
-
-#pragma unroll 1
-    for (int i = 0; i < quotient_digits; i++) m.digit[i] = 0;
-#pragma unroll 1
-    for (int i = 0; i < grid_words<T>; i++) {
-        const long long word = part.word[i] + carry;
-        m.digit[quotient_digits + i] = static_cast<unsigned>(word);
-        carry = word >> word_bits;
-    }
-    m.exponent = grid_lowest<T> - quotient_digits * word_bits;
-    m.inexact = false;
-    m.negative = carry < 0;
-    borrow = 1;
-#pragma unroll 1
-    for (int i = quotient_digits; m.negative && i < quotient_digits + grid_words<T>; i++) {
-        borrow += ~m.digit[i];
-        m.digit[i] = static_cast<unsigned>(borrow);
-        borrow >>= word_bits;
-    }
-    return m;
-}
+// The leading bits of a magnitude, from the top of `high`: (high * 2^64 + low) * 2^exponent, and a little more if
+// `inexact`.
+struct Leading {
+    uint64 high, low;
+    int exponent;
+    bool inexact;
+};
 
 // The next digit of a quotient: (rest * 2^32 + digit) / n, of which *rest remains.
 GPR_DEVICE unsigned divide_digit(uint64 *rest, unsigned digit, uint64 n)
@@ -146,39 +143,55 @@ GPR_DEVICE unsigned divide_digit(uint64 *rest, unsigned digit, uint64 n)
     return quotient;
 }
 
-template <int DIGITS> GPR_DEVICE void divide(Magnitude<DIGITS> &m, uint64 n)
+// Four digits, from the first one on that is not 0, of a number other than 0 divided by n.
+template <bool DIVIDED, class T> GPR_DEVICE Leading leading_of(const Digits<T> &digits, uint64 n)
 {
+    Leading leading = {0, 0, 0, false};
     uint64 rest = 0;
+    int i = digits.highest + 1;
 
 #pragma unroll 1
-    for (int i = DIGITS - 1; i >= 0; i--) m.digit[i] = divide_digit(&rest, m.digit[i], n);
-    m.inexact = rest != 0;
+    while (leading.high >> word_bits == 0) {
+        i--;
+        const unsigned digit = DIVIDED ? divide_digit(&rest, digits[i], n) : digits[i];
+        leading.high = leading.high << word_bits | leading.low >> word_bits;
+        leading.low = leading.low << word_bits | digit;
+    }
+    leading.exponent = grid_lowest<T> + i * word_bits;
+    leading.inexact = rest != 0 || digits.lowest < i;
+    return leading;
 }
 
 template <class Float> constexpr uint64 infinity_bits = ((1ull << Format<Float>::exponent) - 1) << Format<Float>::fraction;
 
-// The magnitude rounded once, to nearest, ties to even: the bits of a Float without its sign.
-template <class Float, int DIGITS> GPR_DEVICE uint64 round_magnitude(const Magnitude<DIGITS> &m)
+// A magnitude rounded once, to nearest, ties to even: the bits of a Float without its sign.
+template <class Float> GPR_DEVICE uint64 round_leading(const Leading &leading)
 {
-    constexpr int fraction = Format<Float>::fraction, unit = grid_lowest<Float>;
+    constexpr int fraction = Format<Float>::fraction, unit = grid_lowest<Float>, half_bits = 64;
     constexpr int last_exponent = (1 << Format<Float>::exponent) - 1;
-    const int length = m.bit_length();
-    const int top = length - 1 + m.exponent;                       // exponent of the leading bit
+    const int length = 2 * half_bits - leading_zeros(static_cast<unsigned>(leading.high >> word_bits));
+    const int top = length - 1 + leading.exponent;                 // exponent of the leading bit
     const int last = top - fraction > unit ? top - fraction : unit; // of the last bit that is kept
-    const int dropped = last - m.exponent;
-    uint64 kept = 0;
+    const int dropped = last - leading.exponent;                    // bits: 44 at least, as there are 97
+    const int next = dropped - 1;                                   // the highest of them
+    bool half, below;
+    uint64 kept;
 
-    if (length == 0) return 0;
     if (top > unit + fraction + last_exponent) return infinity_bits<Float>;
-    if (dropped <= 0) {
-        kept = m.bits_from(0) << -dropped;
-    } else if (dropped <= length) {
-        const bool half = (m.bits_from(dropped - 1) & 1) != 0;
-        kept = dropped < length ? m.bits_from(dropped) & ((1ull << (fraction + 1)) - 1) : 0;
-        if (half && (m.inexact || m.any_below(dropped - 1) || (kept & 1) != 0)) kept++;
+    if (dropped > length) return 0;
+    if (dropped >= 2 * half_bits) kept = 0;
+    else if (dropped >= half_bits) kept = leading.high >> (dropped - half_bits);
+    else kept = leading.high << (half_bits - dropped) | leading.low >> dropped;
+    if (next >= half_bits) {
+        half = (leading.high >> (next - half_bits) & 1) != 0;
+        below = (leading.high & ((1ull << (next - half_bits)) - 1)) != 0 || leading.low != 0;
+    } else {
+        half = (leading.low >> next & 1) != 0;
+        below = (leading.low & ((1ull << next) - 1)) != 0;
     }
     // A significand that was rounded up to the next power of two carries into the exponent, and from the largest number
     // into infinity.
+    if (half && (below || leading.inexact || (kept & 1) != 0)) kept++;
     kept += static_cast<uint64>(last - unit) << fraction;
     return kept < infinity_bits<Float> ? kept : infinity_bits<Float>;
 }
@@ -190,47 +203,49 @@ template <class Float> GPR_DEVICE Float float_of_bits(uint64 bits)
     else return bit_copy<Float>(bits);
 }
 
-// A part, or its mean, as a number of type Result: rounded once, integers modulo a power of two.
-template <class Result, class T> GPR_DEVICE Result finish_part(const ExactPart<T> &part, bool is_mean)
+// A part, or its mean, as a number of type Result: rounded once, integers modulo a power of two. The part is in shared
+// memory, and its words are carried. All lanes of the warp must call, and get the result.
+template <class Result, bool IS_MEAN, class T> GPR_DEVICE Result finish_part(ExactPart<T> &part)
 {
     constexpr uint64 both = saw_infinity | saw_minus_infinity;
-    auto m = magnitude_of(part);
+    const Digits<T> digits(part);
 
     if constexpr (is_float<Result>) {
         constexpr uint64 sign = 1ull << (8 * sizeof(Result) - 1);
-        if ((part.flags & saw_nan) != 0 || (part.flags & both) == both || (is_mean && part.count == 0)) {
+        if ((part.flags & saw_nan) != 0 || (part.flags & both) == both || (IS_MEAN && part.count == 0)) {
             return float_of_bits<Result>(infinity_bits<Result> | 1ull << (Format<Result>::fraction - 1));
         }
         if ((part.flags & both) != 0) {
             return float_of_bits<Result>(infinity_bits<Result> | ((part.flags & saw_infinity) != 0 ? 0 : sign));
         }
-        if (m.bit_length() == 0) {
+        if (digits.highest < 0) {
             return float_of_bits<Result>(part.count > 0 && (part.flags & saw_not_minus_zero) == 0 ? sign : 0);
         }
-        if (is_mean) divide(m, part.count);
-        return float_of_bits<Result>(round_magnitude<Result>(m) | (m.negative ? sign : 0));
+        return float_of_bits<Result>(round_leading<Result>(leading_of<IS_MEAN>(digits, part.count)) |
+                                     (digits.negative ? sign : 0));
     } else {
-        const uint64 bits = m.bits_from(quotient_digits * word_bits);
-        return static_cast<Result>(m.negative ? 0 - bits : bits);
+        return static_cast<Result>(static_cast<uint64>(part.word[1]) << word_bits | static_cast<uint64>(part.word[0]));
     }
 }
 
-// Sums that become results.
+// Sums that become results. A warp puts one, from shared memory.
 template <class Element, class Compute, class Number, bool SKIP_NAN, class Result, class Way>
-struct Finished<Cell<fold_exact, Element, Compute, ExactSum<Number>, SKIP_NAN>, Result, Way> {
-    using Acc = ExactSum<Number>;
+struct Finished<Cell<fold_exact, Element, Compute, ExactSum<Number>, SKIP_NAN>, Result, Way>
+    : Cell<fold_exact, Element, Compute, ExactSum<Number>, SKIP_NAN> {
     using Out = Result;
 
-    static GPR_DEVICE void put(Out *out, const Acc &sum, uint64, Ending)
+    static GPR_DEVICE void put(Out *out, ExactSum<Number> &sum)
     {
         constexpr bool is_mean = same<Way, finish_mean>;
+        Result result;
         if constexpr (!is_complex<Result>) {
-            *out = finish_part<Result>(sum.part[0], is_mean);
+            result = finish_part<Result, is_mean>(sum.part[0]);
         } else {
-            out->re = finish_part<Part<Result>>(sum.part[0], is_mean);
-            if constexpr (is_complex<Number>) out->im = finish_part<Part<Result>>(sum.part[1], is_mean);
-            else out->im = 0;
+            result.re = finish_part<Part<Result>, is_mean>(sum.part[0]);
+            if constexpr (is_complex<Number>) result.im = finish_part<Part<Result>, is_mean>(sum.part[1]);
+            else result.im = 0;
         }
+        if (threadIdx.x % warp_lanes == 0) *out = result;
     }
 };
 

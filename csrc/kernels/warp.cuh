@@ -152,6 +152,21 @@ constexpr bool has_redux =
 
 #endif
 
+// The largest value of a warp, in all lanes.
+GPR_DEVICE unsigned warp_max(unsigned value)
+{
+#if GPR_HAS_REDUX
+    return __reduce_max_sync(all_lanes, value);
+#else
+#pragma unroll
+    for (unsigned mask = warp_lanes / 2; mask > 0; mask /= 2) {
+        const unsigned other = shuffle_xor(value, mask);
+        if (other > value) value = other;
+    }
+    return value;
+#endif
+}
+
 // Reduces a warp by hardware where fold, type and card have it, else by shuffles; lane 0 holds the result.
 template <class Cell> GPR_DEVICE typename Cell::Acc warp_redux(typename Cell::Acc value)
 {

@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "await.h"
 #include "limits.h"
 
 enum { COPY_BYTES = 4 << 20 }; /* of results that are copied to pinned memory at a time */
@@ -145,7 +146,7 @@ static gpr_status check_all_memory(const gpr_array_job *job)
             GPR_TRY(check_memory(job->device, first, bytes, "the mask"));
         }
     }
-    if (request->result_on_device) {
+    if (request->result_on_device && !request->vouches_for_result) {
         result_extent(request, job->rule, job->view->rows, &first, &bytes);
         GPR_TRY(check_memory(job->device, first, bytes, "the result"));
     }
@@ -292,11 +293,19 @@ done:
 static gpr_status receive_results(gpr_array_job *job, uint32_t *launches)
 {
     char *results = (char *)job->device->small + GPR_SMALL_BYTES;
+    const int looks_out =
+        job->device->looks_out && gpr_writes_once(&job->plan) && job->result_bytes <= GPR_MOST_AWAITED;
     gpr_status status = GPR_OK;
 
+    if (looks_out) gpr_mark_results(results, job->result_bytes);
     GPR_TRY(gpr_array_queue(job, (CUdeviceptr)(uintptr_t)results, launches));
-    GPR_CU(cuStreamSynchronize, job->work.stream);
-    memcpy(job->request->result, results, job->result_bytes);
+    if (looks_out) {
+        const size_t unit = smaller(gpr_dtype_bytes(job->rule->result), sizeof(uint32_t));
+        GPR_TRY(gpr_await_results(job->work.stream, results, job->result_bytes, unit, job->request->result));
+    } else {
+        GPR_CU(cuStreamSynchronize, job->work.stream);
+        memcpy(job->request->result, results, job->result_bytes);
+    }
 done:
     return status;
 }

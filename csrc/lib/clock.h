@@ -1,4 +1,4 @@
-/* Wall time. */
+/* Wall time, and passing it. */
 #ifndef GPR_LIB_CLOCK_H
 #define GPR_LIB_CLOCK_H
 
@@ -11,6 +11,16 @@ static inline double gpr_seconds(void)
 
     (void)clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Tells the processor that this is a loop that waits. */
+static inline void gpr_relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
 }
 
 #endif

@@ -51,6 +51,18 @@ done:
     return status;
 }
 
+/* Whether the context's owner lets threads spin while they wait; the context is current. */
+static gpr_status read_patience(gpr_device *device)
+{
+    unsigned flags = 0;
+    gpr_status status = GPR_OK;
+
+    GPR_CU(cuCtxGetFlags, &flags);
+    device->looks_out = (flags & CU_CTX_SCHED_MASK) != CU_CTX_SCHED_BLOCKING_SYNC;
+done:
+    return status;
+}
+
 /* Makes streams, events and the small staging page; the context is current. */
 static gpr_status make_resources(gpr_device *device)
 {
@@ -128,6 +140,7 @@ static gpr_status open_device(int ordinal, gpr_device **result)
     retained = 1;
     GPR_CU(cuCtxPushCurrent, device->context);
     pushed = 1;
+    GPR_TRY(read_patience(device));
     GPR_TRY(make_resources(device));
     init_lock(&device->lock);
 done:
@@ -378,8 +391,10 @@ done:
     return status;
 }
 
+/* Calls return before their kernels have ended. */
 static void unload_programs(gpr_device *device)
 {
+    (void)gpr_cuda.cuCtxSynchronize();
     for (int i = 0; i < GPR_PROGRAM_BUCKETS; i++) {
         while (device->programs[i] != NULL) {
             gpr_program *program = device->programs[i];

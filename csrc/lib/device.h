@@ -59,6 +59,7 @@ typedef struct gpr_device {
     CUdevice handle;
     CUcontext context;
     gpr_device_facts facts;
+    int looks_out; /* a thread that waits for a few results may spin */
     CUstream compute, copy;
     CUevent started, stopped; /* with timing, for gpr_measure */
     CUevent ordered;          /* of gpr_order_streams; NULL until it is needed */

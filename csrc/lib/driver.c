@@ -7,7 +7,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 gpr_driver gpr_cuda;
 
@@ -18,9 +17,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int state = NOT_TRIED;
 static char reason[900]; /* why the driver is unusable; written once, before state */
 static int version;
-static pid_t owner; /* the process that initialised the driver: its forked children must not call it */
-
 static atomic_int opening; /* not 0 while a thread is opening the driver */
+static atomic_int forked;  /* not 0 in children of the process that initialised the driver: they must not call it */
 
 #define FORKED                                                                                                  \
     "CUDA cannot be used in this process: it was forked from one that had used CUDA%s. Start workers with the " \
@@ -95,16 +93,17 @@ static int initialise(void)
         goto close;
     }
     version = found;
-    owner = getpid();
     return READY;
 close:
     /* libcuda stays open: unloading a driver that has started threads is not safe. */
     return UNUSABLE;
 }
 
-/* A child that was forked while another thread was opening the driver has half a driver and a lock that nobody will release. */
+/* Noted here, so that no call has to ask whose process it is. A child that was forked while another thread was opening the driver has
+ * half a driver and a lock that nobody will release. */
 static void after_fork_in_child(void)
 {
+    if (atomic_load(&state) == READY) atomic_store(&forked, 1);
     if (atomic_load(&opening) == 0) return;
     atomic_store(&opening, 0);
     (void)pthread_mutex_init(&lock, NULL);
@@ -140,15 +139,13 @@ static int driver_state(void)
 
 int gpr_driver_usable(void)
 {
-    return driver_state() == READY && getpid() == owner;
+    return driver_state() == READY && atomic_load_explicit(&forked, memory_order_relaxed) == 0;
 }
 
 gpr_status gpr_driver_ready(void)
 {
     if (driver_state() == UNUSABLE) return gpr_fail(GPR_ERROR_DEVICE, "%s", reason);
-    if (getpid() != owner) {
-        return gpr_fail(GPR_ERROR_DEVICE, FORKED, "");
-    }
+    if (atomic_load_explicit(&forked, memory_order_relaxed) != 0) return gpr_fail(GPR_ERROR_DEVICE, FORKED, "");
     return GPR_OK;
 }
 

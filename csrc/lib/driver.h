@@ -39,6 +39,8 @@ enum {
     CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR = 39,
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
+    CU_CTX_SCHED_MASK = 7,
+    CU_CTX_SCHED_BLOCKING_SYNC = 4,
     CU_STREAM_NON_BLOCKING = 1,
     CU_EVENT_DEFAULT = 0,
     CU_EVENT_DISABLE_TIMING = 2,
@@ -81,6 +83,8 @@ typedef struct CUuuid {
     CU(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (CUdevice device))                                 \
     CU(cuCtxPushCurrent, "cuCtxPushCurrent_v2", (CUcontext context))                                                 \
     CU(cuCtxPopCurrent, "cuCtxPopCurrent_v2", (CUcontext *context))                                                  \
+    CU(cuCtxGetFlags, "cuCtxGetFlags", (unsigned *flags))                                                            \
+    CU(cuCtxSynchronize, "cuCtxSynchronize", (void))                                                                 \
     CU(cuStreamCreate, "cuStreamCreate", (CUstream *stream, unsigned flags))                                         \
     CU(cuStreamDestroy, "cuStreamDestroy_v2", (CUstream stream))                                                     \
     CU(cuStreamSynchronize, "cuStreamSynchronize", (CUstream stream))                                                \

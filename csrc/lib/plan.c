@@ -39,6 +39,8 @@ enum { STREAM_BYTES_PER_THREAD = 64 };
 /* Threads that the planner's kernels let a multiprocessor hold for every cell: with more blocks than fit at once, the last wave of
  * them would leave the card half empty. */
 enum { RESIDENT_THREADS = 1024 };
+/* The same for `exact`, which has two tiles in registers. */
+enum { EXACT_THREADS = 768 };
 enum { ITEM_BYTES = 16, WARP = 32, WALK_BLOCK = 256 };
 /* Bytes of accumulators that a thread of auto_columns or auto_narrow holds: more of them would be more registers than it has. */
 enum { OUTPUT_BYTES = 64 };
@@ -93,17 +95,9 @@ typedef struct task {
     uint64_t element_bytes, acc_bytes;
 } task;
 
-/* Threads that a multiprocessor holds of kernels compiled for RESIDENT_THREADS. */
-static uint32_t bounded_threads(const gpr_device_facts *facts)
-{
-    const uint32_t most = facts->threads_per_multiprocessor;
-
-    return most > RESIDENT_THREADS ? RESIDENT_THREADS : most;
-}
-
 static uint64_t planner_residents(const task *t, uint32_t block)
 {
-    return resident_blocks(t->facts, bounded_threads(t->facts), block);
+    return resident_blocks(t->facts, (uint32_t)smaller(t->facts->threads_per_multiprocessor, RESIDENT_THREADS), block);
 }
 
 /* Blocks for each of `groups` rows, `most` at most: so many that the last wave of them fills the card as well as it can. */
@@ -421,14 +415,26 @@ static gpr_status plan_passes(const gpr_kernel_row *row, uint64_t n, uint64_t bl
     return status;
 }
 
-/* The blocks of a row add what they found to words beside the row's ticket, which are zero before and after as it is: a ticket,
- * a gap, and an accumulator. */
-static gpr_status plan_exact(const task *t, uint64_t n, uint64_t blocks, gpr_plan *plan)
+/* Rows that are runs. The blocks of a row add what they found to words beside the row's ticket, which are zero before and after as
+ * it is: a ticket, a gap, and an accumulator. */
+static gpr_status plan_exact(const gpr_kernel_row *row, const task *t, gpr_plan *plan)
 {
     const uint64_t counters = 2 + t->acc_bytes / sizeof(uint32_t);
+    const uint32_t threads = (uint32_t)smaller(t->facts->threads_per_multiprocessor, EXACT_THREADS);
+    uint64_t blocks = t->grid;
 
+    plan->layout = *t->layout;
+    if (!gpr_rows_are_runs(t->layout)) {
+        return gpr_fail(GPR_ERROR_VALUE,
+                        "kernel '%s' reads device arrays whose rows are runs of memory, without a mask; kernel 'auto' reads any",
+                        row->name);
+    }
+    if (blocks == 0)
+        blocks = stride_blocks(t->facts, threads, plan->rows, t->layout->n, plan->block,
+                               (uint64_t)plan->block * (STREAM_BYTES_PER_THREAD / t->element_bytes));
+    if (blocks > (1ull << 62) / plan->rows) return add_pass(plan, t->layout->n, UINT64_MAX, 0);
     if (blocks > 1) plan->tickets = plan->rows * counters;
-    return add_pass(plan, n, blocks, plan->rows * blocks);
+    return add_pass(plan, t->layout->n, blocks, plan->rows * blocks);
 }
 
 /* A kernel that was named: rows one after another. */
@@ -449,15 +455,12 @@ static gpr_status plan_named(const gpr_kernel_row *row, const task *t, gpr_plan 
     if (row->cover == GPR_COVER) {
         blocks = divide_up(n, (uint64_t)plan->block * row->per_thread);
     } else if (row->cover == GPR_STRIDE) {
-        const uint32_t threads =
-            (row->flags & GPR_SUMS_EXACTLY) != 0 ? bounded_threads(t->facts) : t->facts->threads_per_multiprocessor;
-        blocks = t->grid != 0
-                     ? t->grid
-                     : stride_blocks(t->facts, threads, rows, n, plan->block, (uint64_t)plan->block * row->per_thread);
+        blocks = t->grid != 0 ? t->grid
+                              : stride_blocks(t->facts, t->facts->threads_per_multiprocessor, rows, n, plan->block,
+                                              (uint64_t)plan->block * row->per_thread);
     }
     if (blocks > (1ull << 62) / rows) return add_pass(plan, n, UINT64_MAX, 0);
     if (row->finish == GPR_PASSES) return plan_passes(row, n, blocks, plan);
-    if ((row->flags & GPR_SUMS_EXACTLY) != 0) return plan_exact(t, n, blocks, plan);
     if (row->finish == GPR_TICKET) return add_blocks(plan, n, blocks, 1);
     return add_pass(plan, n, blocks, rows * blocks);
 }
@@ -490,7 +493,12 @@ gpr_status gpr_make_plan(int kernel, const gpr_rule *rule, const gpr_layout *lay
     }
     GPR_TRY(gpr_check_block_size(row, plan->block));
     if (grid != 0) GPR_TRY(gpr_check_grid_size(row));
-    status = row->family == GPR_FAMILY_PLANNER ? plan_auto(&t, plan) : plan_named(row, &t, plan);
+    if (row->family == GPR_FAMILY_PLANNER)
+        status = plan_auto(&t, plan);
+    else if ((row->flags & GPR_SUMS_EXACTLY) != 0)
+        status = plan_exact(row, &t, plan);
+    else
+        status = plan_named(row, &t, plan);
 done:
     return status;
 }

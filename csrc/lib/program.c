@@ -70,6 +70,12 @@ gpr_status gpr_kernel_headers(int kernel)
 
 /* ---------------------------------------------------------------- the text ------------------- */
 
+/* Whether the kernel itself makes results of what it sums, rather than finish_rows after it. */
+static int makes_results(const gpr_kernel_row *row)
+{
+    return row->family == GPR_FAMILY_PLANNER || (row->flags & GPR_SUMS_EXACTLY) != 0;
+}
+
 gpr_entries gpr_program_entries(const gpr_cell *cell)
 {
     const gpr_kernel_row *row = &gpr_kernel_rows[cell->kernel];
@@ -79,8 +85,7 @@ gpr_entries gpr_program_entries(const gpr_cell *cell)
 
     if (row->finish == GPR_ATOMIC) entries.fill = 1;
     if (row->finish == GPR_PASSES && row->cover != GPR_ONE) entries.next = same ? 0 : 1;
-    /* The planner's kernels write results themselves. */
-    if (cell->finish != NULL && row->family != GPR_FAMILY_PLANNER)
+    if (cell->finish != NULL && !makes_results(row))
         entries.finish = entries.fill > 0 || entries.next > 0 ? 2 : 1;
     return entries;
 }
@@ -127,7 +132,7 @@ static gpr_status write_program(const gpr_cell *cell, program_text *program)
     if (cell->finish != NULL) {
         (void)snprintf(last, sizeof last, "using Last = gpr::Finished<First, gpr::dt_%s, gpr::finish_%s>;\n",
                        gpr_dtype_name(cell->result), cell->finish);
-    } else if (row->family == GPR_FAMILY_PLANNER) {
+    } else if (makes_results(row)) {
         (void)snprintf(last, sizeof last, "using Last = gpr::Unfinished<First>;\n");
     }
     (void)snprintf(program->text, sizeof program->text,
@@ -151,7 +156,7 @@ static gpr_status write_program(const gpr_cell *cell, program_text *program)
                    gpr_dtype_name(cell->element), gpr_dtype_name(cell->compute), form, gpr_dtype_name(cell->acc),
                    form[0] != '\0' ? ">" : "", cell->skip_nan ? "true" : "false", last);
     (void)snprintf(program->entries[0], ENTRY_ROOM, "gpr::%s<%s, %uu>", cell->variant,
-                   row->family == GPR_FAMILY_PLANNER ? "Last" : "First", cell->block);
+                   makes_results(row) ? "Last" : "First", cell->block);
     translation->entry_count = 1;
     if (entries.next > 0) {
         (void)snprintf(program->entries[entries.next], ENTRY_ROOM, "gpr::%s<Next, %uu>", cell->variant, cell->block);

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "await.h"
 #include "clock.h"
 #include "exact.h"
 #include "launch.h"
@@ -63,6 +64,7 @@ typedef struct job {
     uint64_t piece_count, piece_room;
     gpr_exact_part exact[GPR_EXACT_PARTS]; /* of the current row's pieces, where sums are exact */
     chunk pending[GPR_SLOTS];              /* what each slot is at work on; rows 0: nothing */
+    int looks_out;                         /* the chunk's accumulators may be taken as soon as they are there */
     double checked;                        /* when the interrupt callback was last asked */
 } job;
 
@@ -203,6 +205,8 @@ static gpr_status reduce_chunk(job *job, const chunk *part, CUdeviceptr elements
         job->run->grid_size = plan.passes[0].grid;
     }
     job->run->launches = launches;
+    job->looks_out = device->looks_out && direct && bytes <= GPR_MOST_AWAITED && job->rule->form == GPR_FORM_NUMBER &&
+                     gpr_writes_once(&plan);
 done:
     return status;
 }
@@ -392,12 +396,20 @@ static gpr_status reduce_small(job *job)
     gpr_device *device = job->device;
     char *results = (char *)device->small + GPR_SMALL_BYTES;
     const chunk all = {.rows = job->view->rows, .count = job->view->rows * job->view->n, .whole = 1};
+    const uint64_t bytes = all.rows * job->acc_bytes;
+    uint8_t taken[GPR_MOST_AWAITED];
     gpr_status status = GPR_OK;
 
     pack_content(job, &all, device->small);
+    if (bytes <= sizeof taken) gpr_mark_results(results, bytes);
     GPR_TRY(reduce_chunk(job, &all, (CUdeviceptr)(uintptr_t)device->small, results, device->small_outputs));
-    GPR_CU(cuStreamSynchronize, job->compute);
-    collect_chunk(job, &all, results);
+    if (job->looks_out) {
+        GPR_TRY(gpr_await_results(job->compute, results, bytes, sizeof(uint32_t), taken));
+        collect_chunk(job, &all, taken);
+    } else {
+        GPR_CU(cuStreamSynchronize, job->compute);
+        collect_chunk(job, &all, results);
+    }
 done:
     if (status != GPR_OK) (void)gpr_cuda.cuStreamSynchronize(job->compute);
     return status;

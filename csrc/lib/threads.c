@@ -56,22 +56,12 @@ static void run_tasks(job *work)
         work->task(work->context, i);
 }
 
-/* Tells the processor that this is a loop that waits. */
-static void relax(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
 /* Waits a little for a job after number `seen`. */
 static void look_out(uint64_t seen)
 {
     const double end = gpr_seconds() + SPIN_SECONDS;
 
-    while (atomic_load_explicit(&pool.generation, memory_order_relaxed) == seen && gpr_seconds() < end) relax();
+    while (atomic_load_explicit(&pool.generation, memory_order_relaxed) == seen && gpr_seconds() < end) gpr_relax();
 }
 
 static void *serve(void *unused)
@@ -192,7 +182,7 @@ static void close_job(void)
     pthread_mutex_lock(&pool.lock);
     pool.places = 0;
     pthread_mutex_unlock(&pool.lock);
-    while (atomic_load_explicit(&pool.joined, memory_order_relaxed) > 0 && gpr_seconds() < end) relax();
+    while (atomic_load_explicit(&pool.joined, memory_order_relaxed) > 0 && gpr_seconds() < end) gpr_relax();
     pthread_mutex_lock(&pool.lock); /* also orders what the workers wrote before what the caller reads */
     while (pool.joined > 0) pthread_cond_wait(&pool.left, &pool.lock);
     pthread_mutex_unlock(&pool.lock);

@@ -265,7 +265,7 @@ static int is_index(gpr_operator op)
     return op == GPR_OP_ARGMIN || op == GPR_OP_ARGMAX || op == GPR_OP_COUNT_NONZERO;
 }
 
-int glue_set_result_descr(const glue_state *state, glue_call *call, PyArray_Descr *element, PyArray_Descr *requested)
+PyArray_Descr *glue_descr_of(gpr_dtype dtype)
 {
     static const int numbers[GPR_DTYPE_COUNT] = {
         [GPR_BOOL] = NPY_BOOL,       [GPR_INT8] = NPY_INT8,        [GPR_INT16] = NPY_INT16,
@@ -274,6 +274,12 @@ int glue_set_result_descr(const glue_state *state, glue_call *call, PyArray_Desc
         [GPR_FLOAT16] = NPY_FLOAT16, [GPR_BFLOAT16] = NPY_NOTYPE,  [GPR_FLOAT32] = NPY_FLOAT32,
         [GPR_FLOAT64] = NPY_FLOAT64, [GPR_COMPLEX64] = NPY_CFLOAT, [GPR_COMPLEX128] = NPY_CDOUBLE,
     };
+
+    return PyArray_DescrFromType(numbers[dtype]);
+}
+
+int glue_set_result_descr(const glue_state *state, glue_call *call, PyArray_Descr *element, PyArray_Descr *requested)
+{
     const gpr_request *request = &call->request;
     const gpr_dtype result = gpr_result_dtype(request->op, request->dtype, request->compute);
 
@@ -291,7 +297,7 @@ int glue_set_result_descr(const glue_state *state, glue_call *call, PyArray_Desc
     } else if (result == request->dtype && element != NULL) {
         call->result_descr = native_descr(element);
     } else {
-        call->result_descr = PyArray_DescrFromType(numbers[result]);
+        call->result_descr = glue_descr_of(result);
     }
     return call->result_descr != NULL ? 0 : -1;
 }

@@ -9,8 +9,9 @@ static PyMethodDef reduce_methods[] = {
          "reduce(op, array, axis, dtype, keepdims, mask, kernel, device, block_size, grid_size, stream, skip_nan, "
          "ddof, /)")},
     {"reduce_plain", (PyCFunction)(void (*)(void))glue_reduce_plain, METH_FASTCALL,
-     PyDoc_STR("reduce_plain(op, a, axis, dtype, keepdims, kernel, device, block_size, grid_size, stream, skip_nan, "
-               "ddof, /)")},
+     PyDoc_STR(
+         "reduce_plain(op, a, axis, dtype, keepdims, out, kernel, device, block_size, grid_size, stream, skip_nan, "
+         "ddof, /)")},
     {"dot", (PyCFunction)(void (*)(void))glue_dot, METH_FASTCALL,
      PyDoc_STR("dot(a, b, factor, dtype, kernel, device, /)")},
     {NULL, NULL, 0, NULL},
@@ -97,7 +98,8 @@ static int core_exec(PyObject *module)
     if (PyModule_AddFunctions(module, glue_exact_methods) < 0) return -1;
     if (PyModule_AddFunctions(module, glue_import_methods) < 0) return -1;
     if (PyModule_AddFunctions(module, glue_device_methods) < 0) return -1;
-    if (glue_add_device_array(module) < 0) return -1;
+    if (PyModule_AddFunctions(module, glue_library_methods) < 0) return -1;
+    if (glue_add_device_array(module) < 0 || glue_add_names(state) < 0) return -1;
     if (PyModule_AddStringConstant(module, "__version__", gpr_version()) < 0) return -1;
     if (add_operators(module) < 0 || add_kernel_files(module) < 0) return -1;
     return add_dtypes(module);
@@ -113,7 +115,7 @@ static int core_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->no_device_warning);
     Py_VISIT(state->axis_error);
     Py_VISIT(state->device_array_type);
-    return 0;
+    return glue_visit_libraries(state, visit, arg);
 }
 
 static int core_clear(PyObject *module)
@@ -127,6 +129,7 @@ static int core_clear(PyObject *module)
     Py_CLEAR(state->axis_error);
     Py_CLEAR(state->device_array_type);
     Py_CLEAR(state->exchange_attribute);
+    glue_clear_libraries(state);
     return 0;
 }
 

@@ -402,18 +402,13 @@ static glue_device_array *exchange(const glue_state *state, const DLPackExchange
     return array;
 }
 
-/* import_exchange(object) -> DeviceArray with the library's current stream, or None if its type has no such API */
-static PyObject *import_exchange(PyObject *module, PyObject *object)
+glue_device_array *glue_exchange(const glue_state *state, PyObject *object)
 {
-    const glue_state *state = glue_state_of(module);
     const DLPackExchangeAPI *api = find_exchange_api(state, object);
     glue_device_array *array = NULL;
     void *stream = NULL;
 
-    if (api == NULL) {
-        if (PyErr_Occurred() != NULL) return NULL;
-        Py_RETURN_NONE;
-    }
+    if (api == NULL) return NULL;
     array = exchange(state, api, object);
     if (array == NULL) return NULL;
     if (check_exchange(api->current_work_stream(kDLCUDA, array->device, &stream), "name its stream") < 0) {
@@ -422,6 +417,15 @@ static PyObject *import_exchange(PyObject *module, PyObject *object)
     }
     array->has_stream = 1;
     array->stream = stream != NULL ? stream : legacy_stream;
+    return array;
+}
+
+/* import_exchange(object) -> DeviceArray with the library's current stream, or None if its type has no such API */
+static PyObject *import_exchange(PyObject *module, PyObject *object)
+{
+    glue_device_array *array = glue_exchange(glue_state_of(module), object);
+
+    if (array == NULL && PyErr_Occurred() == NULL) Py_RETURN_NONE;
     return (PyObject *)array;
 }
 
@@ -625,19 +629,12 @@ fail:
 
 /* ---------------------------------------------------------------- by hand -------------------- */
 
-/* device_array(pointer, shape, strides, dtype, device, stream, owner) -> DeviceArray of memory that a library vouches for.
- * strides: in bytes, or None; dtype: a name or a NumPy dtype; stream: a handle, or None if there is none to name. */
-static PyObject *device_array(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+glue_device_array *glue_describe_array(const glue_state *state, PyObject *const *arguments)
 {
-    enum { POINTER, SHAPE, STRIDES, DTYPE, DEVICE, STREAM, OWNER, ARGUMENT_COUNT };
-    const glue_state *state = glue_state_of(module);
+    enum { POINTER, SHAPE, STRIDES, DTYPE, DEVICE, STREAM, OWNER };
     int64_t shape[GPR_MAX_NDIM], strides[GPR_MAX_NDIM];
     glue_device_array *array = NULL;
 
-    if (count != ARGUMENT_COUNT) {
-        PyErr_SetString(PyExc_TypeError, "device_array takes seven arguments");
-        return NULL;
-    }
     const int ndim = read_integers(arguments[SHAPE], "shape", shape);
     if (ndim < 0) return NULL;
     array = new_device_array(state, ndim);
@@ -668,10 +665,20 @@ static PyObject *device_array(PyObject *module, PyObject *const *arguments, Py_s
     }
     if (read_stream(arguments[STREAM], array) < 0 || check_layout(array) < 0) goto fail;
     array->owner = Py_NewRef(arguments[OWNER]);
-    return (PyObject *)array;
+    return array;
 fail:
     Py_DECREF(array);
     return NULL;
+}
+
+/* device_array(pointer, shape, strides, dtype, device, stream, owner) -> DeviceArray of memory that a library vouches for. */
+static PyObject *device_array(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    if (count != GLUE_DESCRIPTION_COUNT) {
+        PyErr_SetString(PyExc_TypeError, "device_array takes seven arguments");
+        return NULL;
+    }
+    return (PyObject *)glue_describe_array(glue_state_of(module), arguments);
 }
 
 /* ---------------------------------------------------------------- exporting ------------------ */

@@ -113,17 +113,27 @@ static void set_layout(glue_call *call, glue_device_array *source, const int64_t
 
 /* ---------------------------------------------------------------- results -------------------- */
 
+PyObject *glue_result_shape(const glue_call *call)
+{
+    PyObject *shape = PyTuple_New(call->result_ndim);
+
+    for (int i = 0; i < call->result_ndim && shape != NULL; i++) {
+        PyObject *extent = PyLong_FromSsize_t(call->result_shape[i]);
+        if (extent == NULL) {
+            Py_CLEAR(shape);
+            break;
+        }
+        PyTuple_SET_ITEM(shape, i, extent);
+    }
+    return shape;
+}
+
 /* Calls make(shape, dtype's name); new reference to its (result, target). */
 static PyObject *make_room(PyObject *make, const glue_call *call, gpr_dtype dtype)
 {
-    PyObject *shape = PyTuple_New(call->result_ndim), *name = NULL, *pair = NULL;
+    PyObject *shape = glue_result_shape(call), *name = NULL, *pair = NULL;
 
     if (shape == NULL) return NULL;
-    for (int i = 0; i < call->result_ndim; i++) {
-        PyObject *extent = PyLong_FromSsize_t(call->result_shape[i]);
-        if (extent == NULL) goto done;
-        PyTuple_SET_ITEM(shape, i, extent);
-    }
     name = PyUnicode_InternFromString(gpr_dtype_name(dtype));
     if (name == NULL) goto done;
     PyObject *const arguments[] = {shape, name};
@@ -213,42 +223,70 @@ static int use_host_target(glue_call *call, PyArrayObject *target, gpr_dtype dty
     return check_target(call, shape, strides, PyArray_NDIM(target));
 }
 
+PyObject *glue_run_into(glue_state *state, glue_call *call, gpr_dtype dtype, PyObject *result, PyObject *target,
+                        const char *reduced, int keepdims)
+{
+    int64_t host_strides[GPR_MAX_NDIM], kept[GPR_MAX_NDIM];
+    const int64_t *strides = host_strides;
+
+    if (glue_locate(state, 0) < 0) return NULL;
+    if (glue_is_device_array(state, target)) {
+        strides = glue_strides_of((glue_device_array *)target);
+        if (use_device_target(call, (glue_device_array *)target, dtype) < 0) return NULL;
+    } else if (PyArray_Check(target)) {
+        if (use_host_target(call, (PyArrayObject *)target, dtype, host_strides) < 0) return NULL;
+    } else {
+        PyErr_SetString(PyExc_TypeError, "the memory for a result is a DeviceArray or a NumPy array");
+        return NULL;
+    }
+    set_result_strides(call, strides, reduced, call->request.ndim, keepdims, kept);
+    return glue_reduce_unlocked(&call->request) == GPR_OK ? Py_NewRef(result) : glue_raise(state);
+}
+
 /* Runs the request into the target that `make` gives; the result that it gives with it, or NULL. */
-static PyObject *run_into(glue_state *state, glue_call *call, PyObject *make, const char *reduced, int keepdims)
+static PyObject *run_into_made(glue_state *state, glue_call *call, PyObject *make, const char *reduced, int keepdims)
 {
     const gpr_request *request = &call->request;
     const gpr_dtype dtype = gpr_result_dtype(request->op, request->dtype, request->compute);
-    int64_t host_strides[GPR_MAX_NDIM], kept[GPR_MAX_NDIM];
-    const int64_t *strides = host_strides;
-    PyObject *pair = NULL, *target = NULL, *result = NULL;
+    PyObject *pair = NULL, *result = NULL;
 
     if (dtype == GPR_DTYPE_DEFAULT) return glue_raise(state);
-    if (glue_locate(state, 0) < 0) return NULL;
     pair = make_room(make, call, dtype);
     if (pair == NULL) return NULL;
-    target = PyTuple_GET_ITEM(pair, 1);
-    if (glue_is_device_array(state, target)) {
-        strides = glue_strides_of((glue_device_array *)target);
-        if (use_device_target(call, (glue_device_array *)target, dtype) < 0) goto done;
-    } else if (PyArray_Check(target)) {
-        if (use_host_target(call, (PyArrayObject *)target, dtype, host_strides) < 0) goto done;
-    } else {
-        PyErr_SetString(PyExc_TypeError, "the memory for a result is a DeviceArray or a NumPy array");
-        goto done;
-    }
-    set_result_strides(call, strides, reduced, request->ndim, keepdims, kept);
-    if (glue_reduce_unlocked(&call->request) == GPR_OK) {
-        result = Py_NewRef(PyTuple_GET_ITEM(pair, 0));
-    } else {
-        (void)glue_raise(state);
-    }
-done:
+    result = glue_run_into(state, call, dtype, PyTuple_GET_ITEM(pair, 0), PyTuple_GET_ITEM(pair, 1), reduced, keepdims);
     Py_DECREF(pair);
     return result;
 }
 
+int glue_read_device_call(const glue_state *state, glue_device_array *source, const glue_arguments *given,
+                          glue_call *call, char *reduced, int *keepdims)
+{
+    gpr_request *request = &call->request;
+    int64_t mask_strides[GPR_MAX_NDIM];
+    int masked = 0;
+
+    memset(request, 0, sizeof *request);
+    request->compute = GPR_DTYPE_DEFAULT;
+    request->dtype = source->dtype;
+    if (glue_read_operator(given->op, &request->op) < 0) return -1;
+    if (glue_read_leave_out(given->skip_nan, given->ddof, request) < 0) return -1;
+    if (glue_read_axes(state, given->axis, source->ndim, request, reduced) < 0) return -1;
+    if (glue_read_keepdims(given->keepdims, keepdims) < 0) return -1;
+    if (glue_read_options(state, given->options, call) < 0) return -1;
+    if (check_device(request, source) < 0) return -1;
+    if (read_compute(given->dtype, &request->compute) < 0) return -1;
+    masked = read_mask(state, given->mask, source, mask_strides);
+    if (masked < 0) return -1;
+    set_layout(call, source, masked ? mask_strides : NULL, reduced, *keepdims);
+    if (masked) {
+        request->mask = (const uint8_t *)((glue_device_array *)given->mask)->data;
+        request->mask_strides = call->mask_strides;
+    }
+    return 0;
+}
+
 /* reduce_on_device(op, source, axis, dtype, keepdims, mask, kernel, device, block_size, grid_size, stream, skip_nan, ddof, make) */
-static PyObject *reduce_on_device(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+static PyObject *reduce_on_device(PyObject *module, PyObject *const *from, Py_ssize_t count)
 {
     enum {
         OP,
@@ -264,36 +302,19 @@ static PyObject *reduce_on_device(PyObject *module, PyObject *const *arguments, 
         COUNT
     };
     glue_state *state = glue_state_of(module);
-    glue_device_array *source = NULL;
-    int64_t mask_strides[GPR_MAX_NDIM];
     char reduced[GPR_MAX_NDIM];
-    int keepdims = 0, masked = 0;
+    int keepdims = 0;
     glue_call call;
-    gpr_request *request = &call.request;
 
-    if (count != COUNT || !glue_is_device_array(state, arguments[SOURCE])) {
+    if (count != COUNT || !glue_is_device_array(state, from[SOURCE])) {
         PyErr_SetString(PyExc_TypeError, "reduce_on_device takes an operator's number, a DeviceArray and twelve more");
         return NULL;
     }
-    source = (glue_device_array *)arguments[SOURCE];
-    memset(request, 0, sizeof *request);
-    request->compute = GPR_DTYPE_DEFAULT;
-    request->dtype = source->dtype;
-    if (glue_read_operator(arguments[OP], &request->op) < 0) return NULL;
-    if (glue_read_leave_out(arguments[SKIP_NAN], arguments[DDOF], request) < 0) return NULL;
-    if (glue_read_axes(state, arguments[AXIS], source->ndim, request, reduced) < 0) return NULL;
-    if (glue_read_keepdims(arguments[KEEPDIMS], &keepdims) < 0) return NULL;
-    if (glue_read_options(state, arguments + OPTIONS, &call) < 0) return NULL;
-    if (check_device(request, source) < 0) return NULL;
-    if (read_compute(arguments[DTYPE], &request->compute) < 0) return NULL;
-    masked = read_mask(state, arguments[MASK], source, mask_strides);
-    if (masked < 0) return NULL;
-    set_layout(&call, source, masked ? mask_strides : NULL, reduced, keepdims);
-    if (masked) {
-        request->mask = (const uint8_t *)((glue_device_array *)arguments[MASK])->data;
-        request->mask_strides = call.mask_strides;
-    }
-    return run_into(state, &call, arguments[MAKE], reduced, keepdims);
+    const glue_arguments given = {from[OP],   from[AXIS],     from[DTYPE], from[KEEPDIMS],
+                                  from[MASK], from[SKIP_NAN], from[DDOF],  from + OPTIONS};
+    glue_device_array *source = (glue_device_array *)from[SOURCE];
+    if (glue_read_device_call(state, source, &given, &call, reduced, &keepdims) < 0) return NULL;
+    return run_into_made(state, &call, from[MAKE], reduced, keepdims);
 }
 
 /* ---------------------------------------------------------------- memory --------------------- */
@@ -405,17 +426,23 @@ static void find_bounds(glue_device_array *array, uintptr_t *low, uintptr_t *hig
     }
 }
 
+int glue_may_overlap(glue_device_array *a, glue_device_array *b)
+{
+    uintptr_t low[2], high[2];
+
+    find_bounds(a, &low[0], &high[0]);
+    find_bounds(b, &low[1], &high[1]);
+    return low[0] < high[1] && low[1] < high[0];
+}
+
 /* may_overlap(a, b) -> whether the arrays' bounds have memory in common */
 static PyObject *may_overlap(PyObject *module, PyObject *arguments)
 {
     PyTypeObject *type = (PyTypeObject *)glue_state_of(module)->device_array_type;
     PyObject *a = NULL, *b = NULL;
-    uintptr_t low[2], high[2];
 
     if (!PyArg_ParseTuple(arguments, "O!O!", type, &a, type, &b)) return NULL;
-    find_bounds((glue_device_array *)a, &low[0], &high[0]);
-    find_bounds((glue_device_array *)b, &low[1], &high[1]);
-    return PyBool_FromLong(low[0] < high[1] && low[1] < high[0]);
+    return PyBool_FromLong(glue_may_overlap((glue_device_array *)a, (glue_device_array *)b));
 }
 
 /* ---------------------------------------------------------------- streams -------------------- */

@@ -20,6 +20,30 @@
 
 #include "gpureduce.h"
 
+/* Attributes of other libraries' arrays, by name. */
+typedef enum glue_name {
+    GLUE_IS_CUDA,
+    GLUE_REQUIRES_GRAD,
+    GLUE_IS_NEG,
+    GLUE_NEW_EMPTY,
+    GLUE_DTYPE,
+    GLUE_DATA,
+    GLUE_PTR,
+    GLUE_DEVICE_ID,
+    GLUE_SHAPE,
+    GLUE_STRIDES,
+    GLUE_NAME_COUNT
+} glue_name;
+
+/* A library whose arrays the glue reads itself. Written once, the type last. */
+typedef struct glue_library {
+    _Atomic(PyObject *) type;                          /* of its arrays; NULL: none was seen yet */
+    PyObject *dtypes;                                  /* PyTorch's, in the registry's order; None for what it lacks */
+    PyObject *empty, *current_device, *current_stream; /* CuPy's functions */
+} glue_library;
+
+enum { GLUE_TORCH, GLUE_CUPY, GLUE_LIBRARY_COUNT };
+
 typedef struct glue_state {
     PyObject *cuda_error; /* the exception classes of gpureduce._exceptions */
     PyObject *device_unavailable_error;
@@ -28,8 +52,11 @@ typedef struct glue_state {
     PyObject *axis_error;         /* numpy.exceptions.AxisError */
     PyObject *device_array_type;  /* gpureduce._core.DeviceArray */
     PyObject *exchange_attribute; /* "__dlpack_c_exchange_api__" */
-    atomic_int located;           /* NVRTC and CCCL were looked for */
-    atomic_int warned;            /* NoDeviceWarning was given */
+    PyObject *names[GLUE_NAME_COUNT];
+    PyObject *dtype_keyword; /* ("dtype",) */
+    glue_library libraries[GLUE_LIBRARY_COUNT];
+    atomic_int located; /* NVRTC and CCCL were looked for */
+    atomic_int warned;  /* NoDeviceWarning was given */
 } glue_state;
 
 /* A request and the memory that its pointers point to. */
@@ -41,6 +68,12 @@ typedef struct glue_call {
     PyArray_Descr *result_descr; /* owned */
     int names_kernel;            /* a kernel other than "auto" was asked for */
 } glue_call;
+
+/* What a function that reduces is asked for, besides the array and the result's place; mask None: all elements count. */
+typedef struct glue_arguments {
+    PyObject *op, *axis, *dtype, *keepdims, *mask, *skip_nan, *ddof;
+    PyObject *const *options;
+} glue_arguments;
 
 /* The options after NumPy's own: five consecutive arguments of every function that reduces. */
 enum { GLUE_KERNEL, GLUE_DEVICE, GLUE_BLOCK_SIZE, GLUE_GRID_SIZE, GLUE_STREAM, GLUE_OPTION_COUNT };
@@ -66,6 +99,8 @@ int glue_read_options(const glue_state *state, PyObject *const *options, glue_ca
 int glue_find_dtype(PyArray_Descr *descr, const char *what, gpr_dtype *dtype);
 /* The dtype= argument: NULL for None, else a new reference; refuses byte orders other than the machine's, as NumPy does. */
 int glue_read_descr(PyObject *object, PyArray_Descr **descr);
+/* NumPy's descriptor of a dtype, new reference; of bfloat16 it has none. */
+PyArray_Descr *glue_descr_of(gpr_dtype dtype);
 /* The descriptor of the result; new reference in call->result_descr. */
 int glue_set_result_descr(const glue_state *state, glue_call *call, PyArray_Descr *element, PyArray_Descr *requested);
 int glue_read_keepdims(PyObject *object, int *keepdims);
@@ -90,6 +125,8 @@ int glue_is_interrupted(void *argument);
 gpr_status glue_reduce_unlocked(gpr_request *request);
 /* Carries out a filled-in call with the GIL released; its result, or NULL. Releases call->result_descr. */
 PyObject *glue_run(glue_state *state, glue_call *call);
+/* Whether a variance has no more elements to a row than ddof. */
+int glue_lacks_freedom(const glue_call *call);
 PyObject *glue_reduce(PyObject *module, PyObject *const *from, Py_ssize_t count);
 PyObject *glue_reduce_plain(PyObject *module, PyObject *const *from, Py_ssize_t count);
 

@@ -1,6 +1,6 @@
 /* One reduction: a NumPy array becomes a request, the library carries it out without the GIL, the result becomes a NumPy
  * scalar or array. */
-#include "glue.h"
+#include "device_array.h"
 
 /* ---------------------------------------------------------------- running -------------------- */
 
@@ -124,14 +124,8 @@ static int read_mask(PyObject *object, PyArrayObject *array, PyArrayObject **mas
     return 0;
 }
 
-/* What both functions below are given, besides the array. */
-typedef struct arguments {
-    PyObject *op, *axis, *dtype, *keepdims, *mask, *skip_nan, *ddof;
-    PyObject *const *options;
-} arguments;
-
 /* Fills in all of a call but the result's place. 0, or -1 with an exception. */
-static int read_call(glue_state *state, PyArrayObject *array, const arguments *given, glue_call *call)
+static int read_call(glue_state *state, PyArrayObject *array, const glue_arguments *given, glue_call *call)
 {
     PyArrayObject *mask = NULL;
     PyArray_Descr *requested = NULL;
@@ -147,7 +141,7 @@ static int read_call(glue_state *state, PyArrayObject *array, const arguments *g
     if (glue_read_axes(state, given->axis, PyArray_NDIM(array), request, reduced) < 0) return -1;
     if (glue_read_keepdims(given->keepdims, &keepdims) < 0) return -1;
     if (glue_read_options(state, given->options, call) < 0) return -1;
-    if (given->mask != NULL && read_mask(given->mask, array, &mask) < 0) return -1;
+    if (read_mask(given->mask, array, &mask) < 0) return -1;
     if (glue_read_descr(given->dtype, &requested) < 0) return -1;
 
     if (requested != NULL && glue_find_dtype(requested, "reducing to dtype", &request->compute) < 0) goto done;
@@ -180,14 +174,13 @@ PyObject *glue_reduce(PyObject *module, PyObject *const *from, Py_ssize_t count)
         PyErr_SetString(PyExc_TypeError, "reduce takes an operator's number, an array and eleven more arguments");
         return NULL;
     }
-    const arguments given = {from[OP],   from[AXIS],     from[DTYPE], from[KEEPDIMS],
-                             from[MASK], from[SKIP_NAN], from[DDOF],  from + OPTIONS};
+    const glue_arguments given = {from[OP],   from[AXIS],     from[DTYPE], from[KEEPDIMS],
+                                  from[MASK], from[SKIP_NAN], from[DDOF],  from + OPTIONS};
     if (read_call(state, (PyArrayObject *)from[ARRAY], &given, &call) < 0) return NULL;
     return glue_run(state, &call);
 }
 
-/* Whether a variance has no more elements to a row than ddof. */
-static int lacks_freedom(const glue_call *call)
+int glue_lacks_freedom(const glue_call *call)
 {
     const gpr_request *request = &call->request;
     double n = 1;
@@ -197,28 +190,15 @@ static int lacks_freedom(const glue_call *call)
     return !(n > request->ddof);
 }
 
-/* reduce_plain(op, a, axis, dtype, keepdims, kernel, device, block_size, grid_size, stream, skip_nan, ddof) -> what reduce
- * returns, or NotImplemented where NumPy's fine print says more: for what is no exact ndarray, for none or too few elements, for
- * complex elements and a dtype, and instead of a TypeError, which is not the last word on dates, for one. */
-PyObject *glue_reduce_plain(PyObject *module, PyObject *const *from, Py_ssize_t count)
+/* What reduce_plain gives for an exact ndarray. */
+static PyObject *reduce_ndarray(glue_state *state, PyArrayObject *array, const glue_arguments *given)
 {
-    enum { OP, ARRAY, AXIS, DTYPE, KEEPDIMS, OPTIONS, SKIP_NAN = OPTIONS + GLUE_OPTION_COUNT, DDOF, ARGUMENT_COUNT };
-    glue_state *state = glue_state_of(module);
-    PyArrayObject *array = NULL;
     PyObject *result = NULL;
     glue_call call;
 
-    if (count != ARGUMENT_COUNT) {
-        PyErr_SetString(PyExc_TypeError, "reduce_plain takes an operator's number and eleven more arguments");
-        return NULL;
-    }
-    if (!PyArray_CheckExact(from[ARRAY])) Py_RETURN_NOTIMPLEMENTED;
-    array = (PyArrayObject *)from[ARRAY];
-    if (PyArray_SIZE(array) == 0 || (PyArray_ISCOMPLEX(array) && from[DTYPE] != Py_None)) Py_RETURN_NOTIMPLEMENTED;
-    const arguments given = {from[OP], from[AXIS],     from[DTYPE], from[KEEPDIMS],
-                             NULL,     from[SKIP_NAN], from[DDOF],  from + OPTIONS};
-    if (read_call(state, array, &given, &call) == 0) {
-        if (lacks_freedom(&call)) {
+    if (PyArray_SIZE(array) == 0 || (PyArray_ISCOMPLEX(array) && given->dtype != Py_None)) Py_RETURN_NOTIMPLEMENTED;
+    if (read_call(state, array, given, &call) == 0) {
+        if (glue_lacks_freedom(&call)) {
             Py_DECREF(call.result_descr);
             Py_RETURN_NOTIMPLEMENTED;
         }
@@ -227,4 +207,35 @@ PyObject *glue_reduce_plain(PyObject *module, PyObject *const *from, Py_ssize_t 
     if (result != NULL || !PyErr_ExceptionMatches(PyExc_TypeError)) return result;
     PyErr_Clear();
     Py_RETURN_NOTIMPLEMENTED;
+}
+
+/* reduce_plain(op, a, axis, dtype, keepdims, out, kernel, device, block_size, grid_size, stream, skip_nan, ddof) -> what reduce
+ * returns, or NotImplemented where NumPy's fine print says more: for what is neither an exact ndarray nor an array of a library that
+ * the glue knows, for none or too few elements, for an ndarray with an out, for complex elements and a dtype, and instead of a
+ * TypeError, which is not the last word on dates, for one. */
+PyObject *glue_reduce_plain(PyObject *module, PyObject *const *from, Py_ssize_t count)
+{
+    enum {
+        OP,
+        ARRAY,
+        AXIS,
+        DTYPE,
+        KEEPDIMS,
+        OUT,
+        OPTIONS,
+        SKIP_NAN = OPTIONS + GLUE_OPTION_COUNT,
+        DDOF,
+        ARGUMENT_COUNT
+    };
+    glue_state *state = glue_state_of(module);
+
+    if (count != ARGUMENT_COUNT) {
+        PyErr_SetString(PyExc_TypeError, "reduce_plain takes an operator's number and twelve more arguments");
+        return NULL;
+    }
+    const glue_arguments given = {from[OP], from[AXIS],     from[DTYPE], from[KEEPDIMS],
+                                  Py_None,  from[SKIP_NAN], from[DDOF],  from + OPTIONS};
+    if (!PyArray_CheckExact(from[ARRAY])) return glue_reduce_known(state, from[ARRAY], &given, from[OUT]);
+    if (from[OUT] != Py_None) Py_RETURN_NOTIMPLEMENTED;
+    return reduce_ndarray(state, (PyArrayObject *)from[ARRAY], &given);
 }

@@ -1,5 +1,6 @@
 """The C core: csrc/python. Arguments are positional; the package's functions say what they mean."""
 
+from collections.abc import Callable
 from typing import Any, final
 
 import numpy as np
@@ -31,6 +32,7 @@ def reduce_plain(
     axis: Any,
     dtype: Any,
     keepdims: Any,
+    out: Any,
     kernel: str,
     device: str | None,
     block_size: int | None,
@@ -158,6 +160,17 @@ def device_array(
 ) -> DeviceArray: ...
 def empty_like(array: Any, shape: tuple[int, ...], dtype: str, device: int, /) -> Any: ...
 def export_dlpack(array: DeviceArray, versioned: bool, /) -> Any: ...
+
+# ---- known_library.c
+
+def know_torch(kind: type, dtypes: tuple[Any, ...], /) -> None: ...
+def know_cupy(
+    kind: type,
+    empty: Callable[..., Any],
+    current_device: Callable[[], int],
+    current_stream: Callable[[int], Any],
+    /,
+) -> None: ...
 
 # ---- device_reduce.c
 

@@ -1,7 +1,7 @@
 """The reductions: NumPy's names and arguments, then where and how the work is done.
 
 Functions that take the same arguments are made by one maker, so that there is one body for each signature. With default
-``out``, ``initial`` and ``where`` the C core is asked at once: a small call costs little more than the call. What it
+``initial`` and ``where`` the C core is asked at once: a small call costs little more than the call. What it
 answers ``NotImplemented`` to, and the rest, goes by :mod:`gpureduce._rules`.
 """
 
@@ -117,8 +117,10 @@ def _make_accumulation(op: str, skip_nan: bool = False) -> Accumulation:
         grid_size: int | None = None,
         stream: Any = None,
     ) -> Any:
-        if out is None and initial is NoValue and where is True:
-            result = _ask(code, a, axis, dtype, keepdims, kernel, device, block_size, grid_size, stream, skip_nan, 0.0)
+        if initial is NoValue and where is True:
+            result = _ask(
+                code, a, axis, dtype, keepdims, out, kernel, device, block_size, grid_size, stream, skip_nan, 0.0
+            )
             if result is not NotImplemented:
                 return result
         options = kernel, device, block_size, grid_size, stream
@@ -145,8 +147,10 @@ def _make_extreme(op: str, skip_nan: bool = False) -> Extreme:
         stream: Any = None,
     ) -> Any:
         options = kernel, device, block_size, grid_size, stream
-        if out is None and initial is NoValue and where is True:
-            result = _ask(code, a, axis, None, keepdims, kernel, device, block_size, grid_size, stream, skip_nan, 0.0)
+        if initial is NoValue and where is True:
+            result = _ask(
+                code, a, axis, None, keepdims, out, kernel, device, block_size, grid_size, stream, skip_nan, 0.0
+            )
             if result is not NotImplemented:
                 if skip_nan and a.dtype.kind not in "biu":
                     result = finish_extreme(Call(op, a, options, axis, keepdims=keepdims, skip_nan=True), None, result)
@@ -172,8 +176,8 @@ def _make_truth(op: str) -> Truth:
         grid_size: int | None = None,
         stream: Any = None,
     ) -> Any:
-        if out is None and where is True:
-            result = _ask(code, a, axis, None, keepdims, kernel, device, block_size, grid_size, stream, False, 0.0)
+        if where is True:
+            result = _ask(code, a, axis, None, keepdims, out, kernel, device, block_size, grid_size, stream, False, 0.0)
             if result is not NotImplemented:
                 return result
         options = kernel, device, block_size, grid_size, stream
@@ -200,8 +204,10 @@ def _make_mean(skip_nan: bool = False) -> Mean:
         stream: Any = None,
     ) -> Any:
         options = kernel, device, block_size, grid_size, stream
-        if out is None and where is True and (dtype is None or not skip_nan):
-            result = _ask(code, a, axis, dtype, keepdims, kernel, device, block_size, grid_size, stream, skip_nan, 0.0)
+        if where is True and (dtype is None or not skip_nan):
+            result = _ask(
+                code, a, axis, dtype, keepdims, out, kernel, device, block_size, grid_size, stream, skip_nan, 0.0
+            )
             if result is not NotImplemented:
                 if skip_nan:
                     call = Call("mean", a, options, axis, keepdims=keepdims, skip_nan=True)
@@ -237,8 +243,10 @@ def _make_variance(op: str, skip_nan: bool = False) -> Variance:
                 raise ValueError("ddof and correction can't be provided simultaneously.")
             ddof = correction
         options = kernel, device, block_size, grid_size, stream
-        if out is None and dtype is None and where is True and mean is NoValue:
-            result = _ask(code, a, axis, None, keepdims, kernel, device, block_size, grid_size, stream, skip_nan, ddof)
+        if dtype is None and where is True and mean is NoValue:
+            result = _ask(
+                code, a, axis, None, keepdims, out, kernel, device, block_size, grid_size, stream, skip_nan, ddof
+            )
             if result is not NotImplemented:
                 if skip_nan and a.dtype.kind not in "biu":
                     call = Call(op, a, options, axis, keepdims=keepdims, skip_nan=True, ddof=ddof)
@@ -264,8 +272,10 @@ def _make_position(op: str, skip_nan: bool = False) -> Position:
         grid_size: int | None = None,
         stream: Any = None,
     ) -> Any:
-        if out is None and not isinstance(axis, tuple):
-            result = _ask(code, a, axis, None, keepdims, kernel, device, block_size, grid_size, stream, skip_nan, 0.0)
+        if not isinstance(axis, tuple):
+            result = _ask(
+                code, a, axis, None, keepdims, out, kernel, device, block_size, grid_size, stream, skip_nan, 0.0
+            )
             if result is not NotImplemented:
                 if skip_nan:
                     check_found(result)
@@ -291,10 +301,9 @@ def _make_span() -> Span:
         grid_size: int | None = None,
         stream: Any = None,
     ) -> Any:
-        if out is None:
-            result = _ask(code, a, axis, None, keepdims, kernel, device, block_size, grid_size, stream, False, 0.0)
-            if result is not NotImplemented:
-                return result
+        result = _ask(code, a, axis, None, keepdims, out, kernel, device, block_size, grid_size, stream, False, 0.0)
+        if result is not NotImplemented:
+            return result
         options = kernel, device, block_size, grid_size, stream
         return reduce_any(Call("ptp", a, options, axis, None, out, keepdims))
 
@@ -315,7 +324,7 @@ def _make_count() -> Count:
         grid_size: int | None = None,
         stream: Any = None,
     ) -> Any:
-        result = _ask(code, a, axis, None, keepdims, kernel, device, block_size, grid_size, stream, False, 0.0)
+        result = _ask(code, a, axis, None, keepdims, None, kernel, device, block_size, grid_size, stream, False, 0.0)
         if result is not NotImplemented:
             return result
         options = kernel, device, block_size, grid_size, stream
@@ -341,8 +350,8 @@ def _make_pair() -> Pair:
         grid_size: int | None = None,
         stream: Any = None,
     ) -> Any:
-        if out is None and initial is NoValue and where is True:
-            result = _ask(code, a, axis, None, keepdims, kernel, device, block_size, grid_size, stream, False, 0.0)
+        if initial is NoValue and where is True:
+            result = _ask(code, a, axis, None, keepdims, out, kernel, device, block_size, grid_size, stream, False, 0.0)
             if result is not NotImplemented:
                 return MinMax(*result)
         options = kernel, device, block_size, grid_size, stream

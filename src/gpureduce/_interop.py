@@ -3,6 +3,9 @@
 An adapter per library is found by the module of an array's type, so nothing is imported that the caller has not
 imported. Types of libraries that are not known here are taken by DLPack's C exchange API, by ``__dlpack__``, or by
 ``__cuda_array_interface__``, in this order.
+
+Plain calls with arrays of PyTorch and CuPy do not come here again: once the adapters have told the core of their types,
+it reads those itself (``csrc/python/known_library.c``), by the same rules.
 """
 
 from __future__ import annotations
@@ -218,6 +221,8 @@ class _Torch(Library):
         self._raw_stream: Callable[[int], int] = getattr(
             torch._C, "_cuda_getCurrentRawStream", lambda device: torch.cuda.current_stream(device).cuda_stream
         )
+        if hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
+            _core.know_torch(torch.Tensor, tuple(self._dtypes.get(name) for name in _core.DTYPES))
 
     def holds(self, a: Any) -> bool:
         return bool(a.is_cuda)
@@ -283,6 +288,7 @@ class _CuPy(Library):
         self._empty = cupy.empty
         self._current_device = cupy.cuda.runtime.getDevice
         self._current_stream = cupy.cuda.get_current_stream
+        _core.know_cupy(cupy.ndarray, self._empty, self._current_device, self._current_stream)
 
     def holds(self, a: Any) -> bool:
         return True

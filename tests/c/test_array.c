@@ -147,7 +147,7 @@ static void test_scratch_of_streams_that_are_idle_is_taken_over(void)
 /* A small sum is one launch, and few calls of the driver. */
 static void test_a_small_sum_takes_few_calls_of_the_driver(void)
 {
-    enum { FEW = 1000 };
+    enum { FEW = 1000, TRIES = 5000 };
     static int64_t few_shape[1] = {FEW};
     void *data = upload(values, FEW * sizeof *values), *result = upload(values, sizeof(int64_t));
     void *stream = fake.make_stream(0);
@@ -160,17 +160,81 @@ static void test_a_small_sum_takes_few_calls_of_the_driver(void)
     CHECK(gpr_reduce(&request) == GPR_OK && fake.launches() - launches == 1, "%u launches", fake.launches() - launches);
     /* Context in and out, the stream's context, what data and result are, the launch. */
     CHECK(fake.calls() - calls == 6, "%u calls", fake.calls() - calls);
+    request.vouches_for_result = 1;
+    calls = fake.calls();
+    CHECK(gpr_reduce(&request) == GPR_OK && fake.calls() - calls == 5, "%u calls", fake.calls() - calls);
+    CHECK(fetch(result) == sum_of(values, FEW), "%lld", (long long)fetch(result));
+    request.vouches_for_result = 0;
     fake.wait();
     request.result = &sum;
     request.result_on_device = 0;
     CHECK(gpr_reduce(&request) == GPR_OK && sum == sum_of(values, FEW), "%lld", (long long)sum);
-    calls = fake.calls();
-    launches = fake.launches();
-    CHECK(gpr_reduce(&request) == GPR_OK && fake.launches() - launches == 1, "%u launches", fake.launches() - launches);
-    /* No result to look up; instead whether the stream is captured, and the wait. */
-    CHECK(fake.calls() - calls == 7, "%u calls", fake.calls() - calls);
+    /* No result to look up; instead whether the stream is captured. It is waited for only where the result is late. */
+    unsigned least = UINT32_MAX, most = 0;
+    for (int i = 0; i < TRIES && least > 6; i++) {
+        calls = fake.calls();
+        launches = fake.launches();
+        CHECK(gpr_reduce(&request) == GPR_OK && fake.launches() - launches == 1, "%u launches",
+              fake.launches() - launches);
+        const unsigned made = fake.calls() - calls;
+        if (made < least) least = made;
+        if (made > most) most = made;
+    }
+    CHECK(least == 6 && most <= 7, "%u to %u calls", least, most);
     fake.free_stream(stream);
     REQUIRE(gpr_free_device(0, data) == GPR_OK && gpr_free_device(0, result) == GPR_OK);
+    expect_no_violation();
+}
+
+/* What was in pinned memory before a call is never taken for its result: late results, and such as look like memory that nobody has
+ * written yet. */
+static void test_results_are_taken_when_they_are_there(void)
+{
+    enum { MOST = 64, TIMES = 40, BYTE = 0x9d };
+    static const gpr_dtype dtypes[] = {GPR_INT8, GPR_UINT16, GPR_INT32, GPR_UINT64, GPR_FLOAT32, GPR_COMPLEX128};
+    unsigned char same[2 * MOST], found[MOST];
+    void *data = NULL;
+
+    memset(same, BYTE, sizeof same);
+    data = upload(same, sizeof same);
+    for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
+        int64_t shape[2] = {0, 2};
+        gpr_request request = sum_request(data, found, NULL);
+        request.op = GPR_OP_MAX;
+        request.dtype = dtypes[i];
+        request.result_on_device = 0;
+        request.ndim = 2;
+        request.shape = shape;
+        for (int64_t rows = 1; rows <= MOST / (int64_t)gpr_dtype_bytes(dtypes[i]); rows *= 4) {
+            const size_t bytes = (size_t)rows * gpr_dtype_bytes(dtypes[i]);
+            shape[0] = rows;
+            memset(found, 0, sizeof found);
+            CHECK(gpr_reduce(&request) == GPR_OK, "%s", gpr_last_error()->message);
+            CHECK(memcmp(found, same, bytes) == 0, "%s, %lld rows", gpr_dtype_name(dtypes[i]), (long long)rows);
+        }
+    }
+    /* Each result differs from the one before, that is still in the memory. */
+    fake.set_delays((unsigned)check_random(), SLOW_US);
+    for (int i = 0; i < TIMES; i++) {
+        int64_t sum = 0, shape = 2 + i;
+        int32_t some[TIMES + 2] = {0};
+        void *numbers = NULL;
+        for (int j = 0; j < shape; j++) some[j] = i * j + 1;
+        numbers = upload(some, sizeof some);
+        gpr_request request = sum_request(numbers, &sum, NULL);
+        request.result_on_device = 0;
+        request.shape = &shape;
+        CHECK(gpr_reduce(&request) == GPR_OK && sum == sum_of(some, (uint64_t)shape), "%lld", (long long)sum);
+        sum = 0;
+        request.data = some;
+        request.on_device = 0;
+        CHECK(gpr_reduce(&request) == GPR_OK && sum == sum_of(some, (uint64_t)shape), "%lld", (long long)sum);
+        /* The kernel may have yet to end: its program is unloaded all the same, and its memory given back. */
+        CHECK(gpr_cache_clear(1) == GPR_OK, "%s", gpr_last_error()->message);
+        REQUIRE(gpr_free_device(0, numbers) == GPR_OK);
+    }
+    fake.set_delays(1, 0);
+    REQUIRE(gpr_free_device(0, data) == GPR_OK);
     expect_no_violation();
 }
 
@@ -341,6 +405,7 @@ int main(void)
     test_streams_in_flight_do_not_share_scratch();
     test_scratch_of_streams_that_are_idle_is_taken_over();
     test_a_small_sum_takes_few_calls_of_the_driver();
+    test_results_are_taken_when_they_are_there();
     test_graphs_have_scratch_of_their_own();
     test_memory_and_streams_of_somebody_else_are_refused();
     test_results_go_where_they_shall();

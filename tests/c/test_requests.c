@@ -257,6 +257,36 @@ static void a_child_forked_while_the_driver_is_opened_is_told_so(void)
     REQUIRE(strstr(gpr_last_error()->message, "no NVIDIA driver") != NULL);
 }
 
+/* A context's owner may want threads that wait to sleep: then none looks out for results. */
+static void whoever_waits_sleeps_if_the_context_says_so(void)
+{
+    gpr_request request = sound_request();
+
+    request.device = 0;
+    REQUIRE(gpr_reduce(&request) == GPR_OK);
+    for (int i = 0; i < 1000; i++) {
+        const unsigned calls = fake.calls();
+        REQUIRE(gpr_reduce(&request) == GPR_OK && sum == (int64_t)COUNT * (COUNT - 1) / 2);
+        REQUIRE(fake.calls() - calls == 4); /* context in and out, launch, wait */
+    }
+}
+
+static void whoever_waits_looks_out_for_the_result(void)
+{
+    gpr_request request = sound_request();
+    unsigned least = UINT32_MAX;
+
+    request.device = 0;
+    REQUIRE(gpr_reduce(&request) == GPR_OK);
+    for (int i = 0; i < 5000 && least > 3; i++) {
+        const unsigned calls = fake.calls();
+        REQUIRE(gpr_reduce(&request) == GPR_OK && sum == (int64_t)COUNT * (COUNT - 1) / 2);
+        const unsigned made = fake.calls() - calls;
+        if (made < least) least = made;
+    }
+    REQUIRE(least == 3);
+}
+
 int main(void)
 {
     const char *temporary = getenv("TMPDIR");
@@ -272,6 +302,8 @@ int main(void)
     in_child(a_slow_device_is_not_chosen, "a slow device", "delay=20000");
     in_child(a_device_that_does_not_answer_is_not_chosen, "a device that does not answer", "");
     in_child(a_child_forked_while_the_driver_is_opened_is_told_so, "a fork while opening", "");
+    in_child(whoever_waits_sleeps_if_the_context_says_so, "a context that blocks", "flags=4");
+    in_child(whoever_waits_looks_out_for_the_result, "a context that spins", "");
     CHECK(rmdir(root) == 0, "%s is not empty", root);
     return check_end();
 }

@@ -30,8 +30,8 @@ struct engine_module {
 
 typedef enum stage { FIRST, NEXT, FILL, FINISH } stage;
 
-/* What is special about the planner's kernels; RUN: every other one. */
-typedef enum shape { RUN, STREAM, ROWS, COLUMNS, NARROW, STRIDED, EMPTY } shape;
+/* What is special about the kernels that know layouts; RUN: every other one. */
+typedef enum shape { RUN, STREAM, ROWS, COLUMNS, NARROW, STRIDED, EMPTY, EXACT } shape;
 
 struct engine_kernel {
     const engine_module *module;
@@ -159,7 +159,8 @@ static shape shape_of(const char *variant)
         const char *name;
         shape shape;
     } shapes[] = {{"auto_stream", STREAM}, {"auto_rows", ROWS},       {"auto_counted", ROWS}, {"auto_columns", COLUMNS},
-                  {"auto_narrow", NARROW}, {"auto_strided", STRIDED}, {"auto_empty", EMPTY}};
+                  {"auto_narrow", NARROW}, {"auto_strided", STRIDED}, {"auto_empty", EMPTY},
+                  {"exact", EXACT}};
 
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         if (strcmp(variant, shapes[i].name) == 0) return shapes[i].shape;
@@ -414,59 +415,6 @@ static void run_block(const engine_launch *op, uint64_t row, uint32_t block)
     }
 }
 
-/* ---------------------------------------------------------------- exact sums ----------------- */
-
-/* Counters of a row: its ticket, a gap, and an accumulator. */
-static uint64_t exact_counters(const engine_module *m)
-{
-    return 2 + acc_bytes(m) / sizeof(uint32_t);
-}
-
-/* Adds elements to a packed accumulator. */
-static void add_exactly(const engine_module *m, const char *in, uint64_t count, void *packed)
-{
-    const gpr_dtype part_dtype = gpr_exact_part_dtype(m->element);
-    const size_t bytes = gpr_dtype_bytes(m->element), part_bytes = gpr_dtype_bytes(part_dtype);
-    const size_t words = (size_t)gpr_exact_grid_of(part_dtype).words * sizeof(int64_t);
-    gpr_exact_part parts[GPR_EXACT_PARTS];
-    char *at = packed;
-
-    gpr_exact_read_acc(m->element, packed, parts);
-    for (uint64_t i = 0; i < count; i++) {
-        if (m->skips_nan && is_nan(m->element, in + i * bytes)) continue;
-        for (int p = 0; p < gpr_exact_parts(m->element); p++)
-            gpr_exact_add_elements(&parts[p], part_dtype, in + i * bytes + (size_t)p * part_bytes, 1);
-    }
-    for (int p = 0; p < gpr_exact_parts(m->element); p++) {
-        const uint64_t tail[2] = {parts[p].count, parts[p].flags};
-        gpr_exact_carry(&parts[p]);
-        memcpy(at, parts[p].words, words);
-        memcpy(at + words, tail, sizeof tail);
-        at += words + sizeof tail;
-    }
-}
-
-static void run_exact_block(const engine_launch *op, uint64_t row, uint32_t block)
-{
-    const engine_module *m = op->kernel->module;
-    const size_t bytes = gpr_dtype_bytes(m->element);
-    char *result = (char *)op->to + row * acc_bytes(m), *total = result;
-    uint32_t *ticket = NULL;
-    uint64_t first = 0, count = 0;
-
-    share_of(op->rows.n, block, op->rows.blocks, &first, &count);
-    if (op->rows.blocks == 1) {
-        memset(result, 0, acc_bytes(m));
-    } else {
-        ticket = (uint32_t *)(uintptr_t)op->scratch.tickets + row * exact_counters(m);
-        total = (char *)(ticket + 2);
-    }
-    add_exactly(m, (const char *)op->from + (row * op->rows.n + first) * bytes, count, total);
-    if (ticket == NULL || ++*ticket != op->rows.blocks) return;
-    memcpy(result, total, acc_bytes(m));
-    memset(ticket, 0, exact_counters(m) * sizeof *ticket);
-}
-
 /* ---------------------------------------------------------------- the planner's kernels ------ */
 
 /* An output of a row of the launch: where its elements and its result are. */
@@ -597,6 +545,63 @@ static void run_shared_block(const engine_launch *op, uint64_t v)
     }
 }
 
+/* ---------------------------------------------------------------- exact sums ----------------- */
+
+/* Counters of a row: its ticket, a gap, and an accumulator. */
+static uint64_t exact_counters(const engine_module *m)
+{
+    return 2 + acc_bytes(m) / sizeof(uint32_t);
+}
+
+/* Adds elements to a packed accumulator. */
+static void add_exactly(const engine_module *m, const char *in, uint64_t count, void *packed)
+{
+    const gpr_dtype part_dtype = gpr_exact_part_dtype(m->element);
+    const size_t bytes = gpr_dtype_bytes(m->element), part_bytes = gpr_dtype_bytes(part_dtype);
+    const size_t words = (size_t)gpr_exact_grid_of(part_dtype).words * sizeof(int64_t);
+    gpr_exact_part parts[GPR_EXACT_PARTS];
+    char *at = packed;
+
+    gpr_exact_read_acc(m->element, packed, parts);
+    for (uint64_t i = 0; i < count; i++) {
+        if (m->skips_nan && is_nan(m->element, in + i * bytes)) continue;
+        for (int p = 0; p < gpr_exact_parts(m->element); p++)
+            gpr_exact_add_elements(&parts[p], part_dtype, in + i * bytes + (size_t)p * part_bytes, 1);
+    }
+    for (int p = 0; p < gpr_exact_parts(m->element); p++) {
+        const uint64_t tail[2] = {parts[p].count, parts[p].flags};
+        gpr_exact_carry(&parts[p]);
+        memcpy(at, parts[p].words, words);
+        memcpy(at + words, tail, sizeof tail);
+        at += words + sizeof tail;
+    }
+}
+
+static void run_exact_block(const engine_launch *op, uint64_t row, uint32_t block)
+{
+    const engine_module *m = op->kernel->module;
+    const int64_t bytes = (int64_t)gpr_dtype_bytes(m->element);
+    const output o = output_at(op, row, 0);
+    uint64_t alone[GPR_EXACT_PARTS * (GPR_EXACT_WORDS + 2)] = {0}, first = 0, count = 0;
+    char *total = (char *)alone;
+    uint32_t *ticket = NULL;
+
+    share_of(op->rows.n, block, op->rows.blocks, &first, &count);
+    if (op->rows.blocks > 1) {
+        ticket = (uint32_t *)(uintptr_t)op->scratch.tickets + row * exact_counters(m);
+        total = (char *)(ticket + 2);
+    }
+    add_exactly(m, (const char *)op->from + (o.in + (int64_t)first) * bytes, count, total);
+    if (ticket != NULL && ++*ticket != op->rows.blocks) return;
+    if (m->result == GPR_DTYPE_DEFAULT)
+        memcpy((char *)op->to + o.out * (int64_t)acc_bytes(m), total, acc_bytes(m));
+    else
+        finish_result(op, o.out, total);
+    if (ticket != NULL) memset(ticket, 0, exact_counters(m) * sizeof *ticket);
+}
+
+/* ---------------------------------------------------------------- a launch ------------------- */
+
 const char *engine_run(engine_launch *op)
 {
     const engine_kernel *f = op->kernel;
@@ -614,7 +619,7 @@ const char *engine_run(engine_launch *op)
     for (uint64_t v = op->rows.first; v < op->rows.first + op->grid; v++) {
         if (op->rows.blocks == 0)
             run_shared_block(op, v);
-        else if (m->form == GPR_FORM_EXACT)
+        else if (f->shape == EXACT)
             run_exact_block(op, v / op->rows.blocks, (uint32_t)(v % op->rows.blocks));
         else if (f->shape == RUN)
             run_block(op, v / op->rows.blocks, (uint32_t)(v % op->rows.blocks));
@@ -701,6 +706,9 @@ static const char *check_planned(const engine_launch *op)
     if (blocks == 0) return "no blocks per row";
     if (op->rows.first + op->grid > rows * blocks) return "grid beyond the rows";
     if (blocks == 1) return NULL;
+    if (f->shape == EXACT)
+        return check_array((uintptr_t)op->scratch.tickets, rows * exact_counters(m), 4, 8,
+                           "counters outside live memory or unaligned");
     wrong = check_array((uintptr_t)op->scratch.partials, rows * blocks * width, acc_bytes(m), acc_alignment(m),
                         "partials outside live memory or unaligned");
     if (wrong != NULL) return wrong;
@@ -738,11 +746,7 @@ const char *engine_check(const engine_launch *op)
         const uint64_t per_block = (uint64_t)f->block * m->per_thread;
         if (blocks != n / per_block + (n % per_block != 0)) return "blocks that do not cover the row exactly";
     }
-    if (m->form == GPR_FORM_EXACT && blocks > 1) {
-        wrong = check_array((uintptr_t)op->scratch.tickets, rows * exact_counters(m), 4, 8,
-                            "counters outside live memory or unaligned");
-        if (wrong != NULL) return wrong;
-    } else if (f->row->finish == GPR_TICKET && blocks > 1) {
+    if (f->row->finish == GPR_TICKET && blocks > 1) {
         wrong = check_array((uintptr_t)op->scratch.partials, rows * blocks, bytes, alignment,
                             "partials outside live memory or unaligned");
         if (wrong == NULL)
