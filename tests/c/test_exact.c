@@ -265,11 +265,11 @@ static void test_windows_are_exact_or_refuse(void)
 
 /* ---------------------------------------------------------------- products ------------------- */
 
-/* Two numbers whose product has an exponent field of about `field`, beyond a double's too. */
+/* Two normal numbers whose product has an exponent field of about `field`, beyond a double's too. */
 static void fill_factors(double *a, double *b, uint64_t count, int field)
 {
     for (uint64_t i = 0; i < count; i++) {
-        const int sum = field + 1023, least = sum > 2046 ? sum - 2046 : 0, most = sum < 2046 ? sum : 2046;
+        const int sum = field + 1023, least = sum > 2046 ? sum - 2046 : 1, most = sum <= 2046 ? sum - 1 : 2046;
         const int of_a = (int)check_between(least, most);
 
         fill_doubles(&a[i], 1, of_a, of_a);
