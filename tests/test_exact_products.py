@@ -44,6 +44,7 @@ from exact_reference import (
 from reference import DTYPES, random_array
 
 import gpureduce as gr
+from gpureduce import _core
 
 SEED = int(os.environ["GPR_TEST_SEED"])
 SMALLEST = 2.0**-1074
@@ -354,6 +355,34 @@ def test_kernels_and_devices_that_have_no_dot_are_refused_by_name() -> None:
             gr.dot([1.0], [1.0], device=device)
     with pytest.raises(ValueError, match="unknown device 'gpu'"):
         gr.dot([1.0], [1.0], device="gpu")
+
+
+def test_no_reference_is_leaked_by_a_dot() -> None:
+    x, dtype = np.ones(100, np.float32), np.dtype(np.float64)
+
+    def every_path() -> None:
+        gr.dot(x, x, dtype=dtype)
+        gr.dot(x, x.astype(">f8"))
+        for bad in ({"dtype": "O"}, {"dtype": int}, {"dtype": ">f4"}, {"kernel": "?"}, {"kernel": "cub"},
+                    {"device": "cuda"}, {"device": 3}):  # fmt: skip
+            with pytest.raises((ValueError, TypeError)):
+                gr.dot(x, x, **bad)
+        for wrong in ((x, x[:3]), (x.reshape(10, 10), x)):
+            with pytest.raises((ValueError, TypeError)):
+                _core.dot(*wrong, dtype, None, "auto", None)
+        with pytest.raises(TypeError, match="common dtype"):
+            _core.dot(x, x, None, None, "auto", None)  # type: ignore[arg-type]
+        with pytest.raises(TypeError):
+            _core.dot(x.astype("O"), x, dtype, None, "auto", None)
+        with pytest.raises(TypeError):
+            _core.dot(x, x, np.dtype("O"), None, "auto", None)
+
+    every_path()
+    counts = [sys.getrefcount(one) for one in (x, dtype, x.dtype)]
+    for _ in range(200):
+        every_path()
+    after = [sys.getrefcount(one) for one in (x, dtype, x.dtype)]
+    assert all(abs(a - b) < 100 for a, b in zip(counts, after, strict=True)), (counts, after)
 
 
 def test_scalars_and_empty_arrays_and_the_last_run() -> None:
