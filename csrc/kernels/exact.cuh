@@ -353,22 +353,32 @@ template <class Cell, unsigned VECTORS> struct FloatAdder {
             return take_anything(v);
         }
         if (adds > most_adds - elements) flush();
-        NearWindows<T> grown[parts];
-#pragma unroll
-        for (unsigned p = 0; p < parts; p++) grown[p] = near[p];
-        bool fits = add_near(v, grown);
-        if constexpr (asks_before) fits = is_near(v);
-        if (__any_sync(all_lanes, !fits)) {
+        if (!take_near(v)) {
             strikes++;
             skipped = misses;
             misses = misses < most_skipped ? 2 * misses + 1 : misses;
             return take_anything(v);
         }
         misses = 0;
-#pragma unroll
-        for (unsigned p = 0; p < parts; p++) near[p] = grown[p];
         adds += elements;
         if (others == 0) note_others(v);
+    }
+
+    // Adds a tile to the windows if they hold all of it, and says so.
+    GPR_DEVICE bool take_near(const Vector (&v)[VECTORS])
+    {
+        if constexpr (asks_before) {
+            if (__any_sync(all_lanes, !is_near(v))) return false;
+            (void)add_near(v, near);
+        } else {
+            NearWindows<T> grown[parts];
+#pragma unroll
+            for (unsigned p = 0; p < parts; p++) grown[p] = near[p];
+            if (__any_sync(all_lanes, !add_near(v, grown))) return false;
+#pragma unroll
+            for (unsigned p = 0; p < parts; p++) near[p] = grown[p];
+        }
+        return true;
     }
 
     // Adds a tile to windows, and says whether they hold it, if that is not asked before.
