@@ -92,12 +92,12 @@ def random_array(rng: np.random.Generator, dtype: np.dtype[Any], n: int, op: str
         if op in EXTREMES:  # so that imaginary parts decide, and positions
             values.real = np.round(values.real)
         return values / np.maximum(np.abs(values), 0.5) if op == "prod" else values
-    if op in ("count_nonzero", "logical_xor"):
-        return (rng.random(n) < rng.random()).astype(dtype)
-    if op in ("any", "all"):
-        values = np.full(n, op == "all", dtype=bool)
-        if n and rng.random() < 0.5:
+    if op in ("any", "all", "count_nonzero", "logical_xor"):
+        values = rng.random(n) < rng.random() if op in ("count_nonzero", "logical_xor") else np.full(n, op == "all")
+        if op in ("any", "all") and n and rng.random() < 0.5:
             values[rng.integers(n)] = op == "any"
+        if is_float(dtype):  # zeros of both signs are false
+            return np.where(values, 1.0, rng.choice([-0.0, 0.0], n)).astype(dtype)
         return values.astype(dtype)
     if dtype == np.bool_:
         return rng.random(n) < rng.random()

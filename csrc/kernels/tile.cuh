@@ -101,12 +101,13 @@ template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc sum_words(
     return static_cast<typename Cell::Acc>(partial);
 }
 
-// any: the bits of all elements together, without the sign of a float's zero.
+// any: the bits of all elements together, without the signs of zeros.
 template <class In> GPR_DEVICE constexpr unsigned truth_mask(unsigned word)
 {
-    if constexpr (!is_float<In>) return ~0u;
-    else if constexpr (sizeof(In) == 2) return 0x7fff7fffu;
-    else if constexpr (sizeof(In) == 4) return 0x7fffffffu;
+    constexpr unsigned bytes = is_complex<In> ? sizeof(In) / 2 : sizeof(In); // of what has a sign
+    if constexpr (!is_float<In> && !is_complex<In>) return ~0u;
+    else if constexpr (bytes == 2) return 0x7fff7fffu;
+    else if constexpr (bytes == 4) return 0x7fffffffu;
     else return word % 2 == 0 ? ~0u : 0x7fffffffu;
 }
 
