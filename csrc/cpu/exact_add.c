@@ -152,11 +152,11 @@ static void add_elements_and_squares(exact_job *work, uint64_t row, uint64_t fir
     }
 }
 
-/* A tile of factors. */
+/* A tile of factors; one of complex factors is half as long. Two of them lie in a worker's stack. */
 typedef struct factor_stage {
-    _Alignas(64) char packed[PRODUCT_TILE * sizeof(double _Complex)];
-    _Alignas(64) char converted[PRODUCT_TILE * sizeof(double _Complex)];
-    _Alignas(64) char split[GPR_EXACT_PARTS][PRODUCT_TILE * sizeof(double)];
+    _Alignas(64) char packed[PRODUCT_TILE * sizeof(double)];
+    _Alignas(64) char converted[PRODUCT_TILE * sizeof(double)];
+    _Alignas(64) char split[GPR_EXACT_PARTS][PRODUCT_TILE / 2 * sizeof(double)];
 } factor_stage;
 
 /* Makes components[p] the real numbers of factors of the only row, from `at` on. */
@@ -341,7 +341,7 @@ gpr_status gpr_cpu_multiply_exactly(const gpr_view *a, const gpr_view *b, gpr_dt
     work.factor = factor;
     work.add = add_products;
     work.components = work.width = gpr_exact_parts(factor);
-    work.tile = PRODUCT_TILE;
+    work.tile = PRODUCT_TILE / (uint64_t)work.components;
     return add_one_row(&work, parts);
 }
 
