@@ -124,6 +124,89 @@ def expected(values: np.ndarray, name: str, count: int = 1) -> Any:
     return round_to(Fraction(total) * Fraction(2) ** unit_of(name_of(values.dtype)) / count, name)
 
 
+# ---------------------------------------------------------------- products and variances
+
+
+def dot_total(x: np.ndarray, y: np.ndarray) -> Fraction:
+    """The sum of products of the finite pairs, by integers in units of the smallest product."""
+    factors = as_integers(x), as_integers(y)
+    return sum(a * b for a, b in zip(*factors, strict=True)) * Fraction(2) ** (
+        unit_of(name_of(x.dtype)) + unit_of(name_of(y.dtype))
+    )
+
+
+def as_integers(values: np.ndarray) -> list[int]:
+    """The elements in units of the smallest number of their dtype; infinities and NaN as 0."""
+    if not is_float(values.dtype):
+        return [int(x) for x in values.ravel().tolist()]
+    fraction, exponent = FORMATS[name_of(values.dtype)]
+    sign, e, low = (field.tolist() for field in fields(values))
+    return [
+        0 if field == 2**exponent - 1 else (-1) ** s * ((part + ((field > 0) << fraction)) << max(field - 1, 0))
+        for s, field, part in zip(sign, e, low, strict=True)
+    ]
+
+
+def expected_dot(pairs: list[tuple[np.ndarray, np.ndarray]], name: str) -> Any:
+    """The sum of all products of real arrays, pair by pair, as the type `name`."""
+    kind = DTYPES[name].type
+    inf = minus_inf = nan = False
+    only_minus_zero, count, total = True, 0, Fraction(0)
+    for x, y in pairs:
+        count += x.size
+        total += dot_total(x, y)
+        if not is_float(x.dtype):
+            only_minus_zero = only_minus_zero and x.size == 0
+            continue
+        (sign_x, e_x, low_x), (sign_y, e_y, low_y) = fields(x), fields(y)
+        special_x, special_y = ~is_finite(x), ~is_finite(y)
+        zero = ((e_x == 0) & (low_x == 0)) | ((e_y == 0) & (low_y == 0))
+        negative, special = sign_x != sign_y, special_x | special_y
+        bad = (special_x & (low_x != 0)) | (special_y & (low_y != 0)) | (special & zero)
+        nan |= bool(bad.any())
+        inf |= bool((special & ~bad & ~negative).any())
+        minus_inf |= bool((special & ~bad & negative).any())
+        only_minus_zero &= bool((zero & ~special & negative).all())
+    if nan or (inf and minus_inf):
+        return kind(math.nan)
+    if inf or minus_inf:
+        return kind(math.inf if inf else -math.inf)
+    if total == 0:
+        return kind(-0.0 if count and only_minus_zero else 0.0)
+    return round_to(total, name)
+
+
+def root_to(square: Fraction, name: str) -> Any:
+    """The root of a fraction above zero rounded to a float type: integers decide on which side of a midpoint it is."""
+    enough = 2 * FORMATS[name][0] + 140
+    shift = enough - (square.numerator.bit_length() - square.denominator.bit_length())
+    shift += shift % 2
+    scaled = square * Fraction(2) ** shift
+    whole = scaled.numerator // scaled.denominator
+    root = math.isqrt(whole)
+    # A bit below all that a midpoint has stands for what is left.
+    rest = root * root != whole or whole != scaled
+    return round_to(Fraction(4 * root + rest) * Fraction(2) ** (-shift // 2 - 2), name)
+
+
+def expected_variance(parts: list[np.ndarray], name: str, ddof: float = 0, root: bool = False) -> Any:
+    """The variance of the numbers of which `parts` are the components, or its root, as the type `name`."""
+    kind, n = DTYPES[name].type, parts[0].size
+    if any(is_float(part.dtype) and not is_finite(part).all() for part in parts):
+        return kind(math.nan)
+    above = Fraction(0)
+    for part in parts:
+        integers = as_integers(part)
+        number = n * sum(x * x for x in integers) - sum(integers) ** 2
+        above += number * Fraction(4) ** unit_of(name_of(part.dtype))
+    if ddof == math.inf or (math.isfinite(ddof) and n - Fraction(ddof) <= 0):
+        return kind(math.nan if above == 0 else math.inf)
+    if above == 0 or ddof == -math.inf:
+        return kind(0.0)
+    variance = above / (n * (n - Fraction(ddof)))
+    return root_to(variance, name) if root else round_to(variance, name)
+
+
 def bits_of(scalar: Any) -> str:
     return np.asarray(scalar).tobytes().hex()
 

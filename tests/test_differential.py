@@ -225,6 +225,7 @@ SHOWN: dict[str, Callable[[], tuple[Any, Any]]] = {
     "time-overflow": lambda: both("sum", np.full(3, 2**62, "m8[s]")),
     "dates-into-times": lambda: both("max", np.array(["2020-01", "2021-02"], "M8[3M]"), out=np.zeros((), "m8[s]")),
     "overlapping-ptp": lambda: (overlapping_ptp(np), overlapping_ptp(gr)),
+    "dot": lambda: both("dot", np.array([1e300, 1e300, 1.0]), np.array([1e300, -1e300, 1.0])),
     "out-in-a-tuple": lambda: both("nanmax", A, out=(np.zeros(()),)),
 }
 """For each row of the table: what NumPy gives and what we give."""

@@ -133,8 +133,8 @@ def test_empty_sums_infinities_and_overflow() -> None:
 
 
 def test_what_the_kernel_does_not_do_is_refused_by_name() -> None:
-    for op in ("max", "prod", "var", "argmin", "any"):
-        with pytest.raises(ValueError, match=f"'exact' sums numbers: it takes sum and mean, not {op}"):
+    for op in ("max", "prod", "ptp", "argmin", "any"):
+        with pytest.raises(ValueError, match=f"'exact' sums numbers: it takes sum, mean, var and std, not {op}"):
             gr.reduce(np.ones(3), op, kernel="exact", device="cpu")
     with pytest.raises(ValueError, match="sums numbers"):
         exactly(np.ones(3), dtype=bool)

@@ -30,6 +30,10 @@ def scalars(a: NDArray[np.float32], n: NDArray[np.int16], some: list[int]) -> No
     assert_type(gr.count_nonzero(some), np.intp)
     assert_type(gr.std(n, ddof=1), np.inexact[Any])
     assert_type(gr.minmax(a), gr.MinMax)
+    assert_type(gr.dot(a, a), np.float32)
+    assert_type(gr.dot(a, some, dtype=np.float64), np.float64)
+    assert_type(gr.dot(a, some), Any)
+    assert_type(gr.dot(a, a, dtype="float64", device="cpu"), Any)
 
 
 def arrays(a: NDArray[np.float32], out: NDArray[np.float64]) -> None:
@@ -52,4 +56,5 @@ def refused(a: NDArray[np.float32]) -> None:
     gr.any(a, initial=True)  # type: ignore[call-overload]
     gr.argmin(a, axis=(0, 1))  # type: ignore[call-overload]
     gr.sum(a, kernal="auto")  # type: ignore[call-overload]
+    gr.dot(a, a, out=a)  # type: ignore[call-overload]
     gr.count_nonzero(a, out=a)  # type: ignore[call-overload]

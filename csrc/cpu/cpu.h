@@ -13,7 +13,7 @@
 gpr_status gpr_cpu_reduce(const gpr_view *view, const gpr_rule *rule, int (*interrupted)(void *), void *interrupted_arg,
                           void *result, gpr_run *run);
 
-/* The same where sums are exact: the rule's form is GPR_FORM_EXACT. */
+/* The same where sums are exact: the rule's form is GPR_FORM_EXACT or GPR_FORM_EXACT_MOMENTS. */
 gpr_status gpr_cpu_reduce_exactly(const gpr_view *view, const gpr_rule *rule, int (*interrupted)(void *),
                                   void *interrupted_arg, void *result, gpr_run *run);
 
@@ -21,5 +21,11 @@ gpr_status gpr_cpu_reduce_exactly(const gpr_view *view, const gpr_rule *rule, in
  * interrupted(arg) as above. GPR_ERROR_MEMORY, GPR_ERROR_INTERRUPTED. */
 gpr_status gpr_cpu_add_exactly(const gpr_view *view, int (*interrupted)(void *), void *interrupted_arg,
                                gpr_exact_part *part);
+
+/* Sums the products of the elements of two host views of one row and equal length, walked in the same order and converted to
+ * `factor`, in the parts of that type's products, whatever they held. Calls interrupted(arg) as above. GPR_ERROR_MEMORY,
+ * GPR_ERROR_INTERRUPTED. */
+gpr_status gpr_cpu_multiply_exactly(const gpr_view *a, const gpr_view *b, gpr_dtype factor, int (*interrupted)(void *),
+                                    void *interrupted_arg, gpr_exact_part *parts);
 
 #endif

@@ -1,38 +1,37 @@
-/* Adding arrays to exact sums, and rows of them to results, on all cores.
- *
- * Floats are taken in tiles. A tile is first summed in windows (loops.h), which vectors do at nearly the speed of a
- * plain sum; where its elements do not fit the windows, the windows are placed anew by the tile's largest element, then
- * more of them are taken, and where they still do not fit (a range too wide, infinities, NaN), the tile is added element
- * by element. Integers of up to
- * 32 bits are summed by the loops of the plain sum, which are exact. Whatever the way and the tasks, the part is the
- * same: it depends on the elements alone. */
+/* Adding arrays, and products of them, to exact sums, and rows of them to results, on all cores: by tiles (exact_tiles.h).
+ * Whatever the tasks, the parts are the same: they depend on the elements alone. */
 #include <fenv.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../lib/clock.h"
+#include "../lib/convert.h"
 #include "../lib/status.h"
 #include "cpu.h"
+#include "exact_tiles.h"
 #include "job.h"
 
 enum {
-    ALONE_BYTES = 1024 * 1024, /* up to this, waking other threads costs more than they save */
-    LEAST_TILES = 16,          /* of a task, so that placing its first windows is little beside it */
-    MOST_TASKS = 256,          /* enough for an even load on many cores, few parts to keep and to merge */
-    SLOW_ELEMENTS = 128,       /* up to this, placing windows costs more than they save */
-    /* From the largest element's exponent to the first bias's: room for a tile's sum, and for elements of later tiles
-     * that are a little larger. */
-    HEADROOM_BITS = 16,
-    MOST_BIAS = 1021, /* 1.5 * 2^p and twice that are finite */
-    SKIPPED_TILES = 7 /* after one that windows do not hold: its neighbours are likely to be like it */
+    ALONE_BYTES = 1024 * 1024,       /* up to this, waking other threads costs more than they save */
+    LEAST_TASK = 65536,              /* elements, so that placing its first windows is little beside it */
+    MOST_TASKS = 256,                /* enough for an even load on many cores, few parts to keep and to merge */
+    MOST_PARTS = GPR_EXACT_PARTS + 1 /* of a row: sums of elements, and of their squares */
 };
+
+struct exact_job;
+
+/* Adds elements [first, end) of a row to its parts, which it makes empty before. */
+typedef void (*add_range)(struct exact_job *work, uint64_t row, uint64_t first, uint64_t end, gpr_exact_part *parts);
 
 /* What is added, as tasks. */
 typedef struct exact_job {
     const gpr_view *view;
-    gpr_dtype sum; /* of the parts */
+    const gpr_view *other; /* of products: the second factors */
+    add_range add;
+    gpr_dtype sum;    /* of the parts of sums */
+    gpr_dtype factor; /* of products: the type that both factors are converted to */
     int counts_mask, skip_nan;
-    int width;             /* parts of a sum: two of complex elements */
+    int components;        /* real numbers of an element */
+    int width;             /* parts of a row */
     gpr_value neutral;     /* element, for masks and NaN */
     uint64_t tile;         /* elements */
     uint64_t pieces;       /* of a row */
@@ -44,136 +43,13 @@ typedef struct exact_job {
     gpr_cpu_stop stop;
 } exact_job;
 
-/* How one task adds its tiles. */
-typedef struct adder {
-    gpr_exact_part *part;
-    gpr_dtype dtype;
-    gpr_widening widen;        /* before the windows, if its loop is not NULL */
-    gpr_dtype windowed;        /* the type that the windows' loop reads */
-    gpr_exact_windows windows; /* its loops are NULL for integers */
-    gpr_rows_loop sum;         /* for integers that a tile of sums to 64 bits; or NULL */
-    int lowest;                /* exponent of the dtype's smallest number */
-    int placed;                /* biases are set */
-    int all;                   /* the last tile took all windows */
-    int skipped;               /* tiles to add without trying windows */
-    double biases[GPR_EXACT_WINDOWS];
-    int units[GPR_EXACT_WINDOWS]; /* exponent of a window's last place */
-} adder;
-
 typedef struct exact_stage {
     _Alignas(64) char packed[GPR_EXACT_TILE * 8];
     _Alignas(64) char split[GPR_EXACT_PARTS][GPR_EXACT_TILE * 4]; /* a tile of complex elements is half as long */
-    _Alignas(64) float widened[GPR_EXACT_TILE];
     uint8_t keep[GPR_EXACT_TILE];
 } exact_stage;
 
-static adder make_adder(gpr_exact_part *part, gpr_dtype dtype)
-{
-    const gpr_loops *loops = gpr_cpu_loops();
-    const gpr_dtype_row *row = &gpr_dtype_rows[dtype];
-    adder how = {.part = part, .dtype = dtype, .windowed = dtype, .lowest = gpr_exact_grid_of(dtype).lowest};
-
-    if (row->kind != GPR_KIND_FLOAT) {
-        if (row->bytes < 8) how.sum = loops->loop[GPR_FOLD_sum][dtype].rows;
-        return how;
-    }
-    if (loops->exact[dtype].few == NULL) {
-        how.widen = loops->widen[dtype];
-        how.windowed = how.widen.to;
-    }
-    how.windows = loops->exact[how.windowed];
-    return how;
-}
-
-/* ---------------------------------------------------------------- windows -------------------- */
-
-/* The largest exponent field in a tile of floats. */
-static int largest_exponent_field(gpr_dtype dtype, const void *elements, uint64_t count)
-{
-    const uint32_t *b32 = elements;
-    const uint64_t *b64 = elements;
-    uint32_t most32 = 0;
-    uint64_t most64 = 0;
-
-    if (dtype == GPR_FLOAT32) {
-        for (uint64_t i = 0; i < count; i++) most32 = (b32[i] & INT32_MAX) > most32 ? b32[i] & INT32_MAX : most32;
-        return (int)(most32 >> 23);
-    }
-    for (uint64_t i = 0; i < count; i++) most64 = (b64[i] & INT64_MAX) > most64 ? b64[i] & INT64_MAX : most64;
-    return (int)(most64 >> 52);
-}
-
-/* Places the windows for a tile. Returns 0 if there is no place for it: something is infinite or NaN, or too large. */
-static int place_windows(adder *how, const void *elements, uint64_t count)
-{
-    const int is_single = how->windowed == GPR_FLOAT32;
-    const int field = largest_exponent_field(how->windowed, elements, count);
-    int bias = field - (is_single ? 127 : 1023) + HEADROOM_BITS;
-
-    if (field == (is_single ? 255 : 2047) || bias > MOST_BIAS) return 0;
-    for (int w = 0; w < GPR_EXACT_WINDOWS; w++) {
-        /* No window lies deeper than the smallest number needs. */
-        if (bias < how->lowest + 52) bias = how->lowest + 52;
-        const uint64_t bits = (uint64_t)(bias + 1023) << 52 | UINT64_C(1) << 51;
-        memcpy(&how->biases[w], &bits, sizeof bits);
-        how->units[w] = bias - 52;
-        bias -= GPR_EXACT_WINDOW_BITS;
-    }
-    how->placed = 1;
-    return 1;
-}
-
-/* Sums a tile in few windows, or in all of them, as they lie; 0 if they do not hold it. */
-static int sum_in_windows(adder *how, int all, const void *elements, uint64_t count)
-{
-    const int windows = all ? GPR_EXACT_WINDOWS : how->windows.few_count;
-    int64_t sums[GPR_EXACT_WINDOWS];
-
-    if (!(all ? how->windows.all : how->windows.few)(elements, count, how->biases, sums)) return 0;
-    for (int w = 0; w < windows; w++) gpr_exact_add_integer(how->part, sums[w], how->units[w]);
-    how->all = all;
-    return 1;
-}
-
-/* Adds a tile in windows: as the last one was, or else in windows placed for it. 0 if none hold it. */
-static int add_in_windows(adder *how, const void *elements, uint64_t count)
-{
-    if (how->placed && sum_in_windows(how, how->all, elements, count)) return 1;
-    return place_windows(how, elements, count) &&
-           (sum_in_windows(how, 0, elements, count) || sum_in_windows(how, 1, elements, count));
-}
-
 /* ---------------------------------------------------------------- tiles ---------------------- */
-
-/* Adds up to GPR_EXACT_TILE aligned native elements. */
-static void add_tile(adder *how, const void *elements, uint64_t count, exact_stage *s)
-{
-    const void *read = elements;
-    uint64_t sum = 0;
-    int done = 0;
-
-    if (how->sum != NULL) {
-        how->sum(elements, 0, 1, count, &sum);
-        gpr_exact_add_integer(how->part, (int64_t)sum, 0);
-        done = 1;
-    } else if (how->skipped > 0) {
-        how->skipped--;
-    } else if (how->windows.few != NULL && count > SLOW_ELEMENTS) {
-        if (how->widen.loop != NULL) {
-            how->widen.loop(elements, s->widened, count);
-            read = s->widened;
-        }
-        done = add_in_windows(how, read, count);
-        if (!done) how->skipped = SKIPPED_TILES;
-    }
-    if (!done) {
-        gpr_exact_add_elements(how->part, how->dtype, elements, count);
-        return;
-    }
-    how->part->count += count;
-    if ((how->part->flags & GPR_EXACT_NOT_MINUS_ZERO) == 0)
-        how->part->flags |= gpr_exact_zero_flag(how->dtype, elements, count);
-}
 
 /* Replaces NaN by -0 in a packed tile. Returns how many they were. */
 static uint64_t drop_nan(const exact_job *work, uint64_t count, exact_stage *s)
@@ -191,66 +67,186 @@ static uint64_t drop_nan(const exact_job *work, uint64_t count, exact_stage *s)
     return dropped;
 }
 
-/* Real and imaginary parts of packed elements, each by themselves. */
-static void split_tile(size_t part_bytes, uint64_t count, exact_stage *s)
+/* Real and imaginary parts of complex elements, each by themselves. */
+static void split_tile(const char *elements, size_t part_bytes, uint64_t count, char *real, char *imaginary)
 {
+    char *const to[GPR_EXACT_PARTS] = {real, imaginary};
+
     for (uint64_t i = 0; i < count; i++) {
         for (int p = 0; p < GPR_EXACT_PARTS; p++) {
-            const char *from = s->packed + (2 * i + (uint64_t)p) * part_bytes;
+            const char *from = elements + (2 * i + (uint64_t)p) * part_bytes;
 
             if (part_bytes == sizeof(float))
-                memcpy(s->split[p] + i * sizeof(float), from, sizeof(float));
+                memcpy(to[p] + i * sizeof(float), from, sizeof(float));
             else
-                memcpy(s->split[p] + i * sizeof(double), from, sizeof(double));
+                memcpy(to[p] + i * sizeof(double), from, sizeof(double));
         }
     }
 }
 
-/* Adds elements [first, end) of a row to its parts. */
-static void add_range(exact_job *work, uint64_t row, uint64_t first, uint64_t end, gpr_exact_part *parts)
+/* Makes components[p] the real numbers of the elements of a row from `at` on; returns how many of the elements are left out, and
+ * stand there as -0. */
+static uint64_t read_tile(const exact_job *work, uint64_t row, uint64_t at, uint64_t count, exact_stage *s,
+                          const void *components[GPR_EXACT_PARTS])
 {
     const gpr_view *view = work->view;
-    const int is_read_in_place = view->rows_contiguous && !work->skip_nan && work->width == 1;
-    adder how[GPR_EXACT_PARTS];
+    const int is_read_in_place = view->rows_contiguous && !work->skip_nan && work->components == 1;
+    const uint64_t place = row * view->n + at;
+    uint64_t left_out = 0;
+
+    components[0] = is_read_in_place ? gpr_view_row(view, row) + at * view->bytes : s->packed;
+    if (!is_read_in_place) gpr_pack(view, place, count, work->neutral.bytes, s->packed);
+    if (work->counts_mask) left_out = gpr_count_left_out(view, place, count);
+    if (work->skip_nan) left_out += drop_nan(work, count, s);
+    if (work->components > 1) {
+        split_tile(s->packed, view->bytes / GPR_EXACT_PARTS, count, s->split[0], s->split[1]);
+        for (int p = 0; p < GPR_EXACT_PARTS; p++) components[p] = s->split[p];
+    }
+    return left_out;
+}
+
+static void add_elements(exact_job *work, uint64_t row, uint64_t first, uint64_t end, gpr_exact_part *parts)
+{
+    exact_adder how[GPR_EXACT_PARTS];
+    const void *components[GPR_EXACT_PARTS];
     exact_stage s;
 
-    for (int p = 0; p < work->width; p++) {
+    for (int p = 0; p < work->components; p++) {
         gpr_exact_clear(&parts[p], work->sum);
-        how[p] = make_adder(&parts[p], gpr_exact_part_dtype(view->dtype));
+        how[p] = gpr_cpu_exact_adder(&parts[p], gpr_exact_part_dtype(work->view->dtype));
     }
     for (uint64_t at = first; at < end && !gpr_cpu_must_stop(&work->stop); at += work->tile) {
-        const uint64_t count = least(end - at, work->tile), place = row * view->n + at;
-        const char *elements = is_read_in_place ? gpr_view_row(view, row) + at * view->bytes : s.packed;
-        uint64_t left_out = 0;
+        const uint64_t count = least(end - at, work->tile), left_out = read_tile(work, row, at, count, &s, components);
 
-        if (!is_read_in_place) gpr_pack(view, place, count, work->neutral.bytes, s.packed);
-        if (work->counts_mask) left_out = gpr_count_left_out(view, place, count);
-        if (work->skip_nan) left_out += drop_nan(work, count, &s);
-        if (work->width > 1) split_tile(view->bytes / GPR_EXACT_PARTS, count, &s);
-        for (int p = 0; p < work->width; p++) {
-            add_tile(&how[p], work->width > 1 ? s.split[p] : elements, count, &s);
+        for (int p = 0; p < work->components; p++) {
+            gpr_cpu_add_tile(&how[p], components[p], count);
             parts[p].count -= left_out;
         }
     }
+}
+
+/* Elements to a part for each of their components, and all squares of components to one more. */
+static void add_elements_and_squares(exact_job *work, uint64_t row, uint64_t first, uint64_t end, gpr_exact_part *parts)
+{
+    const gpr_dtype real = gpr_exact_part_dtype(work->view->dtype);
+    gpr_exact_part *squares = &parts[work->components];
+    exact_adder how[GPR_EXACT_PARTS];
+    product_adder square;
+    const void *components[GPR_EXACT_PARTS];
+    exact_stage s;
+
+    for (int p = 0; p < work->components; p++) {
+        gpr_exact_clear(&parts[p], work->sum);
+        how[p] = gpr_cpu_exact_adder(&parts[p], real);
+    }
+    gpr_exact_clear_products(squares, real);
+    square = gpr_cpu_product_adder(squares, real);
+    for (uint64_t at = first; at < end && !gpr_cpu_must_stop(&work->stop); at += work->tile) {
+        const uint64_t count = least(end - at, work->tile), left_out = read_tile(work, row, at, count, &s, components);
+
+        for (int p = 0; p < work->components; p++) {
+            gpr_cpu_add_tile(&how[p], components[p], count);
+            gpr_cpu_add_products(&square, components[p], components[p], count);
+            parts[p].count -= left_out;
+        }
+    }
+}
+
+/* A tile of factors; one of complex factors is half as long. Two of them lie in a worker's stack. */
+typedef struct factor_stage {
+    _Alignas(64) char packed[PRODUCT_TILE * sizeof(double)];
+    _Alignas(64) char converted[PRODUCT_TILE * sizeof(double)];
+    _Alignas(64) char split[GPR_EXACT_PARTS][PRODUCT_TILE / 2 * sizeof(double)];
+} factor_stage;
+
+/* Makes components[p] the real numbers of factors of the only row, from `at` on. */
+static void read_factors(const exact_job *work, const gpr_view *view, uint64_t at, uint64_t count, factor_stage *s,
+                         const void *components[GPR_EXACT_PARTS])
+{
+    const char *elements = view->rows_contiguous ? view->data + at * view->bytes : s->packed;
+
+    if (!view->rows_contiguous) gpr_pack(view, at, count, NULL, s->packed);
+    if (view->dtype != work->factor) {
+        gpr_convert(view->dtype, elements, work->factor, s->converted, count);
+        elements = s->converted;
+    }
+    components[0] = elements;
+    if (work->components == 1) return;
+    split_tile(elements, gpr_part_bytes(work->factor), count, s->split[0], s->split[1]);
+    for (int p = 0; p < GPR_EXACT_PARTS; p++) components[p] = s->split[p];
+}
+
+/* Changes the signs of floats. */
+static void negate(size_t bytes, void *elements, uint64_t count)
+{
+    uint32_t *b32 = elements;
+    uint64_t *b64 = elements;
+
+    for (uint64_t i = 0; i < count; i++) {
+        if (bytes == sizeof *b32)
+            b32[i] ^= UINT32_C(1) << 31;
+        else
+            b64[i] ^= UINT64_C(1) << 63;
+    }
+}
+
+/* Products of two rows. */
+static void add_products(exact_job *work, uint64_t row, uint64_t first, uint64_t end, gpr_exact_part *parts)
+{
+    const gpr_dtype real = gpr_exact_part_dtype(work->factor);
+    product_adder how[GPR_EXACT_PARTS];
+    const void *x[GPR_EXACT_PARTS], *y[GPR_EXACT_PARTS];
+    factor_stage of_x, of_y;
+
+    (void)row;
+    for (int p = 0; p < work->components; p++) {
+        gpr_exact_clear_products(&parts[p], real);
+        how[p] = gpr_cpu_product_adder(&parts[p], real);
+    }
+    for (uint64_t at = first; at < end && !gpr_cpu_must_stop(&work->stop); at += work->tile) {
+        const uint64_t count = least(end - at, work->tile);
+
+        read_factors(work, work->view, at, count, &of_x, x);
+        read_factors(work, work->other, at, count, &of_y, y);
+        gpr_cpu_add_products(&how[0], x[0], y[0], count);
+        if (work->components == 1) continue;
+        gpr_cpu_add_products(&how[1], x[0], y[1], count);
+        gpr_cpu_add_products(&how[1], x[1], y[0], count);
+        negate(gpr_part_bytes(work->factor), of_x.split[1], count);
+        gpr_cpu_add_products(&how[0], x[1], y[1], count);
+    }
+}
+
+/* ---------------------------------------------------------------- tasks ---------------------- */
+
+static void finish_row(const exact_job *work, uint64_t row, const gpr_exact_part *parts)
+{
+    const gpr_rule *rule = work->rule;
+    char *result = work->result + row * gpr_dtype_bytes(rule->result);
+
+    if (rule->form == GPR_FORM_EXACT_MOMENTS)
+        gpr_exact_variance(parts, work->components, &parts[work->components], rule->ddof, rule->op == GPR_OP_STD,
+                           rule->result, result);
+    else
+        gpr_exact_finish(parts, work->view->dtype, rule->divide, rule->result, result);
 }
 
 /* A piece of a row, or some whole rows, which become results. */
 static void add_task(exact_job *work, uint64_t index)
 {
     const gpr_view *view = work->view;
-    gpr_exact_part parts[GPR_EXACT_PARTS];
+    gpr_exact_part parts[MOST_PARTS];
 
     if (work->parts != NULL) {
         const uint64_t first = index % work->pieces * work->per_piece;
 
-        add_range(work, index / work->pieces, first, least(view->n, first + work->per_piece),
+        work->add(work, index / work->pieces, first, least(view->n, first + work->per_piece),
                   work->parts + index * (uint64_t)work->width);
         return;
     }
     for (uint64_t row = index * work->per_task; row < least(view->rows, (index + 1) * work->per_task); row++) {
-        add_range(work, row, 0, view->n, parts);
-        gpr_exact_finish(parts, view->dtype, work->rule->divide, work->rule->result,
-                         work->result + row * gpr_dtype_bytes(work->rule->result));
+        work->add(work, row, 0, view->n, parts);
+        finish_row(work, row, parts);
     }
 }
 
@@ -270,12 +266,13 @@ static exact_job make_job(const gpr_view *view, gpr_dtype sum, int (*interrupted
 {
     exact_job work = {.view = view,
                       .sum = sum,
-                      .width = gpr_exact_parts(view->dtype),
+                      .add = add_elements,
                       .neutral = gpr_neutral_element(GPR_FOLD_exact, view->dtype),
                       .pieces = 1,
                       .per_piece = view->n};
 
-    work.tile = GPR_EXACT_TILE / (uint64_t)work.width;
+    work.components = work.width = gpr_exact_parts(view->dtype);
+    work.tile = GPR_EXACT_TILE / (uint64_t)work.components;
     gpr_cpu_watch(&work.stop, interrupted, interrupted_arg);
     return work;
 }
@@ -284,10 +281,11 @@ static exact_job make_job(const gpr_view *view, gpr_dtype sum, int (*interrupted
 static gpr_status add_pieces(exact_job *work)
 {
     const gpr_view *view = work->view;
-    const uint64_t tiles = view->n / work->tile / MOST_TASKS + 1, width = (uint64_t)work->width;
+    const uint64_t tiles = view->n / work->tile / MOST_TASKS + 1, least_tiles = LEAST_TASK / work->tile;
+    const uint64_t width = (uint64_t)work->width;
     gpr_status status = GPR_OK;
 
-    work->per_piece = (tiles < LEAST_TILES ? LEAST_TILES : tiles) * work->tile;
+    work->per_piece = (tiles < least_tiles ? least_tiles : tiles) * work->tile;
     work->pieces = divide_up(view->n, work->per_piece);
     const uint64_t tasks = view->rows * work->pieces;
     work->parts = malloc(tasks * width * sizeof *work->parts);
@@ -309,21 +307,42 @@ static gpr_status interrupted_or(const exact_job *work, gpr_status status)
     return status;
 }
 
+/* Adds the only row to its parts. */
+static gpr_status add_one_row(exact_job *work, gpr_exact_part *parts)
+{
+    const gpr_view *view = work->view;
+    gpr_status status = GPR_OK;
+
+    if (view->n * view->bytes > ALONE_BYTES && gpr_thread_count() > 1) {
+        status = add_pieces(work);
+        if (status == GPR_OK) memcpy(parts, work->parts, (size_t)work->width * sizeof *parts);
+        free(work->parts);
+    } else {
+        work->parts = parts;
+        add_task_as_ieee(work, 0);
+    }
+    return interrupted_or(work, status);
+}
+
 gpr_status gpr_cpu_add_exactly(const gpr_view *view, int (*interrupted)(void *), void *interrupted_arg,
                                gpr_exact_part *part)
 {
     exact_job work = make_job(view, part->dtype, interrupted, interrupted_arg);
-    gpr_status status = GPR_OK;
 
-    if (view->n * view->bytes > ALONE_BYTES && gpr_thread_count() > 1) {
-        status = add_pieces(&work);
-        if (status == GPR_OK) *part = work.parts[0];
-        free(work.parts);
-    } else {
-        work.parts = part;
-        add_task_as_ieee(&work, 0);
-    }
-    return interrupted_or(&work, status);
+    return add_one_row(&work, part);
+}
+
+gpr_status gpr_cpu_multiply_exactly(const gpr_view *a, const gpr_view *b, gpr_dtype factor, int (*interrupted)(void *),
+                                    void *interrupted_arg, gpr_exact_part *parts)
+{
+    exact_job work = make_job(a, factor, interrupted, interrupted_arg);
+
+    work.other = b;
+    work.factor = factor;
+    work.add = add_products;
+    work.components = work.width = gpr_exact_parts(factor);
+    work.tile = PRODUCT_TILE / (uint64_t)work.components;
+    return add_one_row(&work, parts);
 }
 
 gpr_status gpr_cpu_reduce_exactly(const gpr_view *view, const gpr_rule *rule, int (*interrupted)(void *),
@@ -331,22 +350,24 @@ gpr_status gpr_cpu_reduce_exactly(const gpr_view *view, const gpr_rule *rule, in
 {
     exact_job work = make_job(view, gpr_exact_part_dtype(rule->element), interrupted, interrupted_arg);
     const uint64_t row_bytes = view->n * view->bytes;
-    const size_t result_bytes = gpr_dtype_bytes(rule->result);
     gpr_status status = GPR_OK;
 
     work.rule = rule;
     work.result = result;
     work.skip_nan = rule->skip_nan;
-    work.counts_mask = rule->divide && view->mask != NULL;
+    work.counts_mask = (rule->divide || rule->form == GPR_FORM_EXACT_MOMENTS) && view->mask != NULL;
+    if (rule->form == GPR_FORM_EXACT_MOMENTS) {
+        work.add = add_elements_and_squares;
+        work.width = work.components + 1;
+        work.tile = PRODUCT_TILE;
+    }
     run->variant = gpr_cpu_isa();
     run->block_size = 1;
     run->grid_size = 1;
     if (row_bytes > ALONE_BYTES && view->rows < MOST_TASKS && gpr_thread_count() > 1) {
         status = add_pieces(&work);
-        for (uint64_t row = 0; row < view->rows && status == GPR_OK && !work.stop.stopped; row++) {
-            gpr_exact_finish(work.parts + row * work.pieces * (uint64_t)work.width, view->dtype, rule->divide,
-                             rule->result, (char *)result + row * result_bytes);
-        }
+        for (uint64_t row = 0; row < view->rows && status == GPR_OK && !work.stop.stopped; row++)
+            finish_row(&work, row, work.parts + row * work.pieces * (uint64_t)work.width);
         free(work.parts);
     } else if (row_bytes * view->rows > ALONE_BYTES) {
         work.per_task = view->rows / MOST_TASKS + 1;

@@ -9,7 +9,7 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 
-/* AVX2 without F16C was never built, but a hypervisor may hide one of the two. */
+/* AVX2 without F16C and FMA is next to never built, but a hypervisor may hide one of them. */
 static int has_f16c(void)
 {
     unsigned eax, ebx, ecx = 0, edx;
@@ -26,7 +26,7 @@ static int usable_tables(const gpr_loops *tables[MOST_TABLES])
     int count = 0;
 
 #if defined(__x86_64__)
-    const int avx2 = __builtin_cpu_supports("avx2") && has_f16c();
+    const int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
 
     if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))

@@ -48,6 +48,11 @@ typedef struct gpr_exact_windows {
     int few_count;
 } gpr_exact_windows;
 
+/* Products of n pairs of numbers as the sums high[i] + low[i], of float32 as high[i] alone (low is not written). Returns 0 if
+ * a product that is finite may need more: it is so small that the lowest of its bits are none of a double's. Infinities and
+ * NaN are in high or low. Needs rounding to nearest, and subnormal numbers neither read nor written as zero. */
+typedef int (*gpr_products_loop)(const void *a, const void *b, uint64_t n, double *high, double *low);
+
 /* Sum of the squared distances of n numbers from `center`: of the even ones from center[0], of the odd ones from
  * center[1]. */
 typedef double (*gpr_squares_loop)(const void *data, uint64_t n, const double center[2]);
@@ -78,6 +83,7 @@ typedef struct gpr_loops {
         first_max[GPR_DTYPE_COUNT]; /* NULL for 16-bit floats and complex numbers */
     gpr_widening widen[GPR_DTYPE_COUNT];
     gpr_exact_windows exact[GPR_DTYPE_COUNT];
+    gpr_products_loop products[GPR_DTYPE_COUNT]; /* of float32 and float64 */
 } gpr_loops;
 
 extern const gpr_loops gpr_loops_baseline;

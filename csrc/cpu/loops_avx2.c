@@ -1,4 +1,4 @@
-/* The loops with AVX2 and F16C, for x86-64 machines that have them. */
+/* The loops with AVX2, FMA and F16C, for x86-64 machines that have them. */
 #include "loops.h"
 
 #if defined(__x86_64__)
@@ -7,16 +7,17 @@
 #include <string.h>
 
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2,f16c"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
 #else
 #pragma GCC optimize("O3")
 #pragma GCC push_options
-#pragma GCC target("avx2,f16c")
+#pragma GCC target("avx2,fma,f16c")
 #endif
 
 #define LOOPS_TABLE gpr_loops_avx2
 #define LOOPS_ISA "avx2"
 #define VECTOR_BYTES 32
+#define HAS_FMA
 
 #define HAS_FLOAT_VOCABULARY
 typedef __m256 flag_f32;

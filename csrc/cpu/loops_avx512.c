@@ -7,16 +7,18 @@
 #include <string.h>
 
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,f16c"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma,f16c"))), \
+                             apply_to = function)
 #else
 #pragma GCC optimize("O3")
 #pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,f16c,prefer-vector-width=512")
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,fma,f16c,prefer-vector-width=512")
 #endif
 
 #define LOOPS_TABLE gpr_loops_avx512
 #define LOOPS_ISA "avx512"
 #define VECTOR_BYTES 64
+#define HAS_FMA
 
 #define HAS_FLOAT_VOCABULARY
 typedef __mmask16 flag_f32;

@@ -4,7 +4,8 @@
  *   LOOPS_TABLE   name of the table to define
  *   LOOPS_ISA     its instruction set's name
  *   VECTOR_BYTES  bytes of a vector register
- * and, where the processor has something better than the portable form, the floating vocabulary (see below).
+ * and, where the processor has something better than the portable form, the floating vocabulary (see below), and HAS_FMA if
+ * it multiplies and adds with one rounding.
  *
  * Most loops are plain C that both compilers vectorise. Written with vectors are those they do not: float sums (their
  * order is ours to choose, not the compiler's), float minima with NaN, and byte sums in narrow lanes.
@@ -1185,6 +1186,63 @@ DEFINE_EXACT_RUN(few_float64, double, load_f64, FEW_WINDOWS_float64)
 DEFINE_EXACT_RUN(all_float32, float, WIDEN_F32, GPR_EXACT_WINDOWS)
 DEFINE_EXACT_RUN(all_float64, double, load_f64, GPR_EXACT_WINDOWS)
 
+/* What rounding took from a product of doubles. It is a double itself if the product's lowest bit, 105 places below its
+ * highest at most, is one of a double's. */
+#if defined(HAS_FMA) || defined(__FP_FAST_FMA)
+#define PRODUCT_REST(x, y, product) __builtin_fma(x, y, -(product))
+#else
+/* Dekker's: each factor is split into halves of 26 bits, whose products are exact. Where 2^27 times a factor overflows, the
+ * rest becomes NaN. */
+INLINE double upper_half(double x)
+{
+    const double scaled = 0x1p27 * x + x;
+
+    return scaled - (scaled - x);
+}
+
+INLINE double product_rest(double x, double y, double product)
+{
+    const double high_x = upper_half(x), high_y = upper_half(y), low_x = x - high_x, low_y = y - high_y;
+
+    return low_x * low_y - (((product - high_x * high_y) - low_x * high_y) - high_x * low_y);
+}
+#define PRODUCT_REST(x, y, product) product_rest(x, y, product)
+#endif
+
+/* The least product, 2^-967, of which all bits are a double's, and the bits of what is not 0, sign aside. */
+#define LEAST_PRODUCT_BITS ((int64_t)(1023 - 967) << 52)
+#define MAGNITUDE_BITS(x) ((x) & INT64_MAX)
+
+static int products_float64(const void *a, const void *b, uint64_t n, double *restrict high, double *restrict low)
+{
+    const double *x = a, *y = b;
+    int64_t bad = 0;
+
+    for (uint64_t i = 0; i < n; i++) {
+        const double product = x[i] * y[i];
+        int64_t bits_x, bits_y, bits;
+
+        memcpy(&bits_x, &x[i], sizeof bits_x);
+        memcpy(&bits_y, &y[i], sizeof bits_y);
+        memcpy(&bits, &product, sizeof bits);
+        high[i] = product;
+        low[i] = PRODUCT_REST(x[i], y[i], product);
+        /* The sign bit of a difference is that of the comparison: magnitudes are not negative. */
+        bad |= (MAGNITUDE_BITS(bits) - LEAST_PRODUCT_BITS) & -MAGNITUDE_BITS(bits_x) & -MAGNITUDE_BITS(bits_y);
+    }
+    return bad >= 0;
+}
+
+/* Products of float32 have 48 bits, from 2^-298 to 2^256: they are doubles. */
+static int products_float32(const void *a, const void *b, uint64_t n, double *restrict high, double *low)
+{
+    const float *x = a, *y = b;
+
+    (void)low;
+    for (uint64_t i = 0; i < n; i++) high[i] = (double)x[i] * (double)y[i];
+    return 1;
+}
+
 /* ---------------------------------------------------------------- the table ------------------ */
 
 #define LOOP_OF(fold, ID, name)                                                   \
@@ -1298,4 +1356,5 @@ const gpr_loops LOOPS_TABLE = {
             [GPR_FLOAT32] = {exact_few_float32, exact_all_float32, FEW_WINDOWS_float32},
             [GPR_FLOAT64] = {exact_few_float64, exact_all_float64, FEW_WINDOWS_float64},
         },
+    .products = {[GPR_FLOAT32] = products_float32, [GPR_FLOAT64] = products_float64},
 };

@@ -60,10 +60,14 @@ enum {
     SPARE_BITS = 66,
     /* A number added to a word is below 2^32 in magnitude, a word after carrying too. */
     MOST_PENDING = 1 << 30,
-    LEAST_WORDS = 4, /* so that both halves of a 64-bit sum of small integers have their words */
-    QUOTIENT_WORDS = 4,
-    MAGNITUDE_WORDS = GPR_EXACT_WORDS + QUOTIENT_WORDS
+    LEAST_WORDS = 4 /* so that both halves of a 64-bit sum of small integers have their words */
 };
+
+static void count_words(gpr_exact_grid *grid)
+{
+    grid->words = (grid->highest - grid->lowest + SPARE_BITS + WORD_BITS - 1) / WORD_BITS;
+    if (grid->words < LEAST_WORDS) grid->words = LEAST_WORDS;
+}
 
 gpr_exact_grid gpr_exact_grid_of(gpr_dtype dtype)
 {
@@ -76,8 +80,7 @@ gpr_exact_grid gpr_exact_grid_of(gpr_dtype dtype)
         grid.lowest = unit_exponent(f);
         grid.highest = 1 << (f.exponent - 1);
     }
-    grid.words = (grid.highest - grid.lowest + SPARE_BITS + WORD_BITS - 1) / WORD_BITS;
-    if (grid.words < LEAST_WORDS) grid.words = LEAST_WORDS;
+    count_words(&grid);
     return grid;
 }
 
@@ -95,6 +98,18 @@ void gpr_exact_clear(gpr_exact_part *part, gpr_dtype dtype)
 {
     memset(part, 0, sizeof *part);
     part->dtype = dtype;
+    part->grid = gpr_exact_grid_of(dtype);
+}
+
+void gpr_exact_clear_products(gpr_exact_part *part, gpr_dtype element)
+{
+    const int is_narrow = is_float(element) && element != GPR_FLOAT64;
+
+    gpr_exact_clear(part, is_narrow ? GPR_FLOAT64 : element);
+    if (is_narrow) return;
+    part->grid.lowest *= 2;
+    part->grid.highest *= 2;
+    count_words(&part->grid);
 }
 
 /* Shifting a negative number right rounds down on every compiler this builds with: a carry is a floor. */
@@ -102,7 +117,7 @@ _Static_assert((int64_t)-1 >> 1 == -1, "right shifts of negative numbers are ari
 
 void gpr_exact_carry(gpr_exact_part *part)
 {
-    const int last = gpr_exact_grid_of(part->dtype).words - 1;
+    const int last = part->grid.words - 1;
 
     for (int i = 0; i < last; i++) {
         const int64_t carry = part->words[i] >> WORD_BITS;
@@ -132,7 +147,7 @@ static inline void add_shifted(int64_t *words, uint64_t magnitude, int shift, in
 
 void gpr_exact_add_integer(gpr_exact_part *part, int64_t value, int exponent)
 {
-    const int position = exponent - gpr_exact_grid_of(part->dtype).lowest;
+    const int position = exponent - part->grid.lowest;
     const int64_t sign = value < 0 ? -1 : 0;
     uint64_t magnitude = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
 
@@ -217,7 +232,7 @@ static void add_integers(gpr_exact_part *part, gpr_dtype element, const char *el
 void gpr_exact_add_elements(gpr_exact_part *part, gpr_dtype element, const void *elements, uint64_t count)
 {
     const size_t bytes = gpr_dtype_rows[element].bytes;
-    const int offset = gpr_exact_grid_of(element).lowest - gpr_exact_grid_of(part->dtype).lowest;
+    const int offset = gpr_exact_grid_of(element).lowest - part->grid.lowest;
     const char *at = elements;
 
     if ((part->flags & GPR_EXACT_NOT_MINUS_ZERO) == 0) part->flags |= gpr_exact_zero_flag(element, elements, count);
@@ -238,6 +253,139 @@ void gpr_exact_add_elements(gpr_exact_part *part, gpr_dtype element, const void 
     }
 }
 
+/* ---------------------------------------------------------------- products ------------------- */
+
+/* Numbers that add_shifted_wide adds to a word, at most. */
+enum { WIDE_ADDITIONS = 2 };
+
+/* The same as add_shifted, of 128 bits. */
+static inline void add_shifted_wide(int64_t *words, unsigned __int128 magnitude, int shift, int64_t sign)
+{
+    add_shifted(words, (uint64_t)magnitude, shift, sign);
+    add_shifted(words + 2, (uint64_t)(magnitude >> 64), shift, sign);
+}
+
+/* An element of float64 as an integer: magnitude * 2^(position - 1074). */
+typedef struct split_double {
+    uint64_t magnitude;
+    uint32_t position;
+    int is_special;
+} split_double;
+
+static inline split_double split(uint64_t bits)
+{
+    const format f = FLOAT64_FORMAT;
+    const uint64_t fraction = bits & ((UINT64_C(1) << f.fraction) - 1);
+    const uint32_t exponent = (uint32_t)(bits >> f.fraction) & (uint32_t)last_exponent(f), normal = exponent != 0;
+
+    return (split_double){fraction | (uint64_t)normal << f.fraction, exponent - normal,
+                          exponent == (uint32_t)last_exponent(f)};
+}
+
+/* The flag of a product of which a factor is infinite or NaN. */
+static uint32_t special_product_flag(uint64_t a, uint64_t b, int negative)
+{
+    const format f = FLOAT64_FORMAT;
+    const uint64_t twice_infinity = (uint64_t)last_exponent(f) << (f.fraction + 1), twice_a = a << 1, twice_b = b << 1;
+
+    if (twice_a > twice_infinity || twice_b > twice_infinity || twice_a == 0 || twice_b == 0) return GPR_EXACT_NAN;
+    return negative ? GPR_EXACT_MINUS_INFINITY : GPR_EXACT_INFINITY;
+}
+
+static void add_double_products(gpr_exact_part *part, const char *a, const char *b, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        const uint64_t bits_a = load_bits(a, sizeof(double), i), bits_b = load_bits(b, sizeof(double), i);
+        const split_double x = split(bits_a), y = split(bits_b);
+        const uint64_t negative = (bits_a ^ bits_b) >> 63;
+        const uint32_t position = x.position + y.position;
+
+        if (x.is_special || y.is_special) {
+            part->flags |= special_product_flag(bits_a, bits_b, negative != 0);
+            continue;
+        }
+        add_shifted_wide(part->words + position / WORD_BITS, (unsigned __int128)x.magnitude * y.magnitude,
+                         (int)(position % WORD_BITS), -(int64_t)negative);
+    }
+}
+
+/* Adds value * 2^exponent. */
+static void add_wide_integer(gpr_exact_part *part, __int128 value, int exponent)
+{
+    const int64_t sign = value < 0 ? -1 : 0;
+
+    make_room(part, WIDE_ADDITIONS);
+    add_shifted_wide(part->words + exponent / WORD_BITS,
+                     value < 0 ? -(unsigned __int128)value : (unsigned __int128)value, exponent % WORD_BITS, sign);
+}
+
+/* Adds products of integers: sums of their low and of their high halves, which the block's 128 bits hold. */
+static void add_integer_products(gpr_exact_part *part, gpr_dtype element, const char *a, const char *b, uint64_t count)
+{
+    const size_t bytes = gpr_dtype_rows[element].bytes;
+    const int is_signed = gpr_wide_of(element) == GPR_WIDE_SIGNED;
+    gpr_wide_block x, y;
+
+    for (uint64_t done = 0; done < count;) {
+        const uint64_t step = count - done < GPR_WIDE_ELEMENTS ? count - done : GPR_WIDE_ELEMENTS;
+        __int128 low = 0, high = 0;
+
+        gpr_load_wide(element, a + done * bytes, step, &x);
+        gpr_load_wide(element, b + done * bytes, step, &y);
+        if (bytes < sizeof(int64_t)) { /* 64 bits hold each product, and bits beyond them its sign */
+            if (is_signed)
+                for (uint64_t i = 0; i < step; i++) low += x.i64[i] * y.i64[i];
+            else
+                for (uint64_t i = 0; i < step; i++) low += x.u64[i] * y.u64[i];
+        } else {
+            for (uint64_t i = 0; i < step; i++) {
+                const unsigned __int128 product = is_signed ? (unsigned __int128)((__int128)x.i64[i] * y.i64[i])
+                                                            : (unsigned __int128)x.u64[i] * y.u64[i];
+                low += (uint64_t)product;
+                high += is_signed ? (__int128)(int64_t)(product >> 64) : (__int128)(uint64_t)(product >> 64);
+            }
+        }
+        add_wide_integer(part, low, 0);
+        if (high != 0) add_wide_integer(part, high, 64);
+        done += step;
+    }
+}
+
+void gpr_exact_add_products(gpr_exact_part *part, gpr_dtype element, const void *a, const void *b, uint64_t count)
+{
+    const char *at_a = a, *at_b = b;
+
+    part->count += count;
+    if (!is_float(element)) {
+        if (count > 0) part->flags |= GPR_EXACT_NOT_MINUS_ZERO;
+        add_integer_products(part, element, at_a, at_b, count);
+        return;
+    }
+    if ((part->flags & GPR_EXACT_NOT_MINUS_ZERO) == 0) part->flags |= gpr_exact_product_zero_flag(a, b, count);
+    while (count > 0) {
+        const uint64_t most = MOST_PENDING / WIDE_ADDITIONS, step = count < most ? count : most;
+
+        make_room(part, step * WIDE_ADDITIONS);
+        add_double_products(part, at_a, at_b, step);
+        at_a += step * sizeof(double);
+        at_b += step * sizeof(double);
+        count -= step;
+    }
+}
+
+uint32_t gpr_exact_product_zero_flag(const double *a, const double *b, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        const uint64_t x = load_bits((const char *)a, sizeof *a, i), y = load_bits((const char *)b, sizeof *b, i);
+        const int is_zero = ((x << 1) == 0 || (y << 1) == 0) && !split(x).is_special && !split(y).is_special;
+
+        if (!is_zero || (x ^ y) >> 63 == 0) return GPR_EXACT_NOT_MINUS_ZERO;
+    }
+    return 0;
+}
+
+/* ---------------------------------------------------------------- zeros and parts ------------ */
+
 uint32_t gpr_exact_zero_flag(gpr_dtype element, const void *elements, uint64_t count)
 {
     const size_t bytes = gpr_dtype_rows[element].bytes;
@@ -251,7 +399,7 @@ uint32_t gpr_exact_zero_flag(gpr_dtype element, const void *elements, uint64_t c
 
 gpr_status gpr_exact_add_part(gpr_exact_part *part, const gpr_exact_part *other)
 {
-    const int words = gpr_exact_grid_of(part->dtype).words;
+    const int words = part->grid.words;
 
     if (part->count + other->count < part->count)
         return gpr_fail(GPR_ERROR_VALUE, "an exact sum has room for 2^64 - 1 elements: %llu and %llu are more",
@@ -263,46 +411,42 @@ gpr_status gpr_exact_add_part(gpr_exact_part *part, const gpr_exact_part *other)
     return GPR_OK;
 }
 
-/* ---------------------------------------------------------------- magnitudes ----------------- */
+/* ---------------------------------------------------------------- numbers -------------------- */
 
-/* The magnitude of a number, or of a quotient, as it is rounded: words * 2^exponent, and a little more if `inexact`. */
-typedef struct magnitude {
-    uint32_t words[MAGNITUDE_WORDS];
-    int count;
-    int exponent;
-    int inexact;
-    int negative;
-} magnitude;
-
-static magnitude magnitude_of(const gpr_exact_part *part)
+gpr_exact_number gpr_exact_number_of(const gpr_exact_part *part)
 {
-    const gpr_exact_grid grid = gpr_exact_grid_of(part->dtype);
-    gpr_exact_part carried = *part;
-    magnitude m = {.count = grid.words, .exponent = grid.lowest};
-    uint64_t carry;
+    const int count = part->grid.words;
+    gpr_exact_number m;
+    int64_t carry = 0;
+    uint64_t more;
 
-    gpr_exact_carry(&carried);
-    m.negative = carried.words[grid.words - 1] < 0;
-    carry = (uint64_t)m.negative;
-    for (int i = 0; i < grid.words; i++) {
-        const uint32_t word = (uint32_t)carried.words[i];
-        carry += m.negative ? ~word : word;
+    m.count = count;
+    m.exponent = part->grid.lowest;
+    m.inexact = 0;
+    for (int i = 0; i < count; i++) {
+        carry += part->words[i];
         m.words[i] = (uint32_t)carry;
         carry >>= WORD_BITS;
+    }
+    m.negative = carry < 0;
+    more = (uint64_t)m.negative;
+    for (int i = 0; i < count && m.negative; i++) {
+        more += ~m.words[i];
+        m.words[i] = (uint32_t)more;
+        more >>= WORD_BITS;
     }
     return m;
 }
 
-/* Number of bits up to the highest that is set; 0 for zero. */
-static int bit_length(const magnitude *m)
+int gpr_exact_number_length(const gpr_exact_number *number)
 {
-    for (int i = m->count - 1; i >= 0; i--)
-        if (m->words[i] != 0) return (i + 1) * WORD_BITS - __builtin_clz(m->words[i]);
+    for (int i = number->count - 1; i >= 0; i--)
+        if (number->words[i] != 0) return (i + 1) * WORD_BITS - __builtin_clz(number->words[i]);
     return 0;
 }
 
 /* 64 bits from bit `first` up. */
-static uint64_t bits_from(const magnitude *m, int first)
+static uint64_t bits_from(const gpr_exact_number *m, int first)
 {
     const int word = first / WORD_BITS, shift = first % WORD_BITS;
     uint64_t w[3] = {0, 0, 0};
@@ -312,24 +456,24 @@ static uint64_t bits_from(const magnitude *m, int first)
     return (w[0] | w[1] << WORD_BITS) >> shift | (shift > 0 ? w[2] << (2 * WORD_BITS - shift) : 0);
 }
 
-static int any_below(const magnitude *m, int end)
+static int any_below(const gpr_exact_number *m, int end)
 {
     int i = 0;
 
-    for (; (i + 1) * WORD_BITS <= end; i++)
+    for (; (i + 1) * WORD_BITS <= end && i < m->count; i++)
         if (m->words[i] != 0) return 1;
-    return end % WORD_BITS != 0 && m->words[i] << (WORD_BITS - end % WORD_BITS) != 0;
+    return end % WORD_BITS != 0 && i < m->count && m->words[i] << (WORD_BITS - end % WORD_BITS) != 0;
 }
 
-/* Divides by n > 0. QUOTIENT_WORDS new words below the number's give the quotient at least 64 significant bits. */
-static void divide(magnitude *m, uint64_t n)
+/* Divides by n > 0. GPR_EXACT_QUOTIENT_WORDS new words below the number's give the quotient at least 64 significant bits. */
+static void divide(gpr_exact_number *m, uint64_t n)
 {
     unsigned __int128 rest = 0;
 
-    memmove(m->words + QUOTIENT_WORDS, m->words, (size_t)m->count * sizeof *m->words);
-    memset(m->words, 0, QUOTIENT_WORDS * sizeof *m->words);
-    m->count += QUOTIENT_WORDS;
-    m->exponent -= QUOTIENT_WORDS * WORD_BITS;
+    memmove(m->words + GPR_EXACT_QUOTIENT_WORDS, m->words, (size_t)m->count * sizeof *m->words);
+    memset(m->words, 0, GPR_EXACT_QUOTIENT_WORDS * sizeof *m->words);
+    m->count += GPR_EXACT_QUOTIENT_WORDS;
+    m->exponent -= GPR_EXACT_QUOTIENT_WORDS * WORD_BITS;
     for (int i = m->count - 1; i >= 0; i--) {
         rest = rest << WORD_BITS | m->words[i];
         m->words[i] = (uint32_t)(rest / n);
@@ -345,10 +489,16 @@ static uint64_t infinity_of(format f)
     return (uint64_t)last_exponent(f) << f.fraction;
 }
 
-/* The magnitude rounded once to a format, to nearest, ties to even; without the sign. */
-static uint64_t round_to(const magnitude *m, format f)
+/* The one NaN. */
+static uint64_t nan_of(format f)
 {
-    const int length = bit_length(m), unit = unit_exponent(f);
+    return infinity_of(f) | UINT64_C(1) << (f.fraction - 1);
+}
+
+/* The number rounded once to a format, to nearest, ties to even; without the sign. */
+static uint64_t round_to(const gpr_exact_number *m, format f)
+{
+    const int length = gpr_exact_number_length(m), unit = unit_exponent(f);
     const int top = length - 1 + m->exponent;                           /* exponent of the leading bit */
     const int last = top - f.fraction > unit ? top - f.fraction : unit; /* of the last bit that is kept */
     const int dropped = last - m->exponent;
@@ -372,17 +522,18 @@ static uint64_t round_to(const magnitude *m, format f)
 }
 
 /* The bits of a sum or mean in a float type: the flags first, as IEEE addition has it. */
-static uint64_t float_bits_of(const gpr_exact_part *part, const magnitude *m, format f)
+static uint64_t float_bits_of(const gpr_exact_part *part, const gpr_exact_number *m, format f)
 {
     const uint32_t infinities = part->flags & (GPR_EXACT_INFINITY | GPR_EXACT_MINUS_INFINITY);
     const uint64_t sign = UINT64_C(1) << (f.fraction + f.exponent);
     uint64_t bits;
 
     if ((part->flags & GPR_EXACT_NAN) != 0 || infinities == (GPR_EXACT_INFINITY | GPR_EXACT_MINUS_INFINITY))
-        return infinity_of(f) | UINT64_C(1) << (f.fraction - 1);
+        return nan_of(f);
     if (infinities != 0) return infinity_of(f) | (infinities == GPR_EXACT_MINUS_INFINITY ? sign : 0);
     bits = round_to(m, f);
-    if (bit_length(m) == 0) return part->count > 0 && (part->flags & GPR_EXACT_NOT_MINUS_ZERO) == 0 ? sign : 0;
+    if (gpr_exact_number_length(m) == 0)
+        return part->count > 0 && (part->flags & GPR_EXACT_NOT_MINUS_ZERO) == 0 ? sign : 0;
     return m->negative ? bits | sign : bits;
 }
 
@@ -398,12 +549,30 @@ static void store_bits(uint64_t bits, gpr_dtype dtype, void *value)
     }
 }
 
-static gpr_status integer_result(const magnitude *m, gpr_dtype result, void *value)
+void gpr_exact_store_rounded(const gpr_exact_number *number, gpr_dtype result, void *value)
+{
+    const format f = format_of(result);
+    const uint64_t sign = (uint64_t)(number->negative != 0) << (f.fraction + f.exponent);
+
+    store_bits(round_to(number, f) | sign, result, value);
+}
+
+void gpr_exact_store_infinity(gpr_dtype result, void *value)
+{
+    store_bits(infinity_of(format_of(result)), result, value);
+}
+
+void gpr_exact_store_nan(gpr_dtype result, void *value)
+{
+    store_bits(nan_of(format_of(result)), result, value);
+}
+
+static gpr_status integer_result(const gpr_exact_number *m, gpr_dtype result, void *value)
 {
     const uint64_t most = result == GPR_UINT64 ? UINT64_MAX : (uint64_t)INT64_MAX + (uint64_t)m->negative;
     const uint64_t bits = bits_from(m, 0);
 
-    if (bit_length(m) > 64 || bits > most || (m->negative && result == GPR_UINT64))
+    if (gpr_exact_number_length(m) > 64 || bits > most || (m->negative && result == GPR_UINT64))
         return gpr_fail(GPR_ERROR_VALUE, "the sum does not fit in %s: ask for float64, or for the integer itself",
                         gpr_dtype_rows[result].name);
     store_bits(m->negative ? 0 - bits : bits, result, value);
@@ -455,10 +624,12 @@ void gpr_exact_read_acc(gpr_dtype element, const void *packed, gpr_exact_part *p
 
 static void finish_integer(const gpr_exact_part *part, gpr_dtype result, void *value)
 {
-    const magnitude m = magnitude_of(part);
+    const gpr_exact_number m = gpr_exact_number_of(part);
     const uint64_t bits = bits_from(&m, 0), number = m.negative ? 0 - bits : bits;
 
-    if (gpr_dtype_rows[result].bytes == 1)
+    if (result == GPR_BOOL)
+        *(uint8_t *)value = gpr_exact_number_length(&m) > 0;
+    else if (gpr_dtype_rows[result].bytes == 1)
         *(uint8_t *)value = (uint8_t)number;
     else
         store_bits(number, result, value);
@@ -481,16 +652,16 @@ void gpr_exact_finish(const gpr_exact_part *parts, gpr_dtype element, int divide
 
 int gpr_exact_bit_length(const gpr_exact_part *part, int *negative)
 {
-    const magnitude m = magnitude_of(part);
+    const gpr_exact_number m = gpr_exact_number_of(part);
 
     *negative = m.negative;
-    return bit_length(&m);
+    return gpr_exact_number_length(&m);
 }
 
 gpr_status gpr_exact_round(const gpr_exact_part *part, gpr_dtype result, int mean, void *value)
 {
     gpr_exact_part rounded = *part;
-    magnitude m = magnitude_of(part);
+    gpr_exact_number m = gpr_exact_number_of(part);
 
     if (!is_float(result)) {
         if (!mean && !is_float(part->dtype) && (result == GPR_INT64 || result == GPR_UINT64))

@@ -271,7 +271,7 @@ gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dt
     const int is_auto = row->family == GPR_FAMILY_PLANNER;
     GPR_TRY(gpr_make_rule(op, dtype, compute, &rule));
     gpr_fit_rule(row, &rule);
-    GPR_TRY(gpr_check_kernel_folds(row, &rule));
+    GPR_TRY(gpr_check_kernel_folds(row, &rule, 0));
     if (block_size == 0) block_size = row->block;
     GPR_TRY(gpr_check_block_size(row, block_size));
     for (int i = 0; i < (is_auto ? VARIANTS : 1); i++) {

@@ -18,6 +18,12 @@ const gpr_run *gpr_last_run(void)
     return has_run ? &last_run : NULL;
 }
 
+void gpr_record_run(const gpr_run *run)
+{
+    last_run = *run;
+    has_run = 1;
+}
+
 /* ---------------------------------------------------------------- checks --------------------- */
 
 static gpr_status check_places(const gpr_request *request, const gpr_resolved *resolved)
@@ -32,11 +38,21 @@ static gpr_status check_places(const gpr_request *request, const gpr_resolved *r
     return gpr_check_array(request, &resolved->view, &resolved->rule);
 }
 
-static gpr_status resolve_device(const gpr_request *request, const gpr_view *view, int *device)
+/* Whether the CPU answers: it was asked, or nobody in particular and only the CPU can. */
+static int is_for_cpu(const gpr_request *request, gpr_form form)
+{
+    const int is_open = request->device == GPR_DEVICE_DEFAULT || request->device == GPR_DEVICE_FASTEST;
+
+    return request->device == GPR_DEVICE_CPU || (form == GPR_FORM_EXACT_MOMENTS && is_open && !request->on_device);
+}
+
+static gpr_status resolve_device(const gpr_request *request, const gpr_view *view, gpr_form form, int *device)
 {
     const int asked = request->device;
 
     if (asked < GPR_DEVICE_CUDA) return gpr_fail(GPR_ERROR_VALUE, "unknown device number %d", asked);
+    *device = GPR_DEVICE_CPU;
+    if (is_for_cpu(request, form)) return GPR_OK;
     *device = asked;
     if (asked == GPR_DEVICE_CUDA) *device = 0;
     if (asked == GPR_DEVICE_DEFAULT) *device = gpr_cuda_usable() ? 0 : GPR_DEVICE_CPU;
@@ -65,13 +81,13 @@ gpr_status gpr_resolve(const gpr_request *request, gpr_resolved *resolved)
         return gpr_fail(GPR_ERROR_VALUE, "no kernel has index %d", resolved->kernel);
     const gpr_kernel_row *row = &gpr_kernel_rows[resolved->kernel];
     GPR_TRY(make_rule(request, row, &resolved->rule));
-    GPR_TRY(gpr_check_kernel_folds(row, &resolved->rule));
+    GPR_TRY(gpr_check_kernel_folds(row, &resolved->rule, is_for_cpu(request, resolved->rule.form)));
     if (request->block_size != 0) GPR_TRY(gpr_check_block_size(row, request->block_size));
     if (request->grid_size != 0) GPR_TRY(gpr_check_grid_size(row));
     GPR_TRY(gpr_make_view(request, &resolved->view));
     /* Results of nothing are the same whatever the kernel, and the planner's to write. */
     if (resolved->view.n == 0) GPR_TRY(make_rule(request, &gpr_kernel_rows[GPR_KERNEL_auto], &resolved->rule));
-    GPR_TRY(resolve_device(request, &resolved->view, &resolved->device));
+    GPR_TRY(resolve_device(request, &resolved->view, resolved->rule.form, &resolved->device));
     GPR_TRY(check_places(request, resolved));
     if (resolved->device >= 0) GPR_TRY(gpr_cuda_available());
 done:
@@ -218,8 +234,7 @@ gpr_status gpr_reduce(const gpr_request *request)
         GPR_TRY(reduce_in_order(request, &run));
     }
     run.seconds = gpr_seconds() - start;
-    last_run = run;
-    has_run = 1;
+    gpr_record_run(&run);
 done:
     return status;
 }

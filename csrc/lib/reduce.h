@@ -15,6 +15,9 @@ typedef struct gpr_resolved {
 /* Checks everything about a request that can be checked before work starts, in the order a user would want to hear of it. */
 gpr_status gpr_resolve(const gpr_request *request, gpr_resolved *resolved);
 
+/* Makes `run` what gpr_last_run tells the calling thread. */
+void gpr_record_run(const gpr_run *run);
+
 /* GPR_DEVICE_FASTEST: where a host array of `bytes` bytes is expected to be reduced sooner; measures both once per process. */
 int gpr_choose_device(uint64_t bytes);
 

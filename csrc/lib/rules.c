@@ -187,37 +187,52 @@ gpr_status gpr_leave_out(gpr_rule *rule, int skip_nan, int masked)
 void gpr_fit_rule(const gpr_kernel_row *row, gpr_rule *rule)
 {
     if (row->family == GPR_FAMILY_PLANNER) rule->device_acc = rule->host_acc;
-    if ((row->flags & GPR_SUMS_EXACTLY) != 0 && (rule->fold == GPR_FOLD_sum || rule->fold == GPR_FOLD_tally)) {
-        rule->fold = GPR_FOLD_exact;
+    if ((row->flags & GPR_SUMS_EXACTLY) == 0) return;
+    if (rule->fold == GPR_FOLD_sum || rule->fold == GPR_FOLD_tally) {
         rule->form = GPR_FORM_EXACT;
-        rule->compute = rule->device_acc = rule->host_acc = rule->element;
+    } else if (rule->fold == GPR_FOLD_moments &&
+               (kind_of(rule->element) != GPR_KIND_COMPLEX || kind_of(rule->compute) == GPR_KIND_COMPLEX)) {
+        rule->form = GPR_FORM_EXACT_MOMENTS;
+    } else {
+        return;
     }
+    rule->fold = GPR_FOLD_exact;
+    rule->compute = rule->device_acc = rule->host_acc = rule->element;
 }
 
 /* Whether an exact sum of the rule's elements becomes the rule's result by one rounding, or none. */
-static gpr_status check_exact(const gpr_kernel_row *row, const gpr_rule *rule)
+static gpr_status check_exact(const gpr_kernel_row *row, const gpr_rule *rule, int on_cpu)
 {
     const gpr_kind from = kind_of(rule->element), to = kind_of(rule->result);
     const int is_narrower =
         (from == GPR_KIND_COMPLEX && to != GPR_KIND_COMPLEX) || (from == GPR_KIND_FLOAT && !is_inexact(rule->result));
 
+    if (rule->form == GPR_FORM_EXACT_MOMENTS) {
+        if (on_cpu) return GPR_OK; /* results of variances are float types, and real */
+        return gpr_fail(
+            GPR_ERROR_VALUE,
+            "kernel '%s' makes %s on the CPU alone: pass device='cpu', with a device array copied to the host, "
+            "or kernel='auto', which rounds on the way",
+            row->name, gpr_operator_rows[rule->op].name);
+    }
     if (rule->form != GPR_FORM_EXACT)
         return gpr_fail(GPR_ERROR_VALUE,
-                        "kernel '%s' sums numbers: it takes sum and mean, not %s of %s as %s; 'auto' does", row->name,
-                        gpr_operator_rows[rule->op].name, gpr_dtype_name(rule->element), gpr_dtype_name(rule->result));
+                        "kernel '%s' sums numbers: it takes sum, mean, var and std, not %s of %s as %s; 'auto' does",
+                        row->name, gpr_operator_rows[rule->op].name, gpr_dtype_name(rule->element),
+                        gpr_dtype_name(rule->result));
     if (is_narrower)
         return gpr_fail(GPR_ERROR_TYPE, "kernel '%s' does not make a sum of %s one of %s: convert the elements",
                         row->name, gpr_dtype_name(rule->element), gpr_dtype_name(rule->result));
     return GPR_OK;
 }
 
-gpr_status gpr_check_kernel_folds(const gpr_kernel_row *row, const gpr_rule *rule)
+gpr_status gpr_check_kernel_folds(const gpr_kernel_row *row, const gpr_rule *rule, int on_cpu)
 {
     enum { MOST_SWAPPED_BYTES = 8 };
-    const size_t bytes = gpr_acc_bytes(rule->form, rule->device_acc);
     const char *operator_name = gpr_operator_rows[rule->op].name;
 
-    if ((row->flags & GPR_SUMS_EXACTLY) != 0) return check_exact(row, rule);
+    if ((row->flags & GPR_SUMS_EXACTLY) != 0) return check_exact(row, rule, on_cpu);
+    const size_t bytes = gpr_acc_bytes(rule->form, rule->device_acc);
     if (row->finish == GPR_ATOMIC && bytes > MOST_SWAPPED_BYTES && rule->fold != GPR_FOLD_sum &&
         rule->fold != GPR_FOLD_tally)
         return gpr_fail(GPR_ERROR_VALUE,
@@ -535,7 +550,8 @@ gpr_value gpr_fold_acc(gpr_fold fold, gpr_dtype acc, gpr_value a, gpr_value b)
         fold_numbers(GPR_FOLD_sum, acc, a.bytes, b.bytes, value.bytes);
         value.count = a.count + b.count;
         break;
-    case GPR_FORM_EXACT: break; /* no gpr_value holds one: exact.c adds them */
+    case GPR_FORM_EXACT:
+    case GPR_FORM_EXACT_MOMENTS: break; /* no gpr_value holds one: exact.c adds them */
     }
     return value;
 }

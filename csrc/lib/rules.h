@@ -39,10 +39,11 @@ gpr_status gpr_leave_out(gpr_rule *rule, int skip_nan, int masked);
 void gpr_fit_rule(const gpr_kernel_row *row, gpr_rule *rule);
 
 /* GPR_ERROR_VALUE, naming kernels that can, if the kernel cannot fold the rule's accumulators: atomics swap 8 bytes, or add
- * numbers; CUB does not say where in a row an element is; `exact` sums. GPR_ERROR_TYPE: `exact` cannot make its sums such results. */
-gpr_status gpr_check_kernel_folds(const gpr_kernel_row *row, const gpr_rule *rule);
+ * numbers; CUB does not say where in a row an element is; `exact` sums, and makes variances only if `on_cpu`, where the CPU answers.
+ * GPR_ERROR_TYPE: `exact` cannot make its sums such results. */
+gpr_status gpr_check_kernel_folds(const gpr_kernel_row *row, const gpr_rule *rule, int on_cpu);
 
-/* Room for one accumulator of any form but exact sums, or one element. A number is the first member of every form; the second is what
+/* Room for one accumulator of any form but those of exact sums, or one element. A number is the first member of every form; the second is what
  * `form` of the fold says. In memory (arrays of accumulators, on the device too) an accumulator is packed: its members one
  * behind the other, the moments' mean in 16 bytes and their squares before their count. */
 typedef struct gpr_value {

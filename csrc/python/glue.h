@@ -130,6 +130,10 @@ int glue_lacks_freedom(const glue_call *call);
 PyObject *glue_reduce(PyObject *module, PyObject *const *from, Py_ssize_t count);
 PyObject *glue_reduce_plain(PyObject *module, PyObject *const *from, Py_ssize_t count);
 
+/* ---- dot.c ---- */
+
+PyObject *glue_dot(PyObject *module, PyObject *const *from, Py_ssize_t count);
+
 /* ---- inspect.c, memory.c and exact_sum.c: the tables of functions that core.c puts into the module ---- */
 
 extern PyMethodDef glue_inspect_methods[];

@@ -9,6 +9,7 @@ np.float64(45.0)
 from typing import TYPE_CHECKING
 
 from ._core import __version__
+from ._dot import dot
 from ._exact import ExactSum
 from ._exceptions import CudaError, DeviceUnavailableError, KernelUnavailableError, NoDeviceWarning
 from ._functions import (
@@ -101,6 +102,7 @@ __all__ = [
     "count_nonzero",
     "cuda_versions",
     "devices",
+    "dot",
     "empty_pinned",
     "explain",
     "kernel_source",

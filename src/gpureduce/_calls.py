@@ -45,6 +45,11 @@ class Call(NamedTuple):
         """Name of the function that was called."""
         return "nan" + self.op if self.skip_nan else self.op
 
+    @property
+    def rounds_once(self) -> bool:
+        """Whether the kernel makes one rounding of the whole, which another one after it would spoil."""
+        return self.options[0] == "exact"
+
 
 def run_core(call: Call, op: str, mask: Array | None = None) -> Any:
     """Let the core do a call on an array of numbers, with this operator."""

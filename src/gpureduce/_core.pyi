@@ -43,6 +43,18 @@ def reduce_plain(
     /,
 ) -> Any: ...
 
+# ---- dot.c
+
+def dot(
+    a: np.ndarray[Any, Any],
+    b: np.ndarray[Any, Any],
+    factor: np.dtype[Any],
+    dtype: Any,
+    kernel: str,
+    device: str | None,
+    /,
+) -> Any: ...
+
 # ---- inspect.c
 
 def kernels() -> list[dict[str, Any]]: ...

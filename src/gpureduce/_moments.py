@@ -124,7 +124,7 @@ def variance(call: Call) -> Any:
         check_out(call.out, np.add, np.empty(0, _result_of(call)), cast or call.dtype or _float_of(call.array.dtype))
         if call.op == "std" and call.out.dtype.kind in "biumM":
             raise TypeError(f"cannot take the square root into out of dtype {call.out.dtype}: it must be inexact")
-    is_root = call.op == "std" and call.out is not None  # it is taken in the type of out
+    is_root = call.op == "std" and call.out is not None and not call.rounds_once  # it is taken in the type of out
     if is_root:
         call = call._replace(op="var")
     if call.skip_nan and cast is not None and call.array.dtype.kind != "c" and call.center is NoValue:
@@ -188,6 +188,8 @@ def _about(call: Call, mask: Array | None) -> Any:
 
     Costs a pass for each of the two, and one for the counts of what NaN leave.
     """
+    if call.rounds_once:
+        raise ValueError("mean= is not taken with kernel='exact': it makes variances about the exact mean; 'auto' does")
     array, center = call.array, np.asarray(call.center)
     is_complex = array.dtype.kind == "c"
     if center.dtype.kind == "c" and not is_complex:

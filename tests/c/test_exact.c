@@ -1,4 +1,4 @@
-/* Exact sums in C: the two ways of adding agree whatever the floating point unit is set to, windows refuse what they do
+/* Exact sums and products in C: the two ways of adding agree whatever the floating point unit is set to, windows refuse what they do
  * not hold, states stay sound, and failures change nothing. The reference for values is tests/test_exact.py; here it is
  * the addition element by element, which is integer arithmetic, and __int128 for what fits in it. */
 #include <fenv.h>
@@ -10,6 +10,7 @@
 #include "cpu.h"
 #include "exact.h"
 #include "loops.h"
+#include "registry.h"
 #include "status.h"
 
 #if defined(__SSE2__)
@@ -91,6 +92,69 @@ static unsigned unit_setting(void)
     return (unsigned)fegetround();
 }
 #endif
+
+static gpr_status vary(const double *values, int64_t count, double *result)
+{
+    return gpr_reduce(&(gpr_request){.op = GPR_OP_STD,
+                                     .dtype = GPR_FLOAT64,
+                                     .compute = GPR_DTYPE_DEFAULT,
+                                     .ndim = 1,
+                                     .reduced = 1,
+                                     .shape = &count,
+                                     .data = values,
+                                     .ddof = 0.3,
+                                     .kernel = GPR_KERNEL_exact,
+                                     .device = GPR_DEVICE_CPU,
+                                     .result = result});
+}
+
+static gpr_status multiply(const void *a, const void *b, gpr_dtype dtype, uint64_t count, double *result)
+{
+    const int64_t stride = (int64_t)gpr_dtype_bytes(dtype);
+
+    return gpr_dot(&(gpr_dot_request){.a = {.dtype = dtype, .data = a, .stride = stride},
+                                      .b = {.dtype = dtype, .data = b, .stride = stride},
+                                      .factor = dtype,
+                                      .compute = GPR_FLOAT64,
+                                      .n = count,
+                                      .kernel = -1,
+                                      .device = GPR_DEVICE_CPU,
+                                      .result = result});
+}
+
+/* Without traps: a request's own clock divides. */
+static void test_no_setting_of_the_floating_point_unit_changes_a_product(void)
+{
+    enum { COUNT = 3 * GPR_EXACT_TILE + 17, TRIES = 6, RESULTS = 3 };
+    static const int settings[] = {FLUSH, UPWARD, DOWNWARD, FLUSH | UPWARD};
+    static double a[COUNT], b[COUNT];
+    static float singles[COUNT];
+
+    for (int i = 0; i < TRIES; i++) {
+        const int low = (int)check_between(0, 1000), high = low + (int)check_between(0, 60);
+        double plain[RESULTS], got[RESULTS];
+
+        fill_doubles(a, COUNT, low, high);
+        fill_doubles(b, COUNT, 900, 960);
+        fill_floats(singles, COUNT, 0, (int)check_between(0, 40));
+        for (size_t s = 0; s <= sizeof settings / sizeof settings[0]; s++) {
+            double *results = s == 0 ? plain : got;
+            gpr_status status;
+
+            set_unit(s == 0 ? 0 : settings[s - 1]);
+            const unsigned before = unit_setting();
+            status = multiply(a, b, GPR_FLOAT64, COUNT, &results[0]);
+            if (status == GPR_OK) status = multiply(singles, singles, GPR_FLOAT32, COUNT, &results[1]);
+            if (status == GPR_OK) status = vary(a, COUNT, &results[2]);
+            const unsigned after = unit_setting();
+            set_unit(0);
+            CHECK(status == GPR_OK, "%s", gpr_last_error()->message);
+            CHECK(before == after, "setting %zu: the unit is set as it was, %#x not %#x", s, after, before);
+            CHECK(s == 0 || memcmp(plain, got, sizeof got) == 0, "setting %zu, exponents %d to %d: %a %a %a", s, low,
+                  high, got[0], got[1], got[2]);
+        }
+    }
+}
 
 static void test_no_setting_of_the_floating_point_unit_changes_a_sum(void)
 {
@@ -197,6 +261,165 @@ static void test_windows_are_exact_or_refuse(void)
         }
     }
     (void)gpr_set_cpu_isa(NULL);
+}
+
+/* ---------------------------------------------------------------- products ------------------- */
+
+/* Two normal numbers whose product has an exponent field of about `field`, beyond a double's too. */
+static void fill_factors(double *a, double *b, uint64_t count, int field)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        const int sum = field + 1023, least = sum > 2046 ? sum - 2046 : 1, most = sum <= 2046 ? sum - 1 : 2046;
+        const int of_a = (int)check_between(least, most);
+
+        fill_doubles(&a[i], 1, of_a, of_a);
+        fill_doubles(&b[i], 1, sum - of_a, sum - of_a);
+    }
+}
+
+/* A loop's two doubles for each product are the product, wherever they are doubles at all; elsewhere it says so. */
+static void test_products_are_two_doubles_or_refused(void)
+{
+    enum { TRIES = 2000, COUNT = 300 };
+    static const char *const isas[] = {"avx512", "avx2", "baseline"};
+    static double a[COUNT], b[COUNT], high[COUNT], low[COUNT];
+
+    for (size_t s = 0; s < sizeof isas / sizeof isas[0]; s++) {
+        if (gpr_set_cpu_isa(isas[s]) != GPR_OK) continue;
+        const gpr_products_loop multiply = gpr_cpu_loops()->products[GPR_FLOAT64];
+
+        for (int i = 0; i < TRIES; i++) {
+            const uint64_t count = (uint64_t)check_between(1, COUNT);
+            const int field = (int)check_between(-40, 2000), is_fine = field >= 1023 - 965;
+            gpr_exact_part halves, whole;
+            int accepted;
+
+            fill_factors(a, b, count, field);
+            a[0] = b[count / 2] = 0; /* zeros are no small numbers */
+            accepted = multiply(a, b, count, high, low);
+            CHECK(accepted || !is_fine, "%s: refused products at field %d", isas[s], field);
+            if (!accepted) continue;
+            gpr_exact_clear_products(&halves, GPR_FLOAT64);
+            gpr_exact_clear_products(&whole, GPR_FLOAT64);
+            gpr_exact_add_elements(&halves, GPR_FLOAT64, high, count);
+            gpr_exact_add_elements(&halves, GPR_FLOAT64, low, count);
+            gpr_exact_add_products(&whole, GPR_FLOAT64, a, b, count);
+            /* Dekker's halves of a factor of 2^997 and more overflow: what is left is then NaN, which windows refuse. */
+            if ((halves.flags & GPR_EXACT_NAN) != 0) {
+                CHECK(strcmp(isas[s], "baseline") == 0, "%s: NaN at field %d", isas[s], field);
+                continue;
+            }
+            gpr_exact_carry(&halves);
+            gpr_exact_carry(&whole);
+            CHECK(memcmp(halves.words, whole.words, sizeof whole.words) == 0, "%s: field %d", isas[s], field);
+        }
+        fill_factors(a, b, COUNT, 1023);
+        a[7] = 0x1p-500;
+        b[7] = 0x1p-470;
+        CHECK(!multiply(a, b, COUNT, high, low), "%s: 2^-970", isas[s]);
+        b[7] = 0x1p-467;
+        CHECK(multiply(a, b, COUNT, high, low), "%s: 2^-967", isas[s]);
+    }
+    (void)gpr_set_cpu_isa(NULL);
+}
+
+/* Carries of products are propagated before a word overflows. */
+static void test_words_of_products_never_overflow(void)
+{
+    enum { COUNT = 1000 };
+    static double a[COUNT], b[COUNT];
+    gpr_exact_part full, carried;
+
+    fill_doubles(a, COUNT, 1000, 1046);
+    fill_doubles(b, COUNT, 1000, 1046);
+    gpr_exact_clear_products(&full, GPR_FLOAT64);
+    full.pending = (UINT64_C(1) << 30) - COUNT;
+    for (int i = 60; i < 75; i++) full.words[i] = (int64_t)(UINT32_MAX * full.pending);
+    carried = full;
+    gpr_exact_carry(&carried);
+    for (int i = 0; i < COUNT; i += 10) {
+        gpr_exact_add_products(&full, GPR_FLOAT64, a + i, b + i, 10);
+        gpr_exact_add_products(&carried, GPR_FLOAT64, a + i, b + i, 10);
+    }
+    CHECK(full.pending <= 2 * COUNT, "carries were propagated: %" PRIu64, full.pending);
+    gpr_exact_carry(&full);
+    gpr_exact_carry(&carried);
+    CHECK(memcmp(full.words, carried.words, sizeof full.words) == 0, "words");
+}
+
+/* ---------------------------------------------------------------- quotients ------------------ */
+
+/* Words that make a division guess its digits wrong. */
+static uint32_t draw_word(void)
+{
+    static const uint32_t hard[] = {0, 1, UINT32_MAX, UINT32_MAX - 1, UINT32_C(1) << 31, INT32_MAX, 2, 3};
+
+    return check_between(0, 3) > 0 ? hard[check_between(0, 7)] : (uint32_t)check_random();
+}
+
+/* The words, in units of 2^unit, over a divisor below 2^126, rounded once: a bit at a time. */
+static double divide_slowly(const int64_t *words, int count, int unit, unsigned __int128 divisor)
+{
+    enum { WANTED = 60 };
+    unsigned __int128 rest = 0;
+    uint64_t quotient = 0;
+    int bit = count * 32 - 1, rests = 0;
+
+    for (; quotient >> WANTED == 0; bit--) {
+        rest = rest << 1 | (bit >= 0 && (words[bit / 32] >> bit % 32 & 1) != 0);
+        quotient <<= 1;
+        if (rest >= divisor) {
+            rest -= divisor;
+            quotient |= 1;
+        }
+    }
+    for (int i = bit; i >= 0; i--) rests |= (words[i / 32] >> i % 32 & 1) != 0;
+    return ldexp((double)(quotient | (rest != 0 || rests)), bit + 1 + unit);
+}
+
+/* A tie of a float64 times the divisor, or the least more or less than that, which no 128 bits of a quotient show. */
+static void make_tie(int64_t *words, unsigned __int128 divisor)
+{
+    enum { WORDS = 6 };
+    const uint64_t tie = UINT64_C(1) << 53 | check_random() >> 11 | 1;
+    const int64_t beside = check_between(-1, 1);
+    unsigned __int128 carry = 0;
+    int64_t borrow = beside;
+
+    for (int w = 0; w < WORDS; w++) {
+        carry += w < 4 ? (unsigned __int128)(uint32_t)(divisor >> 32 * w) * tie : 0;
+        borrow += (int64_t)(uint32_t)carry;
+        words[w] = borrow & UINT32_MAX;
+        borrow >>= 32;
+        carry >>= 32;
+    }
+}
+
+/* With a sum of 0 a variance is the squares' sum over n - ddof, though n is a factor of what is divided, and of the divisor. */
+static void test_variances_divide_any_words(void)
+{
+    enum { TRIES = 100000, FIRST = 60, MOST = 12 };
+
+    for (int i = 0; i < TRIES; i++) {
+        const int shift = (int)check_between(0, 60), count = (int)check_between(1, MOST);
+        const uint64_t n = ((uint64_t)draw_word() << 32 | draw_word()) | 1;
+        const uint64_t fraction = ((uint64_t)draw_word() << 32 | draw_word()) >> 12;
+        const unsigned __int128 divisor = ((unsigned __int128)n << shift) + fraction;
+        gpr_exact_part sum, squares;
+        double got = 0, wanted;
+        int any = 0;
+
+        gpr_exact_clear(&sum, GPR_FLOAT64);
+        gpr_exact_clear_products(&squares, GPR_FLOAT64);
+        sum.count = squares.count = n;
+        for (int w = 0; w < count; w++) any |= (squares.words[FIRST + w] = draw_word()) != 0;
+        if (i % 4 == 0 && count > 6) make_tie(squares.words + FIRST + count - 6, divisor);
+        if (i % 4 == 1 && count == 6) make_tie(squares.words + FIRST, divisor);
+        if (!any) continue;
+        gpr_exact_variance(&sum, 1, &squares, -ldexp((double)fraction, -shift), 0, GPR_FLOAT64, &got);
+        wanted = divide_slowly(squares.words, FIRST + count, squares.grid.lowest + shift, divisor);
+        CHECK(got == wanted, "%a, not %a, for ddof %a of %" PRIu64, got, wanted, -ldexp((double)fraction, -shift), n);
+    }
 }
 
 /* ---------------------------------------------------------------- carries -------------------- */
@@ -310,6 +533,106 @@ static void test_failures_change_nothing(void)
     gpr_exact_destroy(other);
     gpr_exact_destroy(before);
     gpr_exact_destroy(NULL);
+}
+
+static gpr_dot_request dot_of(const double *a, const double *b, uint64_t n, double *result)
+{
+    return (gpr_dot_request){.a = {.dtype = GPR_FLOAT64, .data = a, .stride = sizeof *a},
+                             .b = {.dtype = GPR_FLOAT64, .data = b, .stride = sizeof *b},
+                             .factor = GPR_FLOAT64,
+                             .compute = GPR_DTYPE_DEFAULT,
+                             .n = n,
+                             .kernel = -1,
+                             .device = GPR_DEVICE_DEFAULT,
+                             .result = result};
+}
+
+static void test_dots_that_make_no_sense_are_refused(void)
+{
+    static const double a[3] = {1, 2, 3}, b[3] = {4, 5, -6};
+    double value = 0;
+    gpr_dot_request request = dot_of(a, b, 3, &value);
+    int asked = 0;
+
+    CHECK(gpr_dot(&request) == GPR_OK && value == -4, "%g", value);
+    CHECK(gpr_last_run()->elements == 3 && gpr_last_run()->bytes == 48, "the last run");
+#define REFUSED(status, word, ...)                    \
+    do {                                              \
+        request = dot_of(a, b, 3, &value);            \
+        __VA_ARGS__;                                  \
+        CHECK_FAILS(gpr_dot(&request), status, word); \
+    } while (0)
+    REFUSED(GPR_ERROR_VALUE, "no dtype -1", request.a.dtype = GPR_DTYPE_DEFAULT);
+    REFUSED(GPR_ERROR_VALUE, "no dtype 15", request.b.dtype = GPR_DTYPE_COUNT);
+    REFUSED(GPR_ERROR_VALUE, "no dtype 15", request.factor = GPR_DTYPE_COUNT);
+    REFUSED(GPR_ERROR_VALUE, "no dtype 15", request.compute = GPR_DTYPE_COUNT);
+    REFUSED(GPR_ERROR_TYPE, "products of float64 one of int64", request.compute = GPR_INT64);
+    REFUSED(GPR_ERROR_TYPE, "products of int8 one of bool", (request.factor = GPR_INT8, request.compute = GPR_BOOL));
+    REFUSED(GPR_ERROR_TYPE, "products of complex64 one of float64",
+            (request.factor = GPR_COMPLEX64, request.compute = GPR_FLOAT64));
+    REFUSED(GPR_ERROR_VALUE, "no kernel has index", request.kernel = GPR_KERNEL_COUNT);
+    REFUSED(GPR_ERROR_VALUE, "'cub' has no dot", request.kernel = GPR_KERNEL_cub);
+    REFUSED(GPR_ERROR_VALUE, "unknown device number", request.device = GPR_DEVICE_CUDA - 1);
+    REFUSED(GPR_ERROR_VALUE, "CPU alone", request.device = GPR_DEVICE_CUDA);
+    REFUSED(GPR_ERROR_VALUE, "CPU alone", request.device = 2);
+    REFUSED(GPR_ERROR_VALUE, "negative extent", request.n = UINT64_MAX);
+    REFUSED(GPR_ERROR_VALUE, "2^63 - 1 bytes", request.n = INT64_MAX);
+    REFUSED(GPR_ERROR_INTERRUPTED, "interrupted",
+            (request.n = UINT64_C(1) << 40, request.a.stride = request.b.stride = 0, request.interrupted = stop_at_once,
+             request.interrupted_arg = &asked));
+    CHECK(asked == 1, "asked %d times", asked);
+#undef REFUSED
+    for (int kernel = -1; kernel < GPR_KERNEL_COUNT; kernel++) {
+        if (kernel >= 0 && kernel != GPR_KERNEL_auto && kernel != GPR_KERNEL_exact) continue;
+        request = dot_of(a, b, 2, &value);
+        request.kernel = kernel;
+        request.device = kernel < 0 ? GPR_DEVICE_FASTEST : GPR_DEVICE_CPU;
+        CHECK(gpr_dot(&request) == GPR_OK && value == 14, "%g", value);
+    }
+}
+
+/* Exact variances are the CPU's, of host arrays; what other operators and devices say. */
+static void test_exact_variances_that_make_no_sense_are_refused(void)
+{
+    static const double values[4] = {1, 2, 3, 4};
+    static const int64_t four[1] = {4}, huge[1] = {INT64_C(1) << 40}, none[1] = {0};
+    double value = 0;
+    int asked = 0;
+    const gpr_request plain = {.op = GPR_OP_VAR,
+                               .dtype = GPR_FLOAT64,
+                               .compute = GPR_DTYPE_DEFAULT,
+                               .ndim = 1,
+                               .reduced = 1,
+                               .shape = four,
+                               .data = values,
+                               .kernel = GPR_KERNEL_exact,
+                               .device = GPR_DEVICE_DEFAULT,
+                               .result = &value};
+    gpr_request request = plain;
+
+    CHECK(gpr_reduce(&request) == GPR_OK && value == 1.25, "%g", value);
+    CHECK(gpr_last_run()->device == GPR_DEVICE_CPU, "the CPU answered");
+    request.device = GPR_DEVICE_CUDA;
+    CHECK_FAILS(gpr_reduce(&request), GPR_ERROR_VALUE, "makes var on the CPU alone");
+    request.device = 0;
+    request.op = GPR_OP_STD;
+    CHECK_FAILS(gpr_reduce(&request), GPR_ERROR_VALUE, "makes std on the CPU alone");
+    request.on_device = 1;
+    request.device = GPR_DEVICE_DEFAULT;
+    CHECK_FAILS(gpr_reduce(&request), GPR_ERROR_VALUE, "CPU alone");
+    request = plain;
+    request.dtype = GPR_COMPLEX64;
+    request.compute = GPR_FLOAT32;
+    CHECK_FAILS(gpr_reduce(&request), GPR_ERROR_VALUE, "not var of complex64 as float32");
+    CHECK_FAILS(gpr_compile_cell(GPR_KERNEL_exact, GPR_OP_VAR, GPR_FLOAT64, GPR_DTYPE_DEFAULT, 0, -1, 90, NULL),
+                GPR_ERROR_VALUE, "CPU alone");
+    request = plain;
+    request.shape = huge;
+    request.strides = none;
+    request.interrupted = stop_at_once;
+    request.interrupted_arg = &asked;
+    CHECK_FAILS(gpr_reduce(&request), GPR_ERROR_INTERRUPTED, "interrupted");
+    CHECK(asked == 1, "asked %d times", asked);
 }
 
 /* Random bytes with the right checksum, size and header are refused or are a state that stores, rounds and merges: this
@@ -448,10 +771,16 @@ int main(void)
 {
     check_begin();
     test_no_setting_of_the_floating_point_unit_changes_a_sum();
+    test_no_setting_of_the_floating_point_unit_changes_a_product();
     test_windows_are_exact_or_refuse();
+    test_products_are_two_doubles_or_refused();
+    test_words_of_products_never_overflow();
+    test_variances_divide_any_words();
     test_words_never_overflow();
     test_integers_agree_with_128_bits();
     test_failures_change_nothing();
+    test_dots_that_make_no_sense_are_refused();
+    test_exact_variances_that_make_no_sense_are_refused();
     test_any_bytes_are_refused_or_sound();
     test_threads_may_share_sums();
     test_number_of_threads_changes_no_bit();

@@ -241,7 +241,7 @@ static void draw_case(random_source *source, place place, uint64_t most_bytes, t
     gpr_rule rule;
     REQUIRE(rule_of(r, &rule) == GPR_OK);
     /* Not every kernel folds every accumulator, and but one of them reads masks where no element is neutral. */
-    if (r->kernel >= 0 && (gpr_check_kernel_folds(&gpr_kernel_rows[r->kernel], &rule) != GPR_OK ||
+    if (r->kernel >= 0 && (gpr_check_kernel_folds(&gpr_kernel_rows[r->kernel], &rule, 0) != GPR_OK ||
                            (r->mask != NULL && rule.form != GPR_FORM_NUMBER))) {
         r->kernel = -1;
         r->block_size = r->grid_size = 0;

@@ -240,6 +240,34 @@ static gpr_status columns_in_pieces(void)
     return reduce(GPR_DEVICE_CPU, GPR_OP_SUM, GPR_INT8, "auto", 300, 10000, COLUMNS, 10000 * ONES_8);
 }
 
+static gpr_status exact_sum_in_pieces(void)
+{
+    return reduce(GPR_DEVICE_CPU, GPR_OP_SUM, GPR_INT8, "exact", 1, MOST, ROWS, MOST * ONES_8);
+}
+
+static gpr_status exact_variances_in_pieces(void)
+{
+    return reduce(GPR_DEVICE_CPU, GPR_OP_VAR, GPR_INT8, "exact", 2, MOST / 2, ROWS, 0);
+}
+
+static gpr_status dot_in_pieces(void)
+{
+    const gpr_factor ones = {.dtype = GPR_INT8, .data = elements, .stride = 1};
+    int64_t result = 0;
+    const gpr_dot_request request = {.a = ones,
+                                     .b = ones,
+                                     .factor = GPR_INT8,
+                                     .compute = GPR_INT64,
+                                     .n = MOST,
+                                     .kernel = -1,
+                                     .device = GPR_DEVICE_CPU,
+                                     .result = &result};
+    const gpr_status status = gpr_dot(&request);
+
+    REQUIRE(status != GPR_OK || result == MOST * ONES_8);
+    return status;
+}
+
 /* A program that does not compile: the failure is the compiler's, and its log is there if there is memory for it. */
 static gpr_status compile_error(void)
 {
@@ -370,6 +398,9 @@ static const work works[] = {
     {"rows decided in pieces", rows_decided_in_pieces, 1},
     {"many partials", many_partials, 1},
     {"columns in pieces", columns_in_pieces, 1},
+    {"an exact sum in pieces", exact_sum_in_pieces, 1},
+    {"exact variances in pieces", exact_variances_in_pieces, 1},
+    {"a dot product in pieces", dot_in_pieces, 1},
     {"a compile error", compile_error, 1},
     {"paths", set_paths, 1},
     {"a program in the cache", cached_program, 1},

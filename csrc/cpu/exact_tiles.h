@@ -1,0 +1,60 @@
+/* Tiles of elements, or of products of two, on their way into exact sums. Private to csrc/cpu.
+ *
+ * Floats are first summed in windows (loops.h), which vectors do at nearly the speed of a plain sum; where a tile does not fit
+ * the windows, they are placed anew by its largest element, then more of them are taken, and where it still does not fit (a
+ * range too wide, infinities, NaN), it is added element by element. Integers of up to 32 bits are summed by the loops of the
+ * plain sum, which are exact. Whatever the way, the part is the same: it depends on the elements alone.
+ *
+ * A product of float32 or narrower floats is a double, and added as one. A product of doubles is the sum of two doubles,
+ * itself rounded and the rest, unless it is too large or too small for them; both are summed in windows, or the product is added as
+ * an integer. */
+#ifndef GPR_CPU_EXACT_TILES_H
+#define GPR_CPU_EXACT_TILES_H
+
+#include "../lib/exact.h"
+#include "loops.h"
+
+/* Windows in a place. */
+typedef struct exact_windows {
+    gpr_dtype dtype;         /* float32 or float64, as the loops read them */
+    gpr_exact_windows loops; /* NULL for integers */
+    int lowest;              /* exponent of the smallest number among the elements */
+    int placed;              /* biases are set */
+    int all;                 /* the last tile took all windows */
+    int skipped;             /* tiles to add without trying windows */
+    double biases[GPR_EXACT_WINDOWS];
+    int units[GPR_EXACT_WINDOWS]; /* exponent of a window's last place */
+} exact_windows;
+
+/* How one task adds its tiles of elements. */
+typedef struct exact_adder {
+    gpr_exact_part *part;
+    gpr_dtype dtype;
+    gpr_widening widen; /* before the windows, if its loop is not NULL */
+    exact_windows windows;
+    gpr_rows_loop sum; /* for integers that a tile of sums to 64 bits; or NULL */
+} exact_adder;
+
+exact_adder gpr_cpu_exact_adder(gpr_exact_part *part, gpr_dtype dtype);
+
+/* Adds up to GPR_EXACT_TILE aligned native elements. */
+void gpr_cpu_add_tile(exact_adder *how, const void *elements, uint64_t count);
+
+enum { PRODUCT_TILE = 1024 }; /* products, which with their factors stay in the first cache */
+
+/* How one task adds its tiles of products. */
+typedef struct product_adder {
+    gpr_exact_part *part;       /* from gpr_exact_clear_products */
+    gpr_dtype dtype;            /* of the factors */
+    gpr_widening widen;         /* before they are multiplied, if its loop is not NULL */
+    gpr_products_loop multiply; /* NULL for integers */
+    exact_adder doubles;        /* for products that are doubles */
+    exact_windows high, low;    /* for those that are two */
+} product_adder;
+
+product_adder gpr_cpu_product_adder(gpr_exact_part *part, gpr_dtype dtype);
+
+/* Adds the products of up to PRODUCT_TILE pairs of aligned native factors. */
+void gpr_cpu_add_products(product_adder *how, const void *a, const void *b, uint64_t count);
+
+#endif

@@ -1,0 +1,721 @@
+"""Products and squares are summed exactly: `dot`, and `var` and `std` of kernel `exact`, beside Python's integers.
+
+The reference (exact_reference.py) multiplies integers and divides fractions; nothing of it computes with floats. What
+rounding hides of a dot product is found too: what is known of the sum is taken away, and the rest summed again.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import warnings
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("ml_dtypes")
+
+import emu
+from emu.exact_sums import draw
+from exact_reference import (
+    FLOATS,
+    FORMATS,
+    GENERATORS,
+    INTEGERS,
+    assert_result,
+    dot_total,
+    expected_dot,
+    expected_variance,
+    finite_bits,
+    finite_max,
+    from_bits,
+    name_of,
+    root_to,
+    round_to,
+    spread,
+)
+from reference import DTYPES, random_array
+
+import gpureduce as gr
+from gpureduce import _core
+
+SEED = int(os.environ["GPR_TEST_SEED"])
+SMALLEST = 2.0**-1074
+DDOFS = (0, 1, 2.5, -3, 0.1, 1e-300, -1e300, math.inf, -math.inf)
+
+
+def vary(values: Any, ddof: float = 0, root: bool = False, **options: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return (gr.std if root else gr.var)(values, ddof=ddof, kernel="exact", device="cpu", **options)
+
+
+def pairs_of(rng: np.random.Generator, name: str, n: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Two arrays whose products are hard to sum: each generator beside another one, itself, or itself in reverse."""
+    pairs = []
+    with np.errstate(all="ignore"):
+        for make in GENERATORS:
+            x = make(rng, name, n)
+            y = draw(rng, name, len(x))
+            y = np.resize(y, len(x))
+            pairs += [(x, y), (x, x), (x, np.ascontiguousarray(-x[::-1]))]
+    return pairs
+
+
+def check_all_digits(x: np.ndarray, y: np.ndarray, context: str) -> None:
+    """Compare dot products, take them away, and compare what is left."""
+    name = name_of(x.dtype)
+    for step in range(3):
+        wanted = expected_dot([(x, y)], name)
+        assert_result(gr.dot(x, y), wanted, f"{context}, after {step} sums were taken away")
+        if not np.isfinite(float(wanted)) or wanted == 0:
+            return
+        x, y = np.append(x, -wanted), np.append(y, DTYPES[name].type(1))
+
+
+def complex_of(real: np.ndarray, imaginary: np.ndarray) -> np.ndarray:
+    return np.stack([real, imaginary], axis=-1).view(f"c{2 * real.itemsize}")[..., 0]
+
+
+# ---------------------------------------------------------------- the reference
+
+
+def test_the_reference_is_what_python_computes(rng: np.random.Generator) -> None:
+    for name in FLOATS:
+        x, y = finite_bits(rng, name, 40), finite_bits(rng, name, 40)
+        wanted = sum(Fraction(float(a)) * Fraction(float(b)) for a, b in zip(x, y, strict=True))
+        assert dot_total(x, y) == wanted
+        mean = sum(Fraction(float(a)) for a in x) / 40
+        variance = sum((Fraction(float(a)) - mean) ** 2 for a in x) / 37
+        assert_result(expected_variance([x], name, 3), round_to(variance, name))
+    for _ in range(300):
+        a, b = (int(x) for x in rng.integers(1, 2**62, 2))
+        square = Fraction(a, b) * Fraction(2) ** int(rng.integers(-2200, 2000))
+        for name in FLOATS:
+            root = root_to(square, name)
+            if not 0 < root < math.inf or Fraction(float(root)) == Fraction(float(finite_max(name))):
+                continue
+            number = Fraction(float(root))
+            low, high = (
+                (number + Fraction(float(np.nextafter(root, DTYPES[name].type(to))))) / 2
+                if name != "bfloat16"
+                else (number + Fraction(float(from_bits(int(root.view(np.uint16)) + step, name)))) / 2
+                for to, step in ((-math.inf, -1), (math.inf, 1))
+            )
+            assert low**2 <= square <= high**2, (square, name)
+
+
+# ---------------------------------------------------------------- dot
+
+
+@pytest.mark.parametrize("name", FLOATS)
+@pytest.mark.parametrize("n", [3, 200, 3_000])
+def test_sums_of_products_of_hard_arrays_are_rounded_once(
+    name: str, n: int, isa: str, rng: np.random.Generator
+) -> None:
+    for number, (x, y) in enumerate(pairs_of(rng, name, n)):
+        context = f"pair {number} n={n} {isa} GPR_TEST_SEED={SEED}"
+        check_all_digits(x, y, context)
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_products_at_every_exponent_are_exact(name: str, isa: str, rng: np.random.Generator) -> None:
+    """Products that under- and overflow the type, and doubles, and all windows between."""
+    fraction, exponent = FORMATS[name]
+    fields = np.arange(2**exponent - 1, dtype=np.uint64)
+    pairs = [rng.choice(fields, 2) for _ in range(60 if exponent < 9 else 25)]
+    if name == "float64":  # around where the rest of a product, a product, and their sums end
+        for product in (-1074, -1022, -967, 1023):
+            for _ in range(8):
+                total = product + 2 * 1023 + int(rng.integers(-60, 61))
+                one = int(rng.integers(max(total - 2046, 0), min(total, 2046) + 1))
+                pairs.append(np.array([one, total - one], np.uint64))
+    for picked in pairs:
+        x, y = (
+            from_bits(
+                rng.integers(0, 2**fraction, 300, dtype=np.uint64)
+                | field << np.uint64(fraction)
+                | rng.integers(0, 2, 300, dtype=np.uint64) << np.uint64(fraction + exponent),
+                name,
+            )
+            for field in picked
+        )
+        check_all_digits(x, y, f"fields {picked} {isa} {SEED}")
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_midpoints_of_products_go_to_even_and_the_smallest_product_decides(
+    name: str, isa: str, rng: np.random.Generator
+) -> None:
+    fraction, _ = FORMATS[name]
+    kind = DTYPES[name].type
+    smallest = from_bits([1], name)[0]
+    for _ in range(40):
+        number = kind(abs(float(spread(rng, name, 1, 1)[0])) + 0.5)
+        half = kind(2.0 ** (math.frexp(float(number))[1] - 1 - fraction - 1))
+        for tail in (-1, 0, 1):
+            for sign in (1, -1):
+                filler = spread(rng, name, 200, 2)
+                x = np.concatenate([[number, half, smallest], filler, filler]).astype(DTYPES[name])
+                y = np.concatenate([[sign, sign, tail * sign * smallest], filler[::-1], -filler[::-1]])
+                y = y.astype(DTYPES[name])
+                got = gr.dot(x, y)
+                assert_result(got, expected_dot([(x, y)], name), f"{number} {tail} {sign} {isa} {SEED}")
+                odd = int(np.asarray(number).tobytes()[0]) & 1
+                assert (abs(got) > number) == (tail > 0 or (tail == 0 and odd == 1)), (number, tail, SEED)
+
+
+def test_products_neither_overflow_nor_underflow_on_the_way() -> None:
+    largest = float(np.finfo(np.float64).max)
+    assert gr.dot([1e300, 1e300, 1.0], [1e300, -1e300, 2.0]) == 2
+    assert gr.dot([largest, largest], [largest, -largest]) == 0
+    assert gr.dot([SMALLEST, 2.0**1000], [2.0**500, SMALLEST]) == 2.0**-574 + 2.0**-74
+    assert gr.dot([2.0**-600] * 4, [2.0**-600] * 4) == 0  # 2^-1198
+    assert gr.dot([2.0**-538] * 4, [2.0**-538] * 4) == 2.0**-1074
+    assert gr.dot([2.0**-538] * 2, [2.0**-538] * 2) == 0  # a tie, to even
+    assert gr.dot([2.0**-538, 2.0**-538, SMALLEST], [2.0**-538, 2.0**-538, SMALLEST]) == SMALLEST
+    assert gr.dot([largest, 2.0**969], [1.0, 1.0]) == largest
+    assert gr.dot([largest, 2.0**970], [1.0, 1.0]) == math.inf
+    assert gr.dot([largest, 2.0**970, SMALLEST], [1.0, 1.0, -SMALLEST]) == largest
+    assert gr.dot(np.float32([3e38, 3e38]), np.float32([3e38, -3e38])) == 0
+
+
+def test_infinities_nan_and_zeros_of_products_count_as_in_ieee_arithmetic() -> None:
+    numbers = [math.inf, -math.inf, math.nan, 2.0, -3.0, 0.0, -0.0]
+    for name in FLOATS:
+        kind = DTYPES[name]
+        for a in numbers:
+            for b in numbers:
+                for c, d in ((1.0, 1.0), (math.inf, 1.0), (-0.0, 1.0), (-0.0, math.inf)):
+                    x, y = np.array([a, c], kind), np.array([b, d], kind)
+                    with np.errstate(invalid="ignore"):
+                        wanted = a * b + c * d
+                    got = gr.dot(x, y)
+                    assert_result(got, expected_dot([(x, y)], name), (a, b, c, d))
+                    assert str(float(got)) == str(wanted), (a, b, c, d, name)
+    long = np.full(1000, -0.0)
+    assert str(gr.dot(long, np.ones(1000))) == "-0.0"
+    assert str(gr.dot(long, -np.ones(1000))) == "0.0"
+    assert str(gr.dot(np.append(long, 0.0), np.ones(1001))) == "0.0"
+    assert str(gr.dot([-SMALLEST], [SMALLEST])) == "-0.0"  # a sum below zero, rounded
+    assert str(gr.dot([-SMALLEST, 0.0], [SMALLEST, 1.0])) == "-0.0"
+
+
+@pytest.mark.parametrize("name", ["complex64", "complex128"])
+def test_parts_of_complex_products_are_exact_each(name: str, isa: str, rng: np.random.Generator) -> None:
+    real = {"complex64": "float32", "complex128": "float64"}[name]
+    for n in (1, 5, 700, 3_000):
+        a, b, c, d = (draw(rng, real, n) for _ in range(4))
+        got = gr.dot(complex_of(a, b), complex_of(c, d))
+        assert got.dtype == name
+        assert_result(got.real, expected_dot([(a, c), (-b, d)], real), f"{n} {isa} {SEED}")
+        assert_result(got.imag, expected_dot([(a, d), (b, c)], real), f"{n} {isa} {SEED}")
+    x, y = np.array([1 + 2j, 3 - 1j], name), np.array([2 - 1j, 1j], name)
+    assert gr.dot(x, y) == np.dot(x, y)
+    assert np.array_equal(x, np.array([1 + 2j, 3 - 1j], name))
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_integers_wrap_and_bool_is_logical_as_numpys(name: str, rng: np.random.Generator) -> None:
+    for n in (0, 1, 1000, 30_000):
+        x, y = (random_array(rng, DTYPES[name], n, "sum") for _ in range(2))
+        got, wanted = gr.dot(x, y), np.dot(x, y)
+        assert (type(got), got) == (type(wanted), wanted), (n, SEED)
+        assert_result(gr.dot(x, y, dtype=np.float32), expected_dot([(x, y)], "float32"))
+        assert gr.dot(x, y, dtype=np.int64) == np.dot(x.astype(np.int64), y.astype(np.int64))
+    if name != "bool":
+        info = np.iinfo(name)
+        for low, high in ((info.min, info.max), (info.min, info.min), (info.max, info.max)):
+            x, y = np.full(5000, low, name), np.full(5000, high, name)
+            assert_result(gr.dot(x, y, dtype=float), round_to(Fraction(5000 * low * high), "float64"))
+    assert gr.dot([True, False], [False, True]) is np.False_ or not gr.dot([True, False], [False, True])
+    assert gr.dot(np.ones(256, bool), np.ones(256, bool)) == np.True_
+
+
+@pytest.mark.parametrize("result", [*FLOATS, "complex64", "complex128"])
+@pytest.mark.parametrize("name", FLOATS)
+def test_a_dot_of_another_type_is_rounded_once(name: str, result: str, rng: np.random.Generator) -> None:
+    x, y = draw(rng, name, 400), draw(rng, name, 400)
+    dtype = np.dtype(result) if result.startswith("c") else DTYPES[result]
+    real = {"complex64": "float32", "complex128": "float64"}.get(result, result)
+    got = gr.dot(x, y, dtype=dtype)
+    assert got.dtype == dtype
+    assert_result(got.real if result.startswith("c") else got, expected_dot([(x, y)], real))
+    assert np.imag(got) == 0 or not result.startswith("c")
+
+
+def test_factors_of_two_types_are_converted_to_their_common_one_as_numpy_does(rng: np.random.Generator) -> None:
+    names = [name for name in DTYPES if name != "bfloat16"]
+    for one in [*names, "complex64"]:
+        for other in [*names, "complex128"]:
+            x = (10 * rng.random(600)).astype(one)
+            y = (10 * rng.random(600)).astype(other)
+            common = np.promote_types(x.dtype, y.dtype)
+            got = gr.dot(x, y)
+            assert got.dtype == common == np.dot(x, y).dtype
+            assert got == gr.dot(x.astype(common), y.astype(common)), (one, other)
+    assert gr.dot(np.array([1, 2, 3], np.float32), DTYPES["bfloat16"].type(2) * np.ones(3, DTYPES["bfloat16"])) == 12
+
+
+@pytest.mark.parametrize("name", ["float16", "float32", "float64", "complex128", "int16", "int64"])
+def test_factors_of_any_layout_are_walked_in_their_order(name: str, rng: np.random.Generator) -> None:
+    n = 5_003
+    x, y = ((rng.integers(-2, 3, 3 * n)).astype(name) for _ in range(2))  # float16 holds their sums
+    wanted = {step: np.dot(x[::step][:n], y[:n]) for step in (1, 2, 3, -1, -3)}
+    for step, value in wanted.items():
+        assert gr.dot(x[::step][:n], y[:n]) == value, (step, SEED)
+        assert gr.dot(y[:n], x[::step][:n]) == value
+    assert gr.dot(x[::-1], y[::-1]) == gr.dot(x, y) == np.dot(x, y)
+    assert gr.dot(np.broadcast_to(x[:1], n), y[:n]) == np.dot(np.broadcast_to(x[:1], n), y[:n])
+    swapped = x.astype(x.dtype.newbyteorder())
+    assert gr.dot(swapped, y) == gr.dot(y, swapped) == gr.dot(swapped, swapped.copy() * 0 + y) == np.dot(x, y)
+    assert gr.dot(swapped, swapped).dtype == x.dtype
+    raw = bytearray(x.nbytes + 1)
+    unaligned = np.frombuffer(raw, x.dtype, x.size, 1)
+    unaligned[:] = x
+    assert gr.dot(unaligned, y) == np.dot(x, y)
+    matrix = x[: 50 * 60].reshape(50, 60)
+    assert gr.dot(matrix[:, 7], y[:50]) == np.dot(matrix[:, 7], y[:50])
+    read_only = x.copy()
+    read_only.flags.writeable = False
+    assert gr.dot(read_only, list(y)) == np.dot(x, y)
+
+
+@pytest.mark.parametrize("name", ["float32", "float64", "int64", "complex64"])
+def test_the_number_of_threads_changes_no_bit_of_dot_and_variances(name: str, rng: np.random.Generator) -> None:
+    n = 700_017
+    if name == "int64":
+        x, y = (rng.integers(-(2**62), 2**62, n) for _ in range(2))
+    elif name == "complex64":
+        x, y = (complex_of(draw(rng, "float32", n), finite_bits(rng, "float32", n)) for _ in range(2))
+    else:
+        x, y = finite_bits(rng, name, n), draw(rng, name, n)
+    before = gr.limits().cpu_threads
+    found = set()
+    try:
+        for threads in (1, 2, 5):
+            gr.set_limits(cpu_threads=threads)
+            found.add((gr.dot(x, y).tobytes(), vary(x).tobytes(), vary(x, root=True, axis=0).tobytes()))
+    finally:
+        gr.set_limits(cpu_threads=before)
+    assert len(found) == 1
+    if name in FLOATS:
+        assert found.pop()[0] == expected_dot([(x, y)], name).tobytes()
+
+
+def test_mistakes_raise_what_numpy_raises() -> None:
+    for x, y in (((3,), (4,)), ((0,), (1,))):
+        with pytest.raises(ValueError, match="aligned") as theirs:
+            np.dot(np.ones(x), np.ones(y))
+        with pytest.raises(ValueError, match="aligned") as ours:
+            gr.dot(np.ones(x), np.ones(y))
+        assert str(ours.value) == str(theirs.value)
+    for x, y in (([1, 2], 3), (3, [1, 2])):
+        with pytest.raises(ValueError, match=r"numpy\.multiply"):
+            gr.dot(x, y)
+    for x, y in (([[1]], [1]), ([1], [[1]]), (np.ones((2, 2)), np.ones((2, 2)))):
+        with pytest.raises(ValueError, match=r"not of \d and \d: numpy\.matmul"):
+            gr.dot(x, y)
+    for x, y in (([1, "a"], [1, 2]), ([None], [1]), (np.ones(1, "m8[s]"), np.ones(1, "m8[s]")),
+                 (np.ones(1, np.longdouble), np.ones(1))):  # fmt: skip
+        with pytest.raises(TypeError):
+            gr.dot(x, y)
+    with pytest.raises(TypeError):
+        gr.dot(np.ones(1, DTYPES["bfloat16"]), np.ones(1, np.float16))
+    with pytest.raises(TypeError, match=r"masked arrays are not supported: pass a\.filled\(0\)"):
+        gr.dot(np.ma.masked_array([1.0]), [1.0])
+    for dtype, values in ((float, [1j]), (int, [1.0]), (bool, [1]), (np.int8, [1.5])):
+        with pytest.raises(TypeError, match=r"dot does not make a sum of products of .* one of"):
+            gr.dot(values, values, dtype=dtype)
+    with pytest.raises(TypeError):
+        gr.dot([1.0], [1.0], dtype="m8[s]")
+    with pytest.raises(TypeError, match="byte order"):
+        gr.dot([1.0], [1.0], dtype=np.dtype(np.float32).newbyteorder())
+    with pytest.raises(TypeError):
+        gr.dot([1.0], [1.0], np.empty(()))  # no out
+
+
+def test_kernels_and_devices_that_have_no_dot_are_refused_by_name() -> None:
+    for kernel in ("auto", "exact"):
+        for device in (None, "cpu", "auto"):
+            assert gr.dot([1.5], [2.0], kernel=kernel, device=device) == 3
+    with pytest.raises(ValueError, match="kernel 'shfl_atomic' has no dot: 'exact' does"):
+        gr.dot([1.0], [1.0], kernel="warp_atomic")
+    with pytest.raises(ValueError, match="unknown kernel 'exakt'"):
+        gr.dot([1.0], [1.0], kernel="exakt")
+    for device in ("cuda", "cuda:0", "cuda:3"):
+        with pytest.raises(ValueError, match="dot runs on the CPU alone: pass device='cpu'"):
+            gr.dot([1.0], [1.0], device=device)
+    with pytest.raises(ValueError, match="unknown device 'gpu'"):
+        gr.dot([1.0], [1.0], device="gpu")
+
+
+def test_no_reference_is_leaked_by_a_dot() -> None:
+    x, dtype = np.ones(100, np.float32), np.dtype(np.float64)
+
+    def every_path() -> None:
+        gr.dot(x, x, dtype=dtype)
+        gr.dot(x, x.astype(">f8"))
+        for bad in ({"dtype": "O"}, {"dtype": int}, {"dtype": ">f4"}, {"kernel": "?"}, {"kernel": "cub"},
+                    {"device": "cuda"}, {"device": 3}):  # fmt: skip
+            with pytest.raises((ValueError, TypeError)):
+                gr.dot(x, x, **bad)
+        for wrong in ((x, x[:3]), (x.reshape(10, 10), x)):
+            with pytest.raises((ValueError, TypeError)):
+                _core.dot(*wrong, dtype, None, "auto", None)
+        with pytest.raises(TypeError, match="common dtype"):
+            _core.dot(x, x, None, None, "auto", None)  # type: ignore[arg-type]
+        with pytest.raises(TypeError):
+            _core.dot(x.astype("O"), x, dtype, None, "auto", None)
+        with pytest.raises(TypeError):
+            _core.dot(x, x, np.dtype("O"), None, "auto", None)
+
+    every_path()
+    counts = [sys.getrefcount(one) for one in (x, dtype, x.dtype)]
+    for _ in range(200):
+        every_path()
+    after = [sys.getrefcount(one) for one in (x, dtype, x.dtype)]
+    assert all(abs(a - b) < 100 for a, b in zip(counts, after, strict=True)), (counts, after)
+
+
+def test_scalars_and_empty_arrays_and_the_last_run() -> None:
+    assert gr.dot(3, 4.5) == 13.5
+    assert gr.dot(np.float32(3), np.array(4, np.int8)).dtype == np.float32
+    for name in (*DTYPES, "complex64"):
+        empty = np.zeros(0, DTYPES.get(name, np.dtype(name) if name == "complex64" else None))
+        got = gr.dot(empty, empty)
+        assert got == 0
+        assert got.dtype == empty.dtype
+        assert not np.signbit(np.real(got)) if empty.dtype.kind in "fc" else True
+    x = np.ones(1000, np.float32)
+    gr.dot(x, x.astype(float))
+    run = gr.last_run()
+    assert run is not None
+    assert (run.kernel, run.device, run.elements, run.bytes) == ("exact", "cpu", 1000, 12_000)
+
+
+# ---------------------------------------------------------------- variances
+
+
+@pytest.mark.parametrize("name", FLOATS)
+@pytest.mark.parametrize("n", [1, 2, 3, 200, 3_000])
+def test_variances_of_hard_arrays_are_rounded_once(name: str, n: int, isa: str, rng: np.random.Generator) -> None:
+    for make in GENERATORS:
+        with np.errstate(all="ignore"):
+            values = np.ascontiguousarray(make(rng, name, max(n, 3))[:n])
+        for ddof in (0, 1, float(rng.choice(DDOFS)), float(rng.normal())):
+            for root in (False, True):
+                wanted = expected_variance([values], name, ddof, root)
+                context = f"{make} n={n} ddof={ddof} root={root} {isa} GPR_TEST_SEED={SEED}"
+                assert_result(vary(values, ddof, root), wanted, context)
+
+
+@pytest.mark.parametrize("root", [False, True])
+@pytest.mark.parametrize("name", FLOATS)
+def test_variances_at_every_exponent_are_exact(name: str, root: bool, isa: str, rng: np.random.Generator) -> None:
+    fraction, exponent = FORMATS[name]
+    for field in range(0, 2**exponent - 1, 1 if exponent < 9 else 29):
+        bits = rng.integers(0, 2**fraction, 200, dtype=np.uint64) | np.uint64(field << fraction)
+        values = from_bits(bits, name)
+        assert_result(vary(values, 1, root), expected_variance([values], name, 1, root), f"{field} {isa} {SEED}")
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_variances_on_midpoints_and_beside_them(name: str, rng: np.random.Generator) -> None:
+    fraction, _ = FORMATS[name]
+    for _ in range(300):
+        whole = int(rng.integers(2**fraction, 2 ** (fraction + 1))) | 1
+        scale = 2.0 ** int(rng.integers(-3, 3))
+        if name != "float64":  # the root of the variance of [x, -x] is x: one bit more than the type has, or near that
+            x = (2 * whole + 1) * scale
+            values = np.array([x, int(rng.integers(-1, 2)) * np.spacing(x) - x])
+            for root in (False, True):
+                wanted = expected_variance([values], name, 0, root)
+                assert_result(vary(values, root=root, dtype=DTYPES[name]), wanted, (values, SEED))
+        # Quotients of 16, 8 and 4: the numerator's own bits are rounded.
+        values = np.array([0, 0, 0, whole * scale / 2 ** (fraction // 2)], DTYPES[name])
+        for ddof in (0, 2, 3):
+            for root in (False, True):
+                assert_result(vary(values, ddof, root), expected_variance([values], name, ddof, root), (values, SEED))
+    for _ in range(100):
+        x, y = (int(rng.integers(1, 2**30)) for _ in range(2))
+        values = np.array([x, -x, y, -y])
+        assert_result(vary(values, 2), expected_variance([values], "float64", 2), (values, SEED))
+
+
+def test_ties_of_variances_go_to_even_and_roots_are_told_from_ties() -> None:
+    # [x, -x] has the variance x^2: (2^27 + 1)^2 = 2^54 + 2^28 + 1 lies halfway between two float64 numbers.
+    for x in (2**27 + 1, 2**27 + 3, 2**28 - 1):
+        for ddof, divisor in ((0, 1), (1, Fraction(1, 2))):
+            values = np.array([x, -x])
+            assert_result(vary(values, ddof), round_to(Fraction(x * x) / divisor, "float64"))
+        assert vary(values, root=True) == x
+    # 2^53 + 1 is a tie; its neighbours are told from it by the last bits of their squares.
+    x = 2**53 + 1
+    values = np.array([x, -x])
+    assert vary(values, root=True) == 2**53
+    for last, wanted in ((-1, 2**53), (0, 2**53), (1, 2**53 + 2)):
+        beside = np.array([x, -x, 0, 0]) + np.array([0, 0, last, -last])
+        scaled = np.concatenate([beside[:2], [0, 0]])
+        assert_result(vary(beside, 2, True), expected_variance([beside], "float64", 2, True))
+        assert_result(vary(scaled, 2, True), expected_variance([scaled], "float64", 2, True))
+        if last >= 0:
+            assert vary(beside, 2, True) == wanted
+    half = np.array([2.0**-24 + 1, -1 - 2.0**-24])  # a tie of float32
+    assert vary(half, root=True, dtype=np.float32) == np.float32(1)
+    assert vary(np.append(half, [2.0**-500, -(2.0**-500)]), 2, True, dtype=np.float32) == np.float32(1 + 2.0**-23)
+
+
+def test_variances_neither_overflow_nor_underflow_on_the_way() -> None:
+    largest = float(np.finfo(np.float64).max)
+    assert vary([1e300, -1e300]) == math.inf
+    assert vary([1e300, -1e300], root=True) == 1e300
+    assert vary([largest, -largest], root=True) == largest
+    assert vary([largest, largest]) == 0
+    assert vary([1e154, -1e154], dtype=np.float64) == 1e154**2
+    assert vary([0.0, SMALLEST, SMALLEST, 0.0], root=True) == 0  # half of the smallest number: to even
+    assert vary([SMALLEST, -SMALLEST], root=True) == SMALLEST
+    assert vary([SMALLEST, -SMALLEST]) == 0
+    assert vary([2.0**-537, -(2.0**-537)]) == SMALLEST
+    assert vary(np.float16([65504, -65504]), root=True) == 65504
+    assert vary(np.float16([300, -300])) == math.inf
+    assert vary(np.array([2.0**52 + 1, 2.0**52, 2.0**52 - 1])) == 2 / 3
+
+
+@pytest.mark.parametrize("name", ["complex64", "complex128"])
+def test_complex_variances_are_real_and_rounded_once(name: str, isa: str, rng: np.random.Generator) -> None:
+    real = {"complex64": "float32", "complex128": "float64"}[name]
+    for n in (1, 3, 700, 3_000):
+        a, b = draw(rng, real, n), draw(rng, real, n)
+        for root in (False, True):
+            wanted = expected_variance([a, b], real, 1, root)
+            assert_result(vary(complex_of(a, b), 1, root), wanted, f"{n} {isa} {SEED}")
+    a, b = spread(rng, real, 500, 1), spread(rng, real, 500, 1)
+    values = complex_of(a, b)
+    values[7] = complex(np.nan, 1)
+    values[9] = complex(1, np.nan)
+    kept = ~np.isnan(values)
+    got = gr.nanvar(values, kernel="exact", device="cpu")
+    assert_result(got, expected_variance([a[kept], b[kept]], real))
+    assert vary(values[kept], dtype=np.complex64).dtype == np.complex64
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_variances_of_integers_are_rounded_once(name: str, rng: np.random.Generator) -> None:
+    for n in (1, 2, 1000, 30_000):
+        values = random_array(rng, DTYPES[name], n, "sum")
+        for result in ("float64", "float32"):
+            for ddof, root in ((0, False), (1, False), (0.5, True)):
+                got = vary(values, ddof, root, dtype=DTYPES[result])
+                assert_result(got, expected_variance([values], result, ddof, root), (n, result, ddof, SEED))
+    if name not in ("bool", "uint64"):
+        info = np.iinfo(name)
+        values = np.array([info.min, info.max] * 400, name)
+        assert_result(vary(values), expected_variance([values], "float64"))
+
+
+@pytest.mark.parametrize("name", [*FLOATS, "int32"])
+def test_variances_of_rows_of_any_layout(name: str, rng: np.random.Generator) -> None:
+    for shape, axis in (((6, 700), 1), ((700, 6), 0), ((5, 40, 3), (0, 2)), ((3, 20_000), 1), ((40, 30), None)):
+        size = int(np.prod(shape))
+        values = draw(rng, name, size) if name in FLOATS else rng.integers(-(2**31), 2**31, size).astype(np.int32)
+        values = values.reshape(shape)
+        axes = range(values.ndim) if axis is None else np.atleast_1d(axis)
+        rows = np.moveaxis(values, tuple(axes), tuple(range(-len(axes), 0)))
+        rows = rows.reshape(-1, int(np.prod(rows.shape[values.ndim - len(axes) :])))
+        result = name if name in FLOATS else "float64"
+        wanted = np.array([expected_variance([np.ascontiguousarray(row)], result, 1) for row in rows])
+        kept = vary(values, 1, axis=axis, keepdims=True)
+        assert kept.shape == np.sum(np.ones(shape), axis, keepdims=True).shape
+        out = np.empty(kept.shape, DTYPES[result])
+        assert vary(values, 1, axis=axis, keepdims=True, out=out) is out
+        reverse = tuple([slice(None, None, -1)] * values.ndim)
+        swapped = values.astype(values.dtype.newbyteorder())
+        columns = np.asfortranarray(values)
+        for got in (vary(values, 1, axis=axis), kept, out, vary(columns, 1, axis=axis),
+                    np.flip(vary(values[reverse], 1, axis=axis)),
+                    *([] if name == "bfloat16" else [vary(swapped, 1, axis=axis)])):  # fmt: skip
+            for one, other in zip(np.ravel(got), wanted, strict=True):
+                assert_result(one, other, (shape, axis, SEED))
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_masks_and_nan_leave_elements_out_of_variances(name: str, rng: np.random.Generator) -> None:
+    for n in (40, 5_000):
+        values = spread(rng, name, n, 20)
+        kept = rng.random(n) < 0.5
+        kept[:2] = True
+        for root in (False, True):
+            assert_result(vary(values, 1, root, where=kept), expected_variance([values[kept]], name, 1, root))
+        values[rng.integers(2, n, 3)] = DTYPES[name].type(np.nan)
+        numbers = values == values
+        for function, root in ((gr.nanvar, False), (gr.nanstd, True)):
+            got = function(values, kernel="exact", device="cpu", ddof=0.5)
+            assert_result(got, expected_variance([values[numbers]], name, 0.5, root))
+            got = function(values, kernel="exact", device="cpu", where=kept)
+            assert_result(got, expected_variance([values[numbers & kept]], name, 0, root))
+
+
+A = np.arange(12.0).reshape(3, 4) ** 2
+NAN = np.array([[1.0, np.nan, 3.0], [np.nan, np.nan, np.nan], [5.0, 6.0, np.inf]])
+CALLS: dict[str, Any] = {
+    "plain": lambda f: f("var", A),
+    "axis": lambda f: f("std", A, axis=0),
+    "negative axis": lambda f: f("var", A, axis=(-1,)),
+    "no axes": lambda f: f("var", A, axis=()),
+    "keepdims": lambda f: f("std", A, axis=1, keepdims=True),
+    "correction": lambda f: f("var", A, axis=1, correction=1),
+    "both": lambda f: f("var", A, ddof=1, correction=1),
+    "ddof that leaves nothing": lambda f: f("var", A, axis=1, ddof=4),
+    "ddof beyond": lambda f: f("std", A, axis=0, ddof=5),
+    "ddof of equal elements": lambda f: f("var", np.ones(3), ddof=3),
+    "text as ddof": lambda f: f("var", A, ddof="1"),
+    "empty": lambda f: f("var", []),
+    "empty rows": lambda f: f("std", np.ones((3, 0)), axis=1),
+    "no rows": lambda f: f("var", np.ones((0, 3)), axis=1),
+    "nothing kept": lambda f: f("var", A, where=False),
+    "some rows kept": lambda f: f("std", A, axis=1, where=[[True], [False], [True]]),
+    "negative ddof of nothing": lambda f: f("var", A, where=False, ddof=-1),
+    "infinite": lambda f: f("var", [1.0, np.inf]),
+    "nan": lambda f: f("std", NAN, axis=1),
+    "nanvar": lambda f: f("nanvar", NAN, axis=1),
+    "nanstd": lambda f: f("nanstd", NAN, axis=0, ddof=1),
+    "nanvar of nothing": lambda f: f("nanvar", NAN[1]),
+    "nanvar of nothing, where": lambda f: f("nanvar", NAN, axis=1, where=[[True], [True], [False]]),
+    "nanstd keepdims": lambda f: f("nanstd", NAN, keepdims=True),
+    "integers": lambda f: f("var", np.arange(5, dtype=np.int8)),
+    "bool": lambda f: f("std", [True, False, True, True]),
+    "out": lambda f: f("var", A, axis=1, out=np.empty(3, np.float32)),
+    "out of std": lambda f: f("std", A, axis=1, out=np.empty(3)),
+    "out of the wrong shape": lambda f: f("var", A, axis=1, out=np.empty(4)),
+    "read-only out": lambda f: f("var", A, out=np.broadcast_to(np.empty(()), ())),
+    "integer out of std": lambda f: f("std", A, axis=1, out=np.empty(3, int)),
+    "dtype": lambda f: f("var", A, dtype=np.float32),
+    "complex dtype": lambda f: f("std", A, dtype=np.complex64),
+    "axis past the end": lambda f: f("var", A, axis=2),
+    "twice an axis": lambda f: f("var", A, axis=(0, 0)),
+    "scalar": lambda f: f("var", 2.5),
+    "list": lambda f: f("std", [[1, 2], [3, 5]], axis=0),
+    "matrix": lambda f: f("var", np.matrix(A), axis=0),
+    "strings": lambda f: f("var", ["a"]),
+    "mask that does not fit": lambda f: f("var", A, where=[True, False]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", CALLS)
+def test_results_warnings_and_errors_are_those_of_numpy(what: str) -> None:
+    def outcome(call: Any) -> tuple[Any, list[tuple[type, str]]]:
+        with warnings.catch_warnings(record=True) as caught, np.errstate(all="ignore"):
+            warnings.simplefilter("always")
+            try:
+                result = CALLS[what](call)
+            except (ValueError, TypeError) as error:
+                result = error
+        return result, [(one.category, str(one.message)) for one in caught]
+
+    ours, our_warnings = outcome(lambda name, *a, **k: getattr(gr, name)(*a, **k, kernel="exact", device="cpu"))
+    theirs, their_warnings = outcome(lambda name, *a, **k: getattr(np, name)(*a, **k))
+    plain, _ = outcome(lambda name, *a, **k: getattr(gr, name)(*a, **k, device="cpu"))
+    assert our_warnings == their_warnings
+    if isinstance(theirs, Exception):
+        assert (type(ours), str(ours)) == (type(plain), str(plain))
+        assert isinstance(ours, type(theirs)) or isinstance(theirs, type(ours))
+        return
+    assert type(ours) is type(theirs)
+    assert np.asarray(ours).dtype == np.asarray(theirs).dtype
+    assert np.shape(ours) == np.shape(theirs)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+def test_out_of_a_standard_deviation_is_rounded_once() -> None:
+    values = np.array([1.0, 2.0, 4.0, 8.5], np.float32) / 7
+    out = np.empty((), np.float32)
+    assert_result(vary(values, root=True, out=out)[()], expected_variance([values], "float32", 0, True))
+    assert_result(out[()], expected_variance([values], "float32", 0, True))
+
+
+def test_what_exact_variances_do_not_do_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="mean= is not taken with kernel='exact'"):
+        vary(A, mean=1.0)
+    for device in ("cuda", "cuda:1"):
+        for name in ("var", "std", "nanvar", "nanstd"):
+            op = name.removeprefix("nan")
+            with pytest.raises(ValueError, match=f"kernel 'exact' makes {op} on the CPU alone: pass device='cpu'"):
+                getattr(gr, name)(A, kernel="exact", device=device)
+    with pytest.raises(ValueError, match="ddof must be a number"):
+        vary(A, math.nan)
+    with pytest.raises(TypeError, match="float or complex type"):
+        vary(A, dtype=int)
+    with pytest.raises(TypeError, match="complex"):
+        vary(A + 1j, dtype=float)
+
+
+# ---------------------------------------------------------------- machines with a GPU
+
+
+def test_where_there_is_a_gpu_the_cpu_answers_unless_one_was_asked_for() -> None:
+    """On the emulator's card: dot and exact variances of host arrays run on the CPU; naming the card is an error."""
+    wrong = emu.failures([{"do": "exact_products.check_devices", "limit": 120.0}])
+    assert not wrong, "\n".join(wrong)
+
+
+# ---------------------------------------------------------------- interrupts
+
+
+INTERRUPTED = """
+import os, signal, threading, time
+import numpy as np
+import gpureduce as gr
+
+x = np.broadcast_to(np.float64(1e-300), 2**40)
+for call in (lambda: gr.dot(x, x), lambda: gr.var(x, kernel="exact", device="cpu")):
+    timer = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    start = time.perf_counter()
+    try:
+        call()
+        raise SystemExit("not interrupted")
+    except KeyboardInterrupt:
+        assert time.perf_counter() - start < 20
+    timer.join()
+assert gr.dot([1.0, 2.0], [3.0, 4.0]) == 11
+assert gr.var([1.0, 3.0], kernel="exact", device="cpu") == 1
+print("done")
+"""
+
+
+def test_ctrl_c_stops_a_dot_and_an_exact_variance() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(INTERRUPTED)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
+def test_other_python_threads_run_meanwhile() -> None:
+    x = np.ones(3_000_000)
+    ticks = 0
+    stop = threading.Event()
+
+    def tick() -> None:
+        nonlocal ticks
+        while not stop.is_set():
+            ticks += 1
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    deadline = time.monotonic() + 20
+    try:
+        while ticks < 5 and time.monotonic() < deadline:
+            assert gr.dot(x, x) == x.size
+    finally:
+        stop.set()
+        thread.join()
+    assert ticks >= 5
