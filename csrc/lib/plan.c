@@ -425,9 +425,10 @@ static gpr_status plan_exact(const gpr_kernel_row *row, const task *t, gpr_plan 
 
     plan->layout = *t->layout;
     if (!gpr_rows_are_runs(t->layout)) {
-        return gpr_fail(GPR_ERROR_VALUE,
-                        "kernel '%s' reads device arrays whose rows are runs of memory, without a mask; kernel 'auto' reads any",
-                        row->name);
+        return gpr_fail(
+            GPR_ERROR_VALUE,
+            "kernel '%s' reads device arrays whose rows are runs of memory, without a mask; kernel 'auto' reads any",
+            row->name);
     }
     if (blocks == 0)
         blocks = stride_blocks(t->facts, threads, plan->rows, t->layout->n, plan->block,

@@ -85,8 +85,7 @@ gpr_entries gpr_program_entries(const gpr_cell *cell)
 
     if (row->finish == GPR_ATOMIC) entries.fill = 1;
     if (row->finish == GPR_PASSES && row->cover != GPR_ONE) entries.next = same ? 0 : 1;
-    if (cell->finish != NULL && !makes_results(row))
-        entries.finish = entries.fill > 0 || entries.next > 0 ? 2 : 1;
+    if (cell->finish != NULL && !makes_results(row)) entries.finish = entries.fill > 0 || entries.next > 0 ? 2 : 1;
     return entries;
 }
 

@@ -159,8 +159,7 @@ static shape shape_of(const char *variant)
         const char *name;
         shape shape;
     } shapes[] = {{"auto_stream", STREAM}, {"auto_rows", ROWS},       {"auto_counted", ROWS}, {"auto_columns", COLUMNS},
-                  {"auto_narrow", NARROW}, {"auto_strided", STRIDED}, {"auto_empty", EMPTY},
-                  {"exact", EXACT}};
+                  {"auto_narrow", NARROW}, {"auto_strided", STRIDED}, {"auto_empty", EMPTY},  {"exact", EXACT}};
 
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         if (strcmp(variant, shapes[i].name) == 0) return shapes[i].shape;
