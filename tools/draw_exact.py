@@ -22,7 +22,7 @@ STYLES = {
     "cupy": ("#cc79a7", "D", "CuPy"),
     "torch": ("#d55e00", "x", "PyTorch"),
 }
-LEAST = 1e-3  # where an error of zero is drawn: no logarithm has it
+CANCELLING = "cancelling"  # where errors are to be seen
 
 
 def load(part: str) -> dict[str, Any]:
@@ -37,26 +37,23 @@ def draw(axes: Any, name: str, x: list[float], y: list[float]) -> None:
 
 
 def draw_errors(folder: pathlib.Path) -> None:
-    """Error over the number of elements, for both types and kinds of data."""
-    result = load("accuracy")
-    cells = list(dict.fromkeys((row["data"], row["dtype"]) for row in result["rows"]))
-    figure, grid = plt.subplots(2, 2, figsize=(9, 6.5), sharex=True, layout="constrained")
-    for axes, (data, dtype) in zip(grid.flat, cells, strict=True):
-        rows = [row for row in result["rows"] if (row["data"], row["dtype"]) == (data, dtype)]
+    """Error over the number of elements, of sums in which much cancels."""
+    rows = [row for row in load("accuracy")["rows"] if row["data"] == CANCELLING]
+    dtypes = list(dict.fromkeys(row["dtype"] for row in rows))
+    figure, grid = plt.subplots(1, 2, figsize=(11, 4.4), sharey=True, layout="constrained")
+    for axes, dtype in zip(grid, dtypes, strict=True):
         for name in STYLES:
-            points = [(row["elements"], max(row["ulps"][name], LEAST)) for row in rows if name in row["ulps"]]
+            points = [(r["elements"], r["ulps"][name]) for r in rows if r["dtype"] == dtype and name in r["ulps"]]
             if points:
                 draw(axes, name, *(list(each) for each in zip(*points, strict=True)))
         axes.set_xscale("log", base=2)
-        axes.set_yscale("log")
-        axes.axhline(0.5, color="#999999", linewidth=0.8, linestyle=":")
-        axes.set_title(f"{data} {dtype}")
+        axes.set_yscale("symlog", linthresh=1)
+        axes.set_ylim(-0.2, 2 * max(max(row["ulps"].values()) for row in rows))
+        axes.set_title(dtype)
+        axes.set_xlabel("elements, which cancel but for a few")
         axes.grid(alpha=0.3)
-    for axes in grid[:, 0]:
-        axes.set_ylabel(f"error, units in the last place\n(none is drawn at {LEAST:g})")
-    for axes in grid[1]:
-        axes.set_xlabel("elements")
-    grid[0, 0].legend(fontsize=8)
+    grid[0].set_ylabel("error, units in the last place\n(logarithmic above 1)")
+    figure.legend(*grid[0].get_legend_handles_labels(), loc="outside right center")
     figure.savefig(folder / "exact-error.png", dpi=110)
     plt.close(figure)
 
@@ -81,7 +78,7 @@ def draw_speed(folder: pathlib.Path) -> None:
     left.set_xscale("log", base=2)
     left.set_yscale("log", base=2)
     left.set_xlabel("bytes of float32")
-    left.set_ylabel("device time of a sum, us")
+    left.set_ylabel("device time of a sum, µs")
     left.legend()
     left.grid(alpha=0.3)
     at_largest = [row for row in result["rows"] if row["bytes"] == largest]

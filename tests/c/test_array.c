@@ -163,9 +163,9 @@ static void test_a_small_sum_takes_few_calls_of_the_driver(void)
     request.vouches_for_result = 1;
     calls = fake.calls();
     CHECK(gpr_reduce(&request) == GPR_OK && fake.calls() - calls == 5, "%u calls", fake.calls() - calls);
+    fake.wait();
     CHECK(fetch(result) == sum_of(values, FEW), "%lld", (long long)fetch(result));
     request.vouches_for_result = 0;
-    fake.wait();
     request.result = &sum;
     request.result_on_device = 0;
     CHECK(gpr_reduce(&request) == GPR_OK && sum == sum_of(values, FEW), "%lld", (long long)sum);
