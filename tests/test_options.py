@@ -316,7 +316,8 @@ def test_no_reference_is_leaked_on_any_path() -> None:
     after = [sys.getrefcount(x) for x in (a, a.dtype, np.dtype(np.float64), None)]
     ours = [tracemalloc.Filter(True, pattern) for pattern in ("*gpureduce*", __file__)]  # other threads allocate too
     now, before = (snapshot.filter_traces(ours) for snapshot in (tracemalloc.take_snapshot(), before))
-    grown = sum(stat.size_diff for stat in now.compare_to(before, "filename"))
+    # A single block is a table of Python's that grew in between; what leaks does so in each call.
+    grown = sum(stat.size_diff for stat in now.compare_to(before, "lineno") if stat.count_diff > 1)
     tracemalloc.stop()
-    assert grown < 200_000
+    assert grown < 50_000
     assert all(abs(x - y) < 100 for x, y in zip(counts, after, strict=True))
