@@ -65,8 +65,14 @@ SLIPS = [
     (r"(?<=< )layout\.count", "layout.count - 1"),
     (r"(?<=count - first )>= item", ">= item - 1"),
     (r"(?<=most_adds = )1024", "4096"),
-    (r"(?<=window_bits = )42", "44"),
-    (r"(?<=exponent )\+ room_bits\);", "+ room_bits - 7);"),
+    (r"(?<=window_step = )42", "44"),
+    (r"(?<=wide_step = )47", "50"),
+    (r"(?<=last_place )\+ fraction", "+ fraction - 1"),
+    (r"(?<=top - )least_headroom", "(least_headroom - 5)"),
+    (r"(?<=>= )least - 1", "least - 2"),
+    (r"(?<=digit_bits\) )/ digit_bits \+ 1", "/ digit_bits"),
+    (r"(?<=pieces = )4", "3"),
+    (r"(?<=begin; i < )end", "end - 1"),
     (r"(?<=lane )< head", "<= head"),
     (r"(?<=\bi )< run\.vectors", "<= run.vectors"),
     (r"(?<=\(kept & 1\) )!= 0", "== 0"),
@@ -196,7 +202,9 @@ def what_to_try(mutant: Mutant) -> Iterator[tuple[str, str, int, dict[str, objec
         for kernel in kernels:
             for block in (32,) if kernel in KERNELS and KERNELS[kernel].block_rule == "32" else (256, 64):
                 yield kernel, dtype, block, what_to_do(kernel, op)
-    if "exact" in kernels:  # and on data that windows do not hold
+    if "exact" in kernels:  # and on data at the edges of windows, and beyond
+        for dtype in ("float32", "float64", "bfloat16"):
+            yield "exact", dtype, 32, {"do": "exact_sums.check_edges", "stride": 1}
         for dtype in ("float64", "float32", "float16"):
             for block in (32, 256):
                 yield "exact", dtype, block, {"do": "exact_sums.check_exact", "count": 6}

@@ -488,7 +488,6 @@ template <class Cell, unsigned VECTORS> struct FloatAdder {
                     }
                 }
             }
-            __syncwarp();
 #pragma unroll
             for (unsigned p = 0; p < parts; p++) wide[p].close(total.digit[p]);
         } else {
@@ -501,7 +500,6 @@ template <class Cell, unsigned VECTORS> struct FloatAdder {
                     if (is_finite(x)) add_digits(total.digit[p], x);
                 }
             }
-            __syncwarp();
         }
         found.largest = warp_max(found.largest);
         return found;

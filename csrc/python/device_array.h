@@ -45,7 +45,7 @@ glue_device_array *glue_exchange(const glue_state *state, PyObject *object);
 /* Memory that a library vouches for: its address, shape, strides in bytes or None, dtype by name or as NumPy's, device, stream as a
  * handle or None, and owner. */
 enum { GLUE_DESCRIPTION_COUNT = 7 };
-glue_device_array *glue_describe_array(const glue_state *state, PyObject *const *description);
+glue_device_array *glue_describe_array(const glue_state *state, PyObject *const *arguments);
 
 /* Whether the arrays' bounds have memory in common. */
 int glue_may_overlap(glue_device_array *a, glue_device_array *b);

@@ -6,8 +6,10 @@ nothing is left. All digits of the number have been seen then.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from exact_reference import FLOATS, GENERATORS, assert_result, expected, is_finite, one_sided
 from reference import DTYPES
@@ -102,6 +104,49 @@ def check_rows(task: dict[str, Any]) -> None:
         got = gr.sum(pairs, kernel="exact", device="cuda")
         for part, wanted in ((got.real, pairs.real), (got.imag, pairs.imag)):
             assert_result(part, expected(np.ascontiguousarray(wanted), name), f"complex of {where}")
+
+
+LOOSE = 60  # binary orders of magnitude below and above what is drawn, so that sums neither over- nor underflow
+
+
+def all_ones(name: str, exponents: np.ndarray) -> np.ndarray:
+    """The largest numbers below these powers of two: what a window cuts off one of them is as large as it can be."""
+    return np.nextafter(np.exp2(exponents).astype(DTYPES[name]), DTYPES[name].type(0))
+
+
+def edge_rows(rng: np.random.Generator, name: str) -> Iterator[np.ndarray]:
+    """Rows for one warp, which meet every edge of every window: by a large number and others so many orders below, by
+    numbers that grow so many orders after the first tile, and by numbers of each order in which nothing fits.
+    """
+    dtype, info = DTYPES[name], ml_dtypes.finfo(DTYPES[name])
+    tile = 2048 // dtype.itemsize
+    low, high = info.minexp + LOOSE, info.maxexp - LOOSE
+    for below in range(min(100, high - low)):
+        top = int(rng.integers(low + below, high))
+        for values in (
+            all_ones(name, np.full(tile, top - below)),
+            all_ones(name, top - below - rng.integers(0, 3, tile)),
+        ):
+            yield np.concatenate([np.exp2([top]).astype(dtype), values])
+    for above in range(20):
+        first = all_ones(name, np.full(tile, int(rng.integers(low, high - above))))
+        yield np.concatenate([first, np.tile(first * dtype.type(2) ** above, 5)])
+    for order in range(info.minexp, high, max(1, (high - info.minexp) // 300)):
+        yield np.concatenate([all_ones(name, np.full(2 * tile, order)), [info.max, -info.max, info.smallest_subnormal]])
+
+
+def check_edges(task: dict[str, Any]) -> None:
+    """Sum rows of ``dtype`` at the edges of windows, every ``stride``-th of them from a random one on."""
+    name, stride = task["dtype"], task["stride"]
+    rng = np.random.default_rng([task["seed"], *name.encode()])
+    set_option("schedule", SCHEDULES[task["seed"] % len(SCHEDULES)])
+    set_option("seed", int(rng.integers(1, 2**31)))
+    rows = list(edge_rows(rng, name))[int(rng.integers(stride)) :: stride]
+    longest = max(row.size for row in rows)
+    padded = np.stack([np.append(row, np.zeros(longest - row.size, row.dtype)).astype(row.dtype) for row in rows])
+    where = f"{name} edges GPR_TEST_SEED={task['seed']}"
+    for row, got in zip(rows, sum_on_device(padded, "sum", 0, 32, 1, False), strict=True):
+        assert_result(values_type(padded)(got), expected(row, name), f"{where}: {row[:2]} and {row[-3:]}")
 
 
 def values_type(values: np.ndarray) -> Any:
