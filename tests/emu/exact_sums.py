@@ -123,16 +123,15 @@ def edge_rows(rng: np.random.Generator, name: str) -> Iterator[np.ndarray]:
     low, high = info.minexp + LOOSE, info.maxexp - LOOSE
     for below in range(min(100, high - low)):
         top = int(rng.integers(low + below, high))
-        for values in (
-            all_ones(name, np.full(tile, top - below)),
-            all_ones(name, top - below - rng.integers(0, 3, tile)),
-        ):
-            yield np.concatenate([np.exp2([top]).astype(dtype), values])
+        for further in (np.zeros(tile, int), rng.integers(0, 3, tile)):
+            large = np.exp2([top]).astype(dtype)  # is taken away again: what is left shows the last digits
+            yield np.concatenate([large, all_ones(name, top - below - further), -large])
     for above in range(20):
         first = all_ones(name, np.full(tile, int(rng.integers(low, high - above))))
         yield np.concatenate([first, np.tile(first * dtype.type(2) ** above, 5)])
     for order in range(info.minexp, high, max(1, (high - info.minexp) // 300)):
-        yield np.concatenate([all_ones(name, np.full(2 * tile, order)), [info.max, -info.max, info.smallest_subnormal]])
+        ones = all_ones(name, np.full(2 * tile, order))
+        yield np.concatenate([[info.max, info.smallest_subnormal], ones, [-info.max]])
 
 
 def check_edges(task: dict[str, Any]) -> None:
