@@ -62,7 +62,7 @@ def is_right(result: Any, values: np.ndarray[Any, Any], op: str, axis: int | Non
 def refuses(kernel: str, op: str, dtype: np.dtype[Any]) -> bool:
     """Whether the operator does not exist for the dtype, or the kernel cannot fold what it accumulates, and says so."""
     try:
-        gr.reduce(np.ones(1, dtype), op, kernel=kernel, device="cpu")
+        gr.reduce(np.ones(1, dtype), op, kernel=kernel, device="cuda")
     except TypeError:
         return True
     except ValueError as error:
