@@ -48,6 +48,8 @@ TRUTHS = ("any", "all", "count_nonzero", "logical_xor")
 EXTREMES = ("min", "max", "argmin", "argmax", "ptp", "minmax")
 BITS = ("bitwise_and", "bitwise_or", "bitwise_xor")
 WITHOUT_IDENTITY = EXTREMES
+# Kernels and operators that have no program for GPUs.
+ON_CPU_ALONE = {("exact", "var"), ("exact", "std")}
 # What kernels say that do not fold an operator: those that end by atomics, cub, exact.
 REFUSALS = ("folds by atomics", "does not tell where", "sums numbers", "on the CPU alone")
 

@@ -11,7 +11,17 @@ import os
 from typing import Any
 
 import numpy as np
-from reference import ALL_DTYPES, TRUTHS, WITHOUT_IDENTITY, assert_reduction, is_float, numpy_of, random_array, takes
+from reference import (
+    ALL_DTYPES,
+    ON_CPU_ALONE,
+    TRUTHS,
+    WITHOUT_IDENTITY,
+    assert_reduction,
+    is_float,
+    numpy_of,
+    random_array,
+    takes,
+)
 
 import gpureduce as gr
 from gpureduce import _core
@@ -83,7 +93,7 @@ def sizes_around(block: int) -> list[int]:
 
 def can(kernel: str, op: str, dtype: np.dtype[Any]) -> bool:
     """Whether a kernel folds what the operator accumulates; it says so when it does not."""
-    on_cpu_alone = kernel == "exact" and op in ("var", "std")
+    on_cpu_alone = (kernel, op) in ON_CPU_ALONE
     try:
         gr.reduce(np.ones(1, dtype), op, kernel=kernel, device="cuda" if on_cpu_alone else "cpu")
     except ValueError as error:
