@@ -900,19 +900,24 @@ def test_pytorch_tensors_that_are_not_plain_memory_are_refused_by_kind(tmp_path:
     )
 
 
-def test_pytorch_is_asked_by_the_exchange_api_where_it_has_it(tmp_path: Path) -> None:
-    run(
-        """
+# Tensors of a PyTorch that has the exchange API, with a stream that is not the default one.
+OFFERED = """
     Tensor.kind, Tensor.counts = lenders.CUDA, None
     offer(Tensor)
     Tensor.current = make_stream()
+"""
+
+
+def test_pytorch_is_asked_by_the_exchange_api_where_it_has_it(tmp_path: Path) -> None:
+    run(
+        """
     result = gr.sum(Tensor(ROWS), axis=1)
     assert (value(result) == ROWS.sum(axis=1)).all()
     # Results are PyTorch's own: its record_stream ignores what came in by DLPack.
     assert Tensor.counts["view"] == 2 and Tensor.counts["made"] == 0
     """,
         tmp_path,
-        setup=TORCH,
+        setup=TORCH + OFFERED,
     )
 
 
@@ -1049,9 +1054,6 @@ SHORT = """
 def test_plain_calls_with_pytorch_take_the_short_way(tmp_path: Path) -> None:
     run(
         """
-    Tensor.kind, Tensor.counts = lenders.CUDA, None
-    offer(Tensor)
-    Tensor.current = make_stream()
     takes_the_short_way(Tensor)
     # The work is on PyTorch's current stream: it waits for what is there.
     dawdle(20_000)
@@ -1077,16 +1079,13 @@ def test_plain_calls_with_pytorch_take_the_short_way(tmp_path: Path) -> None:
     assert made.held.read() == theirs.held.read() == 200
     """,
         tmp_path,
-        setup=TORCH + SHORT,
+        setup=TORCH + SHORT + OFFERED,
     )
 
 
 def test_what_is_not_plain_of_pytorch_is_left_to_python(tmp_path: Path) -> None:
     run(
         """
-    Tensor.kind, Tensor.counts = lenders.CUDA, None
-    offer(Tensor)
-    Tensor.current = make_stream()
     leaves_to_python(Tensor)
     asked.clear()
     tensor = Tensor(ROWS)
@@ -1108,7 +1107,7 @@ def test_what_is_not_plain_of_pytorch_is_left_to_python(tmp_path: Path) -> None:
     assert len(asked) == 7
     """,
         tmp_path,
-        setup=TORCH + SHORT,
+        setup=TORCH + SHORT + OFFERED,
     )
 
 
