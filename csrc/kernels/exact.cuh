@@ -82,9 +82,10 @@ template <class In> struct Run {
 };
 
 // A warp's share of a row: tiles of neighbouring vectors, in strides of the row's warps, and for the first one the edges.
-// The next tile is under way while one is added.
-template <class Cell, unsigned VECTORS>
-GPR_DEVICE void take_row(Adder<Cell, VECTORS> &adder, const Run<typename Cell::In> &run, uint64 warp, uint64 warps)
+// The next tile is under way while one is added, and the first one while prepare() does what must come before.
+template <class Cell, unsigned VECTORS, class Prepare>
+GPR_DEVICE void take_row(Adder<Cell, VECTORS> &adder, const Run<typename Cell::In> &run, uint64 warp, uint64 warps,
+                         const Prepare &prepare)
 {
     constexpr unsigned tile = VECTORS * warp_lanes;
     const unsigned lane = threadIdx.x % warp_lanes;
@@ -108,6 +109,7 @@ GPR_DEVICE void take_row(Adder<Cell, VECTORS> &adder, const Run<typename Cell::I
     };
 
     fetch(now);
+    prepare();
     while (first < run.vectors || has_edges) {
         has_edges = has_edges && first < run.vectors;
         first += warps * tile;
@@ -135,17 +137,19 @@ exact(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<t
     static_assert(all_words == parts_of<In> * part_words, "words, a count and flags");
     __shared__ Acc sum;
     BlockSum<In> &part_sum = block_sum<In>();
+    constexpr unsigned cleared_words = sizeof part_sum / sizeof(unsigned);
     unsigned *cleared = reinterpret_cast<unsigned *>(&part_sum);
     uint64 *whole = reinterpret_cast<uint64 *>(&sum);
     const Row row = rows.mine(blockIdx.x);
     const Start start = layout.row(row.index);
 
-    for (unsigned i = threadIdx.x; i < sizeof part_sum / sizeof(unsigned); i += BLOCK) cleared[i] = 0;
-    __syncthreads(); // the sum is zero
     Adder<Cell, vectors> adder;
     take_row<Cell, vectors>(adder, Run<In>(in + start.in, row.n),
                             static_cast<uint64>(row.block) * warps + threadIdx.x / warp_lanes,
-                            static_cast<uint64>(row.blocks) * warps);
+                            static_cast<uint64>(row.blocks) * warps, [&] {
+                                for (unsigned i = threadIdx.x; i < cleared_words; i += BLOCK) cleared[i] = 0;
+                                __syncthreads(); // the sum is zero
+                            });
     adder.close();
     __syncthreads(); // all warps have added
 

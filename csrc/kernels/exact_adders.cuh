@@ -284,7 +284,9 @@ template <class Cell, unsigned VECTORS> struct FloatAdder {
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) {
             const bool has_others = (parts == 1 ? others : others >> p & 1) != 0;
-            if (has_others) atomicOr(&total.flags[p], static_cast<unsigned>(saw_not_minus_zero));
+            if (__any_sync(all_lanes, has_others) && threadIdx.x % warp_lanes == 0) {
+                atomicOr(&total.flags[p], static_cast<unsigned>(saw_not_minus_zero));
+            }
         }
         if (left_out != 0) atomicAdd(&total.left_out, static_cast<uint64>(left_out));
     }
