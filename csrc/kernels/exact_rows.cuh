@@ -183,7 +183,7 @@ GPR_CALLED void put_any_row(const typename Cell::In *in, const unsigned char *ma
     adder.left_out += tiles.left_out;
     adder.close();
     __syncwarp(); // all lanes have added
-    put_sum<Cell>(out, room[warp], [&](unsigned i) { return word_of_sum(sum, i, n); });
+    put_sum<Cell>(out, room[warp], sum, n);
 }
 
 template <class Cell, unsigned BLOCK>

@@ -604,6 +604,14 @@ size_t gpr_exact_acc_bytes(gpr_dtype element)
     return (size_t)gpr_exact_parts(element) * part_acc_bytes(gpr_exact_part_dtype(element));
 }
 
+uint64_t gpr_exact_counters(gpr_dtype element)
+{
+    enum { DIGIT_BITS = 20 }; /* digit_bits in kernels/exact_digits.cuh */
+    const int bits = gpr_exact_grid_of(gpr_exact_part_dtype(element)).words * WORD_BITS;
+
+    return (uint64_t)gpr_exact_parts(element) * (uint64_t)((bits + DIGIT_BITS - 1) / DIGIT_BITS + ACC_TAIL);
+}
+
 void gpr_exact_read_acc(gpr_dtype element, const void *packed, gpr_exact_part *parts)
 {
     const gpr_dtype dtype = gpr_exact_part_dtype(element);

@@ -132,6 +132,8 @@ gpr_dtype gpr_exact_part_dtype(gpr_dtype element); /* float32 of complex64, floa
 
 /* An accumulator as kernels leave it (kernels/exact.cuh): each part's words, its count and its flags, 8 bytes each. */
 size_t gpr_exact_acc_bytes(gpr_dtype element);
+/* Counters of 8 bytes that several blocks add one to (kernels/exact_block.cuh): each part's digits, its count and its flags. */
+uint64_t gpr_exact_counters(gpr_dtype element);
 void gpr_exact_read_acc(gpr_dtype element, const void *packed, gpr_exact_part *parts);
 
 /* The sum, or with `divide` the mean, as one element of type `result`, which has room for what elements are: rounded once,

@@ -1,6 +1,7 @@
 /* Passes, grids and scratch from a kernel's row in the registry. */
 #include "plan.h"
 
+#include "exact.h"
 #include "status.h"
 
 static uint64_t divide_up(uint64_t a, uint64_t b)
@@ -492,11 +493,11 @@ static int is_along(const gpr_layout *layout)
     return kept->extent == 1 || magnitude(reduced->in) <= magnitude(kept->in);
 }
 
-/* Each group of `width` rows is served by `blocks` blocks, which add what they found to words beside the group's ticket, zero before and
- * after as it is: a ticket, a gap, and an accumulator for each row. */
+/* Each group of `width` rows is served by `blocks` blocks, which add what they found to counters beside the group's ticket, zero before
+ * and after as it is: a ticket, a gap, and 8 bytes for each counter of each row. */
 static gpr_status add_exact_blocks(const task *t, uint64_t blocks, uint64_t width, gpr_plan *plan)
 {
-    const uint64_t counters = 2 + width * (t->acc_bytes / sizeof(uint32_t));
+    const uint64_t counters = 2 + 2 * width * gpr_exact_counters(t->rule->device_acc);
 
     if (blocks > (1ull << 62) / plan->rows) return add_pass(plan, t->layout->n, UINT64_MAX, 0);
     if (blocks > 1) {

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "exact.h"
 #include "plan.h"
 #include "registry.h"
 
@@ -93,13 +94,14 @@ static void check_passes(const work *w, const gpr_plan *plan)
     }
 }
 
-/* Counters of exact sums: for each row, or each group of `across`, a ticket and a gap of its size, and accumulators; for no more rows
+/* Counters of exact sums: for each row, or each group of `across`, a ticket and a gap of its size, and those of its sums; for no more rows
  * than a bounded memory has room for. */
 static void check_exact_scratch(const gpr_plan *plan, const gpr_rule *rule, const char *what)
 {
     enum { MOST_BYTES = 64 << 20 };
-    const uint64_t acc = gpr_acc_bytes(rule->form, rule->device_acc), blocks = plan->passes[0].blocks;
-    const uint64_t counters = 2 + plan->across * (acc / sizeof(uint32_t)), bytes = counters * sizeof(uint32_t);
+    const uint64_t blocks = plan->passes[0].blocks;
+    const uint64_t counters = 2 * (1 + plan->across * gpr_exact_counters(rule->device_acc));
+    const uint64_t bytes = counters * sizeof(uint32_t);
 
     CHECK(plan->partials == 0 && plan->tickets == plan->slots * counters, "%s", what);
     CHECK((plan->slots > 0) == (blocks > 1) && plan->slots <= plan->rows, "%s: %u slots", what, plan->slots);

@@ -558,10 +558,10 @@ static void run_shared_block(const engine_launch *op, uint64_t v)
 
 /* ---------------------------------------------------------------- exact sums ----------------- */
 
-/* Counters of a row, or of those that lie side by side: a ticket, a gap, and an accumulator for each. */
+/* Counters of a row, or of those that lie side by side: a ticket, a gap, and 8 bytes for each of a sum. Accumulators are smaller. */
 static uint64_t exact_counters(const engine_launch *op)
 {
-    return 2 + outputs_of_row(op) * (acc_bytes(op->kernel->module) / sizeof(uint32_t));
+    return 2 + 2 * outputs_of_row(op) * gpr_exact_counters(op->kernel->module->element);
 }
 
 /* Adds elements to a packed accumulator. */
