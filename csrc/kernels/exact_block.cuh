@@ -49,12 +49,12 @@ GPR_DEVICE void put_sum(typename Cell::Out *out, typename Cell::Acc &room, const
     constexpr unsigned words = sizeof(Acc) / sizeof(uint64);
     const unsigned lane = threadIdx.x % warp_lanes;
 
+    __syncwarp(); // words can be read, and the sum before has been put
     if constexpr (same<typename Cell::Out, Acc>) {
         uint64 *result = reinterpret_cast<uint64 *>(out);
         for (unsigned i = lane; i < words; i += warp_lanes) result[i] = word(i);
     } else {
         uint64 *sum = reinterpret_cast<uint64 *>(&room);
-        __syncwarp(); // the sum before has been put
         for (unsigned i = lane; i < words; i += warp_lanes) sum[i] = word(i);
         __syncwarp(); // the sum is there
         Cell::put(out, room);
