@@ -98,6 +98,14 @@ UNMISSED = {
     ("single_warp_ordered.cuh", f"__syncwarp({HALF_WARP});", "partials are there"): (
         "the first steps stay within the halves, and the whole warp meets after each of them"
     ),
+    **{
+        (file, new, comment): "the warp votes next, which orders what the emulator sees, and on a card no memory"
+        for file, comment in (("exact_rows.cuh", "the sum is zero"), ("exact_block.cuh", "the sum is there"))
+        for new in (";", f"__syncwarp({HALF_WARP});")
+    },
+    ("exact_rows.cuh", f"({HALF_WARP})", "whoever has a place goes along"): (
+        "only where there are thousands of rows do several of a warp have more than one tile"
+    ),
 }
 # Words of lines that only extremes' positions come to.
 OF_EXTREMES = ("best_of_warp", "? u : 0", "best of all warps", "first position", "items[0]", "taken")

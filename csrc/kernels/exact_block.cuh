@@ -63,6 +63,7 @@ GPR_DEVICE void put_sum(typename Cell::Out *out, typename Cell::Acc &room, const
     constexpr unsigned words = words_of_sum<In>;
     const unsigned lane = threadIdx.x % warp_lanes;
 
+    __syncwarp(); // digits can be read, and the sum before has been put
     if constexpr (rounds_digits<Cell>) {
         Cell::put_rounded(out, [&](unsigned p) {
             const WarpDigits<digits_of<T>, digit_bits> digits(grid_lowest<T>, [&](int i) { return sum.digit[p][i]; });
@@ -73,7 +74,6 @@ GPR_DEVICE void put_sum(typename Cell::Out *out, typename Cell::Acc &room, const
         for (unsigned i = lane; i < words; i += warp_lanes) result[i] = word_of_sum(sum, i, count);
     } else {
         uint64 *whole = reinterpret_cast<uint64 *>(&room);
-        __syncwarp(); // the sum before has been put
         for (unsigned i = lane; i < words; i += warp_lanes) whole[i] = word_of_sum(sum, i, count);
         __syncwarp(); // the sum is there
         Cell::put(out, room);
@@ -125,7 +125,6 @@ GPR_DEVICE void put_total(typename Cell::Out *out, typename Cell::Acc &room, Blo
             if (threadIdx.x % warp_lanes == 0) sum.flags[p] = static_cast<unsigned>(flags);
         }
         if (threadIdx.x % warp_lanes == 0) sum.left_out = 0;
-        __syncwarp(); // the sum is there
         put_sum<Cell>(out, room, sum, count);
     }
 }
