@@ -74,6 +74,12 @@ SLIPS = [
     (r"(?<=>= )least - 1", "least - 2"),
     (r"(?<=digit_bits\) )/ digit_bits \+ 1", "/ digit_bits"),
     (r"(?<=pieces = )4", "3"),
+    (r"(?<=digit_bits - 2\) )/ digit_bits \+ 1", "/ digit_bits"),
+    (r"(?<=rest_depth = )54", "50"),
+    (r"(?<=wide_product_top = )256 \+ 6", "256 + 2"),
+    (r"(?<=top\(\) - )least_headroom", "(least_headroom - 5)"),
+    (r"(?<=top\(\) - depth )\+ product_fraction<T>", "+ product_fraction<T> - 3"),
+    (r"(?<=% 2 )!= 0(?=\) shift--)", "== 0"),
     (r"(?<=begin; i < )end", "end - 1"),
     (r"(?<=lane )< head", "<= head"),
     (r"(?<=\bi )< run\.vectors", "<= run.vectors"),
@@ -177,10 +183,12 @@ def functions() -> dict[str, tuple[set[str], set[tuple[str, int]]]]:
 
 
 FUNCTIONS = functions()
+OF_PRODUCTS = ("exact_moments", "exact_dot")
+
 # Kernels by what is tried, and the global functions that this comes to. What auto does with layouts is tried by kernel.
 ENTRIES = {
     **{name: ["auto_stream", "auto_rows"] if name == "auto" else [name] for name in KERNELS},
-    **{name: [name] for name in MADE_FOR},
+    **{name: [name] for name in (*MADE_FOR, *OF_PRODUCTS)},
 }
 
 
@@ -217,11 +225,29 @@ def trials(mutant: Mutant, overlay: Path) -> Iterator[dict[str, object]]:
         }
 
 
+def products_to_try() -> Iterator[tuple[str, str, int, dict[str, object]]]:
+    """Dot products and variances at the edges of windows, and beyond."""
+    for dtype in ("float64", "float32", "bfloat16"):
+        yield "exact", dtype, 32, {"do": "exact_products.check_edges", "stride": 1, "limit": 300.0}
+    for dtype in ("float64", "float32", "float16"):
+        for block in (32, 256):
+            yield "exact", dtype, block, {"do": "exact_products.check_variances", "count": 8}
+            yield "exact", dtype, block, {"do": "exact_products.check_dot", "count": 8}
+        yield "exact", dtype, 32, {"do": "exact_products.check_exponents", "stride": 3, "limit": 300.0}
+    for dtype in ("float32", "int64", "complex64"):
+        for do in ("check_kinds", "check_variance_kinds"):
+            yield "exact", dtype, 32, {"do": f"exact_products.{do}", "limit": 300.0}
+
+
 def what_to_try(mutant: Mutant) -> Iterator[tuple[str, str, int, dict[str, object]]]:
     """Kernel, dtype, block size, and what to do with them."""
     kernels = kernels_of(mutant)
+    if set(OF_PRODUCTS) & set(kernels):
+        yield from products_to_try()
+    if set(kernels) <= set(OF_PRODUCTS):
+        return
     for dtype, op in next(cells for word, cells in CELLS.items() if word in mutant.whole_line):
-        for kernel in kernels:
+        for kernel in (kernel for kernel in kernels if kernel not in OF_PRODUCTS):
             for block in (32,) if kernel in KERNELS and KERNELS[kernel].block_rule == "32" else (256, 64):
                 yield kernel, dtype, block, what_to_do(kernel, op)
     if "exact_rows" in kernels or "exact_across" in kernels:

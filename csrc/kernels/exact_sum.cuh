@@ -381,6 +381,8 @@ GPR_DEVICE Result finish_digits(const AnyDigits &digits, uint64 count, uint64 fl
         if (digits.highest < 0) return float_of_bits<Result>(count > 0 && (flags & saw_not_minus_zero) == 0 ? sign : 0);
         return float_of_bits<Result>(round_leading<Result>(leading_of<IS_MEAN>(digits, count)) |
                                      (digits.negative ? sign : 0));
+    } else if constexpr (same<Result, dt_bool>) {
+        return dt_bool{static_cast<unsigned char>(digits.highest >= 0)};
     } else {
         return static_cast<Result>(digits.last_bits());
     }
@@ -394,6 +396,21 @@ template <class Result, bool IS_MEAN, class T> GPR_DEVICE Result finish_part(Exa
     return finish_digits<Result, IS_MEAN>(digits, part.count, part.flags);
 }
 
+// Parts as a result. All lanes of the warp must call.
+template <class Result, bool IS_MEAN, class T, unsigned PARTS>
+GPR_DEVICE void put_parts(Result *out, ExactPart<T> (&part)[PARTS])
+{
+    Result result;
+    if constexpr (!is_complex<Result>) {
+        result = finish_part<Result, IS_MEAN>(part[0]);
+    } else {
+        result.re = finish_part<Part<Result>, IS_MEAN>(part[0]);
+        if constexpr (PARTS > 1) result.im = finish_part<Part<Result>, IS_MEAN>(part[1]);
+        else result.im = 0;
+    }
+    if (threadIdx.x % warp_lanes == 0) *out = result;
+}
+
 // Sums that become results. A warp puts one that is in shared memory, a thread one that is in registers.
 template <class Element, class Compute, class Number, bool SKIP_NAN, class Result, class Way>
 struct Finished<Cell<fold_exact, Element, Compute, ExactSum<Number>, SKIP_NAN>, Result, Way>
@@ -402,18 +419,7 @@ struct Finished<Cell<fold_exact, Element, Compute, ExactSum<Number>, SKIP_NAN>, 
     static constexpr bool is_mean = same<Way, finish_mean>;
     static constexpr bool is_rounded = is_float<PartType<Result>> && !is_mean; // and neither divided nor wrapped
 
-    static GPR_DEVICE void put(Out *out, ExactSum<Number> &sum)
-    {
-        Result result;
-        if constexpr (!is_complex<Result>) {
-            result = finish_part<Result, is_mean>(sum.part[0]);
-        } else {
-            result.re = finish_part<Part<Result>, is_mean>(sum.part[0]);
-            if constexpr (is_complex<Number>) result.im = finish_part<Part<Result>, is_mean>(sum.part[1]);
-            else result.im = 0;
-        }
-        if (threadIdx.x % warp_lanes == 0) *out = result;
-    }
+    static GPR_DEVICE void put(Out *out, ExactSum<Number> &sum) { put_parts<Result, is_mean>(out, sum.part); }
     // A sum of which round(p) gives part p, to all lanes.
     template <class Round> static GPR_DEVICE void put_rounded(Out *out, const Round &round)
     {
