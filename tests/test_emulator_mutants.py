@@ -57,7 +57,9 @@ SLIPS = [
     (r"(?<=half = )\(left \+ 1\) / 2", "left / 2"),
     (r"(?<=half )< left", "<= left"),
     (r"(?<=r\.y )== 0", "== 1"),
-    (r"(?<=step )< row\.n", "<= row.n"),
+    (r"(?<=\bu )< there", "<= there"),
+    (r"(?<=left |aken )>= under_way", ">= under_way - 1"),
+    (r"(?<=\btaken )< steps", "< steps - 1"),
     (r"(?<=step )< items", "<= items"),
     (r"(?<=\bi )< head", "<= head"),
     (r"(?<=head )\+ items \* item", "+ items * item - 1"),
@@ -88,6 +90,8 @@ UNMISSED = {
         "the first steps stay within the halves, and the whole warp meets after each of them"
     ),
 }
+# Words of lines that only extremes' positions come to.
+OF_EXTREMES = ("best_of_warp", "best of all warps", "first position", "items[0]", "taken")
 # Cells in which a place is passed that most cells do not come to, by a word of its line.
 CELLS = {
     "__reduce_": [
@@ -96,6 +100,7 @@ CELLS = {
         *(("uint32", op) for op in ("min", "max")),
     ],
     "lift(": [("int32", "sum"), ("float64", "min"), ("int32", "argmax")],
+    **{word: [("int32", "argmax"), ("float64", "argmin")] for word in OF_EXTREMES},
     "": [("int32", "sum"), ("float64", "min"), ("float64", "mean")],
 }
 

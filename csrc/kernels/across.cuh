@@ -13,8 +13,9 @@
 
 namespace gpr {
 
-// Items that a thread has under way: with 1024 threads a multiprocessor and items of 16 bytes 64 KiB, as in auto_stream.
-constexpr unsigned walk_items = 4;
+// Items that a thread has under way: with 1024 threads a multiprocessor 64 KiB, as in auto_stream, or half of that where
+// items have less than 8 bytes.
+template <class In> constexpr unsigned items_under_way = item * sizeof(In) == 16 ? 4 : 8;
 
 // A thread's place in its block. Threads that the rectangle leaves over have y == down and do nothing.
 struct Rectangle {
@@ -56,45 +57,168 @@ template <class Cell> GPR_DEVICE typename Cell::Acc fold_down(typename Cell::Acc
     return r.y == 0 ? partial[slot] : value;
 }
 
+// What a thread folds OUTPUTS outputs into. OUTPUTS is 1, where the elements of an item are of one row, or item, where
+// they are of as many.
+//
+//   take(items, position, layout)    an item, and the position of its first element
+//   settle()                         as a Local's
+//   close(k)                         the accumulator of output k
+template <class Cell, unsigned OUTPUTS> struct EachOutput {
+    using In = typename Cell::In;
+    Local<Cell> of[OUTPUTS];
+
+    GPR_DEVICE void take(const Item<In> &items, uint64 position, const Layout &layout)
+    {
+#pragma unroll
+        for (unsigned j = 0; j < item; j++) {
+            // Of a row's item the elements have positions of their own.
+            const uint64 own = OUTPUTS == 1 ? static_cast<uint64>(j * layout.item_position) : uint64(0);
+            if (items.kept(j)) of[OUTPUTS == 1 ? 0 : j].take(items.element(j), position + own);
+        }
+    }
+    GPR_DEVICE void settle()
+    {
+#pragma unroll
+        for (unsigned k = 0; k < OUTPUTS; k++) of[k].settle();
+    }
+    GPR_DEVICE typename Cell::Acc close(unsigned k) const { return of[k].close(); }
+};
+
+// Variances of columns of which every element counts: one count for all of them leaves registers for more columns.
+template <class Cell> struct MomentsTogether {
+    using In = typename Cell::In;
+    Distances<typename Cell::Acc> of[item];
+    MomentCount taken;
+
+    GPR_DEVICE void take(const Item<In> &items, uint64, const Layout &)
+    {
+        if (taken.count++ == 0) {
+#pragma unroll
+            for (unsigned j = 0; j < item; j++) of[j].centre = number_of<Cell>(items.element(j));
+        }
+#pragma unroll
+        for (unsigned j = 0; j < item; j++) of[j].add(number_of<Cell>(items.element(j)));
+    }
+    GPR_DEVICE void settle()
+    {
+        if (!taken.is_due()) return;
+#pragma unroll
+        for (unsigned j = 0; j < item; j++) of[j].move_centre(taken.count);
+        taken.move();
+    }
+    GPR_DEVICE typename Cell::Acc close(unsigned k) const
+    {
+        return taken.count == 0 ? Cell::identity() : of[k].close(taken.count);
+    }
+};
+
+template <class Cell, unsigned OUTPUTS> using Outputs =
+    typename Select<local_way<Cell>() == LocalWay::MOMENTS && OUTPUTS == item && !masked && !Cell::skips_nan,
+                    MomentsTogether<Cell>, EachOutput<Cell, OUTPUTS>>::type;
+
+// Of begin, begin + step, ... how many are below n.
+GPR_DEVICE uint64 steps_of(uint64 n, uint64 begin, uint64 step)
+{
+    if (begin >= n) return 0;
+    if (step == 1) return n - begin;
+    return n - begin <= step ? 1 : (n - begin - 1) / step + 1; // spares short rows a division
+}
+
 // Folds rows of n items from `in` on: this thread's positions are r.y of the block's first `down`, and so on every
-// `blocks` * down. OUTPUTS is 1, where the elements of an item are of one row, or item, where they are of as many.
+// `blocks` * down.
 template <class Cell, unsigned OUTPUTS>
 GPR_DEVICE void walk_rows(const typename Cell::In *in, const unsigned char *mask, const Layout &layout, const Row &row,
                           const Rectangle &r, typename Cell::Acc (&value)[OUTPUTS])
 {
     using In = typename Cell::In;
     static_assert(OUTPUTS == 1 || OUTPUTS == item, "an item is of one row or of as many as it has elements");
+    constexpr unsigned under_way = items_under_way<In>;
     const uint64 step = static_cast<uint64>(row.blocks) * r.down;
-    uint64 next = static_cast<uint64>(row.block) * r.down + r.y;
-    Walk walk(layout, next, step);
-    Local<Cell> local[OUTPUTS];
+    const uint64 begin = static_cast<uint64>(row.block) * r.down + r.y;
+    uint64 left = steps_of(row.n, begin, step);
+    Walk walk(layout, begin, step);
+    Outputs<Cell, OUTPUTS> outputs;
 
-    while (next < row.n) {
-        Item<In> items[walk_items];
-        uint64 positions[walk_items];
+    // `there` items, of which the compiler knows the number but for the last time.
+    const auto take_some = [&](uint64 there) {
+        Item<In> items[under_way];
+        uint64 positions[under_way];
 #pragma unroll
-        for (unsigned u = 0; u < walk_items; u++) { // all loads first
+        for (unsigned u = 0; u < under_way; u++) { // all loads first
             positions[u] = walk.place().position;
-            if (next + u * step < row.n) items[u] = load_item(in, mask, walk.place());
+            if (u < there) items[u] = load_item(in, mask, walk.place());
             walk.advance();
         }
 #pragma unroll
-        for (unsigned u = 0; u < walk_items; u++) {
-            if (next + u * step >= row.n) continue;
+        for (unsigned u = 0; u < under_way; u++) {
+            if (u < there) outputs.take(items[u], positions[u], layout);
+        }
+    };
+    for (; left >= under_way; left -= under_way) {
+        take_some(under_way);
+        outputs.settle();
+    }
+    take_some(left);
 #pragma unroll
-            for (unsigned j = 0; j < item; j++) {
-                // Of a row's item the elements have positions of their own.
-                const uint64 position =
-                    positions[u] + (OUTPUTS == 1 ? static_cast<uint64>(j * layout.item_position) : uint64(0));
-                if (items[u].kept(j)) local[OUTPUTS == 1 ? 0 : j].take(items[u].element(j), position);
-            }
+    for (unsigned k = 0; k < OUTPUTS; k++) value[k] = outputs.close(k);
+}
+
+// The same where extremes of columns are looked for, every element counts, and positions ascend on the way: what is
+// kept of the best so far is its number and which step it was, chosen once for as many as are under way. Rows have fewer
+// than 2^32 elements.
+template <class Cell>
+GPR_DEVICE void walk_to_extremes(const typename Cell::In *in, const Layout &layout, const Row &row, const Rectangle &r,
+                                 typename Cell::Acc (&value)[item])
+{
+    using In = typename Cell::In;
+    using Fold = typename Cell::Fold;
+    using Tile = typename Local<Cell>::Tile;
+    using Number = typename Tile::Acc;
+    constexpr unsigned under_way = items_under_way<In>;
+    const uint64 step = static_cast<uint64>(row.blocks) * r.down;
+    const uint64 begin = static_cast<uint64>(row.block) * r.down + r.y;
+    const unsigned steps = static_cast<unsigned>(steps_of(row.n, begin, step));
+    Walk walk(layout, begin, step);
+    Number best[item];
+    unsigned at[item]; // steps until there
+
+    if (steps == 0) return;
+#pragma unroll
+    for (unsigned j = 0; j < item; j++) {
+        best[j] = Tile::identity(); // which the first element is as good as
+        at[j] = 0;
+    }
+    const auto take_some = [&](unsigned first, unsigned there) {
+        Item<In> items[under_way];
+#pragma unroll
+        for (unsigned u = 0; u < under_way; u++) { // all loads first; behind the end the first one again
+            items[u] = u == 0 || u < there ? load_item(in, layout.mask, walk.place()) : items[0];
+            walk.advance();
         }
 #pragma unroll
-        for (unsigned k = 0; k < OUTPUTS; k++) local[k].settle();
-        next += walk_items * step;
-    }
+        for (unsigned j = 0; j < item; j++) {
+            Number number[under_way], extreme = Tile::identity();
 #pragma unroll
-    for (unsigned k = 0; k < OUTPUTS; k++) value[k] = local[k].close();
+            for (unsigned u = 0; u < under_way; u++) {
+                number[u] = Tile::lift(items[u].element(j), 0);
+                extreme = u == 0 ? number[u] : Tile::combine(extreme, number[u]);
+            }
+            unsigned further = under_way - 1; // the first that is as good as the extreme
+#pragma unroll
+            for (unsigned u = under_way - 1; u-- > 0;) further = Fold::prefers(extreme, number[u]) ? further : u;
+            const bool is_better = Fold::prefers(extreme, best[j]);
+            best[j] = is_better ? extreme : best[j];
+            at[j] = is_better ? first + further : at[j];
+        }
+    };
+    unsigned taken = 0;
+    for (; steps - taken >= under_way; taken += under_way) take_some(taken, under_way);
+    if (taken < steps) take_some(taken, steps - taken);
+#pragma unroll
+    for (unsigned j = 0; j < item; j++) {
+        const Walk there(layout, begin + at[j] * step, 0);
+        value[j] = {element_of<typename Cell::Acc::Number>(best[j]), there.place().position};
+    }
 }
 
 // Makes of one block's values those of all blocks that share its rows, in the last of them to arrive; says whether this
@@ -170,7 +294,15 @@ GPR_DEVICE bool fold_across(const typename Cell::In *in, const unsigned char *ma
 
 #pragma unroll
     for (unsigned k = 0; k < OUTPUTS; k++) value[k] = Cell::identity();
-    if (has_rows && r.works()) walk_rows<Cell, OUTPUTS>(in, mask, layout, row, r, value);
+    if (has_rows && r.works()) {
+        constexpr bool finds = local_way<Cell>() == LocalWay::FOUND && OUTPUTS == item && !masked && !Cell::skips_nan;
+        bool is_done = false;
+        if constexpr (finds) {
+            is_done = layout.ascends != 0;
+            if (is_done) walk_to_extremes<Cell>(in, layout, row, r, value);
+        }
+        if (!is_done) walk_rows<Cell, OUTPUTS>(in, mask, layout, row, r, value);
+    }
 #pragma unroll
     for (unsigned k = 0; k < OUTPUTS; k++) value[k] = fold_down<Cell>(partial, value[k], r);
     return row.blocks == 1 || join_blocks<Cell, OUTPUTS>(scratch, row, r, partial, value);

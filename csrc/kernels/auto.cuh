@@ -16,7 +16,7 @@
 //
 // auto_rows: many short rows, `lanes` lanes each (1, 2, 4, ... 32; a constant of the program).
 //   Launch: rows.blocks is 0, and virtual block v serves rows v * R to v * R + R - 1, R = BLOCK * per_thread / lanes.
-//   About four elements a lane is a good measure. Where the lanes of a row would load less than 32 bytes together and
+//   Few lanes with several loads each are quicker than many. Where the lanes of a row would load less than 32 bytes together and
 //   row follows row, the block's rows, which are one run of memory, come through shared memory by 16-byte loads; per_thread
 //   is what makes that run long enough.
 //
@@ -41,6 +41,33 @@ namespace gpr {
 // does not find.
 constexpr unsigned stream_vectors = 4;
 
+// The best number of all threads of a block first, then where it is: only who has it looks for that. All threads must
+// call; thread 0 holds the result.
+template <class Cell, unsigned BLOCK> GPR_DEVICE typename Cell::Acc find_in_block(const Local<Cell> &local)
+{
+    using Tile = typename Local<Cell>::Tile;
+    constexpr unsigned warps = BLOCK / warp_lanes;
+    __shared__ typename Tile::Acc best_of_warp[warps];
+    __shared__ uint64 position;
+    const unsigned warp = threadIdx.x / warp_lanes, lane = threadIdx.x % warp_lanes;
+    typename Tile::Acc best = warp_reduce_to_all<Tile>(local.best);
+
+    if (lane == 0) best_of_warp[warp] = best;
+    if (threadIdx.x == 0) position = nowhere;
+    __syncthreads(); // everybody sees the best of all warps
+    best = warp_reduce_to_all<Tile>(lane < warps ? best_of_warp[lane] : Tile::identity());
+    if (local.first != nowhere && !Cell::Fold::prefers(best, local.best)) atomicMin(&position, local.position());
+    __syncthreads(); // the first position is there
+    return {element_of<typename Cell::Acc::Number>(best), position};
+}
+
+// Reduces what a block's threads took; thread 0 holds the result.
+template <class Cell, unsigned BLOCK> GPR_DEVICE typename Cell::Acc close_block(const Local<Cell> &local)
+{
+    if constexpr (local_way<Cell>() == LocalWay::FOUND) return find_in_block<Cell, BLOCK>(local);
+    else return block_reduce<Cell, BLOCK>(local.close());
+}
+
 template <class Cell, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
 auto_stream(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc> scratch,
@@ -49,9 +76,10 @@ auto_stream(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scr
     using Acc = typename Cell::Acc;
     const Row row = rows.mine(blockIdx.x);
     const Start start = layout.row(row.index);
-    Acc value = fold_vectors<Cell, stream_vectors, BLOCK>(in + start.in, row.n, grid_of<BLOCK>(row));
+    Local<Cell> local;
 
-    value = block_reduce<Cell, BLOCK>(value);
+    take_run<Cell, stream_vectors, BLOCK>(local, in + start.in, row.n, grid_of<BLOCK>(row));
+    Acc value = close_block<Cell, BLOCK>(local);
     if (row.blocks > 1) {
         if (!is_last_block(row, scratch, value)) return;
         const Acc *partials = scratch.partials + row.index * row.blocks;

@@ -39,6 +39,7 @@ GPR_DEVICE void fold_items(const typename Cell::In *in, uint64 head, uint64 item
                            const Layout &layout, const Row &row, typename Cell::Acc *slots)
 {
     using In = typename Cell::In;
+    constexpr unsigned under_way = items_under_way<In>;
     const uint64 step = static_cast<uint64>(row.blocks) * layout.across;
     const long long position_step = layout.reduced[0].position;
     const uint64 positions = step * item / columns * static_cast<uint64>(position_step); // that a step goes on by
@@ -50,14 +51,14 @@ GPR_DEVICE void fold_items(const typename Cell::In *in, uint64 head, uint64 item
     for (unsigned j = 0; j < item; j++) {
         position[j] = layout.first_position + (head + next * item + j) / columns * static_cast<uint64>(position_step);
     }
-    for (; next < items; next += walk_items * step) {
-        Packed<item * sizeof(In)> loaded[walk_items];
+    for (; next < items; next += under_way * step) {
+        Packed<item * sizeof(In)> loaded[under_way];
 #pragma unroll
-        for (unsigned u = 0; u < walk_items; u++) { // all loads first
+        for (unsigned u = 0; u < under_way; u++) { // all loads first
             if (next + u * step < items) loaded[u] = load_packed<item * sizeof(In)>(in + head + (next + u * step) * item);
         }
 #pragma unroll
-        for (unsigned u = 0; u < walk_items; u++) {
+        for (unsigned u = 0; u < under_way; u++) {
 #pragma unroll
             for (unsigned j = 0; j < item; j++) {
                 if (next + u * step < items) local[j].take(piece<In>(loaded[u], j), position[j]);

@@ -61,18 +61,24 @@ struct fold_exact {
 //
 // A warp rounds a part: one lane carries, all look for the leading digits, and from there on all do the same.
 
-// The first and the last i < count for which test(i), else count and -1. All lanes of the warp must call.
-template <class Test> GPR_DEVICE int last_where(int count, const Test &test)
+// The first and the last i < COUNT for which test(i), else COUNT and -1. All lanes of the warp must call.
+struct Bounds {
+    int first, last;
+};
+template <int COUNT, class Test> GPR_DEVICE Bounds bounds_where(const Test &test)
 {
-    unsigned found = 0;
-    for (int i = static_cast<int>(threadIdx.x % warp_lanes); i < count; i += warp_lanes) {
-        if (test(i)) found = static_cast<unsigned>(i) + 1;
+    constexpr int lanes = static_cast<int>(warp_lanes);
+    Bounds bounds = {COUNT, -1};
+
+#pragma unroll
+    for (int begin = 0; begin < COUNT; begin += lanes) {
+        const int i = begin + static_cast<int>(threadIdx.x % warp_lanes);
+        const unsigned found = __ballot_sync(all_lanes, i < COUNT && test(i));
+        if (found == 0) continue;
+        if (bounds.last < 0) bounds.first = begin + lanes - 1 - leading_zeros(found & (0 - found));
+        bounds.last = begin + lanes - 1 - leading_zeros(found);
     }
-    return static_cast<int>(warp_max(found)) - 1;
-}
-template <class Test> GPR_DEVICE int first_where(int count, const Test &test)
-{
-    return count - 1 - last_where(count, [&](int i) { return test(count - 1 - i); });
+    return bounds;
 }
 
 // The digits of a part's magnitude. They are 0 but from the lowest to the highest.
@@ -92,15 +98,15 @@ template <class T> struct Digits {
     GPR_DEVICE explicit Digits(ExactPart<T> &part) : word(part.word)
     {
         constexpr int words = grid_words<T>;
-        const auto is_used = [&](int i) { return part.word[i] != 0; };
-        const int begin = first_where(words, is_used);
-        const int used = last_where(words, is_used) + 1; // one more word takes the last carry; those above it are the sign's
-        const int end = is_float<T> && used < words ? used + 1 : words;
+        const Bounds used = bounds_where<words>([&](int i) { return part.word[i] != 0; });
+        // One more word takes the last carry; those above it are the sign's.
+        const int end = is_float<T> && used.last + 1 < words ? used.last + 2 : words;
         long long carry = 0;
 
         __syncwarp(); // all have looked
         if (threadIdx.x % warp_lanes == 0) {
-            for (int i = begin; i < end; i++) {
+#pragma unroll 4
+            for (int i = used.first; i < end; i++) {
                 carry += part.word[i];
                 part.word[i] = carry & 0xffffffffll;
                 carry >>= word_bits;
@@ -108,8 +114,9 @@ template <class T> struct Digits {
         }
         __syncwarp(); // digits are there
         negative = __shfl_sync(all_lanes, static_cast<unsigned>(carry >> word_bits), 0) != 0;
-        lowest = first_where(end, is_used);
-        highest = last_where(end, [&](int i) { return i >= lowest && complement(i) != 0; });
+        const auto is_digit = [&](int i) { return i < end && word[i] != 0; };
+        lowest = bounds_where<words>(is_digit).first;
+        highest = bounds_where<words>([&](int i) { return i >= lowest && i < end && complement(i) != 0; }).last;
     }
 };
 
@@ -150,12 +157,17 @@ template <bool DIVIDED, class T> GPR_DEVICE Leading leading_of(const Digits<T> &
     uint64 rest = 0;
     int i = digits.highest + 1;
 
+    if constexpr (DIVIDED) {
 #pragma unroll 1
-    while (leading.high >> word_bits == 0) {
-        i--;
-        const unsigned digit = DIVIDED ? divide_digit(&rest, digits[i], n) : digits[i];
-        leading.high = leading.high << word_bits | leading.low >> word_bits;
-        leading.low = leading.low << word_bits | digit;
+        while (leading.high >> word_bits == 0) {
+            i--;
+            leading.high = leading.high << word_bits | leading.low >> word_bits;
+            leading.low = leading.low << word_bits | divide_digit(&rest, digits[i], n);
+        }
+    } else {
+        i -= 4;
+        leading.high = static_cast<uint64>(digits[i + 3]) << word_bits | digits[i + 2];
+        leading.low = static_cast<uint64>(digits[i + 1]) << word_bits | digits[i];
     }
     leading.exponent = grid_lowest<T> + i * word_bits;
     leading.inexact = rest != 0 || digits.lowest < i;
@@ -169,29 +181,21 @@ template <class Float> GPR_DEVICE uint64 round_leading(const Leading &leading)
 {
     constexpr int fraction = Format<Float>::fraction, unit = grid_lowest<Float>, half_bits = 64;
     constexpr int last_exponent = (1 << Format<Float>::exponent) - 1;
-    const int length = 2 * half_bits - leading_zeros(static_cast<unsigned>(leading.high >> word_bits));
-    const int top = length - 1 + leading.exponent;                 // exponent of the leading bit
+    const int zeros = leading_zeros(static_cast<unsigned>(leading.high >> word_bits));
+    const uint64 bits = leading.high << zeros | leading.low >> 1 >> (half_bits - 1 - zeros); // the first one is set
+    const bool inexact = leading.inexact || leading.low << zeros != 0;
+    const int top = 2 * half_bits - 1 - zeros + leading.exponent;   // exponent of the first bit
     const int last = top - fraction > unit ? top - fraction : unit; // of the last bit that is kept
-    const int dropped = last - leading.exponent;                    // bits: 44 at least, as there are 97
-    const int next = dropped - 1;                                   // the highest of them
-    bool half, below;
-    uint64 kept;
+    const int dropped = half_bits - 1 - top + last;                 // bits
 
     if (top > unit + fraction + last_exponent) return infinity_bits<Float>;
-    if (dropped > length) return 0;
-    if (dropped >= 2 * half_bits) kept = 0;
-    else if (dropped >= half_bits) kept = leading.high >> (dropped - half_bits);
-    else kept = leading.high << (half_bits - dropped) | leading.low >> dropped;
-    if (next >= half_bits) {
-        half = (leading.high >> (next - half_bits) & 1) != 0;
-        below = (leading.high & ((1ull << (next - half_bits)) - 1)) != 0 || leading.low != 0;
-    } else {
-        half = (leading.low >> next & 1) != 0;
-        below = (leading.low & ((1ull << next) - 1)) != 0;
-    }
+    if (dropped > half_bits) return 0;
+    uint64 kept = dropped == half_bits ? 0 : bits >> dropped;
+    const uint64 cut = bits << (half_bits - dropped); // the first bit is the half
+    const bool half = cut >> (half_bits - 1) != 0, below = cut << 1 != 0 || inexact;
     // A significand that was rounded up to the next power of two carries into the exponent, and from the largest number
     // into infinity.
-    if (half && (below || leading.inexact || (kept & 1) != 0)) kept++;
+    if (half && (below || (kept & 1) != 0)) kept++;
     kept += static_cast<uint64>(last - unit) << fraction;
     return kept < infinity_bits<Float> ? kept : infinity_bits<Float>;
 }

@@ -53,7 +53,7 @@ struct Layout {
     unsigned across;           // threads of a block that lie along the kept axes; auto_narrow: threads that work
     unsigned along;            // auto_strided: not 0 where a row's elements are nearer to each other than rows are
     unsigned packed;           // auto_columns: not 0 where an item's results may be stored together
-    unsigned unused;
+    unsigned ascends;          // auto_columns: not 0 where the walk meets positions, below 2^32, in their order
     KeptAxis kept[kept_axes];          // the last one varies fastest
     ReducedAxis reduced[reduced_axes]; // also
 
@@ -143,7 +143,8 @@ template <unsigned BYTES> GPR_DEVICE Packed<BYTES> load_packed(const void *addre
     if constexpr (BYTES == 16) {
         return bit_copy<Packed<16>>(load_vector(static_cast<const Vector *>(address)));
     } else if constexpr (BYTES == 8) {
-        return bit_copy<Packed<8>>(*static_cast<const uint64 *>(address));
+        const uint64 both = *static_cast<const uint64 *>(address); // copied as bytes it would be loaded as such
+        return Packed<8>{{static_cast<unsigned>(both), static_cast<unsigned>(both >> 32)}};
     } else if constexpr (BYTES == 4) {
         return Packed<4>{{*static_cast<const unsigned *>(address)}};
     } else {

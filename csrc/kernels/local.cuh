@@ -163,9 +163,10 @@ template <class Cell> struct Local<Cell, LocalWay::FOUND> {
         if (Cell::skips_nan && count_present<Cell>(v) == 0) return; // its extreme would be an infinity that is not there
         keep_better(fold_tile<Tile>(v), at, VECTORS, static_cast<unsigned>(step));
     }
-    // The first element of the best tile that is as good.
+    // Where the best element is, the first one of its tile that is as good: to be asked once, and where there is one.
     GPR_DEVICE uint64 position() const
     {
+        if (vectors == 0) return first;
         Vector v[most_vectors]; // again all loads first
 #pragma unroll
         for (unsigned k = 0; k < most_vectors; k++) {
@@ -185,7 +186,7 @@ template <class Cell> struct Local<Cell, LocalWay::FOUND> {
     GPR_DEVICE Acc close() const
     {
         if (first == nowhere) return Cell::identity();
-        return Acc{element_of<typename Acc::Number>(best), vectors == 0 ? first : position()};
+        return Acc{element_of<typename Acc::Number>(best), position()};
     }
 };
 
@@ -193,28 +194,19 @@ template <class Cell> struct Local<Cell, LocalWay::FOUND> {
 // squares' sum less the square of the sum loses digits only as far as the number is from the mean, measured in standard
 // deviations. The first element may be far off, so the mean so far takes its place, early and then ever more rarely.
 // What that costs is bounded: an element that is far from the others adds the square of that distance to the result.
-template <class Cell> struct Local<Cell, LocalWay::MOMENTS> {
-    using In = typename Cell::In;
-    using Acc = typename Cell::Acc;
+template <class Acc> struct Distances {
     using Number = typename Acc::Number;
-    static constexpr unsigned first_move = 16, move_factor = 16; // elements until the centre moves, and then again
     Number centre = element_of<Number>(0);
     Number sum = element_of<Number>(0); // of distances from the centre
     double squares = 0;
-    unsigned count = 0;
-    unsigned next_move = first_move;
 
-    GPR_DEVICE void add(In x)
+    GPR_DEVICE void add(Number y)
     {
-        if (Cell::skips_nan && is_nan(value_of(x))) return;
-        const Number y = element_of<Number>(value_of(convert<typename Cell::Compute>(x)));
-        if (count == 0) centre = y;
         const Number distance = y - centre;
         sum = sum + distance;
         squares += squared(distance);
-        count++;
     }
-    GPR_DEVICE void move_centre()
+    GPR_DEVICE void move_centre(unsigned count)
     {
         const Number nearer = centre + scaled(sum, 1.0 / count);
         const Number step = nearer - centre;
@@ -222,29 +214,59 @@ template <class Cell> struct Local<Cell, LocalWay::MOMENTS> {
         squares = left < 0 ? 0 : left; // rounding may go below 0, NaN stays
         sum = sum - scaled(step, count);
         centre = nearer;
-        next_move = count > ~0u / move_factor ? ~0u : count * move_factor;
     }
-    GPR_DEVICE void take(In x, uint64) { add(x); }
+    GPR_DEVICE Acc close(unsigned count) const
+    {
+        const double share = 1.0 / count;
+        const double left = squares - squared(sum) * share;
+        return Acc{moved(mean_of(centre), scaled(sum, share)), left < 0 ? 0 : left, count};
+    }
+};
+
+// How many elements were taken, and when the centre moves.
+struct MomentCount {
+    static constexpr unsigned first_move = 16, move_factor = 16; // elements until it does, and then again
+    unsigned count = 0;
+    unsigned next_move = first_move;
+
+    GPR_DEVICE bool is_due() const { return count >= next_move; }
+    GPR_DEVICE void move() { next_move = count > ~0u / move_factor ? ~0u : count * move_factor; }
+};
+
+template <class Cell> GPR_DEVICE auto number_of(typename Cell::In x)
+{
+    return element_of<typename Cell::Acc::Number>(value_of(convert<typename Cell::Compute>(x)));
+}
+
+template <class Cell> struct Local<Cell, LocalWay::MOMENTS> {
+    using In = typename Cell::In;
+    using Acc = typename Cell::Acc;
+    Distances<Acc> distances;
+    MomentCount taken;
+
+    GPR_DEVICE void take(In x, uint64)
+    {
+        if (Cell::skips_nan && is_nan(value_of(x))) return;
+        const auto y = number_of<Cell>(x);
+        if (taken.count++ == 0) distances.centre = y;
+        distances.add(y);
+    }
     GPR_DEVICE void settle()
     {
-        if (count >= next_move) move_centre();
+        if (!taken.is_due()) return;
+        distances.move_centre(taken.count);
+        taken.move();
     }
     template <unsigned VECTORS> GPR_DEVICE void take_tile(const Vector (&v)[VECTORS], const In *, uint64, uint64)
     {
 #pragma unroll
         for (unsigned k = 0; k < VECTORS; k++) {
 #pragma unroll
-            for (unsigned j = 0; j < vector_elements<In>; j++) add(element<In>(v[k], j));
+            for (unsigned j = 0; j < vector_elements<In>; j++) take(element<In>(v[k], j), 0);
         }
         settle();
     }
-    GPR_DEVICE Acc close() const
-    {
-        if (count == 0) return Cell::identity();
-        const double share = 1.0 / count;
-        const double left = squares - squared(sum) * share;
-        return Acc{moved(mean_of(centre), scaled(sum, share)), left < 0 ? 0 : left, count};
-    }
+    GPR_DEVICE Acc close() const { return taken.count == 0 ? Cell::identity() : distances.close(taken.count); }
 };
 
 } // namespace gpr

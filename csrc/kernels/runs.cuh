@@ -41,9 +41,9 @@ template <class In> GPR_DEVICE uint64 position_of(const Vector *vector, const In
 // loads are then constant distances apart, so that one address serves all of them and registers are left for what they
 // bring. What remains is dealt out a vector a thread, so that no thread has more than one vector more than another.
 //
-// The run must be of elements that vectors hold whole; fold_vectors below asks nothing.
+// The run must be of elements that vectors hold whole; take_run below asks nothing.
 template <class Cell, unsigned VECTORS, unsigned WIDTH>
-GPR_DEVICE typename Cell::Acc fold_whole_vectors(const typename Cell::In *in, uint64 n, Team team)
+GPR_DEVICE void take_whole_vectors(Local<Cell> &local, const typename Cell::In *in, uint64 n, Team team)
 {
     using In = typename Cell::In;
     const unsigned past = static_cast<unsigned>(reinterpret_cast<uint64>(in) % sizeof(Vector) / sizeof(In));
@@ -52,7 +52,6 @@ GPR_DEVICE typename Cell::Acc fold_whole_vectors(const typename Cell::In *in, ui
     const Vector *vectors = reinterpret_cast<const Vector *>(in + head);
     uint64 left = (n - head) / vector_elements<In>; // vectors that nobody has taken
     const uint64 tail = head + left * vector_elements<In>;
-    Local<Cell> local;
 
     for (uint64 i = team.me; i < head; i += team.size) local.take(in[i], i);
     for (uint64 i = tail + team.size - team.me - 1; i < n; i += team.size) local.take(in[i], i);
@@ -79,24 +78,30 @@ GPR_DEVICE typename Cell::Acc fold_whole_vectors(const typename Cell::In *in, ui
     for (unsigned k = 0; k < VECTORS; k++) {
         if (mine + k * team.size < end) local.take_tile(v[k], in, position_of(mine + k * team.size, in), 0);
     }
-    return local.close();
 }
 
 // The same for any elements: accumulators of an earlier pass may be of a size that vectors do not hold, and elements of
 // 16 bytes may begin where vectors do not. Those are taken one by one.
 template <class Cell, unsigned VECTORS, unsigned WIDTH>
-GPR_DEVICE typename Cell::Acc fold_vectors(const typename Cell::In *in, uint64 n, Team team)
+GPR_DEVICE void take_run(Local<Cell> &local, const typename Cell::In *in, uint64 n, Team team)
 {
     constexpr unsigned bytes = sizeof(typename Cell::In);
+    const auto take_elements = [&] {
+        for (uint64 i = team.me; i < n; i += team.size) local.take(in[i], i);
+    };
 
-    if constexpr (sizeof(Vector) % bytes != 0) {
-        return fold_elements<Cell>(in, n, team);
-    } else {
-        if (bytes == sizeof(Vector) && reinterpret_cast<uint64>(in) % sizeof(Vector) != 0) {
-            return fold_elements<Cell>(in, n, team);
-        }
-        return fold_whole_vectors<Cell, VECTORS, WIDTH>(in, n, team);
-    }
+    if constexpr (sizeof(Vector) % bytes != 0) take_elements();
+    else if (bytes == sizeof(Vector) && reinterpret_cast<uint64>(in) % sizeof(Vector) != 0) take_elements();
+    else take_whole_vectors<Cell, VECTORS, WIDTH>(local, in, n, team);
+}
+
+// This thread's share, folded.
+template <class Cell, unsigned VECTORS, unsigned WIDTH>
+GPR_DEVICE typename Cell::Acc fold_vectors(const typename Cell::In *in, uint64 n, Team team)
+{
+    Local<Cell> local;
+    take_run<Cell, VECTORS, WIDTH>(local, in, n, team);
+    return local.close();
 }
 
 } // namespace gpr

@@ -51,7 +51,15 @@ template <class Cell, unsigned LANES = warp_lanes> GPR_DEVICE typename Cell::Acc
     return value;
 }
 
-// The same for several values a lane at once, so that the exchanges of one do not wait for those of another.
+// The same for the whole warp; every lane holds the result.
+template <class Cell> GPR_DEVICE typename Cell::Acc warp_reduce_to_all(typename Cell::Acc value)
+{
+#pragma unroll
+    for (unsigned mask = warp_lanes / 2; mask > 0; mask /= 2) value = Cell::combine(value, shuffle_xor(value, mask));
+    return value;
+}
+
+// For several values a lane at once, so that the exchanges of one do not wait for those of another.
 template <class Cell, unsigned LANES, unsigned VALUES>
 GPR_DEVICE void warp_reduce_all(typename Cell::Acc (&value)[VALUES])
 {

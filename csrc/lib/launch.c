@@ -22,7 +22,7 @@ typedef struct launch_layout {
     gpr_axis column;
     uint64_t strips;
     int64_t item_position;
-    uint32_t across, along, packed, unused;
+    uint32_t across, along, packed, ascends;
     gpr_axis axes[GPR_MAX_NDIM + 2]; /* as many as the program has constants for */
 } launch_layout;
 
@@ -93,7 +93,8 @@ static void describe_layout(const gpr_plan *plan, const gpr_work *work, launch_l
                               .item_position = plan->item_position,
                               .across = plan->across,
                               .along = plan->along,
-                              .packed = plan->packed};
+                              .packed = plan->packed,
+                              .ascends = plan->ascends};
     memcpy(layout->axes, plan->layout.axes,
            (size_t)(plan->layout.kept + plan->layout.reduced) * sizeof plan->layout.axes[0]);
 }

@@ -55,14 +55,18 @@ enum { COUNTED_ROW_ELEMENTS = 8 };
 /* Elements that make a block of auto_columns or auto_narrow worth while where its columns do not fill a warp. */
 enum { BLOCK_ELEMENTS = 8192 };
 
-/* Lanes that serve a short row: four elements or two loads each, so that few idle and few shuffle. */
+/* Lanes that serve a short row: the longer it is, the more loads each of them has under way, as a step of shuffles costs as much as
+ * one; and four elements at least, so that few idle. */
 static uint32_t row_lanes(uint64_t n, uint64_t element_bytes)
 {
-    enum { LEAST_ELEMENTS = 4, LEAST_BYTES = 2 * ITEM_BYTES };
-    const uint64_t each = LEAST_BYTES / element_bytes > LEAST_ELEMENTS ? LEAST_BYTES / element_bytes : LEAST_ELEMENTS;
+    enum { LEAST_ELEMENTS = 4, SHORT_ROW = 128, LONG_ROW = 1024 };
+    const uint64_t bytes = n * element_bytes;
+    const uint64_t loads = bytes <= SHORT_ROW ? 2 : bytes < LONG_ROW ? 4 : 8;
+    uint64_t each = loads * ITEM_BYTES;
     uint32_t lanes = 1;
 
-    while (lanes < WARP && lanes * each < n) lanes *= 2;
+    if (each < LEAST_ELEMENTS * element_bytes) each = LEAST_ELEMENTS * element_bytes;
+    while (lanes < WARP && lanes * each < bytes) lanes *= 2;
     return lanes;
 }
 
@@ -347,6 +351,18 @@ static gpr_status plan_strided(const task *t, gpr_plan *plan)
     return add_blocks(plan, n, split(t, block, plan->rows, divide_up(n, down * WALK_ITEMS * WALK_ROUNDS)), across);
 }
 
+/* Whether rows are walked in the order of positions, which 32 bits hold. */
+static int ascends(const gpr_layout *layout)
+{
+    const gpr_axis *axes = &layout->axes[layout->kept];
+
+    for (int i = 0; i < layout->reduced; i++) {
+        const int64_t inner = i + 1 < layout->reduced ? axes[i + 1].other * (int64_t)axes[i + 1].extent : 1;
+        if (axes[i].other < inner) return 0;
+    }
+    return layout->n <= UINT32_MAX;
+}
+
 /* Chooses one of the planner's kernels and what goes with it. */
 static gpr_status plan_auto(const task *t, gpr_plan *plan)
 {
@@ -356,6 +372,7 @@ static gpr_status plan_auto(const task *t, gpr_plan *plan)
     uint64_t team = 1;
 
     plan->layout = *layout;
+    plan->ascends = (uint32_t)ascends(layout);
     if (layout->n == 0) {
         plan->variant = "auto_empty";
         plan->block = t->block != 0 ? t->block : WALK_BLOCK;

@@ -45,7 +45,7 @@ typedef struct gpr_plan {
     gpr_axis column;
     uint64_t strips;
     int64_t item_position;
-    uint32_t across, along, packed;
+    uint32_t across, along, packed, ascends;
 } gpr_plan;
 
 /* Plans the reduction of an array (rows >= 1; n >= 1, or 0 for auto's results of nothing) with kernel `kernel`. block, grid: 0 for

@@ -249,9 +249,9 @@ gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dt
         const char *name;
         int kept, reduced, masked;
         uint32_t item_bytes;
-    } variants[] = {{"auto_stream", 1, 1, 0, 0},  {"auto_rows", 2, 1, 0, 0},     {"auto_columns", 2, 2, 1, 8},
-                    {"auto_narrow", 1, 1, 0, 8},  {"auto_strided", 3, 3, 1, 16}, {"auto_empty", 2, 1, 0, 0},
-                    {"auto_counted", 1, 1, 0, 16}};
+    } variants[] = {{"auto_stream", 1, 1, 0, 0},   {"auto_rows", 2, 1, 0, 0},     {"auto_columns", 2, 2, 1, 8},
+                    {"auto_narrow", 1, 1, 0, 8},   {"auto_strided", 3, 3, 1, 16}, {"auto_empty", 2, 1, 0, 0},
+                    {"auto_counted", 1, 1, 0, 16}, {"auto_columns", 1, 1, 0, 16}, {"auto_strided", 1, 1, 0, 16}};
     enum {
         VARIANTS = sizeof variants / sizeof variants[0],
         PLANNED_SHARED = 32 << 10,

@@ -12,7 +12,8 @@
 /* clang-format off */
 #define HELPER_FILES(F) \
     F(types) F(operators) F(structures) F(cell) F(rows) F(warp) F(block) F(tile) F(local) F(runs) F(results) F(layout) \
-    F(across) F(auto_columns) F(auto_counted) F(auto_narrow) F(auto_strided) F(finish_rows) F(exact_sum)
+    F(across) F(auto_columns) F(auto_counted) F(auto_narrow) F(auto_strided) F(finish_rows) F(exact_sum) \
+    F(exact_digits) F(exact_windows) F(exact_adders)
 /* clang-format on */
 
 /* Puts csrc/kernels/<stem>.cuh, found through the build's include path, into .rodata. */

@@ -65,7 +65,7 @@ typedef struct layout_parameter {
     axis_parameter column;
     uint64_t strips;
     int64_t item_position;
-    uint32_t across, along, packed, unused;
+    uint32_t across, along, packed, ascends;
     axis_parameter axes[MOST_AXES]; /* as many as the program has */
 } layout_parameter;
 

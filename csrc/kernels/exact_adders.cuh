@@ -1,0 +1,343 @@
+// Exact sums: what a thread adds the elements of a row to, together with its warp.
+#pragma once
+
+#include "exact_windows.cuh"
+#include "tile.cuh"
+
+namespace gpr {
+
+// ---------------------------------------------------------------- adding floats -----------------
+
+// What a thread adds the floats of a row to, together with its warp. A tile is VECTORS vectors of elements.
+template <class Cell, unsigned VECTORS> struct FloatAdder {
+    using In = typename Cell::In;
+    using T = PartType<In>;
+    static constexpr unsigned parts = parts_of<In>, per_vector = vector_elements<In>, elements = VECTORS * per_vector;
+    static constexpr unsigned most_skipped = 7; // tiles, after some that did not fit
+    // Elements of which integer instructions tell quickly how large they are: that saves two additions of an element.
+    static constexpr bool asks_before = same<T, dt_float32> || (same<T, dt_bfloat16> && GPR_HAS_HALVES);
+    struct Tile { Vector v[VECTORS]; };
+    // What adding a tile the other way has found out.
+    struct Findings {
+        unsigned largest; // key
+        unsigned others, left_out;
+    };
+
+    NearWindows<T> near[parts];
+    unsigned adds = 0;                    // to the windows since they began
+    bool is_placed = is_always_near<T>;   // the same in all lanes, as are:
+    unsigned misses = 0, skipped = 0;     // tiles that are added the other way at once, after the last that did not fit
+    unsigned strikes = 0;                 // tiles that did not fit since the windows began
+    unsigned others = 0;                  // bits that are 0 as long as all elements were -0
+    unsigned left_out = 0;
+
+    GPR_DEVICE FloatAdder() { begin(deepest_field<T>); }
+
+    // Part p of element j of a vector.
+    static GPR_DEVICE T part_of(const Vector &v, unsigned j, unsigned p)
+    {
+        const In x = element<In>(v, j);
+        if constexpr (parts == 1) return x;
+        else return p == 0 ? x.re : x.im;
+    }
+    // All elements -0, which changes no sum.
+    static GPR_DEVICE Vector nothing()
+    {
+        Vector v;
+#pragma unroll
+        for (unsigned w = 0; w < 4; w++) {
+            v.word[w] = sizeof(T) == 2 ? 0x80008000u : sizeof(T) == 4 || w % 2 == 1 ? sign_bit : 0;
+        }
+        return v;
+    }
+
+    GPR_DEVICE void begin(int top)
+    {
+#pragma unroll
+        for (unsigned p = 0; p < parts; p++) near[p].begin(top);
+        adds = strikes = 0;
+    }
+    GPR_DEVICE void flush()
+    {
+#pragma unroll
+        for (unsigned p = 0; p < parts; p++) close_near(p, near[p]);
+        begin(near[0].top);
+    }
+    static GPR_CALLED void close_near(unsigned p, NearWindows<T> windows) { windows.close(block_sum<In>().digit[p]); }
+
+    // Windows for numbers like those with this key; not for infinities and NaN.
+    GPR_DEVICE void place_for(unsigned key)
+    {
+        const int field = static_cast<int>(field_of_key<T>(key)), top = field_offset<T> + field + headroom_bits;
+        if (is_always_near<T> || field == static_cast<int>(last_field<T>)) return;
+        if (is_placed) flush();
+        begin(top < highest_field<T> ? top : highest_field<T>);
+        is_placed = true;
+    }
+    static GPR_DEVICE unsigned largest_key(const Vector (&v)[VECTORS])
+    {
+        unsigned key = 0;
+#pragma unroll
+        for (unsigned i = 0; i < elements * parts; i++) {
+            const unsigned k = magnitude_key(part_of(v[i / parts / per_vector], i / parts % per_vector, i % parts));
+            if (k > key) key = k;
+        }
+        return warp_max(key);
+    }
+
+    // All lanes of a warp must call together.
+    GPR_DEVICE void take(const Vector (&v)[VECTORS])
+    {
+        if (!is_placed) place_for(largest_key(v));
+        if (!is_placed || skipped > 0) {
+            skipped -= skipped > 0 ? 1 : 0;
+            return take_anything(v);
+        }
+        if (adds > most_adds - elements) flush();
+        if (!take_near(v)) {
+            strikes++;
+            skipped = misses;
+            misses = misses < most_skipped ? 2 * misses + 1 : misses;
+            return take_anything(v);
+        }
+        misses = 0;
+        adds += elements;
+        if (others == 0) note_others(v);
+    }
+
+    // Adds a tile to the windows if they hold all of it, and says so.
+    GPR_DEVICE bool take_near(const Vector (&v)[VECTORS])
+    {
+        if constexpr (asks_before) {
+            if (__any_sync(all_lanes, !is_near(v))) return false;
+            (void)add_near(v, near);
+        } else {
+            NearWindows<T> grown[parts];
+#pragma unroll
+            for (unsigned p = 0; p < parts; p++) grown[p] = near[p];
+            if (__any_sync(all_lanes, !add_near(v, grown))) return false;
+#pragma unroll
+            for (unsigned p = 0; p < parts; p++) near[p] = grown[p];
+        }
+        return true;
+    }
+
+    // Adds a tile to windows, and says whether they hold it, if that is not asked before.
+    static GPR_DEVICE bool add_near(const Vector (&v)[VECTORS], NearWindows<T> (&windows)[parts])
+    {
+        constexpr unsigned exponent_and_sign = 0xfff00000u;
+        unsigned before[parts], left_range = 0, rest = 0, lower_rest = 0;
+
+#pragma unroll
+        for (unsigned p = 0; p < parts; p++) before[p] = upper_bits(windows[p].sum[0]);
+#pragma unroll
+        for (unsigned i = 0; i < elements; i++) {
+#pragma unroll
+            for (unsigned p = 0; p < parts; p++) {
+                const double x = windows[p].add(widen(part_of(v[i / per_vector], i % per_vector, p)));
+                if constexpr (!is_always_near<T> && !asks_before) {
+                    left_range |= upper_bits(windows[p].sum[0]) ^ before[p];
+                    rest |= upper_bits(x);
+                    if constexpr (!is_converted<T>) lower_rest |= lower_bits(x); // of subnormal numbers
+                }
+            }
+        }
+        if constexpr (is_always_near<T>) { // but for infinities and NaN, which stay
+#pragma unroll
+            for (unsigned p = 0; p < parts; p++) left_range |= upper_bits(windows[p].sum[0]) ^ before[p];
+        }
+        return ((left_range & exponent_and_sign) | (rest & ~sign_bit) | lower_rest) == 0;
+    }
+
+    // Whether windows hold a tile: by its largest magnitude, and its smallest that is not 0.
+    GPR_DEVICE bool is_near(const Vector (&v)[VECTORS]) const
+    {
+        constexpr int fraction = Format<T>::fraction, windows = static_cast<int>(near_windows<T>);
+        // Of the windows' last places, and of numbers that begin there.
+        const int last_place = near[0].top - (windows - 1) * window_step - double_fraction - field_offset<T>;
+        const int lowest = last_place + fraction, highest = near[0].top - least_headroom - field_offset<T>;
+        const unsigned least = lowest > 1 ? static_cast<unsigned>(lowest) << fraction : 1;
+        unsigned large = 0, small = ~0u; // less 1: 0 is the largest there
+
+#pragma unroll
+        for (unsigned k = 0; k < VECTORS; k++) {
+#pragma unroll
+            for (unsigned w = 0; w < 4; w++) {
+                if constexpr (sizeof(T) == 2) {
+                    constexpr unsigned magnitudes = 0x7fff7fffu;
+                    const unsigned both = v[k].word[w] & magnitudes;
+                    large = larger_halves(large, both);
+                    small = smaller_halves(small, (both + magnitudes) ^ ~magnitudes);
+                } else {
+                    const unsigned magnitude = v[k].word[w] & ~sign_bit;
+                    large = large > magnitude ? large : magnitude;
+                    small = small < magnitude - 1 ? small : magnitude - 1;
+                }
+            }
+        }
+        if constexpr (sizeof(T) == 2) {
+            constexpr unsigned half = 0xffffu;
+            large = larger_halves(large, large >> 16) & half;
+            small = smaller_halves(small, small >> 16 | half << 16) & half;
+        }
+        return static_cast<int>(large >> fraction) <= highest && small >= least - 1;
+    }
+
+    GPR_DEVICE void note_others(const Vector (&v)[VECTORS])
+    {
+        const Vector zeros = nothing();
+#pragma unroll
+        for (unsigned k = 0; k < VECTORS; k++) {
+#pragma unroll
+            for (unsigned w = 0; w < 4; w++) {
+                constexpr unsigned period = sizeof(T) == 8 ? 2 : 1; // words of a part
+                if constexpr (parts == 1) others |= v[k].word[w] ^ zeros.word[w];
+                else others |= (v[k].word[w] ^ zeros.word[w]) != 0 ? 1u << (w / period % parts) : 0;
+            }
+        }
+    }
+
+    GPR_DEVICE void take_anything(const Vector (&v)[VECTORS])
+    {
+        const bool moves = !is_placed || strikes > 1; // a single outlier leaves the windows where they are
+        const Findings found = add_anything(bit_copy<Tile>(v));
+        others |= found.others;
+        left_out += found.left_out;
+        if (moves) place_for(found.largest);
+    }
+
+    // Adds a tile of anything. All lanes of a warp must call together.
+    static GPR_CALLED Findings add_anything(Tile tile)
+    {
+        BlockSum<In> &total = block_sum<In>();
+        Findings found = {0, 0, 0};
+
+        if constexpr (has_wide_windows<T>) {
+            static_assert(elements <= most_wide_adds, "wide windows have room for a tile");
+            WideWindows<T> wide[parts];
+#pragma unroll
+            for (unsigned p = 0; p < parts; p++) wide[p].begin(wide_top<T>);
+#pragma unroll 1
+            for (unsigned k = 0; k < VECTORS; k++) {
+                const Vector vector = tile.v[k];
+#pragma unroll
+                for (unsigned j = 0; j < per_vector; j++) {
+                    const bool is_there = look_at(vector, j, &found);
+#pragma unroll
+                    for (unsigned p = 0; p < parts; p++) {
+                        const T x = part_of(vector, j, p);
+                        (void)wide[p].add(is_there && is_finite(x) ? widen(x) : 0.0);
+                    }
+                }
+            }
+#pragma unroll
+            for (unsigned p = 0; p < parts; p++) wide[p].close(total.digit[p]);
+        } else {
+#pragma unroll 1
+            for (unsigned i = 0; i < elements; i++) {
+                if (!look_at(tile.v[i / per_vector], i % per_vector, &found)) continue;
+#pragma unroll
+                for (unsigned p = 0; p < parts; p++) {
+                    const T x = part_of(tile.v[i / per_vector], i % per_vector, p);
+                    if (is_finite(x)) add_digits(total.digit[p], x);
+                }
+            }
+        }
+        found.largest = warp_max(found.largest);
+        return found;
+    }
+
+    static GPR_DEVICE bool is_finite(T x) { return field_of_key<T>(magnitude_key(x)) != last_field<T>; }
+
+    // Takes note of an element, and of what is no number. Returns whether it counts.
+    static GPR_DEVICE bool look_at(const Vector &v, unsigned j, Findings *found)
+    {
+        if constexpr (Cell::skips_nan) {
+            bool is_skipped = false;
+#pragma unroll
+            for (unsigned p = 0; p < parts; p++) is_skipped = is_skipped || is_nan(value_of(part_of(v, j, p)));
+            found->left_out += is_skipped ? 1 : 0;
+            if (is_skipped) return false;
+        }
+#pragma unroll
+        for (unsigned p = 0; p < parts; p++) {
+            const T x = part_of(v, j, p);
+            const Bits<T> bits = bit_copy<Bits<T>>(x);
+            const unsigned key = magnitude_key(x);
+            if (bits != sign_of<T>) found->others |= parts == 1 ? ~0u : 1u << p;
+            if (is_finite(x)) {
+                if (key > found->largest) found->largest = key;
+            } else {
+                const uint64 saw = is_nan(value_of(x))        ? saw_nan
+                                   : (bits & sign_of<T>) != 0 ? saw_minus_infinity
+                                                              : saw_infinity;
+                atomicOr(&block_sum<In>().flags[p], static_cast<unsigned>(saw));
+            }
+        }
+        return true;
+    }
+
+    GPR_DEVICE void close()
+    {
+        BlockSum<In> &total = block_sum<In>();
+        if (is_placed) flush();
+#pragma unroll
+        for (unsigned p = 0; p < parts; p++) {
+            const bool has_others = (parts == 1 ? others : others >> p & 1) != 0;
+            if (__any_sync(all_lanes, has_others) && threadIdx.x % warp_lanes == 0) {
+                atomicOr(&total.flags[p], static_cast<unsigned>(saw_not_minus_zero));
+            }
+        }
+        if (left_out != 0) atomicAdd(&total.left_out, static_cast<uint64>(left_out));
+    }
+};
+
+// ---------------------------------------------------------------- adding integers ---------------
+
+// Integers have no windows: sums of their lower and upper halves.
+template <class Cell, unsigned VECTORS> struct IntegerAdder {
+    using In = typename Cell::In;
+    static constexpr unsigned elements = VECTORS * vector_elements<In>;
+    static constexpr unsigned most_tiles = (1u << 18) / elements; // each half's sum is then below 2^51
+
+    long long lower = 0, upper = 0;
+    unsigned tiles = 0;
+
+    static GPR_DEVICE Vector nothing() { return Vector{{0, 0, 0, 0}}; }
+
+    GPR_DEVICE void flush()
+    {
+        const long long halves[2] = {lower, upper};
+        const int place[2] = {0, word_bits};
+        add_numbers(block_sum<In>().digit[0], halves, place);
+        lower = upper = 0;
+        tiles = 0;
+    }
+    GPR_DEVICE void take(const Vector (&v)[VECTORS])
+    {
+        if (tiles++ == most_tiles) flush();
+#pragma unroll
+        for (unsigned i = 0; i < elements; i++) {
+            const In x = element<In>(v[i / vector_elements<In>], i % vector_elements<In>);
+            if constexpr (sizeof(In) < 8) {
+                lower += static_cast<long long>(value_of(x));
+            } else {
+                lower += static_cast<long long>(static_cast<uint64>(x) & 0xffffffffu);
+                upper += static_cast<long long>(x >> word_bits); // the sign is the upper half's
+            }
+        }
+    }
+    GPR_DEVICE void close()
+    {
+        flush();
+        if (threadIdx.x == 0) atomicOr(&block_sum<In>().flags[0], static_cast<unsigned>(saw_not_minus_zero));
+    }
+};
+
+// ---------------------------------------------------------------- either -----------------------
+
+template <class Cell> constexpr bool adds_floats = is_float<PartType<typename Cell::In>>;
+template <class Cell, unsigned VECTORS> using Adder =
+    typename Select<adds_floats<Cell>, FloatAdder<Cell, VECTORS>, IntegerAdder<Cell, VECTORS>>::type;
+
+} // namespace gpr

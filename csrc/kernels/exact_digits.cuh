@@ -1,0 +1,149 @@
+// Exact sums: the number that a block adds to, in shared memory, and how floats and integers are added to it.
+//
+// Its digits are smaller than those of a row's number (exact_sum.cuh), so that one instruction adds to them. A digit
+// may be added to by any thread at any time; who finds it nearly full carries.
+#pragma once
+
+#include "exact_sum.cuh"
+#include "warp.cuh"
+
+namespace gpr {
+
+// ---------------------------------------------------------------- bits of floats ----------------
+
+constexpr unsigned sign_bit = 0x80000000u;
+
+template <class T> using Bits =
+    typename Select<sizeof(T) == 8, uint64, typename Select<sizeof(T) == 4, unsigned, unsigned short>::type>::type;
+template <class T> constexpr Bits<T> sign_of = static_cast<Bits<T>>(Bits<T>(1) << (8 * sizeof(T) - 1));
+template <class T> constexpr unsigned last_field = (1u << Format<T>::exponent) - 1; // of infinities and NaN
+
+GPR_DEVICE unsigned upper_bits(double x) { return static_cast<unsigned>(bit_copy<uint64>(x) >> 32); }
+GPR_DEVICE unsigned lower_bits(double x) { return static_cast<unsigned>(bit_copy<uint64>(x)); }
+
+// Grows with the magnitude. Of a double the upper half: enough to say where windows should lie.
+template <class T> GPR_DEVICE unsigned magnitude_key(T x)
+{
+    if constexpr (sizeof(T) == 8) return upper_bits(x) & ~sign_bit;
+    else return bit_copy<Bits<T>>(x) & (sign_of<T> - 1u);
+}
+template <class T> constexpr int key_fraction = sizeof(T) == 8 ? Format<T>::fraction - 32 : Format<T>::fraction;
+template <class T> GPR_DEVICE unsigned field_of_key(unsigned key) { return key >> key_fraction<T>; }
+
+// ---------------------------------------------------------------- the block's number ------------
+
+// A block adds to a number of smaller digits, which shared memory adds by one instruction: 32 bits with a sign, in radix
+// 2^20. Whoever finds a digit nearly full carries.
+constexpr int digit_bits = 20;
+constexpr int digit_mask = (1 << digit_bits) - 1;
+constexpr int full_digit = 1 << 29; // all threads of a block may add once more
+template <class T> constexpr int digits_of = (grid_words<T> * word_bits + digit_bits - 1) / digit_bits;
+
+template <class In> struct BlockSum {
+    using T = PartType<In>;
+    int digit[parts_of<In>][digits_of<T>];
+    unsigned flags[parts_of<In>];
+    uint64 left_out;
+};
+template <class In> GPR_DEVICE BlockSum<In> &block_sum()
+{
+    __shared__ BlockSum<In> sum;
+    return sum;
+}
+
+GPR_CALLED void carry_digit(int *digit)
+{
+    const int all = atomicExch(digit, 0); // whoever else carries takes what came after
+    atomicAdd(digit, all & digit_mask);
+    atomicAdd(digit + 1, all >> digit_bits);
+}
+// |value| < 2^digit_bits
+GPR_DEVICE void add_to_digit(int *digit, int value)
+{
+    if (value == 0) return;
+    const int old = atomicAdd(digit, value);
+    if (old >= full_digit || old <= -full_digit) carry_digit(digit);
+}
+
+// The digits that begin in word i of a part: below 2^60 in magnitude.
+template <class T> GPR_DEVICE long long digits_in_word(const int *digit, int i)
+{
+    const int first = (i * word_bits + digit_bits - 1) / digit_bits, shift = first * digit_bits - i * word_bits;
+    long long word = static_cast<long long>(digit[first]) << shift;
+    if (shift + digit_bits < word_bits && first + 1 < digits_of<T>) {
+        word += static_cast<long long>(digit[first + 1]) << (shift + digit_bits);
+    }
+    return word;
+}
+// Word i of a part: below 2^33 in magnitude, so that the words of any number of blocks can be added. The last one takes
+// all that is left.
+template <class T> GPR_DEVICE long long word_of(const int *digit, int i)
+{
+    const long long own = digits_in_word<T>(digit, i);
+    const long long below = i > 0 ? digits_in_word<T>(digit, i - 1) >> word_bits : 0;
+    return below + (i < grid_words<T> - 1 ? own & 0xffffffffll : own);
+}
+
+// A number of each lane, below 2^51 in magnitude, summed over the warp. All lanes must call, and get it.
+GPR_DEVICE long long warp_sum(long long number)
+{
+#if GPR_HAS_REDUX
+    constexpr int half = 26; // bits: 32 numbers of them fit 32 bits
+    const unsigned lower = __reduce_add_sync(all_lanes, static_cast<unsigned>(number) & ((1u << half) - 1));
+    const int upper = __reduce_add_sync(all_lanes, static_cast<int>(number >> half));
+    return (static_cast<long long>(upper) << half) + lower;
+#else
+#pragma unroll
+    for (unsigned mask = warp_lanes / 2; mask > 0; mask /= 2) number += shuffle_xor(number, mask);
+    return number;
+#endif
+}
+
+// Adds COUNT integers a lane, summed over the warp, to a part: number i in units of 2^(grid_lowest + place[i]). The
+// numbers' magnitudes are below 2^51. All lanes of the warp must call.
+template <unsigned COUNT>
+GPR_DEVICE void add_numbers(int *digit, const long long (&number)[COUNT], const int (&place)[COUNT])
+{
+    constexpr unsigned pieces = 4; // digits that a shifted sum of 56 bits reaches
+    static_assert(pieces * COUNT <= warp_lanes, "a lane adds one piece");
+    const unsigned lane = threadIdx.x % warp_lanes;
+    long long mine = 0;
+    int first = 0;
+
+#pragma unroll
+    for (unsigned i = 0; i < COUNT; i++) {
+        const long long sum = warp_sum(number[i]);
+        if (lane / pieces == i) {
+            mine = sum;
+            first = place[i];
+        }
+    }
+    if (mine != 0) {
+        const int piece = static_cast<int>(lane % pieces), shift = first % digit_bits - piece * digit_bits;
+        const uint64 magnitude = mine < 0 ? 0 - static_cast<uint64>(mine) : static_cast<uint64>(mine);
+        const int value = static_cast<int>(shift < 0 ? magnitude >> -shift : magnitude << shift) & digit_mask;
+        add_to_digit(digit + first / digit_bits + piece, mine < 0 ? -value : value);
+    }
+}
+
+// Adds a finite number.
+template <class T> GPR_DEVICE void add_digits(int *digit, T x)
+{
+    constexpr int fraction = Format<T>::fraction, pieces = (fraction + digit_bits) / digit_bits + 1;
+    constexpr Bits<T> implied = static_cast<Bits<T>>(Bits<T>(1) << fraction);
+    const Bits<T> bits = bit_copy<Bits<T>>(x);
+    const unsigned field = static_cast<unsigned>(bits >> fraction) & last_field<T>;
+    const uint64 significand = (bits & (implied - 1u)) | (field != 0 ? implied : 0u);
+    const unsigned place = field != 0 ? field - 1 : 0;
+    const int shift = static_cast<int>(place % digit_bits);
+
+    digit += place / digit_bits;
+#pragma unroll
+    for (int i = 0; i < pieces; i++) {
+        const uint64 shifted = i == 0 ? significand << shift : significand >> (i * digit_bits - shift);
+        const int value = static_cast<int>(shifted) & digit_mask;
+        add_to_digit(digit + i, (bits & sign_of<T>) != 0 ? -value : value);
+    }
+}
+
+} // namespace gpr

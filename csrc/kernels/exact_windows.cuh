@@ -1,0 +1,99 @@
+// Exact sums: windows, the doubles with a bias that split elements without an error, and how elements become doubles.
+#pragma once
+
+#include "exact_digits.cuh"
+
+namespace gpr {
+
+// Elements as doubles for windows. float32 is made smaller by 2^(1023 - 127), so that its exponent field is the
+// double's: shifts do that, where a conversion would take as long as four additions. 16-bit floats are converted, which
+// two of them in a word make the quicker way.
+template <class T> constexpr bool is_converted = sizeof(T) == 2;
+template <class T> constexpr int field_offset = is_converted<T> ? 1024 - (1 << (Format<T>::exponent - 1)) : 0;
+
+template <class T> GPR_DEVICE double widen(T x)
+{
+    if constexpr (is_converted<T>) {
+        return static_cast<double>(value_of(x));
+    } else if constexpr (sizeof(T) == 4) {
+        const unsigned bits = bit_copy<unsigned>(x);
+        const unsigned upper = static_cast<unsigned>(static_cast<int>(bits) >> 3) & 0x8fffffffu;
+        return bit_copy<double>(static_cast<uint64>(upper) << 32 | bits << 29);
+    } else {
+        return x;
+    }
+}
+
+constexpr int double_fraction = 52, most_double_field = 2044; // 1.5 * 2^p and twice that are finite
+// The exponent field of a window whose last place is the smallest number of T.
+template <class T> constexpr int deepest_field = field_offset<T> + double_fraction + 1 - Format<T>::fraction;
+// No window lies higher, so that infinities and NaN leave it.
+template <class T> constexpr int highest_field =
+    sizeof(T) == 8 ? most_double_field : field_offset<T> + static_cast<int>(last_field<T>);
+
+// COUNT windows for elements of type T, STEP bits apart. The first bias has the exponent field `top`.
+template <class T, unsigned COUNT, int STEP> struct Windows {
+    double sum[COUNT];
+    int top; // the same in all lanes of a warp
+
+    // No window lies deeper than the smallest number needs.
+    GPR_DEVICE int field(unsigned w) const
+    {
+        const int e = top - static_cast<int>(w) * STEP;
+        return e > deepest_field<T> ? e : deepest_field<T>;
+    }
+    GPR_DEVICE double bias(unsigned w) const
+    {
+        return bit_copy<double>(static_cast<uint64>(field(w)) << double_fraction | 1ull << (double_fraction - 1));
+    }
+    GPR_DEVICE void begin(int at)
+    {
+        top = at;
+#pragma unroll
+        for (unsigned w = 0; w < COUNT; w++) sum[w] = bias(w);
+    }
+    // Adds x. Returns what no window took.
+    GPR_DEVICE double add(double x)
+    {
+#pragma unroll
+        for (unsigned w = 0; w < COUNT; w++) {
+            const double grown = sum[w] + x, taken = grown - sum[w];
+            x -= taken;
+            sum[w] = grown;
+        }
+        return x;
+    }
+    // Adds what the windows hold to a part. All lanes of a warp must call.
+    GPR_DEVICE void close(int *digit) const
+    {
+        long long number[COUNT];
+        int place[COUNT];
+#pragma unroll
+        for (unsigned w = 0; w < COUNT; w++) {
+            number[w] = bit_copy<long long>(sum[w]) - bit_copy<long long>(bias(w));
+            place[w] = field(w) - deepest_field<T>;
+        }
+        add_numbers(digit, number, place);
+    }
+};
+
+// The windows that a thread has all the time.
+constexpr int window_step = 42;
+constexpr unsigned most_adds = 1024;  // to a window: 2^(52 - window_step)
+constexpr int headroom_bits = 16;     // from a tile's largest exponent to the first bias's: for most_adds, and larger ones
+constexpr int least_headroom = 12;    // for most_adds
+template <class T> constexpr unsigned near_windows = sizeof(T) == 8 ? 3 : sizeof(T) == 4 ? 2 : 1;
+template <class T> using NearWindows = Windows<T, near_windows<T>, window_step>;
+
+// One window holds every float16 there is.
+template <class T> constexpr bool is_always_near = same<T, dt_float16>;
+
+// Windows that hold every finite float32 or bfloat16, for a few additions: where others do not hold a tile.
+template <class T> constexpr bool has_wide_windows = same<T, dt_float32> || same<T, dt_bfloat16>;
+constexpr int wide_step = 47;
+constexpr unsigned most_wide_adds = 32; // 2^(52 - wide_step)
+template <class T> constexpr int wide_top = field_offset<T> + static_cast<int>(last_field<T>) + 7; // for as many of the largest
+template <class T> using WideWindows =
+    Windows<T, (wide_top<T> - deepest_field<T> + wide_step - 1) / wide_step + 1, wide_step>;
+
+} // namespace gpr
