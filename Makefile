@@ -135,7 +135,13 @@ bench-all: $(STAMPS)/build $(STAMPS)/bench ## measure everything with all librar
 $(STAMPS)/run-notebooks: pyproject.toml | $(STAMPS)/build
 	$(call install_extra,run-notebooks)
 
-.PHONY: notebooks
+$(STAMPS)/notebook: pyproject.toml | $(STAMPS)/build
+	$(call install_extra,notebook)
+
+.PHONY: notebooks lab
+lab: $(STAMPS)/build $(STAMPS)/notebook ## open the notebooks in JupyterLab
+	$(VENV)/bin/jupyter lab notebooks
+
 notebooks: $(STAMPS)/build $(STAMPS)/run-notebooks ## run all notebooks, in place, and store what they show: on a GPU if there is one
 	$(PY) tools/run_notebooks.py
 
