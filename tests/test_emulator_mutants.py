@@ -91,7 +91,7 @@ UNMISSED = {
     ),
 }
 # Words of lines that only extremes' positions come to.
-OF_EXTREMES = ("best_of_warp", "best of all warps", "first position", "items[0]", "taken")
+OF_EXTREMES = ("best_of_warp", "? u : 0", "best of all warps", "first position", "items[0]", "taken")
 # Cells in which a place is passed that most cells do not come to, by a word of its line.
 CELLS = {
     "__reduce_": [

@@ -163,31 +163,66 @@ GPR_DEVICE void walk_rows(const typename Cell::In *in, const unsigned char *mask
     for (unsigned k = 0; k < OUTPUTS; k++) value[k] = outputs.close(k);
 }
 
-// The same where extremes of columns are looked for, every element counts, and positions ascend on the way: what is
-// kept of the best so far is its number and which step it was, chosen once for as many as are under way. Rows have fewer
-// than 2^32 elements.
+// Extremes of neighbouring columns of which every element counts, and is met in the order of positions: what is kept of
+// the best so far is its number and which step it was, chosen once for as many as are under way.
+template <class Cell> struct Extremes {
+    using Fold = typename Cell::Fold;
+    using Tile = typename Local<Cell>::Tile;
+    using Number = typename Tile::Acc;
+    Number best[item];
+    unsigned at[item]; // steps until there, if there was one
+
+    GPR_DEVICE Extremes()
+    {
+#pragma unroll
+        for (unsigned j = 0; j < item; j++) {
+            best[j] = Tile::identity(); // which the first element is as good as
+            at[j] = 0;
+        }
+    }
+    // Takes COUNT steps, the first of which is number `first`. element(u, j) is column j's in step u of them.
+    template <unsigned COUNT, class Element> GPR_DEVICE void take(unsigned first, const Element &element)
+    {
+#pragma unroll
+        for (unsigned j = 0; j < item; j++) {
+            Number number[COUNT], extreme = Tile::identity();
+#pragma unroll
+            for (unsigned u = 0; u < COUNT; u++) {
+                number[u] = Tile::lift(element(u, j), 0);
+                extreme = u == 0 ? number[u] : Tile::combine(extreme, number[u]);
+            }
+            unsigned further = COUNT - 1; // the first that is as good as the extreme
+#pragma unroll
+            for (unsigned u = COUNT - 1; u-- > 0;) further = Fold::prefers(extreme, number[u]) ? further : u;
+            const bool is_better = Fold::prefers(extreme, best[j]);
+            best[j] = is_better ? extreme : best[j];
+            at[j] = is_better ? first + further : at[j];
+        }
+    }
+    GPR_DEVICE typename Cell::Acc close(unsigned j, uint64 position) const
+    {
+        return {element_of<typename Cell::Acc::Number>(best[j]), position};
+    }
+};
+
+// Whether Extremes are for a cell, if positions ascend on the way.
+template <class Cell> constexpr bool finds_extremes =
+    local_way<Cell>() == LocalWay::FOUND && !masked && !Cell::skips_nan;
+
+// walk_rows for them. Rows have fewer than 2^32 elements.
 template <class Cell>
 GPR_DEVICE void walk_to_extremes(const typename Cell::In *in, const Layout &layout, const Row &row, const Rectangle &r,
                                  typename Cell::Acc (&value)[item])
 {
     using In = typename Cell::In;
-    using Fold = typename Cell::Fold;
-    using Tile = typename Local<Cell>::Tile;
-    using Number = typename Tile::Acc;
     constexpr unsigned under_way = items_under_way<In>;
     const uint64 step = static_cast<uint64>(row.blocks) * r.down;
     const uint64 begin = static_cast<uint64>(row.block) * r.down + r.y;
     const unsigned steps = static_cast<unsigned>(steps_of(row.n, begin, step));
     Walk walk(layout, begin, step);
-    Number best[item];
-    unsigned at[item]; // steps until there
+    Extremes<Cell> extremes;
 
     if (steps == 0) return;
-#pragma unroll
-    for (unsigned j = 0; j < item; j++) {
-        best[j] = Tile::identity(); // which the first element is as good as
-        at[j] = 0;
-    }
     const auto take_some = [&](unsigned first, unsigned there) {
         Item<In> items[under_way];
 #pragma unroll
@@ -195,29 +230,15 @@ GPR_DEVICE void walk_to_extremes(const typename Cell::In *in, const Layout &layo
             items[u] = u == 0 || u < there ? load_item(in, layout.mask, walk.place()) : items[0];
             walk.advance();
         }
-#pragma unroll
-        for (unsigned j = 0; j < item; j++) {
-            Number number[under_way], extreme = Tile::identity();
-#pragma unroll
-            for (unsigned u = 0; u < under_way; u++) {
-                number[u] = Tile::lift(items[u].element(j), 0);
-                extreme = u == 0 ? number[u] : Tile::combine(extreme, number[u]);
-            }
-            unsigned further = under_way - 1; // the first that is as good as the extreme
-#pragma unroll
-            for (unsigned u = under_way - 1; u-- > 0;) further = Fold::prefers(extreme, number[u]) ? further : u;
-            const bool is_better = Fold::prefers(extreme, best[j]);
-            best[j] = is_better ? extreme : best[j];
-            at[j] = is_better ? first + further : at[j];
-        }
+        extremes.template take<under_way>(first, [&](unsigned u, unsigned j) { return items[u].element(j); });
     };
     unsigned taken = 0;
     for (; steps - taken >= under_way; taken += under_way) take_some(taken, under_way);
     if (taken < steps) take_some(taken, steps - taken);
 #pragma unroll
     for (unsigned j = 0; j < item; j++) {
-        const Walk there(layout, begin + at[j] * step, 0);
-        value[j] = {element_of<typename Cell::Acc::Number>(best[j]), there.place().position};
+        const Walk there(layout, begin + extremes.at[j] * step, 0);
+        value[j] = extremes.close(j, there.place().position);
     }
 }
 
@@ -295,9 +316,8 @@ GPR_DEVICE bool fold_across(const typename Cell::In *in, const unsigned char *ma
 #pragma unroll
     for (unsigned k = 0; k < OUTPUTS; k++) value[k] = Cell::identity();
     if (has_rows && r.works()) {
-        constexpr bool finds = local_way<Cell>() == LocalWay::FOUND && OUTPUTS == item && !masked && !Cell::skips_nan;
         bool is_done = false;
-        if constexpr (finds) {
+        if constexpr (OUTPUTS == item && finds_extremes<Cell>) {
             is_done = layout.ascends != 0;
             if (is_done) walk_to_extremes<Cell>(in, layout, row, r, value);
         }

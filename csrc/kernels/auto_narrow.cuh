@@ -72,6 +72,39 @@ GPR_DEVICE void fold_items(const typename Cell::In *in, uint64 head, uint64 item
     for (unsigned j = 0; j < item; j++) slots[threadIdx.x * item + j] = local[j].close();
 }
 
+// The same for extremes, if positions ascend and 32 bits hold them.
+template <class Cell>
+GPR_DEVICE void fold_extremes(const typename Cell::In *in, uint64 head, uint64 items, unsigned columns,
+                              const Layout &layout, const Row &row, typename Cell::Acc *slots)
+{
+    using In = typename Cell::In;
+    constexpr unsigned under_way = items_under_way<In>;
+    const uint64 step = static_cast<uint64>(row.blocks) * layout.across;
+    const uint64 begin = static_cast<uint64>(row.block) * layout.across + threadIdx.x;
+    const unsigned steps = static_cast<unsigned>(steps_of(items, begin, step));
+    const In *mine = in + head + begin * item;
+    Extremes<Cell> extremes;
+
+    const auto take_some = [&](unsigned first, unsigned there) {
+        Packed<item * sizeof(In)> loaded[under_way];
+#pragma unroll
+        for (unsigned u = 0; u < under_way; u++) { // all loads first; behind the end the first one again
+            loaded[u] = load_packed<item * sizeof(In)>(mine + (u < there ? u : 0) * step * item);
+        }
+        extremes.template take<under_way>(first, [&](unsigned u, unsigned j) { return piece<In>(loaded[u], j); });
+        mine += under_way * step * item;
+    };
+    unsigned taken = 0;
+    for (; steps - taken >= under_way; taken += under_way) take_some(taken, under_way);
+    if (taken < steps) take_some(taken, steps - taken);
+#pragma unroll
+    for (unsigned j = 0; j < item; j++) {
+        const uint64 place = (head + (begin + extremes.at[j] * step) * item + j) / columns;
+        const uint64 position = layout.first_position + place * static_cast<uint64>(layout.reduced[0].position);
+        slots[threadIdx.x * item + j] = steps == 0 ? Cell::identity() : extremes.close(j, position);
+    }
+}
+
 template <class Cell, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
 auto_narrow(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc> scratch,
@@ -91,7 +124,14 @@ auto_narrow(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scr
     const uint64 items = (n - head) / item, tail = head + items * item;
     const unsigned shift = static_cast<unsigned>(head % columns); // slot s is of column (shift + s) % columns
 
-    if (threadIdx.x < layout.across) fold_items<Cell>(row_in, head, items, columns, layout, row, slots);
+    if (threadIdx.x < layout.across) {
+        bool is_done = false;
+        if constexpr (finds_extremes<Cell>) {
+            is_done = layout.ascends != 0;
+            if (is_done) fold_extremes<Cell>(row_in, head, items, columns, layout, row, slots);
+        }
+        if (!is_done) fold_items<Cell>(row_in, head, items, columns, layout, row, slots);
+    }
     fold_slots<Cell, BLOCK>(slots, layout.across * item, columns);
 
     Acc *partials = scratch.partials + row.virtual_block * columns;

@@ -53,7 +53,7 @@ struct Layout {
     unsigned across;           // threads of a block that lie along the kept axes; auto_narrow: threads that work
     unsigned along;            // auto_strided: not 0 where a row's elements are nearer to each other than rows are
     unsigned packed;           // auto_columns: not 0 where an item's results may be stored together
-    unsigned ascends;          // auto_columns: not 0 where the walk meets positions, below 2^32, in their order
+    unsigned ascends;          // auto_columns, auto_narrow: not 0 where the walk meets positions, below 2^32, in their order
     KeptAxis kept[kept_axes];          // the last one varies fastest
     ReducedAxis reduced[reduced_axes]; // also
 

@@ -150,7 +150,8 @@ struct fold_moments {
     {
         if (a.count == 0) return b;
         if (b.count == 0) return a;
-        const double share = static_cast<double>(b.count) / static_cast<double>(a.count + b.count);
+        double share = 0.5; // what the division gives for sets of one size, which most are
+        if (a.count != b.count) share = static_cast<double>(b.count) / static_cast<double>(a.count + b.count);
         const typename Acc::Number distance = apart(a.mean, b.mean);
         return Acc{moved(a.mean, scaled(distance, share)),
                    a.squares + b.squares + squared(distance) * share * static_cast<double>(a.count), a.count + b.count};

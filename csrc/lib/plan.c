@@ -32,10 +32,12 @@ static uint64_t stride_blocks(const gpr_device_facts *facts, uint32_t threads, u
 
 /* ---------------------------------------------------------------- the planner's kernels ------ */
 
-/* A row up to this many bytes is read by a warp or part of one; longer rows are worth a block. */
-enum { SHORT_ROW_BYTES = 2048, SHORT_ROW_ELEMENTS = 1024 };
-/* Bytes of a row that keep one block's threads busy with several 16-byte loads each. */
-enum { STREAM_BYTES_PER_THREAD = 64 };
+/* A row up to this many bytes is read by a warp or part of one; longer rows are worth a block. Longer ones too where there are many, most
+ * of all of moments, which are dear to combine. */
+enum { SHORT_ROW_BYTES = 2048, MANY_ROWS_BYTES = 4096, MANY_MOMENTS_BYTES = 8192 };
+/* Bytes of a row that keep one block's threads busy with several 16-byte loads each; and where there are rows enough for the card,
+ * bytes that make up for a block's end. */
+enum { STREAM_BYTES_PER_THREAD = 64, ROW_BYTES_PER_THREAD = 256 };
 /* Threads that the planner's kernels let a multiprocessor hold for every cell: with more blocks than fit at once, the last wave of
  * them would leave the card half empty. */
 enum { RESIDENT_THREADS = 1024 };
@@ -54,21 +56,6 @@ enum { ROWS_BYTES = 32 << 10, MOST_ROWS_PER_LANE = 4 };
 enum { COUNTED_ROW_ELEMENTS = 8 };
 /* Elements that make a block of auto_columns or auto_narrow worth while where its columns do not fill a warp. */
 enum { BLOCK_ELEMENTS = 8192 };
-
-/* Lanes that serve a short row: the longer it is, the more loads each of them has under way, as a step of shuffles costs as much as
- * one; and four elements at least, so that few idle. */
-static uint32_t row_lanes(uint64_t n, uint64_t element_bytes)
-{
-    enum { LEAST_ELEMENTS = 4, SHORT_ROW = 128, LONG_ROW = 1024 };
-    const uint64_t bytes = n * element_bytes;
-    const uint64_t loads = bytes <= SHORT_ROW ? 2 : bytes < LONG_ROW ? 4 : 8;
-    uint64_t each = loads * ITEM_BYTES;
-    uint32_t lanes = 1;
-
-    if (each < LEAST_ELEMENTS * element_bytes) each = LEAST_ELEMENTS * element_bytes;
-    while (lanes < WARP && lanes * each < bytes) lanes *= 2;
-    return lanes;
-}
 
 static uint64_t round_up(uint64_t a, uint64_t b)
 {
@@ -102,6 +89,23 @@ typedef struct task {
 static uint64_t planner_residents(const task *t, uint32_t block)
 {
     return resident_blocks(t->facts, (uint32_t)smaller(t->facts->threads_per_multiprocessor, RESIDENT_THREADS), block);
+}
+
+/* Lanes that serve a short row: the longer it is, the more loads each of them has under way, as a step of shuffles costs as much as
+ * one; and four elements at least, so that few idle. Where rows are too few to fill the card so, more lanes. */
+static uint32_t row_lanes(const task *t)
+{
+    enum { LEAST_ELEMENTS = 4, SHORT = 128, LONG = 1024, LONGEST = 2048 };
+    const uint64_t bytes = t->layout->n * t->element_bytes;
+    const uint64_t loads = bytes <= SHORT ? 2 : bytes < LONG ? 4 : bytes <= LONGEST ? 8 : 32;
+    const uint64_t threads = planner_residents(t, WARP) * WARP;
+    uint64_t each = loads * ITEM_BYTES;
+    uint32_t lanes = 1;
+
+    if (each < LEAST_ELEMENTS * t->element_bytes) each = LEAST_ELEMENTS * t->element_bytes;
+    while (lanes < WARP && lanes * each < bytes) lanes *= 2;
+    while (lanes < WARP && lanes * t->layout->rows < threads && 2 * lanes * ITEM_BYTES < bytes) lanes *= 2;
+    return lanes;
 }
 
 /* Blocks for each of `groups` rows, `most` at most: so many that the last wave of them fills the card as well as it can. */
@@ -213,9 +217,11 @@ static gpr_status plan_counted(const task *t, uint32_t block, gpr_plan *plan)
 static gpr_status plan_runs(const task *t, gpr_plan *plan)
 {
     const uint64_t rows = t->layout->rows, n = t->layout->n, row_bytes = n * t->element_bytes;
+    const int are_many = rows >= planner_residents(t, WARP);
+    const uint64_t many_bytes = t->rule->form == GPR_FORM_MOMENTS ? MANY_MOMENTS_BYTES : MANY_ROWS_BYTES;
 
-    if (rows > 1 && t->grid == 0 && n <= SHORT_ROW_ELEMENTS && row_bytes <= SHORT_ROW_BYTES) {
-        const uint32_t block = t->block != 0 ? t->block : WALK_BLOCK, lanes = row_lanes(n, t->element_bytes);
+    if (rows > 1 && t->grid == 0 && row_bytes <= (are_many ? many_bytes : SHORT_ROW_BYTES)) {
+        const uint32_t block = t->block != 0 ? t->block : WALK_BLOCK, lanes = row_lanes(t);
         const uint64_t groups = block / lanes;
         if (is_counted(t, block)) return plan_counted(t, block, plan);
         plan->variant = "auto_rows";
@@ -230,7 +236,9 @@ static gpr_status plan_runs(const task *t, gpr_plan *plan)
     }
     plan->variant = "auto_stream";
     if (t->block == 0) {
-        while (plan->block > 64 && (uint64_t)plan->block * STREAM_BYTES_PER_THREAD > row_bytes) plan->block /= 2;
+        const uint64_t each =
+            rows >= planner_residents(t, plan->block) ? ROW_BYTES_PER_THREAD : STREAM_BYTES_PER_THREAD;
+        while (plan->block > 2 * WARP && plan->block * each > row_bytes) plan->block /= 2;
     }
     const uint64_t per_block = plan->block * (STREAM_BYTES_PER_THREAD / t->element_bytes);
     const uint64_t blocks = smaller(divide_up(n, per_block), divide_up(planner_residents(t, plan->block), rows));
@@ -239,12 +247,10 @@ static gpr_status plan_runs(const task *t, gpr_plan *plan)
 
 /* ---- columns ---- */
 
-/* Elements of an item of columns: as many accumulators fit a thread, and as many a block's shared memory. */
-static uint32_t fit_outputs(const task *t, uint32_t item, uint32_t block)
+/* Elements of an item of columns whose accumulators fit `room` bytes. */
+static uint32_t fit_outputs(const task *t, uint32_t item, uint64_t room)
 {
-    const uint64_t per_thread = smaller(OUTPUT_BYTES, SHARED_BYTES / block);
-
-    while (item > 1 && item * t->acc_bytes > per_thread) item /= 2;
+    while (item > 1 && item * t->acc_bytes > room) item /= 2;
     return item;
 }
 
@@ -263,7 +269,8 @@ static int is_narrow(const task *t, int column, uint32_t *item, uint32_t *block,
 
     if (layout->reduced != 1 || layout->masked || row->in != (int64_t)columns->extent) return 0;
     if (columns->extent * layout->n < BLOCK_ELEMENTS) return 0;
-    *item = fit_outputs(t, (uint32_t)(ITEM_BYTES / t->element_bytes), t->block != 0 ? t->block : MOST);
+    *item = fit_outputs(t, (uint32_t)(ITEM_BYTES / t->element_bytes),
+                        smaller(OUTPUT_BYTES, SHARED_BYTES / (t->block != 0 ? t->block : MOST)));
     if (most_in_item(t, column) >= *item) return 0;
     *team = columns->extent / greatest_divisor(columns->extent, *item);
     *block = t->block;
@@ -290,28 +297,43 @@ static gpr_status plan_narrow(const task *t, int column, uint32_t item, uint32_t
     return add_blocks(plan, n, split(t, block, plan->rows, divide_up(n * columns, share)), columns);
 }
 
+/* Threads of a block that lie across `items` items: all of a strip, or strips of even width. */
+static uint64_t strip_width(uint64_t items, uint32_t block)
+{
+    return items > block ? round_up(divide_up(items, divide_up(items, block)), WARP) : items;
+}
+
+/* Blocks for each strip where rows are split among blocks of `block` threads, of which `down` lie below each other. */
+static uint64_t split_strips(const task *t, uint32_t block, uint64_t strips, uint64_t down)
+{
+    return split(t, block, strips, divide_up(t->layout->n, down * WALK_ITEMS * WALK_ROUNDS));
+}
+
 static gpr_status plan_columns(const task *t, int column, gpr_plan *plan)
 {
+    /* Partials that a thread of the last block may have to read; and a thread's rows that leave it no time to want registers. */
+    enum { MOST_PARTIALS = 16, LARGE_BLOCK = 1024, FEW_ROWS = WALK_ITEMS };
     const gpr_axis columns = t->layout->axes[column];
-    const uint64_t n = t->layout->n;
+    const uint64_t n = t->layout->n, others = t->layout->rows / columns.extent;
     uint32_t block = t->block != 0 ? t->block : WALK_BLOCK;
-    const uint32_t item = fit_outputs(t, most_in_item(t, column), block);
+    const uint32_t item = fit_outputs(t, most_in_item(t, column), n <= FEW_ROWS ? 2 * OUTPUT_BYTES : OUTPUT_BYTES);
     const uint64_t items = columns.extent / item;
-    uint64_t across = items;
+    const uint64_t across = strip_width(items, block);
 
-    if (items > block) across = round_up(divide_up(items, divide_up(items, block)), WARP);
     while (t->block == 0 && block > 2 * WARP && block / 2 >= across && block / 2 / across >= n) block /= 2;
+    if (t->block == 0 && block == WALK_BLOCK && LARGE_BLOCK * t->acc_bytes <= SHARED_BYTES) {
+        const uint64_t down = block / across, strips = others * divide_up(items, across);
+        if (split_strips(t, block, strips, down) > MOST_PARTIALS * down) block = LARGE_BLOCK;
+    }
     plan->variant = "auto_columns";
     plan->block = block;
     plan->item = item;
     plan->across = (uint32_t)across;
     plan->strips = divide_up(items, across);
     take_column(plan, column);
-    plan->rows = t->layout->rows / columns.extent * plan->strips;
+    plan->rows = others * plan->strips;
     plan->packed = (uint32_t)are_results_packed(t, &plan->layout, plan->column, item);
-    const uint64_t down = block / across;
-    return add_blocks(plan, n, split(t, block, plan->rows, divide_up(n, down * WALK_ITEMS * WALK_ROUNDS)),
-                      across * item);
+    return add_blocks(plan, n, split_strips(t, block, plan->rows, block / across), across * item);
 }
 
 /* ---- everything else ---- */
