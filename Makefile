@@ -103,9 +103,9 @@ $(STAMPS)/bench: pyproject.toml | $(STAMPS)/venv
 $(STAMPS)/docs: pyproject.toml | $(STAMPS)/venv
 	$(call install_extra,docs)
 
-# One resolution instead of three, and nothing is installed while tests run.
+# One resolution instead of three, and nothing is installed while tests run. Most modules are never imported: none is compiled yet.
 prepare: $(STAMPS)/build ## install what test, lint and docs need, at once
-	for extra in dev docs; do $(PY) tools/extra.py $$extra; done | sort -u | xargs -d '\n' $(PIP) install
+	for extra in dev docs; do $(PY) tools/extra.py $$extra; done | sort -u | xargs -d '\n' $(PIP) install --no-compile
 	@touch $(STAMPS)/test $(STAMPS)/dev $(STAMPS)/docs
 
 # NVRTC is only of use where there is a driver.
