@@ -179,6 +179,13 @@ def exact_table(result: dict[str, Any], only: Collection[str] | None = None) -> 
 
     rows = [[f"{kind}, {size_of(largest)}", *(cell(dtype, kind, largest) for dtype in dtypes)] for kind in kinds]
     rows += [[f"normal, {size_of(size)}", *(cell(dtype, "normal", size) for dtype in dtypes)] for size in sizes]
+    by_axes: dict[str, dict[str, str]] = {}
+    for row in result.get("axes", []):
+        shape = "(" + ", ".join(f"{extent:,}" for extent in row["shape"]) + ")"
+        name = f"{row['data']}, axis {', '.join(map(str, row['axis']))} of {shape}"
+        times = f"{row['exact']['median'] / row['auto']['median']:.2f}"
+        by_axes.setdefault(name, {})[row["dtype"]] = times if row["same_bits"] else "wrong"
+    rows += [[name, *(cells.get(dtype, "") for dtype in dtypes)] for name, cells in by_axes.items()]
     return f"{table(['time of `exact` over that of `auto`', *dtypes], rows)}\n\n{caption(result)}"
 
 

@@ -11,7 +11,7 @@ rows        2048 * 1024 rows of 256 float32, 128 to 1024 threads a block
 auto        kernel "auto" on 1 GiB on the device beside CUB, CuPy and PyTorch
 functions   the other functions on 512 MiB on the device, beside the libraries that have them
 axes        single axes and pairs of large arrays, tall, wide and three-dimensional, beside CuPy and PyTorch
-exact       kernel "exact" beside "auto" on data that is easy and hard to sum, and over sizes
+exact       kernel "exact" beside "auto" on data that is easy and hard to sum, over sizes and over axes
 accuracy    how far sums of floats are from the real one, ours and the others', over sizes
 sizes       the same as auto over sizes from 4 KiB up
 host        1 GiB of NumPy array, pinned and ordinary, beside the copy itself, CuPy and PyTorch
@@ -276,6 +276,10 @@ def part_axes(quick: bool) -> dict[str, Any]:
 
 
 EXACT_PATTERN = 1 << 22  # elements after which hard data repeats
+EXACT_AXES_CASES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
+    ((16384, 16384), (0,)), ((10**6, 256), (0,)), ((10**6, 256), (1,)), ((10**8, 3), (0,)), ((10**8, 3), (1,)),
+    ((3, 10**8), (0,)), ((512, 512, 1024), (1,)), ((512, 512, 1024), (0, 2)),
+]  # fmt: skip
 
 
 def hard_values(kind: str, dtype: str, n: int) -> np.ndarray:
@@ -305,8 +309,12 @@ def hard_values(kind: str, dtype: str, n: int) -> np.ndarray:
     return repeat(pattern.astype(element), n)
 
 
-def exact_beside_auto(values: np.ndarray, repeats: int, turns: int) -> dict[str, Any]:
-    """Times of both in turns, and whether the card's sum has the bits of the CPU's."""
+def exact_beside_auto(
+    values: np.ndarray, repeats: int, turns: int, axes: tuple[int, ...] | None = None
+) -> dict[str, Any]:
+    """Times of both in turns, and whether the card's sums have the bits of the CPU's."""
+    reduced = tuple(range(values.ndim)) if axes is None else axes
+    view = values.transpose(*(axis for axis in range(values.ndim) if axis not in reduced), *reduced)
     samples: dict[str, list[float]] = {"exact": [], "auto": []}
     flush = FLUSH if values.nbytes <= FLUSH else 0
     with on_device(values) as pointer:
@@ -314,11 +322,14 @@ def exact_beside_auto(values: np.ndarray, repeats: int, turns: int) -> dict[str,
             for kernel, times in samples.items():
                 times += list(
                     _core.measure(
-                        "sum", pointer, values.shape, values.dtype, 1, kernel, 0, 0, 0, 2, repeats, flush
+                        "sum", pointer, view.shape, view.dtype, len(reduced), kernel, 0, 0, 0, 2, repeats, flush,
+                        strides=view.strides,
                     )
                 )  # fmt: skip
-        got = np.asarray(_core.reduce_device("sum", pointer, values.shape, values.dtype, 1, "exact", 0))
-    wanted = gr.sum(values, kernel="exact", device="cpu")
+        got = np.asarray(
+            _core.reduce_device("sum", pointer, view.shape, view.dtype, len(reduced), "exact", 0, strides=view.strides)
+        )
+    wanted = gr.sum(values, axis=reduced, kernel="exact", device="cpu")
     return {
         "bytes": values.nbytes,
         "cold": bool(flush),
@@ -343,7 +354,20 @@ def part_exact(quick: bool) -> dict[str, Any]:
                 with on_device(values) as pointer:
                     row["peers"] = peers_on(peers, "sum", dtype, pointer, values.shape, None, 30, FLUSH, values)
             rows.append(row)
-    return {"op": "sum", "absent": absent, "rows": rows}
+    return {"op": "sum", "absent": absent, "rows": rows, "axes": exact_axes(quick)}
+
+
+def exact_axes(quick: bool) -> list[dict[str, Any]]:
+    """Axes of arrays on the device; of one also numbers far from each other, with which threads are alone there."""
+    rows = []
+    for whole, axes in EXACT_AXES_CASES:
+        shape = tuple(max(extent // 8, 3) if quick else extent for extent in whole)
+        for dtype in ("float64", "float32"):
+            for kind in ("normal", "wide") if whole == (16384, 16384) else ("normal",):
+                values = hard_values(kind, dtype, math.prod(shape)).reshape(shape)
+                row = exact_beside_auto(values, 3 if quick else 5, 2, axes)
+                rows.append({"dtype": dtype, "data": kind, "shape": shape, "axis": axes, **row})
+    return rows
 
 
 def ulps_apart(got: Any, wanted: np.floating[Any]) -> float:

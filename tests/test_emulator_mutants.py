@@ -79,6 +79,15 @@ SLIPS = [
     (r"(?<=\bi )< run\.vectors", "<= run.vectors"),
     (r"(?<=\(kept & 1\) )!= 0", "== 0"),
     (r"(?<=column )< layout\.column\.extent", "<= layout.column.extent"),
+    (r"(?<=\bi )< count\b(?!\w| \*)", "<= count"),
+    (r"(?<=r\.x )< count", "<= count"),
+    (r"(?<=row\.index )\* layout\.across", "* (layout.across - 1)"),
+    (r"(?<=\(windows\) )- 1", "- 2"),
+    (r"(?<=\(COUNT - 1 - i\) )\* STEP", "* (STEP - 1)"),
+    (r"(?<=key )!= 0 \|\| !is_empty\(\)", "!= 0"),
+    (r"(?<=group_max\()adder\.largest_key\(v\)", "threadIdx.x % lanes == 0 ? adder.largest_key(v) : 0"),
+    (r"(?<=index )- threadIdx\.x % warp_lanes / lanes", ""),
+    (r"(?<=lane )== 0\) Cell", "!= 0) Cell"),
     (r"value = Cell::identity\(\);", "value = Cell::lift(typename Cell::In{3}, 0);"),
 ]
 # Mutants that are right all the same, by file, replacement and the comment at the place; and why the place is as it is.
@@ -207,6 +216,14 @@ def what_to_try(mutant: Mutant) -> Iterator[tuple[str, str, int, dict[str, objec
         for kernel in kernels:
             for block in (32,) if kernel in KERNELS and KERNELS[kernel].block_rule == "32" else (256, 64):
                 yield kernel, dtype, block, what_to_do(kernel, op)
+    if "exact_rows" in kernels or "exact_across" in kernels:
+        for dtype in ("float32", "float64", "bfloat16"):
+            yield "exact", dtype, 64, {"do": "exact_layouts.check_kinds"}
+            yield "exact", dtype, 256, {"do": "exact_layouts.check_layouts", "count": 4}
+        yield "exact", "float32", 0, {"do": "exact_sums.check_rows"}
+    if "exact_across" in kernels:
+        for dtype in ("float32", "float64"):
+            yield "exact", dtype, 32, {"do": "exact_layouts.check_across", "stride": 8, "limit": 300.0}
     if "exact" in kernels:  # and on data at the edges of windows, and beyond
         for dtype in ("float32", "float64", "bfloat16"):
             yield "exact", dtype, 32, {"do": "exact_sums.check_edges", "stride": 1}

@@ -16,6 +16,7 @@ import pytest
 pytest.importorskip("ml_dtypes")
 
 import emu
+from emu import exact_layouts
 from emu.exact_sums import check_all_digits, draw, sum_on_device
 from exact_reference import FLOATS, GENERATORS, assert_result, exact_sum, expected
 from reference import DTYPES, random_array
@@ -47,6 +48,29 @@ def test_the_kernels_source_gives_every_digit_on_the_emulator() -> None:
         for name in FLOATS
         if name != "float16"  # one window holds all of them
     ]
+    wrong = emu.failures(tasks)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_kernels_source_sums_every_layout_on_the_emulator() -> None:
+    """Random axes, steps backwards and of 0, masks, gaps between results; rows a thread has alone, and short ones."""
+    names = [*FLOATS, ("complex64", "complex128")[SEED % 2], INTEGERS[SEED % len(INTEGERS)]]
+    tasks: list[dict[str, Any]] = [
+        {"do": "exact_layouts.check_layouts", "dtype": name, "block": (0, 64, 96)[(SEED + i) % 3], "seed": SEED}
+        | {"count": 40 if EVERYTHING else 4, "limit": 900.0}
+        for i, name in enumerate(names)
+    ]
+    tasks += [
+        {"do": "exact_layouts.check_kinds", "dtype": name, "block": 64, "seed": SEED, "limit": 300.0} for name in FLOATS
+    ]
+    tasks += [
+        {"do": "exact_layouts.check_across", "dtype": name, "seed": SEED, "limit": 600.0}
+        | {"stride": 2 if EVERYTHING else 24}
+        for name in FLOATS
+        if name != "float16"
+    ]
+    if EVERYTHING:  # a minute
+        tasks.append({"do": "exact_layouts.check_slots", "seed": SEED, "limit": 600.0})
     wrong = emu.failures(tasks)
     assert not wrong, "\n".join(wrong)
 
@@ -178,6 +202,20 @@ def test_a_card_gives_every_digit(name: str, block: int, rng: np.random.Generato
                 )
             mean = sum_on_device(values, "mean", offset, block, grid, True)
             assert_result(values.dtype.type(mean), expected(values, name, n), context)
+
+
+@pytest.mark.gpu
+def test_more_rows_than_scratch_has_room_for_are_summed() -> None:
+    exact_layouts.check_slots({"seed": SEED})
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", [*FLOATS, "complex64", "complex128", "bool", "int8", "int64", "uint32"])
+def test_a_card_gives_every_digit_of_every_layout(name: str) -> None:
+    for number in range(60 if EVERYTHING else 20):
+        rng = np.random.default_rng([SEED, number, *name.encode()])
+        block = (0, 64, 96, 512)[number % 4]
+        exact_layouts.check_random(rng, name, block, f"{name} case {number} GPR_TEST_SEED={SEED}")
 
 
 @pytest.mark.gpu

@@ -35,7 +35,9 @@ def on_device(memory: np.ndarray) -> Iterator[int]:
         _core.free_device(0, pointer)
 
 
-def reduce_axes(op: str, array: np.ndarray, reduced: tuple[int, ...], pointer: int, **more: Any) -> np.ndarray:
+def reduce_axes(
+    op: str, array: np.ndarray, reduced: tuple[int, ...], pointer: int, kernel: str = "auto", **more: Any
+) -> np.ndarray:
     """Reduce axes of a C-ordered array whose memory is at `pointer`; the results come from the device."""
     kept = [axis for axis in range(array.ndim) if axis not in reduced]
     view = array.transpose(*kept, *reduced)
@@ -44,7 +46,7 @@ def reduce_axes(op: str, array: np.ndarray, reduced: tuple[int, ...], pointer: i
     result = np.empty(planes + tuple(array.shape[axis] for axis in kept), like)
     with on_device(result) as out:
         _core.reduce_device(
-            op, pointer, view.shape, array.dtype, len(reduced), "auto", 0, strides=view.strides, result=out, **more
+            op, pointer, view.shape, array.dtype, len(reduced), kernel, 0, strides=view.strides, result=out, **more
         )
         _core.download(0, out, result.reshape(-1))
     return result
@@ -93,6 +95,36 @@ def test_axes_of_arrays_are_reduced_right(
                 rtol=1e-3 if dtype == "float16" else 1e-12 if op == "mean" else 0,
                 err_msg=where,
             )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize(
+    ("shape", "reduced", "variant"),
+    [
+        ((4096, 4096), (0,), "exact_across"),
+        ((3_000_001, 3), (0,), "exact_across"),
+        ((3_000_001, 3), (1,), "exact_rows"),
+        ((3, 3_000_000), (0,), "exact_rows"),
+        ((300_001, 61), (1,), "exact_rows"),
+        ((256, 256, 1024), (1,), "exact_rows"),
+        ((256, 256, 256), (0, 2), "exact_across"),
+        ((200_000, 256), (0,), "exact_across"),
+    ],
+)
+def test_exact_sums_of_axes_have_the_cpus_bits(
+    shape: tuple[int, ...], reduced: tuple[int, ...], variant: str, dtype: str
+) -> None:
+    """Numbers of a few magnitudes, and of all there are."""
+    rng = np.random.default_rng([SEED, *shape, len(dtype)])
+    for make in (lambda n: rng.normal(size=n), lambda n: rng.lognormal(0, 50, n)):
+        with np.errstate(over="ignore"):
+            array = np.resize(make(1 << 20), int(np.prod(shape))).astype(dtype).reshape(shape)
+        with on_device(array) as pointer:
+            for op in ("sum", "mean"):
+                got = reduce_axes(op, array, reduced, pointer, kernel="exact")
+                assert gr.last_run().variant == variant
+                want = gr.reduce(array, op, axis=reduced, kernel="exact", device="cpu")
+                assert got.tobytes() == want.tobytes(), f"{op} {dtype} {shape} {reduced} (GPR_TEST_SEED={SEED})"
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8", "complex64"])

@@ -19,35 +19,27 @@
 //
 // Still paid: three additions a window for each element, where a sum has one; and a little more at a block's end.
 //
+// This kernel reads rows that are runs of memory, by vectors. Those that lie otherwise are exact_across.cuh's, and short
+// ones exact_rows.cuh's.
+//
 // Launch: any number of blocks a row; BLOCK a multiple of 32; out[row] is written by one block: the accumulator, or the
 // result. With more than one block a row, a row's counters are its ticket, a gap, and an accumulator: zero before and
-// after.
+// after. layout.slots rows have them, row i those of row i % slots; no two of one slot are under way together.
 //
 // Reference: the windows are those of Rump's extraction of vectors, and of the binned sums of Demmel, Ahrens and Nguyen
 // (ReproBLAS), which round; the fixed-point number is Kulisch's. Neither was made to be checked by the tile.
 #pragma once
 
-#include "block.cuh"
-#include "exact_adders.cuh"
-#include "layout.cuh"
+#include "exact_across.cuh"
+#include "exact_block.cuh"
+#include "exact_rows.cuh"
 
 namespace gpr {
 
 // A vector of which only the first element is one.
 template <class In> GPR_DEVICE Vector lone(Vector nothing, In x)
 {
-    if constexpr (sizeof(In) == 1) {
-        nothing.word[0] = bit_copy<unsigned char>(x);
-    } else if constexpr (sizeof(In) == 2) {
-        nothing.word[0] = (nothing.word[0] & 0xffff0000u) | bit_copy<unsigned short>(x);
-    } else if constexpr (sizeof(In) == 4) {
-        nothing.word[0] = bit_copy<unsigned>(x);
-    } else if constexpr (sizeof(In) == 8) {
-        nothing.word[0] = static_cast<unsigned>(bit_copy<uint64>(x));
-        nothing.word[1] = static_cast<unsigned>(bit_copy<uint64>(x) >> 32);
-    } else {
-        nothing = bit_copy<Vector>(x);
-    }
+    put_element(nothing, 0, x);
     return nothing;
 }
 
@@ -120,68 +112,22 @@ GPR_DEVICE void take_row(Adder<Cell, VECTORS> &adder, const Run<typename Cell::I
     }
 }
 
-// Threads that a multiprocessor holds together for sure: so few that two tiles fit their registers.
-constexpr unsigned exact_threads = 768;
-
 template <class Cell, unsigned BLOCK>
-__global__ void __launch_bounds__(BLOCK, BLOCK < exact_threads ? exact_threads / BLOCK : 1)
+__global__ void __launch_bounds__(BLOCK, exact_blocks<BLOCK>)
 exact(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc> scratch,
       const __grid_constant__ Layout layout)
 {
     using In = typename Cell::In;
-    using T = PartType<In>;
-    using Acc = typename Cell::Acc;
     constexpr unsigned vectors = 4, warps = BLOCK / warp_lanes;
-    constexpr unsigned words = grid_words<T>, part_words = words + 2, all_words = sizeof(Acc) / sizeof(uint64);
-    constexpr unsigned counters = sizeof(uint64) / sizeof(unsigned) * (all_words + 1);
-    static_assert(all_words == parts_of<In> * part_words, "words, a count and flags");
-    __shared__ Acc sum;
-    BlockSum<In> &part_sum = block_sum<In>();
-    constexpr unsigned cleared_words = sizeof part_sum / sizeof(unsigned);
-    unsigned *cleared = reinterpret_cast<unsigned *>(&part_sum);
-    uint64 *whole = reinterpret_cast<uint64 *>(&sum);
     const Row row = rows.mine(blockIdx.x);
     const Start start = layout.row(row.index);
 
     Adder<Cell, vectors> adder;
     take_row<Cell, vectors>(adder, Run<In>(in + start.in, row.n),
                             static_cast<uint64>(row.block) * warps + threadIdx.x / warp_lanes,
-                            static_cast<uint64>(row.blocks) * warps, [&] {
-                                for (unsigned i = threadIdx.x; i < cleared_words; i += BLOCK) cleared[i] = 0;
-                                __syncthreads(); // the sum is zero
-                            });
+                            static_cast<uint64>(row.blocks) * warps, [] { clear_sums<In, 1, BLOCK>(); });
     adder.close();
-    __syncthreads(); // all warps have added
-
-    // Word i of what the block has found.
-    const auto found = [&](unsigned i) -> uint64 {
-        const unsigned p = i / part_words, w = i % part_words;
-        if (w < words) return static_cast<uint64>(word_of<T>(part_sum.digit[p], static_cast<int>(w)));
-        return w == words ? (row.block == 0 ? row.n : 0) - part_sum.left_out : part_sum.flags[p];
-    };
-    if (row.blocks == 1) {
-        for (unsigned i = threadIdx.x; i < all_words; i += BLOCK) whole[i] = found(i);
-    } else {
-        unsigned *ticket = scratch.tickets + row.index * counters;
-        uint64 *total = reinterpret_cast<uint64 *>(ticket) + 1;
-        for (unsigned i = threadIdx.x; i < all_words; i += BLOCK) {
-            const uint64 word = found(i);
-            if (word != 0 && i % part_words == words + 1) atomicOr(total + i, word);
-            else if (word != 0) atomicAdd(total + i, word);
-        }
-        if (!is_last_to_arrive(ticket, row.blocks)) return;
-        for (unsigned i = threadIdx.x; i < all_words; i += BLOCK) {
-            whole[i] = total[i];
-            total[i] = 0;
-        }
-    }
-    __syncthreads(); // the sum is there
-    if constexpr (same<typename Cell::Out, Acc>) {
-        uint64 *result = reinterpret_cast<uint64 *>(out + start.out);
-        for (unsigned i = threadIdx.x; i < all_words; i += BLOCK) result[i] = whole[i];
-    } else {
-        if (threadIdx.x < warp_lanes) Cell::put(out + start.out, sum);
-    }
+    finish_sums<Cell, 1, BLOCK>(1, 1, row, scratch, layout.slots, [&](unsigned) { return out + start.out; });
 }
 
 } // namespace gpr

@@ -1,4 +1,4 @@
-// Exact sums: what a thread adds the elements of a row to, together with its warp.
+// Exact sums: what a thread adds the elements of a row to, together with its warp or alone.
 #pragma once
 
 #include "exact_windows.cuh"
@@ -6,10 +6,61 @@
 
 namespace gpr {
 
+// ---------------------------------------------------------------- teams -------------------------
+
+// A warp that adds to one of a block's NUMBERS numbers. All its lanes call together.
+template <unsigned NUMBERS> struct WarpTeam {
+    unsigned number = 0;
+
+    template <class In> GPR_DEVICE BlockSum<In> &sum() const
+    {
+        return block_sums<In, NUMBERS>()[NUMBERS == 1 ? 0 : number];
+    }
+    static GPR_DEVICE bool leads() { return threadIdx.x % warp_lanes == 0; }
+    static GPR_DEVICE bool any(bool is_so) { return __any_sync(all_lanes, is_so) != 0; }
+    static GPR_DEVICE unsigned max(unsigned x) { return warp_max(x); }
+    template <unsigned COUNT>
+    static GPR_DEVICE void add(int *digit, const long long (&numbers)[COUNT], const int (&place)[COUNT])
+    {
+        add_numbers(digit, numbers, place);
+    }
+};
+
+// A thread that adds to one of a block's NUMBERS numbers, alone or beside others.
+template <unsigned NUMBERS> struct LoneThread {
+    unsigned number = 0;
+
+    template <class In> GPR_DEVICE BlockSum<In> &sum() const { return block_sums<In, NUMBERS>()[number]; }
+    static GPR_DEVICE bool leads() { return true; }
+    static GPR_DEVICE bool any(bool is_so) { return is_so; }
+    static GPR_DEVICE unsigned max(unsigned x) { return x; }
+    template <unsigned COUNT>
+    static GPR_DEVICE void add(int *digit, const long long (&numbers)[COUNT], const int (&place)[COUNT])
+    {
+#pragma unroll
+        for (unsigned i = 0; i < COUNT; i++) {
+#pragma unroll 1
+            for (unsigned piece = 0; piece < pieces && numbers[i] != 0; piece++) {
+                add_piece(digit, numbers[i], place[i], piece);
+            }
+        }
+    }
+};
+
+// Adds what windows hold to a part.
+template <class Team, class T, unsigned COUNT, int STEP>
+GPR_DEVICE void close_windows(const Team &team, const Windows<T, COUNT, STEP> &windows, int *digit)
+{
+    long long number[COUNT];
+    int place[COUNT];
+    windows.read(number, place);
+    team.add(digit, number, place);
+}
+
 // ---------------------------------------------------------------- adding floats -----------------
 
-// What a thread adds the floats of a row to, together with its warp. A tile is VECTORS vectors of elements.
-template <class Cell, unsigned VECTORS> struct FloatAdder {
+// What a thread adds the floats of a row to, together with its team. A tile is VECTORS vectors of elements.
+template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAdder {
     using In = typename Cell::In;
     using T = PartType<In>;
     static constexpr unsigned parts = parts_of<In>, per_vector = vector_elements<In>, elements = VECTORS * per_vector;
@@ -23,15 +74,16 @@ template <class Cell, unsigned VECTORS> struct FloatAdder {
         unsigned others, left_out;
     };
 
+    Team team;
     NearWindows<T> near[parts];
     unsigned adds = 0;                    // to the windows since they began
-    bool is_placed = is_always_near<T>;   // the same in all lanes, as are:
+    bool is_placed = is_always_near<T>;   // the same in the whole team, as are:
     unsigned misses = 0, skipped = 0;     // tiles that are added the other way at once, after the last that did not fit
     unsigned strikes = 0;                 // tiles that did not fit since the windows began
     unsigned others = 0;                  // bits that are 0 as long as all elements were -0
     unsigned left_out = 0;
 
-    GPR_DEVICE FloatAdder() { begin(deepest_field<T>); }
+    GPR_DEVICE explicit FloatAdder(Team in = {}) : team(in) { begin(deepest_field<T>); }
 
     // Part p of element j of a vector.
     static GPR_DEVICE T part_of(const Vector &v, unsigned j, unsigned p)
@@ -60,20 +112,23 @@ template <class Cell, unsigned VECTORS> struct FloatAdder {
     GPR_DEVICE void flush()
     {
 #pragma unroll
-        for (unsigned p = 0; p < parts; p++) close_near(p, near[p]);
+        for (unsigned p = 0; p < parts; p++) close_near(team, p, near[p]);
         begin(near[0].top);
     }
-    static GPR_CALLED void close_near(unsigned p, NearWindows<T> windows) { windows.close(block_sum<In>().digit[p]); }
+    static GPR_CALLED void close_near(Team team, unsigned p, NearWindows<T> windows)
+    {
+        close_windows(team, windows, team.template sum<In>().digit[p]);
+    }
 
     // Windows for numbers like those with this key; not for infinities and NaN.
     GPR_DEVICE void place_for(unsigned key)
     {
-        const int field = static_cast<int>(field_of_key<T>(key)), top = field_offset<T> + field + headroom_bits;
-        if (is_always_near<T> || field == static_cast<int>(last_field<T>)) return;
+        if (is_always_near<T> || field_of_key<T>(key) == last_field<T>) return;
         if (is_placed) flush();
-        begin(top < highest_field<T> ? top : highest_field<T>);
+        begin(top_for<T>(key));
         is_placed = true;
     }
+    // This thread's.
     static GPR_DEVICE unsigned largest_key(const Vector (&v)[VECTORS])
     {
         unsigned key = 0;
@@ -82,13 +137,13 @@ template <class Cell, unsigned VECTORS> struct FloatAdder {
             const unsigned k = magnitude_key(part_of(v[i / parts / per_vector], i / parts % per_vector, i % parts));
             if (k > key) key = k;
         }
-        return warp_max(key);
+        return key;
     }
 
-    // All lanes of a warp must call together.
+    // The whole team must call together.
     GPR_DEVICE void take(const Vector (&v)[VECTORS])
     {
-        if (!is_placed) place_for(largest_key(v));
+        if (!is_placed) place_for(team.max(largest_key(v)));
         if (!is_placed || skipped > 0) {
             skipped -= skipped > 0 ? 1 : 0;
             return take_anything(v);
@@ -109,13 +164,13 @@ template <class Cell, unsigned VECTORS> struct FloatAdder {
     GPR_DEVICE bool take_near(const Vector (&v)[VECTORS])
     {
         if constexpr (asks_before) {
-            if (__any_sync(all_lanes, !is_near(v))) return false;
+            if (team.any(!is_near(v))) return false;
             (void)add_near(v, near);
         } else {
             NearWindows<T> grown[parts];
 #pragma unroll
             for (unsigned p = 0; p < parts; p++) grown[p] = near[p];
-            if (__any_sync(all_lanes, !add_near(v, grown))) return false;
+            if (team.any(!add_near(v, grown))) return false;
 #pragma unroll
             for (unsigned p = 0; p < parts; p++) near[p] = grown[p];
         }
@@ -200,16 +255,16 @@ template <class Cell, unsigned VECTORS> struct FloatAdder {
     GPR_DEVICE void take_anything(const Vector (&v)[VECTORS])
     {
         const bool moves = !is_placed || strikes > 1; // a single outlier leaves the windows where they are
-        const Findings found = add_anything(bit_copy<Tile>(v));
+        const Findings found = add_anything(team, bit_copy<Tile>(v));
         others |= found.others;
         left_out += found.left_out;
         if (moves) place_for(found.largest);
     }
 
-    // Adds a tile of anything. All lanes of a warp must call together.
-    static GPR_CALLED Findings add_anything(Tile tile)
+    // Adds a tile of anything. The whole team must call together.
+    static GPR_CALLED Findings add_anything(Team team, Tile tile)
     {
-        BlockSum<In> &total = block_sum<In>();
+        BlockSum<In> &total = team.template sum<In>();
         Findings found = {0, 0, 0};
 
         if constexpr (has_wide_windows<T>) {
@@ -222,7 +277,7 @@ template <class Cell, unsigned VECTORS> struct FloatAdder {
                 const Vector vector = tile.v[k];
 #pragma unroll
                 for (unsigned j = 0; j < per_vector; j++) {
-                    const bool is_there = look_at(vector, j, &found);
+                    const bool is_there = look_at(total, vector, j, &found);
 #pragma unroll
                     for (unsigned p = 0; p < parts; p++) {
                         const T x = part_of(vector, j, p);
@@ -231,11 +286,11 @@ template <class Cell, unsigned VECTORS> struct FloatAdder {
                 }
             }
 #pragma unroll
-            for (unsigned p = 0; p < parts; p++) wide[p].close(total.digit[p]);
+            for (unsigned p = 0; p < parts; p++) close_windows(team, wide[p], total.digit[p]);
         } else {
 #pragma unroll 1
             for (unsigned i = 0; i < elements; i++) {
-                if (!look_at(tile.v[i / per_vector], i % per_vector, &found)) continue;
+                if (!look_at(total, tile.v[i / per_vector], i % per_vector, &found)) continue;
 #pragma unroll
                 for (unsigned p = 0; p < parts; p++) {
                     const T x = part_of(tile.v[i / per_vector], i % per_vector, p);
@@ -243,14 +298,14 @@ template <class Cell, unsigned VECTORS> struct FloatAdder {
                 }
             }
         }
-        found.largest = warp_max(found.largest);
+        found.largest = team.max(found.largest);
         return found;
     }
 
     static GPR_DEVICE bool is_finite(T x) { return field_of_key<T>(magnitude_key(x)) != last_field<T>; }
 
     // Takes note of an element, and of what is no number. Returns whether it counts.
-    static GPR_DEVICE bool look_at(const Vector &v, unsigned j, Findings *found)
+    static GPR_DEVICE bool look_at(BlockSum<In> &total, const Vector &v, unsigned j, Findings *found)
     {
         if constexpr (Cell::skips_nan) {
             bool is_skipped = false;
@@ -271,7 +326,7 @@ template <class Cell, unsigned VECTORS> struct FloatAdder {
                 const uint64 saw = is_nan(value_of(x))        ? saw_nan
                                    : (bits & sign_of<T>) != 0 ? saw_minus_infinity
                                                               : saw_infinity;
-                atomicOr(&block_sum<In>().flags[p], static_cast<unsigned>(saw));
+                atomicOr(&total.flags[p], static_cast<unsigned>(saw));
             }
         }
         return true;
@@ -279,12 +334,12 @@ template <class Cell, unsigned VECTORS> struct FloatAdder {
 
     GPR_DEVICE void close()
     {
-        BlockSum<In> &total = block_sum<In>();
+        BlockSum<In> &total = team.template sum<In>();
         if (is_placed) flush();
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) {
             const bool has_others = (parts == 1 ? others : others >> p & 1) != 0;
-            if (__any_sync(all_lanes, has_others) && threadIdx.x % warp_lanes == 0) {
+            if (team.any(has_others) && team.leads()) {
                 atomicOr(&total.flags[p], static_cast<unsigned>(saw_not_minus_zero));
             }
         }
@@ -295,13 +350,17 @@ template <class Cell, unsigned VECTORS> struct FloatAdder {
 // ---------------------------------------------------------------- adding integers ---------------
 
 // Integers have no windows: sums of their lower and upper halves.
-template <class Cell, unsigned VECTORS> struct IntegerAdder {
+template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct IntegerAdder {
     using In = typename Cell::In;
     static constexpr unsigned elements = VECTORS * vector_elements<In>;
     static constexpr unsigned most_tiles = (1u << 18) / elements; // each half's sum is then below 2^51
 
+    Team team;
     long long lower = 0, upper = 0;
     unsigned tiles = 0;
+    unsigned left_out = 0;
+
+    GPR_DEVICE explicit IntegerAdder(Team in = {}) : team(in) {}
 
     static GPR_DEVICE Vector nothing() { return Vector{{0, 0, 0, 0}}; }
 
@@ -309,13 +368,17 @@ template <class Cell, unsigned VECTORS> struct IntegerAdder {
     {
         const long long halves[2] = {lower, upper};
         const int place[2] = {0, word_bits};
-        add_numbers(block_sum<In>().digit[0], halves, place);
+        team.add(team.template sum<In>().digit[0], halves, place);
         lower = upper = 0;
         tiles = 0;
     }
     GPR_DEVICE void take(const Vector (&v)[VECTORS])
     {
         if (tiles++ == most_tiles) flush();
+        add(v);
+    }
+    GPR_DEVICE void add(const Vector (&v)[VECTORS])
+    {
 #pragma unroll
         for (unsigned i = 0; i < elements; i++) {
             const In x = element<In>(v[i / vector_elements<In>], i % vector_elements<In>);
@@ -329,15 +392,17 @@ template <class Cell, unsigned VECTORS> struct IntegerAdder {
     }
     GPR_DEVICE void close()
     {
+        BlockSum<In> &total = team.template sum<In>();
         flush();
-        if (threadIdx.x == 0) atomicOr(&block_sum<In>().flags[0], static_cast<unsigned>(saw_not_minus_zero));
+        if (team.leads()) atomicOr(&total.flags[0], static_cast<unsigned>(saw_not_minus_zero));
+        if (left_out != 0) atomicAdd(&total.left_out, static_cast<uint64>(left_out));
     }
 };
 
 // ---------------------------------------------------------------- either -----------------------
 
 template <class Cell> constexpr bool adds_floats = is_float<PartType<typename Cell::In>>;
-template <class Cell, unsigned VECTORS> using Adder =
-    typename Select<adds_floats<Cell>, FloatAdder<Cell, VECTORS>, IntegerAdder<Cell, VECTORS>>::type;
+template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> using Adder =
+    typename Select<adds_floats<Cell>, FloatAdder<Cell, VECTORS, Team>, IntegerAdder<Cell, VECTORS, Team>>::type;
 
 } // namespace gpr

@@ -45,11 +45,13 @@ template <class In> struct BlockSum {
     unsigned flags[parts_of<In>];
     uint64 left_out;
 };
-template <class In> GPR_DEVICE BlockSum<In> &block_sum()
+// COUNT numbers of a block, and the one of a block that has no more.
+template <class In, unsigned COUNT> GPR_DEVICE BlockSum<In> *block_sums()
 {
-    __shared__ BlockSum<In> sum;
-    return sum;
+    __shared__ BlockSum<In> sums[COUNT];
+    return sums;
 }
+template <class In> GPR_DEVICE BlockSum<In> &block_sum() { return *block_sums<In, 1>(); }
 
 GPR_CALLED void carry_digit(int *digit)
 {
@@ -99,12 +101,22 @@ GPR_DEVICE long long warp_sum(long long number)
 #endif
 }
 
+constexpr unsigned pieces = 4; // digits that a shifted number of 56 bits reaches
+
+// Adds piece i < pieces of a number below 2^56 in magnitude, in units of 2^(grid_lowest + place), to a part.
+GPR_DEVICE void add_piece(int *digit, long long number, int place, unsigned i)
+{
+    const int shift = place % digit_bits - static_cast<int>(i) * digit_bits;
+    const uint64 magnitude = number < 0 ? 0 - static_cast<uint64>(number) : static_cast<uint64>(number);
+    const int value = static_cast<int>(shift < 0 ? magnitude >> -shift : magnitude << shift) & digit_mask;
+    add_to_digit(digit + place / digit_bits + i, number < 0 ? -value : value);
+}
+
 // Adds COUNT integers a lane, summed over the warp, to a part: number i in units of 2^(grid_lowest + place[i]). The
 // numbers' magnitudes are below 2^51. All lanes of the warp must call.
 template <unsigned COUNT>
 GPR_DEVICE void add_numbers(int *digit, const long long (&number)[COUNT], const int (&place)[COUNT])
 {
-    constexpr unsigned pieces = 4; // digits that a shifted sum of 56 bits reaches
     static_assert(pieces * COUNT <= warp_lanes, "a lane adds one piece");
     const unsigned lane = threadIdx.x % warp_lanes;
     long long mine = 0;
@@ -118,12 +130,7 @@ GPR_DEVICE void add_numbers(int *digit, const long long (&number)[COUNT], const 
             first = place[i];
         }
     }
-    if (mine != 0) {
-        const int piece = static_cast<int>(lane % pieces), shift = first % digit_bits - piece * digit_bits;
-        const uint64 magnitude = mine < 0 ? 0 - static_cast<uint64>(mine) : static_cast<uint64>(mine);
-        const int value = static_cast<int>(shift < 0 ? magnitude >> -shift : magnitude << shift) & digit_mask;
-        add_to_digit(digit + first / digit_bits + piece, mine < 0 ? -value : value);
-    }
+    if (mine != 0) add_piece(digit, mine, first, lane % pieces);
 }
 
 // Adds a finite number.

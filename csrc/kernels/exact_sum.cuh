@@ -59,7 +59,8 @@ struct fold_exact {
 
 // ---------------------------------------------------------------- rounding ----------------------
 //
-// A warp rounds a part: one lane carries, all look for the leading digits, and from there on all do the same.
+// A warp rounds a part: one lane carries, all look for the leading digits, and from there on all do the same. A thread
+// rounds what is so short that it has it in registers.
 
 // The first and the last i < COUNT for which test(i), else COUNT and -1. All lanes of the warp must call.
 struct Bounds {
@@ -83,7 +84,8 @@ template <int COUNT, class Test> GPR_DEVICE Bounds bounds_where(const Test &test
 
 // The digits of a part's magnitude. They are 0 but from the lowest to the highest.
 template <class T> struct Digits {
-    const long long *word; // in two's complement, carried
+    static constexpr int unit = grid_lowest<T>; // exponent of the number's last bit
+    const long long *word;                      // in two's complement, carried
     int lowest, highest;
     bool negative;
 
@@ -93,6 +95,11 @@ template <class T> struct Digits {
         return !negative ? digit : i == lowest ? 0 - digit : ~digit;
     }
     GPR_DEVICE unsigned operator[](int i) const { return i < lowest || i > highest ? 0 : complement(i); }
+    // The number modulo 2^64.
+    GPR_DEVICE uint64 last_bits() const
+    {
+        return static_cast<uint64>(word[1]) << word_bits | static_cast<uint64>(word[0]);
+    }
 
     // Carries a part's words, which are in shared memory. All lanes of the warp must call.
     GPR_DEVICE explicit Digits(ExactPart<T> &part) : word(part.word)
@@ -117,6 +124,67 @@ template <class T> struct Digits {
         const auto is_digit = [&](int i) { return i < end && word[i] != 0; };
         lowest = bounds_where<words>(is_digit).first;
         highest = bounds_where<words>([&](int i) { return i >= lowest && i < end && complement(i) != 0; }).last;
+    }
+};
+
+// The same of a sum of COUNT integers, below 2^57 in magnitude: number i in units of 2^((COUNT - 1 - i) * STEP) of the
+// last one's, which is 2^unit. All of it is a thread's own.
+template <unsigned COUNT, int STEP> struct ShortDigits {
+    static constexpr int most_bits = (COUNT - 1) * STEP + 57 + 2; // a sign, and what adding them takes
+    static constexpr int words = (most_bits + word_bits - 1) / word_bits;
+    static_assert(words > 1, "a number of 64 bits has two words");
+    unsigned word[words]; // of the magnitude
+    int unit, lowest = 0, highest = -1;
+    bool negative;
+
+    ShortDigits() = default;
+    GPR_DEVICE ShortDigits(const long long (&number)[COUNT], int last_unit) : unit(last_unit)
+    {
+        long long sum[words] = {}, carry = 0;
+#pragma unroll
+        for (unsigned i = 0; i < COUNT; i++) {
+            constexpr uint64 lower = 0xffffffffu;
+            const int place = static_cast<int>(COUNT - 1 - i) * STEP;
+            const int first = place / word_bits, shift = place % word_bits;
+            const uint64 low = (static_cast<uint64>(number[i]) & lower) << shift;
+            const long long high = number[i] >> word_bits; // below 2^25: shifted below 2^57
+            sum[first] += static_cast<long long>(low & lower);
+            const long long above = static_cast<long long>(low >> word_bits) + high * (1ll << shift);
+            if (first + 2 < words) {
+                sum[first + 1] += static_cast<long long>(static_cast<uint64>(above) & lower);
+                sum[first + 2] += above >> word_bits;
+            } else {
+                sum[first + 1] += above;
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < words; i++) {
+            carry += sum[i];
+            word[i] = static_cast<unsigned>(carry);
+            carry >>= word_bits;
+        }
+        negative = carry < 0;
+        unsigned one = negative ? 1 : 0;
+#pragma unroll
+        for (int i = 0; i < words; i++) {
+            if (negative) word[i] = ~word[i] + one;
+            one = one != 0 && word[i] == 0 ? 1 : 0;
+            if (word[i] != 0) highest = i;
+        }
+#pragma unroll
+        for (int i = words; i-- > 0;) lowest = word[i] != 0 ? i : lowest;
+    }
+    GPR_DEVICE unsigned operator[](int i) const
+    {
+        unsigned found = 0;
+#pragma unroll
+        for (int k = 0; k < words; k++) found = k == i ? word[k] : found;
+        return found;
+    }
+    GPR_DEVICE uint64 last_bits() const
+    {
+        const uint64 magnitude = static_cast<uint64>(word[1]) << word_bits | word[0];
+        return negative ? 0 - magnitude : magnitude;
     }
 };
 
@@ -151,7 +219,7 @@ GPR_DEVICE unsigned divide_digit(uint64 *rest, unsigned digit, uint64 n)
 }
 
 // Four digits, from the first one on that is not 0, of a number other than 0 divided by n.
-template <bool DIVIDED, class T> GPR_DEVICE Leading leading_of(const Digits<T> &digits, uint64 n)
+template <bool DIVIDED, class AnyDigits> GPR_DEVICE Leading leading_of(const AnyDigits &digits, uint64 n)
 {
     Leading leading = {0, 0, 0, false};
     uint64 rest = 0;
@@ -169,7 +237,7 @@ template <bool DIVIDED, class T> GPR_DEVICE Leading leading_of(const Digits<T> &
         leading.high = static_cast<uint64>(digits[i + 3]) << word_bits | digits[i + 2];
         leading.low = static_cast<uint64>(digits[i + 1]) << word_bits | digits[i];
     }
-    leading.exponent = grid_lowest<T> + i * word_bits;
+    leading.exponent = digits.unit + i * word_bits;
     leading.inexact = rest != 0 || digits.lowest < i;
     return leading;
 }
@@ -207,32 +275,37 @@ template <class Float> GPR_DEVICE Float float_of_bits(uint64 bits)
     else return bit_copy<Float>(bits);
 }
 
-// A part, or its mean, as a number of type Result: rounded once, integers modulo a power of two. The part is in shared
-// memory, and its words are carried. All lanes of the warp must call, and get the result.
-template <class Result, bool IS_MEAN, class T> GPR_DEVICE Result finish_part(ExactPart<T> &part)
+// A number, or the mean of `count`, as a number of type Result: rounded once, integers modulo a power of two.
+template <class Result, bool IS_MEAN, class AnyDigits>
+GPR_DEVICE Result finish_digits(const AnyDigits &digits, uint64 count, uint64 flags)
 {
     constexpr uint64 both = saw_infinity | saw_minus_infinity;
-    const Digits<T> digits(part);
 
     if constexpr (is_float<Result>) {
         constexpr uint64 sign = 1ull << (8 * sizeof(Result) - 1);
-        if ((part.flags & saw_nan) != 0 || (part.flags & both) == both || (IS_MEAN && part.count == 0)) {
+        if ((flags & saw_nan) != 0 || (flags & both) == both || (IS_MEAN && count == 0)) {
             return float_of_bits<Result>(infinity_bits<Result> | 1ull << (Format<Result>::fraction - 1));
         }
-        if ((part.flags & both) != 0) {
-            return float_of_bits<Result>(infinity_bits<Result> | ((part.flags & saw_infinity) != 0 ? 0 : sign));
+        if ((flags & both) != 0) {
+            return float_of_bits<Result>(infinity_bits<Result> | ((flags & saw_infinity) != 0 ? 0 : sign));
         }
-        if (digits.highest < 0) {
-            return float_of_bits<Result>(part.count > 0 && (part.flags & saw_not_minus_zero) == 0 ? sign : 0);
-        }
-        return float_of_bits<Result>(round_leading<Result>(leading_of<IS_MEAN>(digits, part.count)) |
+        if (digits.highest < 0) return float_of_bits<Result>(count > 0 && (flags & saw_not_minus_zero) == 0 ? sign : 0);
+        return float_of_bits<Result>(round_leading<Result>(leading_of<IS_MEAN>(digits, count)) |
                                      (digits.negative ? sign : 0));
     } else {
-        return static_cast<Result>(static_cast<uint64>(part.word[1]) << word_bits | static_cast<uint64>(part.word[0]));
+        return static_cast<Result>(digits.last_bits());
     }
 }
 
-// Sums that become results. A warp puts one, from shared memory.
+// The same of a part that is in shared memory, and whose words are carried. All lanes of the warp must call, and get the
+// result.
+template <class Result, bool IS_MEAN, class T> GPR_DEVICE Result finish_part(ExactPart<T> &part)
+{
+    const Digits<T> digits(part);
+    return finish_digits<Result, IS_MEAN>(digits, part.count, part.flags);
+}
+
+// Sums that become results. A warp puts one that is in shared memory, a thread one that is in registers.
 template <class Element, class Compute, class Number, bool SKIP_NAN, class Result, class Way>
 struct Finished<Cell<fold_exact, Element, Compute, ExactSum<Number>, SKIP_NAN>, Result, Way>
     : Cell<fold_exact, Element, Compute, ExactSum<Number>, SKIP_NAN> {
@@ -250,6 +323,21 @@ struct Finished<Cell<fold_exact, Element, Compute, ExactSum<Number>, SKIP_NAN>, 
             else result.im = 0;
         }
         if (threadIdx.x % warp_lanes == 0) *out = result;
+    }
+    template <class Short>
+    static GPR_DEVICE void put(Out *out, const Short (&digits)[parts_of<Number>], uint64 count,
+                               const uint64 (&flags)[parts_of<Number>])
+    {
+        constexpr bool is_mean = same<Way, finish_mean>;
+        Result result;
+        if constexpr (!is_complex<Result>) {
+            result = finish_digits<Result, is_mean>(digits[0], count, flags[0]);
+        } else {
+            result.re = finish_digits<Part<Result>, is_mean>(digits[0], count, flags[0]);
+            if constexpr (is_complex<Number>) result.im = finish_digits<Part<Result>, is_mean>(digits[1], count, flags[1]);
+            else result.im = 0;
+        }
+        *out = result;
     }
 };
 

@@ -63,17 +63,14 @@ template <class T, unsigned COUNT, int STEP> struct Windows {
         }
         return x;
     }
-    // Adds what the windows hold to a part. All lanes of a warp must call.
-    GPR_DEVICE void close(int *digit) const
+    // What the windows hold: integers below 2^51 in magnitude, number w in units of 2^(grid_lowest + place[w]).
+    GPR_DEVICE void read(long long (&number)[COUNT], int (&place)[COUNT]) const
     {
-        long long number[COUNT];
-        int place[COUNT];
 #pragma unroll
         for (unsigned w = 0; w < COUNT; w++) {
             number[w] = bit_copy<long long>(sum[w]) - bit_copy<long long>(bias(w));
             place[w] = field(w) - deepest_field<T>;
         }
-        add_numbers(digit, number, place);
     }
 };
 
@@ -84,6 +81,13 @@ constexpr int headroom_bits = 16;     // from a tile's largest exponent to the f
 constexpr int least_headroom = 12;    // for most_adds
 template <class T> constexpr unsigned near_windows = sizeof(T) == 8 ? 3 : sizeof(T) == 4 ? 2 : 1;
 template <class T> using NearWindows = Windows<T, near_windows<T>, window_step>;
+
+// The exponent field of the first bias for numbers like those with this key.
+template <class T> GPR_DEVICE int top_for(unsigned key)
+{
+    const int top = field_offset<T> + static_cast<int>(field_of_key<T>(key)) + headroom_bits;
+    return top < highest_field<T> ? top : highest_field<T>;
+}
 
 // One window holds every float16 there is.
 template <class T> constexpr bool is_always_near = same<T, dt_float16>;

@@ -54,6 +54,8 @@ struct Layout {
     unsigned along;            // auto_strided: not 0 where a row's elements are nearer to each other than rows are
     unsigned packed;           // auto_columns: not 0 where an item's results may be stored together
     unsigned ascends;          // auto_columns, auto_narrow: not 0 where the walk meets positions, below 2^32, in their order
+    unsigned slots;            // kernels of exact sums: rows, or groups of them, that scratch has counters for
+    unsigned unused;
     KeptAxis kept[kept_axes];          // the last one varies fastest
     ReducedAxis reduced[reduced_axes]; // also
 

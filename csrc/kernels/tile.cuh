@@ -28,6 +28,26 @@ template <class In> GPR_DEVICE In element(const Vector &v, unsigned j)
     }
 }
 
+// Puts x at place j of a vector, which the compiler knows.
+template <class In> GPR_DEVICE void put_element(Vector &v, unsigned j, In x)
+{
+    if constexpr (sizeof(In) == 1) {
+        const unsigned shift = 8 * (j % 4), bits = bit_copy<unsigned char>(x);
+        v.word[j / 4] = (v.word[j / 4] & ~(0xffu << shift)) | bits << shift;
+    } else if constexpr (sizeof(In) == 2) {
+        const unsigned shift = 16 * (j % 2), bits = bit_copy<unsigned short>(x);
+        v.word[j / 2] = (v.word[j / 2] & ~(0xffffu << shift)) | bits << shift;
+    } else if constexpr (sizeof(In) == 4) {
+        v.word[j] = bit_copy<unsigned>(x);
+    } else if constexpr (sizeof(In) == 8) {
+        const uint64 bits = bit_copy<uint64>(x);
+        v.word[2 * j] = static_cast<unsigned>(bits);
+        v.word[2 * j + 1] = static_cast<unsigned>(bits >> 32);
+    } else {
+        v = bit_copy<Vector>(x);
+    }
+}
+
 // ---------------------------------------------------------------- ways to fold a tile -----------
 
 // The way for every cell that does not ask for positions: a few independent accumulators, so that combines overlap, then a tree over those.

@@ -22,7 +22,7 @@ typedef struct launch_layout {
     gpr_axis column;
     uint64_t strips;
     int64_t item_position;
-    uint32_t across, along, packed, ascends;
+    uint32_t across, along, packed, ascends, slots, unused;
     gpr_axis axes[GPR_MAX_NDIM + 2]; /* as many as the program has constants for */
 } launch_layout;
 
@@ -35,7 +35,7 @@ _Static_assert(sizeof(launch_rows) == 32, "gpr::Rows is 32 bytes on the device")
 _Static_assert(sizeof(launch_scratch) == 16, "gpr::Scratch is two pointers on the device");
 _Static_assert(sizeof(launch_ending) == 16, "gpr::Ending is 16 bytes on the device");
 _Static_assert(sizeof(gpr_axis) == 32, "gpr::KeptAxis and ReducedAxis are 32 bytes on the device");
-_Static_assert(offsetof(launch_layout, axes) == 96, "gpr::Layout's axes begin at byte 96 on the device");
+_Static_assert(offsetof(launch_layout, axes) == 104, "gpr::Layout's axes begin at byte 104 on the device");
 _Static_assert(sizeof(launch_layout) + sizeof(launch_rows) + sizeof(launch_scratch) + sizeof(launch_ending) + 16 <=
                    4096,
                "all parameters of a kernel take 4096 bytes at most");
@@ -94,12 +94,22 @@ static void describe_layout(const gpr_plan *plan, const gpr_work *work, launch_l
                               .across = plan->across,
                               .along = plan->along,
                               .packed = plan->packed,
-                              .ascends = plan->ascends};
+                              .ascends = plan->ascends,
+                              .slots = plan->slots};
     memcpy(layout->axes, plan->layout.axes,
            (size_t)(plan->layout.kept + plan->layout.reduced) * sizeof plan->layout.axes[0]);
 }
 
-/* One pass, in as many launches as its grid takes. */
+/* Where a launch ends at the latest that begins with virtual block `first`: rows that share scratch are not under way together. */
+static uint64_t end_of_launch(const gpr_plan *plan, const gpr_pass *pass, uint64_t first)
+{
+    const uint64_t span = (uint64_t)plan->slots * pass->blocks;
+
+    if (span == 0 || pass->grid - first <= span - first % span) return pass->grid;
+    return first + (span - first % span);
+}
+
+/* One pass, in as many launches as its grid and its scratch take. */
 static gpr_status launch_pass(CUfunction function, const gpr_plan *plan, const gpr_pass *pass, CUdeviceptr in,
                               CUdeviceptr out, const gpr_work *work, launch_layout *layout, uint32_t *launches)
 {
@@ -110,7 +120,7 @@ static gpr_status launch_pass(CUfunction function, const gpr_plan *plan, const g
     gpr_status status = GPR_OK;
 
     while (rows.first < pass->grid) {
-        const uint64_t left = pass->grid - rows.first;
+        const uint64_t left = end_of_launch(plan, pass, rows.first) - rows.first;
         const unsigned grid = (unsigned)(left < GPR_MAX_GRID ? left : GPR_MAX_GRID);
         GPR_CU(cuLaunchKernel, function, grid, 1, 1, plan->block, 1, 1, 0, work->stream, arguments, NULL);
         rows.first += grid;

@@ -108,11 +108,11 @@ static uint32_t row_lanes(const task *t)
     return lanes;
 }
 
-/* Blocks for each of `groups` rows, `most` at most: so many that the last wave of them fills the card as well as it can. */
-static uint64_t split(const task *t, uint32_t block, uint64_t groups, uint64_t most)
+/* Blocks for each of `groups` rows, `most` at most: so many that the last wave of them fills the card as well as it can, which holds
+ * `residents` at a time. */
+static uint64_t split(const task *t, uint64_t residents, uint64_t groups, uint64_t most)
 {
     enum { WAVES = 4 };
-    const uint64_t residents = planner_residents(t, block);
     uint64_t best = 1;
     double best_time = (double)divide_up(groups, residents);
 
@@ -294,7 +294,8 @@ static gpr_status plan_narrow(const task *t, int column, uint32_t item, uint32_t
     take_column(plan, column);
     plan->rows = t->layout->rows / columns;
     const uint64_t share = (uint64_t)plan->across * item * WALK_ITEMS * WALK_ROUNDS;
-    return add_blocks(plan, n, split(t, block, plan->rows, divide_up(n * columns, share)), columns);
+    return add_blocks(plan, n, split(t, planner_residents(t, block), plan->rows, divide_up(n * columns, share)),
+                      columns);
 }
 
 /* Threads of a block that lie across `items` items: all of a strip, or strips of even width. */
@@ -306,7 +307,7 @@ static uint64_t strip_width(uint64_t items, uint32_t block)
 /* Blocks for each strip where rows are split among blocks of `block` threads, of which `down` lie below each other. */
 static uint64_t split_strips(const task *t, uint32_t block, uint64_t strips, uint64_t down)
 {
-    return split(t, block, strips, divide_up(t->layout->n, down * WALK_ITEMS * WALK_ROUNDS));
+    return split(t, planner_residents(t, block), strips, divide_up(t->layout->n, down * WALK_ITEMS * WALK_ROUNDS));
 }
 
 static gpr_status plan_columns(const task *t, int column, gpr_plan *plan)
@@ -370,7 +371,9 @@ static gpr_status plan_strided(const task *t, gpr_plan *plan)
     plan->across = (uint32_t)across;
     plan->rows = divide_up(rows, across);
     down = block / across;
-    return add_blocks(plan, n, split(t, block, plan->rows, divide_up(n, down * WALK_ITEMS * WALK_ROUNDS)), across);
+    return add_blocks(plan, n,
+                      split(t, planner_residents(t, block), plan->rows, divide_up(n, down * WALK_ITEMS * WALK_ROUNDS)),
+                      across);
 }
 
 /* Whether rows are walked in the order of positions, which 32 bits hold. */
@@ -454,28 +457,138 @@ static gpr_status plan_passes(const gpr_kernel_row *row, uint64_t n, uint64_t bl
     return status;
 }
 
-/* Rows that are runs. The blocks of a row add what they found to words beside the row's ticket, which are zero before and after as
- * it is: a ticket, a gap, and an accumulator. */
-static gpr_status plan_exact(const gpr_kernel_row *row, const task *t, gpr_plan *plan)
+/* ---------------------------------------------------------------- exact sums ----------------- */
+
+/* Bytes of a strip of rows that lie side by side, and threads at least (most_across in kernels/exact_across.cuh). */
+enum { STRIP_BYTES = 256 };
+/* Additions that a window has room for (most_adds), and most threads of a block of exact_rows (most_rows_block). */
+enum { MOST_ADDS = 1024, MOST_ROWS_BLOCK = 256 };
+/* Vectors of a tile of rows with one reduced axis, and with more (most_walked_vectors). */
+enum { TILE_VECTORS = 4, WALKED_TILE_VECTORS = 2 };
+/* Rows up to this many bytes are worth no more than a warp where there are enough of them to fill the card, and rows up to this many
+ * elements across memory no more than a thread in any case. */
+enum { WARP_ROW_BYTES = 16 << 10, THREAD_ROW_ELEMENTS = 16 };
+/* Bytes of scratch for rows that several blocks add to. */
+enum { EXACT_SCRATCH_BYTES = 64 << 20 };
+
+/* Orders kept axes, nearest elements last: results have steps of their own. */
+static void sort_kept(gpr_layout *layout)
 {
-    const uint64_t counters = 2 + t->acc_bytes / sizeof(uint32_t);
+    for (int i = 1; i < layout->kept; i++) {
+        const gpr_axis axis = layout->axes[i];
+        int at = i;
+        for (; at > 0 && magnitude(layout->axes[at - 1].in) < magnitude(axis.in); at--)
+            layout->axes[at] = layout->axes[at - 1];
+        layout->axes[at] = axis;
+    }
+}
+
+/* Whether the elements of a row are nearer to each other than rows are. */
+static int is_along(const gpr_layout *layout)
+{
+    const gpr_axis *kept = &layout->axes[layout->kept - 1],
+                   *reduced = &layout->axes[layout->kept + layout->reduced - 1];
+
+    return kept->extent == 1 || magnitude(reduced->in) <= magnitude(kept->in);
+}
+
+/* Each group of `width` rows is served by `blocks` blocks, which add what they found to words beside the group's ticket, zero before and
+ * after as it is: a ticket, a gap, and an accumulator for each row. */
+static gpr_status add_exact_blocks(const task *t, uint64_t blocks, uint64_t width, gpr_plan *plan)
+{
+    const uint64_t counters = 2 + width * (t->acc_bytes / sizeof(uint32_t));
+
+    if (blocks > (1ull << 62) / plan->rows) return add_pass(plan, t->layout->n, UINT64_MAX, 0);
+    if (blocks > 1) {
+        plan->slots = (uint32_t)smaller(plan->rows, EXACT_SCRATCH_BYTES / (counters * sizeof(uint32_t)));
+        plan->tickets = plan->slots * counters;
+    }
+    return add_pass(plan, t->layout->n, blocks, plan->rows * blocks);
+}
+
+/* Lanes for a short row whose elements are near each other: so many that they load whole sectors together, then so few that rounding
+ * its sum, which one of them does, takes less than adding it; but more where rows do not fill the card. */
+static uint32_t lanes_along(const task *t, uint64_t threads)
+{
+    enum { SECTOR_BYTES = 32, FEW = 8, MANY = 32 }; /* elements a lane */
+    const uint64_t n = t->layout->n;
+    uint32_t lanes = 1;
+
+    while (lanes * t->element_bytes < SECTOR_BYTES && lanes * FEW < n) lanes *= 2;
+    while (lanes < WARP && (lanes * MANY < n || (lanes * FEW < n && lanes * t->layout->rows < threads))) lanes *= 2;
+    return lanes;
+}
+
+/* Lanes that a short row is worth, or 0 if it is worth more than a warp. */
+static uint32_t exact_lanes(const task *t, const gpr_layout *layout)
+{
+    const uint64_t rows = layout->rows, n = layout->n, row_bytes = n * t->element_bytes;
+    const uint64_t threads =
+        (uint64_t)t->facts->multiprocessors * smaller(t->facts->threads_per_multiprocessor, RESIDENT_THREADS);
+
+    if (rows == 1 || t->grid != 0 || t->block > MOST_ROWS_BLOCK) return 0;
+    if (!is_along(layout)) return n <= THREAD_ROW_ELEMENTS || (n <= MOST_ADDS && rows >= threads);
+    if (row_bytes <= SHORT_ROW_BYTES || (row_bytes <= WARP_ROW_BYTES && rows >= threads / WARP))
+        return lanes_along(t, threads);
+    return 0;
+}
+
+static gpr_status plan_exact_rows(const task *t, uint32_t lanes, gpr_plan *plan)
+{
+    const uint64_t each = divide_up(t->layout->n, lanes) * t->element_bytes;
+    const uint64_t vectors = plan->layout.reduced == 1 ? TILE_VECTORS : WALKED_TILE_VECTORS;
+    const uint64_t most = smaller(vectors, t->element_bytes); /* of 16 elements at most */
+
+    plan->variant = "exact_rows";
+    plan->lanes = lanes;
+    plan->per_thread = 1;
+    while (plan->item < most && plan->item * ITEM_BYTES < each) plan->item *= 2;
+    return add_blocks(plan, t->layout->n, 0, 1);
+}
+
+static gpr_status plan_exact_across(const task *t, gpr_plan *plan)
+{
+    enum { FEW_STRIPS = 8 }; /* the last of as many had better be full */
+    const uint64_t rows = t->layout->rows, n = t->layout->n, block = plan->block;
+    const uint64_t strip =
+        smaller(block, STRIP_BYTES / t->element_bytes > WARP ? STRIP_BYTES / t->element_bytes : WARP);
+    const uint32_t threads = (uint32_t)smaller(t->facts->threads_per_multiprocessor, EXACT_THREADS);
+    uint64_t across = smaller(rows, strip), down = 1;
+
+    plan->variant = "exact_across";
+    plan->along = (uint32_t)is_along(&plan->layout);
+    if (plan->along) {
+        while (2 * down <= block && down * WALK_ITEMS < n) down *= 2;
+        across = smaller(across, block / down);
+    } else if (rows > strip && rows <= FEW_STRIPS * strip) {
+        across = divide_up(rows, divide_up(rows, strip));
+    }
+    plan->across = (uint32_t)across;
+    plan->rows = divide_up(rows, across);
+    down = block / across;
+    const uint64_t share = down * (STREAM_BYTES_PER_THREAD / t->element_bytes);
+    return add_exact_blocks(
+        t, split(t, resident_blocks(t->facts, threads, plan->block), plan->rows, divide_up(n, share)), across, plan);
+}
+
+/* Rows that are runs are read by vectors, short ones by a few lanes, any others element by element. */
+static gpr_status plan_exact(const task *t, gpr_plan *plan)
+{
     const uint32_t threads = (uint32_t)smaller(t->facts->threads_per_multiprocessor, EXACT_THREADS);
     uint64_t blocks = t->grid;
 
     plan->layout = *t->layout;
-    if (!gpr_rows_are_runs(t->layout)) {
-        return gpr_fail(
-            GPR_ERROR_VALUE,
-            "kernel '%s' reads device arrays whose rows are runs of memory, without a mask; kernel 'auto' reads any",
-            row->name);
-    }
+    sort_kept(&plan->layout);
+    const uint32_t lanes = exact_lanes(t, &plan->layout);
+    if (lanes != 0) return plan_exact_rows(t, lanes, plan);
+    if (!gpr_rows_are_runs(t->layout)) return plan_exact_across(t, plan);
     if (blocks == 0)
         blocks = stride_blocks(t->facts, threads, plan->rows, t->layout->n, plan->block,
                                (uint64_t)plan->block * (STREAM_BYTES_PER_THREAD / t->element_bytes));
-    if (blocks > (1ull << 62) / plan->rows) return add_pass(plan, t->layout->n, UINT64_MAX, 0);
-    if (blocks > 1) plan->tickets = plan->rows * counters;
-    return add_pass(plan, t->layout->n, blocks, plan->rows * blocks);
+    return add_exact_blocks(t, blocks, 1, plan);
 }
+
+/* ---------------------------------------------------------------- kernels that are named ----- */
 
 /* A kernel that was named: rows one after another. */
 static gpr_status plan_named(const gpr_kernel_row *row, const task *t, gpr_plan *plan)
@@ -536,7 +649,7 @@ gpr_status gpr_make_plan(int kernel, const gpr_rule *rule, const gpr_layout *lay
     if (row->family == GPR_FAMILY_PLANNER)
         status = plan_auto(&t, plan);
     else if ((row->flags & GPR_SUMS_EXACTLY) != 0)
-        status = plan_exact(row, &t, plan);
+        status = plan_exact(&t, plan);
     else
         status = plan_named(row, &t, plan);
 done:

@@ -46,12 +46,14 @@ typedef struct gpr_plan {
     uint64_t strips;
     int64_t item_position;
     uint32_t across, along, packed, ascends;
+    /* Of exact sums with several blocks a row: the rows, or groups of them, that tickets are for. Launches keep to as many. */
+    uint32_t slots;
 } gpr_plan;
 
 /* Plans the reduction of an array (rows >= 1; n >= 1, or 0 for auto's results of nothing) with kernel `kernel`. block, grid: 0 for
  * the plan's own choice.
  * GPR_ERROR_VALUE: a block size the kernel cannot take; a grid size for a kernel that has none; rows that are not contiguous for a
- * kernel other than auto; too much work for one request (more than 2^62 blocks). GPR_ERROR_KERNEL: the card is too old for it. */
+ * kernel other than auto and exact; too much work for one request (more than 2^62 blocks). GPR_ERROR_KERNEL: the card is too old for it. */
 gpr_status gpr_make_plan(int kernel, const gpr_rule *rule, const gpr_layout *layout, uint32_t block, uint32_t grid,
                          const gpr_device_facts *facts, gpr_plan *plan);
 

@@ -241,23 +241,39 @@ done:
     return status;
 }
 
+/* A program among those that a kernel has for layouts, as a call of it that is not simple at all. */
+typedef struct sample {
+    const char *name;
+    int kept, reduced, masked;
+    uint32_t item_bytes, lanes, most_block;
+} sample;
+
+/* How many of them row `kernel` has; *samples: the first. A kernel without layouts is its own one. */
+static int samples_of(const gpr_kernel_row *row, const sample **samples)
+{
+    static const sample planned[] = {{"auto_stream", 1, 1, 0, 0, 32, 1024},   {"auto_rows", 2, 1, 0, 0, 32, 1024},
+                                     {"auto_columns", 2, 2, 1, 8, 32, 1024},  {"auto_narrow", 1, 1, 0, 8, 32, 1024},
+                                     {"auto_strided", 3, 3, 1, 16, 32, 1024}, {"auto_empty", 2, 1, 0, 0, 32, 1024},
+                                     {"auto_counted", 1, 1, 0, 16, 32, 1024}, {"auto_columns", 1, 1, 0, 16, 32, 1024},
+                                     {"auto_strided", 1, 1, 0, 16, 32, 1024}};
+    static const sample exact[] = {
+        {"exact", 1, 1, 0, 0, 32, 1024}, {"exact_across", 3, 3, 1, 0, 32, 1024}, {"exact_rows", 2, 2, 1, 0, 4, 256}};
+    static const sample only = {NULL, 1, 1, 0, 0, 32, 1024};
+
+    if (row->family == GPR_FAMILY_PLANNER) {
+        *samples = planned;
+        return sizeof planned / sizeof planned[0];
+    }
+    *samples = (row->flags & GPR_SUMS_EXACTLY) != 0 ? exact : &only;
+    return (row->flags & GPR_SUMS_EXACTLY) != 0 ? (int)(sizeof exact / sizeof exact[0]) : 1;
+}
+
 gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dtype compute, uint32_t block_size,
                             int variant, int cc, uint64_t *machine_code_bytes)
 {
-    /* Every one of the planner's kernels, as a call of it that is not simple at all. */
-    static const struct {
-        const char *name;
-        int kept, reduced, masked;
-        uint32_t item_bytes;
-    } variants[] = {{"auto_stream", 1, 1, 0, 0},   {"auto_rows", 2, 1, 0, 0},     {"auto_columns", 2, 2, 1, 8},
-                    {"auto_narrow", 1, 1, 0, 8},   {"auto_strided", 3, 3, 1, 16}, {"auto_empty", 2, 1, 0, 0},
-                    {"auto_counted", 1, 1, 0, 16}, {"auto_columns", 1, 1, 0, 16}, {"auto_strided", 1, 1, 0, 16}};
-    enum {
-        VARIANTS = sizeof variants / sizeof variants[0],
-        PLANNED_SHARED = 32 << 10,
-        SAMPLE_ROW = 3
-    }; /* bytes, as the plan has it */
+    enum { PLANNED_SHARED = 32 << 10, SAMPLE_ROW = 3 }; /* bytes, as the plan has it; elements */
     gpr_object object = {0};
+    const sample *samples = NULL;
     gpr_cell cell;
     gpr_rule rule;
     int compiled = 0;
@@ -267,15 +283,15 @@ gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dt
     if (kernel < 0 || kernel >= GPR_KERNEL_COUNT) return gpr_fail(GPR_ERROR_VALUE, "no kernel has index %d", kernel);
     if (variant < -1) return gpr_fail(GPR_ERROR_VALUE, "a variant is counted from 0, or -1 for all, not %d", variant);
     const gpr_kernel_row *row = &gpr_kernel_rows[kernel];
-    const int is_auto = row->family == GPR_FAMILY_PLANNER;
+    const int is_auto = row->family == GPR_FAMILY_PLANNER, count = samples_of(row, &samples);
     GPR_TRY(gpr_make_rule(op, dtype, compute, &rule));
     gpr_fit_rule(row, &rule);
     GPR_TRY(gpr_check_kernel_folds(row, &rule, 0));
     if (block_size == 0) block_size = row->block;
     GPR_TRY(gpr_check_block_size(row, block_size));
-    for (int i = 0; i < (is_auto ? VARIANTS : 1); i++) {
-        if (is_auto && variant >= 0 && i != variant % VARIANTS) continue;
-        uint64_t item = variants[i].item_bytes / gpr_dtype_bytes(dtype);
+    for (int i = 0; i < count; i++) {
+        if (variant >= 0 && i != variant % count) continue;
+        uint64_t item = samples[i].item_bytes / gpr_dtype_bytes(dtype);
         while (item > 1 && item * block_size * gpr_acc_bytes(rule.form, rule.device_acc) > PLANNED_SHARED) item /= 2;
         memset(&cell, 0, sizeof cell);
         cell.kernel = kernel;
@@ -286,15 +302,15 @@ gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dt
         cell.finish = gpr_operator_rows[op].finish;
         cell.result = rule.result;
         cell.skip_nan = rule.skip_nan;
-        cell.block = block_size;
-        cell.lanes = 32;
+        cell.block = block_size < samples[i].most_block ? block_size : samples[i].most_block;
+        cell.lanes = samples[i].lanes;
         cell.per_thread = row->per_thread;
-        cell.item = is_auto && item > 1 ? (uint32_t)item : 1;
-        cell.kept = is_auto ? variants[i].kept : 1;
-        cell.reduced = is_auto ? variants[i].reduced : 1;
-        cell.masked = is_auto && variants[i].masked;
+        cell.item = item > 1 ? (uint32_t)item : 1;
+        cell.kept = samples[i].kept;
+        cell.reduced = samples[i].reduced;
+        cell.masked = samples[i].masked;
         cell.row_elements = is_auto ? SAMPLE_ROW : 0;
-        cell.variant = is_auto ? variants[i].name : row->name;
+        cell.variant = samples[i].name != NULL ? samples[i].name : row->name;
         GPR_TRY(gpr_make_object(&cell, cc, 0, &object, &compiled));
         if (machine_code_bytes != NULL) *machine_code_bytes += object.bytes;
         gpr_object_clear(&object);

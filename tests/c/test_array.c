@@ -394,6 +394,32 @@ static void test_results_go_where_they_shall(void)
     expect_no_violation();
 }
 
+/* Blocks that share rows of exact sums have scratch for so many rows; more rows come in several launches, and find it clean. */
+static void test_exact_sums_of_many_rows_share_bounded_scratch(void)
+{
+    enum { ROWS = 130000, GRID = 2, SLIDING = 2 };
+    static double from[2 * (ROWS + 1)], sums[2 * ROWS];
+    const int64_t shape[2] = {ROWS, SLIDING}, strides[2] = {2 * sizeof(double), 2 * sizeof(double)};
+
+    for (int i = 0; i < 2 * (ROWS + 1); i++) from[i] = (double)check_between(-1000, 1000);
+    void *data = upload(from, sizeof from), *result = upload(sums, sizeof sums);
+    gpr_request request = sum_request(data, result, NULL);
+    request.dtype = GPR_COMPLEX128;
+    request.ndim = 2;
+    request.shape = shape;
+    request.strides = strides;
+    REQUIRE(gpr_find_kernel("exact", &request.kernel) == GPR_OK);
+    request.grid_size = GRID;
+    for (int again = 0; again < 2; again++) {
+        CHECK(gpr_reduce(&request) == GPR_OK, "%s", gpr_last_error()->message);
+        CHECK(gpr_last_run()->launches == 3, "%u launches", gpr_last_run()->launches); /* 59493 rows have 64 MiB */
+        REQUIRE(gpr_download(0, NULL, sums, result, sizeof sums) == GPR_OK);
+        for (int i = 0; i < 2 * ROWS; i++) CHECK(sums[i] == from[i] + from[i + 2], "part %d", i);
+    }
+    REQUIRE(gpr_free_device(0, data) == GPR_OK && gpr_free_device(0, result) == GPR_OK);
+    expect_no_violation();
+}
+
 int main(void)
 {
     check_begin();
@@ -409,5 +435,6 @@ int main(void)
     test_graphs_have_scratch_of_their_own();
     test_memory_and_streams_of_somebody_else_are_refused();
     test_results_go_where_they_shall();
+    test_exact_sums_of_many_rows_share_bounded_scratch();
     return check_end();
 }

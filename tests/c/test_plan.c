@@ -93,6 +93,21 @@ static void check_passes(const work *w, const gpr_plan *plan)
     }
 }
 
+/* Counters of exact sums: for each row, or each group of `across`, a ticket and a gap of its size, and accumulators; for no more rows
+ * than a bounded memory has room for. */
+static void check_exact_scratch(const gpr_plan *plan, const gpr_rule *rule, const char *what)
+{
+    enum { MOST_BYTES = 64 << 20 };
+    const uint64_t acc = gpr_acc_bytes(rule->form, rule->device_acc), blocks = plan->passes[0].blocks;
+    const uint64_t counters = 2 + plan->across * (acc / sizeof(uint32_t)), bytes = counters * sizeof(uint32_t);
+
+    CHECK(plan->partials == 0 && plan->tickets == plan->slots * counters, "%s", what);
+    CHECK((plan->slots > 0) == (blocks > 1) && plan->slots <= plan->rows, "%s: %u slots", what, plan->slots);
+    CHECK(plan->slots * bytes <= MOST_BYTES, "%s: %u slots", what, plan->slots);
+    CHECK(blocks <= 1 || plan->slots == plan->rows || (plan->slots + 1) * bytes > MOST_BYTES, "%s: %u slots", what,
+          plan->slots);
+}
+
 static void check_finish(const work *w, const gpr_plan *plan)
 {
     const gpr_kernel_row *row = &gpr_kernel_rows[w->kernel];
@@ -100,9 +115,7 @@ static void check_finish(const work *w, const gpr_plan *plan)
 
     CHECK(plan->fill == (row->finish == GPR_ATOMIC), "%s", describe(w));
     if (row->flags & GPR_SUMS_EXACTLY) {
-        /* A ticket and a gap of its size, and an accumulator. */
-        const uint64_t counters = 2 + gpr_acc_bytes(w->rule.form, w->rule.device_acc) / sizeof(uint32_t);
-        CHECK(plan->partials == 0 && plan->tickets == (pass->blocks > 1 ? w->rows * counters : 0), "%s", describe(w));
+        check_exact_scratch(plan, &w->rule, describe(w));
     } else if (row->finish == GPR_TICKET && pass->blocks > 1) {
         CHECK(plan->partials == w->rows * pass->blocks && plan->tickets == w->rows, "%s", describe(w));
     } else {
@@ -145,6 +158,16 @@ static void check_shared_blocks(const work *w, const gpr_plan *plan)
     CHECK(w->rows > 1 && w->grid == 0, "%s", describe(w));
 }
 
+/* What exact_rows relies on: windows that need not be emptied, and warps whose numbers fit shared memory. */
+static void check_exact_rows(const gpr_plan *plan, const char *what)
+{
+    enum { MOST_ADDS = 1024, MOST_BLOCK = 256, MOST_VECTORS = 4 };
+
+    CHECK(plan->passes[0].n <= (uint64_t)plan->lanes * MOST_ADDS, "%s: %u lanes", what, plan->lanes);
+    CHECK(plan->block <= MOST_BLOCK && plan->per_thread == 1, "%s: block %u", what, plan->block);
+    CHECK(plan->item <= MOST_VECTORS && (plan->item & (plan->item - 1)) == 0, "%s: %u vectors", what, plan->item);
+}
+
 static void test_random_plans_keep_their_promises(int count)
 {
     int shared = 0, several = 0, planned = 0;
@@ -168,8 +191,9 @@ static void test_random_plans_keep_their_promises(int count)
         CHECK(w.block == 0 || plan.block == w.block, "%s: block %u", describe(&w), plan.block);
         CHECK(gpr_check_block_size(&gpr_kernel_rows[w.kernel], plan.block) == GPR_OK, "%s: block %u", describe(&w),
               plan.block);
-        if (strcmp(plan.variant, "auto_rows") == 0) {
+        if (strcmp(plan.variant, "auto_rows") == 0 || strcmp(plan.variant, "exact_rows") == 0) {
             check_shared_blocks(&w, &plan);
+            if (plan.variant[0] == 'e') check_exact_rows(&plan, describe(&w));
             shared++;
             continue;
         }
@@ -246,7 +270,7 @@ enum { MOST_AXES = 5 };
 static const gpr_device_facts card = {.cc = 90, .multiprocessors = 132, .threads_per_multiprocessor = 2048};
 
 /* Plans an array of float32 (or of another type) at an address that is as aligned as memory ever is. NULL strides: C order. */
-static gpr_status plan_array(gpr_operator op, gpr_dtype dtype, int ndim, int reduced, const int64_t *shape,
+static gpr_status plan_array(int kernel, gpr_operator op, gpr_dtype dtype, int ndim, int reduced, const int64_t *shape,
                              const int64_t *strides, const uint8_t *mask, const int64_t *mask_strides,
                              uintptr_t address, gpr_plan *plan)
 {
@@ -267,8 +291,9 @@ static gpr_status plan_array(gpr_operator op, gpr_dtype dtype, int ndim, int red
 
     CHECK(gpr_make_rule(op, dtype, GPR_DTYPE_DEFAULT, &rule) == GPR_OK && gpr_make_view(&request, &view) == GPR_OK,
           "%s", gpr_last_error()->message);
+    gpr_fit_rule(&gpr_kernel_rows[kernel], &rule);
     gpr_view_layout(&view, NULL, &layout);
-    return gpr_make_plan(GPR_KERNEL_auto, &rule, &layout, 0, 0, &card, plan);
+    return gpr_make_plan(kernel, &rule, &layout, 0, 0, &card, plan);
 }
 
 typedef struct layout_case {
@@ -310,10 +335,27 @@ static const layout_case layout_cases[] = {
     {"a few short columns", "auto_strided", GPR_FLOAT32, 3, 1, {100000, 7, 3}, {21, 1, 7}, AT, 1, 132},
 };
 
-static void test_each_layout_gets_the_kernel_that_reads_it_best(void)
+/* The same for exact sums; `item` is vectors of a tile. */
+static const layout_case exact_cases[] = {
+    {"everything", "exact", GPR_FLOAT32, 1, 1, {MIBI}, {0}, AT, 1, 100},
+    {"long rows", "exact", GPR_FLOAT32, 2, 1, {16384, 16384}, {0}, AT, 1, 16384},
+    {"rows of a few", "exact_rows", GPR_FLOAT64, 2, 1, {100000000, 3}, {0}, AT, 2, 90000},
+    {"short rows", "exact_rows", GPR_FLOAT32, 2, 1, {1000000, 256}, {0}, AT, 4, 31250},
+    {"a hundred short rows with a pitch", "exact_rows", GPR_FLOAT32, 2, 1, {100, 256}, {300, 1}, AT, 2, 12},
+    {"axis 0 of a matrix", "exact_across", GPR_FLOAT32, 2, 1, {16384, 16384}, {1, 16384}, AT, 1, 400},
+    {"axis 0 of wide rows", "exact_rows", GPR_FLOAT32, 2, 1, {100000000, 3}, {1, 100000000}, AT, 1, 90000},
+    {"axis 0 of many rows", "exact_across", GPR_FLOAT64, 2, 1, {256, 1000000}, {1, 256}, AT, 1, 300},
+    {"axis 1 of three", "exact_rows", GPR_FLOAT32, 3, 1, {512, 1024, 512}, {524288, 1, 1024}, AT, 4, 2000},
+    {"three columns", "exact_across", GPR_FLOAT32, 2, 1, {3, 100000000}, {1, 3}, AT, 1, 300},
+    {"axes 0 and 2 of three", "exact_across", GPR_FLOAT32, 3, 2, {512, 512, 1024}, {1024, 524288, 1}, AT, 1, 512},
+    {"every other element", "exact_across", GPR_FLOAT32, 1, 1, {MIBI}, {2}, AT, 1, 100},
+    {"bytes backwards", "exact", GPR_INT8, 1, 1, {MIBI}, {-1}, AT + MIBI, 1, 10},
+};
+
+static void check_cases(int kernel, const layout_case *cases, size_t count)
 {
-    for (size_t i = 0; i < sizeof layout_cases / sizeof layout_cases[0]; i++) {
-        const layout_case *c = &layout_cases[i];
+    for (size_t i = 0; i < count; i++) {
+        const layout_case *c = &cases[i];
         int64_t strides[MOST_AXES];
         int plain = strcmp(c->what, "a repeated element") != 0;
         gpr_plan plan;
@@ -321,7 +363,7 @@ static void test_each_layout_gets_the_kernel_that_reads_it_best(void)
             strides[a] = c->strides[a] * (int64_t)gpr_dtype_bytes(c->dtype);
             plain = plain && c->strides[a] == 0;
         }
-        const gpr_status status = plan_array(GPR_OP_SUM, c->dtype, c->ndim, c->reduced, c->shape,
+        const gpr_status status = plan_array(kernel, GPR_OP_SUM, c->dtype, c->ndim, c->reduced, c->shape,
                                              plain ? NULL : strides, NULL, NULL, c->address, &plan);
         CHECK(status == GPR_OK, "%s: %s", c->what, gpr_last_error()->message);
         if (status != GPR_OK) continue;
@@ -332,16 +374,23 @@ static void test_each_layout_gets_the_kernel_that_reads_it_best(void)
     }
 }
 
+static void test_each_layout_gets_the_kernel_that_reads_it_best(void)
+{
+    check_cases(GPR_KERNEL_auto, layout_cases, sizeof layout_cases / sizeof layout_cases[0]);
+    check_cases(GPR_KERNEL_exact, exact_cases, sizeof exact_cases / sizeof exact_cases[0]);
+}
+
 /* A few elements a row: a lane takes several rows, so that a block has enough bytes under way. */
 static void test_lanes_take_several_rows_where_rows_are_short(void)
 {
     const int64_t many[2] = {100000000, 9}, few[2] = {2000, 9};
     gpr_plan plan;
 
-    CHECK(plan_array(GPR_OP_SUM, GPR_FLOAT32, 2, 1, many, NULL, NULL, NULL, AT, &plan) == GPR_OK &&
+    CHECK(plan_array(GPR_KERNEL_auto, GPR_OP_SUM, GPR_FLOAT32, 2, 1, many, NULL, NULL, NULL, AT, &plan) == GPR_OK &&
               plan.per_thread == 4,
           "%u rows a lane", plan.per_thread);
-    CHECK(plan_array(GPR_OP_SUM, GPR_FLOAT32, 2, 1, few, NULL, NULL, NULL, AT, &plan) == GPR_OK && plan.per_thread == 1,
+    CHECK(plan_array(GPR_KERNEL_auto, GPR_OP_SUM, GPR_FLOAT32, 2, 1, few, NULL, NULL, NULL, AT, &plan) == GPR_OK &&
+              plan.per_thread == 1,
           "%u rows a lane", plan.per_thread);
 }
 
@@ -353,8 +402,8 @@ static void check_array_plan(const gpr_plan *plan, const gpr_rule *rule, const c
     uint64_t width = 1;
 
     CHECK(plan->pass_count == 1 && plan->layout.kept >= 1 && plan->layout.reduced >= 1, "%s", what);
-    CHECK(plan->item >= 1 && (plan->item & (plan->item - 1)) == 0 && plan->item * bytes <= 16, "%s: item %u", what,
-          plan->item);
+    CHECK(plan->item >= 1 && (plan->item & (plan->item - 1)) == 0, "%s: item %u", what, plan->item);
+    CHECK(plan->kernel == GPR_KERNEL_exact || plan->item * bytes <= 16, "%s: item %u", what, plan->item);
     if (strcmp(plan->variant, "auto_columns") == 0) {
         width = (uint64_t)plan->across * plan->item;
         CHECK(plan->across >= 1 && plan->across <= plan->block, "%s: %u across", what, plan->across);
@@ -368,13 +417,27 @@ static void check_array_plan(const gpr_plan *plan, const gpr_rule *rule, const c
         CHECK(plan->across >= 1 && plan->across <= plan->block, "%s: %u threads", what, plan->across);
         CHECK((uint64_t)plan->across * plan->item % width == 0, "%s: %u threads", what, plan->across);
         CHECK((uint64_t)plan->block * plan->item * acc <= 40 << 10, "%s: block %u", what, plan->block);
+    } else if (strcmp(plan->variant, "exact_across") == 0) {
+        const uint64_t strip = 256 / bytes > 32 ? 256 / bytes : 32;
+        CHECK(plan->across >= 1 && plan->across <= strip && plan->across <= plan->block, "%s: %u across", what,
+              plan->across);
+        CHECK(plan->rows * plan->across >= plan->layout.rows && (plan->rows - 1) * plan->across < plan->layout.rows,
+              "%s", what);
+        CHECK(pass->n == plan->layout.n && pass->grid == plan->rows * pass->blocks, "%s", what);
+    } else if (strcmp(plan->variant, "exact_rows") == 0) {
+        check_exact_rows(plan, what);
     } else if (strcmp(plan->variant, "auto_strided") == 0) {
         width = plan->across;
         CHECK(plan->across >= 1 && plan->across <= plan->block, "%s: %u across", what, plan->across);
         CHECK(plan->rows * width >= plan->layout.rows && (plan->rows - 1) * width < plan->layout.rows, "%s", what);
         CHECK(pass->n * plan->item == plan->layout.n, "%s", what);
     }
-    if (pass->blocks > 1) {
+    if (plan->kernel == GPR_KERNEL_exact) {
+        check_exact_scratch(plan, rule, what);
+        for (int a = 1; a < plan->layout.kept; a++)
+            CHECK(llabs(plan->layout.axes[a - 1].in) >= llabs(plan->layout.axes[a].in),
+                  "%s: the nearest rows come last", what);
+    } else if (pass->blocks > 1) {
         CHECK(plan->partials == plan->rows * pass->blocks * width && plan->tickets == plan->rows, "%s", what);
         CHECK(pass->blocks <= pass->n * (width > 0 ? width : 1), "%s: %u blocks", what, pass->blocks);
     } else {
@@ -384,11 +447,14 @@ static void check_array_plan(const gpr_plan *plan, const gpr_rule *rule, const c
 
 static void test_random_layouts_keep_the_kernels_promises(int count)
 {
-    static const char *const variants[] = {"auto_stream", "auto_rows", "auto_columns", "auto_narrow", "auto_strided"};
-    int seen[5] = {0};
+    enum { VARIANTS = 8 };
+    static const char *const variants[VARIANTS] = {"auto_stream",  "auto_rows", "auto_columns", "auto_narrow",
+                                                   "auto_strided", "exact",     "exact_across", "exact_rows"};
+    int seen[VARIANTS] = {0};
 
     for (int i = 0; i < count; i++) {
-        gpr_operator op = (gpr_operator)check_between(0, GPR_OP_COUNT - 1);
+        const int kernel = check_between(0, 3) == 0 ? GPR_KERNEL_exact : GPR_KERNEL_auto;
+        gpr_operator op = kernel == GPR_KERNEL_exact ? GPR_OP_MEAN : (gpr_operator)check_between(0, GPR_OP_COUNT - 1);
         const gpr_dtype dtype = (gpr_dtype)check_between(0, GPR_DTYPE_COUNT - 1);
         const int ndim = (int)check_between(1, MOST_AXES), reduced = (int)check_between(1, ndim);
         const int64_t bytes = (int64_t)gpr_dtype_bytes(dtype);
@@ -412,15 +478,16 @@ static void test_random_layouts_keep_the_kernels_promises(int count)
         (void)snprintf(what, sizeof what, "%s %s of %lld %lld %lld ndim %d reduced %d masked %d", gpr_operator_name(op),
                        gpr_dtype_name(dtype), (long long)shape[0], (long long)(ndim > 1 ? shape[1] : 0),
                        (long long)(ndim > 2 ? shape[2] : 0), ndim, reduced, masked);
-        if (plan_array(op, dtype, ndim, reduced, shape, strides, masked ? (const uint8_t *)(uintptr_t)AT : NULL,
+        gpr_fit_rule(&gpr_kernel_rows[kernel], &rule);
+        if (plan_array(kernel, op, dtype, ndim, reduced, shape, strides, masked ? (const uint8_t *)(uintptr_t)AT : NULL,
                        masked ? mask_strides : NULL, AT + (uintptr_t)(check_between(0, 16) * bytes), &plan) != GPR_OK) {
             CHECK(strstr(gpr_last_error()->message, "can number") != NULL, "%s: %s", what, gpr_last_error()->message);
             continue;
         }
         check_array_plan(&plan, &rule, what);
-        for (int v = 0; v < 5; v++) seen[v] += strcmp(plan.variant, variants[v]) == 0;
+        for (int v = 0; v < VARIANTS; v++) seen[v] += strcmp(plan.variant, variants[v]) == 0;
     }
-    for (int v = 0; v < 5; v++) CHECK(seen[v] > count / 1000, "%s was drawn %d times", variants[v], seen[v]);
+    for (int v = 0; v < VARIANTS; v++) CHECK(seen[v] > count / 1000, "%s was drawn %d times", variants[v], seen[v]);
 }
 
 int main(int count, char **arguments)

@@ -106,6 +106,7 @@ class Case:
     reduced: int
     grid: int
     kernel: str = "auto"
+    skip_nan: bool = False
 
 
 def elements_of(rng: np.random.Generator, op: str, dtype: np.dtype[Any]) -> Any:
@@ -189,7 +190,8 @@ def run(op: str, case: Case, result: Strided, block: int) -> None:
         _core.reduce_device(
             op, data, array.view.shape, array.view.dtype, case.reduced, case.kernel, 0, block,
             case.grid,
-            strides=array.view.strides, result=out + result.offset, result_strides=result.view.strides, **more,
+            strides=array.view.strides, result=out + result.offset, result_strides=result.view.strides,
+            skip_nan=case.skip_nan, **more,
         )  # fmt: skip
         _core.download(0, out, result.memory)
     finally:
@@ -207,11 +209,13 @@ def under_a_schedule(task: dict[str, Any], number: int, label: str) -> tuple[np.
 
 
 def check_layouts(task: dict[str, Any]) -> None:
-    """Run ``count`` random arrays of ``dtype`` under ``op``, each under one schedule; ``block``, ``seed``."""
+    """Run ``count`` random arrays of ``dtype`` under ``op``, each under a schedule; ``block``, ``seed``, ``kernel``."""
     op, dtype = task["op"], DTYPES[task["dtype"]]
     for number in range(task["count"]):
         rng, where = under_a_schedule(task, number, op)
-        call(draw_case(rng, op, dtype), op, dtype, int(task["block"]), rng, where)
+        case = draw_case(rng, op, dtype)
+        case.kernel = task.get("kernel", "auto")
+        call(case, op, dtype, int(task["block"]), rng, f"{where} {case.kernel}")
 
 
 # Arrays that a kernel without a name in the catalogue is for: shape, strides in elements, and how many blocks. The last
@@ -233,9 +237,11 @@ MADE_FOR = {
     "auto_counted": [((16387, 3), (3, 1), 0)],  # fewer rows leave an emulated card idle
     "auto_empty": [((70, 0), (1, 1), 0)],
     "finish_rows": [((70, 40), (40, 1), 0)],
+    "exact_across": [((40, 500), (1, 40), 3), ((5, 300), (700, 2), 3), ((300, 130), (1, 300), 2)],
+    "exact_rows": [((70, 5), (5, 1), 0), ((70, 40), (41, 1), 0), ((70, 3), (1, 70), 0)],
 }
 # And the kernel to name for it, where that is not auto.
-NAMED = {"finish_rows": "sequential"}
+NAMED = {"finish_rows": "sequential", "exact_across": "exact", "exact_rows": "exact"}
 
 
 def check_made_for(task: dict[str, Any]) -> None:
@@ -249,6 +255,8 @@ def check_made_for(task: dict[str, Any]) -> None:
         memory = elements_of(rng, op, dtype)(offset + span)
         view = as_strided(memory[offset + lowest :], shape, [step * memory.itemsize for step in strides])
         if 0 in shape and op in (*WITHOUT_IDENTITY, *POSITIONS):
+            continue
+        if NAMED.get(task["kernel"]) == "exact" and op not in ("sum", "mean"):
             continue
         case = Case(Strided(memory, view), None, 1, grid, NAMED.get(task["kernel"], "auto"))
         call(case, op, dtype, int(task["block"]), rng, where)

@@ -17,10 +17,16 @@ import sys
 import traceback
 from typing import Any
 
-from emu import cells, exact_products, exact_sums, layouts
+from emu import cells, exact_layouts, exact_products, exact_sums, layouts
 from gpureduce import _core  # noqa: F401  the forks find it loaded
 
-MODULES = {"cells": cells, "exact_products": exact_products, "exact_sums": exact_sums, "layouts": layouts}
+MODULES = {
+    "cells": cells,
+    "exact_layouts": exact_layouts,
+    "exact_products": exact_products,
+    "exact_sums": exact_sums,
+    "layouts": layouts,
+}
 LIMIT = 60.0  # seconds
 
 

@@ -15,6 +15,8 @@ const char engine_device_name[] = "Fake";
 const int engine_tracks_writes = 0;
 
 enum { INVALID_IMAGE = 200, NOT_FOUND = 500, NAME_ROOM = 64 };
+/* What kernels of exact sums have room for: additions to a window, threads of exact_rows; bytes of a strip, or a warp's rows. */
+enum { MOST_ADDS = 1024, MOST_ROWS_BLOCK = 256, STRIP_BYTES = 256, WARP = 32 };
 
 struct engine_module {
     unsigned per_thread, lanes, kept, reduced, item;
@@ -31,7 +33,7 @@ struct engine_module {
 typedef enum stage { FIRST, NEXT, FILL, FINISH } stage;
 
 /* What is special about the kernels that know layouts; RUN: every other one. */
-typedef enum shape { RUN, STREAM, ROWS, COLUMNS, NARROW, STRIDED, EMPTY, EXACT } shape;
+typedef enum shape { RUN, STREAM, ROWS, COLUMNS, NARROW, STRIDED, EMPTY, EXACT, EXACT_ACROSS, EXACT_ROWS } shape;
 
 struct engine_kernel {
     const engine_module *module;
@@ -65,7 +67,7 @@ typedef struct layout_parameter {
     axis_parameter column;
     uint64_t strips;
     int64_t item_position;
-    uint32_t across, along, packed, ascends;
+    uint32_t across, along, packed, ascends, slots, unused;
     axis_parameter axes[MOST_AXES]; /* as many as the program has */
 } layout_parameter;
 
@@ -158,8 +160,10 @@ static shape shape_of(const char *variant)
     static const struct {
         const char *name;
         shape shape;
-    } shapes[] = {{"auto_stream", STREAM}, {"auto_rows", ROWS},       {"auto_counted", ROWS}, {"auto_columns", COLUMNS},
-                  {"auto_narrow", NARROW}, {"auto_strided", STRIDED}, {"auto_empty", EMPTY},  {"exact", EXACT}};
+    } shapes[] = {{"auto_stream", STREAM},   {"auto_rows", ROWS},     {"auto_counted", ROWS},
+                  {"auto_columns", COLUMNS}, {"auto_narrow", NARROW}, {"auto_strided", STRIDED},
+                  {"auto_empty", EMPTY},     {"exact", EXACT},        {"exact_across", EXACT_ACROSS},
+                  {"exact_rows", EXACT_ROWS}};
 
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         if (strcmp(variant, shapes[i].name) == 0) return shapes[i].shape;
@@ -174,7 +178,9 @@ CUresult engine_find(engine_module *module, const char *name, engine_kernel **ke
     unsigned block = 0;
 
     if (sscanf(name, "fake %63s %63s %u", variant, stage_name, &block) != 3) return NOT_FOUND;
-    const char *row_name = strncmp(variant, "auto_", 5) == 0 ? "auto" : variant;
+    const char *row_name = strncmp(variant, "auto_", 5) == 0    ? "auto"
+                           : strncmp(variant, "exact_", 6) == 0 ? "exact"
+                                                                : variant;
     for (int i = 0; i < GPR_KERNEL_COUNT; i++) {
         if (strcmp(gpr_kernel_rows[i].name, row_name) == 0) row = &gpr_kernel_rows[i];
     }
@@ -442,7 +448,8 @@ static uint64_t outputs_of_row(const engine_launch *op)
     switch (op->kernel->shape) {
     case COLUMNS: return (uint64_t)l->across * op->kernel->module->item;
     case NARROW: return l->column.extent;
-    case STRIDED: return l->across;
+    case STRIDED:
+    case EXACT_ACROSS: return l->across;
     default: return 1;
     }
 }
@@ -459,7 +466,7 @@ static output output_at(const engine_launch *op, uint64_t row, uint64_t k)
         column = row % l->strips * l->across * m->item + k;
     } else if (op->kernel->shape == NARROW) {
         column = k;
-    } else if (op->kernel->shape == STRIDED) {
+    } else if (op->kernel->shape == STRIDED || op->kernel->shape == EXACT_ACROSS) {
         index = row * l->across + k;
         o.exists = index < l->count;
     }
@@ -533,6 +540,8 @@ static uint64_t rows_of_block(const engine_kernel *f)
     return f->shape == EMPTY ? f->block : (uint64_t)f->block / f->module->lanes * f->module->per_thread;
 }
 
+static void put_exact_row(const engine_launch *op, const output *o);
+
 static void run_shared_block(const engine_launch *op, uint64_t v)
 {
     const engine_kernel *f = op->kernel;
@@ -540,16 +549,19 @@ static void run_shared_block(const engine_launch *op, uint64_t v)
 
     for (uint64_t row = start; row < start + per_block && row < op->rows.count; row++) {
         const output o = output_at(op, row, 0);
-        put(op, o.out, f->shape == EMPTY ? identity(f->module) : fold_output(op, &o, 0, op->rows.n));
+        if (f->shape == EXACT_ROWS)
+            put_exact_row(op, &o);
+        else
+            put(op, o.out, f->shape == EMPTY ? identity(f->module) : fold_output(op, &o, 0, op->rows.n));
     }
 }
 
 /* ---------------------------------------------------------------- exact sums ----------------- */
 
-/* Counters of a row: its ticket, a gap, and an accumulator. */
-static uint64_t exact_counters(const engine_module *m)
+/* Counters of a row, or of those that lie side by side: a ticket, a gap, and an accumulator for each. */
+static uint64_t exact_counters(const engine_launch *op)
 {
-    return 2 + acc_bytes(m) / sizeof(uint32_t);
+    return 2 + outputs_of_row(op) * (acc_bytes(op->kernel->module) / sizeof(uint32_t));
 }
 
 /* Adds elements to a packed accumulator. */
@@ -576,27 +588,79 @@ static void add_exactly(const engine_module *m, const char *in, uint64_t count, 
     }
 }
 
+/* Adds positions [first, first + count) of an output's row. */
+static void add_exact_output(const engine_launch *op, const output *o, uint64_t first, uint64_t count, void *packed)
+{
+    enum { MOST = 256 };
+    const engine_module *m = op->kernel->module;
+    const layout_parameter *l = &op->layout;
+    const size_t bytes = gpr_dtype_bytes(m->element);
+    char gathered[MOST * 16];
+    uint64_t held = 0;
+
+    for (uint64_t p = first; p < first + count; p++) {
+        uint64_t position = 0;
+        output at = *o;
+        step_to(l->axes + m->kept, m->reduced, p, &at, &position);
+        if (!m->masked || *((const uint8_t *)(uintptr_t)l->mask + at.mask) != 0) {
+            memcpy(gathered + held * bytes, (const char *)op->from + at.in * (int64_t)bytes, bytes);
+            held++;
+        }
+        if (held == MOST || p + 1 == first + count) {
+            add_exactly(m, gathered, held, packed);
+            held = 0;
+        }
+    }
+}
+
+static void put_exactly(const engine_launch *op, const output *o, const void *packed)
+{
+    const engine_module *m = op->kernel->module;
+
+    if (m->result == GPR_DTYPE_DEFAULT)
+        memcpy((char *)op->to + o->out * (int64_t)acc_bytes(m), packed, acc_bytes(m));
+    else
+        finish_result(op, o->out, packed);
+}
+
+static void put_exact_row(const engine_launch *op, const output *o)
+{
+    uint64_t sum[GPR_EXACT_PARTS * (GPR_EXACT_WORDS + 2)] = {0};
+
+    add_exact_output(op, o, 0, op->rows.n, sum);
+    put_exactly(op, o, sum);
+}
+
+/* Rows that a block of exact_across has numbers for. */
+static uint64_t most_across(const engine_launch *op)
+{
+    const uint64_t strip = STRIP_BYTES / gpr_dtype_bytes(op->kernel->module->element);
+    const uint64_t wanted = strip > WARP ? strip : WARP;
+
+    return wanted < op->kernel->block ? wanted : op->kernel->block;
+}
+
 static void run_exact_block(const engine_launch *op, uint64_t row, uint32_t block)
 {
     const engine_module *m = op->kernel->module;
-    const int64_t bytes = (int64_t)gpr_dtype_bytes(m->element);
-    const output o = output_at(op, row, 0);
-    uint64_t alone[GPR_EXACT_PARTS * (GPR_EXACT_WORDS + 2)] = {0}, first = 0, count = 0;
-    char *total = (char *)alone;
+    const uint64_t width = outputs_of_row(op);
+    uint64_t first = 0, count = 0;
     uint32_t *ticket = NULL;
 
     share_of(op->rows.n, block, op->rows.blocks, &first, &count);
     if (op->rows.blocks > 1) {
-        ticket = (uint32_t *)(uintptr_t)op->scratch.tickets + row * exact_counters(m);
-        total = (char *)(ticket + 2);
+        ticket = (uint32_t *)(uintptr_t)op->scratch.tickets + row % op->layout.slots * exact_counters(op);
+        ++*ticket;
     }
-    add_exactly(m, (const char *)op->from + (o.in + (int64_t)first) * bytes, count, total);
-    if (ticket != NULL && ++*ticket != op->rows.blocks) return;
-    if (m->result == GPR_DTYPE_DEFAULT)
-        memcpy((char *)op->to + o.out * (int64_t)acc_bytes(m), total, acc_bytes(m));
-    else
-        finish_result(op, o.out, total);
-    if (ticket != NULL) memset(ticket, 0, exact_counters(m) * sizeof *ticket);
+    for (uint64_t k = 0; k < width; k++) {
+        const output o = output_at(op, row, k);
+        uint64_t alone[GPR_EXACT_PARTS * (GPR_EXACT_WORDS + 2)] = {0};
+        char *total = ticket != NULL ? (char *)(ticket + 2) + k * acc_bytes(m) : (char *)alone;
+        if (!o.exists) continue;
+        add_exact_output(op, &o, first, count, total);
+        if (ticket == NULL || *ticket == op->rows.blocks) put_exactly(op, &o, total);
+    }
+    if (ticket != NULL && *ticket == op->rows.blocks) memset(ticket, 0, exact_counters(op) * sizeof *ticket);
 }
 
 /* ---------------------------------------------------------------- a launch ------------------- */
@@ -618,7 +682,7 @@ const char *engine_run(engine_launch *op)
     for (uint64_t v = op->rows.first; v < op->rows.first + op->grid; v++) {
         if (op->rows.blocks == 0)
             run_shared_block(op, v);
-        else if (f->shape == EXACT)
+        else if (f->shape == EXACT || f->shape == EXACT_ACROSS)
             run_exact_block(op, v / op->rows.blocks, (uint32_t)(v % op->rows.blocks));
         else if (f->shape == RUN)
             run_block(op, v / op->rows.blocks, (uint32_t)(v % op->rows.blocks));
@@ -697,17 +761,24 @@ static const char *check_planned(const engine_launch *op)
         wrong = check_reach(op, (uintptr_t)op->layout.mask, axes, offsetof(axis_parameter, mask), run, 1,
                             "kernel reads a mask outside live memory");
     if (wrong != NULL) return wrong;
-    if (f->shape == ROWS) {
+    if (f->shape == ROWS || f->shape == EXACT_ROWS) {
         const uint64_t per_block = rows_of_block(f);
-        if (blocks != 0) return "auto_rows with blocks per row";
+        if (blocks != 0) return "rows that share blocks with blocks per row";
+        if (f->shape == EXACT_ROWS && (op->rows.n > (uint64_t)m->lanes * MOST_ADDS || f->block > MOST_ROWS_BLOCK))
+            return "exact_rows with longer rows or larger blocks than it has room for";
         return op->rows.first + op->grid > (rows + per_block - 1) / per_block ? "grid beyond the rows" : NULL;
     }
     if (blocks == 0) return "no blocks per row";
     if (op->rows.first + op->grid > rows * blocks) return "grid beyond the rows";
+    if (f->shape == EXACT_ACROSS && (width == 0 || width > most_across(op)))
+        return "exact_across with more rows than a block has numbers for";
     if (blocks == 1) return NULL;
-    if (f->shape == EXACT)
-        return check_array((uintptr_t)op->scratch.tickets, rows * exact_counters(m), 4, 8,
+    if (f->shape == EXACT || f->shape == EXACT_ACROSS) {
+        const uint64_t first = op->rows.first / blocks, last = (op->rows.first + op->grid - 1) / blocks;
+        if (last - first >= op->layout.slots) return "more rows under way than there are counters for";
+        return check_array((uintptr_t)op->scratch.tickets, op->layout.slots * exact_counters(op), 4, 8,
                            "counters outside live memory or unaligned");
+    }
     wrong = check_array((uintptr_t)op->scratch.partials, rows * blocks * width, acc_bytes(m), acc_alignment(m),
                         "partials outside live memory or unaligned");
     if (wrong != NULL) return wrong;

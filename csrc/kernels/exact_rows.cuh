@@ -1,0 +1,212 @@
+// exact_rows: exact sums of many short rows, wherever their elements lie.
+//
+// Problem: a number of 68 words is cleared, carried and searched for its leading digits in the time that it takes to
+// read a thousand elements. But the sum of a few elements is hardly longer than they are: what the windows of a thread
+// hold, three integers of 51 bits, is all of it. So `lanes` lanes have a row together, with windows at one place, and
+// none of them is emptied before the end; the integers are summed over the lanes, and one of these makes digits of
+// them, carries, rounds and stores, all in registers.
+//
+// Rows that windows do not hold are added again, one after another, by the whole warp, as `exact` adds them.
+//
+//   Launch: a lane group a row; blocks serve BLOCK / lanes rows each, and rows.n <= lanes * most_adds. No scratch.
+//   BLOCK is at most most_rows_block. `item` vectors are a tile.
+//
+// Still paid: a row of numbers of many magnitudes takes as long as many others.
+#pragma once
+
+#include "exact_block.cuh"
+#include "exact_walk.cuh"
+
+namespace gpr {
+
+constexpr unsigned most_rows_block = 256; // warps have numbers of their own in shared memory
+
+// ---------------------------------------------------------------- lane groups -------------------
+
+// Over the lanes of a group. All lanes of a warp must call.
+template <class T, class Fold> GPR_DEVICE T fold_group(T value, const Fold &fold)
+{
+#pragma unroll
+    for (unsigned mask = lanes / 2; mask > 0; mask /= 2) value = fold(value, shuffle_xor(value, mask));
+    return value;
+}
+GPR_DEVICE unsigned group_max(unsigned value)
+{
+    return fold_group(value, [](unsigned a, unsigned b) { return a > b ? a : b; });
+}
+GPR_DEVICE unsigned group_or(unsigned value)
+{
+    return fold_group(value, [](unsigned a, unsigned b) { return a | b; });
+}
+GPR_DEVICE unsigned group_sum(unsigned value)
+{
+    return fold_group(value, [](unsigned a, unsigned b) { return a + b; });
+}
+GPR_DEVICE long long group_sum(long long value)
+{
+    return fold_group(value, [](long long a, long long b) { return a + b; });
+}
+
+// ---------------------------------------------------------------- a lane's share ----------------
+
+// Floats of a row as a lane adds them: windows at the same place in its group.
+template <class Cell, unsigned VECTORS> struct ShortFloats {
+    using In = typename Cell::In;
+    using T = PartType<In>;
+    static constexpr unsigned parts = parts_of<In>, windows = near_windows<T>;
+    // No window lies deeper than the smallest number needs; then they are as far from each other as they always are.
+    static constexpr int least_top = deepest_field<T> + (static_cast<int>(windows) - 1) * window_step;
+    using Short = ShortDigits<windows, window_step>;
+
+    FloatAdder<Cell, VECTORS, LoneThread<1>> adder;
+    bool is_placed = false; // by something that is not zero; the same in the group
+    bool fits = true;
+
+    GPR_DEVICE bool is_empty() const
+    {
+        bool is_so = true;
+#pragma unroll
+        for (unsigned p = 0; p < parts; p++) {
+#pragma unroll
+            for (unsigned w = 0; w < windows; w++) is_so = is_so && adder.near[p].sum[w] == adder.near[p].bias(w);
+        }
+        return is_so;
+    }
+    // All lanes of a warp must call.
+    GPR_DEVICE void take(const Vector (&v)[VECTORS])
+    {
+        const bool seeks = __any_sync(all_lanes, !is_placed) != 0;
+        unsigned key = 0;
+        if (seeks) {
+            key = group_max(adder.largest_key(v));
+            const int top = top_for<T>(key);
+            if (!is_placed) adder.begin(is_always_near<T> || top < least_top ? least_top : top);
+        }
+        fits = fits && adder.take_near(v);
+        if (seeks) is_placed = group_or(key != 0 || !is_empty() ? 1 : 0) != 0 || is_placed;
+        adder.note_others(v);
+    }
+    // What the group has found of part p, in each of its lanes.
+    GPR_DEVICE Short digits(unsigned p) const
+    {
+        long long number[windows];
+        int place[windows];
+        adder.near[p].read(number, place);
+#pragma unroll
+        for (unsigned w = 0; w < windows; w++) number[w] = group_sum(number[w]);
+        return Short(number, grid_lowest<T> + place[windows - 1]);
+    }
+    GPR_DEVICE uint64 flags(unsigned p) const
+    {
+        const unsigned others = group_or(adder.others);
+        return (parts == 1 ? others : others >> p & 1) != 0 ? saw_not_minus_zero : 0;
+    }
+};
+
+// The same of integers.
+template <class Cell, unsigned VECTORS> struct ShortIntegers {
+    using Short = ShortDigits<2, word_bits>;
+    static constexpr bool fits = true;
+    IntegerAdder<Cell, VECTORS, LoneThread<1>> adder;
+
+    GPR_DEVICE void take(const Vector (&v)[VECTORS]) { adder.add(v); }
+    GPR_DEVICE Short digits(unsigned) const
+    {
+        const long long halves[2] = {group_sum(adder.upper), group_sum(adder.lower)};
+        return Short(halves, 0);
+    }
+    GPR_DEVICE uint64 flags(unsigned) const { return saw_not_minus_zero; }
+};
+
+template <class Cell, unsigned VECTORS> using ShortRow =
+    typename Select<adds_floats<Cell>, ShortFloats<Cell, VECTORS>, ShortIntegers<Cell, VECTORS>>::type;
+
+// ---------------------------------------------------------------- rows --------------------------
+
+// Adds a group's row, `index`, and puts its sum if windows hold it; says whether they do. All lanes of a warp must call.
+template <class Cell, unsigned VECTORS>
+GPR_DEVICE bool put_short_row(const typename Cell::In *in, typename Cell::Out *out, const Layout &layout,
+                              const Start &start, bool has_row, uint64 n)
+{
+    using In = typename Cell::In;
+    const unsigned lane = threadIdx.x % lanes;
+    ShortRow<Cell, VECTORS> row;
+    WalkedTiles<Cell, VECTORS> tiles(in + start.in, layout.mask + start.mask, layout, lane, lanes, has_row ? n : 0);
+    const Vector nothing = row.adder.nothing();
+    typename ShortRow<Cell, VECTORS>::Short digits[parts_of<In>];
+    uint64 flags[parts_of<In>];
+
+#pragma unroll 1
+    for (uint64 done = 0; done < n; done += lanes * tiles.elements) {
+        Vector v[VECTORS];
+        tiles.fetch(v, nothing);
+        row.take(v);
+    }
+    const bool fits = __any_sync(all_lanes, !row.fits) == 0 || group_or(row.fits ? 0 : 1) == 0;
+    uint64 count = n;
+    if constexpr (masked || Cell::skips_nan) count -= group_sum(tiles.left_out);
+#pragma unroll
+    for (unsigned p = 0; p < parts_of<In>; p++) {
+        digits[p] = row.digits(p);
+        flags[p] = row.flags(p);
+    }
+    if (fits && has_row && lane == 0) Cell::put(out + start.out, digits, count, flags);
+    return fits;
+}
+
+// Adds a row of n elements of anything and puts its sum. All lanes of a warp must call, for the same row.
+template <class Cell, unsigned BLOCK>
+GPR_CALLED void put_any_row(const typename Cell::In *in, const unsigned char *mask, typename Cell::Out *out,
+                            const Layout &layout, uint64 n)
+{
+    using In = typename Cell::In;
+    using Team = WarpTeam<BLOCK / warp_lanes>;
+    constexpr unsigned vectors = walked_vectors<In>;
+    __shared__ typename Cell::Acc room[BLOCK / warp_lanes];
+    const unsigned warp = threadIdx.x / warp_lanes, lane = threadIdx.x % warp_lanes;
+    const Team team{warp};
+    BlockSum<In> &sum = team.template sum<In>();
+    unsigned *cleared = reinterpret_cast<unsigned *>(&sum);
+
+    __syncwarp(); // the row before has been put
+    for (unsigned i = lane; i < sizeof sum / sizeof *cleared; i += warp_lanes) cleared[i] = 0;
+    __syncwarp(); // the sum is zero
+    Adder<Cell, vectors, Team> adder(team);
+    WalkedTiles<Cell, vectors> tiles(in, mask, layout, lane, warp_lanes, n);
+    const Vector nothing = adder.nothing();
+#pragma unroll 1
+    for (uint64 done = 0; done < n; done += warp_lanes * tiles.elements) {
+        Vector v[vectors];
+        tiles.fetch(v, nothing);
+        adder.take(v);
+    }
+    adder.left_out += tiles.left_out;
+    adder.close();
+    __syncwarp(); // all lanes have added
+    put_sum<Cell>(out, room[warp], [&](unsigned i) { return word_of_sum(sum, i, n); });
+}
+
+template <class Cell, unsigned BLOCK>
+__global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
+exact_rows(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc>,
+           const __grid_constant__ Layout layout)
+{
+    static_assert(BLOCK <= most_rows_block, "shared memory has room for the numbers of these warps");
+    const uint64 index = (rows.first + blockIdx.x) * (BLOCK / lanes) + threadIdx.x / lanes;
+    const bool has_row = index < layout.count;
+    const Start start = layout.row(has_row ? index : 0);
+    bool fits = false; // of accumulators that leave the kernel all words are wanted
+    if constexpr (!same<typename Cell::Out, typename Cell::Acc>) {
+        fits = put_short_row<Cell, item>(in, out, layout, start, has_row, rows.n);
+    }
+
+    unsigned left = __ballot_sync(all_lanes, has_row && !fits && threadIdx.x % lanes == 0);
+    while (left != 0) {
+        const unsigned first = warp_lanes - 1 - static_cast<unsigned>(leading_zeros(left)); // of the row's lanes
+        left ^= 1u << first;
+        const Start of_row = layout.row(index - threadIdx.x % warp_lanes / lanes + first / lanes);
+        put_any_row<Cell, BLOCK>(in + of_row.in, layout.mask + of_row.mask, out + of_row.out, layout, rows.n);
+    }
+}
+
+} // namespace gpr

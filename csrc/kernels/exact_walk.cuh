@@ -1,0 +1,69 @@
+// Exact sums: tiles of elements that lie anywhere.
+#pragma once
+
+#include "across.cuh"
+#include "exact_adders.cuh"
+
+namespace gpr {
+
+// Vectors of a tile that is made element by element: of 16 elements, whose loads are under way together; of fewer where
+// each takes many instructions to find.
+constexpr unsigned most_walked_vectors = reduced_axes == 1 ? 4 : 2;
+template <class In>
+constexpr unsigned walked_vectors = sizeof(In) < most_walked_vectors ? sizeof(In) : most_walked_vectors;
+
+// A thread's way through a row of n elements: tiles of its elements first, first + step, first + 2 * step, ...
+template <class Cell, unsigned VECTORS> class WalkedTiles {
+public:
+    using In = typename Cell::In;
+    static constexpr unsigned elements = VECTORS * vector_elements<In>;
+    unsigned left_out = 0; // elements so far that are in no tile: masked, or NaN that does not count
+
+    GPR_DEVICE WalkedTiles(const In *row, const unsigned char *row_mask, const Layout &layout, uint64 first, uint64 step,
+                           uint64 n)
+        : in(row), mask(row_mask), walk(layout, first, step), left(steps_of(n, first, step))
+    {
+    }
+    GPR_DEVICE bool is_done() const { return left == 0; }
+
+    // The next tile; what it has no element for is `nothing`.
+    GPR_DEVICE void fetch(Vector (&v)[VECTORS], const Vector &nothing)
+    {
+        const unsigned count = left < elements ? static_cast<unsigned>(left) : elements;
+        left -= count;
+        if (reduced_axes == 1 && count == elements) take<true>(v, count, nothing);
+        else take<false>(v, count, nothing);
+    }
+
+private:
+    const In *in;
+    const unsigned char *mask;
+    Walk walk;
+    uint64 left; // elements
+
+    template <bool FULL> GPR_DEVICE void take(Vector (&v)[VECTORS], unsigned count, const Vector &nothing)
+    {
+        In x[elements];
+        bool keep[elements];
+
+#pragma unroll
+        for (unsigned i = 0; i < elements; i++) { // all loads first
+            keep[i] = FULL || i < count;
+            if (keep[i]) {
+                x[i] = in[walk.place().in];
+                if constexpr (masked) keep[i] = mask[walk.place().mask] != 0;
+            }
+            walk.advance();
+        }
+#pragma unroll
+        for (unsigned k = 0; k < VECTORS; k++) v[k] = nothing;
+#pragma unroll
+        for (unsigned i = 0; i < elements; i++) {
+            if constexpr (Cell::skips_nan) keep[i] = keep[i] && !is_nan(value_of(x[i]));
+            if constexpr (masked || Cell::skips_nan) left_out += !keep[i] && (FULL || i < count) ? 1 : 0;
+            if (keep[i]) put_element(v[i / vector_elements<In>], i % vector_elements<In>, x[i]);
+        }
+    }
+};
+
+} // namespace gpr
