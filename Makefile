@@ -14,6 +14,9 @@ PYTEST_FLAGS ?= -q
 # Processes that share the tests of `make test`
 PYTEST_WORKERS ?= $(JOBS)
 BENCH_FLAGS ?=
+# The way of compiling (below) whose objects the C tests and the library are made of. `make lint` compiles `strict` anyway, and the
+# loops take long: who runs both saves one of two by C_VARIANT=strict.
+C_VARIANT ?= release
 # make V=1 shows compiler lines
 Q := $(if $(V),,@)
 
@@ -59,7 +62,7 @@ C_STYLED := $(wildcard csrc/include/*.h csrc/lib/*.[ch] csrc/cpu/*.[ch] csrc/emu
 GLUE_SOURCES := $(wildcard csrc/python/*.[ch])
 EMU_SOURCES := $(wildcard csrc/emu/*.[ch])
 
-.PHONY: emu help build docs lib install test ctest pytest lint format asan tsan coverage bench bench-all demo gpu-check clean distclean
+.PHONY: emu help build prepare docs lib install test ctest pytest lint format asan tsan coverage bench bench-all demo gpu-check clean distclean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)$$/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
@@ -100,6 +103,11 @@ $(STAMPS)/bench: pyproject.toml | $(STAMPS)/venv
 $(STAMPS)/docs: pyproject.toml | $(STAMPS)/venv
 	$(call install_extra,docs)
 
+# One resolution instead of three, and nothing is installed while tests run. Most modules are never imported: none is compiled yet.
+prepare: $(STAMPS)/build ## install what test, lint and docs need, at once
+	for extra in dev docs; do $(PY) tools/extra.py $$extra; done | sort -u | xargs -d '\n' $(PIP) install --no-compile
+	@touch $(STAMPS)/test $(STAMPS)/dev $(STAMPS)/docs
+
 # NVRTC is only of use where there is a driver.
 $(STAMPS)/demo: pyproject.toml | $(STAMPS)/venv
 	if [ -e /dev/nvidiactl ]; then $(PY) tools/extra.py cu13 | xargs -d '\n' $(PIP) install; fi
@@ -127,7 +135,13 @@ bench-all: $(STAMPS)/build $(STAMPS)/bench ## measure everything with all librar
 $(STAMPS)/run-notebooks: pyproject.toml | $(STAMPS)/build
 	$(call install_extra,run-notebooks)
 
-.PHONY: notebooks
+$(STAMPS)/notebook: pyproject.toml | $(STAMPS)/build
+	$(call install_extra,notebook)
+
+.PHONY: notebooks lab
+lab: $(STAMPS)/build $(STAMPS)/notebook ## open the notebooks in JupyterLab
+	$(VENV)/bin/jupyter lab notebooks
+
 notebooks: $(STAMPS)/build $(STAMPS)/run-notebooks ## run all notebooks, in place, and store what they show: on a GPU if there is one
 	$(PY) tools/run_notebooks.py
 
@@ -139,12 +153,18 @@ pytest: $(STAMPS)/build $(STAMPS)/test # beside ctest, which leaves a core idle 
 emu: $(STAMPS)/build $(STAMPS)/test ## every kernel on the emulator; mutants and mistakes that it must find
 	$(PY) -m pytest $(PYTEST_FLAGS) $(EMU_TESTS)
 
-lint: $(STAMPS)/build $(STAMPS)/dev build/strict/all ## ruff, mypy, clang-format, clang-tidy, warnings as errors
+lint: ruff mypy clang-format tidy build/strict/all ## ruff, mypy, clang-format, clang-tidy, warnings as errors
+
+.PHONY: ruff mypy clang-format
+ruff: $(STAMPS)/dev
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
+
+mypy: $(STAMPS)/build $(STAMPS)/dev
 	$(PY) -m mypy
+
+clang-format: $(STAMPS)/dev
 	$(VENV)/bin/clang-format --dry-run -Werror $(C_STYLED)
-	$(MAKE) --no-print-directory tidy
 
 format: $(STAMPS)/dev ## reformat Python and C
 	$(PY) -m ruff check --fix .
@@ -227,8 +247,8 @@ $(eval $(call variant,asan,$(SANITIZE_ADDRESS)))
 $(eval $(call variant,tsan,$(SANITIZE_THREAD)))
 $(eval $(call variant,coverage,$(COVERAGE)))
 
-ctest: $(C_TESTS:%=build/release/tests/%) $(FAKES:%=build/release/fakes/%.so) ## C unit tests
-	$(call run_c_tests,release,)
+ctest: $(C_TESTS:%=build/$(C_VARIANT)/tests/%) $(FAKES:%=build/$(C_VARIANT)/fakes/%.so) ## C unit tests
+	$(call run_c_tests,$(C_VARIANT),)
 
 # python_core(variant, flags): the package with a core compiled in that way, beside the one in .venv. All of it is compiled
 # again when anything changed: an object that was left from other flags would not be noticed.
@@ -294,7 +314,7 @@ define write_pc
 	sed -e 's|@prefix@|$(2)|' -e 's|@libdir@|$(3)|' -e 's|@includedir@|$(4)|' -e 's|@version@|$(VERSION)|' gpureduce.pc.in > $(1)
 endef
 
-build/lib/libgpureduce.so.$(VERSION): $(release_OBJECTS)
+build/lib/libgpureduce.so.$(VERSION): $($(C_VARIANT)_OBJECTS)
 	@mkdir -p $(@D)
 	$(CC) -shared -Wl,-soname,libgpureduce.so.$(SOVERSION) $^ $(C_LIBS) -o $@
 

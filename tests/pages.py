@@ -216,6 +216,8 @@ def _check_command(words: list[str]) -> None:
         assert rest[0] == "install", words
         assert named, words
         assert set(filter(None, (named[1] or "").split(","))) <= set(extras), words
+    elif program == "source":
+        assert rest == [".venv/bin/activate"], words
     elif program in ("pytest", "python"):
         assert operands, words
         assert (ROOT / operands[0]).exists(), words

@@ -400,6 +400,37 @@ def test_pictures_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert len(list(tmp_path.iterdir())) == 3
 
 
+@pytest.mark.parametrize(
+    ("words", "expected", "message"),
+    [
+        (("bench", "--csv", "nowhere/t.csv"), 1, "No such file or directory: 'nowhere'"),
+        (("compare", "--html", "nowhere/t.html"), 1, "No such file or directory: 'nowhere'"),
+        (("bench", "--plot", "picture.jpog"), 2, "a picture's name ends with one of"),
+        (("compare", "--kind", "pie"), 2, "kind must be one of"),
+        (("explain", "sequential", "--plot", "picture"), 2, "a picture's name ends with one of"),
+    ],
+)
+def test_what_cannot_be_written_is_said_before_anything_is_measured(
+    words: tuple[str, ...], expected: int, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    pytest.importorskip("matplotlib", reason="needs matplotlib")
+    for name in ("explained", "bench", "contest"):
+        monkeypatch.setattr(_cli, name, lambda *_: pytest.fail("it was measured"))
+    status, out, err = run(*words, capsys=capsys)
+    assert (status, out) == (expected, "")
+    assert message in err
+
+
+def test_without_matplotlib_no_picture_is_promised(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setattr(_cli, "contest", lambda *_: pytest.fail("it was measured"))
+    status, _, err = run("compare", "--plot", "x.png", capsys=capsys)
+    assert status == _cli.FAILED
+    assert "pip install 'gpureduce[plot]'" in err
+
+
 @pytest.mark.usefixtures("cheap_ceiling")
 def test_a_wrong_kernel_is_status_3(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("gpureduce._bed.Bed.reduction", lambda *_: lambda array: gr.sum(array, device="cpu") * 2)

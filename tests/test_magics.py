@@ -33,7 +33,9 @@ def test_bench_times_an_expression(magics: dict[str, Any]) -> None:
     timing = magics["gr_bench"](f"a[:100] reduce0 --op max {QUICK}")
     assert isinstance(timing, gr.Timing)
     assert (timing.shape, timing.op, timing.kernel) == ((100,), "max", "interleaved_modulo")
-    assert magics["gr_bench"](f"'a.reshape(10, 100)' --axis 0 {QUICK}").shape == (10, 100)
+    for expression in ("'a.reshape(10, 100)'", "a.reshape(10, 100)", "np.broadcast_to(a[None, :100], (10, 100))"):
+        assert magics["gr_bench"](f"{expression} --axis 0 {QUICK}").shape == (10, 100)
+    assert magics["gr_bench"](f"{{'x': a}}['x'] reduce0 {QUICK}").kernel == "interleaved_modulo"
 
 
 def test_compare_compares_on_an_expression(magics: dict[str, Any]) -> None:
@@ -53,6 +55,10 @@ def test_explain_explains(magics: dict[str, Any]) -> None:
     [
         ("gr_bench", "", "%gr_bench takes an array first"),
         ("gr_bench", "a -n 3", "takes an array, not --file, -n or --dtype"),
+        ("gr_bench", "a --csv t.csv", "%gr_bench has no --csv"),
+        ("gr_bench", "a --json", "%gr_bench has no --json"),
+        ("gr_compare", "a --kind bars", "%gr_compare has no --kind"),
+        ("gr_explain", "sequential --plot x.png", "%gr_explain has no --plot"),
         ("gr_compare", "a --nonsense", "%gr_compare: unrecognized arguments"),
         ("gr_explain", "", "KERNEL"),
     ],

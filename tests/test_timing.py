@@ -588,6 +588,9 @@ def test_stages_are_drawn_with_their_times(timing: gr.Timing) -> None:
     assert [label.get_text() for label in ax.get_yticklabels()] == ["stage", "upload", "kernel", "return", "whole call"]
     assert [bar.get_width() for bar in ax.patches] == pytest.approx([16, 18, 0.25, 0.01, 20])
     assert "ms" in ax.get_xlabel()
+    (spread,) = ax.lines
+    label = next(text for text in ax.texts if text.get_text().strip() == "20.00 ms")
+    assert label.get_position()[0] >= max(spread.get_xdata()), "the time stands on the line of its quartiles"
     own = matplotlib.figure.Figure().subplots()
     assert timing.plot(own) is own
 
@@ -612,7 +615,9 @@ def test_sizes_and_rates_are_never_shown_as_none_unless_they_are() -> None:
     assert _tables.show_bytes(1536) == "1.5 KiB"
     assert _tables.show_bandwidth(4.5e12) == "4,500"
     assert _tables.show_bandwidth(2.5e6) == "0.0025"
-    assert [_tables.show_ratio(ratio) for ratio in (1234.5, 0.5, 0.00123)] == ["1,234.50", "0.50", "0.0012"]
+    assert [_tables.show_ratio(ratio) for ratio in (1234.5, 0.5, 0.00123, 6e-5)] == [
+        *("1,234.50", "0.50", "0.0012", "0.00006"),
+    ]
     assert _tables.time_unit([0.2, 3e-5]) == (1e-6, "µs")
     assert _tables.time_unit([]) == (1.0, "s")
 

@@ -157,7 +157,7 @@ def check_out(out: Any, ufunc: np.ufunc, array: Array, dtype: Any = None) -> Non
     if out.dtype.kind in "SUTO" or out.dtype.type is np.void:
         raise TypeError(f"out of dtype {out.dtype} is not supported: it must be of numbers or times")
     types = (array.dtype, out.dtype, None if dtype is None else np.dtype(dtype))
-    if any(one is not None and one.kind == "c" for one in types):
+    if array.dtype.kind not in "mM" and any(one is not None and one.kind == "c" for one in types):
         inner = types[2] or ufunc.resolve_dtypes((out.dtype, array.dtype, None), casting="unsafe", reduction=True)[0]
         if inner.kind in "iuf" or (inner.kind == "c" and out.dtype.kind in "iuf"):
             warn_of_imaginary_parts()

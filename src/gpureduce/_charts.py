@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ._compare import Comparison, Contender
     from ._timing import Timing
 
-__all__ = ["KINDS", "draw_bars", "plot_comparison", "plot_stages", "save"]
+__all__ = ["KINDS", "check_kind", "draw_bars", "plot_comparison", "plot_stages", "save"]
 
 KERNEL, LIBRARY, CEILING, PEAK, PALE = "#0072B2", "#E69F00", "#D55E00", "#7A7A7A", "#BDBDBD"
 _LINES = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#A6761D")
@@ -287,7 +287,7 @@ def _plot_roofline(comparison: Comparison, column: str | None, ax: Axes | Figure
             fontsize=TEXT_SIZE - 2,
             color=INK,
             va="center",
-            arrowprops={"arrowstyle": "-", "color": PALE, "linewidth": 0.8},
+            arrowprops={"arrowstyle": "-", "color": PALE, "linewidth": 0.8, "relpos": (0, 0.5), "shrinkA": 0},
             bbox={"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none"},
         )
     drawn.set_xscale("log", base=2)
@@ -327,6 +327,12 @@ def spread_out(places: Sequence[float], apart: float) -> list[float]:
 KINDS = {"bars": _plot_bars, "sizes": _plot_sizes, "roofline": _plot_roofline}
 
 
+def check_kind(kind: str) -> None:
+    """Raise a ``ValueError`` if there is no such picture of a comparison."""
+    if kind not in KINDS:
+        raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}, not {kind!r}")
+
+
 def plot_comparison(comparison: Comparison, kind: str, column: str | None, ax: Axes | Figure | None) -> Axes:
     """Draw a comparison; :meth:`Comparison.plot` says how.
 
@@ -341,8 +347,7 @@ def plot_comparison(comparison: Comparison, kind: str, column: str | None, ax: A
     -------
     Axes
     """
-    if kind not in KINDS:
-        raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}, not {kind!r}")
+    check_kind(kind)
     return KINDS[kind](comparison, column, ax)
 
 
@@ -364,13 +369,15 @@ def plot_stages(timing: Timing, ax: Axes | Figure | None) -> Axes:
     drawn = _axes(ax, 0.62 * len(bars) + 1.5)
     for i, (name, spent, colour) in enumerate(bars):
         drawn.barh(i, spent * 1e3, height=0.66, color=colour)
-        drawn.text(spent * 1e3, i, f"  {show_time(spent)}", va="center", ha="left", fontsize=TEXT_SIZE, color=INK)
+        end = spent * 1e3
         if name == "whole call":
             low, high = (1e3 * each for each in timing.host.quartiles)
             drawn.plot([low, high], [i, i], color=PALE, linewidth=4, solid_capstyle="butt")
+            end = high
+        drawn.text(end, i, f"  {show_time(spent)}", va="center", ha="left", fontsize=TEXT_SIZE, color=INK)
     drawn.set_yticks(range(len(bars)), [name for name, *_ in bars])
     drawn.set_ylim(len(bars) - 0.4, -0.6)
-    drawn.set_xlim(0, 1e3 * max(spent for _, spent, _ in bars) * 1.18)
+    drawn.set_xlim(0, 1e3 * max(timing.host.quartiles[1], *(spent for _, spent, _ in bars)) * 1.18)
     drawn.set_xlabel("time, ms (median; the pale line joins the quartiles)", fontsize=TEXT_SIZE, color=INK)
     drawn.tick_params(axis="y", length=0)
     overlap = "stages are timed by themselves; packing, copying and kernels overlap in a call of several chunks"

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import inspect
 import json
 import math
+import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -98,7 +100,23 @@ def explained(options: argparse.Namespace) -> Explanations:
     return found
 
 
+def _expect_to_write(options: argparse.Namespace) -> None:
+    """Raise what would keep files from being written, before minutes are spent on what is to be in them."""
+    for path in filter(None, (options.csv, options.html, options.plot)):
+        if not path.resolve().parent.is_dir():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path.parent))
+    if options.plot is not None:
+        from ._picture import check_format
+
+        check_format(options.plot)
+    if getattr(options, "kind", None) is not None:
+        from ._charts import check_kind
+
+        check_kind(options.kind)
+
+
 def _explain(options: argparse.Namespace) -> int:
+    _expect_to_write(options)
     found = explained(options)
     if options.csv is not None:
         found.to_csv(options.csv)
@@ -316,6 +334,7 @@ def bench(array: Any, options: argparse.Namespace) -> Timing:
 
 
 def _bench(options: argparse.Namespace) -> int:
+    _expect_to_write(options)
     _show(bench(_measured(options), options), options)
     return 0
 
@@ -350,6 +369,7 @@ def contest(array: Any, options: argparse.Namespace) -> Comparison:
 
 
 def _compare(options: argparse.Namespace) -> int:
+    _expect_to_write(options)
     found = contest(_measured(options), options)
     _show(found, options, kind=options.kind)
     return WRONG_ANSWER if any(row.is_kernel and row.right is False for row in found) else 0

@@ -5,13 +5,15 @@
     %gr_compare a[:10**6] reduce0 auto --op max
     %gr_explain interleaved_strided sequential --block-size 128
 
-The array is an expression; what follows are the command's own words. A magic returns what the function returns, so that
-a notebook shows it: ``t = %gr_bench a``.
+The array is an expression, in quotes if its beginning alone would be one; what follows are the command's own words. A
+magic returns what the function returns, so that a notebook shows it, and nothing else: ``t = %gr_bench a``, and then
+``t.plot()``, ``t.to_csv("t.csv")``.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import shlex
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -35,6 +37,27 @@ def _parser(name: str, add_arguments: Callable[[argparse.ArgumentParser], None])
     return parser
 
 
+def _split(line: str) -> tuple[str, str]:
+    """The expression that a line begins with, the shortest there is, and the words after it."""
+    parts = line.split(" ")
+    for count in range(1, len(parts) + 1):
+        expression = " ".join(parts[:count]).strip()
+        try:
+            tree = ast.parse(expression, mode="eval").body
+        except SyntaxError:
+            continue
+        quoted = tree.value if isinstance(tree, ast.Constant) and isinstance(tree.value, str) else expression
+        return quoted, " ".join(parts[count:])
+    return line.strip(), ""  # whoever evaluates it says what is wrong
+
+
+def _refuse_files(name: str, options: argparse.Namespace) -> None:
+    """Raise a ``ValueError`` for words that say where, or how, a command writes: a magic returns an object."""
+    for word in ("csv", "html", "plot", "kind", "json", "markdown", "source"):
+        if getattr(options, word, None):
+            raise ValueError(f"%{name} has no --{word}: it returns what the command would write; see what that can do")
+
+
 def _over_array(
     shell: Any,
     name: str,
@@ -42,12 +65,13 @@ def _over_array(
     measure: Callable[[Any, argparse.Namespace], Any],
 ) -> Callable[[str], Any]:
     def magic(line: str) -> Any:
-        expression, *words = shlex.split(line) or [""]
+        expression, words = _split(line)
         if not expression:
             raise ValueError(f"%{name} takes an array first")
-        options = _parser(name, add_arguments).parse_args(words)
+        options = _parser(name, add_arguments).parse_args(shlex.split(words))
         if options.file is not None or options.n is not None or options.dtype is not None:
             raise ValueError(f"%{name} takes an array, not --file, -n or --dtype")
+        _refuse_files(name, options)
         return measure(shell.ev(expression), options)
 
     return magic
@@ -58,7 +82,9 @@ def register(shell: Any) -> None:
     commands = _cli.SUBCOMMANDS
 
     def explain(line: str) -> Any:
-        found = _cli.explained(_parser("gr_explain", commands["explain"].add_arguments).parse_args(shlex.split(line)))
+        options = _parser("gr_explain", commands["explain"].add_arguments).parse_args(shlex.split(line))
+        _refuse_files("gr_explain", options)
+        found = _cli.explained(options)
         return found if len(found) > 1 else found[0]
 
     bench = _over_array(shell, "gr_bench", commands["bench"].add_arguments, _cli.bench)

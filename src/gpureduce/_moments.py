@@ -98,7 +98,7 @@ def _divide_into(call: Call, total: Any, mask: Array | None) -> Array:
 def _mean_of_times(call: Call, mask: Array | None) -> Any:
     np.add.reduce(np.zeros(1, call.array.dtype), 0, call.dtype)  # dates do not add: NumPy's TypeError
     if call.out is not None:
-        check_out(call.out, np.add, call.array, call.dtype or np.dtype(np.float64))
+        check_out(call.out, np.add, call.array, call.dtype)
     total = run(call, "sum", mask)
     if call.out is not None:
         return _divide_into(call, total, mask)

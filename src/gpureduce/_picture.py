@@ -36,6 +36,23 @@ def matplotlib_or_why() -> Any:
     return matplotlib
 
 
+def check_format(path: str | os.PathLike[str]) -> None:
+    """Raise what would keep a picture from being written: there is no matplotlib, or it knows no such format.
+
+    Parameters
+    ----------
+    path : path
+        Whose ending says the format.
+    """
+    matplotlib_or_why()
+    from matplotlib.figure import Figure
+
+    ending = os.path.splitext(path)[1].removeprefix(".")
+    known = Figure().canvas.get_supported_filetypes()
+    if ending.lower() not in known:
+        raise ValueError(f"{os.fspath(path)}: a picture's name ends with one of .{', .'.join(sorted(known))}")
+
+
 def _width(explanation: Explanation) -> float:
     return min(max(COLUMN_WIDTH * len(explanation.main.map.did), LEAST_WIDTH), MOST_WIDTH)
 

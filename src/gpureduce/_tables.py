@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -134,7 +135,9 @@ def show_count(value: float) -> str:
 
 def show_ratio(value: float) -> str:
     """How many times, with two digits at least: what is far behind is not shown as 0."""
-    return f"{value:,.2f}" if value >= LEAST_FIXED_RATIO else f"{value:.2g}"
+    if value >= LEAST_FIXED_RATIO:
+        return f"{value:,.2f}"
+    return f"{value:.{1 - math.floor(math.log10(value))}f}".rstrip("0") if value > 0 else "0"
 
 
 def show_time(seconds: float) -> str:
