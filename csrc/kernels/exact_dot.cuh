@@ -111,7 +111,9 @@ template <class Factor, unsigned VECTORS> struct FloatProducts {
         constexpr int beyond = 4 * static_cast<int>(last_field<T>); // what no windows reach
         const Extent x = extent_of<T>(tile.x), y = extent_of<T>(tile.y);
         const bool is_number = x.largest < static_cast<int>(last_field<T>) && y.largest < static_cast<int>(last_field<T>);
-        return Extent{is_number ? x.largest + y.largest : beyond, x.smallest + y.smallest};
+        // The field of a subnormal number does not say where it begins, and so not where a rounded product ends.
+        const bool is_known = !ProductWindows<T>::has_rests || (x.smallest > 0 && y.smallest > 0);
+        return Extent{is_number ? x.largest + y.largest : beyond, is_known ? x.smallest + y.smallest : -beyond};
     }
     GPR_DEVICE bool place(int largest, bool is_placed)
     {

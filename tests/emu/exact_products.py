@@ -104,7 +104,17 @@ def pairs_of(rng: np.random.Generator, name: str, n: int) -> list[tuple[np.ndarr
             y = draw(rng, name, len(x))
             y = np.resize(y, len(x))
             pairs += [(x, y), (x, x), (x, np.ascontiguousarray(-x[::-1]))]
-    return pairs
+    return [*pairs, largest_and_least(rng, name, n)]
+
+
+def largest_and_least(rng: np.random.Generator, name: str, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The largest numbers there are, and subnormal ones, which begin lower than their exponents say."""
+    fraction, exponent = FORMATS[name]
+    word = np.dtype(f"u{np.dtype(DTYPES[name]).itemsize}")
+    largest = rng.integers(1 << fraction, size=n, dtype=word) | word.type(((1 << exponent) - 2) << fraction)
+    least = rng.integers(1, 1 << rng.integers(1, fraction + 1, n), dtype=word)
+    signs = rng.integers(2, size=n, dtype=word) << word.type(8 * word.itemsize - 1)
+    return (largest | signs).view(DTYPES[name]), least.view(DTYPES[name])
 
 
 def check_all_digits(dot: Any, x: np.ndarray, y: np.ndarray, context: str) -> None:
