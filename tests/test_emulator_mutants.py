@@ -209,13 +209,34 @@ def trials(mutant: Mutant, overlay: Path) -> Iterator[dict[str, object]]:
         }
 
 
-def what_to_try(mutant: Mutant) -> Iterator[tuple[str, str, int, dict[str, object]]]:
-    """Kernel, dtype, block size, and what to do with them."""
+Trial = tuple[str, str, int, dict[str, object]]
+"""Kernel, dtype, block size, and what to do with them."""
+
+
+def what_to_try(mutant: Mutant) -> Iterator[Trial]:
+    """Trials of the cells that come to the place, and those of exact sums: in exact's own files these first."""
     kernels = kernels_of(mutant)
+    of_cells = cells_to_try(mutant, kernels)
+    if not mutant.file.startswith("exact"):
+        parts = [of_cells, exact_layouts_to_try(kernels), exact_sums_to_try(kernels)]
+    elif mutant.file in ("exact_rows.cuh", "exact_across.cuh"):
+        parts = [exact_layouts_to_try(kernels), exact_sums_to_try(kernels), of_cells]
+    else:
+        parts = [exact_sums_to_try(kernels), exact_layouts_to_try(kernels), of_cells]
+    for part in parts:
+        yield from part
+
+
+def cells_to_try(mutant: Mutant, kernels: list[str]) -> Iterator[Trial]:
+    """Each kernel with the types and operators that come to the place."""
     for dtype, op in next(cells for word, cells in CELLS.items() if word in mutant.whole_line):
         for kernel in kernels:
             for block in (32,) if kernel in KERNELS and KERNELS[kernel].block_rule == "32" else (256, 64):
                 yield kernel, dtype, block, what_to_do(kernel, op)
+
+
+def exact_layouts_to_try(kernels: list[str]) -> Iterator[Trial]:
+    """Exact sums of every layout, if a kernel of theirs comes to the place."""
     if "exact_rows" in kernels or "exact_across" in kernels:
         for dtype in ("float32", "float64", "bfloat16"):
             yield "exact", dtype, 64, {"do": "exact_layouts.check_kinds"}
@@ -224,7 +245,11 @@ def what_to_try(mutant: Mutant) -> Iterator[tuple[str, str, int, dict[str, objec
     if "exact_across" in kernels:
         for dtype in ("float32", "float64"):
             yield "exact", dtype, 32, {"do": "exact_layouts.check_across", "stride": 8, "limit": 300.0}
-    if "exact" in kernels:  # and on data at the edges of windows, and beyond
+
+
+def exact_sums_to_try(kernels: list[str]) -> Iterator[Trial]:
+    """Exact sums of data at the edges of windows, and beyond, if their kernel comes to the place."""
+    if "exact" in kernels:
         for dtype in ("float32", "float64", "bfloat16"):
             yield "exact", dtype, 32, {"do": "exact_sums.check_edges", "stride": 1}
         for dtype in ("float64", "float32", "float16"):
