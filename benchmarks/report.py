@@ -186,6 +186,12 @@ def exact_table(result: dict[str, Any], only: Collection[str] | None = None) -> 
         times = f"{row['exact']['median'] / row['auto']['median']:.2f}"
         by_axes.setdefault(name, {})[row["dtype"]] = times if row["same_bits"] else "wrong"
     rows += [[name, *(cells.get(dtype, "") for dtype in dtypes)] for name, cells in by_axes.items()]
+    by_data: dict[str, dict[str, str]] = {}
+    for row in result.get("variances", []):
+        times = f"{row['exact']['median'] / row['auto']['median']:.2f}"
+        name = f"var, {row['data']}, {size_of(row['bytes'])}"
+        by_data.setdefault(name, {})[row["dtype"]] = times if row["same_bits"] else "wrong"
+    rows += [[name, *(cells.get(dtype, "") for dtype in dtypes)] for name, cells in by_data.items()]
     return f"{table(['time of `exact` over that of `auto`', *dtypes], rows)}\n\n{caption(result)}"
 
 

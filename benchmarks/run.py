@@ -26,6 +26,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
+import importlib
 import json
 import math
 import os
@@ -310,9 +312,9 @@ def hard_values(kind: str, dtype: str, n: int) -> np.ndarray:
 
 
 def exact_beside_auto(
-    values: np.ndarray, repeats: int, turns: int, axes: tuple[int, ...] | None = None
+    values: np.ndarray, repeats: int, turns: int, axes: tuple[int, ...] | None = None, op: str = "sum"
 ) -> dict[str, Any]:
-    """Times of both in turns, and whether the card's sums have the bits of the CPU's."""
+    """Times of both in turns, and whether the card's results have the bits of the CPU's."""
     reduced = tuple(range(values.ndim)) if axes is None else axes
     view = values.transpose(*(axis for axis in range(values.ndim) if axis not in reduced), *reduced)
     samples: dict[str, list[float]] = {"exact": [], "auto": []}
@@ -322,14 +324,14 @@ def exact_beside_auto(
             for kernel, times in samples.items():
                 times += list(
                     _core.measure(
-                        "sum", pointer, view.shape, view.dtype, len(reduced), kernel, 0, 0, 0, 2, repeats, flush,
+                        op, pointer, view.shape, view.dtype, len(reduced), kernel, 0, 0, 0, 2, repeats, flush,
                         strides=view.strides,
                     )
                 )  # fmt: skip
         got = np.asarray(
-            _core.reduce_device("sum", pointer, view.shape, view.dtype, len(reduced), "exact", 0, strides=view.strides)
+            _core.reduce_device(op, pointer, view.shape, view.dtype, len(reduced), "exact", 0, strides=view.strides)
         )
-    wanted = gr.sum(values, axis=reduced, kernel="exact", device="cpu")
+    wanted = gr.reduce(values, op, axis=reduced, kernel="exact", device="cpu")
     return {
         "bytes": values.nbytes,
         "cold": bool(flush),
@@ -354,7 +356,50 @@ def part_exact(quick: bool) -> dict[str, Any]:
                 with on_device(values) as pointer:
                     row["peers"] = peers_on(peers, "sum", dtype, pointer, values.shape, None, 30, FLUSH, values)
             rows.append(row)
-    return {"op": "sum", "absent": absent, "rows": rows, "axes": exact_axes(quick)}
+    products = {"variances": exact_variances(peers, quick), "dots": exact_dots(peers, quick)}
+    return {"op": "sum", "absent": absent, "rows": rows, "axes": exact_axes(quick), **products}
+
+
+def exact_variances(peers: dict[str, Any], quick: bool) -> list[dict[str, Any]]:
+    """Variances of exact and auto, and of the peers, of which none but PyTorch makes float16's in one pass."""
+    rows = []
+    for dtype in ("float64", "float32", "float16", "bfloat16"):
+        itemsize = numpy_dtype(dtype).itemsize
+        for kind in ("normal", "lognormal", "wide"):
+            for nbytes in ((64 << 20) if quick else GIB, 1 << 20, 1 << 14):
+                values = hard_values(kind, dtype, nbytes // itemsize)
+                row = {"dtype": dtype, "data": kind, **exact_beside_auto(values, 5 if quick else 8, 3, op="var")}
+                if kind == "normal" and dtype in ("float32", "float64"):
+                    with on_device(values) as pointer:
+                        row["peers"] = peers_on(peers, "var", dtype, pointer, values.shape, None, 10, FLUSH, values)
+                rows.append(row)
+    return rows
+
+
+def exact_dots(peers: dict[str, Any], quick: bool) -> list[dict[str, Any]]:
+    """Dot products of a library's arrays, by us and by the library, in turns on its stream; bytes are those of both."""
+    rows = []
+    for name in [name for name in ("torch", "cupy") if name in peers]:
+        library = importlib.import_module(name)
+        take = library.as_tensor if name == "torch" else library.asarray
+        for dtype in ("float64", "float32", "float16"):
+            for kind in ("normal", "lognormal", "wide"):
+                n = ((64 << 20) if quick else GIB) // numpy_dtype(dtype).itemsize // 2
+                x = hard_values(kind, dtype, n)
+                y = np.roll(x, n // 3)
+                with on_device(x) as first, on_device(y) as second:
+                    options = {"device": "cuda"} if name == "torch" else {}
+                    a, b = (take(DeviceView(p, (n,), x.dtype, 0, x), **options) for p in (first, second))
+                    calls = {"exact": functools.partial(gr.dot, a, b), name: functools.partial(library.dot, a, b)}
+                    samples: dict[str, list[float]] = {each: [] for each in calls}
+                    for _ in range(3):
+                        for each, call in calls.items():
+                            samples[each] += [1e3 * time for time in peers[name].times_of(call, 5 if quick else 8)]
+                    got = np.asarray(gr.dot(a, b).cpu() if name == "torch" else gr.dot(a, b).get())
+                same = got.tobytes() == np.asarray(gr.dot(x, y, device="cpu")).tobytes()
+                row = {each: summary(times) for each, times in samples.items()}
+                rows.append({"dtype": dtype, "data": kind, "bytes": 2 * x.nbytes, "same_bits": same, **row})
+    return rows
 
 
 def exact_axes(quick: bool) -> list[dict[str, Any]]:

@@ -48,10 +48,8 @@ TRUTHS = ("any", "all", "count_nonzero", "logical_xor")
 EXTREMES = ("min", "max", "argmin", "argmax", "ptp", "minmax")
 BITS = ("bitwise_and", "bitwise_or", "bitwise_xor")
 WITHOUT_IDENTITY = EXTREMES
-# Kernels and operators that have no program for GPUs.
-ON_CPU_ALONE = {("exact", "var"), ("exact", "std")}
 # What kernels say that do not fold an operator: those that end by atomics, cub, exact.
-REFUSALS = ("folds by atomics", "does not tell where", "sums numbers", "on the CPU alone")
+REFUSALS = ("folds by atomics", "does not tell where", "sums numbers")
 
 # Unit roundoff times two of the type a float is accumulated in, and of the type it is returned in.
 _ACCUMULATOR_EPS = {"float16": 2**-23, "bfloat16": 2**-23, "float32": 2**-23, "float64": 2**-52}

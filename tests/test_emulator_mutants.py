@@ -74,6 +74,12 @@ SLIPS = [
     (r"(?<=>= )least - 1", "least - 2"),
     (r"(?<=digit_bits\) )/ digit_bits \+ 1", "/ digit_bits"),
     (r"(?<=pieces = )4", "3"),
+    (r"(?<=digit_bits - 2\) )/ digit_bits \+ 1", "/ digit_bits"),
+    (r"(?<=rest_depth = )54", "50"),
+    (r"(?<=wide_product_top = )256 \+ 6", "256 + 2"),
+    (r"(?<=top\(\) - )least_headroom", "(least_headroom - 5)"),
+    (r"(?<=top\(\) - depth )\+ product_fraction<T>", "+ product_fraction<T> - 3"),
+    (r"(?<=% 2 )!= 0(?=\) shift--)", "== 0"),
     (r"(?<=begin; i < )end", "end - 1"),
     (r"(?<=lane )< head", "<= head"),
     (r"(?<=\bi )< run\.vectors", "<= run.vectors"),
@@ -97,6 +103,14 @@ UNMISSED = {
     ),
     ("single_warp_ordered.cuh", f"__syncwarp({HALF_WARP});", "partials are there"): (
         "the first steps stay within the halves, and the whole warp meets after each of them"
+    ),
+    **{
+        (file, new, comment): "the warp votes next, which orders what the emulator sees, and on a card no memory"
+        for file, comment in (("exact_rows.cuh", "the sum is zero"), ("exact_block.cuh", "the sum is there"))
+        for new in (";", f"__syncwarp({HALF_WARP});")
+    },
+    ("exact_rows.cuh", f"({HALF_WARP})", "whoever has a place goes along"): (
+        "only where there are thousands of rows do several of a warp have more than one tile"
     ),
 }
 # Words of lines that only extremes' positions come to.
@@ -169,10 +183,12 @@ def functions() -> dict[str, tuple[set[str], set[tuple[str, int]]]]:
 
 
 FUNCTIONS = functions()
+OF_PRODUCTS = ("exact_moments", "exact_dot")
+
 # Kernels by what is tried, and the global functions that this comes to. What auto does with layouts is tried by kernel.
 ENTRIES = {
     **{name: ["auto_stream", "auto_rows"] if name == "auto" else [name] for name in KERNELS},
-    **{name: [name] for name in MADE_FOR},
+    **{name: [name] for name in (*MADE_FOR, *OF_PRODUCTS)},
 }
 
 
@@ -214,23 +230,45 @@ Trial = tuple[str, str, int, dict[str, object]]
 
 
 def what_to_try(mutant: Mutant) -> Iterator[Trial]:
-    """Trials of the cells that come to the place, and those of exact sums: in exact's own files these first."""
+    """Trials of the cells that come to the place, and those of exact sums and products: in exact's own files first.
+
+    An exact kernel's trials take long: first come those that the file is about.
+    """
     kernels = kernels_of(mutant)
-    of_cells = cells_to_try(mutant, kernels)
+    cells, layouts = cells_to_try(mutant, kernels), exact_layouts_to_try(kernels)
+    sums, products = exact_sums_to_try(kernels), products_to_try(kernels)
     if not mutant.file.startswith("exact"):
-        parts = [of_cells, exact_layouts_to_try(kernels), exact_sums_to_try(kernels)]
+        parts = [cells, layouts, sums, products]
+    elif set(kernels) <= set(OF_PRODUCTS):
+        parts = [products]
     elif mutant.file in ("exact_rows.cuh", "exact_across.cuh"):
-        parts = [exact_layouts_to_try(kernels), exact_sums_to_try(kernels), of_cells]
+        parts = [layouts, sums, products, cells]
     else:
-        parts = [exact_sums_to_try(kernels), exact_layouts_to_try(kernels), of_cells]
+        parts = [sums, layouts, products, cells]
     for part in parts:
         yield from part
+
+
+def products_to_try(kernels: list[str]) -> Iterator[Trial]:
+    """Dot products and variances at the edges of windows, and beyond, if a kernel of theirs comes to the place."""
+    if not set(OF_PRODUCTS) & set(kernels):
+        return
+    for dtype in ("float64", "float32", "bfloat16"):
+        yield "exact", dtype, 32, {"do": "exact_products.check_edges", "stride": 1, "limit": 300.0}
+    for dtype in ("float64", "float32", "float16"):
+        for block in (32, 256):
+            yield "exact", dtype, block, {"do": "exact_products.check_variances", "count": 8}
+            yield "exact", dtype, block, {"do": "exact_products.check_dot", "count": 8}
+        yield "exact", dtype, 32, {"do": "exact_products.check_exponents", "stride": 3, "limit": 300.0}
+    for dtype in ("float32", "int64", "complex64"):
+        for do in ("check_kinds", "check_variance_kinds"):
+            yield "exact", dtype, 32, {"do": f"exact_products.{do}", "limit": 300.0}
 
 
 def cells_to_try(mutant: Mutant, kernels: list[str]) -> Iterator[Trial]:
     """Each kernel with the types and operators that come to the place."""
     for dtype, op in next(cells for word, cells in CELLS.items() if word in mutant.whole_line):
-        for kernel in kernels:
+        for kernel in (kernel for kernel in kernels if kernel not in OF_PRODUCTS):
             for block in (32,) if kernel in KERNELS and KERNELS[kernel].block_rule == "32" else (256, 64):
                 yield kernel, dtype, block, what_to_do(kernel, op)
 

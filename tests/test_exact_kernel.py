@@ -57,11 +57,12 @@ def test_the_kernels_source_sums_every_layout_on_the_emulator() -> None:
     names = [*FLOATS, ("complex64", "complex128")[SEED % 2], INTEGERS[SEED % len(INTEGERS)]]
     tasks: list[dict[str, Any]] = [
         {"do": "exact_layouts.check_layouts", "dtype": name, "block": (0, 64, 96)[(SEED + i) % 3], "seed": SEED}
-        | {"count": 40 if EVERYTHING else 4, "limit": 900.0}
+        | {"count": 40 if EVERYTHING else 3, "limit": 900.0}
         for i, name in enumerate(names)
     ]
     tasks += [
-        {"do": "exact_layouts.check_kinds", "dtype": name, "block": 64, "seed": SEED, "limit": 300.0} for name in FLOATS
+        {"do": "exact_layouts.check_kinds", "dtype": name, "block": 64, "seed": SEED, "limit": 300.0}
+        for name in FLOATS[0 if EVERYTHING else SEED % 2 :: 1 if EVERYTHING else 2]
     ]
     tasks += [
         {"do": "exact_layouts.check_across", "dtype": name, "seed": SEED, "limit": 600.0}

@@ -23,6 +23,8 @@ import pytest
 pytest.importorskip("ml_dtypes")
 
 import emu
+import emu.exact_products
+from emu.exact_products import DDOFS, check_all_digits, dot_there, pairs_of, vary_there
 from emu.exact_sums import draw
 from exact_reference import (
     FLOATS,
@@ -36,7 +38,6 @@ from exact_reference import (
     finite_bits,
     finite_max,
     from_bits,
-    name_of,
     root_to,
     round_to,
     spread,
@@ -47,37 +48,19 @@ import gpureduce as gr
 from gpureduce import _core
 
 SEED = int(os.environ["GPR_TEST_SEED"])
+EVERYTHING = bool(os.environ.get("GPR_TEST_ALL"))
 SMALLEST = 2.0**-1074
-DDOFS = (0, 1, 2.5, -3, 0.1, 1e-300, -1e300, math.inf, -math.inf)
+COMPLEX = ("complex64", "complex128")
+
+
+def dot_here(x: Any, y: Any) -> Any:
+    return gr.dot(x, y, device="cpu")
 
 
 def vary(values: Any, ddof: float = 0, root: bool = False, **options: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return (gr.std if root else gr.var)(values, ddof=ddof, kernel="exact", device="cpu", **options)
-
-
-def pairs_of(rng: np.random.Generator, name: str, n: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Two arrays whose products are hard to sum: each generator beside another one, itself, or itself in reverse."""
-    pairs = []
-    with np.errstate(all="ignore"):
-        for make in GENERATORS:
-            x = make(rng, name, n)
-            y = draw(rng, name, len(x))
-            y = np.resize(y, len(x))
-            pairs += [(x, y), (x, x), (x, np.ascontiguousarray(-x[::-1]))]
-    return pairs
-
-
-def check_all_digits(x: np.ndarray, y: np.ndarray, context: str) -> None:
-    """Compare dot products, take them away, and compare what is left."""
-    name = name_of(x.dtype)
-    for step in range(3):
-        wanted = expected_dot([(x, y)], name)
-        assert_result(gr.dot(x, y), wanted, f"{context}, after {step} sums were taken away")
-        if not np.isfinite(float(wanted)) or wanted == 0:
-            return
-        x, y = np.append(x, -wanted), np.append(y, DTYPES[name].type(1))
 
 
 def complex_of(real: np.ndarray, imaginary: np.ndarray) -> np.ndarray:
@@ -122,7 +105,7 @@ def test_sums_of_products_of_hard_arrays_are_rounded_once(
 ) -> None:
     for number, (x, y) in enumerate(pairs_of(rng, name, n)):
         context = f"pair {number} n={n} {isa} GPR_TEST_SEED={SEED}"
-        check_all_digits(x, y, context)
+        check_all_digits(dot_here, x, y, context)
 
 
 @pytest.mark.parametrize("name", FLOATS)
@@ -147,7 +130,7 @@ def test_products_at_every_exponent_are_exact(name: str, isa: str, rng: np.rando
             )
             for field in picked
         )
-        check_all_digits(x, y, f"fields {picked} {isa} {SEED}")
+        check_all_digits(dot_here, x, y, f"fields {picked} {isa} {SEED}")
 
 
 @pytest.mark.parametrize("name", FLOATS)
@@ -342,40 +325,72 @@ def test_mistakes_raise_what_numpy_raises() -> None:
         gr.dot([1.0], [1.0], np.empty(()))  # no out
 
 
-def test_kernels_and_devices_that_have_no_dot_are_refused_by_name() -> None:
+def test_kernels_that_have_no_dot_are_refused_by_name() -> None:
     for kernel in ("auto", "exact"):
-        for device in (None, "cpu", "auto"):
+        for device in ("cpu", "auto"):
             assert gr.dot([1.5], [2.0], kernel=kernel, device=device) == 3
     with pytest.raises(ValueError, match="kernel 'shfl_atomic' has no dot: 'exact' does"):
         gr.dot([1.0], [1.0], kernel="warp_atomic")
     with pytest.raises(ValueError, match="unknown kernel 'exakt'"):
         gr.dot([1.0], [1.0], kernel="exakt")
-    for device in ("cuda", "cuda:0", "cuda:3"):
-        with pytest.raises(ValueError, match="dot runs on the CPU alone: pass device='cpu'"):
-            gr.dot([1.0], [1.0], device=device)
     with pytest.raises(ValueError, match="unknown device 'gpu'"):
         gr.dot([1.0], [1.0], device="gpu")
+    with pytest.raises(ValueError, match="multiple of 32"):
+        gr.dot([1.0], [1.0], device="cpu", block_size=33)
+    with pytest.raises(ValueError, match="grid_size"):
+        gr.dot([1.0], [1.0], device="cpu", grid_size=-1)
+    with pytest.raises(TypeError, match="stream must be"):
+        gr.dot([1.0], [1.0], device="cpu", stream="s")
+    assert gr.dot([1.5], [2.0], device="cpu", block_size=64, grid_size=3) == 3
+
+
+def test_without_a_gpu_the_cpu_answers_and_says_so_once() -> None:
+    """In a process of its own, whose driver is not there."""
+    done = subprocess.run(
+        [sys.executable, "-W", "always", "-c", textwrap.dedent(NO_DEVICE)],
+        env={**os.environ, "GPUREDUCE_LIBCUDA": "/nonexistent/libcuda.so"},
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+    assert done.stderr.count("NoDeviceWarning") == 1, done.stderr
+
+
+NO_DEVICE = """
+import gpureduce as gr
+
+assert gr.dot([1.5], [2.0]) == 3
+assert gr.dot([1.5], [2.0], kernel="exact") == gr.dot([1.5], [2.0], kernel="exact") == 3
+assert gr.var([1.0, 3.0], kernel="exact") == 1
+for call in (lambda: gr.dot([1.0], [1.0], device="cuda"), lambda: gr.var([1.0], kernel="exact", device="cuda:1")):
+    try:
+        call()
+        raise SystemExit("there is a device")
+    except gr.DeviceUnavailableError:
+        pass
+print("done")
+"""
 
 
 def test_no_reference_is_leaked_by_a_dot() -> None:
     x, dtype = np.ones(100, np.float32), np.dtype(np.float64)
+    options = ("auto", "cpu", None, None, None)
 
     def every_path() -> None:
-        gr.dot(x, x, dtype=dtype)
-        gr.dot(x, x.astype(">f8"))
+        gr.dot(x, x, dtype=dtype, device="cpu")
+        gr.dot(x, x.astype(">f8"), device="cpu")
         for bad in ({"dtype": "O"}, {"dtype": int}, {"dtype": ">f4"}, {"kernel": "?"}, {"kernel": "cub"},
-                    {"device": "cuda"}, {"device": 3}):  # fmt: skip
+                    {"device": "?"}, {"device": 3}, {"block_size": 1}, {"grid_size": "1"}, {"stream": -1}):  # fmt: skip
             with pytest.raises((ValueError, TypeError)):
-                gr.dot(x, x, **bad)
+                gr.dot(x, x, **{"device": "cpu", **bad})  # type: ignore[call-overload]
         for wrong in ((x, x[:3]), (x.reshape(10, 10), x)):
             with pytest.raises((ValueError, TypeError)):
-                _core.dot(*wrong, dtype, None, "auto", None)
+                _core.dot(*wrong, dtype, None, *options)
         with pytest.raises(TypeError, match="common dtype"):
-            _core.dot(x, x, None, None, "auto", None)  # type: ignore[arg-type]
+            _core.dot(x, x, None, None, *options)  # type: ignore[arg-type]
         with pytest.raises(TypeError):
-            _core.dot(x.astype("O"), x, dtype, None, "auto", None)
+            _core.dot(x.astype("O"), x, dtype, None, *options)
         with pytest.raises(TypeError):
-            _core.dot(x, x, np.dtype("O"), None, "auto", None)
+            _core.dot(x, x, np.dtype("O"), None, *options)
 
     every_path()
     counts = [sys.getrefcount(one) for one in (x, dtype, x.dtype)]
@@ -395,7 +410,7 @@ def test_scalars_and_empty_arrays_and_the_last_run() -> None:
         assert got.dtype == empty.dtype
         assert not np.signbit(np.real(got)) if empty.dtype.kind in "fc" else True
     x = np.ones(1000, np.float32)
-    gr.dot(x, x.astype(float))
+    gr.dot(x, x.astype(float), device="cpu")
     run = gr.last_run()
     assert run is not None
     assert (run.kernel, run.device, run.elements, run.bytes) == ("exact", "cpu", 1000, 12_000)
@@ -644,11 +659,6 @@ def test_out_of_a_standard_deviation_is_rounded_once() -> None:
 def test_what_exact_variances_do_not_do_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="mean= is not taken with kernel='exact'"):
         vary(A, mean=1.0)
-    for device in ("cuda", "cuda:1"):
-        for name in ("var", "std", "nanvar", "nanstd"):
-            op = name.removeprefix("nan")
-            with pytest.raises(ValueError, match=f"kernel 'exact' makes {op} on the CPU alone: pass device='cpu'"):
-                getattr(gr, name)(A, kernel="exact", device=device)
     with pytest.raises(ValueError, match="ddof must be a number"):
         vary(A, math.nan)
     with pytest.raises(TypeError, match="float or complex type"):
@@ -657,13 +667,67 @@ def test_what_exact_variances_do_not_do_is_refused_by_name() -> None:
         vary(A + 1j, dtype=float)
 
 
-# ---------------------------------------------------------------- machines with a GPU
+# ---------------------------------------------------------------- the emulator
 
 
-def test_where_there_is_a_gpu_the_cpu_answers_unless_one_was_asked_for() -> None:
-    """On the emulator's card: dot and exact variances of host arrays run on the CPU; naming the card is an error."""
-    wrong = emu.failures([{"do": "exact_products.check_devices", "limit": 120.0}])
+def test_the_kernels_sources_give_every_digit_on_the_emulator() -> None:
+    """A sample of dtypes in an ordinary run, drawn anew each time: kinds compile several programs each."""
+    rng = np.random.default_rng(SEED)
+    kinds = [*FLOATS, *COMPLEX, *INTEGERS]
+    drawn = kinds if EVERYTHING else [str(rng.choice(kinds))]
+    blocks = (32, 64, 256)
+    tasks: list[dict[str, Any]] = [
+        {"do": f"exact_products.{do}", "dtype": name, "block": int(block), "count": 40 if EVERYTHING else 6}
+        for do in ("check_dot", "check_variances")
+        for name in FLOATS
+        for block in (blocks if EVERYTHING else rng.choice(blocks, 1))
+    ]
+    tasks += [{"do": "exact_products.check_edges", "dtype": name, "stride": 1 if EVERYTHING else 16} for name in FLOATS]
+    tasks += [
+        {"do": "exact_products.check_exponents", "dtype": name, "stride": 1 if EVERYTHING else FORMATS[name][1] ** 2}
+        for name in FLOATS
+    ]
+    tasks += [
+        {"do": f"exact_products.{do}", "dtype": name}
+        for do in ("check_kinds", "check_variance_kinds")
+        for name in drawn
+    ]
+    wrong = emu.failures([{**task, "seed": SEED, "limit": 600.0} for task in tasks])
     assert not wrong, "\n".join(wrong)
+
+
+def test_host_arrays_go_to_the_gpu_if_there_is_one_and_device_arrays_stay() -> None:
+    wrong = emu.failures([{"do": "exact_products.check_devices", "limit": 300.0}])
+    assert not wrong, "\n".join(wrong)
+
+
+# ---------------------------------------------------------------- cards
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("block", [32, 96, 256, 1024])
+@pytest.mark.parametrize("name", FLOATS)
+def test_a_card_gives_every_digit_of_dots_and_variances(name: str, block: int, rng: np.random.Generator) -> None:
+    for n in (1, 33, 2_047, 100_003, 2_000_017):
+        pairs = pairs_of(rng, name, max(n, 3))
+        for x, y in pairs if n < 10**5 else pairs[:: len(pairs) // 3]:
+            x, y = x[:n], y[:n]
+            offsets, grid = (int(rng.integers(3)), int(rng.integers(3))), int(rng.choice([0, 1, 7]))
+            ddof, op = float(rng.choice(DDOFS)), str(rng.choice(["var", "std"]))
+            context = f"n={n} block={block} grid={grid} {offsets} {op} {ddof} GPR_TEST_SEED={SEED}"
+            check_all_digits(lambda a, b, o=offsets, g=grid: dot_there(a, b, o, block, g), x, y, context)
+            got = vary_there(x, op, offsets[0], block, grid, ddof)
+            assert_result(got, expected_variance([x], name, ddof, op == "std"), context)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", [*FLOATS, *COMPLEX, *INTEGERS])
+def test_a_card_and_the_cpu_agree_to_the_bit_on_products(name: str, rng: np.random.Generator) -> None:
+    """Every kind of array; and host arrays that are streamed in chunks."""
+    del rng
+    task = {"dtype": name, "seed": SEED, "long": 3_000_001}
+    emu.exact_products.check_kinds(task, emulated=False)
+    emu.exact_products.check_variance_kinds(task, emulated=False)
 
 
 # ---------------------------------------------------------------- interrupts
@@ -676,7 +740,7 @@ import gpureduce as gr
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 x = np.broadcast_to(np.float64(1e-300), 2**40)
-for call in (lambda: gr.dot(x, x), lambda: gr.var(x, kernel="exact", device="cpu")):
+for call in (lambda: gr.dot(x, x, device="cpu"), lambda: gr.var(x, kernel="exact", device="cpu")):
     timer = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
     timer.start()
     start = time.perf_counter()

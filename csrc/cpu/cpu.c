@@ -485,8 +485,7 @@ gpr_status gpr_cpu_reduce(const gpr_view *view, const gpr_rule *rule, int (*inte
     job work;
     gpr_status status;
 
-    if (rule->form == GPR_FORM_EXACT || rule->form == GPR_FORM_EXACT_MOMENTS)
-        return gpr_cpu_reduce_exactly(view, rule, interrupted, interrupted_arg, result, run);
+    if (gpr_is_exact(rule->form)) return gpr_cpu_reduce_exactly(view, rule, interrupted, interrupted_arg, result, run);
     memset(&work, 0, sizeof work);
     work.view = view;
     work.result = result;

@@ -11,10 +11,9 @@
 #include "job.h"
 
 enum {
-    ALONE_BYTES = 1024 * 1024,       /* up to this, waking other threads costs more than they save */
-    LEAST_TASK = 65536,              /* elements, so that placing its first windows is little beside it */
-    MOST_TASKS = 256,                /* enough for an even load on many cores, few parts to keep and to merge */
-    MOST_PARTS = GPR_EXACT_PARTS + 1 /* of a row: sums of elements, and of their squares */
+    ALONE_BYTES = 1024 * 1024, /* up to this, waking other threads costs more than they save */
+    LEAST_TASK = 65536,        /* elements, so that placing its first windows is little beside it */
+    MOST_TASKS = 256           /* enough for an even load on many cores, few parts to keep and to merge */
 };
 
 struct exact_job;
@@ -221,21 +220,14 @@ static void add_products(exact_job *work, uint64_t row, uint64_t first, uint64_t
 
 static void finish_row(const exact_job *work, uint64_t row, const gpr_exact_part *parts)
 {
-    const gpr_rule *rule = work->rule;
-    char *result = work->result + row * gpr_dtype_bytes(rule->result);
-
-    if (rule->form == GPR_FORM_EXACT_MOMENTS)
-        gpr_exact_variance(parts, work->components, &parts[work->components], rule->ddof, rule->op == GPR_OP_STD,
-                           rule->result, result);
-    else
-        gpr_exact_finish(parts, work->view->dtype, rule->divide, rule->result, result);
+    gpr_finish_exact(work->rule, parts, work->result + row * gpr_dtype_bytes(work->rule->result));
 }
 
 /* A piece of a row, or some whole rows, which become results. */
 static void add_task(exact_job *work, uint64_t index)
 {
     const gpr_view *view = work->view;
-    gpr_exact_part parts[MOST_PARTS];
+    gpr_exact_part parts[GPR_EXACT_MOST_PARTS];
 
     if (work->parts != NULL) {
         const uint64_t first = index % work->pieces * work->per_piece;

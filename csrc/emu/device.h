@@ -225,6 +225,33 @@ inline double sqrt(double value)
     return __builtin_sqrt(value);
 }
 
+__forceinline__ double __dmul_rn(double a, double b)
+{
+    return a * b; // nothing is contracted here
+}
+
+// a * b + c, rounded once. The compiler's own may be a function of a library.
+__forceinline__ double __fma_rn(double a, double b, double c)
+{
+#if defined(__x86_64__)
+    __asm__("vfmadd231sd %2, %1, %0" : "+x"(c) : "x"(a), "x"(b));
+    return c;
+#else
+    return __builtin_fma(a, b, c);
+#endif
+}
+
+// The upper halves of products of 128 bits.
+__forceinline__ unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
+{
+    return static_cast<unsigned long long>(static_cast<unsigned __int128>(a) * b >> 64);
+}
+
+__forceinline__ long long __mul64hi(long long a, long long b)
+{
+    return static_cast<long long>(static_cast<__int128>(a) * b >> 64);
+}
+
 // ---------------------------------------------------------------- atomics -----------------------
 
 template <class T> struct gpr_emu_as {

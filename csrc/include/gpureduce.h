@@ -209,9 +209,9 @@ GPR_API const gpr_run *gpr_last_run(void);
 /* One of two arrays of one axis that are multiplied. */
 typedef struct gpr_factor {
     gpr_dtype dtype;
-    const void *data; /* first element, in host memory */
+    const void *data; /* first element */
     int64_t stride;   /* in bytes, from element to element; may be zero or negative */
-    int byteswapped;  /* elements are in the other byte order */
+    int byteswapped;  /* elements are in the other byte order; not in device memory */
 } gpr_factor;
 
 /* The sum of products of elements. Zero-initialise, then set what you need. */
@@ -221,17 +221,21 @@ typedef struct gpr_dot_request {
     gpr_dtype compute; /* type of the result; GPR_DTYPE_DEFAULT (not 0!): `factor` */
     uint64_t n;        /* elements of each array */
     int kernel;        /* from gpr_find_kernel: "exact"; a negative number: "auto", which is the same */
-    int device; /* GPR_DEVICE_CPU, _DEFAULT or _FASTEST, which are the same: there is no program for CUDA devices yet */
-    void *result;               /* one element, host memory */
-    int (*interrupted)(void *); /* as in gpr_request */
+    int device;        /* what follows is as in gpr_request */
+    uint32_t block_size, grid_size;
+    void *stream;
+    int on_device;        /* both arrays are in memory of the device */
+    int result_on_device; /* with on_device: the call queues the work and returns */
+    void *result;         /* one element */
+    int (*interrupted)(void *);
     void *interrupted_arg;
 } gpr_dot_request;
 
-/* Adds up a[i] * b[i] on all cores. The sum of floats is the real number, rounded once to the result's type: nothing overflows or
+/* Adds up a[i] * b[i], on all cores or on a CUDA device, with the same bits. The sum of floats is the real number, rounded once to the result's type: nothing overflows or
  * underflows on the way. Infinity times 0 is NaN, and so is the sum of infinities of both signs. A sum of nothing but products
  * that are -0 is -0; every other zero, that of no elements too, is +0. Integers wrap at the end; bool is whether a product is
  * true. Parts of complex results are such sums each; nothing is conjugated.
- * GPR_ERROR_VALUE: another kernel; a CUDA device; too many elements. GPR_ERROR_TYPE: a result type that does not hold what
+ * GPR_ERROR_VALUE: another kernel; a block size it does not take; too many elements; memory that is not the device's. GPR_ERROR_TYPE: a result type that does not hold what
  * `factor` does: a real one of complex products, one of integers of floats, bool of others. GPR_ERROR_MEMORY,
  * GPR_ERROR_INTERRUPTED. gpr_last_run tells of it. */
 GPR_API gpr_status gpr_dot(const gpr_dot_request *request);

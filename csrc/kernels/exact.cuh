@@ -75,9 +75,8 @@ template <class In> struct Run {
 
 // A warp's share of a row: tiles of neighbouring vectors, in strides of the row's warps, and for the first one the edges.
 // The next tile is under way while one is added, and the first one while prepare() does what must come before.
-template <class Cell, unsigned VECTORS, class Prepare>
-GPR_DEVICE void take_row(Adder<Cell, VECTORS> &adder, const Run<typename Cell::In> &run, uint64 warp, uint64 warps,
-                         const Prepare &prepare)
+template <unsigned VECTORS, class In, class Adder, class Prepare>
+GPR_DEVICE void take_row(Adder &adder, const Run<In> &run, uint64 warp, uint64 warps, const Prepare &prepare)
 {
     constexpr unsigned tile = VECTORS * warp_lanes;
     const unsigned lane = threadIdx.x % warp_lanes;
@@ -123,9 +122,9 @@ exact(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<t
     const Start start = layout.row(row.index);
 
     Adder<Cell, vectors> adder;
-    take_row<Cell, vectors>(adder, Run<In>(in + start.in, row.n),
-                            static_cast<uint64>(row.block) * warps + threadIdx.x / warp_lanes,
-                            static_cast<uint64>(row.blocks) * warps, [] { clear_sums<In, 1, BLOCK>(); });
+    take_row<vectors>(adder, Run<In>(in + start.in, row.n),
+                      static_cast<uint64>(row.block) * warps + threadIdx.x / warp_lanes,
+                      static_cast<uint64>(row.blocks) * warps, [] { clear_sums<In, 1, BLOCK>(); });
     adder.close();
     finish_sums<Cell, 1, BLOCK>(1, 1, row, scratch, layout.slots, [&](unsigned) { return out + start.out; });
 }

@@ -22,7 +22,25 @@ template <unsigned NUMBERS> struct WarpTeam {
     template <unsigned COUNT>
     static GPR_DEVICE void add(int *digit, const long long (&numbers)[COUNT], const int (&place)[COUNT])
     {
-        add_numbers(digit, numbers, place);
+        if constexpr (COUNT <= most_numbers) {
+            add_numbers(digit, numbers, place);
+        } else {
+            add_some<0, most_numbers>(digit, numbers, place);
+            add_some<most_numbers, COUNT - most_numbers>(digit, numbers, place);
+        }
+    }
+    // FEW of the numbers, from number FIRST on.
+    template <unsigned FIRST, unsigned FEW, unsigned COUNT>
+    static GPR_DEVICE void add_some(int *digit, const long long (&numbers)[COUNT], const int (&place)[COUNT])
+    {
+        long long some[FEW];
+        int places[FEW];
+#pragma unroll
+        for (unsigned i = 0; i < FEW; i++) {
+            some[i] = numbers[FIRST + i];
+            places[i] = place[FIRST + i];
+        }
+        add_numbers(digit, some, places);
     }
 };
 
@@ -349,14 +367,37 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
 
 // ---------------------------------------------------------------- adding integers ---------------
 
-// Integers have no windows: sums of their lower and upper halves.
-template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct IntegerAdder {
+// Integers have no windows: sums of their lower and upper halves, of which so many are below 2^51.
+constexpr unsigned most_integers = 1u << 18;
+template <class In> struct IntegerSums {
+    long long lower = 0, upper = 0;
+
+    GPR_DEVICE void add_element(In x)
+    {
+        if constexpr (sizeof(In) < 8) {
+            lower += static_cast<long long>(value_of(x));
+        } else {
+            lower += static_cast<long long>(static_cast<uint64>(x) & 0xffffffffu);
+            upper += static_cast<long long>(x >> word_bits); // the sign is the upper half's
+        }
+    }
+    // Adds what there is to a part, and begins anew. The whole team must call together.
+    template <class Team> GPR_DEVICE void empty_into(const Team &team, int *digit)
+    {
+        const long long halves[2] = {lower, upper};
+        const int place[2] = {0, word_bits};
+        team.add(digit, halves, place);
+        lower = upper = 0;
+    }
+};
+
+template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>>
+struct IntegerAdder : IntegerSums<typename Cell::In> {
     using In = typename Cell::In;
     static constexpr unsigned elements = VECTORS * vector_elements<In>;
-    static constexpr unsigned most_tiles = (1u << 18) / elements; // each half's sum is then below 2^51
+    static constexpr unsigned most_tiles = most_integers / elements;
 
     Team team;
-    long long lower = 0, upper = 0;
     unsigned tiles = 0;
     unsigned left_out = 0;
 
@@ -366,10 +407,7 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct Integer
 
     GPR_DEVICE void flush()
     {
-        const long long halves[2] = {lower, upper};
-        const int place[2] = {0, word_bits};
-        team.add(team.template sum<In>().digit[0], halves, place);
-        lower = upper = 0;
+        this->empty_into(team, team.template sum<In>().digit[0]);
         tiles = 0;
     }
     GPR_DEVICE void take(const Vector (&v)[VECTORS])
@@ -381,13 +419,7 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct Integer
     {
 #pragma unroll
         for (unsigned i = 0; i < elements; i++) {
-            const In x = element<In>(v[i / vector_elements<In>], i % vector_elements<In>);
-            if constexpr (sizeof(In) < 8) {
-                lower += static_cast<long long>(value_of(x));
-            } else {
-                lower += static_cast<long long>(static_cast<uint64>(x) & 0xffffffffu);
-                upper += static_cast<long long>(x >> word_bits); // the sign is the upper half's
-            }
+            this->add_element(element<In>(v[i / vector_elements<In>], i % vector_elements<In>));
         }
     }
     GPR_DEVICE void close()

@@ -1,7 +1,8 @@
 // Exact sums: what a block does with its numbers before it adds to them, and after.
 //
-// A block has numbers of one row, or of as many as lie across it. Where several blocks have the same rows, they add them
-// to words in global memory, behind the ticket by which the last block is found: zero before and after, as that is.
+// A block has numbers of one row, or of as many as lie across it. Where several blocks have the same rows, they add them,
+// digit by digit, to counters in global memory behind the ticket by which the last block is found: zero before and after,
+// as that is. Digits become words of 32 bits where a sum leaves the kernel as it is, or is divided.
 #pragma once
 
 #include "block.cuh"
@@ -40,24 +41,91 @@ template <class In> GPR_DEVICE uint64 word_of_sum(const BlockSum<In> &sum, unsig
     return w == words ? count - sum.left_out : sum.flags[p];
 }
 
-// Puts a sum whose words word(i) gives. All lanes of a warp must call; `room` is shared memory of its own, which an
-// earlier call may have used.
-template <class Cell, class WordOf>
-GPR_DEVICE void put_sum(typename Cell::Out *out, typename Cell::Acc &room, const WordOf &word)
+// Whether a cell's sums are rounded from their digits.
+template <class Cell, class = void> constexpr bool rounds_digits = false;
+template <class Cell> constexpr bool rounds_digits<Cell, Void<decltype(Cell::is_rounded)>> = Cell::is_rounded;
+
+// A part that a warp has the digits of, rounded. All lanes must call, and get it.
+template <class Cell, class AnyDigits>
+GPR_DEVICE PartType<typename Cell::Out> round_digits(const AnyDigits &digits, uint64 count, uint64 flags)
 {
-    using Acc = typename Cell::Acc;
-    constexpr unsigned words = sizeof(Acc) / sizeof(uint64);
+    return finish_digits<PartType<typename Cell::Out>, false>(digits, count, flags);
+}
+
+// Puts a sum of `count` elements or fewer. All lanes of a warp must call; `room` is shared memory of its own, which an
+// earlier call may have used.
+template <class Cell>
+GPR_DEVICE void put_sum(typename Cell::Out *out, typename Cell::Acc &room, const BlockSum<typename Cell::In> &sum,
+                        uint64 count)
+{
+    using In = typename Cell::In;
+    using T = PartType<In>;
+    constexpr unsigned words = words_of_sum<In>;
     const unsigned lane = threadIdx.x % warp_lanes;
 
-    if constexpr (same<typename Cell::Out, Acc>) {
+    __syncwarp(); // digits can be read, and the sum before has been put
+    if constexpr (rounds_digits<Cell>) {
+        Cell::put_rounded(out, [&](unsigned p) {
+            const WarpDigits<digits_of<T>, digit_bits> digits(grid_lowest<T>, [&](int i) { return sum.digit[p][i]; });
+            return round_digits<Cell>(digits, count - sum.left_out, sum.flags[p]);
+        });
+    } else if constexpr (same<typename Cell::Out, typename Cell::Acc>) {
         uint64 *result = reinterpret_cast<uint64 *>(out);
-        for (unsigned i = lane; i < words; i += warp_lanes) result[i] = word(i);
+        for (unsigned i = lane; i < words; i += warp_lanes) result[i] = word_of_sum(sum, i, count);
     } else {
-        uint64 *sum = reinterpret_cast<uint64 *>(&room);
-        __syncwarp(); // the sum before has been put
-        for (unsigned i = lane; i < words; i += warp_lanes) sum[i] = word(i);
+        uint64 *whole = reinterpret_cast<uint64 *>(&room);
+        for (unsigned i = lane; i < words; i += warp_lanes) whole[i] = word_of_sum(sum, i, count);
         __syncwarp(); // the sum is there
         Cell::put(out, room);
+    }
+}
+
+// Counters of a part that several blocks add to: its digits, a count and flags.
+template <class T> constexpr int counters_of_part = digits_of<T> + 2;
+
+// Takes a sum of a row from its counters, leaves those zero, and puts the sum. All lanes of a warp must call; `sum` and
+// `room` are shared memory of its own.
+template <class Cell>
+GPR_DEVICE void put_total(typename Cell::Out *out, typename Cell::Acc &room, BlockSum<typename Cell::In> &sum,
+                          uint64 *counters)
+{
+    using T = PartType<typename Cell::In>;
+    constexpr int digits = digits_of<T>, lanes = static_cast<int>(warp_lanes);
+    using Total = WarpDigits<counters_of_part<T>, digit_bits, 4>;
+    uint64 count = 0, flags = 0;
+
+    // Part p; the lanes that have no digit take what comes behind the digits.
+    const auto part = [&](unsigned p) {
+        uint64 other = 0;
+        const Total total(grid_lowest<T>, [&](int i) {
+            uint64 &counter = counters[static_cast<int>(p) * counters_of_part<T> + i];
+            const uint64 value = counter;
+            counter = 0;
+            if (i < digits) return static_cast<long long>(value);
+            other = value;
+            return 0ll;
+        });
+        count = shuffle_from(other, digits % lanes);
+        flags = shuffle_from(other, (digits + 1) % lanes);
+        return total;
+    };
+    if constexpr (rounds_digits<Cell>) {
+        Cell::put_rounded(out, [&](unsigned p) {
+            const Total total = part(p);
+            return round_digits<Cell>(total, count, flags);
+        });
+    } else {
+        for (unsigned p = 0; p < parts_of<typename Cell::In>; p++) {
+            const Total total = part(p);
+#pragma unroll
+            for (int c = 0; c < Total::chunks; c++) {
+                const int i = c * lanes + static_cast<int>(threadIdx.x % warp_lanes);
+                if (i < digits) sum.digit[p][i] = static_cast<int>(total.mine[c]);
+            }
+            if (threadIdx.x % warp_lanes == 0) sum.flags[p] = static_cast<unsigned>(flags);
+        }
+        if (threadIdx.x % warp_lanes == 0) sum.left_out = 0;
+        put_sum<Cell>(out, room, sum, count);
     }
 }
 
@@ -68,39 +136,44 @@ GPR_DEVICE void finish_sums(unsigned across, unsigned count, const Row &row, con
                             unsigned slots, const ResultOf &result_of)
 {
     using In = typename Cell::In;
+    using T = PartType<In>;
     using Acc = typename Cell::Acc;
-    constexpr unsigned words = words_of_sum<In>;
+    constexpr unsigned part_counters = counters_of_part<T>, sum_counters = parts_of<In> * part_counters;
     constexpr unsigned warps = BLOCK / warp_lanes < most_rooms ? BLOCK / warp_lanes : most_rooms;
     constexpr unsigned rooms = NUMBERS < warps ? NUMBERS : warps; // of as many warps
-    static_assert(sizeof(Acc) == words * sizeof(uint64), "words, a count and flags");
+    static_assert(sizeof(Acc) == words_of_sum<In> * sizeof(uint64), "words, a count and flags");
     __shared__ Acc room[rooms];
-    const BlockSum<In> *sums = block_sums<In, NUMBERS>();
+    BlockSum<In> *sums = block_sums<In, NUMBERS>();
     const uint64 elements = row.block == 0 ? row.n : 0; // each is counted by one block
     const unsigned warp = threadIdx.x / warp_lanes;
-    uint64 *total = nullptr;
+    uint64 *totals = nullptr;
 
     __syncthreads(); // all threads have added
     if (row.blocks > 1) {
-        constexpr unsigned counters = sizeof(uint64) / sizeof(unsigned);
+        constexpr unsigned words = sizeof(uint64) / sizeof(unsigned);
         // As many rows as there is scratch for are under way at once.
         const uint64 slot = row.index < slots ? row.index : row.index % slots;
-        unsigned *ticket = scratch.tickets + slot * counters * (1 + across * words);
-        total = reinterpret_cast<uint64 *>(ticket) + 1;
-        for (unsigned i = threadIdx.x; i < count * words; i += BLOCK) {
-            const unsigned c = NUMBERS == 1 ? 0 : i / words, w = i - c * words;
-            const uint64 word = word_of_sum(sums[c], w, elements);
-            if (word != 0 && w % part_words<In> == part_words<In> - 1) atomicOr(total + i, word);
-            else if (word != 0) atomicAdd(total + i, word);
+        unsigned *ticket = scratch.tickets + slot * words * (1 + across * sum_counters);
+        totals = reinterpret_cast<uint64 *>(ticket) + 1;
+#pragma unroll 1
+        for (unsigned i = threadIdx.x; i < count * sum_counters; i += BLOCK) {
+            const unsigned c = NUMBERS == 1 ? 0 : i / sum_counters, of_sum = i - c * sum_counters;
+            const unsigned p = parts_of<In> == 1 ? 0 : of_sum / part_counters, of_part = of_sum - p * part_counters;
+            const BlockSum<In> &sum = sums[c];
+            if (of_part < digits_of<T>) {
+                const long long digit = sum.digit[p][of_part];
+                if (digit != 0) atomicAdd(totals + i, static_cast<uint64>(digit));
+            } else if (of_part == digits_of<T>) {
+                atomicAdd(totals + i, elements - sum.left_out);
+            } else {
+                atomicOr(totals + i, static_cast<uint64>(sum.flags[p]));
+            }
         }
         if (!is_last_to_arrive(ticket, row.blocks)) return;
     }
     for (unsigned c = warp; warp < rooms && c < count; c += rooms) {
-        put_sum<Cell>(result_of(c), room[warp], [&](unsigned i) -> uint64 {
-            if (total == nullptr) return word_of_sum(sums[c], i, elements);
-            const uint64 word = total[c * words + i];
-            total[c * words + i] = 0;
-            return word;
-        });
+        if (totals == nullptr) put_sum<Cell>(result_of(c), room[warp], sums[c], elements);
+        else put_total<Cell>(result_of(c), room[warp], sums[c], totals + c * sum_counters);
     }
 }
 

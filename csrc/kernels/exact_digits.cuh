@@ -101,7 +101,8 @@ GPR_DEVICE long long warp_sum(long long number)
 #endif
 }
 
-constexpr unsigned pieces = 4; // digits that a shifted number of 56 bits reaches
+constexpr unsigned pieces = 4;                        // digits that a shifted number of 56 bits reaches
+constexpr unsigned most_numbers = warp_lanes / pieces; // that a warp adds at once: a lane adds one piece
 
 // Adds piece i < pieces of a number below 2^56 in magnitude, in units of 2^(grid_lowest + place), to a part.
 GPR_DEVICE void add_piece(int *digit, long long number, int place, unsigned i)
@@ -117,7 +118,7 @@ GPR_DEVICE void add_piece(int *digit, long long number, int place, unsigned i)
 template <unsigned COUNT>
 GPR_DEVICE void add_numbers(int *digit, const long long (&number)[COUNT], const int (&place)[COUNT])
 {
-    static_assert(pieces * COUNT <= warp_lanes, "a lane adds one piece");
+    static_assert(COUNT <= most_numbers, "a lane adds one piece");
     const unsigned lane = threadIdx.x % warp_lanes;
     long long mine = 0;
     int first = 0;

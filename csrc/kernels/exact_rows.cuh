@@ -75,7 +75,7 @@ template <class Cell, unsigned VECTORS> struct ShortFloats {
     // All lanes of a warp must call.
     GPR_DEVICE void take(const Vector (&v)[VECTORS])
     {
-        const bool seeks = __any_sync(all_lanes, !is_placed) != 0;
+        const bool seeks = __any_sync(all_lanes, !is_placed) != 0; // whoever has a place goes along
         unsigned key = 0;
         if (seeks) {
             key = group_max(adder.largest_key(v));
@@ -182,8 +182,7 @@ GPR_CALLED void put_any_row(const typename Cell::In *in, const unsigned char *ma
     }
     adder.left_out += tiles.left_out;
     adder.close();
-    __syncwarp(); // all lanes have added
-    put_sum<Cell>(out, room[warp], [&](unsigned i) { return word_of_sum(sum, i, n); });
+    put_sum<Cell>(out, room[warp], sum, n);
 }
 
 template <class Cell, unsigned BLOCK>

@@ -59,8 +59,8 @@ struct fold_exact {
 
 // ---------------------------------------------------------------- rounding ----------------------
 //
-// A warp rounds a part: one lane carries, all look for the leading digits, and from there on all do the same. A thread
-// rounds what is so short that it has it in registers.
+// A warp rounds a part: its lanes carry, all look for the leading digits, and from there on all do the same. Where a sum is
+// divided, one lane carries. A thread rounds what is so short that it has it in registers.
 
 // The first and the last i < COUNT for which test(i), else COUNT and -1. All lanes of the warp must call.
 struct Bounds {
@@ -188,6 +188,69 @@ template <unsigned COUNT, int STEP> struct ShortDigits {
     }
 };
 
+// A sum's digits in radix 2^RADIX, of both signs, a digit or a few of them a lane. STEPS steps carry, all digits at once: a
+// step leaves of a carry, 2^RADIX less than the digit it comes from, and half a digit. Digits that are below 2^63 at first
+// are at most 2^31 + 1 after two steps of RADIX 32, those below 2^31 at most 2^19 + 1 after two of 20, any after four. So
+// the digits below the first one that is not 0 are less than it together: it has the sum's sign.
+template <int COUNT, int RADIX, int STEPS = 2> struct WarpDigits {
+    static constexpr int lanes = static_cast<int>(warp_lanes), chunks = (COUNT + lanes - 1) / lanes;
+    static constexpr int taken = 128 / RADIX; // digits that are rounded: 95 bits at least
+    int unit; // exponent of the last digit's last bit
+    int highest;
+    bool negative;
+    long long mine[chunks];
+    unsigned positives[chunks], negatives[chunks]; // which lanes' digits are
+
+    // digit(i) is number i. All lanes of the warp must call.
+    template <class DigitOf> GPR_DEVICE WarpDigits(int last_unit, const DigitOf &digit) : unit(last_unit), highest(-1), negative(false)
+    {
+        const int lane = static_cast<int>(threadIdx.x % warp_lanes);
+#pragma unroll
+        for (int c = 0; c < chunks; c++) mine[c] = c * lanes + lane < COUNT ? digit(c * lanes + lane) : 0;
+#pragma unroll
+        for (int step = 0; step < STEPS; step++) {
+            long long below = 0; // what the last lane of the chunk before carries
+#pragma unroll
+            for (int c = 0; c < chunks; c++) {
+                const int kept = static_cast<int>(static_cast<unsigned>(mine[c]) << (word_bits - RADIX)) >> (word_bits - RADIX);
+                const long long carry = (mine[c] - kept) >> RADIX, from_below = shuffle_up(carry);
+                mine[c] = kept + (lane > 0 ? from_below : below);
+                if (c + 1 < chunks) below = shuffle_from(carry, lanes - 1);
+            }
+        }
+#pragma unroll
+        for (int c = 0; c < chunks; c++) {
+            positives[c] = __ballot_sync(all_lanes, mine[c] > 0);
+            negatives[c] = __ballot_sync(all_lanes, mine[c] < 0);
+            const unsigned there = positives[c] | negatives[c];
+            if (there == 0) continue;
+            const int last = lanes - 1 - leading_zeros(there);
+            highest = c * lanes + last;
+            negative = (negatives[c] >> last & 1) != 0;
+        }
+    }
+    GPR_DEVICE long long digit(int i) const
+    {
+        long long chunk = 0;
+#pragma unroll
+        for (int c = 0; c < chunks; c++) chunk = i >> 5 == c ? mine[c] : chunk;
+        return shuffle_from(chunk, i & (lanes - 1));
+    }
+    // The sign of the digits below number i together: that of the first which is not 0.
+    GPR_DEVICE int sign_below(int i) const
+    {
+        int sign = 0;
+#pragma unroll
+        for (int c = 0; c < chunks; c++) {
+            const int count = i - c * lanes; // of this chunk's
+            const unsigned which = count >= lanes ? ~0u : count > 0 ? (1u << count) - 1 : 0;
+            const unsigned plus = positives[c] & which, minus = negatives[c] & which;
+            if ((plus | minus) != 0) sign = plus > minus ? 1 : -1;
+        }
+        return sign;
+    }
+};
+
 // The leading bits of a magnitude, from the top of `high`: (high * 2^64 + low) * 2^exponent, and a little more if
 // `inexact`.
 struct Leading {
@@ -242,6 +305,32 @@ template <bool DIVIDED, class AnyDigits> GPR_DEVICE Leading leading_of(const Any
     return leading;
 }
 
+// The same of a sum that a warp has, undivided. What is below the digits that are taken is less than one of their last.
+template <bool DIVIDED, int COUNT, int RADIX, int STEPS>
+GPR_DEVICE Leading leading_of(const WarpDigits<COUNT, RADIX, STEPS> &digits, uint64)
+{
+    static_assert(!DIVIDED, "digits of one sign are divided");
+    constexpr int taken = WarpDigits<COUNT, RADIX, STEPS>::taken;
+    const int last = digits.highest - taken + 1;
+    int below = digits.sign_below(last);
+    Leading leading = {0, 0, digits.unit + last * RADIX, below != 0};
+
+#pragma unroll
+    for (int k = 0; k < taken; k++) {
+        const long long digit = digits.digit(digits.highest - k); // none below the last: 0
+        const long long next = digits.negative ? -digit : digit;
+        const uint64 shifted = leading.low << RADIX;
+        leading.high = (leading.high << RADIX | leading.low >> (64 - RADIX)) + static_cast<uint64>(next >> 63);
+        leading.low = shifted + static_cast<uint64>(next);
+        leading.high += leading.low < shifted ? 1 : 0;
+    }
+    if (below != 0 && (below < 0) != digits.negative) { // something is missing from the last one
+        leading.high -= leading.low == 0 ? 1 : 0;
+        leading.low--;
+    }
+    return leading;
+}
+
 template <class Float> constexpr uint64 infinity_bits = ((1ull << Format<Float>::exponent) - 1) << Format<Float>::fraction;
 
 // A magnitude rounded once, to nearest, ties to even: the bits of a Float without its sign.
@@ -249,7 +338,7 @@ template <class Float> GPR_DEVICE uint64 round_leading(const Leading &leading)
 {
     constexpr int fraction = Format<Float>::fraction, unit = grid_lowest<Float>, half_bits = 64;
     constexpr int last_exponent = (1 << Format<Float>::exponent) - 1;
-    const int zeros = leading_zeros(static_cast<unsigned>(leading.high >> word_bits));
+    const int zeros = leading_zeros(leading.high);
     const uint64 bits = leading.high << zeros | leading.low >> 1 >> (half_bits - 1 - zeros); // the first one is set
     const bool inexact = leading.inexact || leading.low << zeros != 0;
     const int top = 2 * half_bits - 1 - zeros + leading.exponent;   // exponent of the first bit
@@ -292,6 +381,8 @@ GPR_DEVICE Result finish_digits(const AnyDigits &digits, uint64 count, uint64 fl
         if (digits.highest < 0) return float_of_bits<Result>(count > 0 && (flags & saw_not_minus_zero) == 0 ? sign : 0);
         return float_of_bits<Result>(round_leading<Result>(leading_of<IS_MEAN>(digits, count)) |
                                      (digits.negative ? sign : 0));
+    } else if constexpr (same<Result, dt_bool>) {
+        return dt_bool{static_cast<unsigned char>(digits.highest >= 0)};
     } else {
         return static_cast<Result>(digits.last_bits());
     }
@@ -305,21 +396,39 @@ template <class Result, bool IS_MEAN, class T> GPR_DEVICE Result finish_part(Exa
     return finish_digits<Result, IS_MEAN>(digits, part.count, part.flags);
 }
 
+// Parts as a result. All lanes of the warp must call.
+template <class Result, bool IS_MEAN, class T, unsigned PARTS>
+GPR_DEVICE void put_parts(Result *out, ExactPart<T> (&part)[PARTS])
+{
+    Result result;
+    if constexpr (!is_complex<Result>) {
+        result = finish_part<Result, IS_MEAN>(part[0]);
+    } else {
+        result.re = finish_part<Part<Result>, IS_MEAN>(part[0]);
+        if constexpr (PARTS > 1) result.im = finish_part<Part<Result>, IS_MEAN>(part[1]);
+        else result.im = 0;
+    }
+    if (threadIdx.x % warp_lanes == 0) *out = result;
+}
+
 // Sums that become results. A warp puts one that is in shared memory, a thread one that is in registers.
 template <class Element, class Compute, class Number, bool SKIP_NAN, class Result, class Way>
 struct Finished<Cell<fold_exact, Element, Compute, ExactSum<Number>, SKIP_NAN>, Result, Way>
     : Cell<fold_exact, Element, Compute, ExactSum<Number>, SKIP_NAN> {
     using Out = Result;
+    static constexpr bool is_mean = same<Way, finish_mean>;
+    static constexpr bool is_rounded = is_float<PartType<Result>> && !is_mean; // and neither divided nor wrapped
 
-    static GPR_DEVICE void put(Out *out, ExactSum<Number> &sum)
+    static GPR_DEVICE void put(Out *out, ExactSum<Number> &sum) { put_parts<Result, is_mean>(out, sum.part); }
+    // A sum of which round(p) gives part p, to all lanes.
+    template <class Round> static GPR_DEVICE void put_rounded(Out *out, const Round &round)
     {
-        constexpr bool is_mean = same<Way, finish_mean>;
         Result result;
         if constexpr (!is_complex<Result>) {
-            result = finish_part<Result, is_mean>(sum.part[0]);
+            result = round(0);
         } else {
-            result.re = finish_part<Part<Result>, is_mean>(sum.part[0]);
-            if constexpr (is_complex<Number>) result.im = finish_part<Part<Result>, is_mean>(sum.part[1]);
+            result.re = round(0);
+            if constexpr (is_complex<Number>) result.im = round(1);
             else result.im = 0;
         }
         if (threadIdx.x % warp_lanes == 0) *out = result;
@@ -328,7 +437,6 @@ struct Finished<Cell<fold_exact, Element, Compute, ExactSum<Number>, SKIP_NAN>, 
     static GPR_DEVICE void put(Out *out, const Short (&digits)[parts_of<Number>], uint64 count,
                                const uint64 (&flags)[parts_of<Number>])
     {
-        constexpr bool is_mean = same<Way, finish_mean>;
         Result result;
         if constexpr (!is_complex<Result>) {
             result = finish_digits<Result, is_mean>(digits[0], count, flags[0]);

@@ -52,15 +52,32 @@ template <class T, unsigned COUNT, int STEP> struct Windows {
 #pragma unroll
         for (unsigned w = 0; w < COUNT; w++) sum[w] = bias(w);
     }
-    // Adds x. Returns what no window took.
-    GPR_DEVICE double add(double x)
+    // Window w takes what it can of x, and returns the rest. With the product of a and b, which is a double, for x, the
+    // instructions that add make it on the way.
+    GPR_DEVICE double take(unsigned w, double x)
+    {
+        const double grown = sum[w] + x, taken = grown - sum[w];
+        sum[w] = grown;
+        return x - taken;
+    }
+    GPR_DEVICE double take_product(unsigned w, double a, double b)
+    {
+        const double grown = __fma_rn(a, b, sum[w]), taken = grown - sum[w];
+        sum[w] = grown;
+        return __fma_rn(a, b, -taken);
+    }
+    // Adds x to the first USED windows. Returns what no window took.
+    template <unsigned USED = COUNT> GPR_DEVICE double add(double x)
     {
 #pragma unroll
-        for (unsigned w = 0; w < COUNT; w++) {
-            const double grown = sum[w] + x, taken = grown - sum[w];
-            x -= taken;
-            sum[w] = grown;
-        }
+        for (unsigned w = 0; w < USED; w++) x = take(w, x);
+        return x;
+    }
+    template <unsigned USED = COUNT> GPR_DEVICE double add_product(double a, double b)
+    {
+        double x = take_product(0, a, b);
+#pragma unroll
+        for (unsigned w = 1; w < USED; w++) x = take(w, x);
         return x;
     }
     // What the windows hold: integers below 2^51 in magnitude, number w in units of 2^(grid_lowest + place[w]).

@@ -11,6 +11,8 @@
 //   passes   out[v] for virtual block v; the caller reduces these again if there were several to a row
 //   atomic   out[row], which fill_identity filled before
 //   ticket   out[row], by way of scratch; see block.cuh
+// The planner's kernels, and those of exact sums, are told more, after that and in this order: the array's layout
+// (layout.cuh), what results depend on (results.cuh), and the second array where there are two.
 #pragma once
 
 #include "cell.cuh"
@@ -73,6 +75,12 @@ template <class Cell> GPR_DEVICE typename Cell::Acc load_or_identity(const typen
 {
     return i < n ? Cell::lift(in[i], i) : Cell::identity();
 }
+
+// The second of two arrays, whose elements meet the first one's in pairs.
+struct SecondArray {
+    const void *in; // elements of the cell's type for them
+    long long step; // from one to the next, in elements
+};
 
 // Elements i and j, lifted and combined: the first add of a tree, done while loading.
 template <class Cell>

@@ -141,6 +141,14 @@ GPR_DEVICE int leading_zeros(unsigned word)
     return __builtin_clz(word);
 #endif
 }
+GPR_DEVICE int leading_zeros(uint64 word)
+{
+#if defined(__CUDA_ARCH__)
+    return __clzll(static_cast<long long>(word));
+#else
+    return __builtin_clzll(word);
+#endif
+}
 
 // Whether the card compares both 16-bit halves of two words in one instruction (compute capability 9.0).
 #if GPR_ARCH >= 900

@@ -40,6 +40,24 @@ template <class T> GPR_DEVICE T shuffle_xor(T value, unsigned mask)
     return bit_copy<T>(words);
 }
 
+// The value of the lane below; the first lane gets its own.
+template <class T> GPR_DEVICE T shuffle_up(T value)
+{
+    Words<T> words = bit_copy<Words<T>>(value);
+#pragma unroll
+    for (unsigned i = 0; i < sizeof(T) / 4; i++) words.word[i] = __shfl_up_sync(all_lanes, words.word[i], 1);
+    return bit_copy<T>(words);
+}
+
+// The value of one lane.
+template <class T> GPR_DEVICE T shuffle_from(T value, int lane)
+{
+    Words<T> words = bit_copy<Words<T>>(value);
+#pragma unroll
+    for (unsigned i = 0; i < sizeof(T) / 4; i++) words.word[i] = __shfl_sync(all_lanes, words.word[i], lane);
+    return bit_copy<T>(words);
+}
+
 // Reduces each group of LANES neighbouring lanes (a power of two). The first lane of a group holds its result, the
 // others hold nothing of use. Halves fold onto each other, which reorders operands.
 template <class Cell, unsigned LANES = warp_lanes> GPR_DEVICE typename Cell::Acc warp_reduce(typename Cell::Acc value)

@@ -145,6 +145,10 @@ static gpr_status check_all_memory(const gpr_array_job *job)
             gpr_view_extent(job->view, 1, &first, &bytes);
             GPR_TRY(check_memory(job->device, first, bytes, "the mask"));
         }
+        if (job->second != NULL) {
+            gpr_view_extent(job->second, 0, &first, &bytes);
+            GPR_TRY(check_memory(job->device, first, bytes, "the second array"));
+        }
     }
     if (request->result_on_device && !request->vouches_for_result) {
         result_extent(request, job->rule, job->view->rows, &first, &bytes);
@@ -190,6 +194,10 @@ gpr_status gpr_array_prepare(gpr_array_job *job, gpr_run *run)
 
     job->work.elements = (CUdeviceptr)(uintptr_t)job->view->data;
     job->work.mask = (CUdeviceptr)(uintptr_t)job->view->mask;
+    if (job->second != NULL) {
+        job->work.second = (CUdeviceptr)(uintptr_t)job->second->data;
+        job->work.second_step = job->second->inner > 0 ? job->second->strides[0] / (int64_t)job->second->bytes : 0;
+    }
     job->work.ddof = job->rule->ddof;
     job->work.plane = plane_step(request, job->rule, job->view->rows);
     job->work.stream = request->stream != NULL ? (CUstream)request->stream : job->device->compute;
@@ -352,10 +360,10 @@ done:
     return gpr_array_leave(job, status);
 }
 
-gpr_status gpr_array_reduce(int ordinal, const gpr_request *request, const gpr_view *view, const gpr_rule *rule,
-                            gpr_run *run)
+gpr_status gpr_array_reduce(int ordinal, const gpr_request *request, const gpr_view *view, const gpr_view *second,
+                            const gpr_rule *rule, gpr_run *run)
 {
-    gpr_array_job job = {.request = request, .view = view, .rule = rule};
+    gpr_array_job job = {.request = request, .view = view, .second = second, .rule = rule};
     gpr_status status = gpr_device_enter(ordinal, &job.device);
 
     if (status != GPR_OK) return status;

@@ -10,7 +10,7 @@
 typedef struct gpr_array_job {
     gpr_device *device;
     const gpr_request *request;
-    const gpr_view *view;
+    const gpr_view *view, *second; /* second: of the other array where there are two, else NULL */
     const gpr_rule *rule;
     gpr_plan plan;
     gpr_program *program;
@@ -30,9 +30,9 @@ gpr_status gpr_array_queue(gpr_array_job *job, CUdeviceptr outputs, uint32_t *la
 /* Ends the job, whose status so far is given; returns its last. */
 gpr_status gpr_array_leave(gpr_array_job *job, gpr_status status);
 
-/* Reduces each row of the view (rows >= 1) on CUDA device `ordinal`. Results on the device: the work is queued on the request's
+/* Reduces each row of the view, or of both views (rows >= 1), on CUDA device `ordinal`. Results on the device: the work is queued on the request's
  * stream and the call returns. Results in host memory: waits for them; C order. Fills in *run. */
-gpr_status gpr_array_reduce(int ordinal, const gpr_request *request, const gpr_view *view, const gpr_rule *rule,
-                            gpr_run *run);
+gpr_status gpr_array_reduce(int ordinal, const gpr_request *request, const gpr_view *view, const gpr_view *second,
+                            const gpr_rule *rule, gpr_run *run);
 
 #endif

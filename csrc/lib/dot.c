@@ -1,9 +1,10 @@
 /* Sums of products: from a request to a result. */
 #include "../cpu/cpu.h"
+#include "array.h"
 #include "clock.h"
+#include "device.h"
 #include "reduce.h"
-#include "registry.h"
-#include "status.h"
+#include "stream.h"
 
 static int valid_dtype(gpr_dtype dtype)
 {
@@ -34,18 +35,18 @@ static gpr_status check_types(const gpr_dot_request *request, gpr_dtype result)
 
 static gpr_status check_way(const gpr_dot_request *request)
 {
+    const gpr_kernel_row *row = &gpr_kernel_rows[GPR_KERNEL_exact];
+    gpr_status status = GPR_OK;
+
     if (request->kernel >= GPR_KERNEL_COUNT)
         return gpr_fail(GPR_ERROR_VALUE, "no kernel has index %d", request->kernel);
-    if (request->kernel >= 0 && (gpr_kernel_rows[request->kernel].flags & GPR_SUMS_EXACTLY) == 0 &&
-        request->kernel != GPR_KERNEL_auto)
+    if (request->kernel >= 0 && request->kernel != GPR_KERNEL_exact && request->kernel != GPR_KERNEL_auto)
         return gpr_fail(GPR_ERROR_VALUE, "kernel '%s' has no dot: 'exact' does, which is 'auto' here",
                         gpr_kernel_rows[request->kernel].name);
-    if (request->device < GPR_DEVICE_CUDA)
-        return gpr_fail(GPR_ERROR_VALUE, "unknown device number %d", request->device);
-    if (request->device >= 0 || request->device == GPR_DEVICE_CUDA)
-        return gpr_fail(GPR_ERROR_VALUE,
-                        "dot runs on the CPU alone: pass device='cpu', with device arrays copied to the host");
-    return GPR_OK;
+    if (request->block_size != 0) GPR_TRY(gpr_check_block_size(row, request->block_size));
+    if (request->grid_size != 0) GPR_TRY(gpr_check_grid_size(row));
+done:
+    return status;
 }
 
 /* The factors as a view of one row, walked as they are given. */
@@ -66,25 +67,104 @@ static gpr_status view_factor(const gpr_factor *factor, uint64_t n, gpr_view *vi
     return gpr_make_view(&request, view);
 }
 
-gpr_status gpr_dot(const gpr_dot_request *request)
+/* The same pairs as a sum of the first factors: what the paths of one array ask of a request. */
+static gpr_request as_reduction(const gpr_dot_request *request, const int64_t *shape)
 {
-    const double start = gpr_seconds();
-    const gpr_dtype result = request->compute == GPR_DTYPE_DEFAULT ? request->factor : request->compute;
-    gpr_run run = {.device = GPR_DEVICE_CPU, .variant = gpr_cpu_isa(), .kernel = GPR_KERNEL_exact, .chunks = 1};
+    return (gpr_request){.op = GPR_OP_SUM,
+                         .dtype = request->a.dtype,
+                         .compute = GPR_DTYPE_DEFAULT,
+                         .ndim = 1,
+                         .reduced = 1,
+                         .shape = shape,
+                         .strides = &request->a.stride,
+                         .data = request->a.data,
+                         .on_device = request->on_device,
+                         .kernel = GPR_KERNEL_exact,
+                         .device = request->device,
+                         .block_size = request->block_size,
+                         .grid_size = request->grid_size,
+                         .stream = request->stream,
+                         .result = request->result,
+                         .result_on_device = request->result_on_device,
+                         .interrupted = request->interrupted,
+                         .interrupted_arg = request->interrupted_arg};
+}
+
+static gpr_rule make_rule(const gpr_dot_request *request, gpr_dtype result)
+{
+    return (gpr_rule){.op = GPR_OP_SUM,
+                      .fold = GPR_FOLD_exact_products,
+                      .form = GPR_FORM_EXACT_PRODUCTS,
+                      .element = request->a.dtype,
+                      .second = request->b.dtype,
+                      .compute = request->factor,
+                      .device_acc = request->factor,
+                      .host_acc = request->factor,
+                      .result = result,
+                      .planes = 1};
+}
+
+/* The sum of no products is that of no elements. On the device the planner writes it. */
+static gpr_status sum_nothing(const gpr_request *reduction, gpr_dtype result)
+{
+    gpr_request empty = *reduction;
+
+    empty.dtype = empty.compute = result;
+    empty.kernel = GPR_KERNEL_auto;
+    empty.block_size = empty.grid_size = 0;
+    return gpr_reduce(&empty);
+}
+
+static gpr_status multiply(const gpr_dot_request *request, gpr_dtype result, int device, gpr_run *run)
+{
+    const int64_t shape = (int64_t)request->n;
+    const gpr_request reduction = as_reduction(request, &shape);
+    const gpr_rule rule = make_rule(request, result);
     gpr_exact_part parts[GPR_EXACT_PARTS];
     gpr_view a, b;
     gpr_status status = GPR_OK;
 
-    GPR_TRY(check_way(request));
-    GPR_TRY(check_types(request, result));
     GPR_TRY(view_factor(&request->a, request->n, &a));
     GPR_TRY(view_factor(&request->b, request->n, &b));
-    GPR_TRY(gpr_cpu_multiply_exactly(&a, &b, request->factor, request->interrupted, request->interrupted_arg, parts));
-    gpr_exact_finish(parts, request->factor, 0, result, request->result);
-    run.elements = request->n;
-    run.bytes = request->n * (a.bytes + b.bytes);
-    run.block_size = run.grid_size = 1;
+    GPR_TRY(gpr_check_places(&reduction, device));
+    if (device >= 0) GPR_TRY(gpr_cuda_available());
+    if (request->on_device) {
+        GPR_TRY(gpr_check_array(&reduction, &a, &rule));
+        GPR_TRY(gpr_check_array(&reduction, &b, &rule));
+    }
+    run->bytes = request->n * (a.bytes + b.bytes);
+    if (request->n == 0 && request->result_on_device) {
+        GPR_TRY(sum_nothing(&reduction, result));
+    } else if (request->n == 0 || device == GPR_DEVICE_CPU) {
+        run->variant = gpr_cpu_isa();
+        run->chunks = run->block_size = run->grid_size = 1;
+        GPR_TRY(
+            gpr_cpu_multiply_exactly(&a, &b, request->factor, request->interrupted, request->interrupted_arg, parts));
+        gpr_finish_exact(&rule, parts, request->result);
+    } else if (request->on_device) {
+        GPR_TRY(gpr_array_reduce(device, &reduction, &a, &b, &rule, run));
+    } else {
+        GPR_TRY(gpr_stream_reduce(device, &reduction, &a, &b, &rule, run));
+    }
+done:
+    return status;
+}
+
+gpr_status gpr_dot(const gpr_dot_request *request)
+{
+    const double start = gpr_seconds();
+    const gpr_dtype result = request->compute == GPR_DTYPE_DEFAULT ? request->factor : request->compute;
+    gpr_run run = {.device = GPR_DEVICE_CPU, .kernel = GPR_KERNEL_exact, .variant = "none", .elements = request->n};
+    int device = GPR_DEVICE_CPU;
+    gpr_status status = GPR_OK;
+
     for (int i = 0; i < GPR_STAGE_COUNT; i++) run.stage_seconds[i] = -1;
+    GPR_TRY(check_way(request));
+    GPR_TRY(check_types(request, result));
+    GPR_TRY(gpr_resolve_device(request->device,
+                               request->n * (gpr_dtype_bytes(request->a.dtype) + gpr_dtype_bytes(request->b.dtype)),
+                               &device));
+    GPR_TRY(multiply(request, result, device, &run));
     run.seconds = gpr_seconds() - start;
     gpr_record_run(&run);
 done:

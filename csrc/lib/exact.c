@@ -594,32 +594,63 @@ gpr_dtype gpr_exact_part_dtype(gpr_dtype element)
     return element == GPR_COMPLEX128 ? GPR_FLOAT64 : element;
 }
 
-static size_t part_acc_bytes(gpr_dtype dtype)
+int gpr_exact_clear_acc(gpr_form form, gpr_dtype element, gpr_exact_part *parts)
 {
-    return ((size_t)gpr_exact_grid_of(dtype).words + ACC_TAIL) * sizeof(int64_t);
+    const gpr_dtype real = gpr_exact_part_dtype(element);
+    const int components = gpr_exact_parts(element);
+
+    for (int p = 0; p < components; p++) {
+        if (form == GPR_FORM_EXACT_PRODUCTS)
+            gpr_exact_clear_products(&parts[p], real);
+        else
+            gpr_exact_clear(&parts[p], real);
+    }
+    if (form != GPR_FORM_EXACT_MOMENTS) return components;
+    gpr_exact_clear_products(&parts[components], real);
+    return components + 1;
 }
 
-size_t gpr_exact_acc_bytes(gpr_dtype element)
+static size_t part_acc_bytes(const gpr_exact_part *part)
 {
-    return (size_t)gpr_exact_parts(element) * part_acc_bytes(gpr_exact_part_dtype(element));
+    return ((size_t)part->grid.words + ACC_TAIL) * sizeof(int64_t);
 }
 
-void gpr_exact_read_acc(gpr_dtype element, const void *packed, gpr_exact_part *parts)
+size_t gpr_exact_acc_bytes(gpr_form form, gpr_dtype element)
 {
-    const gpr_dtype dtype = gpr_exact_part_dtype(element);
-    const size_t words = (size_t)gpr_exact_grid_of(dtype).words * sizeof(int64_t);
+    gpr_exact_part parts[GPR_EXACT_MOST_PARTS];
+    const int count = gpr_exact_clear_acc(form, element, parts);
+    size_t bytes = 0;
+
+    for (int p = 0; p < count; p++) bytes += part_acc_bytes(&parts[p]);
+    return bytes;
+}
+
+uint64_t gpr_exact_counters(gpr_form form, gpr_dtype element)
+{
+    enum { DIGIT_BITS = 20 }; /* digit_bits in kernels/exact_digits.cuh */
+    const int bits = gpr_exact_grid_of(gpr_exact_part_dtype(element)).words * WORD_BITS;
+
+    if (form != GPR_FORM_EXACT) return gpr_exact_acc_bytes(form, element) / sizeof(uint64_t);
+    return (uint64_t)gpr_exact_parts(element) * (uint64_t)((bits + DIGIT_BITS - 1) / DIGIT_BITS + ACC_TAIL);
+}
+
+int gpr_exact_read_acc(gpr_form form, gpr_dtype element, const void *packed, gpr_exact_part *parts)
+{
+    const int count = gpr_exact_clear_acc(form, element, parts);
     const char *at = packed;
     uint64_t flags = 0;
 
-    for (int p = 0; p < gpr_exact_parts(element); p++) {
-        gpr_exact_clear(&parts[p], dtype);
+    for (int p = 0; p < count; p++) {
+        const size_t words = (size_t)parts[p].grid.words * sizeof(int64_t);
+
         memcpy(parts[p].words, at, words);
         memcpy(&parts[p].count, at + words, sizeof parts[p].count);
         memcpy(&flags, at + words + sizeof parts[p].count, sizeof flags);
         parts[p].flags = (uint32_t)flags;
         gpr_exact_carry(&parts[p]);
-        at += part_acc_bytes(dtype);
+        at += part_acc_bytes(&parts[p]);
     }
+    return count;
 }
 
 static void finish_integer(const gpr_exact_part *part, gpr_dtype result, void *value)

@@ -31,12 +31,19 @@ typedef struct launch_ending {
     uint64_t plane;
 } launch_ending;
 
+typedef struct launch_second {
+    CUdeviceptr in;
+    int64_t step;
+} launch_second;
+
 _Static_assert(sizeof(launch_rows) == 32, "gpr::Rows is 32 bytes on the device");
 _Static_assert(sizeof(launch_scratch) == 16, "gpr::Scratch is two pointers on the device");
 _Static_assert(sizeof(launch_ending) == 16, "gpr::Ending is 16 bytes on the device");
+_Static_assert(sizeof(launch_second) == 16, "gpr::SecondArray is 16 bytes on the device");
 _Static_assert(sizeof(gpr_axis) == 32, "gpr::KeptAxis and ReducedAxis are 32 bytes on the device");
 _Static_assert(offsetof(launch_layout, axes) == 104, "gpr::Layout's axes begin at byte 104 on the device");
-_Static_assert(sizeof(launch_layout) + sizeof(launch_rows) + sizeof(launch_scratch) + sizeof(launch_ending) + 16 <=
+_Static_assert(sizeof(launch_layout) + sizeof(launch_rows) + sizeof(launch_scratch) + sizeof(launch_ending) +
+                       sizeof(launch_second) + 16 <=
                    4096,
                "all parameters of a kernel take 4096 bytes at most");
 
@@ -48,6 +55,7 @@ gpr_cell gpr_plan_cell(const gpr_plan *plan, const gpr_rule *rule, int finishes)
     cell.kernel = plan->kernel;
     cell.fold = rule->fold;
     cell.element = rule->element;
+    cell.second = rule->second;
     cell.compute = rule->compute;
     cell.acc = rule->device_acc;
     cell.skip_nan = rule->skip_nan;
@@ -116,7 +124,9 @@ static gpr_status launch_pass(CUfunction function, const gpr_plan *plan, const g
     launch_rows rows = {.n = pass->n, .count = plan->rows, .blocks = pass->blocks};
     launch_scratch scratch = {work->partials, work->tickets};
     launch_ending ending = {work->ddof, (uint64_t)work->plane};
-    void *arguments[] = {&in, &out, &rows, &scratch, layout, &ending}; /* the last two are for the planner's kernels */
+    launch_second second = {work->second, work->second_step};
+    void *arguments[] = {&in,    &out,    &rows,  &scratch,
+                         layout, &ending, &second}; /* a kernel takes as many as it has parameters */
     gpr_status status = GPR_OK;
 
     while (rows.first < pass->grid) {

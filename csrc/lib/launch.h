@@ -15,6 +15,8 @@ typedef struct gpr_work {
                           * plan->fill is set and the program does not finish */
     CUdeviceptr partials, more_partials, tickets;
     CUdeviceptr accumulators; /* plan->rows of them, where the program has finish_rows */
+    CUdeviceptr second;       /* the other array, and its step in elements, where there are two */
+    int64_t second_step;
     double ddof;
     int64_t plane; /* minmax: results from a row's smallest to its largest */
     CUstream stream;

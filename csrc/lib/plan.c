@@ -1,6 +1,7 @@
 /* Passes, grids and scratch from a kernel's row in the registry. */
 #include "plan.h"
 
+#include "exact.h"
 #include "status.h"
 
 static uint64_t divide_up(uint64_t a, uint64_t b)
@@ -492,11 +493,11 @@ static int is_along(const gpr_layout *layout)
     return kept->extent == 1 || magnitude(reduced->in) <= magnitude(kept->in);
 }
 
-/* Each group of `width` rows is served by `blocks` blocks, which add what they found to words beside the group's ticket, zero before and
- * after as it is: a ticket, a gap, and an accumulator for each row. */
+/* Each group of `width` rows is served by `blocks` blocks, which add what they found to counters beside the group's ticket, zero before
+ * and after as it is: a ticket, a gap, and 8 bytes for each counter of each row. */
 static gpr_status add_exact_blocks(const task *t, uint64_t blocks, uint64_t width, gpr_plan *plan)
 {
-    const uint64_t counters = 2 + width * (t->acc_bytes / sizeof(uint32_t));
+    const uint64_t counters = 2 + 2 * width * gpr_exact_counters(t->rule->form, t->rule->device_acc);
 
     if (blocks > (1ull << 62) / plan->rows) return add_pass(plan, t->layout->n, UINT64_MAX, 0);
     if (blocks > 1) {
@@ -571,21 +572,40 @@ static gpr_status plan_exact_across(const task *t, gpr_plan *plan)
         t, split(t, resident_blocks(t->facts, threads, plan->block), plan->rows, divide_up(n, share)), across, plan);
 }
 
-/* Rows that are runs are read by vectors, short ones by a few lanes, any others element by element. */
-static gpr_status plan_exact(const task *t, gpr_plan *plan)
+/* Rows that are runs, or the only row of two arrays: blocks of a row read it by vectors where they can. */
+static gpr_status plan_exact_runs(const task *t, gpr_plan *plan)
 {
     const uint32_t threads = (uint32_t)smaller(t->facts->threads_per_multiprocessor, EXACT_THREADS);
     uint64_t blocks = t->grid;
 
-    plan->layout = *t->layout;
-    sort_kept(&plan->layout);
-    const uint32_t lanes = exact_lanes(t, &plan->layout);
-    if (lanes != 0) return plan_exact_rows(t, lanes, plan);
-    if (!gpr_rows_are_runs(t->layout)) return plan_exact_across(t, plan);
     if (blocks == 0)
         blocks = stride_blocks(t->facts, threads, plan->rows, t->layout->n, plan->block,
                                (uint64_t)plan->block * (STREAM_BYTES_PER_THREAD / t->element_bytes));
     return add_exact_blocks(t, blocks, 1, plan);
+}
+
+/* Rows that are runs are read by vectors, short ones by a few lanes, any others element by element. */
+static gpr_status plan_exact(const gpr_kernel_row *row, const task *t, gpr_plan *plan)
+{
+    plan->layout = *t->layout;
+    if (t->rule->form == GPR_FORM_EXACT_PRODUCTS) {
+        plan->variant = "exact_dot";
+        return plan_exact_runs(t, plan);
+    }
+    sort_kept(&plan->layout);
+    if (t->rule->form == GPR_FORM_EXACT_MOMENTS) {
+        plan->variant = "exact_moments";
+        if (gpr_rows_are_runs(t->layout)) return plan_exact_runs(t, plan);
+        return gpr_fail(
+            GPR_ERROR_VALUE,
+            "kernel '%s' makes variances of device arrays whose rows are runs of memory, without a mask; kernel "
+            "'auto' reads any",
+            row->name);
+    }
+    const uint32_t lanes = exact_lanes(t, &plan->layout);
+    if (lanes != 0) return plan_exact_rows(t, lanes, plan);
+    if (!gpr_rows_are_runs(t->layout)) return plan_exact_across(t, plan);
+    return plan_exact_runs(t, plan);
 }
 
 /* ---------------------------------------------------------------- kernels that are named ----- */
@@ -649,7 +669,7 @@ gpr_status gpr_make_plan(int kernel, const gpr_rule *rule, const gpr_layout *lay
     if (row->family == GPR_FAMILY_PLANNER)
         status = plan_auto(&t, plan);
     else if ((row->flags & GPR_SUMS_EXACTLY) != 0)
-        status = plan_exact(&t, plan);
+        status = plan_exact(row, &t, plan);
     else
         status = plan_named(row, &t, plan);
 done:

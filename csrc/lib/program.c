@@ -10,7 +10,15 @@
 #include "cache.h"
 #include "sha256.h"
 
-enum { TEXT_ROOM = 1024, LAST_ROOM = 128, ENTRY_ROOM = 96, KEY_ROOM = 8192, PATH_ROOM = 1024, MINIMAL_SINCE = 12040 };
+enum {
+    TEXT_ROOM = 1024,
+    LAST_ROOM = 128,
+    PAIR_ROOM = 32,
+    ENTRY_ROOM = 96,
+    KEY_ROOM = 8192,
+    PATH_ROOM = 1024,
+    MINIMAL_SINCE = 12040
+};
 
 /* ---------------------------------------------------------------- CUB's headers -------------- */
 
@@ -114,20 +122,48 @@ static gpr_status add_cccl(program_text *program)
     return GPR_OK;
 }
 
+/* The file that a cell's program includes: each variant of a kernel that sums exactly has its own, or is in the kernel's. */
+static void find_file(const gpr_cell *cell, char file[ENTRY_ROOM])
+{
+    const gpr_kernel_row *row = &gpr_kernel_rows[cell->kernel];
+
+    if (gpr_is_exact(gpr_fold_rows[cell->fold].form))
+        (void)snprintf(file, ENTRY_ROOM, "%s.cuh", cell->variant);
+    else
+        (void)snprintf(file, ENTRY_ROOM, "%s", row->file);
+}
+
+/* What comes before and after the cell of one array, where there are two. */
+static void write_pairing(const gpr_cell *cell, char before[PAIR_ROOM], char after[PAIR_ROOM])
+{
+    before[0] = after[0] = '\0';
+    if (gpr_fold_rows[cell->fold].form != GPR_FORM_EXACT_PRODUCTS) return;
+    (void)snprintf(before, PAIR_ROOM, "gpr::Paired<");
+    (void)snprintf(after, PAIR_ROOM, ", gpr::dt_%s>", gpr_dtype_name(cell->second));
+}
+
 static gpr_status write_program(const gpr_cell *cell, program_text *program)
 {
     static const char *const structures[] = {
-        [GPR_FORM_NUMBER] = "",           [GPR_FORM_FOUND] = "gpr::Found<", [GPR_FORM_MOMENTS] = "gpr::Moments<",
-        [GPR_FORM_RANGE] = "gpr::Range<", [GPR_FORM_TALLY] = "gpr::Tally<", [GPR_FORM_EXACT] = "gpr::ExactSum<",
+        [GPR_FORM_NUMBER] = "",
+        [GPR_FORM_FOUND] = "gpr::Found<",
+        [GPR_FORM_MOMENTS] = "gpr::Moments<",
+        [GPR_FORM_RANGE] = "gpr::Range<",
+        [GPR_FORM_TALLY] = "gpr::Tally<",
+        [GPR_FORM_EXACT] = "gpr::ExactSum<",
+        [GPR_FORM_EXACT_MOMENTS] = "gpr::ExactMoments<",
+        [GPR_FORM_EXACT_PRODUCTS] = "gpr::ExactProducts<",
     };
     const gpr_kernel_row *row = &gpr_kernel_rows[cell->kernel];
     const char *form = structures[gpr_fold_rows[cell->fold].form];
     const gpr_entries entries = gpr_program_entries(cell);
     gpr_translation *translation = &program->translation;
 
-    char last[LAST_ROOM] = "";
+    char last[LAST_ROOM] = "", file[ENTRY_ROOM], before[PAIR_ROOM], after[PAIR_ROOM];
 
     memset(program, 0, sizeof *program);
+    find_file(cell, file);
+    write_pairing(cell, before, after);
     if (cell->finish != NULL) {
         (void)snprintf(last, sizeof last, "using Last = gpr::Finished<First, gpr::dt_%s, gpr::finish_%s>;\n",
                        gpr_dtype_name(cell->result), cell->finish);
@@ -146,14 +182,14 @@ static gpr_status write_program(const gpr_cell *cell, program_text *program)
                    "}\n"
                    "#include \"%s\"\n"
                    "%s"
-                   "using First = gpr::Cell<gpr::fold_%s, gpr::dt_%s, gpr::dt_%s, %sgpr::dt_%s%s, %s>;\n"
+                   "using First = %sgpr::Cell<gpr::fold_%s, gpr::dt_%s, gpr::dt_%s, %sgpr::dt_%s%s, %s>%s;\n"
                    "using Next = gpr::Next<First>;\n"
                    "%s",
                    cell->per_thread, cell->lanes, cell->kept, cell->reduced, cell->masked ? "true" : "false",
-                   cell->item, cell->row_elements, row->file,
-                   entries.finish > 0 ? "#include \"finish_rows.cuh\"\n" : "", gpr_fold_rows[cell->fold].name,
-                   gpr_dtype_name(cell->element), gpr_dtype_name(cell->compute), form, gpr_dtype_name(cell->acc),
-                   form[0] != '\0' ? ">" : "", cell->skip_nan ? "true" : "false", last);
+                   cell->item, cell->row_elements, file, entries.finish > 0 ? "#include \"finish_rows.cuh\"\n" : "",
+                   before, gpr_fold_rows[cell->fold].name, gpr_dtype_name(cell->element), gpr_dtype_name(cell->compute),
+                   form, gpr_dtype_name(cell->acc), form[0] != '\0' ? ">" : "", cell->skip_nan ? "true" : "false",
+                   after, last);
     (void)snprintf(program->entries[0], ENTRY_ROOM, "gpr::%s<%s, %uu>", cell->variant,
                    makes_results(row) ? "Last" : "First", cell->block);
     translation->entry_count = 1;
@@ -249,7 +285,7 @@ typedef struct sample {
 } sample;
 
 /* How many of them row `kernel` has; *samples: the first. A kernel without layouts is its own one. */
-static int samples_of(const gpr_kernel_row *row, const sample **samples)
+static int samples_of(const gpr_kernel_row *row, gpr_form form, const sample **samples)
 {
     static const sample planned[] = {{"auto_stream", 1, 1, 0, 0, 32, 1024},   {"auto_rows", 2, 1, 0, 0, 32, 1024},
                                      {"auto_columns", 2, 2, 1, 8, 32, 1024},  {"auto_narrow", 1, 1, 0, 8, 32, 1024},
@@ -258,14 +294,19 @@ static int samples_of(const gpr_kernel_row *row, const sample **samples)
                                      {"auto_strided", 1, 1, 0, 16, 32, 1024}};
     static const sample exact[] = {
         {"exact", 1, 1, 0, 0, 32, 1024}, {"exact_across", 3, 3, 1, 0, 32, 1024}, {"exact_rows", 2, 2, 1, 0, 4, 256}};
+    static const sample moments = {"exact_moments", 2, 1, 0, 0, 32, 1024};
     static const sample only = {NULL, 1, 1, 0, 0, 32, 1024};
 
     if (row->family == GPR_FAMILY_PLANNER) {
         *samples = planned;
         return sizeof planned / sizeof planned[0];
     }
-    *samples = (row->flags & GPR_SUMS_EXACTLY) != 0 ? exact : &only;
-    return (row->flags & GPR_SUMS_EXACTLY) != 0 ? (int)(sizeof exact / sizeof exact[0]) : 1;
+    if (form == GPR_FORM_EXACT) {
+        *samples = exact;
+        return sizeof exact / sizeof exact[0];
+    }
+    *samples = form == GPR_FORM_EXACT_MOMENTS ? &moments : &only;
+    return 1;
 }
 
 gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dtype compute, uint32_t block_size,
@@ -283,12 +324,13 @@ gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dt
     if (kernel < 0 || kernel >= GPR_KERNEL_COUNT) return gpr_fail(GPR_ERROR_VALUE, "no kernel has index %d", kernel);
     if (variant < -1) return gpr_fail(GPR_ERROR_VALUE, "a variant is counted from 0, or -1 for all, not %d", variant);
     const gpr_kernel_row *row = &gpr_kernel_rows[kernel];
-    const int is_auto = row->family == GPR_FAMILY_PLANNER, count = samples_of(row, &samples);
+    const int is_auto = row->family == GPR_FAMILY_PLANNER;
     GPR_TRY(gpr_make_rule(op, dtype, compute, &rule));
     gpr_fit_rule(row, &rule);
-    GPR_TRY(gpr_check_kernel_folds(row, &rule, 0));
+    GPR_TRY(gpr_check_kernel_folds(row, &rule));
     if (block_size == 0) block_size = row->block;
     GPR_TRY(gpr_check_block_size(row, block_size));
+    const int count = samples_of(row, rule.form, &samples);
     for (int i = 0; i < count; i++) {
         if (variant >= 0 && i != variant % count) continue;
         uint64_t item = samples[i].item_bytes / gpr_dtype_bytes(dtype);

@@ -9,7 +9,9 @@
 typedef struct gpr_cell {
     int kernel;
     gpr_fold fold;
-    gpr_dtype element, compute, acc; /* acc: numbers of accumulators of the fold's form */
+    gpr_dtype element, second, compute,
+        acc; /* second: of the other array where there are two; acc: numbers of accumulators of the
+                                              * fold's form */
     int skip_nan;
     uint32_t block, lanes, per_thread, item, row_elements;
     int kept, reduced,

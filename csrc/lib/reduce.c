@@ -26,37 +26,25 @@ void gpr_record_run(const gpr_run *run)
 
 /* ---------------------------------------------------------------- checks --------------------- */
 
-static gpr_status check_places(const gpr_request *request, const gpr_resolved *resolved)
+gpr_status gpr_check_places(const gpr_request *request, int device)
 {
     if (request->result_on_device && !request->on_device)
         return gpr_fail(GPR_ERROR_VALUE, "results of a host array are in host memory");
-    if (!request->on_device) return GPR_OK;
-    if (resolved->device < 0) {
+    if (request->on_device && device < 0) {
         return gpr_fail(GPR_ERROR_VALUE,
                         "a device array names its CUDA device; copy it to the host to reduce it on the CPU");
     }
-    return gpr_check_array(request, &resolved->view, &resolved->rule);
+    return GPR_OK;
 }
 
-/* Whether the CPU answers: it was asked, or nobody in particular and only the CPU can. */
-static int is_for_cpu(const gpr_request *request, gpr_form form)
+gpr_status gpr_resolve_device(int asked, uint64_t bytes, int *device)
 {
-    const int is_open = request->device == GPR_DEVICE_DEFAULT || request->device == GPR_DEVICE_FASTEST;
-
-    return request->device == GPR_DEVICE_CPU || (form == GPR_FORM_EXACT_MOMENTS && is_open && !request->on_device);
-}
-
-static gpr_status resolve_device(const gpr_request *request, const gpr_view *view, gpr_form form, int *device)
-{
-    const int asked = request->device;
 
     if (asked < GPR_DEVICE_CUDA) return gpr_fail(GPR_ERROR_VALUE, "unknown device number %d", asked);
-    *device = GPR_DEVICE_CPU;
-    if (is_for_cpu(request, form)) return GPR_OK;
     *device = asked;
     if (asked == GPR_DEVICE_CUDA) *device = 0;
     if (asked == GPR_DEVICE_DEFAULT) *device = gpr_cuda_usable() ? 0 : GPR_DEVICE_CPU;
-    if (asked == GPR_DEVICE_FASTEST) *device = gpr_choose_device(view->rows * view->n * view->bytes);
+    if (asked == GPR_DEVICE_FASTEST) *device = gpr_choose_device(bytes);
     return GPR_OK;
 }
 
@@ -81,14 +69,16 @@ gpr_status gpr_resolve(const gpr_request *request, gpr_resolved *resolved)
         return gpr_fail(GPR_ERROR_VALUE, "no kernel has index %d", resolved->kernel);
     const gpr_kernel_row *row = &gpr_kernel_rows[resolved->kernel];
     GPR_TRY(make_rule(request, row, &resolved->rule));
-    GPR_TRY(gpr_check_kernel_folds(row, &resolved->rule, is_for_cpu(request, resolved->rule.form)));
+    GPR_TRY(gpr_check_kernel_folds(row, &resolved->rule));
     if (request->block_size != 0) GPR_TRY(gpr_check_block_size(row, request->block_size));
     if (request->grid_size != 0) GPR_TRY(gpr_check_grid_size(row));
     GPR_TRY(gpr_make_view(request, &resolved->view));
     /* Results of nothing are the same whatever the kernel, and the planner's to write. */
     if (resolved->view.n == 0) GPR_TRY(make_rule(request, &gpr_kernel_rows[GPR_KERNEL_auto], &resolved->rule));
-    GPR_TRY(resolve_device(request, &resolved->view, resolved->rule.form, &resolved->device));
-    GPR_TRY(check_places(request, resolved));
+    const gpr_view *view = &resolved->view;
+    GPR_TRY(gpr_resolve_device(request->device, view->rows * view->n * view->bytes, &resolved->device));
+    GPR_TRY(gpr_check_places(request, resolved->device));
+    if (request->on_device) GPR_TRY(gpr_check_array(request, view, &resolved->rule));
     if (resolved->device >= 0) GPR_TRY(gpr_cuda_available());
 done:
     return status;
@@ -139,13 +129,13 @@ static gpr_status reduce_in_order(const gpr_request *request, gpr_run *run)
         }
     }
     if (request->on_device) {
-        GPR_TRY(gpr_array_reduce(resolved.device, request, view, &resolved.rule, run));
+        GPR_TRY(gpr_array_reduce(resolved.device, request, view, NULL, &resolved.rule, run));
     } else if (resolved.device == GPR_DEVICE_CPU) {
         run->chunks = 1;
         GPR_TRY(
             gpr_cpu_reduce(view, &resolved.rule, request->interrupted, request->interrupted_arg, request->result, run));
     } else {
-        GPR_TRY(gpr_stream_reduce(resolved.device, request, view, &resolved.rule, run));
+        GPR_TRY(gpr_stream_reduce(resolved.device, request, view, NULL, &resolved.rule, run));
     }
 done:
     return status;

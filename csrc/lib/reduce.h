@@ -15,6 +15,12 @@ typedef struct gpr_resolved {
 /* Checks everything about a request that can be checked before work starts, in the order a user would want to hear of it. */
 gpr_status gpr_resolve(const gpr_request *request, gpr_resolved *resolved);
 
+/* The device that is asked for, as an ordinal or GPR_DEVICE_CPU, for `bytes` bytes of a host array. GPR_ERROR_VALUE: no such. */
+gpr_status gpr_resolve_device(int asked, uint64_t bytes, int *device);
+
+/* GPR_ERROR_VALUE: arrays and results that are not where `device` is. */
+gpr_status gpr_check_places(const gpr_request *request, int device);
+
 /* Makes `run` what gpr_last_run tells the calling thread. */
 void gpr_record_run(const gpr_run *run);
 

@@ -21,14 +21,21 @@ typedef enum gpr_fold {
 
 /* What an accumulator is made of. */
 typedef enum gpr_form {
-    GPR_FORM_NUMBER,       /* a number */
-    GPR_FORM_FOUND,        /* a number and the position it was found at */
-    GPR_FORM_MOMENTS,      /* a mean, the sum of squared distances from it, and how many elements they are of */
-    GPR_FORM_RANGE,        /* the smallest and the largest number */
-    GPR_FORM_TALLY,        /* a sum, and how many elements it is of */
-    GPR_FORM_EXACT,        /* the parts of an exact sum; see exact.h */
-    GPR_FORM_EXACT_MOMENTS /* those of sums of elements and of their squares; on the CPU alone */
+    GPR_FORM_NUMBER,        /* a number */
+    GPR_FORM_FOUND,         /* a number and the position it was found at */
+    GPR_FORM_MOMENTS,       /* a mean, the sum of squared distances from it, and how many elements they are of */
+    GPR_FORM_RANGE,         /* the smallest and the largest number */
+    GPR_FORM_TALLY,         /* a sum, and how many elements it is of */
+    GPR_FORM_EXACT,         /* the parts of an exact sum; see exact.h */
+    GPR_FORM_EXACT_MOMENTS, /* those of the elements' sum, then the one of their squares */
+    GPR_FORM_EXACT_PRODUCTS /* those of a sum of products of two arrays' elements */
 } gpr_form;
+
+/* Whether accumulators are those of exact sums. */
+static inline int gpr_is_exact(gpr_form form)
+{
+    return form == GPR_FORM_EXACT || form == GPR_FORM_EXACT_MOMENTS || form == GPR_FORM_EXACT_PRODUCTS;
+}
 
 typedef struct gpr_fold_row {
     const char *name;

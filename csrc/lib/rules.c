@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "convert.h"
-#include "exact.h"
 #include "status.h"
 
 /* ---------------------------------------------------------------- types ---------------------- */
@@ -189,32 +188,25 @@ void gpr_fit_rule(const gpr_kernel_row *row, gpr_rule *rule)
     if (row->family == GPR_FAMILY_PLANNER) rule->device_acc = rule->host_acc;
     if ((row->flags & GPR_SUMS_EXACTLY) == 0) return;
     if (rule->fold == GPR_FOLD_sum || rule->fold == GPR_FOLD_tally) {
-        rule->form = GPR_FORM_EXACT;
+        rule->fold = GPR_FOLD_exact;
     } else if (rule->fold == GPR_FOLD_moments &&
                (kind_of(rule->element) != GPR_KIND_COMPLEX || kind_of(rule->compute) == GPR_KIND_COMPLEX)) {
-        rule->form = GPR_FORM_EXACT_MOMENTS;
+        rule->fold = GPR_FOLD_exact_moments;
     } else {
         return;
     }
-    rule->fold = GPR_FOLD_exact;
+    rule->form = gpr_fold_rows[rule->fold].form;
     rule->compute = rule->device_acc = rule->host_acc = rule->element;
 }
 
 /* Whether an exact sum of the rule's elements becomes the rule's result by one rounding, or none. */
-static gpr_status check_exact(const gpr_kernel_row *row, const gpr_rule *rule, int on_cpu)
+static gpr_status check_exact(const gpr_kernel_row *row, const gpr_rule *rule)
 {
     const gpr_kind from = kind_of(rule->element), to = kind_of(rule->result);
     const int is_narrower =
         (from == GPR_KIND_COMPLEX && to != GPR_KIND_COMPLEX) || (from == GPR_KIND_FLOAT && !is_inexact(rule->result));
 
-    if (rule->form == GPR_FORM_EXACT_MOMENTS) {
-        if (on_cpu) return GPR_OK; /* results of variances are float types, and real */
-        return gpr_fail(
-            GPR_ERROR_VALUE,
-            "kernel '%s' makes %s on the CPU alone: pass device='cpu', with a device array copied to the host, "
-            "or kernel='auto', which rounds on the way",
-            row->name, gpr_operator_rows[rule->op].name);
-    }
+    if (rule->form == GPR_FORM_EXACT_MOMENTS) return GPR_OK; /* results of variances are float types, and real */
     if (rule->form != GPR_FORM_EXACT)
         return gpr_fail(GPR_ERROR_VALUE,
                         "kernel '%s' sums numbers: it takes sum, mean, var and std, not %s of %s as %s; 'auto' does",
@@ -226,12 +218,12 @@ static gpr_status check_exact(const gpr_kernel_row *row, const gpr_rule *rule, i
     return GPR_OK;
 }
 
-gpr_status gpr_check_kernel_folds(const gpr_kernel_row *row, const gpr_rule *rule, int on_cpu)
+gpr_status gpr_check_kernel_folds(const gpr_kernel_row *row, const gpr_rule *rule)
 {
     enum { MOST_SWAPPED_BYTES = 8 };
     const char *operator_name = gpr_operator_rows[rule->op].name;
 
-    if ((row->flags & GPR_SUMS_EXACTLY) != 0) return check_exact(row, rule, on_cpu);
+    if ((row->flags & GPR_SUMS_EXACTLY) != 0) return check_exact(row, rule);
     const size_t bytes = gpr_acc_bytes(rule->form, rule->device_acc);
     if (row->finish == GPR_ATOMIC && bytes > MOST_SWAPPED_BYTES && rule->fold != GPR_FOLD_sum &&
         rule->fold != GPR_FOLD_tally)
@@ -269,7 +261,9 @@ size_t gpr_acc_bytes(gpr_form form, gpr_dtype acc)
     switch (form) {
     case GPR_FORM_NUMBER: return bytes_of(acc);
     case GPR_FORM_RANGE: return 2 * bytes_of(acc);
-    case GPR_FORM_EXACT: return gpr_exact_acc_bytes(acc);
+    case GPR_FORM_EXACT:
+    case GPR_FORM_EXACT_MOMENTS:
+    case GPR_FORM_EXACT_PRODUCTS: return gpr_exact_acc_bytes(form, acc);
     case GPR_FORM_MOMENTS: return first_bytes(form, acc) + 2 * (size_t)SECOND_BYTES;
     default: return bytes_of(acc) + SECOND_BYTES;
     }
@@ -551,7 +545,8 @@ gpr_value gpr_fold_acc(gpr_fold fold, gpr_dtype acc, gpr_value a, gpr_value b)
         value.count = a.count + b.count;
         break;
     case GPR_FORM_EXACT:
-    case GPR_FORM_EXACT_MOMENTS: break; /* no gpr_value holds one: exact.c adds them */
+    case GPR_FORM_EXACT_MOMENTS:
+    case GPR_FORM_EXACT_PRODUCTS: break; /* no gpr_value holds one: exact.c adds them */
     }
     return value;
 }
@@ -657,15 +652,26 @@ static void vary_block(const gpr_rule *rule, uint64_t count, results_block *bloc
     }
 }
 
-/* Exact sums know of how many elements they are. */
-static void finish_exact(const gpr_rule *rule, const char *accumulators, uint64_t count, char *results)
+void gpr_finish_exact(const gpr_rule *rule, const gpr_exact_part *parts, void *result)
 {
-    const size_t acc_bytes = gpr_exact_acc_bytes(rule->element);
-    gpr_exact_part parts[GPR_EXACT_PARTS];
+    const int components = gpr_exact_parts(rule->host_acc);
+
+    if (rule->form == GPR_FORM_EXACT_MOMENTS)
+        gpr_exact_variance(parts, components, &parts[components], rule->ddof, rule->op == GPR_OP_STD, rule->result,
+                           result);
+    else
+        gpr_exact_finish(parts, rule->host_acc, rule->divide, rule->result, result);
+}
+
+/* Exact sums know of how many elements they are. */
+static void finish_exact_sums(const gpr_rule *rule, const char *accumulators, uint64_t count, char *results)
+{
+    const size_t acc_bytes = gpr_acc_bytes(rule->form, rule->host_acc);
+    gpr_exact_part parts[GPR_EXACT_MOST_PARTS];
 
     for (uint64_t i = 0; i < count; i++) {
-        gpr_exact_read_acc(rule->element, accumulators + i * acc_bytes, parts);
-        gpr_exact_finish(parts, rule->element, rule->divide, rule->result, results + i * bytes_of(rule->result));
+        gpr_exact_read_acc(rule->form, rule->host_acc, accumulators + i * acc_bytes, parts);
+        gpr_finish_exact(rule, parts, results + i * bytes_of(rule->result));
     }
 }
 
@@ -675,8 +681,8 @@ void gpr_finish_results(const gpr_rule *rule, gpr_dtype acc, const void *accumul
     const size_t acc_bytes = gpr_acc_bytes(rule->form, acc), result_bytes = bytes_of(rule->result);
     results_block block;
 
-    if (rule->form == GPR_FORM_EXACT) {
-        finish_exact(rule, accumulators, count, results);
+    if (gpr_is_exact(rule->form)) {
+        finish_exact_sums(rule, accumulators, count, results);
         return;
     }
 

@@ -3,7 +3,7 @@
 #ifndef GPR_LIB_RULES_H
 #define GPR_LIB_RULES_H
 
-#include "registry.h"
+#include "exact.h"
 
 /* A reduction's types. Elements of the array are converted to `compute`, lifted to the accumulator, folded; the
  * accumulator becomes a `result`.
@@ -14,6 +14,7 @@ typedef struct gpr_rule {
     gpr_fold fold;
     gpr_form form;
     gpr_dtype element;
+    gpr_dtype second; /* of the other array: with GPR_FORM_EXACT_PRODUCTS alone */
     gpr_dtype compute;
     gpr_dtype device_acc; /* numbers of accumulators on the device */
     gpr_dtype host_acc;   /* on the CPU, and of chunk partials: at least as wide */
@@ -39,9 +40,8 @@ gpr_status gpr_leave_out(gpr_rule *rule, int skip_nan, int masked);
 void gpr_fit_rule(const gpr_kernel_row *row, gpr_rule *rule);
 
 /* GPR_ERROR_VALUE, naming kernels that can, if the kernel cannot fold the rule's accumulators: atomics swap 8 bytes, or add
- * numbers; CUB does not say where in a row an element is; `exact` sums, and makes variances only if `on_cpu`, where the CPU answers.
- * GPR_ERROR_TYPE: `exact` cannot make its sums such results. */
-gpr_status gpr_check_kernel_folds(const gpr_kernel_row *row, const gpr_rule *rule, int on_cpu);
+ * numbers; CUB does not say where in a row an element is; `exact` sums. GPR_ERROR_TYPE: `exact` cannot make its sums such results. */
+gpr_status gpr_check_kernel_folds(const gpr_kernel_row *row, const gpr_rule *rule);
 
 /* Room for one accumulator of any form but those of exact sums, or one element. A number is the first member of every form; the second is what
  * `form` of the fold says. In memory (arrays of accumulators, on the device too) an accumulator is packed: its members one
@@ -92,6 +92,9 @@ gpr_value gpr_fold_acc(gpr_fold fold, gpr_dtype acc, gpr_value a, gpr_value b);
 /* Folds `count` accumulators of type acc as a balanced tree over their order, so that floats err little and the same
  * way each time; destroys `values`. count 0: identity of `compute`. */
 gpr_value gpr_fold_partials(gpr_fold fold, gpr_dtype compute, gpr_dtype acc, gpr_value *values, uint64_t count);
+
+/* The result of an exact sum of the rule, from its parts. */
+void gpr_finish_exact(const gpr_rule *rule, const gpr_exact_part *parts, void *result);
 
 /* Writes `count` packed accumulators as results: each folded from `n` elements, or as many as it counted itself. acc may
  * be another than the rule's: integer sums may come as INT64 or UINT64 for a float result too. A second plane of results

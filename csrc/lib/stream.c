@@ -28,6 +28,7 @@ enum {
     CHUNKS_WANTED = 8,         /* pieces a middling array is cut into */
     SMALLEST_CHUNK = 64 << 10, /* where halving after an out-of-memory ends */
     PACK_PIECE = 256 << 10,    /* bytes a packing task copies */
+    ALIGNMENT = 16,            /* bytes: what vectors are loaded by */
     RESULT_SHARE = 4,          /* a slot holds 1 byte of results for this many of elements */
     DIRECT_RESULTS = 4 << 10   /* bytes of results that a kernel writes straight to pinned memory */
 };
@@ -48,9 +49,12 @@ typedef struct job {
     gpr_device *device;
     const gpr_request *request;
     const gpr_view *view;
-    gpr_view elements, mask; /* what a chunk's memory holds: elements, and behind them the mask if it is sent */
-    int sends_mask;          /* no element stands for one that is left out: the kernel must be told */
-    uint64_t unit;           /* bytes of a chunk for each element */
+    const gpr_view *second; /* of the other array where there are two */
+    gpr_view elements;      /* what a chunk's memory holds, and behind it: */
+    gpr_view
+        companion;  /* the other array's elements, or the mask if it is sent; its data is NULL if there is neither */
+    int sends_mask; /* no element stands for one that is left out: the kernel must be told */
+    uint64_t unit;  /* bytes of a chunk for each element */
     const gpr_rule *rule;
     gpr_run *run;
     source_sort source;
@@ -62,10 +66,10 @@ typedef struct job {
     uint32_t block;          /* the first chunk's block size, kept for the others: one program serves them all */
     gpr_value *pieces;       /* accumulators (host_acc) of the current row's pieces */
     uint64_t piece_count, piece_room;
-    gpr_exact_part exact[GPR_EXACT_PARTS]; /* of the current row's pieces, where sums are exact */
-    chunk pending[GPR_SLOTS];              /* what each slot is at work on; rows 0: nothing */
-    int looks_out;                         /* the chunk's accumulators may be taken as soon as they are there */
-    double checked;                        /* when the interrupt callback was last asked */
+    gpr_exact_part exact[GPR_EXACT_MOST_PARTS]; /* of the current row's pieces, where sums are exact */
+    chunk pending[GPR_SLOTS];                   /* what each slot is at work on; rows 0: nothing */
+    int looks_out;                              /* the chunk's accumulators may be taken as soon as they are there */
+    double checked;                             /* when the interrupt callback was last asked */
 } job;
 
 /* ---------------------------------------------------------------- chunks --------------------- */
@@ -134,10 +138,23 @@ static void pack_view(const job *job, const gpr_view *view, const chunk *part, c
     }
 }
 
+/* Where in a chunk's memory of `count` elements the companion begins, and where that ends. */
+static uint64_t companion_offset(const job *job, uint64_t count)
+{
+    return (count * job->view->bytes + ALIGNMENT - 1) & ~(uint64_t)(ALIGNMENT - 1);
+}
+
+static uint64_t content_bytes(const job *job, uint64_t count)
+{
+    if (job->companion.data == NULL) return count * job->view->bytes;
+    return companion_offset(job, count) + count * job->companion.bytes;
+}
+
 static void pack_content(const job *job, const chunk *part, char *destination)
 {
     pack_view(job, &job->elements, part, destination);
-    if (job->sends_mask) pack_view(job, &job->mask, part, destination + part->count * job->view->bytes);
+    if (job->companion.data != NULL)
+        pack_view(job, &job->companion, part, destination + companion_offset(job, part->count));
 }
 
 static void pack_chunk(job *job, const chunk *part, char *destination)
@@ -157,10 +174,12 @@ static void choose_content(job *job)
     job->unit = job->view->bytes;
     job->sends_mask =
         job->view->mask != NULL && (form == GPR_FORM_MOMENTS || form == GPR_FORM_TALLY || form == GPR_FORM_RANGE);
-    if (!job->sends_mask) return;
-    job->elements.mask = NULL;
-    job->unit += sizeof *job->view->mask;
-    job->mask = gpr_mask_view(job->view);
+    if (job->second != NULL) job->companion = *job->second;
+    if (job->sends_mask) {
+        job->elements.mask = NULL;
+        job->companion = gpr_mask_view(job->view);
+    }
+    if (job->companion.data != NULL) job->unit += job->companion.bytes;
 }
 
 /* ---------------------------------------------------------------- kernels and results -------- */
@@ -181,8 +200,12 @@ static gpr_status reduce_chunk(job *job, const chunk *part, CUdeviceptr elements
 
     gpr_contiguous_layout(part->rows, part->whole ? job->view->n : part->count, &layout);
     if (job->sends_mask) {
-        work.mask = elements + part->count * job->view->bytes;
+        work.mask = elements + companion_offset(job, part->count);
         gpr_mask_layout(&layout);
+    }
+    if (job->second != NULL) {
+        work.second = elements + companion_offset(job, part->count);
+        work.second_step = 1;
     }
     GPR_TRY(gpr_make_plan(job->run->kernel, job->rule, &layout, job->block, job->request->grid_size, &device->facts,
                           &plan));
@@ -212,28 +235,28 @@ done:
 }
 
 /* Takes over the accumulators of a finished chunk of an exact sum. Pieces merge without rounding. Elements that a mask leaves
- * out came as -0, which no sum notices; a mean must know how many they were. */
+ * out came as -0, which no sum notices; means and variances must know how many they were. */
 static void collect_exact(job *job, const chunk *part, const char *results)
 {
     const gpr_rule *rule = job->rule;
     const gpr_view *view = job->view;
     const uint64_t n = part->whole ? view->n : part->count;
-    const int parts = gpr_exact_parts(rule->element), is_counted = rule->divide && view->mask != NULL;
-    gpr_exact_part sums[GPR_EXACT_PARTS];
+    const int is_counted = (rule->divide || rule->form == GPR_FORM_EXACT_MOMENTS) && view->mask != NULL;
+    gpr_exact_part sums[GPR_EXACT_MOST_PARTS];
 
     for (uint64_t i = 0; i < part->rows; i++) {
         const uint64_t row = part->row + i;
         char *destination = (char *)job->request->result + row * job->result_bytes;
         const uint64_t left_out = is_counted ? gpr_count_left_out(view, row * view->n + part->first, n) : 0;
 
-        gpr_exact_read_acc(rule->element, results + i * job->acc_bytes, sums);
+        const int parts = gpr_exact_read_acc(rule->form, rule->device_acc, results + i * job->acc_bytes, sums);
+        if (part->first == 0) (void)gpr_exact_clear_acc(rule->form, rule->device_acc, job->exact);
         for (int p = 0; p < parts; p++) {
             sums[p].count -= left_out;
-            if (part->first == 0) gpr_exact_clear(&job->exact[p], sums[p].dtype);
             (void)gpr_exact_add_part(&job->exact[p], &sums[p]); /* fewer than 2^63 elements: there is room */
         }
         if (!part->whole && part->first + n < view->n) return;
-        gpr_exact_finish(job->exact, rule->element, rule->divide, rule->result, destination);
+        gpr_finish_exact(rule, job->exact, destination);
     }
 }
 
@@ -245,7 +268,7 @@ static void collect_chunk(job *job, const chunk *part, const void *results)
 
     const uint64_t plane = job->view->rows * job->result_bytes;
 
-    if (rule->form == GPR_FORM_EXACT) {
+    if (gpr_is_exact(rule->form)) {
         collect_exact(job, part, results);
         return;
     }
@@ -292,20 +315,32 @@ done:
     return status;
 }
 
+/* Queues the copy of a chunk of a pinned array. */
+static gpr_status copy_pinned(const job *job, const chunk *part, const gpr_view *view, CUdeviceptr destination)
+{
+    gpr_status status = GPR_OK;
+
+    GPR_CU(cuMemcpyHtoDAsync, destination, gpr_view_row(view, part->row) + part->first * view->bytes,
+           part->count * view->bytes, job->device->copy);
+done:
+    return status;
+}
+
 /* Queues everything for one chunk in a drained slot. */
 static gpr_status fill_slot(job *job, int index, const chunk *part)
 {
     gpr_device *device = job->device;
     gpr_slot *slot = &device->ring.slots[index];
-    const gpr_view *view = job->view;
-    const char *from = gpr_view_row(view, part->row) + part->first * view->bytes;
     gpr_status status = GPR_OK;
 
     if (job->source == FROM_MEMORY) {
         pack_chunk(job, part, slot->staged);
-        from = slot->staged;
+        GPR_CU(cuMemcpyHtoDAsync, slot->elements, slot->staged, content_bytes(job, part->count), device->copy);
+    } else {
+        GPR_TRY(copy_pinned(job, part, job->view, slot->elements));
+        if (job->second != NULL)
+            GPR_TRY(copy_pinned(job, part, job->second, slot->elements + companion_offset(job, part->count)));
     }
-    GPR_CU(cuMemcpyHtoDAsync, slot->elements, from, part->count * job->unit, device->copy);
     GPR_CU(cuEventRecord, slot->uploaded, device->copy);
     GPR_CU(cuStreamWaitEvent, job->compute, slot->uploaded, 0);
     GPR_TRY(reduce_chunk(job, part, slot->elements, slot->results, slot->device_results));
@@ -376,7 +411,7 @@ static gpr_status prepare_ring(job *job)
     GPR_TRY(gpr_ring_ensure(job->device, generation, chunk_bytes, chunk_bytes / RESULT_SHARE,
                             job->source == FROM_MEMORY, SMALLEST_CHUNK));
     chunk_bytes = smaller(chunk_bytes, job->device->ring.chunk_bytes);
-    job->chunk_elements = chunk_bytes / job->unit;
+    job->chunk_elements = (chunk_bytes - ALIGNMENT) / job->unit;
     job->chunk_rows = smaller(chunk_bytes / RESULT_SHARE, job->device->ring.result_bytes) / job->acc_bytes;
     job->chunk_rows = smaller(job->chunk_rows, scratch_rows);
     if (view->n > job->chunk_elements) {
@@ -434,16 +469,22 @@ static int is_pinned(const char *data, uint64_t bytes)
     return address >= start && address - start + bytes <= size;
 }
 
-static source_sort find_source(const gpr_view *view)
+static int is_pinned_run(const gpr_view *view)
 {
-    if (view->contiguous && is_pinned(view->data, view->rows * view->n * view->bytes)) return FROM_PINNED;
-    return FROM_MEMORY;
+    return view->contiguous && is_pinned(view->data, view->rows * view->n * view->bytes);
 }
 
-gpr_status gpr_stream_reduce(int ordinal, const gpr_request *request, const gpr_view *view, const gpr_rule *rule,
-                             gpr_run *run)
+static source_sort find_source(const job *job)
 {
-    job job = {.request = request, .view = view, .rule = rule, .run = run, .checked = gpr_seconds()};
+    const int is_second_pinned = job->second == NULL || is_pinned_run(job->second);
+
+    return is_second_pinned && is_pinned_run(job->view) ? FROM_PINNED : FROM_MEMORY;
+}
+
+gpr_status gpr_stream_reduce(int ordinal, const gpr_request *request, const gpr_view *view, const gpr_view *second,
+                             const gpr_rule *rule, gpr_run *run)
+{
+    job job = {.request = request, .view = view, .second = second, .rule = rule, .run = run, .checked = gpr_seconds()};
     gpr_status status = gpr_device_enter(ordinal, &job.device);
 
     if (status != GPR_OK) return status;
@@ -454,11 +495,11 @@ gpr_status gpr_stream_reduce(int ordinal, const gpr_request *request, const gpr_
     job.result_bytes = gpr_dtype_bytes(rule->result);
     job.block = request->block_size;
     run->device = ordinal;
-    if (view->rows * view->n * job.unit <= GPR_SMALL_BYTES && view->rows * job.acc_bytes <= GPR_SMALL_RESULTS &&
-        view->rows <= rows_within(&job, GPR_SMALL_SCRATCH)) {
+    if (content_bytes(&job, view->rows * view->n) <= GPR_SMALL_BYTES &&
+        view->rows * job.acc_bytes <= GPR_SMALL_RESULTS && view->rows <= rows_within(&job, GPR_SMALL_SCRATCH)) {
         status = reduce_small(&job);
     } else {
-        job.source = find_source(view);
+        job.source = find_source(&job);
         run->stage_seconds[GPR_STAGE_STAGE] = 0;
         status = prepare_ring(&job);
         if (status == GPR_OK) status = stream_chunks(&job);

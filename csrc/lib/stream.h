@@ -5,9 +5,9 @@
 #include "rules.h"
 #include "view.h"
 
-/* Reduces each row of the view (n >= 1, rows >= 1) on CUDA device `ordinal` into request->result, in C order. Arrays of any size
+/* Reduces each row of the view, or of both views where `second` is not NULL (n >= 1, rows >= 1), on CUDA device `ordinal` into request->result, in C order. Arrays of any size
  * take at most the limits' device and pinned memory. Fills in *run. */
-gpr_status gpr_stream_reduce(int ordinal, const gpr_request *request, const gpr_view *view, const gpr_rule *rule,
-                             gpr_run *run);
+gpr_status gpr_stream_reduce(int ordinal, const gpr_request *request, const gpr_view *view, const gpr_view *second,
+                             const gpr_rule *rule, gpr_run *run);
 
 #endif

@@ -13,7 +13,7 @@ static PyMethodDef reduce_methods[] = {
          "reduce_plain(op, a, axis, dtype, keepdims, out, kernel, device, block_size, grid_size, stream, skip_nan, "
          "ddof, /)")},
     {"dot", (PyCFunction)(void (*)(void))glue_dot, METH_FASTCALL,
-     PyDoc_STR("dot(a, b, factor, dtype, kernel, device, /)")},
+     PyDoc_STR("dot(a, b, factor, dtype, kernel, device, block_size, grid_size, stream, /)")},
     {NULL, NULL, 0, NULL},
 };
 

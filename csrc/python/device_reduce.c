@@ -317,6 +317,71 @@ static PyObject *reduce_on_device(PyObject *module, PyObject *const *from, Py_ss
     return run_into_made(state, &call, from[MAKE], reduced, keepdims);
 }
 
+/* ---------------------------------------------------------------- products ------------------- */
+
+static int read_factor(glue_device_array *array, gpr_factor *factor)
+{
+    if (array->ndim != 1) {
+        PyErr_SetString(PyExc_TypeError, "the arrays of a dot on a device have one axis");
+        return -1;
+    }
+    factor->dtype = array->dtype;
+    factor->data = array->data;
+    factor->stride = glue_strides_of(array)[0];
+    return 0;
+}
+
+static int check_pair(glue_device_array *a, glue_device_array *b)
+{
+    if (glue_shape_of(a)[0] != glue_shape_of(b)[0]) {
+        PyErr_SetString(PyExc_ValueError, "the arrays of a dot have equal lengths");
+        return -1;
+    }
+    if (a->device != b->device) {
+        PyErr_Format(PyExc_ValueError, "the first array is on device \"cuda:%d\" and the second on \"cuda:%d\"",
+                     a->device, b->device);
+        return -1;
+    }
+    return 0;
+}
+
+/* dot_on_device(a, b, factor, dtype, kernel, device, block_size, grid_size, stream, make): DeviceArrays of one axis and equal
+ * lengths, the name of their common dtype, and what makes room for the result */
+static PyObject *dot_on_device(PyObject *module, PyObject *const *from, Py_ssize_t count)
+{
+    enum { A, B, FACTOR, DTYPE, OPTIONS, MAKE = OPTIONS + GLUE_OPTION_COUNT, COUNT };
+    glue_state *state = glue_state_of(module);
+    gpr_dot_request request = {.compute = GPR_DTYPE_DEFAULT, .on_device = 1};
+    glue_call call = {.result_ndim = 0};
+    gpr_dtype result_dtype = GPR_DTYPE_DEFAULT;
+    PyObject *pair = NULL, *result = NULL;
+
+    if (count != COUNT || !glue_is_device_array(state, from[A]) || !glue_is_device_array(state, from[B])) {
+        PyErr_SetString(PyExc_TypeError, "dot_on_device takes two DeviceArrays and eight more arguments");
+        return NULL;
+    }
+    glue_device_array *a = (glue_device_array *)from[A], *b = (glue_device_array *)from[B];
+    if (read_factor(a, &request.a) < 0 || read_factor(b, &request.b) < 0 || check_pair(a, b) < 0) return NULL;
+    request.n = (uint64_t)glue_shape_of(a)[0];
+    if (glue_read_dot_options(state, from + OPTIONS, &call, &request) < 0) return NULL;
+    if (check_device(&call.request, a) < 0) return NULL;
+    call.request.device = request.device = a->device;
+    if (read_compute(from[FACTOR], &request.factor) < 0 || read_compute(from[DTYPE], &request.compute) < 0) return NULL;
+    result_dtype = request.compute == GPR_DTYPE_DEFAULT ? request.factor : request.compute;
+    if (glue_locate(state, 0) < 0) return NULL;
+    pair = make_room(from[MAKE], &call, result_dtype);
+    if (pair == NULL) return NULL;
+    if (!glue_is_device_array(state, PyTuple_GET_ITEM(pair, 1))) {
+        PyErr_SetString(PyExc_TypeError, "the memory for the result of a dot on a device is a DeviceArray");
+    } else if (use_device_target(&call, (glue_device_array *)PyTuple_GET_ITEM(pair, 1), result_dtype) == 0) {
+        request.result = call.request.result;
+        request.result_on_device = 1;
+        result = glue_dot_unlocked(&request) == GPR_OK ? Py_NewRef(PyTuple_GET_ITEM(pair, 0)) : glue_raise(state);
+    }
+    Py_DECREF(pair);
+    return result;
+}
+
 /* ---------------------------------------------------------------- memory --------------------- */
 
 /* Device memory that its capsule frees. */
@@ -547,6 +612,10 @@ PyMethodDef glue_device_methods[] = {
      PyDoc_STR(
          "reduce_on_device(op, source, axis, dtype, keepdims, mask, kernel, device, block_size, grid_size, stream, "
          "skip_nan, ddof, make) -> what make(shape, dtype) returned first; its second is the result's memory")},
+    {"dot_on_device", (PyCFunction)(void (*)(void))dot_on_device, METH_FASTCALL,
+     PyDoc_STR(
+         "dot_on_device(a, b, factor, dtype, kernel, device, block_size, grid_size, stream, make) -> what make(shape, "
+         "dtype) returned first; its second is the result's memory")},
     {"device_memory", device_memory_new, METH_VARARGS, PyDoc_STR("device_memory(device, bytes) -> (address, owner)")},
     {"fill_device", fill_device, METH_VARARGS, PyDoc_STR("fill_device(array, element as bytes, stream)")},
     {"may_overlap", may_overlap, METH_VARARGS, PyDoc_STR("may_overlap(a, b) -> bool")},

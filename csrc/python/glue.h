@@ -121,6 +121,8 @@ typedef struct glue_pause {
 /* A request's interrupt callback, its argument a glue_pause: takes the GIL back and runs Python's signal handlers. */
 int glue_is_interrupted(void *argument);
 
+/* Warns if a GPU kernel was named, the device was left open and there is no GPU. 0, or -1 with an exception. */
+int glue_warn_if_none(glue_state *state, const glue_call *call);
 /* gpr_reduce with the GIL released, and interrupts looked for. */
 gpr_status glue_reduce_unlocked(gpr_request *request);
 /* Carries out a filled-in call with the GIL released; its result, or NULL. Releases call->result_descr. */
@@ -133,6 +135,10 @@ PyObject *glue_reduce_plain(PyObject *module, PyObject *const *from, Py_ssize_t 
 /* ---- dot.c ---- */
 
 PyObject *glue_dot(PyObject *module, PyObject *const *from, Py_ssize_t count);
+/* The options of a dot, as those of any call too: 0, or -1 with an exception. */
+int glue_read_dot_options(const glue_state *state, PyObject *const *options, glue_call *call, gpr_dot_request *request);
+/* gpr_dot with the GIL released, and interrupts looked for. */
+gpr_status glue_dot_unlocked(gpr_dot_request *request);
 
 /* ---- inspect.c, memory.c and exact_sum.c: the tables of functions that core.c puts into the module ---- */
 

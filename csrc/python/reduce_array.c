@@ -30,8 +30,7 @@ gpr_status glue_reduce_unlocked(gpr_request *request)
     return status;
 }
 
-/* Warns if a GPU kernel was named, the device was left open and there is no GPU. */
-static int check_device(glue_state *state, const glue_call *call)
+int glue_warn_if_none(glue_state *state, const glue_call *call)
 {
     if (!call->names_kernel || call->request.device != GPR_DEVICE_DEFAULT || atomic_load(&state->warned)) return 0;
     if (gpr_cuda_available() == GPR_OK) return 0;
@@ -68,7 +67,7 @@ PyObject *glue_run(glue_state *state, glue_call *call)
         glue_raise(state);
         goto done;
     }
-    if (check_device(state, call) < 0) goto done;
+    if (glue_warn_if_none(state, call) < 0) goto done;
     result = array != NULL ? Py_NewRef(array) : PyArray_Scalar(&scalar, descr, NULL);
 done:
     Py_XDECREF(array);

@@ -52,6 +52,9 @@ def dot(
     dtype: Any,
     kernel: str,
     device: str | None,
+    block_size: int | None,
+    grid_size: int | None,
+    stream: Any,
     /,
 ) -> Any: ...
 
@@ -188,6 +191,19 @@ def reduce_on_device(
     stream: Any,
     skip_nan: bool,
     ddof: float,
+    make: Any,
+    /,
+) -> Any: ...
+def dot_on_device(
+    a: DeviceArray,
+    b: DeviceArray,
+    factor: str,
+    dtype: Any,
+    kernel: str,
+    device: str | None,
+    block_size: int | None,
+    grid_size: int | None,
+    stream: Any,
     make: Any,
     /,
 ) -> Any: ...

@@ -70,7 +70,7 @@ def reduce_on_device(library: Library, call: Call) -> Any:
             loans.keep(source.device, stream, source)
         result = library.finish(a, result)
     else:
-        work = _Work(library, op, a, source, options, skip_nan, ddof)
+        work = _Reduction(library, op, a, source, options, skip_nan, ddof)
         result = work.run(axis, dtype, out, keepdims, initial, where)
     return library.split(result) if op == "minmax" else result
 
@@ -128,22 +128,12 @@ def _ufunc_of(op: str, skip_nan: bool) -> np.ufunc:
     return _UFUNCS.get("nan" + op if skip_nan else op, np.add)
 
 
-class _Work:
-    """One reduction with something beyond the usual: `out`, `initial`, `where` or `stream`."""
+class Work:
+    """Work on a stream, and what has to be in order around it: as a context, whose end is when all is queued."""
 
-    def __init__(
-        self,
-        library: Library,
-        op: str,
-        a: Any,
-        source: DeviceArray,
-        options: Options,
-        skip_nan: bool,
-        ddof: float,
-    ) -> None:
+    def __init__(self, library: Library, a: Any, source: DeviceArray, options: Options) -> None:
         assert source.stream is not None
-        self.library, self.op, self.a, self.source = library, op, a, source
-        self.skip_nan, self.ddof = skip_nan, ddof
+        self.library, self.a, self.source = library, a, source
         self.home: int = source.stream
         stream = options[-1]
         self.stream = self.home if stream is None else _core.stream_handle(stream) or LEGACY_STREAM
@@ -152,7 +142,12 @@ class _Work:
         """Streams that wait for the work, as it waits for what was on them: each lends or takes memory."""
         self.lent: list[Any] = [source] if library.lends else []
 
-    # ---- streams
+    def __enter__(self) -> Work:
+        self.join(self.home)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.part()
 
     def join(self, stream: int) -> None:
         """Let the work wait for a stream, and in the end the stream for the work."""
@@ -167,10 +162,27 @@ class _Work:
         if self.lent:
             loans.keep(self.source.device, self.stream, *self.lent)
 
-    # ---- the pieces
-
     def empty(self, shape: tuple[int, ...], name: str) -> tuple[Any, DeviceArray]:
         return self.library.empty(self.a, self.source, shape, name)
+
+
+class _Reduction(Work):
+    """One reduction with something beyond the usual: `out`, `initial`, `where` or `stream`."""
+
+    def __init__(
+        self,
+        library: Library,
+        op: str,
+        a: Any,
+        source: DeviceArray,
+        options: Options,
+        skip_nan: bool,
+        ddof: float,
+    ) -> None:
+        super().__init__(library, a, source, options)
+        self.op, self.skip_nan, self.ddof = op, skip_nan, ddof
+
+    # ---- the pieces
 
     def reduce(self, array: DeviceArray, axis: Any, dtype: Any, keepdims: Any, mask: Any, room: Room) -> Any:
         number, skip = NUMBERS[self.op], self.skip_nan
@@ -276,7 +288,7 @@ class _Work:
 class _Out:
     """Where the caller wants the result."""
 
-    def __init__(self, call: _Work, name: str, out: Any) -> None:
+    def __init__(self, call: _Reduction, name: str, out: Any) -> None:
         self.call, self.name, self.out = call, name, out
         self.library: Library | None = None
         self.memory: DeviceArray | np.ndarray[Any, Any]

@@ -8,9 +8,14 @@ import numpy as np
 
 from . import _core
 from ._arguments import as_array
+from ._calls import Options
+from ._device import Work
+from ._interop import Library, device_library, numpy_dtype
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+    from ._core import DeviceArray
 
 __all__ = ["dot"]
 
@@ -25,6 +30,9 @@ def dot(
     dtype: None = None,
     kernel: str = "auto",
     device: str | None = None,
+    block_size: int | None = None,
+    grid_size: int | None = None,
+    stream: Any = None,
 ) -> _Scalar: ...
 @overload
 def dot(
@@ -34,6 +42,9 @@ def dot(
     dtype: type[_Scalar] | np.dtype[_Scalar],
     kernel: str = "auto",
     device: str | None = None,
+    block_size: int | None = None,
+    grid_size: int | None = None,
+    stream: Any = None,
 ) -> _Scalar: ...
 @overload
 def dot(
@@ -43,6 +54,9 @@ def dot(
     dtype: DTypeLike | None = None,
     kernel: str = "auto",
     device: str | None = None,
+    block_size: int | None = None,
+    grid_size: int | None = None,
+    stream: Any = None,
 ) -> Any: ...
 
 
@@ -53,6 +67,9 @@ def dot(
     dtype: DTypeLike | None = None,
     kernel: str = "auto",
     device: str | None = None,
+    block_size: int | None = None,
+    grid_size: int | None = None,
+    stream: Any = None,
 ) -> Any:
     """Sum of the products of two arrays' elements, rounded once: ``numpy.dot`` of two 1-D arrays.
 
@@ -62,31 +79,46 @@ def dot(
         Of one axis and equal lengths, or both of none: numbers of dtype bool, any integer, float16,
         bfloat16 (of ``ml_dtypes``), float32, float64, complex64 or complex128, with any stride and
         byte order. They are converted to their common dtype, ``numpy.result_type``, as NumPy does,
-        without a copy of either. Never changed.
+        without a copy of either. Never changed. Both may be in GPU memory, on one device, of any
+        library (see :func:`sum`): then they are read where they are.
     dtype : dtype, optional
         Of the result; by default the common dtype. The exact sum is rounded straight to it.
     kernel : str, optional
         ``"exact"``, the only one there is yet; ``"auto"`` is the same.
     device : str, optional
-        ``None``, ``"cpu"`` or ``"auto"``: the CPU, on machines with a GPU too. There is no program
-        for GPUs yet: ``"cuda"`` is an error.
+        ``None``: the first GPU if there is one, else the CPU. ``"cpu"``, ``"cuda"``, ``"cuda:N"``.
+        ``"auto"``: wherever a measured cost model expects the answer soonest; for one pass over host
+        memory that is often the CPU.
+    block_size : int, optional
+        Threads per block, a multiple of 32 from 32 to 1024; by default the kernel's own.
+    grid_size : int, optional
+        Blocks; by default as many as fill the card.
+    stream : int or object, optional
+        CUDA stream to work on: a ``CUstream`` handle, or an object with ``.ptr`` or
+        ``.cuda_stream``.
 
     Returns
     -------
-    scalar
+    scalar or array
         Of `dtype`. The sum of nothing is 0. Integers wrap, as NumPy's do; of bool it is whether any
-        pair is true. Nothing is conjugated.
+        pair is true. Nothing is conjugated. Of arrays in GPU memory an array without axes there, of
+        the first one's library, that the stream is still to write: the host does not wait.
 
     Raises
     ------
     ValueError
-        The lengths differ, an array has more than one axis, another kernel or a GPU is named.
+        The lengths differ, an array has more than one axis, another kernel is named, a device that
+        one of the arrays is not on, a block size that is none.
     TypeError
         A dtype that does not reduce so (object, strings, times, extended precision, ...), a `dtype`
         that does not hold the common one (a real one of complex numbers, one of integers of floats),
-        a masked array, an array in GPU memory.
+        a masked array, one array in GPU memory and one that is not.
+    DeviceUnavailableError
+        A GPU was asked for and there is none.
+    CudaError
+        The driver or NVRTC reported an error.
     MemoryError
-        Host memory ran out.
+        Memory ran out.
     KeyboardInterrupt
         Ctrl-C.
 
@@ -104,8 +136,8 @@ def dot(
     Infinity times 0 is NaN, and so is the sum of infinities of both signs; there is one NaN. A sum of
     nothing but products that are -0.0 is -0.0, any other zero, and the sum of nothing, is 0.0.
 
-    Determinism: the bits depend on the pairs of elements alone, not on their order, the machine or the
-    number of threads.
+    Determinism: the bits depend on the pairs of elements alone, not on their order, the device, the
+    grid or the number of threads.
 
     Examples
     --------
@@ -118,21 +150,51 @@ def dot(
     >>> gr.dot(np.float32([0.1, 0.2]), np.float32([3, 4]), dtype="float64")
     np.float64(1.1000000163912773)
     """
+    options = (kernel, device, block_size, grid_size, stream)
+    library, other = device_library(a), device_library(b)
+    if library is not None and other is not None:
+        return _dot_on_device(library, other, a, b, dtype, options)
+    if library is not None or other is not None:
+        first, second = ("first", "second") if library is not None else ("second", "first")
+        name = type(b if library is not None else a).__name__
+        raise TypeError(f"the {first} array of dot is in GPU memory and the {second}, {name}, is not: copy one of them")
     x, y = as_array(a, "a.filled(0)"), as_array(b, "b.filled(0)")
     if x.ndim == y.ndim == 0:
         x, y = x.reshape(1), y.reshape(1)
-    _check_axes(x, y)
-    if x.shape != y.shape:
-        raise ValueError(f"shapes {x.shape} and {y.shape} not aligned: {x.shape[0]} (dim 0) != {y.shape[0]} (dim 0)")
-    return _core.dot(x, y, np.promote_types(x.dtype, y.dtype), dtype, kernel, device)
+    _check_shapes(x.shape, y.shape)
+    return _core.dot(x, y, np.promote_types(x.dtype, y.dtype), dtype, *options)
 
 
-def _check_axes(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> None:
-    if x.ndim == y.ndim == 1:
+def _dot_on_device(library: Library, other: Library, a: Any, b: Any, dtype: Any, options: Options) -> Any:
+    x, y = library.memory(a), other.memory(b)
+    if x.ndim == y.ndim == 0:
+        x, y = _as_row(x), _as_row(y)
+    _check_shapes(x.shape, y.shape)
+    if x.device != y.device:
+        raise ValueError(f'the first array of dot is on device "cuda:{x.device}" and the second on "cuda:{y.device}"')
+    common = (x.dtype, y.dtype) if x.dtype != y.dtype else ()  # of bfloat16 alone NumPy need not know
+    factor = np.promote_types(*map(numpy_dtype, common)).name if common else x.dtype
+    with Work(library, a, x, options) as work:
+        if y.stream is not None:
+            work.join(y.stream)
+        if other.lends:
+            work.lent.append(y)
+        made = _core.dot_on_device(x, y, factor, library.dtype(dtype), *work.options, work.empty)
+    return library.finish(a, made)
+
+
+def _as_row(number: DeviceArray) -> DeviceArray:
+    return _core.device_array(number.pointer, (1,), None, number.dtype, number.device, number.stream, number)
+
+
+def _check_shapes(x: tuple[int, ...], y: tuple[int, ...]) -> None:
+    if len(x) == len(y) == 1:
+        if x != y:
+            raise ValueError(f"shapes {x} and {y} not aligned: {x[0]} (dim 0) != {y[0]} (dim 0)")
         return
-    if 0 in (x.ndim, y.ndim):
+    if () in (x, y):
         raise ValueError("dot of a number and an array is no sum of products: use numpy.multiply")
     raise ValueError(
-        f"dot takes two arrays of one axis, not of {x.ndim} and {y.ndim}: numpy.matmul multiplies matrices; for all "
+        f"dot takes two arrays of one axis, not of {len(x)} and {len(y)}: numpy.matmul multiplies matrices; for all "
         "elements in order, pass a.ravel() and b.ravel()"
     )

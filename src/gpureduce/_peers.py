@@ -6,6 +6,7 @@ not installed is named with the reason; one without this dtype or operator says 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 import subprocess
@@ -172,6 +173,10 @@ class _WithEvents:
             return times[WARMUP:]
 
         return take
+
+    def times_of(self, call: Callable[[], Any], count: int) -> list[float]:
+        """Device times of so many calls on the library's stream, in seconds."""
+        return self._take(call, None, contextlib.nullcontext)(count)
 
 
 class CuPy(_WithEvents):

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "exact.h"
 #include "plan.h"
 #include "registry.h"
 
@@ -93,13 +94,14 @@ static void check_passes(const work *w, const gpr_plan *plan)
     }
 }
 
-/* Counters of exact sums: for each row, or each group of `across`, a ticket and a gap of its size, and accumulators; for no more rows
+/* Counters of exact sums: for each row, or each group of `across`, a ticket and a gap of its size, and those of its sums; for no more rows
  * than a bounded memory has room for. */
 static void check_exact_scratch(const gpr_plan *plan, const gpr_rule *rule, const char *what)
 {
     enum { MOST_BYTES = 64 << 20 };
-    const uint64_t acc = gpr_acc_bytes(rule->form, rule->device_acc), blocks = plan->passes[0].blocks;
-    const uint64_t counters = 2 + plan->across * (acc / sizeof(uint32_t)), bytes = counters * sizeof(uint32_t);
+    const uint64_t blocks = plan->passes[0].blocks;
+    const uint64_t counters = 2 * (1 + plan->across * gpr_exact_counters(rule->form, rule->device_acc));
+    const uint64_t bytes = counters * sizeof(uint32_t);
 
     CHECK(plan->partials == 0 && plan->tickets == plan->slots * counters, "%s", what);
     CHECK((plan->slots > 0) == (blocks > 1) && plan->slots <= plan->rows, "%s: %u slots", what, plan->slots);
@@ -380,6 +382,48 @@ static void test_each_layout_gets_the_kernel_that_reads_it_best(void)
     check_cases(GPR_KERNEL_exact, exact_cases, sizeof exact_cases / sizeof exact_cases[0]);
 }
 
+/* Variances of rows that are runs, and products of two arrays at any step, by blocks that add to one number. */
+static void test_exact_moments_and_products_have_kernels_of_their_own(void)
+{
+    const int64_t rows[2] = {4, MIBI}, apart[2] = {4, 16}, n = MIBI;
+    const gpr_device_facts facts = {.cc = 90, .multiprocessors = 132, .threads_per_multiprocessor = 2048};
+    gpr_rule rule = {.fold = GPR_FOLD_exact_products,
+                     .form = GPR_FORM_EXACT_PRODUCTS,
+                     .element = GPR_FLOAT32,
+                     .second = GPR_FLOAT64,
+                     .compute = GPR_FLOAT64,
+                     .device_acc = GPR_FLOAT64,
+                     .host_acc = GPR_FLOAT64,
+                     .result = GPR_FLOAT64,
+                     .planes = 1};
+    gpr_layout layout;
+    gpr_plan plan;
+
+    for (int op = GPR_OP_VAR; op <= GPR_OP_STD; op++) {
+        CHECK(plan_array(GPR_KERNEL_exact, (gpr_operator)op, GPR_FLOAT32, 2, 1, rows, NULL, NULL, NULL, AT, &plan) ==
+                      GPR_OK &&
+                  strcmp(plan.variant, "exact_moments") == 0 && plan.passes[0].blocks > 10 && plan.slots == 4,
+              "%s, %u blocks", plan.variant, plan.passes[0].blocks);
+        CHECK(plan.tickets == 4 * (2 + gpr_exact_acc_bytes(GPR_FORM_EXACT_MOMENTS, GPR_FLOAT32) / sizeof(uint32_t)),
+              "%llu counters", (unsigned long long)plan.tickets);
+        CHECK(plan_array(GPR_KERNEL_exact, (gpr_operator)op, GPR_FLOAT32, 2, 1, rows, apart, NULL, NULL, AT, &plan) ==
+                      GPR_ERROR_VALUE &&
+                  strstr(gpr_last_error()->message, "variances of device arrays whose rows are runs") != NULL,
+              "%s", gpr_last_error()->message);
+    }
+    gpr_contiguous_layout(1, (uint64_t)n, &layout);
+    for (int step = -2; step <= 2; step++) {
+        layout.axes[1].in = step;
+        CHECK(gpr_make_plan(GPR_KERNEL_exact, &rule, &layout, 0, 0, &facts, &plan) == GPR_OK &&
+                  strcmp(plan.variant, "exact_dot") == 0 && plan.passes[0].blocks > 100 &&
+                  plan.layout.axes[1].in == step,
+              "step %d: %s, %u blocks", step, plan.variant, plan.passes[0].blocks);
+    }
+    CHECK(gpr_make_plan(GPR_KERNEL_exact, &rule, &layout, 96, 7, &facts, &plan) == GPR_OK && plan.block == 96 &&
+              plan.passes[0].grid == 7,
+          "as asked");
+}
+
 /* A few elements a row: a lane takes several rows, so that a block has enough bytes under way. */
 static void test_lanes_take_several_rows_where_rows_are_short(void)
 {
@@ -497,6 +541,7 @@ int main(int count, char **arguments)
     test_plans_depend_on_their_arguments_alone();
     test_what_cannot_be_planned_is_refused();
     test_each_layout_gets_the_kernel_that_reads_it_best();
+    test_exact_moments_and_products_have_kernels_of_their_own();
     test_lanes_take_several_rows_where_rows_are_short();
     test_random_layouts_keep_the_kernels_promises(count > 1 ? atoi(arguments[1]) : 100000);
     return check_end();

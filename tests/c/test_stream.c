@@ -241,7 +241,7 @@ static void draw_case(random_source *source, place place, uint64_t most_bytes, t
     gpr_rule rule;
     REQUIRE(rule_of(r, &rule) == GPR_OK);
     /* Not every kernel folds every accumulator, and but one of them reads masks where no element is neutral. */
-    if (r->kernel >= 0 && (gpr_check_kernel_folds(&gpr_kernel_rows[r->kernel], &rule, 0) != GPR_OK ||
+    if (r->kernel >= 0 && (gpr_check_kernel_folds(&gpr_kernel_rows[r->kernel], &rule) != GPR_OK ||
                            (r->mask != NULL && rule.form != GPR_FORM_NUMBER))) {
         r->kernel = -1;
         r->block_size = r->grid_size = 0;
@@ -516,6 +516,126 @@ static void test_large_grids_over_many_rows_stay_within_the_limits(void)
     }
 }
 
+/* ---------------------------------------------------------------- two arrays ----------------- */
+
+/* A random array of `n` elements with a step, of small whole numbers; its memory is returned. */
+static char *draw_factor(random_source *source, uint64_t n, place where, gpr_factor *factor)
+{
+    static const gpr_dtype dtypes[] = {GPR_BOOL,    GPR_INT8,    GPR_INT64,    GPR_FLOAT16,
+                                       GPR_FLOAT32, GPR_FLOAT64, GPR_COMPLEX64};
+    const int64_t step = where == IN_PINNED ? 1 : between(source, -2, 3);
+
+    factor->dtype = dtypes[between(source, 0, sizeof dtypes / sizeof dtypes[0] - 1)];
+    const size_t bytes = gpr_dtype_bytes(factor->dtype);
+    const uint64_t room = (n * (uint64_t)llabs(step) + 1) * bytes;
+    char *memory = calloc(1, room);
+    REQUIRE(memory != NULL);
+    for (uint64_t i = 0; i < room / bytes; i++) {
+        const int64_t value = between(source, 0, 9);
+        gpr_convert(GPR_INT64, &value, factor->dtype, memory + i * bytes, 1);
+    }
+    factor->stride = step * (int64_t)bytes;
+    factor->data = memory + (step < 0 ? (n - 1) * (uint64_t)-step * bytes : 0);
+    return memory;
+}
+
+/* The same array in pinned or device memory; what was allocated is returned. */
+static void *move_factor(place where, uint64_t n, gpr_factor *factor, const char *memory)
+{
+    const uint64_t step = (uint64_t)llabs(factor->stride), start = (uint64_t)((const char *)factor->data - memory);
+    const uint64_t bytes = (n - 1) * step + gpr_dtype_bytes(factor->dtype) + start;
+    void *moved = NULL;
+
+    if (where == IN_PINNED) {
+        REQUIRE(gpr_alloc_pinned(bytes, &moved) == GPR_OK);
+        memcpy(moved, memory, bytes);
+    } else if (where == ON_DEVICE) {
+        REQUIRE(gpr_alloc_device(0, bytes, &moved) == GPR_OK && gpr_upload(0, moved, memory, bytes) == GPR_OK);
+    }
+    if (moved != NULL) factor->data = (char *)moved + start;
+    return moved;
+}
+
+static void free_moved(place where, void *moved)
+{
+    if (where == IN_PINNED) REQUIRE(gpr_free_pinned(moved) == GPR_OK);
+    if (where == ON_DEVICE) REQUIRE(gpr_free_device(0, moved) == GPR_OK);
+}
+
+static gpr_dtype common_type(gpr_dtype a, gpr_dtype b)
+{
+    if (a == b) return a;
+    return a == GPR_COMPLEX64 || b == GPR_COMPLEX64 ? GPR_COMPLEX128 : GPR_FLOAT64;
+}
+
+/* Host arrays go in chunks of both, device arrays stay: the bits are those of the CPU. */
+static void test_products_of_two_arrays_are_those_of_the_cpu(int cases)
+{
+    random_source source = {check_random()};
+    const gpr_limits limits = {.device_bytes = 2 * MIB, .pinned_bytes = 2 * MIB, .cpu_threads = 2};
+
+    REQUIRE(gpr_set_limits(&limits) == GPR_OK);
+    for (int i = 0; i < cases; i++) {
+        const place where = (place)between(&source, 0, PLACES - 1);
+        const uint64_t n = (uint64_t)between(&source, 1, one_in(&source, 3) ? 60000 : 3000);
+        double wanted[2] = {0}, got[2] = {0};
+        gpr_dot_request request = {.compute = GPR_DTYPE_DEFAULT, .n = n, .kernel = -1, .device = GPR_DEVICE_CPU};
+        char *a = draw_factor(&source, n, where, &request.a), *b = draw_factor(&source, n, where, &request.b);
+
+        request.factor = common_type(request.a.dtype, request.b.dtype);
+        request.result = wanted;
+        REQUIRE(gpr_dot(&request) == GPR_OK);
+        void *moved_a = move_factor(where, n, &request.a, a), *moved_b = move_factor(where, n, &request.b, b);
+        request.device = 0;
+        request.on_device = where == ON_DEVICE;
+        request.grid_size = one_in(&source, 2) ? (uint32_t)between(&source, 1, 5) : 0;
+        request.result = got;
+        CHECK(gpr_dot(&request) == GPR_OK, "%s", gpr_last_error()->message);
+        CHECK(memcmp(got, wanted, sizeof got) == 0, "%s and %s, %llu pairs at %d: %g, not %g",
+              gpr_dtype_name(request.a.dtype), gpr_dtype_name(request.b.dtype), (unsigned long long)n, where, got[0],
+              wanted[0]);
+        CHECK(gpr_last_run()->device == 0 && strcmp(gpr_last_run()->variant, "exact_dot") == 0, "the device answered");
+        free_moved(where, moved_a);
+        free_moved(where, moved_b);
+        free(a);
+        free(b);
+    }
+}
+
+/* Exact variances of host arrays merge their chunks: the bits are those of the CPU. */
+static void test_exact_variances_of_chunks_are_those_of_the_cpu(void)
+{
+    enum { N = 150000 };
+    static float values[N];
+    static uint8_t mask[N];
+    random_source source = {check_random()};
+    const int64_t shapes[3][2] = {{1, N}, {3, N / 3}, {N / 50, 50}}, mask_strides[2] = {0, 1};
+    float wanted[N / 50], got[N / 50];
+
+    for (int i = 0; i < N; i++) {
+        values[i] = (float)between(&source, -999, 999);
+        mask[i] = (uint8_t)between(&source, 0, 1);
+    }
+    mask[0] = 1;
+    for (int i = 0; i < 6; i++) {
+        gpr_request request = sums_of(GPR_FLOAT32, 2, shapes[i % 3], values, wanted);
+        request.op = i % 2 == 0 ? GPR_OP_VAR : GPR_OP_STD;
+        request.reduced = 1;
+        request.ddof = i - 2.5;
+        request.kernel = GPR_KERNEL_exact;
+        request.mask = i < 3 ? mask : NULL;
+        request.mask_strides = i < 3 ? mask_strides : NULL;
+        request.device = GPR_DEVICE_CPU;
+        REQUIRE(gpr_reduce(&request) == GPR_OK);
+        request.device = 0;
+        request.result = got;
+        CHECK(gpr_reduce(&request) == GPR_OK, "%s", gpr_last_error()->message);
+        CHECK(memcmp(got, wanted, (size_t)shapes[i % 3][0] * sizeof *got) == 0, "case %d: %g, not %g", i,
+              (double)got[0], (double)wanted[0]);
+        CHECK(gpr_last_run()->chunks > 1, "%llu chunks", (unsigned long long)gpr_last_run()->chunks);
+    }
+}
+
 int main(int count, char **arguments)
 {
     check_begin();
@@ -528,6 +648,8 @@ int main(int count, char **arguments)
     test_pinned_arrays_skip_staging();
     test_random_arrays_reduce_right_and_within_the_limits(count > 1 ? atoi(arguments[1]) : 40);
     test_random_device_arrays_reduce_right(count > 1 ? atoi(arguments[1]) : 60);
+    test_products_of_two_arrays_are_those_of_the_cpu(count > 1 ? atoi(arguments[1]) : 30);
+    test_exact_variances_of_chunks_are_those_of_the_cpu();
     test_many_threads_share_a_device();
     return check_end();
 }

@@ -94,6 +94,9 @@ def check_rows(task: dict[str, Any]) -> None:
         sums = sum_on_device(rows, "sum", 3, 64, 0, on_device)
         for row, got in zip(rows, sums, strict=True):
             assert_result(values_type(rows)(got), expected(row, name), where)
+    short = np.ascontiguousarray(rows[:, :256].reshape(-1, 16))
+    for row, got in zip(short, gr.sum(short, axis=1, kernel="exact", device="cuda"), strict=True):
+        assert_result(got, expected(row, name), f"short {where}")
     for row, got in zip(rows, gr.nansum(rows, axis=1, kernel="exact", device="cuda"), strict=True):
         assert_result(got, expected(row[row == row], name), f"nansum of {where}")
     kept = rng.random(257) < 0.6

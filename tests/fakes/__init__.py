@@ -81,7 +81,8 @@ def directory() -> Path:
     includes = [f"-I{CSRC / folder}" for folder in (".", "include", "lib", "registry", "emu")]
     options = ["-std=gnu11", "-O1", "-g", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread"]
     options += ["-Wl,-z,defs", '-DGPR_VERSION="fake"']
-    library = [str(CSRC / "lib" / name) for name in ("rules.c", "exact.c", "convert.c", "registry.c", "status.c")]
+    names = ("rules.c", "exact.c", "exact_variance.c", "convert.c", "registry.c", "status.c")
+    library = [str(CSRC / "lib" / name) for name in names]
 
     def build(name: str, sources: list[str], *more: str) -> None:
         command = [compiler, *options, *more, *includes, *sources, "-lm", "-o", str(place / name)]

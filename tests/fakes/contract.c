@@ -24,6 +24,7 @@ struct engine_module {
     gpr_fold fold;
     gpr_form form;
     gpr_dtype element, compute, acc;
+    gpr_dtype second; /* of the other array; GPR_DTYPE_DEFAULT: there is none */
     int skips_nan;
     gpr_dtype result;       /* GPR_DTYPE_DEFAULT: accumulators leave the program */
     gpr_operator finisher;  /* an operator that finishes so */
@@ -76,6 +77,11 @@ typedef struct ending_parameter {
     uint64_t plane;
 } ending_parameter;
 
+typedef struct second_parameter {
+    CUdeviceptr in;
+    int64_t step;
+} second_parameter;
+
 struct engine_launch {
     const engine_kernel *kernel;
     uintptr_t to, from;
@@ -84,6 +90,7 @@ struct engine_launch {
     scratch_parameter scratch;
     layout_parameter layout;
     ending_parameter ending;
+    second_parameter second;
     uint64_t count; /* of a fill */
 };
 
@@ -105,14 +112,14 @@ static int parse_dtype(const char *name, gpr_dtype *dtype)
 static CUresult parse_image(const char *image, int card, engine_module *module)
 {
     char kind[8] = "", masked[8] = "", fold[16] = "", element[16] = "", compute[16] = "", acc[16] = "", skips[8] = "",
-         result[16] = "", finish[16] = "";
+         second[16] = "", result[16] = "", finish[16] = "";
     int cc = 0;
 
     if (sscanf(image,
                "FAKE %7s %d per_thread %u lanes %u kept %u reduced %u masked %7s item %u fold %15s element %15s "
-               "compute %15s acc %15s skips %7s result %15s finish %15s",
+               "compute %15s acc %15s skips %7s second %15s result %15s finish %15s",
                kind, &cc, &module->per_thread, &module->lanes, &module->kept, &module->reduced, masked, &module->item,
-               fold, element, compute, acc, skips, result, finish) != 15) {
+               fold, element, compute, acc, skips, second, result, finish) != 16) {
         return INVALID_IMAGE;
     }
     if (strcmp(kind, "sm") == 0 && (cc / 10 != card / 10 || cc > card)) return CUDA_ERROR_NO_BINARY_FOR_GPU;
@@ -126,6 +133,7 @@ static CUresult parse_image(const char *image, int card, engine_module *module)
     module->form = gpr_fold_rows[module->fold].form;
     module->masked = strcmp(masked, "true") == 0;
     module->skips_nan = strcmp(skips, "true") == 0;
+    module->second = gpr_find_dtype(second);
     module->result = gpr_find_dtype(result);
     return parse_dtype(element, &module->element) && parse_dtype(compute, &module->compute) &&
                    parse_dtype(acc, &module->acc)
@@ -160,10 +168,10 @@ static shape shape_of(const char *variant)
     static const struct {
         const char *name;
         shape shape;
-    } shapes[] = {{"auto_stream", STREAM},   {"auto_rows", ROWS},     {"auto_counted", ROWS},
-                  {"auto_columns", COLUMNS}, {"auto_narrow", NARROW}, {"auto_strided", STRIDED},
-                  {"auto_empty", EMPTY},     {"exact", EXACT},        {"exact_across", EXACT_ACROSS},
-                  {"exact_rows", EXACT_ROWS}};
+    } shapes[] = {{"auto_stream", STREAM},    {"auto_rows", ROWS},      {"auto_counted", ROWS},
+                  {"auto_columns", COLUMNS},  {"auto_narrow", NARROW},  {"auto_strided", STRIDED},
+                  {"auto_empty", EMPTY},      {"exact", EXACT},         {"exact_across", EXACT_ACROSS},
+                  {"exact_rows", EXACT_ROWS}, {"exact_moments", EXACT}, {"exact_dot", EXACT}};
 
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         if (strcmp(variant, shapes[i].name) == 0) return shapes[i].shape;
@@ -231,6 +239,7 @@ const char *engine_prepare(engine_kernel *kernel, unsigned grid, unsigned block,
     if (kernel->shape != RUN) {
         memcpy(&made->layout, arguments[4], layout_bytes);
         memcpy(&made->ending, arguments[5], sizeof made->ending);
+        memcpy(&made->second, arguments[6], sizeof made->second);
     }
     return NULL;
 }
@@ -558,34 +567,96 @@ static void run_shared_block(const engine_launch *op, uint64_t v)
 
 /* ---------------------------------------------------------------- exact sums ----------------- */
 
-/* Counters of a row, or of those that lie side by side: a ticket, a gap, and an accumulator for each. */
+/* Counters of a row, or of those that lie side by side: a ticket, a gap, and 8 bytes for each of a sum. Accumulators are smaller. */
 static uint64_t exact_counters(const engine_launch *op)
 {
-    return 2 + outputs_of_row(op) * (acc_bytes(op->kernel->module) / sizeof(uint32_t));
+    const engine_module *m = op->kernel->module;
+
+    return 2 + 2 * outputs_of_row(op) * gpr_exact_counters(m->form, m->acc);
 }
 
-/* Adds elements to a packed accumulator. */
-static void add_exactly(const engine_module *m, const char *in, uint64_t count, void *packed)
+/* Adds a product of two real numbers of a type to a part for those. */
+static void add_product(gpr_exact_part *part, gpr_dtype dtype, const void *x, const void *y)
 {
-    const gpr_dtype part_dtype = gpr_exact_part_dtype(m->element);
-    const size_t bytes = gpr_dtype_bytes(m->element), part_bytes = gpr_dtype_bytes(part_dtype);
-    const size_t words = (size_t)gpr_exact_grid_of(part_dtype).words * sizeof(int64_t);
-    gpr_exact_part parts[GPR_EXACT_PARTS];
-    char *at = packed;
+    double a = 0, b = 0;
 
-    gpr_exact_read_acc(m->element, packed, parts);
-    for (uint64_t i = 0; i < count; i++) {
-        if (m->skips_nan && is_nan(m->element, in + i * bytes)) continue;
-        for (int p = 0; p < gpr_exact_parts(m->element); p++)
-            gpr_exact_add_elements(&parts[p], part_dtype, in + i * bytes + (size_t)p * part_bytes, 1);
+    if (gpr_dtype_rows[dtype].kind != GPR_KIND_FLOAT || dtype == GPR_FLOAT64) {
+        gpr_exact_add_products(part, dtype, x, y, 1);
+        return;
     }
-    for (int p = 0; p < gpr_exact_parts(m->element); p++) {
+    gpr_convert(dtype, x, GPR_FLOAT64, &a, 1);
+    gpr_convert(dtype, y, GPR_FLOAT64, &b, 1);
+    a *= b;
+    gpr_exact_add_elements(part, GPR_FLOAT64, &a, 1);
+}
+
+/* Adds an element, and its square where those are summed too. */
+static void add_element(const engine_module *m, const char *element, gpr_exact_part *parts)
+{
+    const gpr_dtype real = gpr_exact_part_dtype(m->element);
+    const int components = gpr_exact_parts(m->element);
+
+    for (int p = 0; p < components; p++) {
+        const char *number = element + (size_t)p * gpr_dtype_bytes(real);
+        gpr_exact_add_elements(&parts[p], real, number, 1);
+        if (m->form != GPR_FORM_EXACT_MOMENTS) continue;
+        add_product(&parts[components], real, number, number);
+        parts[components].count = parts[0].count;
+    }
+}
+
+/* Adds the product of two factors, each converted to the type of both. */
+static void add_pair(const engine_module *m, const char *element, const char *other, gpr_exact_part *parts)
+{
+    const gpr_dtype real = gpr_exact_part_dtype(m->acc);
+    const size_t bytes = gpr_dtype_bytes(real);
+    char x[16], y[16], minus[16];
+    const double one = -1;
+
+    gpr_convert(m->element, element, m->acc, x, 1);
+    gpr_convert(m->second, other, m->acc, y, 1);
+    add_product(&parts[0], real, x, y);
+    if (gpr_exact_parts(m->acc) == 1) return;
+    gpr_convert(real, x + bytes, GPR_FLOAT64, minus, 1);
+    *(double *)minus *= one;
+    gpr_convert(GPR_FLOAT64, minus, real, minus + 8, 1);
+    add_product(&parts[0], real, minus + 8, y + bytes);
+    add_product(&parts[1], real, x, y + bytes);
+    add_product(&parts[1], real, x + bytes, y);
+    for (int p = 0; p < 2; p++) parts[p].count--;
+}
+
+static void pack_parts(const gpr_exact_part *parts, int count, char *at)
+{
+    for (int p = 0; p < count; p++) {
+        const size_t words = (size_t)parts[p].grid.words * sizeof(int64_t);
         const uint64_t tail[2] = {parts[p].count, parts[p].flags};
-        gpr_exact_carry(&parts[p]);
+
         memcpy(at, parts[p].words, words);
         memcpy(at + words, tail, sizeof tail);
         at += words + sizeof tail;
     }
+}
+
+/* Adds elements to a packed accumulator; with other ones, the products of both. */
+static void add_exactly(const engine_module *m, const char *in, const char *others, int64_t step, uint64_t count,
+                        void *packed)
+{
+    const size_t bytes = gpr_dtype_bytes(m->element);
+    gpr_exact_part parts[GPR_EXACT_MOST_PARTS];
+    const int part_count = gpr_exact_read_acc(m->form, m->acc, packed, parts);
+
+    for (uint64_t i = 0; i < count; i++) {
+        const char *element = in + i * bytes;
+
+        if (m->skips_nan && is_nan(m->element, element)) continue;
+        if (others == NULL)
+            add_element(m, element, parts);
+        else
+            add_pair(m, element, others + (int64_t)i * step, parts);
+    }
+    for (int p = 0; p < part_count; p++) gpr_exact_carry(&parts[p]);
+    pack_parts(parts, part_count, packed);
 }
 
 /* Adds positions [first, first + count) of an output's row. */
@@ -595,6 +666,8 @@ static void add_exact_output(const engine_launch *op, const output *o, uint64_t 
     const engine_module *m = op->kernel->module;
     const layout_parameter *l = &op->layout;
     const size_t bytes = gpr_dtype_bytes(m->element);
+    const int64_t step = m->second == GPR_DTYPE_DEFAULT ? 0 : op->second.step * (int64_t)gpr_dtype_bytes(m->second);
+    const char *others = m->second == GPR_DTYPE_DEFAULT ? NULL : (const char *)(uintptr_t)op->second.in;
     char gathered[MOST * 16];
     uint64_t held = 0;
 
@@ -607,7 +680,8 @@ static void add_exact_output(const engine_launch *op, const output *o, uint64_t 
             held++;
         }
         if (held == MOST || p + 1 == first + count) {
-            add_exactly(m, gathered, held, packed);
+            add_exactly(m, gathered, others == NULL ? NULL : others + (int64_t)(p + 1 - held) * step, step, held,
+                        packed);
             held = 0;
         }
     }
@@ -625,7 +699,7 @@ static void put_exactly(const engine_launch *op, const output *o, const void *pa
 
 static void put_exact_row(const engine_launch *op, const output *o)
 {
-    uint64_t sum[GPR_EXACT_PARTS * (GPR_EXACT_WORDS + 2)] = {0};
+    uint64_t sum[GPR_EXACT_MOST_PARTS * (GPR_EXACT_WORDS + 2)] = {0};
 
     add_exact_output(op, o, 0, op->rows.n, sum);
     put_exactly(op, o, sum);
@@ -654,7 +728,7 @@ static void run_exact_block(const engine_launch *op, uint64_t row, uint32_t bloc
     }
     for (uint64_t k = 0; k < width; k++) {
         const output o = output_at(op, row, k);
-        uint64_t alone[GPR_EXACT_PARTS * (GPR_EXACT_WORDS + 2)] = {0};
+        uint64_t alone[GPR_EXACT_MOST_PARTS * (GPR_EXACT_WORDS + 2)] = {0};
         char *total = ticket != NULL ? (char *)(ticket + 2) + k * acc_bytes(m) : (char *)alone;
         if (!o.exists) continue;
         add_exact_output(op, &o, first, count, total);
@@ -754,6 +828,17 @@ static const char *check_planned(const engine_launch *op)
     const char *wrong = check_results(op);
 
     if (wrong != NULL) return wrong;
+    if (wrong == NULL && m->second != GPR_DTYPE_DEFAULT) {
+        const axis_parameter row = {.extent = op->rows.n, .in = op->second.step};
+        int64_t low = 0, high = 0;
+
+        extend(&row, 1, &low, &high, offsetof(axis_parameter, in));
+        const size_t bytes = gpr_dtype_bytes(m->second);
+        wrong =
+            check_array((uintptr_t)(op->second.in + (CUdeviceptr)(low * (int64_t)bytes)), (uint64_t)(high - low) + 1,
+                        bytes, bytes & (0 - bytes), "kernel reads a second array outside live memory or unaligned");
+        if (wrong != NULL) return wrong;
+    }
     if (f->shape == EMPTY) return op->layout.elements == 0 ? NULL : "results of nothing for rows of something";
     wrong = check_reach(op, op->from, axes, offsetof(axis_parameter, in), run, gpr_dtype_bytes(m->element),
                         "kernel reads elements outside live memory or unaligned");

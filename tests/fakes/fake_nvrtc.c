@@ -155,9 +155,11 @@ static int lower(const char *entry, char *lowered)
 /* What a program is, in words that contract.c reads; 0: it is not understood. */
 static int describe(const char *text, char *description)
 {
-    char masked[8], fold[16], element[16], compute[16], acc[40], skips[8], result[16] = "-", finish[16] = "-";
+    char masked[8], fold[16], element[16], compute[16], acc[40], skips[8], second[16] = "-", result[16] = "-",
+                                                                           finish[16] = "-";
     unsigned per_thread = 0, lanes = 0, kept = 0, reduced = 0, items = 0;
-    const char *cell = strstr(text, "using First = "), *last = strstr(text, "using Last = gpr::Finished");
+    const char *cell = strstr(text, "gpr::Cell<"), *pair = strstr(text, "using First = gpr::Paired<gpr::Cell<"),
+               *last = strstr(text, "using Last = gpr::Finished");
 
     if (cell == NULL ||
         sscanf(text,
@@ -167,22 +169,27 @@ static int describe(const char *text, char *description)
                "constexpr unsigned row_elements = %*u;\n",
                &per_thread, &lanes, &kept, &reduced, masked, &items) != 6 ||
         sscanf(cell,
-               "using First = gpr::Cell<gpr::fold_%15[a-z_], gpr::dt_%15[a-z0-9], gpr::dt_%15[a-z0-9], %39[^,], "
-               "%7[a-z]>;",
+               "gpr::Cell<gpr::fold_%15[a-z_], gpr::dt_%15[a-z0-9], gpr::dt_%15[a-z0-9], %39[^,], "
+               "%7[a-z]>",
                fold, element, compute, acc, skips) != 5)
         return 0;
     if (last != NULL && sscanf(last, "using Last = gpr::Finished<First, gpr::dt_%15[a-z0-9], gpr::finish_%15[a-z]>;",
                                result, finish) != 2)
         return 0;
+    if (pair != NULL) { /* the last type before the end is the other array's */
+        const char *end = strchr(pair, ';');
+        while (end > pair && strncmp(end, "gpr::dt_", strlen("gpr::dt_")) != 0) end--;
+        if (sscanf(end, "gpr::dt_%15[a-z0-9]>;", second) != 1) return 0;
+    }
     char *number = strstr(acc, "dt_");
     if (number == NULL) return 0;
     number += strlen("dt_");
     number[strspn(number, "abcdefghijklmnopqrstuvwxyz0123456789")] = '\0';
     (void)snprintf(description, TEXT_ROOM / 2,
                    "per_thread %u lanes %u kept %u reduced %u masked %s item %u fold %s element %s compute %s acc %s "
-                   "skips %s result %s finish %s",
-                   per_thread, lanes, kept, reduced, masked, items, fold, element, compute, number, skips, result,
-                   finish);
+                   "skips %s second %s result %s finish %s",
+                   per_thread, lanes, kept, reduced, masked, items, fold, element, compute, number, skips, second,
+                   result, finish);
     return 1;
 }
 

@@ -1,0 +1,304 @@
+// Sums of products, exactly: what exact_dot and exact_moments share.
+//
+// A product of two float16, bfloat16 or float32 is a float64, and sums of products are sums of those. One of two float64
+// is p + r, p the product rounded and r the rest, which a fused multiply-add finds: a float64 too where |p| >= 2^-967, as
+// the last bit of the product is at most 105 places below its first. Both have windows of their own.
+//
+// Whether windows hold a tile is asked beforehand, of the exponents of its factors alone: the largest says how large
+// products get, the smallest that is not 0 where their last bits are. So the last window's rest need not be computed, and
+// integer units answer while the others add. Where two windows suffice, the third stays as it is.
+//
+// Where windows do not hold a tile, narrow products go to windows that hold all of them, the others to the digits one by
+// one, as integers of 106 bits.
+#pragma once
+
+#include "exact_adders.cuh"
+
+namespace gpr {
+
+// ---------------------------------------------------------------- numbers -----------------------
+
+// Stands for products of two T where those are no float64: multiples of twice T's lowest power of two.
+template <class T> struct Product;
+template <class T> constexpr bool is_float<Product<T>> = is_float<T>;
+template <class T> constexpr int grid_lowest<Product<T>> = 2 * grid_lowest<T>;
+template <class T> constexpr int grid_highest<Product<T>> = 2 * grid_highest<T>;
+template <class T> constexpr int deepest_field<Product<T>> = deepest_field<T> + grid_lowest<T>;
+
+template <class T> constexpr bool is_narrow = is_float<T> && sizeof(T) < sizeof(double);
+// The numbers that sums of products of two T are sums of.
+template <class T> using ProductOf = typename Select<is_narrow<T>, dt_float64, Product<T>>::type;
+
+// An element as the double that it is. widen's float32 is too small by a power of two.
+template <class T> GPR_DEVICE double number_of(T x)
+{
+    if constexpr (same<T, dt_float32>) return __dmul_rn(widen(x), 0x1p896);
+    else return widen(x);
+}
+
+// ---------------------------------------------------------------- exponents ---------------------
+
+// Exponent fields of the largest of some numbers and of the smallest that is not 0: the latter may be one too small, and
+// is larger than any where all are 0.
+struct Extent { int largest, smallest; };
+
+template <class T, unsigned VECTORS> GPR_DEVICE Extent extent_of(const Vector (&v)[VECTORS])
+{
+    constexpr int fraction = key_fraction<T>;
+    unsigned large = 0, small = ~0u; // less the smallest number: 0 is the largest there
+
+#pragma unroll
+    for (unsigned k = 0; k < VECTORS; k++) {
+        if constexpr (sizeof(T) == 8) {
+#pragma unroll
+            for (unsigned w = 0; w < 4; w += 2) {
+                const unsigned upper = v[k].word[w + 1] & ~sign_bit;
+                const uint64 less = (static_cast<uint64>(upper) << 32 | v[k].word[w]) - 1;
+                large = large > upper ? large : upper;
+                small = small < less >> 32 ? small : static_cast<unsigned>(less >> 32);
+            }
+        } else {
+#pragma unroll
+            for (unsigned w = 0; w < 4; w++) {
+                if constexpr (sizeof(T) == 2) {
+                    constexpr unsigned magnitudes = 0x7fff7fffu;
+                    const unsigned both = v[k].word[w] & magnitudes;
+                    large = larger_halves(large, both);
+                    small = smaller_halves(small, (both + magnitudes) ^ ~magnitudes);
+                } else {
+                    const unsigned magnitude = v[k].word[w] & ~sign_bit;
+                    large = large > magnitude ? large : magnitude;
+                    small = small < magnitude - 1 ? small : magnitude - 1;
+                }
+            }
+        }
+    }
+    if constexpr (sizeof(T) == 2) {
+        constexpr unsigned half = 0xffffu;
+        large = larger_halves(large, large >> 16) & half;
+        small = smaller_halves(small, small >> 16 | half << 16) & half;
+    }
+    return Extent{static_cast<int>(large >> fraction), static_cast<int>(small >> fraction)};
+}
+
+// ---------------------------------------------------------------- windows -----------------------
+
+template <class T> constexpr int exponent_bias = (1 << (Format<T>::exponent - 1)) - 1;
+constexpr int double_bias = exponent_bias<dt_float64>;
+
+constexpr unsigned few_products = 2; // windows, where they suffice
+template <class T> constexpr unsigned all_products = is_always_near<T> ? 2 : 3;
+
+// From a product's first bit to the last one of what goes to windows together with it.
+template <class T> constexpr int product_fraction =
+    2 * Format<T>::fraction < double_fraction ? 2 * Format<T>::fraction : double_fraction;
+constexpr int rest_depth = 54; // from windows of products to those of their rests, as from a product to its rest's room
+
+// Where the first bias of products may have its exponent. Down to here a product in range of the windows is 0 or 2^-967
+// at least, and no window of rests lies deeper than numbers do.
+constexpr int least_rounded = -967, deepest_top = least_rounded + 2 * window_step;
+constexpr int highest_top = most_double_field - double_bias;
+static_assert(deepest_top - rest_depth - 2 * window_step >= 1 - double_bias, "biases of rests are normal numbers");
+// 1024 products of float16 are below 2^43, and a window's room is half its bias.
+constexpr int float16_top = 44;
+static_assert(float16_top - window_step - double_fraction <= 2 * grid_lowest<dt_float16>, "two windows hold all of them");
+
+template <class T> struct ProductWindows {
+    using Number = ProductOf<T>;
+    static constexpr bool has_rests = !is_narrow<T>;
+    Windows<Number, all_products<T>, window_step> products;
+    Windows<Number, has_rests ? all_products<T> : 1, window_step> rests;
+
+    // For products below 2^(exponent + 1).
+    GPR_DEVICE void begin_for(int exponent)
+    {
+        const int top = exponent + headroom_bits;
+        begin(is_always_near<T> ? float16_top : top < deepest_top ? deepest_top : top < highest_top ? top : highest_top);
+    }
+    GPR_DEVICE void begin(int top)
+    {
+        products.begin(top + double_bias);
+        rests.begin(top - rest_depth + double_bias);
+    }
+    GPR_DEVICE int top() const { return products.top - double_bias; }
+
+    // Of two factors in the windows' range the exponent fields together, if USED windows are to hold their product.
+    GPR_DEVICE int highest_fields() const
+    {
+        return is_always_near<T> ? 2 * static_cast<int>(last_field<T> - 1)
+                                 : top() - least_headroom - 1 + 2 * exponent_bias<T>;
+    }
+    template <unsigned USED> GPR_DEVICE int lowest_fields() const
+    {
+        constexpr int depth = static_cast<int>(USED - 1) * window_step + double_fraction;
+        return is_always_near<T> ? 0 : top() - depth + product_fraction<T> + 2 * exponent_bias<T>;
+    }
+
+    // Adds x * y to the first USED windows.
+    template <unsigned USED> GPR_DEVICE void add(double x, double y)
+    {
+        if constexpr (has_rests) {
+            const double product = __dmul_rn(x, y); // by itself: what windows take is this number, not x * y
+            (void)products.template add<USED>(product);
+            (void)rests.template add<USED>(__fma_rn(x, y, -product));
+        } else {
+            (void)products.template add_product<USED>(x, y);
+        }
+    }
+    static GPR_CALLED void close(int *digit, ProductWindows windows)
+    {
+        close_windows(WarpTeam<1>{}, windows.products, digit);
+        if constexpr (has_rests) close_windows(WarpTeam<1>{}, windows.rests, digit);
+    }
+};
+
+// Windows that hold every product of two float32 or bfloat16, for a few additions.
+constexpr int wide_product_top = 256 + 6; // for as many of the largest
+template <class T> using WideProducts = Windows<dt_float64,
+    (wide_product_top - double_fraction - 2 * grid_lowest<T> + wide_step - 1) / wide_step + 1, wide_step>;
+
+// ---------------------------------------------------------------- digits ------------------------
+
+// Adds the product of two finite numbers to a part of those.
+template <class T> GPR_DEVICE void add_product_digits(int *digit, T x, T y)
+{
+    if constexpr (is_narrow<T>) {
+        add_digits(digit, __dmul_rn(number_of(x), number_of(y)));
+    } else {
+        constexpr int fraction = double_fraction, bits = 2 * (fraction + 1), half = 64;
+        constexpr int pieces = (bits + digit_bits - 2) / digit_bits + 1;
+        constexpr uint64 implied = 1ull << fraction;
+        const uint64 a = bit_copy<uint64>(x), b = bit_copy<uint64>(y);
+        const unsigned field_a = field_of_key<T>(magnitude_key(x)), field_b = field_of_key<T>(magnitude_key(y));
+        const uint64 of_a = (a & (implied - 1)) | (field_a != 0 ? implied : 0);
+        const uint64 of_b = (b & (implied - 1)) | (field_b != 0 ? implied : 0);
+        const uint64 low = of_a * of_b, high = __umul64hi(of_a, of_b);
+        const unsigned place = (field_a != 0 ? field_a - 1 : 0) + (field_b != 0 ? field_b - 1 : 0);
+        const int shift = static_cast<int>(place % digit_bits);
+
+        digit += place / digit_bits;
+#pragma unroll 1
+        for (int i = 0; i < pieces; i++) {
+            const int at = i * digit_bits - shift; // of the piece's first bit
+            const uint64 shifted = at < 0      ? low << -at
+                                   : at == 0   ? low
+                                   : at < half ? low >> at | high << (half - at)
+                                               : high >> (at - half);
+            const int value = static_cast<int>(shifted) & digit_mask;
+            add_to_digit(digit + i, ((a ^ b) >> 63) != 0 ? -value : value);
+        }
+    }
+}
+
+template <class T> GPR_DEVICE bool is_finite(T x) { return field_of_key<T>(magnitude_key(x)) != last_field<T>; }
+
+// ---------------------------------------------------------------- integers ----------------------
+
+// Products of integers, cut into pieces of 32 bits, of which a thread may add as many as it may of integers.
+template <class In> struct IntegerProducts {
+    static constexpr unsigned count = sizeof(In) < 4 ? 1 : sizeof(In) == 4 ? 2 : 4;
+    long long piece[count] = {};
+
+    static GPR_DEVICE long long lower(uint64 x) { return static_cast<long long>(x & 0xffffffffu); }
+
+    GPR_DEVICE void add(In a, In b)
+    {
+        if constexpr (count == 1) {
+            piece[0] += static_cast<long long>(value_of(a)) * static_cast<long long>(value_of(b));
+        } else if constexpr (count == 2) {
+            using Wide = typename Select<is_signed<In>, long long, uint64>::type;
+            const Wide product = static_cast<Wide>(a) * static_cast<Wide>(b);
+            piece[0] += lower(static_cast<uint64>(product));
+            piece[1] += static_cast<long long>(product >> word_bits); // the sign is the highest piece's
+        } else {
+            const uint64 low = static_cast<uint64>(a) * static_cast<uint64>(b);
+            piece[0] += lower(low);
+            piece[1] += lower(low >> word_bits);
+            if constexpr (is_signed<In>) {
+                const long long high = __mul64hi(a, b);
+                piece[2] += lower(static_cast<uint64>(high));
+                piece[3] += high >> word_bits;
+            } else {
+                const uint64 high = __umul64hi(a, b);
+                piece[2] += lower(high);
+                piece[3] += lower(high >> word_bits);
+            }
+        }
+    }
+    // Adds what there is to a part, and begins anew. All lanes of a warp must call.
+    GPR_DEVICE void close(int *digit)
+    {
+        int place[count];
+#pragma unroll
+        for (unsigned p = 0; p < count; p++) place[p] = static_cast<int>(p) * word_bits;
+        add_numbers(digit, piece, place);
+#pragma unroll
+        for (unsigned p = 0; p < count; p++) piece[p] = 0;
+    }
+};
+
+// ---------------------------------------------------------------- tiles -------------------------
+
+// When a warp tries windows, and where they lie: adders hand it their tiles. An Adder has
+//   range_of(tile)          an Extent, in the unit that the windows' own limits are in
+//   place(largest)          begins windows anew for numbers like those; empties them before if they were in use. Says
+//                           whether there is a place
+//   limits()                of the windows
+//   add_few, add_all(tile)  adds a tile that few of the windows hold, or all of them
+//   add_anything(tile)      adds a tile another way, and says how large its largest number is
+//   flush()                 empties the windows, which stay where they are
+// All lanes of a warp have the same of it.
+struct Limits { int highest, few_lowest, all_lowest; };
+
+template <unsigned ADDS> struct Trial { // additions that a tile brings to a window
+    static constexpr unsigned most_skipped = 7; // tiles, after some that did not fit
+    unsigned adds = 0;                 // to the windows since they began
+    bool is_placed = false;
+    unsigned misses = 0, skipped = 0;  // tiles that are added the other way at once, after the last that did not fit
+    unsigned strikes = 0;              // tiles that did not fit since the windows began
+    Limits limits = {0, 0, 0};
+
+    template <class Adder> GPR_DEVICE void place(Adder &adder, int largest)
+    {
+        if (!adder.place(largest, is_placed)) return;
+        is_placed = true;
+        limits = adder.limits();
+        adds = strikes = 0;
+    }
+    // All lanes of a warp must call together.
+    template <class Adder, class Tile> GPR_DEVICE void take(Adder &adder, const Tile &tile)
+    {
+        const Extent range = adder.range_of(tile);
+        if (!is_placed) place(adder, warp_largest(range.largest));
+        if (!is_placed || skipped > 0) {
+            skipped -= skipped > 0 ? 1 : 0;
+            return take_anything(adder, tile);
+        }
+        if (adds > most_adds - ADDS) {
+            adder.flush();
+            adds = strikes = 0;
+        }
+        const bool is_in_reach = range.largest <= limits.highest;
+        if (__all_sync(all_lanes, is_in_reach && range.smallest >= limits.few_lowest)) {
+            adder.add_few(tile);
+        } else if (__all_sync(all_lanes, is_in_reach && range.smallest >= limits.all_lowest)) {
+            adder.add_all(tile);
+        } else {
+            strikes++;
+            skipped = misses;
+            misses = misses < most_skipped ? 2 * misses + 1 : misses;
+            return take_anything(adder, tile);
+        }
+        misses = 0;
+        adds += ADDS;
+    }
+    template <class Adder, class Tile> GPR_DEVICE void take_anything(Adder &adder, const Tile &tile)
+    {
+        const bool moves = !is_placed || strikes > 1; // a single outlier leaves the windows where they are
+        const int largest = warp_largest(adder.add_anything(tile));
+        if (moves) place(adder, largest);
+    }
+    static GPR_DEVICE int warp_largest(int field) { return static_cast<int>(warp_max(static_cast<unsigned>(field))); }
+};
+
+} // namespace gpr
