@@ -225,8 +225,34 @@ def trials(mutant: Mutant, overlay: Path) -> Iterator[dict[str, object]]:
         }
 
 
-def products_to_try() -> Iterator[tuple[str, str, int, dict[str, object]]]:
-    """Dot products and variances at the edges of windows, and beyond."""
+Trial = tuple[str, str, int, dict[str, object]]
+"""Kernel, dtype, block size, and what to do with them."""
+
+
+def what_to_try(mutant: Mutant) -> Iterator[Trial]:
+    """Trials of the cells that come to the place, and those of exact sums and products: in exact's own files first.
+
+    An exact kernel's trials take long: first come those that the file is about.
+    """
+    kernels = kernels_of(mutant)
+    cells, layouts = cells_to_try(mutant, kernels), exact_layouts_to_try(kernels)
+    sums, products = exact_sums_to_try(kernels), products_to_try(kernels)
+    if not mutant.file.startswith("exact"):
+        parts = [cells, layouts, sums, products]
+    elif set(kernels) <= set(OF_PRODUCTS):
+        parts = [products]
+    elif mutant.file in ("exact_rows.cuh", "exact_across.cuh"):
+        parts = [layouts, sums, products, cells]
+    else:
+        parts = [sums, layouts, products, cells]
+    for part in parts:
+        yield from part
+
+
+def products_to_try(kernels: list[str]) -> Iterator[Trial]:
+    """Dot products and variances at the edges of windows, and beyond, if a kernel of theirs comes to the place."""
+    if not set(OF_PRODUCTS) & set(kernels):
+        return
     for dtype in ("float64", "float32", "bfloat16"):
         yield "exact", dtype, 32, {"do": "exact_products.check_edges", "stride": 1, "limit": 300.0}
     for dtype in ("float64", "float32", "float16"):
@@ -239,17 +265,16 @@ def products_to_try() -> Iterator[tuple[str, str, int, dict[str, object]]]:
             yield "exact", dtype, 32, {"do": f"exact_products.{do}", "limit": 300.0}
 
 
-def what_to_try(mutant: Mutant) -> Iterator[tuple[str, str, int, dict[str, object]]]:
-    """Kernel, dtype, block size, and what to do with them."""
-    kernels = kernels_of(mutant)
-    if set(OF_PRODUCTS) & set(kernels):
-        yield from products_to_try()
-    if set(kernels) <= set(OF_PRODUCTS):
-        return
+def cells_to_try(mutant: Mutant, kernels: list[str]) -> Iterator[Trial]:
+    """Each kernel with the types and operators that come to the place."""
     for dtype, op in next(cells for word, cells in CELLS.items() if word in mutant.whole_line):
         for kernel in (kernel for kernel in kernels if kernel not in OF_PRODUCTS):
             for block in (32,) if kernel in KERNELS and KERNELS[kernel].block_rule == "32" else (256, 64):
                 yield kernel, dtype, block, what_to_do(kernel, op)
+
+
+def exact_layouts_to_try(kernels: list[str]) -> Iterator[Trial]:
+    """Exact sums of every layout, if a kernel of theirs comes to the place."""
     if "exact_rows" in kernels or "exact_across" in kernels:
         for dtype in ("float32", "float64", "bfloat16"):
             yield "exact", dtype, 64, {"do": "exact_layouts.check_kinds"}
@@ -258,7 +283,11 @@ def what_to_try(mutant: Mutant) -> Iterator[tuple[str, str, int, dict[str, objec
     if "exact_across" in kernels:
         for dtype in ("float32", "float64"):
             yield "exact", dtype, 32, {"do": "exact_layouts.check_across", "stride": 8, "limit": 300.0}
-    if "exact" in kernels:  # and on data at the edges of windows, and beyond
+
+
+def exact_sums_to_try(kernels: list[str]) -> Iterator[Trial]:
+    """Exact sums of data at the edges of windows, and beyond, if their kernel comes to the place."""
+    if "exact" in kernels:
         for dtype in ("float32", "float64", "bfloat16"):
             yield "exact", dtype, 32, {"do": "exact_sums.check_edges", "stride": 1}
         for dtype in ("float64", "float32", "float16"):
