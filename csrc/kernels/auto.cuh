@@ -16,9 +16,9 @@
 //
 // auto_rows: many short rows, `lanes` lanes each (1, 2, 4, ... 32; a constant of the program).
 //   Launch: rows.blocks is 0, and virtual block v serves rows v * R to v * R + R - 1, R = BLOCK * per_thread / lanes.
-//   Few lanes with several loads each are quicker than many. Where the lanes of a row would load less than 32 bytes together and
-//   row follows row, the block's rows, which are one run of memory, come through shared memory by 16-byte loads; per_thread
-//   is what makes that run long enough.
+//   Few lanes with several loads each are quicker than many. Where the lanes of a row would load less than 32 bytes
+//   together and row follows row, the block's rows, which are one run of memory, come through shared memory by 16-byte
+//   loads; per_thread is what makes that run long enough.
 //
 // Still paid: one counter atomic per block where several blocks share a row.
 #pragma once

@@ -315,7 +315,10 @@ exact_moments(const typename Cell::In *in, typename Cell::Out *out, Rows rows, S
                                           : word_of<ProductOf<T>>(part.squares, static_cast<int>(w)));
     };
     const auto is_flags = [](unsigned i) { return i == all_words - 1; };
-    if (!join_blocks<BLOCK>(reinterpret_cast<uint64 (&)[all_words]>(whole), row, scratch.tickets, layout.slots, found, is_flags)) return;
+    if (!join_blocks<BLOCK>(reinterpret_cast<uint64 (&)[all_words]>(whole), row, scratch.tickets, layout.slots, found,
+                            is_flags)) {
+        return;
+    }
     __syncthreads(); // the sums are there
     if constexpr (same<typename Cell::Out, Acc>) {
         store_words<BLOCK>(out + start.out, whole);

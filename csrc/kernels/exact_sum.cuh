@@ -188,10 +188,10 @@ template <unsigned COUNT, int STEP> struct ShortDigits {
     }
 };
 
-// A sum's digits in radix 2^RADIX, of both signs, a digit or a few of them a lane. STEPS steps carry, all digits at once: a
-// step leaves of a carry, 2^RADIX less than the digit it comes from, and half a digit. Digits that are below 2^63 at first
-// are at most 2^31 + 1 after two steps of RADIX 32, those below 2^31 at most 2^19 + 1 after two of 20, any after four. So
-// the digits below the first one that is not 0 are less than it together: it has the sum's sign.
+// A sum's digits in radix 2^RADIX, of both signs, a digit or a few of them a lane. STEPS steps carry, all digits at once:
+// of each digit a step leaves half of 2^RADIX at most, and what the one below carries. In radix 2^20 digits that were below
+// 2^31 are 2^19 + 1 at most after two steps, and any of 64 bits after four. So all digits below the first one that is not
+// 0 are less than it together: it has the sum's sign.
 template <int COUNT, int RADIX, int STEPS = 2> struct WarpDigits {
     static constexpr int lanes = static_cast<int>(warp_lanes), chunks = (COUNT + lanes - 1) / lanes;
     static constexpr int taken = 128 / RADIX; // digits that are rounded: 95 bits at least
@@ -202,8 +202,10 @@ template <int COUNT, int RADIX, int STEPS = 2> struct WarpDigits {
     unsigned positives[chunks], negatives[chunks]; // which lanes' digits are
 
     // digit(i) is number i. All lanes of the warp must call.
-    template <class DigitOf> GPR_DEVICE WarpDigits(int last_unit, const DigitOf &digit) : unit(last_unit), highest(-1), negative(false)
+    template <class DigitOf>
+    GPR_DEVICE WarpDigits(int last_unit, const DigitOf &digit) : unit(last_unit), highest(-1), negative(false)
     {
+        constexpr int unused = word_bits - RADIX; // bits of a digit's lower half
         const int lane = static_cast<int>(threadIdx.x % warp_lanes);
 #pragma unroll
         for (int c = 0; c < chunks; c++) mine[c] = c * lanes + lane < COUNT ? digit(c * lanes + lane) : 0;
@@ -212,7 +214,7 @@ template <int COUNT, int RADIX, int STEPS = 2> struct WarpDigits {
             long long below = 0; // what the last lane of the chunk before carries
 #pragma unroll
             for (int c = 0; c < chunks; c++) {
-                const int kept = static_cast<int>(static_cast<unsigned>(mine[c]) << (word_bits - RADIX)) >> (word_bits - RADIX);
+                const int kept = static_cast<int>(static_cast<unsigned>(mine[c]) << unused) >> unused; // with its sign
                 const long long carry = (mine[c] - kept) >> RADIX, from_below = shuffle_up(carry);
                 mine[c] = kept + (lane > 0 ? from_below : below);
                 if (c + 1 < chunks) below = shuffle_from(carry, lanes - 1);
@@ -233,7 +235,7 @@ template <int COUNT, int RADIX, int STEPS = 2> struct WarpDigits {
     {
         long long chunk = 0;
 #pragma unroll
-        for (int c = 0; c < chunks; c++) chunk = i >> 5 == c ? mine[c] : chunk;
+        for (int c = 0; c < chunks; c++) chunk = i >= c * lanes && i < (c + 1) * lanes ? mine[c] : chunk;
         return shuffle_from(chunk, i & (lanes - 1));
     }
     // The sign of the digits below number i together: that of the first which is not 0.
