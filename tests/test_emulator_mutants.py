@@ -2,7 +2,7 @@
 
 A mutant is a kernel file with one place changed; the emulator compiles it instead of the real one (its `overlay`). It
 is caught if, for some kernel that comes to the place, a rule is broken or a result is wrong. Places are found by
-reading the files, so that a new barrier is broken too. A run takes a twelfth of them, drawn anew each time
+reading the files, so that a new barrier is broken too. A run takes a sixteenth of them, drawn anew each time
 (GPR_TEST_ALL=1: all). What no kernel would miss does not belong there: see UNMISSED.
 """
 
@@ -22,7 +22,7 @@ import gpureduce as gr
 from gpureduce import _core
 
 SEED = int(os.environ["GPR_TEST_SEED"])
-ONE_IN = 1 if os.environ.get("GPR_TEST_ALL") else 12  # mutants are tried in a run, others in another
+ONE_IN = 1 if os.environ.get("GPR_TEST_ALL") else 16  # mutants are tried in a run, others in another
 SOURCES = {name: text for name, text in _core.sources().items() if name != "cub.cuh"}
 KERNELS = {info.name: info for info in gr.kernels() if info.name != "cub"}
 HALF_WARP = "0xffffu << (threadIdx.x & 16)"
@@ -253,13 +253,13 @@ def products_to_try(kernels: list[str]) -> Iterator[Trial]:
     """Dot products and variances at the edges of windows, and beyond, if a kernel of theirs comes to the place."""
     if not set(OF_PRODUCTS) & set(kernels):
         return
-    for dtype in ("float64", "float32", "bfloat16"):
-        yield "exact", dtype, 32, {"do": "exact_products.check_edges", "stride": 1, "limit": 300.0}
     for dtype in ("float64", "float32", "float16"):
         for block in (32, 256):
             yield "exact", dtype, block, {"do": "exact_products.check_variances", "count": 8}
             yield "exact", dtype, block, {"do": "exact_products.check_dot", "count": 8}
         yield "exact", dtype, 32, {"do": "exact_products.check_exponents", "stride": 3, "limit": 300.0}
+    for dtype in ("float64", "float32", "bfloat16"):
+        yield "exact", dtype, 32, {"do": "exact_products.check_edges", "stride": 1, "limit": 300.0}
     for dtype in ("float32", "int64", "complex64"):
         for do in ("check_kinds", "check_variance_kinds"):
             yield "exact", dtype, 32, {"do": f"exact_products.{do}", "limit": 300.0}
@@ -308,7 +308,7 @@ def survivors(tmp_path: Path, changes: list[tuple[str, str]]) -> tuple[list[Muta
     count = 0
     draw = random.Random(SEED)
     for count, mutant in enumerate(mutants(changes), 1):
-        if draw.randrange(ONE_IN) != 0:
+        if draw.randrange(ONE_IN) != 0 or mutant.is_unmissed:
             continue
         folder = tmp_path / str(count)
         folder.mkdir()
@@ -334,8 +334,7 @@ def survivors(tmp_path: Path, changes: list[tuple[str, str]]) -> tuple[list[Muta
 def demand_all_caught(tmp_path: Path, changes: list[tuple[str, str]], least: int) -> None:
     escaped, count = survivors(tmp_path, changes)
     assert count >= least, f"only {count} places were found"
-    unexpected = [mutant for mutant in escaped if not mutant.is_unmissed]
-    assert not unexpected, f"{len(unexpected)} of {count} mutants are not caught:\n" + "\n".join(map(str, unexpected))
+    assert not escaped, f"{len(escaped)} of {count} mutants are not caught:\n" + "\n".join(map(str, escaped))
 
 
 def test_no_barrier_fence_or_mask_can_be_taken_away_unnoticed(tmp_path: Path) -> None:
