@@ -36,13 +36,17 @@ def exactly(values: Any, **options: Any) -> Any:
 
 
 def test_the_kernels_source_gives_every_digit_on_the_emulator() -> None:
-    count = 60 if EVERYTHING else 6
+    """Of block sizes an ordinary run draws one for each dtype, and half of the dtypes for rows."""
+    count, blocks = 60 if EVERYTHING else 6, (32, 64, 256)
     tasks = [
         {"do": "exact_sums.check_exact", "dtype": name, "block": block, "seed": SEED, "count": count, "limit": 600.0}
-        for name in FLOATS
-        for block in (32, 64, 256)
+        for i, name in enumerate(FLOATS)
+        for block in (blocks if EVERYTHING else (blocks[(SEED + i) % 3],))
     ]
-    tasks += [{"do": "exact_sums.check_rows", "dtype": name, "seed": SEED, "limit": 300.0} for name in FLOATS]
+    tasks += [
+        {"do": "exact_sums.check_rows", "dtype": name, "seed": SEED, "limit": 300.0}
+        for name in FLOATS[0 if EVERYTHING else SEED % 2 :: 1 if EVERYTHING else 2]
+    ]
     tasks += [
         {"do": "exact_sums.check_edges", "dtype": name, "stride": 1 if EVERYTHING else 8, "seed": SEED, "limit": 300.0}
         for name in FLOATS
