@@ -139,6 +139,8 @@ def check_dot(task: dict[str, Any]) -> None:
         grid = 1 if fills else int(rng.choice([0, 1, 2, 5]))
         if fills:
             x, y = one_sided(rng, name, n), np.abs(one_sided(rng, name, n))
+        elif number == 1:  # -0, if there are any: the count says so
+            x, y = np.full(n, -0.0, DTYPES[name]), np.ones(n, DTYPES[name])
         else:
             pairs = pairs_of(rng, name, max(n, 3))
             x, y = (values[:n] for values in pairs[rng.integers(len(pairs))])
