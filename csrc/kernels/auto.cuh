@@ -50,12 +50,12 @@ template <class Cell, unsigned BLOCK> GPR_DEVICE typename Cell::Acc find_in_bloc
     __shared__ typename Tile::Acc best_of_warp[warps];
     __shared__ uint64 position;
     const unsigned warp = threadIdx.x / warp_lanes, lane = threadIdx.x % warp_lanes;
-    typename Tile::Acc best = warp_reduce_to_all<Tile>(local.best);
+    typename Tile::Acc best = warp_all_reduce<Tile>(local.best);
 
     if (lane == 0) best_of_warp[warp] = best;
     if (threadIdx.x == 0) position = nowhere;
     __syncthreads(); // everybody sees the best of all warps
-    best = warp_reduce_to_all<Tile>(lane < warps ? best_of_warp[lane] : Tile::identity());
+    best = warp_all_reduce<Tile>(lane < warps ? best_of_warp[lane] : Tile::identity());
     if (local.first != nowhere && !Cell::Fold::prefers(best, local.best)) atomicMin(&position, local.position());
     __syncthreads(); // the first position is there
     return {element_of<typename Cell::Acc::Number>(best), position};

@@ -230,30 +230,8 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
         const int last_place = near[0].top - (windows - 1) * window_step - double_fraction - field_offset<T>;
         const int lowest = last_place + fraction, highest = near[0].top - least_headroom - field_offset<T>;
         const unsigned least = lowest > 1 ? static_cast<unsigned>(lowest) << fraction : 1;
-        unsigned large = 0, small = ~0u; // less 1: 0 is the largest there
-
-#pragma unroll
-        for (unsigned k = 0; k < VECTORS; k++) {
-#pragma unroll
-            for (unsigned w = 0; w < 4; w++) {
-                if constexpr (sizeof(T) == 2) {
-                    constexpr unsigned magnitudes = 0x7fff7fffu;
-                    const unsigned both = v[k].word[w] & magnitudes;
-                    large = larger_halves(large, both);
-                    small = smaller_halves(small, (both + magnitudes) ^ ~magnitudes);
-                } else {
-                    const unsigned magnitude = v[k].word[w] & ~sign_bit;
-                    large = large > magnitude ? large : magnitude;
-                    small = small < magnitude - 1 ? small : magnitude - 1;
-                }
-            }
-        }
-        if constexpr (sizeof(T) == 2) {
-            constexpr unsigned half = 0xffffu;
-            large = larger_halves(large, large >> 16) & half;
-            small = smaller_halves(small, small >> 16 | half << 16) & half;
-        }
-        return static_cast<int>(large >> fraction) <= highest && small >= least - 1;
+        const Magnitudes found = magnitudes_of<T>(v);
+        return static_cast<int>(found.largest >> fraction) <= highest && found.least_less >= least - 1;
     }
 
     GPR_DEVICE void note_others(const Vector (&v)[VECTORS])

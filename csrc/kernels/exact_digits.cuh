@@ -30,6 +30,43 @@ template <class T> GPR_DEVICE unsigned magnitude_key(T x)
 template <class T> constexpr int key_fraction = sizeof(T) == 8 ? Format<T>::fraction - 32 : Format<T>::fraction;
 template <class T> GPR_DEVICE unsigned field_of_key(unsigned key) { return key >> key_fraction<T>; }
 
+// Of the floats in some vectors the largest magnitude, and the smallest that is not 0, less the smallest number there is:
+// 0 is the largest there. Of doubles the upper halves.
+struct Magnitudes { unsigned largest, least_less; };
+
+template <class T, unsigned VECTORS> GPR_DEVICE Magnitudes magnitudes_of(const Vector (&v)[VECTORS])
+{
+    unsigned large = 0, small = ~0u;
+
+#pragma unroll
+    for (unsigned k = 0; k < VECTORS; k++) {
+#pragma unroll
+        for (unsigned w = 0; w < 4; w += sizeof(T) == 8 ? 2 : 1) {
+            if constexpr (sizeof(T) == 8) {
+                const unsigned upper = v[k].word[w + 1] & ~sign_bit;
+                const uint64 less = (static_cast<uint64>(upper) << 32 | v[k].word[w]) - 1;
+                large = large > upper ? large : upper;
+                small = small < less >> 32 ? small : static_cast<unsigned>(less >> 32);
+            } else if constexpr (sizeof(T) == 2) {
+                constexpr unsigned magnitudes = 0x7fff7fffu;
+                const unsigned both = v[k].word[w] & magnitudes;
+                large = larger_halves(large, both);
+                small = smaller_halves(small, (both + magnitudes) ^ ~magnitudes);
+            } else {
+                const unsigned magnitude = v[k].word[w] & ~sign_bit;
+                large = large > magnitude ? large : magnitude;
+                small = small < magnitude - 1 ? small : magnitude - 1;
+            }
+        }
+    }
+    if constexpr (sizeof(T) == 2) {
+        constexpr unsigned half = 0xffffu;
+        large = larger_halves(large, large >> 16) & half;
+        small = smaller_halves(small, small >> 16 | half << 16) & half;
+    }
+    return Magnitudes{large, small};
+}
+
 // ---------------------------------------------------------------- the block's number ------------
 
 // A block adds to a number of smaller digits, which shared memory adds by one instruction: 32 bits with a sign, in radix

@@ -45,40 +45,8 @@ struct Extent { int largest, smallest; };
 template <class T, unsigned VECTORS> GPR_DEVICE Extent extent_of(const Vector (&v)[VECTORS])
 {
     constexpr int fraction = key_fraction<T>;
-    unsigned large = 0, small = ~0u; // less the smallest number: 0 is the largest there
-
-#pragma unroll
-    for (unsigned k = 0; k < VECTORS; k++) {
-        if constexpr (sizeof(T) == 8) {
-#pragma unroll
-            for (unsigned w = 0; w < 4; w += 2) {
-                const unsigned upper = v[k].word[w + 1] & ~sign_bit;
-                const uint64 less = (static_cast<uint64>(upper) << 32 | v[k].word[w]) - 1;
-                large = large > upper ? large : upper;
-                small = small < less >> 32 ? small : static_cast<unsigned>(less >> 32);
-            }
-        } else {
-#pragma unroll
-            for (unsigned w = 0; w < 4; w++) {
-                if constexpr (sizeof(T) == 2) {
-                    constexpr unsigned magnitudes = 0x7fff7fffu;
-                    const unsigned both = v[k].word[w] & magnitudes;
-                    large = larger_halves(large, both);
-                    small = smaller_halves(small, (both + magnitudes) ^ ~magnitudes);
-                } else {
-                    const unsigned magnitude = v[k].word[w] & ~sign_bit;
-                    large = large > magnitude ? large : magnitude;
-                    small = small < magnitude - 1 ? small : magnitude - 1;
-                }
-            }
-        }
-    }
-    if constexpr (sizeof(T) == 2) {
-        constexpr unsigned half = 0xffffu;
-        large = larger_halves(large, large >> 16) & half;
-        small = smaller_halves(small, small >> 16 | half << 16) & half;
-    }
-    return Extent{static_cast<int>(large >> fraction), static_cast<int>(small >> fraction)};
+    const Magnitudes found = magnitudes_of<T>(v);
+    return Extent{static_cast<int>(found.largest >> fraction), static_cast<int>(found.least_less >> fraction)};
 }
 
 // ---------------------------------------------------------------- windows -----------------------

@@ -5,7 +5,8 @@
 //
 //   m = 16   0<->16  1<->17  ...      m = 8   0<->8  ...      down to m = 1   0<->1  2<->3  ...
 //
-// Both partners put the lower lane's value on the left, so all lanes compute the same bits, floats included.
+// Both partners put the lower lane's value on the left, so all lanes compute the same bits, floats included: that is
+// warp_all_reduce in warp.cuh.
 //
 // Still paid: as many shuffles as shuffling down, and all lanes combine in every step; nothing is gained where only one
 // lane needs the result, as here.
@@ -20,18 +21,6 @@
 #include "runs.cuh"
 
 namespace gpr {
-
-// All 32 lanes of a warp must call; all hold the result.
-template <class Cell> GPR_DEVICE typename Cell::Acc warp_all_reduce(typename Cell::Acc value)
-{
-    using Acc = typename Cell::Acc;
-#pragma unroll
-    for (unsigned mask = warp_lanes / 2; mask > 0; mask /= 2) {
-        const Acc other = shuffle_xor(value, mask);
-        value = (threadIdx.x & mask) == 0 ? Cell::combine(value, other) : Cell::combine(other, value);
-    }
-    return value;
-}
 
 template <class Cell, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)

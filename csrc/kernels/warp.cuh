@@ -69,15 +69,19 @@ template <class Cell, unsigned LANES = warp_lanes> GPR_DEVICE typename Cell::Acc
     return value;
 }
 
-// The same for the whole warp; every lane holds the result.
-template <class Cell> GPR_DEVICE typename Cell::Acc warp_reduce_to_all(typename Cell::Acc value)
+// The butterfly of shfl_xor.cuh: every lane of the warp holds the result, and all the same bits of it.
+template <class Cell> GPR_DEVICE typename Cell::Acc warp_all_reduce(typename Cell::Acc value)
 {
+    using Acc = typename Cell::Acc;
 #pragma unroll
-    for (unsigned mask = warp_lanes / 2; mask > 0; mask /= 2) value = Cell::combine(value, shuffle_xor(value, mask));
+    for (unsigned mask = warp_lanes / 2; mask > 0; mask /= 2) {
+        const Acc other = shuffle_xor(value, mask);
+        value = (threadIdx.x & mask) == 0 ? Cell::combine(value, other) : Cell::combine(other, value);
+    }
     return value;
 }
 
-// For several values a lane at once, so that the exchanges of one do not wait for those of another.
+// What warp_reduce does, for several values a lane at once, so that the exchanges of one do not wait for those of another.
 template <class Cell, unsigned LANES, unsigned VALUES>
 GPR_DEVICE void warp_reduce_all(typename Cell::Acc (&value)[VALUES])
 {
