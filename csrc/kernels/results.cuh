@@ -10,6 +10,34 @@ namespace gpr {
 struct Ending {
     double ddof;  // var, std
     uint64 plane; // minmax: results from a row's smallest to its largest
+
+    // What that is for one row of the layout: number `row` along its kept axes, number `column` along its column.
+    template <class Layout> GPR_DEVICE const Ending &of(const Layout &, uint64, uint64) const { return *this; }
+};
+
+// Of a variance about means that are given.
+template <class Number> struct RowAbout : Ending { Number given; };
+
+// The same of all rows. A given mean lies wherever its steps lead, or is one for all.
+template <class Given, class Number> struct EndingAbout : Ending {
+    dt_complex128 for_all;
+    const Given *given;        // NULL: for_all
+    long long column;          // steps in given means: along the layout's column,
+    long long kept[kept_axes]; // and along its kept axes
+
+    template <class Layout>
+    GPR_DEVICE RowAbout<Number> of(const Layout &layout, uint64 row, uint64 place) const
+    {
+        if (given == nullptr) return {*this, element_of<Number>(for_all)};
+        long long at = static_cast<long long>(place) * column;
+#pragma unroll
+        for (unsigned a = kept_axes; a-- > 0;) {
+            const uint64 i = a > 0 ? row % layout.kept[a].extent : row;
+            at += static_cast<long long>(i) * kept[a];
+            if (a > 0) row /= layout.kept[a].extent;
+        }
+        return {*this, element_of<Number>(value_of(given[at]))};
+    }
 };
 
 // ---------------------------------------------------------------- ways to finish ----------------
@@ -76,6 +104,25 @@ struct finish_deviation {
     }
 };
 
+// A variance or deviation about a mean of type Given: what the squares' sum lacks is the distance of both means, for each
+// of the row's elements. Of none there is no distance, even from NaN.
+template <class Way, class Given> struct About {
+    template <class Compute, class Acc, class Out, class Number>
+    static GPR_DEVICE void put(Out *out, Acc acc, uint64 n, const RowAbout<Number> &ending)
+    {
+        if (acc.count != 0) {
+            acc.squares += squared(apart(acc.mean, mean_of(ending.given))) * static_cast<double>(acc.count);
+        }
+        Way::template put<Compute>(out, acc, n, ending);
+    }
+};
+
+// What a way to finish depends on.
+template <class Way, class Acc> struct EndingOf { using type = Ending; };
+template <class Way, class Given, class Acc> struct EndingOf<About<Way, Given>, Acc> {
+    using type = EndingAbout<Given, typename Acc::Number>;
+};
+
 // Integers wrap, as NumPy's do.
 struct finish_distance {
     template <class Compute, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending)
@@ -101,13 +148,17 @@ struct finish_both {
 // A cell whose kernel leaves accumulators: of chunks of host arrays, whose rows the host joins.
 template <class CellType> struct Unfinished : CellType {
     using Out = typename CellType::Acc;
+    using AllEnding = Ending;
     static GPR_DEVICE void put(Out *out, typename CellType::Acc acc, uint64, Ending) { *out = acc; }
 };
 
-// A cell whose kernel writes results. `out` points to a row's.
+// A cell whose kernel writes results. `out` points to a row's; what its result depends on beside is one row's share of
+// the kernel's AllEnding.
 template <class CellType, class Result, class Way> struct Finished : CellType {
     using Out = Result;
-    static GPR_DEVICE void put(Out *out, typename CellType::Acc acc, uint64 n, Ending ending)
+    using AllEnding = typename EndingOf<Way, typename CellType::Acc>::type;
+    template <class RowEnding>
+    static GPR_DEVICE void put(Out *out, typename CellType::Acc acc, uint64 n, const RowEnding &ending)
     {
         Way::template put<typename CellType::Compute>(out, acc, n, ending);
     }
