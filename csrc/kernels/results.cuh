@@ -12,7 +12,7 @@ struct Ending {
     uint64 plane; // minmax: results from a row's smallest to its largest
 
     // What that is for one row of the layout: number `row` along its kept axes, number `column` along its column.
-    template <class Layout> GPR_DEVICE const Ending &of(const Layout &, uint64, uint64) const { return *this; }
+    template <class Layout> GPR_DEVICE Ending of(const Layout &, uint64, uint64) const { return *this; }
 };
 
 // Of a variance about means that are given.
@@ -43,11 +43,11 @@ template <class Given, class Number> struct EndingAbout : Ending {
 // ---------------------------------------------------------------- ways to finish ----------------
 
 // A way to finish, named by an operator's row in the registry, has
-//   put<Compute>(out, acc, n, ending)    *out = the result of a row of n elements
+//   put<Cell>(out, acc, n, ending)    *out = the result of a row of n elements
 
 // The accumulator's number.
 struct finish_number {
-    template <class Compute, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending)
+    template <class Cell, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending)
     {
         *out = element_of<Out>(acc);
     }
@@ -66,54 +66,56 @@ template <class Compute, class Number> GPR_DEVICE auto as_computed(Number sum)
 }
 
 struct finish_mean {
-    template <class Compute, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64 n, Ending)
+    template <class Cell, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64 n, Ending)
     {
-        *out = element_of<Out>(over(as_computed<Compute>(acc), static_cast<double>(n)));
+        *out = element_of<Out>(over(as_computed<typename Cell::Compute>(acc), static_cast<double>(n)));
     }
-    template <class Compute, class T, class Out>
+    template <class Cell, class T, class Out>
     static GPR_DEVICE void put(Out *out, Tally<T> acc, uint64, Ending)
     {
-        *out = element_of<Out>(over(as_computed<Compute>(acc.sum), static_cast<double>(acc.count)));
+        *out = element_of<Out>(over(as_computed<typename Cell::Compute>(acc.sum), static_cast<double>(acc.count)));
     }
 };
 
 // Of a row where nothing was left to look at: -1.
 struct finish_position {
-    template <class Compute, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending)
+    template <class Cell, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending)
     {
         *out = static_cast<Out>(acc.position);
     }
 };
 
 struct finish_variance {
-    template <class Acc> static GPR_DEVICE double variance(Acc acc, Ending ending)
+    // Too few elements for the divisor make what the division by 0 does; where NaN are left out, always NaN.
+    template <class Cell, class Acc> static GPR_DEVICE double variance(Acc acc, Ending ending)
     {
         const double divisor = static_cast<double>(acc.count) - ending.ddof;
+        if constexpr (Cell::skips_nan) acc.squares = divisor > 0 ? acc.squares : 0;
         return acc.squares / (divisor > 0 ? divisor : 0);
     }
-    template <class Compute, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending ending)
+    template <class Cell, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending ending)
     {
-        *out = element_of<Out>(variance(acc, ending));
+        *out = element_of<Out>(variance<Cell>(acc, ending));
     }
 };
 
 struct finish_deviation {
-    template <class Compute, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending ending)
+    template <class Cell, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending ending)
     {
-        *out = element_of<Out>(sqrt(finish_variance::variance(acc, ending)));
+        *out = element_of<Out>(sqrt(finish_variance::variance<Cell>(acc, ending)));
     }
 };
 
 // A variance or deviation about a mean of type Given: what the squares' sum lacks is the distance of both means, for each
 // of the row's elements. Of none there is no distance, even from NaN.
 template <class Way, class Given> struct About {
-    template <class Compute, class Acc, class Out, class Number>
+    template <class Cell, class Acc, class Out, class Number>
     static GPR_DEVICE void put(Out *out, Acc acc, uint64 n, const RowAbout<Number> &ending)
     {
         if (acc.count != 0) {
             acc.squares += squared(apart(acc.mean, mean_of(ending.given))) * static_cast<double>(acc.count);
         }
-        Way::template put<Compute>(out, acc, n, ending);
+        Way::template put<Cell>(out, acc, n, ending);
     }
 };
 
@@ -125,7 +127,7 @@ template <class Way, class Given, class Acc> struct EndingOf<About<Way, Given>, 
 
 // Integers wrap, as NumPy's do.
 struct finish_distance {
-    template <class Compute, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending)
+    template <class Cell, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending)
     {
         if constexpr (is_integer<typename Acc::Number>) {
             *out = static_cast<Out>(static_cast<uint64>(acc.high) - static_cast<uint64>(acc.low));
@@ -136,7 +138,7 @@ struct finish_distance {
 };
 
 struct finish_both {
-    template <class Compute, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending ending)
+    template <class Cell, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending ending)
     {
         out[0] = element_of<Out>(acc.low);
         out[ending.plane] = element_of<Out>(acc.high);
@@ -160,7 +162,7 @@ template <class CellType, class Result, class Way> struct Finished : CellType {
     template <class RowEnding>
     static GPR_DEVICE void put(Out *out, typename CellType::Acc acc, uint64 n, const RowEnding &ending)
     {
-        Way::template put<typename CellType::Compute>(out, acc, n, ending);
+        Way::template put<CellType>(out, acc, n, ending);
     }
 };
 
