@@ -177,9 +177,10 @@ typedef struct gpr_request {
                      * is then the type of the result alone (of complex elements a complex one). Infinite elements make NaN. Not
                      * with `exact` */
     gpr_dtype mean_dtype; /* of the given means; complex of complex elements only */
-    const void *mean;     /* the first of them, device memory, aligned to their size; or NULL: mean_value is every row's */
-    const int64_t *mean_strides; /* a step in bytes for each kept axis, 0 along those that share a mean; required with mean */
-    double mean_value[2];        /* real and imaginary part */
+    const void *mean; /* the first of them, device memory, aligned to their size; or NULL: mean_value is every row's */
+    const int64_t
+        *mean_strides;    /* a step in bytes for each kept axis, 0 along those that share a mean; required with mean */
+    double mean_value[2]; /* real and imaginary part */
     int (*interrupted)(void *); /* asked between chunks of long work, on the calling thread: not 0 stops */
     void *interrupted_arg;
 } gpr_request;

@@ -122,8 +122,7 @@ static void describe_layout(const gpr_plan *plan, const gpr_work *work, launch_l
                               .packed = plan->packed,
                               .ascends = plan->ascends,
                               .slots = plan->slots};
-    for (int i = 0; i < plan->layout.kept + plan->layout.reduced; i++)
-        layout->axes[i] = axis_of(&plan->layout.axes[i]);
+    for (int i = 0; i < plan->layout.kept + plan->layout.reduced; i++) layout->axes[i] = axis_of(&plan->layout.axes[i]);
 }
 
 static void describe_ending(const gpr_plan *plan, const gpr_work *work, launch_ending *ending)
@@ -147,8 +146,8 @@ static uint64_t end_of_launch(const gpr_plan *plan, const gpr_pass *pass, uint64
 
 /* One pass, in as many launches as its grid and its scratch take. */
 static gpr_status launch_pass(CUfunction function, const gpr_plan *plan, const gpr_pass *pass, CUdeviceptr in,
-                              CUdeviceptr out, const gpr_work *work, launch_layout *layout,
-                              launch_ending *ending, uint32_t *launches)
+                              CUdeviceptr out, const gpr_work *work, launch_layout *layout, launch_ending *ending,
+                              uint32_t *launches)
 {
     launch_rows rows = {.n = pass->n, .count = plan->rows, .blocks = pass->blocks};
     launch_scratch scratch = {work->partials, work->tickets};

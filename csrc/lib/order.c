@@ -189,9 +189,10 @@ static gpr_status queue_upload(CUdeviceptr destination, const void *source, uint
 
     GPR_TRY(gpr_is_capturing(stream, &capturing));
     if (capturing)
-        return gpr_fail(GPR_ERROR_VALUE,
-                        "numbers in host memory cannot be captured into a graph, which would read them again whenever it "
-                        "is replayed: keep them in memory of the device");
+        return gpr_fail(
+            GPR_ERROR_VALUE,
+            "numbers in host memory cannot be captured into a graph, which would read them again whenever it "
+            "is replayed: keep them in memory of the device");
     GPR_CU(cuMemcpyHtoDAsync, destination, source, bytes, stream);
 done:
     return status;

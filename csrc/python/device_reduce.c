@@ -101,8 +101,8 @@ static int read_mean(const glue_state *state, PyObject *object, glue_device_arra
     }
     glue_device_array *mean = (glue_device_array *)object;
     if (mean->device != source->device) {
-        PyErr_Format(PyExc_TypeError, "the array is on device \"cuda:%d\" and its mean on \"cuda:%d\"",
-                     source->device, mean->device);
+        PyErr_Format(PyExc_TypeError, "the array is on device \"cuda:%d\" and its mean on \"cuda:%d\"", source->device,
+                     mean->device);
         return -1;
     }
     const int more = source->ndim - mean->ndim;
@@ -353,11 +353,12 @@ static PyObject *reduce_on_device(PyObject *module, PyObject *const *from, Py_ss
     glue_call call;
 
     if ((count != MEAN && count != MOST) || !glue_is_device_array(state, from[SOURCE])) {
-        PyErr_SetString(PyExc_TypeError, "reduce_on_device takes an operator's number, a DeviceArray and twelve or thirteen more");
+        PyErr_SetString(PyExc_TypeError,
+                        "reduce_on_device takes an operator's number, a DeviceArray and twelve or thirteen more");
         return NULL;
     }
     PyObject *const mean = count == MOST ? from[MEAN] : Py_None;
-    const glue_arguments given = {from[OP],       from[AXIS], from[DTYPE], from[KEEPDIMS],  from[MASK],
+    const glue_arguments given = {from[OP],       from[AXIS], from[DTYPE], from[KEEPDIMS], from[MASK],
                                   from[SKIP_NAN], from[DDOF], mean,        from + OPTIONS};
     glue_device_array *source = (glue_device_array *)from[SOURCE];
     if (glue_read_device_call(state, source, &given, &call, reduced, &keepdims) < 0) return NULL;
@@ -536,7 +537,8 @@ static PyObject *queue_upload(PyObject *module, PyObject *arguments)
     bytes = gpr_dtype_bytes(array->dtype);
     for (int i = 0; i < array->ndim; i++) bytes *= (uint64_t)glue_shape_of(array)[i];
     if ((uint64_t)source.len != bytes || !is_compact(array) || array->read_only) {
-        PyErr_SetString(PyExc_ValueError, "only C-contiguous arrays that may be written are uploaded to, with as many bytes");
+        PyErr_SetString(PyExc_ValueError,
+                        "only C-contiguous arrays that may be written are uploaded to, with as many bytes");
         goto done;
     }
     Py_BEGIN_ALLOW_THREADS
@@ -690,7 +692,8 @@ PyMethodDef glue_device_methods[] = {
     {"reduce_on_device", (PyCFunction)(void (*)(void))reduce_on_device, METH_FASTCALL,
      PyDoc_STR(
          "reduce_on_device(op, source, axis, dtype, keepdims, mask, kernel, device, block_size, grid_size, stream, "
-         "skip_nan, ddof, make, mean=None) -> what make(shape, dtype) returned first; its second is the result's memory")},
+         "skip_nan, ddof, make, mean=None) -> what make(shape, dtype) returned first; its second is the result's "
+         "memory")},
     {"dot_on_device", (PyCFunction)(void (*)(void))dot_on_device, METH_FASTCALL,
      PyDoc_STR(
          "dot_on_device(a, b, factor, dtype, kernel, device, block_size, grid_size, stream, make) -> what make(shape, "

@@ -199,10 +199,11 @@ typedef struct device_arguments {
 } device_arguments;
 
 /* The keywords after an array's own, as both functions below take them. */
-#define LAYOUT_KEYWORDS \
-    "strides", "mask", "mask_strides", "result", "result_strides", "skip_nan", "ddof", "mean", "mean_dtype", "mean_strides", NULL
+#define LAYOUT_KEYWORDS                                                                                      \
+    "strides", "mask", "mask_strides", "result", "result_strides", "skip_nan", "ddof", "mean", "mean_dtype", \
+        "mean_strides", NULL
 #define LAYOUT_FORMAT "$OKOKOpdKOO"
-#define LAYOUT_ARGUMENTS(a)                                                                                       \
+#define LAYOUT_ARGUMENTS(a)                                                                                            \
     &(a).strides, &(a).mask, &(a).mask_strides, &(a).result, &(a).result_strides, &(a).skip_nan, &(a).ddof, &(a).mean, \
         &(a).mean_dtype, &(a).mean_strides
 
