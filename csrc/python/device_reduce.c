@@ -217,6 +217,9 @@ static int check_target(const glue_call *call, const int64_t *shape, const int64
         return -1;
     }
     for (int i = 0; i < ndim; i++) {
+        if (shape[i] == 0) return 0; /* whatever the steps */
+    }
+    for (int i = 0; i < ndim; i++) {
         if (strides[i] == 0 && shape[i] > 1) {
             PyErr_SetString(PyExc_ValueError, "output array is a broadcast one: several of its elements share memory");
             return -1;

@@ -17,7 +17,7 @@ import sys
 import traceback
 from typing import Any
 
-from emu import cells, exact_layouts, exact_products, exact_sums, layouts
+from emu import cells, exact_layouts, exact_products, exact_sums, layouts, means
 from gpureduce import _core  # noqa: F401  the forks find it loaded
 
 MODULES = {
@@ -26,6 +26,7 @@ MODULES = {
     "exact_products": exact_products,
     "exact_sums": exact_sums,
     "layouts": layouts,
+    "means": means,
 }
 LIMIT = 60.0  # seconds
 
