@@ -665,12 +665,14 @@ static void subtract_block(gpr_wide wide, uint64_t count, results_block *block)
     }
 }
 
-/* Makes block->first the variances or their roots. */
+/* Makes block->first the variances or their roots. Too few elements for the divisor make what the division by 0 does; where NaN are left
+ * out, always NaN. */
 static void vary_block(const gpr_rule *rule, uint64_t count, results_block *block)
 {
     for (uint64_t i = 0; i < count; i++) {
         const double divisor = fmax((double)block->position[i] - rule->ddof, 0);
-        const double variance = block->squares[i] / divisor;
+        const double squares = rule->skip_nan && divisor == 0 ? 0 : block->squares[i];
+        const double variance = squares / divisor;
 
         block->first.f64[i] = rule->op == GPR_OP_STD ? sqrt(variance) : variance;
     }

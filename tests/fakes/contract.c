@@ -334,6 +334,7 @@ static void finish_result(const engine_launch *op, int64_t index, const void *pa
                            .result = m->result,
                            .planes = m->finisher == GPR_OP_MINMAX ? 2 : 1,
                            .divide = m->finisher == GPR_OP_MEAN,
+                           .skip_nan = m->skips_nan,
                            .ddof = op->ending.ddof};
     const size_t bytes = gpr_dtype_bytes(m->result);
 
