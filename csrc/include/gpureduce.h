@@ -154,7 +154,9 @@ typedef struct gpr_request {
     const int64_t *mask_strides; /* ndim steps in bytes; required with mask */
     int byteswapped;             /* elements are in the other byte order */
     int skip_nan;                /* NaN elements are left out: sum, prod, min, max, mean, var, std, argmin, argmax */
-    double ddof;                 /* var, std: the divisor is the number of elements less this, and not below 0 */
+    double
+        ddof; /* var, std: the divisor is the number of elements less this, and not below 0: then the result is what the division makes, NaN
+                  * with skip_nan */
     int on_device; /* data and mask are memory of CUDA device `device`: any strides, elements aligned to their size, native byte
                                   * order. Kernels that are named read contiguous rows without a mask only */
     int kernel;          /* from gpr_find_kernel; a negative number: "auto" */
