@@ -1,4 +1,4 @@
-"""``mean=`` of ``var``, ``std``, ``nanvar`` and ``nanstd`` for device arrays over the emulator: random calls beside NumPy's.
+"""``mean=`` of variances of device arrays over the emulator: random calls beside NumPy's.
 
 A failure names the command that repeats it.
 """

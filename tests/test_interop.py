@@ -606,7 +606,8 @@ def test_variances_are_taken_about_a_given_mean(tmp_path: Path) -> None:
             ours, theirs = getattr(gr, name), getattr(np, name)
             for given in (2, 2.5, True, np.float32(2), np.float64(2), np.int16(2), np.array(2.0), np.array([[2.0]])):
                 agree(value(ours(array, mean=given)), theirs(values, mean=given))
-            for given in (means, means.astype("f8"), means.astype("i8"), means[::-1], np.ones((6, 1), ">f4"), means + 1):
+            others = means.astype("f8"), means.astype("i8"), means[::-1], np.ones((6, 1), ">f4"), means + 1
+            for given in (means, *others):
                 expected = theirs(values, axis=1, mean=given, ddof=1)
                 agree(value(ours(array, axis=1, mean=given, ddof=1)), expected)
                 if given.dtype.isnative:
@@ -641,8 +642,9 @@ def test_variances_are_taken_about_a_given_mean(tmp_path: Path) -> None:
         for given in (1 - 2j, np.complex64(3j), turned.mean(axis=1, keepdims=True)):
             agree(value(gr.var(lend(turned), axis=1, mean=given)), np.var(turned, axis=1, mean=given))
         agree(value(gr.var(lend(turned), mean=2)), np.var(turned, mean=2))
-        agree(value(gr.var(array, axis=1, mean=lend(means), dtype="f8")), np.var(values.astype("f8"), axis=1, mean=means))
-        agree(value(gr.var(array, axis=1, mean=lend(means), kernel="shfl_two_pass")), np.var(values, axis=1, mean=means))
+        about = dict(axis=1, mean=lend(means))
+        agree(value(gr.var(array, dtype="f8", **about)), np.var(values.astype("f8"), axis=1, mean=means))
+        agree(value(gr.var(array, kernel="shfl_two_pass", **about)), np.var(values, axis=1, mean=means))
         agree(value(gr.var(lend(values[:0]), axis=0, mean=lend(values[0]), ddof=-1)), np.zeros(50, "f4"))
         assert value(gr.var(lend(values[:, :0]), axis=0, mean=lend(values[:1, :0]))).shape == (0,)
         agree(value(gr.var(array, mean=None)), np.var(values))
@@ -670,7 +672,8 @@ def test_a_mean_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     turned = ROWS.astype(np.complex64)
     for lend in (Lender, Shown):
         array = lend(ROWS)
-        for shape, axis in (((20,), 1), ((1, 20), 1), ((20, 30), 1), ((1, 1, 1), None), ((2,), None), ((30, 1), 1), ((0,), 0)):
+        misfits = [((20,), 1), ((1, 20), 1), ((20, 30), 1), ((1, 1, 1), None), ((2,), None), ((30, 1), 1), ((0,), 0)]
+        for shape, axis in misfits:
             for given in (np.zeros(shape), lend(np.zeros(shape))):
                 with raises(ValueError, f"mean has shape {shape}", "keepdims=True"):
                     gr.var(array, axis=axis, mean=given)

@@ -153,10 +153,9 @@ typedef struct gpr_request {
     const uint8_t *mask;    /* bool, one byte each: where false, the element is left out (not for positions); or NULL */
     const int64_t *mask_strides; /* ndim steps in bytes; required with mask */
     int byteswapped;             /* elements are in the other byte order */
-    int skip_nan;                /* NaN elements are left out: sum, prod, min, max, mean, var, std, argmin, argmax */
-    double
-        ddof; /* var, std: the divisor is the number of elements less this, and not below 0: then the result is what the division makes, NaN
-                  * with skip_nan */
+    int skip_nan; /* NaN elements are left out: sum, prod, min, max, mean, var, std, argmin, argmax. A variance whose divisor is 0 is NaN
+                   * then, else what the division makes */
+    double ddof; /* var, std: the divisor is the number of elements less this, and not below 0 */
     int on_device; /* data and mask are memory of CUDA device `device`: any strides, elements aligned to their size, native byte
                                   * order. Kernels that are named read contiguous rows without a mask only */
     int kernel;          /* from gpr_find_kernel; a negative number: "auto" */

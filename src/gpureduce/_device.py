@@ -291,7 +291,10 @@ class _Reduction(Work):
         mask = self.mask(where)
         if mean is not None:
             of_mean = self.take_mean(mean, self.result_shape(axis, True))
-            if dtype is None and not (self.skip_nan and self.source.dtype != "bfloat16"):  # the nan functions do not widen
+            widens = (
+                not self.skip_nan or self.source.dtype == "bfloat16"
+            )  # NumPy's nan functions keep the floats they know
+            if dtype is None and widens:
                 dtype = _dtype_about(self.source.dtype, of_mean)
         try:
             if not has_start:

@@ -166,9 +166,7 @@ def expected(case: Case) -> np.ndarray:
     name = case.name if view.dtype.kind in "fc" else case.name.removeprefix("nan")
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return np.asarray(
-            getattr(np, name)(view.astype(wide), axis=case.axis, mean=np.asarray(mean, wide), **keywords)
-        )
+        return np.asarray(getattr(np, name)(view.astype(wide), axis=case.axis, mean=np.asarray(mean, wide), **keywords))
 
 
 def add_out(rng: np.random.Generator, case: Case, like: np.ndarray) -> None:
