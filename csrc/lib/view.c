@@ -459,7 +459,7 @@ static uint64_t least(uint64_t a, uint64_t b)
 void gpr_pack(const gpr_view *view, uint64_t first, uint64_t count, const void *neutral, void *destination)
 {
     const int axes = view->outer + view->inner;
-    const axis unit = {1, 0, 0, 0};
+    const axis unit = {.extent = 1};
     const axis columns = axes > 0 ? axis_at(view, axes - 1) : unit;
     const axis rows = axes > 1 ? axis_at(view, axes - 2) : unit;
     char *out = destination;
