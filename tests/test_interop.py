@@ -685,6 +685,8 @@ def test_a_mean_that_does_not_fit_is_refused(tmp_path: Path) -> None:
         for given in ("x", [None], np.datetime64(1, "s"), {}):
             with raises(TypeError, "mean of dtype"):
                 gr.std(array, mean=given)
+        with raises(TypeError, "the array is in host memory and mean= in GPU memory"):
+            gr.var(ROWS, mean=lend(np.zeros(())))
         with raises(TypeError, "complex dtype, not in float32"):
             gr.var(lend(turned), mean=1.0, dtype="float32")
         with raises(TypeError, "float or complex type"):

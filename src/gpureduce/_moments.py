@@ -21,6 +21,7 @@ from ._arguments import (
     warn_of_imaginary_parts,
 )
 from ._calls import Array, Call, NoValue, warn
+from ._interop import is_on_device
 
 # ---------------------------------------------------------------- means
 
@@ -191,6 +192,8 @@ def _about(call: Call, mask: Array | None) -> Any:
     Costs a pass for each of the two, and one for the counts of what NaN leave.
     """
     check_takes_mean(call)
+    if is_on_device(call.center):
+        raise TypeError("the array is in host memory and mean= in GPU memory: copy one of them")
     array, center = call.array, np.asarray(call.center)
     is_complex = array.dtype.kind == "c"
     wide = call._replace(dtype=np.complex128 if is_complex else np.float64, keepdims=True, ddof=0.0)
