@@ -380,7 +380,7 @@ static void expect_spreads(const gpr_request *request, const float *means, int64
     double found[MEAN_ROWS];
 
     CHECK(gpr_reduce(request) == GPR_OK, "%s", gpr_last_error()->message);
-    REQUIRE(gpr_download(0, NULL, found, request->result, sizeof found) == GPR_OK);
+    REQUIRE(gpr_download(0, request->stream, found, request->result, sizeof found) == GPR_OK);
     for (int row = 0; row < MEAN_ROWS; row++) {
         const int each = MEAN_ROWS / MEAN_PLANES;
         const double want = spread_of(row, means[row / each * plane_step + row % each * row_step]);
