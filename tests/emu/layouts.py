@@ -178,7 +178,8 @@ def call(case: Case, op: str, dtype: np.dtype[Any], block: int, rng: np.random.G
     assert around.memory.tobytes() == result.memory.tobytes(), f"{where}: written beside the results"
     if op == ABOUT:  # right to rounding: any other mean would be off by more
         rounded = want.astype(sample).astype(np.float64)
-        good = np.allclose(got.astype(np.float64), rounded, rtol=8 * _epsilon(sample), atol=0, equal_nan=True)
+        rtol = rounding_of(sample, int(np.prod(array.view.shape)))
+        good = np.allclose(got.astype(np.float64), rounded, rtol=rtol, atol=0, equal_nan=True)
     elif op in ("mean", "std"):
         good = np.allclose(got.astype(np.float64), want.astype(np.float64), rtol=2e-3, atol=1e-2, equal_nan=True)
     else:
@@ -195,8 +196,10 @@ def expected_about(rows: np.ndarray, mask: np.ndarray | None, means: np.ndarray)
     return np.mean(squares, axis=-1, **({} if mask is None else {"where": mask}))
 
 
-def _epsilon(dtype: np.dtype[Any]) -> float:
-    return float(np.finfo(dtype).eps) if dtype.kind == "f" else 2.0**-7  # bfloat16's, which NumPy does not know
+def rounding_of(dtype: np.dtype[Any], n: int) -> float:
+    """How far two sums of `n` squares in 64 bits may be from each other once both are of a type, in proportion."""
+    epsilon = float(np.finfo(dtype).eps) if dtype.kind == "f" else 2.0**-7  # bfloat16's, which NumPy does not know
+    return 2 * epsilon + (n + 16) * float(np.finfo(np.float64).eps)
 
 
 def unwritten(n: int, dtype: np.dtype[Any]) -> np.ndarray:

@@ -14,7 +14,7 @@ import numpy as np
 from reference import ALL_DTYPES
 
 import gpureduce as gr
-from emu.layouts import Strided, draw_shape, strided, under_a_schedule
+from emu.layouts import Strided, draw_shape, rounding_of, strided, under_a_schedule
 from gpureduce import _core, _interop
 
 FUNCTIONS = ("var", "std", "nanvar", "nanstd")
@@ -220,6 +220,6 @@ def check_calls(task: dict[str, Any]) -> None:
         with np.errstate(all="ignore"):
             good = np.allclose(
                 got.astype(np.float64), rounded.astype(got.dtype).astype(np.float64),
-                rtol=16 * float(np.finfo(narrow).eps), atol=0, equal_nan=True,
+                rtol=rounding_of(narrow, case.array.view.size), atol=0, equal_nan=True,
             )  # fmt: skip
         assert good, f"{where}: {got} is not {rounded}"
