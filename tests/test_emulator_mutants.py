@@ -93,6 +93,12 @@ SLIPS = [
     (r"(?<=key )!= 0 \|\| !is_empty\(\)", "!= 0"),
     (r"(?<=index )- threadIdx\.x % warp_lanes / lanes", ""),
     (r"(?<=lane )== 0\) Cell", "!= 0) Cell"),
+    (r"(?<=place\(\) )\+ reach \+ 1", "+ reach + 2"),
+    (r"addend == 0 \?", "false ?"),
+    (r"low < addend", "false"),
+    (r"(?<=pair_bits )- window_step \| low", "- window_step - 1 | low"),
+    (r"(?<=mine\.top - )all\.top", "(all.top - 1)"),
+    (r"(?<=b )< blocks \?", "<= blocks ?"),
     (r"value = Cell::identity\(\);", "value = Cell::lift(typename Cell::In{3}, 0);"),
 ]
 # Mutants that are right all the same, by file, replacement and the comment at the place; and why the place is as it is.
@@ -240,6 +246,9 @@ def what_to_try(mutant: Mutant) -> Iterator[Trial]:
         parts = [cells, layouts, sums, products]
     elif set(kernels) <= set(OF_PRODUCTS):
         parts = [products]
+    elif mutant.file == "exact_fixed.cuh":
+        tried = (*exact_sums_to_try(kernels), *exact_layouts_to_try(kernels))
+        parts = [((*cell, what | {"slow_float64": True}) for *cell, what in tried)]
     elif mutant.file in ("exact_rows.cuh", "exact_across.cuh"):
         parts = [layouts, sums, products, cells]
     else:

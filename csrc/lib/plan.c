@@ -592,6 +592,7 @@ static gpr_status plan_exact_runs(const task *t, gpr_plan *plan)
 static gpr_status plan_exact(const gpr_kernel_row *row, const task *t, gpr_plan *plan)
 {
     plan->layout = *t->layout;
+    plan->integer_windows = t->facts->slow_float64 && t->rule->form == GPR_FORM_EXACT;
     if (t->rule->form == GPR_FORM_EXACT_PRODUCTS) {
         plan->variant = "exact_dot";
         return plan_exact_runs(t, plan);

@@ -179,6 +179,7 @@ static gpr_status write_program(const gpr_cell *cell, program_text *program)
                    "constexpr bool masked = %s;\n"
                    "constexpr unsigned item = %u;\n"
                    "constexpr unsigned row_elements = %u;\n"
+                   "constexpr bool integer_windows = %s;\n"
                    "}\n"
                    "#include \"%s\"\n"
                    "%s"
@@ -186,10 +187,10 @@ static gpr_status write_program(const gpr_cell *cell, program_text *program)
                    "using Next = gpr::Next<First>;\n"
                    "%s",
                    cell->per_thread, cell->lanes, cell->kept, cell->reduced, cell->masked ? "true" : "false",
-                   cell->item, cell->row_elements, file, entries.finish > 0 ? "#include \"finish_rows.cuh\"\n" : "",
-                   before, gpr_fold_rows[cell->fold].name, gpr_dtype_name(cell->element), gpr_dtype_name(cell->compute),
-                   form, gpr_dtype_name(cell->acc), form[0] != '\0' ? ">" : "", cell->skip_nan ? "true" : "false",
-                   after, last);
+                   cell->item, cell->row_elements, cell->integer_windows ? "true" : "false", file,
+                   entries.finish > 0 ? "#include \"finish_rows.cuh\"\n" : "", before, gpr_fold_rows[cell->fold].name,
+                   gpr_dtype_name(cell->element), gpr_dtype_name(cell->compute), form, gpr_dtype_name(cell->acc),
+                   form[0] != '\0' ? ">" : "", cell->skip_nan ? "true" : "false", after, last);
     (void)snprintf(program->entries[0], ENTRY_ROOM, "gpr::%s<%s, %uu>", cell->variant,
                    makes_results(row) ? "Last" : "First", cell->block);
     translation->entry_count = 1;
@@ -282,6 +283,7 @@ typedef struct sample {
     const char *name;
     int kept, reduced, masked;
     uint32_t item_bytes, lanes, most_block;
+    int integer_windows;
 } sample;
 
 /* How many of them row `kernel` has; *samples: the first. A kernel without layouts is its own one. */
@@ -292,8 +294,9 @@ static int samples_of(const gpr_kernel_row *row, gpr_form form, const sample **s
                                      {"auto_strided", 3, 3, 1, 16, 32, 1024}, {"auto_empty", 2, 1, 0, 0, 32, 1024},
                                      {"auto_counted", 1, 1, 0, 16, 32, 1024}, {"auto_columns", 1, 1, 0, 16, 32, 1024},
                                      {"auto_strided", 1, 1, 0, 16, 32, 1024}};
-    static const sample exact[] = {
-        {"exact", 1, 1, 0, 0, 32, 1024}, {"exact_across", 3, 3, 1, 0, 32, 1024}, {"exact_rows", 2, 2, 1, 0, 4, 256}};
+    static const sample exact[] = {{"exact", 1, 1, 0, 0, 32, 1024, 0},        {"exact", 1, 1, 0, 0, 32, 1024, 1},
+                                   {"exact_across", 3, 3, 1, 0, 32, 1024, 0}, {"exact_across", 1, 1, 0, 0, 32, 1024, 1},
+                                   {"exact_rows", 2, 2, 1, 0, 4, 256, 0},     {"exact_rows", 2, 1, 0, 0, 8, 256, 1}};
     static const sample moments = {"exact_moments", 2, 1, 0, 0, 32, 1024};
     static const sample only = {NULL, 1, 1, 0, 0, 32, 1024};
 
@@ -352,6 +355,7 @@ gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dt
         cell.reduced = samples[i].reduced;
         cell.masked = samples[i].masked;
         cell.row_elements = is_auto ? SAMPLE_ROW : 0;
+        cell.integer_windows = samples[i].integer_windows;
         cell.variant = samples[i].name != NULL ? samples[i].name : row->name;
         GPR_TRY(gpr_make_object(&cell, cc, 0, &object, &compiled));
         if (machine_code_bytes != NULL) *machine_code_bytes += object.bytes;

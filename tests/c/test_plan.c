@@ -42,7 +42,8 @@ static void draw_work(work *w)
     if (check_between(0, 3) == 0 && row->cover == GPR_STRIDE) w->grid = (uint32_t)draw_size(20);
     w->facts = (gpr_device_facts){.cc = (int)check_between(75, 130),
                                   .multiprocessors = (uint32_t)check_between(1, 200),
-                                  .threads_per_multiprocessor = (uint32_t)check_between(1, 64) * 32};
+                                  .threads_per_multiprocessor = (uint32_t)check_between(1, 64) * 32,
+                                  .slow_float64 = (int)check_between(0, 1)};
 }
 
 static const char *describe(const work *w)
@@ -121,6 +122,7 @@ static void check_finish(const work *w, const gpr_plan *plan)
     const gpr_pass *pass = &plan->passes[0];
 
     CHECK(plan->fill == (row->finish == GPR_ATOMIC), "%s", describe(w));
+    CHECK(plan->integer_windows == (w->facts.slow_float64 && w->rule.form == GPR_FORM_EXACT), "%s", describe(w));
     if (row->flags & GPR_SUMS_EXACTLY) {
         check_exact_scratch(plan, &w->rule, describe(w));
     } else if (row->finish == GPR_TICKET && pass->blocks > 1) {
