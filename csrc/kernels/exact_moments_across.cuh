@@ -32,15 +32,14 @@ template <class In> struct MomentsRoom {
     VarianceWork<PartType<In>> work;
 };
 
+template <class In> constexpr unsigned fitting_rooms =
+    (moments_shared_bytes - most_moments_across<In> * sizeof(BlockMoments<In>)) / sizeof(MomentsRoom<In>);
+
 // Results that a block makes at once.
-template <class In, unsigned BLOCK> constexpr unsigned moments_rooms()
-{
-    constexpr unsigned fitting = (moments_shared_bytes - most_moments_across<In> * sizeof(BlockMoments<In>))
-                                 / sizeof(MomentsRoom<In>);
-    constexpr unsigned warps = BLOCK / warp_lanes < most_rooms ? BLOCK / warp_lanes : most_rooms;
-    static_assert(fitting > 0, "rows leave room for a result");
-    return fitting < warps ? fitting : warps;
-}
+template <class In, unsigned BLOCK> constexpr unsigned moments_rooms =
+    fitting_rooms<In> < most_rooms ? (fitting_rooms<In> < BLOCK / warp_lanes ? fitting_rooms<In> : BLOCK / warp_lanes)
+    : most_rooms < BLOCK / warp_lanes ? most_rooms
+                                      : BLOCK / warp_lanes;
 
 template <class Cell, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, exact_blocks<BLOCK>)
@@ -49,7 +48,8 @@ exact_moments_across(const typename Cell::In *in, typename Cell::Out *out, Rows 
 {
     using In = typename Cell::In;
     using Words = MomentWords<In>;
-    constexpr unsigned numbers = most_moments_across<In>, rooms = moments_rooms<In, BLOCK>();
+    constexpr unsigned numbers = most_moments_across<In>, rooms = moments_rooms<In, BLOCK>;
+    static_assert(rooms > 0, "rows leave room for a result");
     static_assert(sizeof(typename Cell::Acc) == Words::all * sizeof(uint64), "words, a count and flags of each");
     __shared__ MomentsRoom<In> room[rooms];
     const BlockMoments<In> *moments = block_moments<In, numbers>();
