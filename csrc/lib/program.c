@@ -294,7 +294,8 @@ static int samples_of(const gpr_kernel_row *row, gpr_form form, const sample **s
                                      {"auto_strided", 1, 1, 0, 16, 32, 1024}};
     static const sample exact[] = {
         {"exact", 1, 1, 0, 0, 32, 1024}, {"exact_across", 3, 3, 1, 0, 32, 1024}, {"exact_rows", 2, 2, 1, 0, 4, 256}};
-    static const sample moments = {"exact_moments", 2, 1, 0, 0, 32, 1024};
+    static const sample moments[] = {{"exact_moments", 2, 1, 0, 0, 32, 1024},
+                                     {"exact_moments_across", 3, 3, 1, 0, 32, 1024}};
     static const sample only = {NULL, 1, 1, 0, 0, 32, 1024};
 
     if (row->family == GPR_FAMILY_PLANNER) {
@@ -305,7 +306,11 @@ static int samples_of(const gpr_kernel_row *row, gpr_form form, const sample **s
         *samples = exact;
         return sizeof exact / sizeof exact[0];
     }
-    *samples = form == GPR_FORM_EXACT_MOMENTS ? &moments : &only;
+    if (form == GPR_FORM_EXACT_MOMENTS) {
+        *samples = moments;
+        return sizeof moments / sizeof moments[0];
+    }
+    *samples = &only;
     return 1;
 }
 
