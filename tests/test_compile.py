@@ -175,7 +175,7 @@ def test_cells_of_library_kernels_compile() -> None:
 
 @pytest.mark.timeout(3600)
 def test_every_dot_product_compiles() -> None:
-    """Of factors of any two types: no operator has their kernel's name. A few for each architecture in an ordinary run."""
+    """Of factors of any two types, which no operator names: for each architecture one in an ordinary run."""
     rng = random.Random(SEED)
     print(f"seed {SEED}")
     dots = []

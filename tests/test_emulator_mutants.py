@@ -183,6 +183,8 @@ def functions() -> dict[str, tuple[set[str], set[tuple[str, int]]]]:
 
 FUNCTIONS = functions()
 OF_PRODUCTS = ("exact_moments", "exact_moments_across", "exact_dot")
+# Files that other kernels come to by name alone: members of structures are looked up by theirs.
+FILES_OF_PRODUCTS = {f"{name}.cuh" for name in (*OF_PRODUCTS, "exact_join", "exact_products", "exact_variance")}
 
 # Kernels by what is tried, and the global functions that this comes to. What auto does with layouts is tried by kernel.
 ENTRIES = {
@@ -239,7 +241,7 @@ def what_to_try(mutant: Mutant) -> Iterator[Trial]:
     variances = variances_to_try(kernels)
     if not mutant.file.startswith("exact"):
         parts = [cells, layouts, sums, products, variances]
-    elif set(kernels) <= set(OF_PRODUCTS):
+    elif mutant.file in FILES_OF_PRODUCTS:
         parts = [variances, products]
     elif mutant.file in ("exact_rows.cuh", "exact_across.cuh", "exact_walk.cuh"):
         parts = [layouts, sums, variances, products, cells]

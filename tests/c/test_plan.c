@@ -417,7 +417,8 @@ static void test_exact_moments_and_products_have_kernels_of_their_own(void)
                   strcmp(plan.variant, "exact_moments_across") == 0 && plan.along && plan.across == 1,
               "%s of masked runs, %u across", plan.variant, plan.across);
     }
-    CHECK(plan_array(GPR_KERNEL_exact, GPR_OP_STD, GPR_COMPLEX128, 2, 1, tall, columns, NULL, NULL, AT, &plan) == GPR_OK &&
+    CHECK(plan_array(GPR_KERNEL_exact, GPR_OP_STD, GPR_COMPLEX128, 2, 1, tall, columns, NULL, NULL, AT, &plan) ==
+                  GPR_OK &&
               plan.across == 8 && !plan.along && plan.rows == 12500000 && plan.passes[0].blocks == 1 && plan.slots == 0,
           "%u across, %u blocks", plan.across, plan.passes[0].blocks);
     gpr_contiguous_layout(1, (uint64_t)n, &layout);
@@ -502,9 +503,9 @@ static void check_array_plan(const gpr_plan *plan, const gpr_rule *rule, const c
 static void test_random_layouts_keep_the_kernels_promises(int count)
 {
     enum { VARIANTS = 10 };
-    static const char *const variants[VARIANTS] = {"auto_stream",  "auto_rows",     "auto_columns",        "auto_narrow",
-                                                   "auto_strided", "exact",         "exact_across",        "exact_rows",
-                                                   "exact_moments", "exact_moments_across"};
+    static const char *const variants[VARIANTS] = {
+        "auto_stream", "auto_rows",    "auto_columns", "auto_narrow",   "auto_strided",
+        "exact",       "exact_across", "exact_rows",   "exact_moments", "exact_moments_across"};
     int seen[VARIANTS] = {0};
 
     for (int i = 0; i < count; i++) {

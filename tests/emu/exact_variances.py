@@ -1,9 +1,8 @@
 """Exact variances of device arrays of any layout beside Python's integers and the CPU, on the emulator or a card.
 
 Arrays are those of layouts.py and exact_layouts.py: any axes, gaps, steps backwards, repeats, masks that are laid out
-otherwise. Rounding hides most digits of a variance. Those that it does not hide are found by variances on midpoints, from
-which an element that is smaller by so many orders of magnitude moves them; and by elements so nearly equal that almost
-everything cancels.
+otherwise. Rounding hides most digits of a variance. They are seen where it lies on a midpoint, from which an element
+that is smaller by so many binary orders moves it, and where elements are so nearly equal that almost everything cancels.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from reference import DTYPES
 
 import gpureduce as gr
 from emu import layouts
-from emu.exact_layouts import FILLING, PARTS, SHAPES, draw_elements, number_type, part_views, place
+from emu.exact_layouts import FILLING, PARTS, SHAPES, draw_elements, part_views, place
 from emu.exact_products import DDOFS
 
 CHECKED_ROWS = 12  # of an array, by Python's integers; the CPU checks all
@@ -47,8 +46,8 @@ def check_case(rng: np.random.Generator, name: str, case: layouts.Case, op: str,
     view, mask = case.array.view, case.mask
     kept = view.shape[: view.ndim - case.reduced]
     where += (
-        f" {op} shape={view.shape} reduced={case.reduced} strides={view.strides} offset={case.array.offset} block={block}"
-        f" grid={case.grid} mask={mask and mask.view.strides} skip_nan={case.skip_nan} ddof={case.ddof}"
+        f" {op} shape={view.shape} reduced={case.reduced} strides={view.strides} offset={case.array.offset}"
+        f" block={block} grid={case.grid} mask={mask and mask.view.strides} skip_nan={case.skip_nan} ddof={case.ddof}"
     )
     dtype = DTYPES[result_name(name)]
     result = layouts.strided(rng, kept, lambda n: layouts.unwritten(n, dtype), bool(rng.random() < 0.5))
@@ -144,7 +143,7 @@ def midpoint_of_squares(rng: np.random.Generator, name: str, n: int, below: int)
 
 
 def midpoint_of_sums(rng: np.random.Generator, name: str, n: int, below: int) -> np.ndarray | None:
-    """[a, t, 0, ...], of a power of two: the variance is near (n - 1) a^2 / n^2, on a midpoint, and -2 a t / n^2 beside it."""
+    """[a, t, 0, ...], of a power of two: the variance is -2 a t / n^2 beside (n - 1) a^2 / n^2, a midpoint."""
     digits = FORMATS[name][0] + 1
     a = odd_between(rng, math.sqrt(2**digits / (n - 1)), math.sqrt(2 ** (digits + 1) / (n - 1)))
     t = 2.0 ** (math.frexp(a)[1] - 1 - below)
@@ -200,7 +199,7 @@ def check_digits(task: dict[str, Any], emulated: bool = True) -> None:
 
 
 def check_slots(task: dict[str, Any]) -> None:
-    """Variances of more rows, by two blocks each, than there is scratch for at a time; most of them are NaN, for speed."""
+    """Variances of more rows, by two blocks each, than there is scratch for at a time; most are NaN, for speed."""
     rng = np.random.default_rng(task["seed"])
     values = np.full((3, MANY_ROWS), np.nan + 0j)
     some = rng.random(MANY_ROWS) < 0.02
