@@ -2,7 +2,7 @@
 
 Arrays are those of layouts.py and exact_layouts.py: any axes, gaps, steps backwards, repeats, masks that are laid out
 otherwise. Rounding hides most digits of a variance. They are seen where it lies on a midpoint, from which an element
-that is smaller by so many binary orders moves it, and where elements are so nearly equal that almost everything cancels.
+that is smaller by so many binary orders moves it, and where elements are so nearly equal that nearly all cancels.
 """
 
 from __future__ import annotations
