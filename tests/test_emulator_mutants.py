@@ -259,7 +259,7 @@ def variances_to_try(kernels: list[str]) -> Iterator[Trial]:
     if "exact_moments_across" not in kernels:
         return
     for dtype in ("float64", "float32", "bfloat16"):
-        yield "exact", dtype, 96, {"do": "exact_variances.check_kinds", "limit": 300.0}
+        yield "exact", dtype, 96, {"do": "exact_variances.check_kinds"}  # a hang is soon found
         yield "exact", dtype, 64, {"do": "exact_variances.check_layouts", "count": 4, "limit": 300.0}
     for dtype in ("float64", "float32", "bfloat16"):
         yield "exact", dtype, 32, {"do": "exact_variances.check_digits", "stride": 2, "limit": 300.0}
