@@ -32,6 +32,7 @@
 
 #include "exact_across.cuh"
 #include "exact_block.cuh"
+#include "exact_held.cuh"
 #include "exact_rows.cuh"
 
 namespace gpr {
@@ -55,13 +56,17 @@ template <class In> struct Run {
         head = to_aligned < n ? to_aligned : n;
         vectors = (n - head) / vector_elements<In>;
     }
-    GPR_DEVICE Vector vector(uint64 i) const
+    // One of the row's vectors, by its address.
+    GPR_DEVICE Vector load(const Vector *at) const
     {
         if constexpr (sizeof(In) == sizeof(Vector)) { // elements of 16 bytes may begin where vectors do not
-            if (reinterpret_cast<uint64>(in) % sizeof(Vector) != 0) return bit_copy<Vector>(in[i]);
+            if (reinterpret_cast<uint64>(in) % sizeof(Vector) != 0) {
+                return bit_copy<Vector>(*reinterpret_cast<const In *>(at));
+            }
         }
-        return load_vector(reinterpret_cast<const Vector *>(in + head) + i);
+        return load_vector(at);
     }
+    GPR_DEVICE const Vector *begin() const { return reinterpret_cast<const Vector *>(in + head); }
     GPR_DEVICE bool has_edges() const { return vectors * vector_elements<In> < n; }
     // A lane's element of the edges, the only one in its vector: fewer than 16 come before, fewer than 16 after.
     GPR_DEVICE Vector edge(unsigned lane, const Vector &nothing) const
@@ -81,29 +86,32 @@ GPR_DEVICE void take_row(Adder &adder, const Run<In> &run, uint64 warp, uint64 w
     constexpr unsigned tile = VECTORS * warp_lanes;
     const unsigned lane = threadIdx.x % warp_lanes;
     const Vector nothing = adder.nothing();
-    uint64 first = warp * tile;
-    bool has_edges = warp == 0 && run.has_edges(); // and they are still to come
+    const long long step = static_cast<long long>(warps * tile);
+    const Vector *at = run.begin() + warp * tile + lane;
+    long long left = static_cast<long long>(run.vectors - warp * tile); // vectors from the tile's first one on
+    bool has_edges = warp == 0 && run.has_edges();                      // and they are still to come
     Vector now[VECTORS], next[VECTORS];
 
     const auto fetch = [&](Vector(&v)[VECTORS]) {
-        if (first + tile <= run.vectors) {
+        if (left >= static_cast<long long>(tile)) {
 #pragma unroll
-            for (unsigned k = 0; k < VECTORS; k++) v[k] = run.vector(first + lane + k * warp_lanes);
+            for (unsigned k = 0; k < VECTORS; k++) v[k] = run.load(at + k * warp_lanes);
             return;
         }
 #pragma unroll
         for (unsigned k = 0; k < VECTORS; k++) {
-            const uint64 i = first + lane + k * warp_lanes;
-            v[k] = i < run.vectors ? run.vector(i) : nothing;
+            v[k] = static_cast<long long>(lane + k * warp_lanes) < left ? run.load(at + k * warp_lanes) : nothing;
         }
-        if (first >= run.vectors && has_edges) v[0] = run.edge(lane, nothing);
+        if (left <= 0 && has_edges) v[0] = run.edge(lane, nothing);
     };
 
     fetch(now);
     prepare();
-    while (first < run.vectors || has_edges) {
-        has_edges = has_edges && first < run.vectors;
-        first += warps * tile;
+    while (left > 0 || has_edges) {
+        has_edges = has_edges && left > 0;
+        left -= step;
+        at += step;
+        keep(at);
         fetch(next);
         adder.take(now);
 #pragma unroll
@@ -121,12 +129,18 @@ exact(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<t
     const Row row = rows.mine(blockIdx.x);
     const Start start = layout.row(row.index);
 
+    const Run<In> run(in + start.in, row.n);
+    const uint64 warp = static_cast<uint64>(row.block) * warps + threadIdx.x / warp_lanes;
+    const uint64 all_warps = static_cast<uint64>(row.blocks) * warps;
     Adder<Cell, vectors> adder;
-    take_row<vectors>(adder, Run<In>(in + start.in, row.n),
-                      static_cast<uint64>(row.block) * warps + threadIdx.x / warp_lanes,
-                      static_cast<uint64>(row.blocks) * warps, [] { clear_sums<In, 1, BLOCK>(); });
-    adder.close();
-    finish_sums<Cell, 1, BLOCK>(1, 1, row, scratch, layout.slots, [&](unsigned) { return out + start.out; });
+
+    take_row<vectors>(adder, run, warp, all_warps, [] { clear_sums<In, 1, BLOCK>(); });
+    if constexpr (adds_floats<Cell>) {
+        finish_run<Cell, BLOCK>(adder, row, scratch, layout.slots, out + start.out);
+    } else {
+        adder.close();
+        finish_sums<Cell, 1, BLOCK>(1, 1, row, scratch, layout.slots, [&](unsigned) { return out + start.out; });
+    }
 }
 
 } // namespace gpr

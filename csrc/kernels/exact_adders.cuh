@@ -82,6 +82,7 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
     using In = typename Cell::In;
     using T = PartType<In>;
     static constexpr unsigned parts = parts_of<In>, per_vector = vector_elements<In>, elements = VECTORS * per_vector;
+    static constexpr bool skips_nan = Cell::skips_nan;
     static constexpr unsigned most_skipped = 7; // tiles, after some that did not fit
     // Elements of which integer instructions tell quickly how large they are: that saves two additions of an element.
     static constexpr bool asks_before = same<T, dt_float32> || (same<T, dt_bfloat16> && GPR_HAS_HALVES);
@@ -98,10 +99,11 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
     bool is_placed = is_always_near<T>;   // the same in the whole team, as are:
     unsigned misses = 0, skipped = 0;     // tiles that are added the other way at once, after the last that did not fit
     unsigned strikes = 0;                 // tiles that did not fit since the windows began
+    bool has_emptied = false;             // into the number in shared memory, windows or such a tile
     unsigned others = 0;                  // bits that are 0 as long as all elements were -0
     unsigned left_out = 0;
 
-    GPR_DEVICE explicit FloatAdder(Team in = {}) : team(in) { begin(deepest_field<T>); }
+    GPR_DEVICE explicit FloatAdder(Team in = {}) : team(in) { begin(least_top<T>); }
 
     // Part p of element j of a vector.
     static GPR_DEVICE T part_of(const Vector &v, unsigned j, unsigned p)
@@ -129,6 +131,7 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
     }
     GPR_DEVICE void flush()
     {
+        has_emptied = true;
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) close_near(team, p, near[p]);
         begin(near[0].top);
@@ -251,6 +254,7 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
     GPR_DEVICE void take_anything(const Vector (&v)[VECTORS])
     {
         const bool moves = !is_placed || strikes > 1; // a single outlier leaves the windows where they are
+        has_emptied = true;
         const Findings found = add_anything(team, bit_copy<Tile>(v));
         others |= found.others;
         left_out += found.left_out;

@@ -48,10 +48,9 @@ template <class T, unsigned VECTORS> GPR_DEVICE Magnitudes magnitudes_of(const V
                 large = large > upper ? large : upper;
                 small = small < less >> 32 ? small : static_cast<unsigned>(less >> 32);
             } else if constexpr (sizeof(T) == 2) {
-                constexpr unsigned magnitudes = 0x7fff7fffu;
-                const unsigned both = v[k].word[w] & magnitudes;
+                const unsigned both = v[k].word[w] & 0x7fff7fffu;
                 large = larger_halves(large, both);
-                small = smaller_halves(small, (both + magnitudes) ^ ~magnitudes);
+                small = smaller_halves_less_one(small, both);
             } else {
                 const unsigned magnitude = v[k].word[w] & ~sign_bit;
                 large = large > magnitude ? large : magnitude;
@@ -123,7 +122,19 @@ template <class T> GPR_DEVICE long long word_of(const int *digit, int i)
     return below + (i < grid_words<T> - 1 ? own & 0xffffffffll : own);
 }
 
-// A number of each lane, below 2^51 in magnitude, summed over the warp. All lanes must call, and get it.
+// A number of each lane, summed over the warp. All lanes must call, and get it.
+GPR_DEVICE long long warp_total(long long number)
+{
+#if GPR_HAS_REDUX
+    return static_cast<long long>(redux(fold_sum{}, static_cast<uint64>(number)));
+#else
+#pragma unroll
+    for (unsigned mask = warp_lanes / 2; mask > 0; mask /= 2) number += shuffle_xor(number, mask);
+    return number;
+#endif
+}
+
+// The same of numbers below 2^51 in magnitude.
 GPR_DEVICE long long warp_sum(long long number)
 {
 #if GPR_HAS_REDUX
@@ -132,9 +143,7 @@ GPR_DEVICE long long warp_sum(long long number)
     const int upper = __reduce_add_sync(all_lanes, static_cast<int>(number >> half));
     return (static_cast<long long>(upper) << half) + lower;
 #else
-#pragma unroll
-    for (unsigned mask = warp_lanes / 2; mask > 0; mask /= 2) number += shuffle_xor(number, mask);
-    return number;
+    return warp_total(number);
 #endif
 }
 

@@ -54,8 +54,6 @@ template <class Cell, unsigned VECTORS> struct ShortFloats {
     using In = typename Cell::In;
     using T = PartType<In>;
     static constexpr unsigned parts = parts_of<In>, windows = near_windows<T>;
-    // No window lies deeper than the smallest number needs; then they are as far from each other as they always are.
-    static constexpr int least_top = deepest_field<T> + (static_cast<int>(windows) - 1) * window_step;
     using Short = ShortDigits<windows, window_step>;
 
     FloatAdder<Cell, VECTORS, LoneThread<1>> adder;
@@ -79,8 +77,7 @@ template <class Cell, unsigned VECTORS> struct ShortFloats {
         unsigned key = 0;
         if (seeks) {
             key = group_max(adder.largest_key(v));
-            const int top = top_for<T>(key);
-            if (!is_placed) adder.begin(is_always_near<T> || top < least_top ? least_top : top);
+            if (!is_placed) adder.begin(is_always_near<T> ? least_top<T> : top_for<T>(key));
         }
         fits = fits && adder.take_near(v);
         if (seeks) is_placed = group_or(key != 0 || !is_empty() ? 1 : 0) != 0 || is_placed;

@@ -127,65 +127,56 @@ template <class T> struct Digits {
     }
 };
 
-// The same of a sum of COUNT integers, below 2^57 in magnitude: number i in units of 2^((COUNT - 1 - i) * STEP) of the
+// The same of a sum of COUNT integers, below 2^62 in magnitude: number i in units of 2^((COUNT - 1 - i) * STEP) of the
 // last one's, which is 2^unit. All of it is a thread's own.
 template <unsigned COUNT, int STEP> struct ShortDigits {
-    static constexpr int most_bits = (COUNT - 1) * STEP + 57 + 2; // a sign, and what adding them takes
-    static constexpr int words = (most_bits + word_bits - 1) / word_bits;
-    static_assert(words > 1, "a number of 64 bits has two words");
-    unsigned word[words]; // of the magnitude
+    static constexpr int most_bits = (COUNT - 1) * STEP + 62 + 2; // a sign, and what adding them takes
+    static constexpr int pairs = (most_bits + 2 * word_bits - 1) / (2 * word_bits), words = 2 * pairs;
+    uint64 pair[pairs]; // of digits of the magnitude
     int unit, lowest = 0, highest = -1;
     bool negative;
 
     ShortDigits() = default;
     GPR_DEVICE ShortDigits(const long long (&number)[COUNT], int last_unit) : unit(last_unit)
     {
-        long long sum[words] = {}, carry = 0;
+        constexpr int pair_bits = 2 * word_bits;
+#pragma unroll
+        for (int k = 0; k < pairs; k++) pair[k] = 0;
 #pragma unroll
         for (unsigned i = 0; i < COUNT; i++) {
-            constexpr uint64 lower = 0xffffffffu;
-            const int place = static_cast<int>(COUNT - 1 - i) * STEP;
-            const int first = place / word_bits, shift = place % word_bits;
-            const uint64 low = (static_cast<uint64>(number[i]) & lower) << shift;
-            const long long high = number[i] >> word_bits; // below 2^25: shifted below 2^57
-            sum[first] += static_cast<long long>(low & lower);
-            const long long above = static_cast<long long>(low >> word_bits) + high * (1ll << shift);
-            if (first + 2 < words) {
-                sum[first + 1] += static_cast<long long>(static_cast<uint64>(above) & lower);
-                sum[first + 2] += above >> word_bits;
-            } else {
-                sum[first + 1] += above;
+            const int place = static_cast<int>(COUNT - 1 - i) * STEP, first = place / pair_bits, shift = place % pair_bits;
+            const uint64 sign = static_cast<uint64>(number[i] >> (pair_bits - 1));
+            unsigned carry = 0;
+#pragma unroll
+            for (int k = first; k < pairs; k++) {
+                const uint64 upper = k == first + 1 && shift != 0 ? static_cast<uint64>(number[i] >> (pair_bits - shift)) : sign;
+                const uint64 addend = k == first ? static_cast<uint64>(number[i]) << shift : upper;
+                const uint64 sum = pair[k] + addend, whole = sum + carry;
+                carry = sum < addend || whole < sum ? 1 : 0;
+                pair[k] = whole;
             }
         }
-#pragma unroll
-        for (int i = 0; i < words; i++) {
-            carry += sum[i];
-            word[i] = static_cast<unsigned>(carry);
-            carry >>= word_bits;
-        }
-        negative = carry < 0;
+        negative = pair[pairs - 1] >> (pair_bits - 1) != 0;
         unsigned one = negative ? 1 : 0;
 #pragma unroll
-        for (int i = 0; i < words; i++) {
-            if (negative) word[i] = ~word[i] + one;
-            one = one != 0 && word[i] == 0 ? 1 : 0;
-            if (word[i] != 0) highest = i;
+        for (int k = 0; k < pairs; k++) {
+            if (negative) pair[k] = ~pair[k] + one;
+            one = one != 0 && pair[k] == 0 ? 1 : 0;
         }
 #pragma unroll
-        for (int i = words; i-- > 0;) lowest = word[i] != 0 ? i : lowest;
+        for (int i = 0; i < words; i++) highest = word(i) != 0 ? i : highest;
+#pragma unroll
+        for (int i = words; i-- > 0;) lowest = word(i) != 0 ? i : lowest;
     }
+    GPR_DEVICE unsigned word(int i) const { return static_cast<unsigned>(i % 2 == 0 ? pair[i / 2] : pair[i / 2] >> word_bits); }
     GPR_DEVICE unsigned operator[](int i) const
     {
         unsigned found = 0;
 #pragma unroll
-        for (int k = 0; k < words; k++) found = k == i ? word[k] : found;
+        for (int k = 0; k < words; k++) found = k == i ? word(k) : found;
         return found;
     }
-    GPR_DEVICE uint64 last_bits() const
-    {
-        const uint64 magnitude = static_cast<uint64>(word[1]) << word_bits | word[0];
-        return negative ? 0 - magnitude : magnitude;
-    }
+    GPR_DEVICE uint64 last_bits() const { return negative ? 0 - pair[0] : pair[0]; }
 };
 
 // A sum's digits in radix 2^RADIX, of both signs, a digit or a few of them a lane. STEPS steps carry, all digits at once:
@@ -305,6 +296,28 @@ template <bool DIVIDED, class AnyDigits> GPR_DEVICE Leading leading_of(const Any
     leading.exponent = digits.unit + i * word_bits;
     leading.inexact = rest != 0 || digits.lowest < i;
     return leading;
+}
+
+// The same of a number in a thread's registers: undivided, its digits are taken by pairs.
+template <bool DIVIDED, unsigned COUNT, int STEP>
+GPR_DEVICE Leading leading_of(const ShortDigits<COUNT, STEP> &digits, uint64 n)
+{
+    using Digits = ShortDigits<COUNT, STEP>;
+    if constexpr (DIVIDED) {
+        return leading_of<true, Digits>(digits, n);
+    } else {
+        constexpr int pair_bits = 2 * word_bits;
+        Leading leading = {digits.pair[0], 0, digits.unit - pair_bits, false};
+        bool inexact = false;
+#pragma unroll
+        for (int k = 1; k < Digits::pairs; k++) {
+            if (digits.pair[k] != 0) {
+                leading = {digits.pair[k], digits.pair[k - 1], digits.unit + (k - 1) * pair_bits, inexact};
+            }
+            inexact = inexact || digits.pair[k - 1] != 0;
+        }
+        return leading;
+    }
 }
 
 // The same of a sum that a warp has, undivided. What is below the digits that are taken is less than one of their last.

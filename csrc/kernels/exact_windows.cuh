@@ -36,12 +36,15 @@ template <class T, unsigned COUNT, int STEP> struct Windows {
     double sum[COUNT];
     int top; // the same in all lanes of a warp
 
-    // No window lies deeper than the smallest number needs.
-    GPR_DEVICE int field(unsigned w) const
+    // Of window w. None lies deeper than the smallest number needs.
+    static GPR_DEVICE int field_at(int top, unsigned w)
     {
         const int e = top - static_cast<int>(w) * STEP;
         return e > deepest_field<T> ? e : deepest_field<T>;
     }
+    // Its unit is 2^(grid_lowest + place).
+    static GPR_DEVICE int place_at(int top, unsigned w) { return field_at(top, w) - deepest_field<T>; }
+    GPR_DEVICE int field(unsigned w) const { return field_at(top, w); }
     GPR_DEVICE double bias(unsigned w) const
     {
         return bit_copy<double>(static_cast<uint64>(field(w)) << double_fraction | 1ull << (double_fraction - 1));
@@ -80,13 +83,13 @@ template <class T, unsigned COUNT, int STEP> struct Windows {
         for (unsigned w = 1; w < USED; w++) x = take(w, x);
         return x;
     }
-    // What the windows hold: integers below 2^51 in magnitude, number w in units of 2^(grid_lowest + place[w]).
+    // What the windows hold: integers below 2^51 in magnitude.
     GPR_DEVICE void read(long long (&number)[COUNT], int (&place)[COUNT]) const
     {
 #pragma unroll
         for (unsigned w = 0; w < COUNT; w++) {
             number[w] = bit_copy<long long>(sum[w]) - bit_copy<long long>(bias(w));
-            place[w] = field(w) - deepest_field<T>;
+            place[w] = place_at(top, w);
         }
     }
 };
@@ -99,11 +102,13 @@ constexpr int least_headroom = 12;    // for most_adds
 template <class T> constexpr unsigned near_windows = sizeof(T) == 8 ? 3 : sizeof(T) == 4 ? 2 : 1;
 template <class T> using NearWindows = Windows<T, near_windows<T>, window_step>;
 
-// The exponent field of the first bias for numbers like those with this key.
+// The exponent field of the first bias for numbers like those with this key. The last window lies no deeper than the
+// smallest number needs: so they are always as far from each other.
+template <class T> constexpr int least_top = deepest_field<T> + (static_cast<int>(near_windows<T>) - 1) * window_step;
 template <class T> GPR_DEVICE int top_for(unsigned key)
 {
     const int top = field_offset<T> + static_cast<int>(field_of_key<T>(key)) + headroom_bits;
-    return top < highest_field<T> ? top : highest_field<T>;
+    return top < least_top<T> ? least_top<T> : top < highest_field<T> ? top : highest_field<T>;
 }
 
 // One window holds every float16 there is.

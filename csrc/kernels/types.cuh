@@ -150,6 +150,15 @@ GPR_DEVICE int leading_zeros(uint64 word)
 #endif
 }
 
+// Keeps a pointer in its register: a compiler that is short of them makes it anew from what it came from, in every round
+// of a loop.
+template <class T> GPR_DEVICE void keep(const T *&pointer)
+{
+#if defined(__CUDA_ARCH__)
+    asm volatile("" : "+l"(pointer));
+#endif
+}
+
 // Whether the card compares both 16-bit halves of two words in one instruction (compute capability 9.0).
 #if GPR_ARCH >= 900
 #define GPR_HAS_HALVES 1
@@ -164,6 +173,16 @@ GPR_DEVICE unsigned smaller_halves(unsigned a, unsigned b)
     return __vminu2(a, b);
 #else
     return ((a & 0xffffu) < (b & 0xffffu) ? a & 0xffffu : b & 0xffffu) | (a >> 16 < b >> 16 ? a >> 16 : b >> 16) << 16;
+#endif
+}
+
+// The smaller of a and of b - 1, where 0 - 1 is the largest; no half of b has its first bit set.
+GPR_DEVICE unsigned smaller_halves_less_one(unsigned a, unsigned b)
+{
+#if defined(__CUDA_ARCH__) && GPR_HAS_HALVES
+    return __viaddmin_u16x2(b, 0xffffffffu, a);
+#else
+    return smaller_halves(a, (b + 0x7fff7fffu) ^ 0x80008000u); // nothing is carried from half to half
 #endif
 }
 

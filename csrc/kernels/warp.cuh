@@ -197,6 +197,21 @@ GPR_DEVICE unsigned warp_max(unsigned value)
 #endif
 }
 
+// The smallest.
+GPR_DEVICE unsigned warp_min(unsigned value) { return ~warp_max(~value); }
+
+// The bits that any lane of a warp has, in all lanes.
+GPR_DEVICE unsigned warp_or(unsigned value)
+{
+#if GPR_HAS_REDUX
+    return __reduce_or_sync(all_lanes, value);
+#else
+#pragma unroll
+    for (unsigned mask = warp_lanes / 2; mask > 0; mask /= 2) value |= shuffle_xor(value, mask);
+    return value;
+#endif
+}
+
 // Reduces a warp by hardware where fold, type and card have it, else by shuffles; lane 0 holds the result.
 template <class Cell> GPR_DEVICE typename Cell::Acc warp_redux(typename Cell::Acc value)
 {

@@ -634,6 +634,18 @@ uint64_t gpr_exact_counters(gpr_form form, gpr_dtype element)
     return (uint64_t)gpr_exact_parts(element) * (uint64_t)((bits + DIGIT_BITS - 1) / DIGIT_BITS + ACC_TAIL);
 }
 
+uint64_t gpr_exact_partial_bytes(gpr_form form, gpr_dtype element)
+{
+    enum { WORD = 8, TAIL = 16 }; /* an integer a window; what was left out, where windows are, flags */
+    const gpr_dtype real = gpr_exact_part_dtype(element);
+    const uint64_t windows = gpr_dtype_rows[real].bytes == sizeof(double)  ? 3
+                             : gpr_dtype_rows[real].bytes == sizeof(float) ? 2
+                                                                           : 1;
+
+    if (form != GPR_FORM_EXACT || !is_float(real)) return 0;
+    return (uint64_t)gpr_exact_parts(element) * windows * WORD + TAIL;
+}
+
 int gpr_exact_read_acc(gpr_form form, gpr_dtype element, const void *packed, gpr_exact_part *parts)
 {
     const int count = gpr_exact_clear_acc(form, element, parts);

@@ -495,15 +495,19 @@ static int is_along(const gpr_layout *layout)
 }
 
 /* Each group of `width` rows is served by `blocks` blocks, which add what they found to counters beside the group's ticket, zero before
- * and after as it is: a ticket, a gap, and 8 bytes for each counter of each row. */
-static gpr_status add_exact_blocks(const task *t, uint64_t blocks, uint64_t width, gpr_plan *plan)
+ * and after as it is: a ticket, a gap, and 8 bytes for each counter of each row. Each block of a group leaves a partial of `partial_bytes`. */
+static gpr_status add_exact_blocks(const task *t, uint64_t blocks, uint64_t width, uint64_t partial_bytes,
+                                   gpr_plan *plan)
 {
     const uint64_t counters = 2 + 2 * width * gpr_exact_counters(t->rule->form, t->rule->device_acc);
 
     if (blocks > (1ull << 62) / plan->rows) return add_pass(plan, t->layout->n, UINT64_MAX, 0);
     if (blocks > 1) {
-        plan->slots = (uint32_t)smaller(plan->rows, EXACT_SCRATCH_BYTES / (counters * sizeof(uint32_t)));
+        const uint64_t partials = smaller(blocks, UINT32_MAX) * partial_bytes;
+        const uint64_t fit = EXACT_SCRATCH_BYTES / (counters * sizeof(uint32_t) + partials);
+        plan->slots = (uint32_t)smaller(plan->rows, fit > 0 ? fit : 1);
         plan->tickets = plan->slots * counters;
+        plan->partials = divide_up(plan->slots * partials, t->acc_bytes);
     }
     return add_pass(plan, t->layout->n, blocks, plan->rows * blocks);
 }
@@ -578,7 +582,7 @@ static gpr_status plan_exact_across(const task *t, const char *variant, gpr_plan
     down = block / across;
     const uint64_t share = down * (STREAM_BYTES_PER_THREAD / t->element_bytes);
     return add_exact_blocks(
-        t, split(t, resident_blocks(t->facts, threads, plan->block), plan->rows, divide_up(n, share)), across, plan);
+        t, split(t, resident_blocks(t->facts, threads, plan->block), plan->rows, divide_up(n, share)), across, 0, plan);
 }
 
 /* Rows that are runs, or the only row of two arrays: blocks of a row read it by vectors where they can. */
@@ -590,7 +594,7 @@ static gpr_status plan_exact_runs(const task *t, gpr_plan *plan)
     if (blocks == 0)
         blocks = stride_blocks(t->facts, threads, plan->rows, t->layout->n, plan->block,
                                (uint64_t)plan->block * (STREAM_BYTES_PER_THREAD / t->element_bytes));
-    return add_exact_blocks(t, blocks, 1, plan);
+    return add_exact_blocks(t, blocks, 1, gpr_exact_partial_bytes(t->rule->form, t->rule->device_acc), plan);
 }
 
 /* Rows that are runs are read by vectors, short ones, of which sums are made, by a few lanes, any others element by element. */

@@ -94,18 +94,23 @@ static void check_passes(const work *w, const gpr_plan *plan)
     }
 }
 
-/* Counters of exact sums: for each row, or each group of `across`, a ticket and a gap of its size, and those of its sums; for no more rows
- * than a bounded memory has room for. */
+/* Counters of exact sums: for each row, or each group of `across`, a ticket and a gap of its size, and those of its sums; where they are
+ * runs of floats also a partial for each block of a row. For no more rows than a bounded memory has room for. */
 static void check_exact_scratch(const gpr_plan *plan, const gpr_rule *rule, const char *what)
 {
     enum { MOST_BYTES = 64 << 20 };
     const uint64_t blocks = plan->passes[0].blocks;
     const uint64_t counters = 2 * (1 + plan->across * gpr_exact_counters(rule->form, rule->device_acc));
-    const uint64_t bytes = counters * sizeof(uint32_t);
+    const uint64_t partials =
+        strcmp(plan->variant, "exact") == 0 ? blocks * gpr_exact_partial_bytes(rule->form, rule->device_acc) : 0;
+    const uint64_t bytes = counters * sizeof(uint32_t) + partials;
+    const uint64_t room = plan->partials * gpr_acc_bytes(rule->form, rule->device_acc);
 
-    CHECK(plan->partials == 0 && plan->tickets == plan->slots * counters, "%s", what);
+    CHECK(plan->tickets == plan->slots * counters, "%s", what);
+    CHECK(room >= plan->slots * partials && room < plan->slots * partials + gpr_acc_bytes(rule->form, rule->device_acc),
+          "%s: %llu partials", what, (unsigned long long)plan->partials);
     CHECK((plan->slots > 0) == (blocks > 1) && plan->slots <= plan->rows, "%s: %u slots", what, plan->slots);
-    CHECK(plan->slots * bytes <= MOST_BYTES, "%s: %u slots", what, plan->slots);
+    CHECK(plan->slots <= 1 || plan->slots * bytes <= MOST_BYTES, "%s: %u slots", what, plan->slots);
     CHECK(blocks <= 1 || plan->slots == plan->rows || (plan->slots + 1) * bytes > MOST_BYTES, "%s: %u slots", what,
           plan->slots);
 }

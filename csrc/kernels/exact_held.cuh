@@ -1,0 +1,275 @@
+// Exact sums of a row that is a run: from what threads hold in windows to the result, the short way.
+//
+// Windows that were never emptied hold all that was added to them: as many integers as there are windows, in units that
+// their place tells. So these integers are summed over a warp, and over the block, in units of the windows that lie lowest;
+// and a block that has its row alone makes the result of them at once, in registers. Where blocks share a row each leaves
+// them as its partial, and the last block to arrive sums the partials in the same way.
+//
+// What does not go so goes into the block's number in shared memory: what a warp has added that emptied its windows, moved
+// them, or met what they do not hold; and integers whose units are too far apart. If there is such a number, it goes to
+// the row's counters in global memory, digit by digit.
+#pragma once
+
+#include "exact_block.cuh"
+
+namespace gpr {
+
+constexpr int held_bits = 62; // ShortDigits has room for them
+constexpr int held_flag_bits = 4;
+constexpr unsigned saw_digits = 1u << (2 * held_flag_bits); // there is more in digits
+
+// What windows at one place hold, of some threads.
+template <class In> struct Held {
+    using T = PartType<In>;
+    static constexpr unsigned parts = parts_of<In>, windows = near_windows<T>;
+    using Short = ShortDigits<windows, window_step>;
+    long long number[parts][windows]; // below 2^held_bits in magnitude
+    uint64 left_out;                  // elements
+    int top;
+    unsigned flags; // part p's from bit p * held_flag_bits on, and saw_digits
+
+    GPR_DEVICE bool is_zero() const
+    {
+        long long bits = 0;
+#pragma unroll
+        for (unsigned p = 0; p < parts; p++) {
+#pragma unroll
+            for (unsigned w = 0; w < windows; w++) bits |= number[p][w];
+        }
+        return bits == 0;
+    }
+    GPR_DEVICE void clear()
+    {
+#pragma unroll
+        for (unsigned p = 0; p < parts; p++) {
+#pragma unroll
+            for (unsigned w = 0; w < windows; w++) number[p][w] = 0;
+        }
+    }
+    GPR_DEVICE unsigned flags_of(unsigned p) const
+    {
+        constexpr unsigned all = saw_infinity | saw_minus_infinity | saw_nan | saw_not_minus_zero;
+        return flags >> p * held_flag_bits & all;
+    }
+    // The same in units 2^shift smaller, if there is room. 32 of them can be added.
+    GPR_DEVICE bool shift(unsigned shift)
+    {
+        constexpr int most_shift = 16, room = held_bits - 5;
+        const unsigned by = shift < most_shift ? shift : most_shift;
+        const long long most = 1ll << (room - by);
+        bool fits = shift == by;
+
+#pragma unroll
+        for (unsigned p = 0; p < parts; p++) {
+#pragma unroll
+            for (unsigned w = 0; w < windows; w++) {
+                fits = fits && number[p][w] > -most && number[p][w] < most;
+                number[p][w] *= 1ll << by;
+            }
+        }
+        return fits;
+    }
+};
+// ---------------------------------------------------------------- a warp's ----------------------
+
+// What a warp's windows hold. If they were emptied before, they are now, and all is in the block's number. All lanes must
+// call, and get it.
+template <class Adder> GPR_DEVICE Held<typename Adder::In> hold(Adder &adder)
+{
+    Held<typename Adder::In> held;
+
+    held.top = adder.near[0].top;
+    held.flags = 0;
+    held.left_out = 0;
+#pragma unroll
+    for (unsigned p = 0; p < held.parts; p++) {
+        int place[held.windows];
+        adder.near[p].read(held.number[p], place);
+#pragma unroll
+        for (unsigned w = 0; w < held.windows; w++) held.number[p][w] = warp_sum(held.number[p][w]);
+        const bool has_others = (held.parts == 1 ? adder.others : adder.others >> p & 1) != 0;
+        if (__any_sync(all_lanes, has_others)) held.flags |= static_cast<unsigned>(saw_not_minus_zero) << p * held_flag_bits;
+    }
+    if constexpr (Adder::skips_nan) held.left_out = static_cast<uint64>(warp_total(adder.left_out));
+    if (adder.has_emptied) {
+        adder.flush();
+        held.clear();
+        held.flags |= saw_digits;
+    }
+    return held;
+}
+
+// ---------------------------------------------------------------- those of several --------------
+
+// Adds what all lanes of a warp hold, once, to the block's number. All lanes must call.
+template <class In> GPR_DEVICE void add_held(BlockSum<In> &sum, const Held<In> &held)
+{
+    constexpr unsigned windows = Held<In>::windows, halves = 2;
+    constexpr int lower_bits = 40; // a lane adds 56
+    static_assert(windows * halves <= most_numbers, "a lane adds one piece");
+    const unsigned lane = threadIdx.x % warp_lanes, window = lane / pieces / halves;
+    const bool is_upper = lane / pieces % halves != 0;
+
+#pragma unroll
+    for (unsigned p = 0; p < Held<In>::parts; p++) {
+        long long number = 0;
+#pragma unroll
+        for (unsigned w = 0; w < windows; w++) number = w == window ? held.number[p][w] : number;
+        number = is_upper ? number >> lower_bits : number & ((1ll << lower_bits) - 1);
+        const int place = NearWindows<PartType<In>>::place_at(held.top, window) + (is_upper ? lower_bits : 0);
+        if (number != 0) add_piece(sum.digit[p], number, place, lane % pieces);
+        if (held.flags_of(p) != 0 && lane == 0) atomicOr(&sum.flags[p], held.flags_of(p));
+    }
+    if (held.left_out != 0 && lane == 0) atomicAdd(&sum.left_out, held.left_out);
+}
+
+// Adds what each lane holds to the block's number. All lanes must call.
+template <class In> GPR_CALLED void add_each(BlockSum<In> &sum, Held<In> mine)
+{
+    for (unsigned lane = 0; lane < warp_lanes; lane++) add_held(sum, shuffle_from(mine, static_cast<int>(lane)));
+}
+
+// The sum of what the lanes of a warp hold, in all of them. What cannot be summed so is added to the block's number. All
+// lanes must call.
+template <class Cell> GPR_DEVICE Held<typename Cell::In> sum_of_lanes(BlockSum<typename Cell::In> &sum, bool adds,
+                                                                      const Held<typename Cell::In> &mine)
+{
+    Held<typename Cell::In> all = mine;
+    const bool counts = !mine.is_zero();
+
+    all.top = static_cast<int>(warp_min(counts ? static_cast<unsigned>(mine.top) : ~0u));
+    all.flags = warp_or(mine.flags);
+    if constexpr (Cell::skips_nan) all.left_out = static_cast<uint64>(warp_total(static_cast<long long>(mine.left_out)));
+    if (__any_sync(all_lanes, !all.shift(counts ? static_cast<unsigned>(mine.top - all.top) : 0))) {
+        if (adds) add_each(sum, mine);
+        all.clear();
+        all.left_out = 0;
+        all.flags = saw_digits;
+        return all;
+    }
+#pragma unroll
+    for (unsigned p = 0; p < all.parts; p++) {
+#pragma unroll
+        for (unsigned w = 0; w < all.windows; w++) all.number[p][w] = warp_total(all.number[p][w]);
+    }
+    return all;
+}
+
+// ---------------------------------------------------------------- a row's -----------------------
+
+// use(p, d, counter) for the digits d of a sum's parts p, which are that counter of their row's. All threads must call.
+template <class In, unsigned BLOCK, class Use> GPR_DEVICE void for_each_digit(const Use &use)
+{
+    constexpr unsigned digits = digits_of<PartType<In>>;
+#pragma unroll 1
+    for (unsigned i = threadIdx.x; i < parts_of<In> * digits; i += BLOCK) {
+        const unsigned p = parts_of<In> == 1 ? 0 : i / digits, d = i - p * digits;
+        use(p, d, p * counters_of_part<PartType<In>> + d);
+    }
+}
+
+// Adds the block's number to its row's counters, and what else it knows to what the block holds; then it is zero. All
+// threads must call; block barriers are passed.
+template <class In, unsigned BLOCK> GPR_DEVICE void leave_number(BlockSum<In> &sum, Held<In> &held, uint64 *counters)
+{
+    __syncthreads(); // all warps have added
+    held.left_out += sum.left_out;
+#pragma unroll
+    for (unsigned p = 0; p < parts_of<In>; p++) held.flags |= sum.flags[p] << p * held_flag_bits;
+    for_each_digit<In, BLOCK>([&](unsigned p, unsigned d, unsigned counter) {
+        const long long digit = sum.digit[p][d];
+        if (digit != 0) atomicAdd(counters + counter, static_cast<uint64>(digit));
+    });
+    __syncthreads(); // the number has been read; and thread 0 takes the ticket after all have added
+    clear_sums<In, 1, BLOCK>();
+}
+
+// Adds the counters of a row to the block's number, and leaves them zero. All threads must call; a block barrier is passed.
+template <class In, unsigned BLOCK> GPR_DEVICE void take_number(BlockSum<In> &sum, uint64 *counters)
+{
+    for_each_digit<In, BLOCK>([&](unsigned p, unsigned d, unsigned counter) {
+        const long long number[1] = {static_cast<long long>(counters[counter])};
+        const int place[1] = {static_cast<int>(d) * digit_bits};
+        counters[counter] = 0;
+        LoneThread<1>::add(sum.digit[p], number, place);
+    });
+    __syncthreads(); // the number is whole
+}
+
+// Sums what the threads of the last block find in the partials of a row's blocks. All threads must call.
+template <class Cell, unsigned BLOCK>
+GPR_DEVICE Held<typename Cell::In> take_partials(BlockSum<typename Cell::In> &sum, const Held<typename Cell::In> *partials,
+                                                 unsigned blocks)
+{
+    using In = typename Cell::In;
+    const unsigned lane = threadIdx.x % warp_lanes;
+    Held<In> all;
+
+    all.clear();
+    all.top = 0;
+    all.flags = 0;
+    all.left_out = 0;
+    for (unsigned b = threadIdx.x; b - lane < blocks; b += BLOCK) {
+        Held<In> mine = partials[b < blocks ? b : 0];
+        if (b >= blocks) mine = Held<In>{};
+        const Held<In> some = sum_of_lanes<Cell>(sum, true, mine);
+        all = b == threadIdx.x ? some : sum_of_lanes<Cell>(sum, true, lane == 0 ? all : lane == 1 ? some : Held<In>{});
+    }
+    return all;
+}
+
+// Puts the sum of the block's row, or leaves what the block has found where the last block puts it. All threads must
+// call. Counters and partials of `slots` rows are in scratch.
+template <class Cell, unsigned BLOCK, class Adder>
+GPR_DEVICE void finish_run(Adder &adder, const Row &row, const Scratch<typename Cell::Acc> &scratch, unsigned slots,
+                           typename Cell::Out *out)
+{
+    using In = typename Cell::In;
+    using T = PartType<In>;
+    using Acc = typename Cell::Acc;
+    constexpr unsigned warps = BLOCK / warp_lanes;
+    __shared__ Held<In> found[warps];
+    __shared__ Acc room;
+    BlockSum<In> &sum = block_sum<In>();
+    const unsigned warp = threadIdx.x / warp_lanes, lane = threadIdx.x % warp_lanes;
+
+    // Sums what the warps hold, in all of them.
+    const auto sum_of_warps = [&](const Held<In> &mine) {
+        if (lane == 0) found[warp] = mine;
+        __syncthreads(); // all warps have found what they have
+        return sum_of_lanes<Cell>(sum, warp == 0, lane < warps ? found[lane] : Held<In>{});
+    };
+    Held<In> all = sum_of_warps(hold(adder));
+
+    if (row.blocks > 1) {
+        constexpr unsigned words = sizeof(uint64) / sizeof(unsigned);
+        constexpr unsigned counters = parts_of<In> * counters_of_part<T>;
+        const uint64 slot = row.index < slots ? row.index : row.index % slots;
+        unsigned *ticket = scratch.tickets + slot * words * (1 + counters);
+        uint64 *totals = reinterpret_cast<uint64 *>(ticket) + 1;
+        Held<In> *partials = reinterpret_cast<Held<In> *>(scratch.partials) + slot * row.blocks;
+        if ((all.flags & saw_digits) != 0) leave_number<In, BLOCK>(sum, all, totals);
+        if (!is_last_block(partials + row.block, all, ticket, row.blocks)) return;
+        all = sum_of_warps(take_partials<Cell, BLOCK>(sum, partials, row.blocks));
+        if ((all.flags & saw_digits) != 0) take_number<In, BLOCK>(sum, totals);
+    }
+    if (warp != 0) return;
+    if constexpr (!same<typename Cell::Out, Acc>) { // accumulators that leave the kernel are digits
+        if ((all.flags & saw_digits) == 0) {
+            typename Held<In>::Short digits[Held<In>::parts];
+            uint64 flags[Held<In>::parts];
+#pragma unroll
+            for (unsigned p = 0; p < Held<In>::parts; p++) {
+                const int lowest = NearWindows<T>::place_at(all.top, Held<In>::windows - 1);
+                digits[p] = typename Held<In>::Short(all.number[p], grid_lowest<T> + lowest);
+                flags[p] = all.flags_of(p);
+            }
+            if (lane == 0) Cell::put(out, digits, row.n - all.left_out, flags);
+            return;
+        }
+    }
+    add_held(sum, all);
+    put_sum<Cell>(out, room, sum, row.n);
+}
+
+} // namespace gpr
