@@ -297,7 +297,8 @@ static int samples_of(const gpr_kernel_row *row, gpr_form form, const sample **s
     static const sample exact[] = {{"exact", 1, 1, 0, 0, 32, 1024, 0},        {"exact", 1, 1, 0, 0, 32, 1024, 1},
                                    {"exact_across", 3, 3, 1, 0, 32, 1024, 0}, {"exact_across", 1, 1, 0, 0, 32, 1024, 1},
                                    {"exact_rows", 2, 2, 1, 0, 4, 256, 0},     {"exact_rows", 2, 1, 0, 0, 8, 256, 1}};
-    static const sample moments = {"exact_moments", 2, 1, 0, 0, 32, 1024};
+    static const sample moments[] = {{"exact_moments", 2, 1, 0, 0, 32, 1024, 0},
+                                     {"exact_moments_across", 3, 3, 1, 0, 32, 1024, 0}};
     static const sample only = {NULL, 1, 1, 0, 0, 32, 1024};
 
     if (row->family == GPR_FAMILY_PLANNER) {
@@ -308,7 +309,11 @@ static int samples_of(const gpr_kernel_row *row, gpr_form form, const sample **s
         *samples = exact;
         return sizeof exact / sizeof exact[0];
     }
-    *samples = form == GPR_FORM_EXACT_MOMENTS ? &moments : &only;
+    if (form == GPR_FORM_EXACT_MOMENTS) {
+        *samples = moments;
+        return sizeof moments / sizeof moments[0];
+    }
+    *samples = &only;
     return 1;
 }
 

@@ -17,7 +17,7 @@ import sys
 import traceback
 from typing import Any
 
-from emu import cells, exact_layouts, exact_products, exact_sums, layouts
+from emu import cells, exact_layouts, exact_products, exact_sums, exact_variances, layouts
 from gpureduce import _core  # noqa: F401  the forks find it loaded
 
 MODULES = {
@@ -25,6 +25,7 @@ MODULES = {
     "exact_layouts": exact_layouts,
     "exact_products": exact_products,
     "exact_sums": exact_sums,
+    "exact_variances": exact_variances,
     "layouts": layouts,
 }
 LIMIT = 60.0  # seconds
