@@ -179,19 +179,21 @@ def exact_table(result: dict[str, Any], only: Collection[str] | None = None) -> 
 
     rows = [[f"{kind}, {size_of(largest)}", *(cell(dtype, kind, largest) for dtype in dtypes)] for kind in kinds]
     rows += [[f"normal, {size_of(size)}", *(cell(dtype, "normal", size) for dtype in dtypes)] for size in sizes]
-    by_axes: dict[str, dict[str, str]] = {}
-    for row in result.get("axes", []):
+
+    def by_name(part: str, name_of: Callable[[dict[str, Any]], str]) -> list[list[str]]:
+        cells: dict[str, dict[str, str]] = {}
+        for row in result.get(part, []):
+            times = f"{row['exact']['median'] / row['auto']['median']:.2f}"
+            cells.setdefault(name_of(row), {})[row["dtype"]] = times if row["same_bits"] else "wrong"
+        return [[name, *(found.get(dtype, "") for dtype in dtypes)] for name, found in cells.items()]
+
+    def axes_of(row: dict[str, Any]) -> str:
         shape = "(" + ", ".join(f"{extent:,}" for extent in row["shape"]) + ")"
-        name = f"{row['data']}, axis {', '.join(map(str, row['axis']))} of {shape}"
-        times = f"{row['exact']['median'] / row['auto']['median']:.2f}"
-        by_axes.setdefault(name, {})[row["dtype"]] = times if row["same_bits"] else "wrong"
-    rows += [[name, *(cells.get(dtype, "") for dtype in dtypes)] for name, cells in by_axes.items()]
-    by_data: dict[str, dict[str, str]] = {}
-    for row in result.get("variances", []):
-        times = f"{row['exact']['median'] / row['auto']['median']:.2f}"
-        name = f"var, {row['data']}, {size_of(row['bytes'])}"
-        by_data.setdefault(name, {})[row["dtype"]] = times if row["same_bits"] else "wrong"
-    rows += [[name, *(cells.get(dtype, "") for dtype in dtypes)] for name, cells in by_data.items()]
+        return f"{row['data']}, axis {', '.join(map(str, row['axis']))} of {shape}"
+
+    rows += by_name("axes", axes_of)
+    rows += by_name("variances", lambda row: f"var, {row['data']}, {size_of(row['bytes'])}")
+    rows += by_name("variance_axes", lambda row: f"var, {axes_of(row)}")
     return f"{table(['time of `exact` over that of `auto`', *dtypes], rows)}\n\n{caption(result)}"
 
 

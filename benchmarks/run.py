@@ -278,6 +278,7 @@ def part_axes(quick: bool) -> dict[str, Any]:
 
 
 EXACT_PATTERN = 1 << 22  # elements after which hard data repeats
+MOST_DIVIDED = 10**6  # rows of which the CPU makes variances, to compare bits: each is a long division
 EXACT_AXES_CASES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
     ((16384, 16384), (0,)), ((10**6, 256), (0,)), ((10**6, 256), (1,)), ((10**8, 3), (0,)), ((10**8, 3), (1,)),
     ((3, 10**8), (0,)), ((512, 512, 1024), (1,)), ((512, 512, 1024), (0, 2)),
@@ -356,7 +357,11 @@ def part_exact(quick: bool) -> dict[str, Any]:
                 with on_device(values) as pointer:
                     row["peers"] = peers_on(peers, "sum", dtype, pointer, values.shape, None, 30, FLUSH, values)
             rows.append(row)
-    products = {"variances": exact_variances(peers, quick), "dots": exact_dots(peers, quick)}
+    products = {
+        "variances": exact_variances(peers, quick),
+        "variance_axes": exact_axes(quick, "var", MOST_DIVIDED),
+        "dots": exact_dots(peers, quick),
+    }
     return {"op": "sum", "absent": absent, "rows": rows, "axes": exact_axes(quick), **products}
 
 
@@ -402,15 +407,18 @@ def exact_dots(peers: dict[str, Any], quick: bool) -> list[dict[str, Any]]:
     return rows
 
 
-def exact_axes(quick: bool) -> list[dict[str, Any]]:
+def exact_axes(quick: bool, op: str = "sum", most_rows: int | None = None) -> list[dict[str, Any]]:
     """Axes of arrays on the device; of one also numbers far from each other, with which threads are alone there."""
     rows = []
     for whole, axes in EXACT_AXES_CASES:
+        kept = math.prod(extent for axis, extent in enumerate(whole) if axis not in axes)
+        if most_rows is not None and kept > most_rows:
+            continue
         shape = tuple(max(extent // 8, 3) if quick else extent for extent in whole)
         for dtype in ("float64", "float32"):
             for kind in ("normal", "wide") if whole == (16384, 16384) else ("normal",):
                 values = hard_values(kind, dtype, math.prod(shape)).reshape(shape)
-                row = exact_beside_auto(values, 3 if quick else 5, 2, axes)
+                row = exact_beside_auto(values, 3 if quick else 5, 2, axes, op)
                 rows.append({"dtype": dtype, "data": kind, "shape": shape, "axis": axes, **row})
     return rows
 

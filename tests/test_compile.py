@@ -11,6 +11,7 @@ sizes. What a kernel does not fold is refused in every cell. ``GPR_ALL_CELLS=1``
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import random
@@ -32,6 +33,7 @@ OPERATORS = list(_core.OPERATORS)  # mean too: its sums have compute types of th
 SHARE = 3  # of the kernels an ordinary run takes so manyth
 OTHERS = 50  # cells of the other architectures in an ordinary run
 LIBRARY_CELLS = 6  # cells of kernels that compile CUB, which take seconds each
+DOTS = 1  # dot product for each architecture in an ordinary run
 SHOWN = 5  # failures that are printed
 
 EVERY_PROGRAM = -1
@@ -191,9 +193,57 @@ def test_cells_of_library_kernels_compile() -> None:
     expect_to_compile(cells if ALL_CELLS else rng.sample(cells, LIBRARY_CELLS), rng)
 
 
+@pytest.mark.timeout(3600)
+def test_every_dot_product_compiles() -> None:
+    """Of factors of any two types, which no operator names: for each architecture one in an ordinary run."""
+    rng = random.Random(SEED)
+    print(f"seed {SEED}")
+    dots = []
+    for a, b in itertools.product(_core.DTYPES, repeat=2):
+        try:
+            factor = np.promote_types(ALL_DTYPES[a], ALL_DTYPES[b]).name
+        except TypeError:
+            continue
+        dots += [(a, b, factor, result) for result in _core.DTYPES if can_hold(result, factor)]
+    blocks = range(32, 1025, 32)
+    for cc in ARCHITECTURES:
+        for dot in dots if ALL_CELLS else rng.sample(dots, DOTS):
+            block = rng.choice(blocks)
+            assert _core.compile_dot(*dot, block, cc) > 0, f"{dot} block {block} sm_{cc} seed {SEED}"
+
+
+def can_hold(result: str, factor: str) -> bool:
+    """Whether there is a dot product of `factor` as a `result`."""
+    try:
+        gr.dot(np.ones(1, ALL_DTYPES[factor]), np.ones(1, ALL_DTYPES[factor]), dtype=ALL_DTYPES[result], device="cpu")
+    except TypeError:
+        return False
+    return True
+
+
+@pytest.mark.timeout(3600)
+def test_every_exact_variance_compiles() -> None:
+    """Both programs of a type for each architecture in an ordinary run, which seldom draws them among all cells."""
+    rng = random.Random(SEED)
+    print(f"seed {SEED}")
+    for cc in ARCHITECTURES:
+        for dtype in _core.DTYPES if ALL_CELLS else [rng.choice(_core.DTYPES)]:
+            block = rng.choice(range(32, 1025, 32))
+            size = _core.compile_cell("exact", rng.choice(["var", "std"]), dtype, None, block, cc)
+            assert size > 0, f"{dtype} block {block} sm_{cc} seed {SEED}"
+
+
 def test_a_cell_that_cannot_compile_says_so() -> None:
     for cc in (10, 35):
         with pytest.raises(gr.DeviceUnavailableError, match="compute capability"):
             _core.compile_cell("sequential", "sum", "int32", None, 0, cc)
+        with pytest.raises(gr.DeviceUnavailableError, match="compute capability"):
+            _core.compile_dot("float64", "float64", "float64", None, 0, cc)
     with pytest.raises(ValueError, match="power of two"):
         _core.compile_cell("sequential", "sum", "int32", None, 48, 90)
+    with pytest.raises(ValueError, match="multiple of 32"):
+        _core.compile_dot("float64", "float64", "float64", None, 48, 90)
+    with pytest.raises(TypeError, match="does not make a sum of products of complex64 one of float32"):
+        _core.compile_dot("complex64", "int8", "complex64", "float32", 0, 90)
+    with pytest.raises(ValueError, match="there is no dtype"):
+        _core.compile_dot("float64", "int8", None, None, 0, 90)

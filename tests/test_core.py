@@ -136,6 +136,15 @@ def test_cells_are_compiled_by_name(tmp_path: Path) -> None:
         for bad in (("auto",), (5, "sum", "int8", None, 0, 90), ("auto", "sum", 5, None, 0, 90)):
             with raises(TypeError):
                 _core.compile_cell(*bad)
+        assert _core.compile_dot("float32", "int8", "float32", None, 0, 90) > 0
+        assert _core.compile_dot("int8", "int8", "int8", "complex64", 96, 75) > 0
+        for bad in (("int7", "int8", "int8", None, 0, 90), ("int8", "int8", "int8", "int7", 0, 90),
+                    ("int8", "int8", None, None, 0, 90), ("int8", "int8", "int8", None, 48, 90)):
+            with raises(ValueError):
+                _core.compile_dot(*bad)
+        for bad in (("int8",), (5, "int8", "int8", None, 0, 90), ("int8", "int8", "float32", "int8", 0, 90)):
+            with raises(TypeError):
+                _core.compile_dot(*bad)
         with raises(gr.DeviceUnavailableError, "capability 7.5 and newer"):
             _core.compile_cell("sequential", "sum", "int8", None, 0, 70)
         nvrtc.fake_nvrtc_refuse(b"sequential")

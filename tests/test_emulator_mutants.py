@@ -86,13 +86,22 @@ SLIPS = [
     (r"(?<=\(kept & 1\) )!= 0", "== 0"),
     (r"(?<=column )< layout\.column\.extent", "<= layout.column.extent"),
     (r"(?<=\bi )< count\b(?!\w| \*)", "<= count"),
-    (r"(?<=r\.x )< count", "<= count"),
+    (r"(?<=r\.x )>= count", "> count"),
+    (r"(?<=\bc )< strip\.count", "<= strip.count"),
+    (r"(?<=row, )layout\.across(?= \* Words::all)", "strip.count"),
+    (r"(?<=\(c \+ 1\) )\* Words::all", "* Words::all - 1"),
     (r"(?<=row\.index )\* layout\.across", "* (layout.across - 1)"),
     (r"(?<=\(windows\) )- 1", "- 2"),
     (r"(?<=\(COUNT - 1 - i\) )\* STEP", "* (STEP - 1)"),
     (r"(?<=key )!= 0 \|\| !is_empty\(\)", "!= 0"),
     (r"(?<=index )- threadIdx\.x % warp_lanes / lanes", ""),
     (r"(?<=lane )== 0\) Cell", "!= 0) Cell"),
+    (r"(?<=place\(\) )\+ reach \+ 1", "+ reach + 2"),
+    (r"addend == 0 \?", "false ?"),
+    (r"low < addend", "false"),
+    (r"(?<=pair_bits )- window_step \| low", "- window_step - 1 | low"),
+    (r"(?<=mine\.top - )all\.top", "(all.top - 1)"),
+    (r"(?<=b )< blocks \?", "<= blocks ?"),
     (r"value = Cell::identity\(\);", "value = Cell::lift(typename Cell::In{3}, 0);"),
     (r"(?<=\(i\) )\* kept\[a\](?=;)", "* 1"),
     (r"(?<=\(place\) )\* column", "* 0"),
@@ -193,7 +202,9 @@ def functions() -> dict[str, tuple[set[str], set[tuple[str, int]]]]:
 
 
 FUNCTIONS = functions()
-OF_PRODUCTS = ("exact_moments", "exact_dot")
+OF_PRODUCTS = ("exact_moments", "exact_moments_across", "exact_dot")
+# Files that other kernels come to by name alone: members of structures are looked up by theirs.
+FILES_OF_PRODUCTS = {f"{name}.cuh" for name in (*OF_PRODUCTS, "exact_join", "exact_products", "exact_variance")}
 
 # Kernels by what is tried, and the global functions that this comes to. What auto does with layouts is tried by kernel.
 ENTRIES = {
@@ -247,16 +258,33 @@ def what_to_try(mutant: Mutant) -> Iterator[Trial]:
     kernels = kernels_of(mutant)
     cells, layouts = cells_to_try(mutant, kernels), exact_layouts_to_try(kernels)
     sums, products = exact_sums_to_try(kernels), products_to_try(kernels)
+    variances = variances_to_try(kernels)
     if not mutant.file.startswith("exact"):
-        parts = [cells, layouts, sums, products]
-    elif set(kernels) <= set(OF_PRODUCTS):
-        parts = [products]
-    elif mutant.file in ("exact_rows.cuh", "exact_across.cuh"):
-        parts = [layouts, sums, products, cells]
+        parts = [cells, layouts, sums, products, variances]
+    elif mutant.file in FILES_OF_PRODUCTS:
+        parts = [variances, products]
+    elif mutant.file == "exact_fixed.cuh":
+        tried = (*sums, *layouts)
+        parts = [((*cell, what | {"slow_float64": True}) for *cell, what in tried)]
+    elif mutant.file in ("exact_rows.cuh", "exact_across.cuh", "exact_walk.cuh"):
+        parts = [layouts, sums, variances, products, cells]
     else:
-        parts = [sums, layouts, products, cells]
+        parts = [sums, layouts, products, variances, cells]
     for part in parts:
         yield from part
+
+
+def variances_to_try(kernels: list[str]) -> Iterator[Trial]:
+    """Exact variances of every layout, if the kernel of those that are no runs comes to the place."""
+    if "exact_moments_across" not in kernels:
+        return
+    for dtype in ("float64", "float32", "bfloat16"):
+        yield "exact", dtype, 96, {"do": "exact_variances.check_kinds"}  # a hang is soon found
+        yield "exact", dtype, 64, {"do": "exact_variances.check_layouts", "count": 4, "limit": 300.0}
+    for dtype in ("float64", "float32", "bfloat16"):
+        yield "exact", dtype, 32, {"do": "exact_variances.check_digits", "stride": 2, "limit": 300.0}
+    for dtype in ("complex128", "int64", "int8"):
+        yield "exact", dtype, 256, {"do": "exact_variances.check_layouts", "count": 8, "limit": 300.0}
 
 
 def products_to_try(kernels: list[str]) -> Iterator[Trial]:
@@ -264,7 +292,7 @@ def products_to_try(kernels: list[str]) -> Iterator[Trial]:
     if not set(OF_PRODUCTS) & set(kernels):
         return
     for dtype in ("float64", "float32", "float16"):
-        for block in (32, 256):
+        for block in (256, 32):  # one warp fills windows, which takes long
             yield "exact", dtype, block, {"do": "exact_products.check_variances", "count": 8}
             yield "exact", dtype, block, {"do": "exact_products.check_dot", "count": 8}
         yield "exact", dtype, 32, {"do": "exact_products.check_exponents", "stride": 3, "limit": 300.0}

@@ -23,7 +23,10 @@ import pytest
 pytest.importorskip("ml_dtypes")
 
 import emu
+import emu.exact_layouts
 import emu.exact_products
+import emu.exact_variances
+import emu.layouts
 from emu.exact_products import DDOFS, check_all_digits, dot_there, pairs_of, vary_there
 from emu.exact_sums import draw
 from exact_reference import (
@@ -697,6 +700,26 @@ def test_the_kernels_sources_give_every_digit_on_the_emulator() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_the_kernels_sources_make_variances_of_every_layout_on_the_emulator() -> None:
+    """Random axes, steps backwards and of 0, masks, gaps between results; rows whose last digits are seen."""
+    kinds = [*FLOATS, *COMPLEX, *INTEGERS]
+    floats = FLOATS if EVERYTHING else FLOATS[SEED % 2 :: 2]
+    names = kinds if EVERYTHING else [*floats, COMPLEX[SEED % 2], INTEGERS[SEED % len(INTEGERS)]]
+    tasks: list[dict[str, Any]] = [
+        {"do": "exact_variances.check_layouts", "dtype": name, "block": (0, 64, 96, 32)[(SEED + i) % 4]}
+        | {"count": 40 if EVERYTHING else 3}
+        for i, name in enumerate(names)
+    ]
+    tasks += [{"do": "exact_variances.check_kinds", "dtype": name, "block": 64} for name in floats]
+    tasks += [
+        {"do": "exact_variances.check_digits", "dtype": name, "stride": 1 if EVERYTHING else 16} for name in floats
+    ]
+    if EVERYTHING:  # half a minute
+        tasks.append({"do": "exact_variances.check_slots"})
+    wrong = emu.failures([{**task, "seed": SEED, "limit": 900.0} for task in tasks])
+    assert not wrong, "\n".join(wrong)
+
+
 def test_host_arrays_go_to_the_gpu_if_there_is_one_and_device_arrays_stay() -> None:
     wrong = emu.failures([{"do": "exact_products.check_devices", "limit": 300.0}])
     assert not wrong, "\n".join(wrong)
@@ -729,6 +752,39 @@ def test_a_card_and_the_cpu_agree_to_the_bit_on_products(name: str, rng: np.rand
     task = {"dtype": name, "seed": SEED, "long": 3_000_001}
     emu.exact_products.check_kinds(task, emulated=False)
     emu.exact_products.check_variance_kinds(task, emulated=False)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", [*FLOATS, *COMPLEX, *INTEGERS])
+def test_a_card_gives_every_digit_of_variances_of_every_layout(name: str) -> None:
+    for number in range(60 if EVERYTHING else 20):
+        rng = np.random.default_rng([SEED, number, *name.encode()])
+        block = (0, 32, 96, 512, 1024)[number % 5]
+        emu.exact_variances.check_random(rng, name, block, f"{name} case {number} GPR_TEST_SEED={SEED}")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", FLOATS)
+def test_a_card_gives_the_last_digits_of_variances(name: str) -> None:
+    task = {"dtype": name, "seed": SEED, "stride": 1, "block": 256}
+    emu.exact_variances.check_digits(task, emulated=False)
+    emu.exact_variances.check_kinds(task, emulated=False)
+
+
+@pytest.mark.gpu
+def test_variances_of_more_rows_than_scratch_has_room_for() -> None:
+    emu.exact_variances.check_slots({"seed": SEED})
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["float64", "float32", "bfloat16", "complex128", "int16"])
+def test_a_card_makes_variances_of_large_arrays_of_any_layout(name: str, rng: np.random.Generator) -> None:
+    """As many elements as fill all windows of all blocks, of which the CPU gives the same bits."""
+    cases = (((1, 1_500_000), (0, 2)), ((3, 700_000), (1, 3)), ((3000, 501), (1, 3000)), ((200_000, 7), (-8, -1)))
+    for shape, strides in cases:
+        array = emu.exact_layouts.place(rng, emu.exact_layouts.draw_elements, name, shape, strides)
+        case = emu.layouts.Case(array, None, 1, 0, "exact", False, 1.0)
+        emu.exact_variances.check_case(rng, name, case, "std", 0, f"large {name} GPR_TEST_SEED={SEED}")
 
 
 # ---------------------------------------------------------------- interrupts

@@ -431,6 +431,12 @@ GPR_API gpr_status gpr_measure(const gpr_request *request, int warmup, int repea
 GPR_API gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dtype compute,
                                     uint32_t block_size, int variant, int cc, uint64_t *machine_code_bytes);
 
+/* The same of gpr_dot's kernel, which no operator names: of arrays of types `a` and `b`, whose common type is `factor`, with a result of
+ * type `compute` (GPR_DTYPE_DEFAULT: `factor`). Both programs are compiled: that of device arrays, and that of a host array's chunks.
+ * block_size 0: the kernel's own. GPR_ERROR_VALUE, GPR_ERROR_TYPE: as gpr_dot. */
+GPR_API gpr_status gpr_compile_dot(gpr_dtype a, gpr_dtype b, gpr_dtype factor, gpr_dtype compute, uint32_t block_size,
+                                   int cc, uint64_t *machine_code_bytes);
+
 typedef struct gpr_cache_info {
     char directory[1024]; /* "" if the cache is off */
     const char *reason;   /* why it is off, or NULL */

@@ -33,32 +33,13 @@ exact_across(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Sc
              const __grid_constant__ Layout layout)
 {
     using In = typename Cell::In;
-    constexpr unsigned numbers = most_across<In, BLOCK>, vectors = walked_vectors<In>;
-    const Row row = rows.mine(blockIdx.x);
-    const Rectangle r = Rectangle::of_block<BLOCK>(layout.across, layout.along != 0);
-    const uint64 first = row.index * layout.across;
-    const unsigned count = layout.count - first < layout.across ? static_cast<unsigned>(layout.count - first)
-                                                                : layout.across;
+    constexpr unsigned numbers = most_across<In, BLOCK>;
+    const Strip<BLOCK> strip(rows, layout);
 
     clear_sums<In, numbers, BLOCK>();
-    if (r.works() && r.x < count) {
-        const Start start = layout.row(first + r.x);
-        Adder<Cell, vectors, LoneThread<numbers>> adder(LoneThread<numbers>{r.x});
-        WalkedTiles<Cell, vectors> tiles(in + start.in, layout.mask + start.mask, layout,
-                                         static_cast<uint64>(row.block) * r.down + r.y,
-                                         static_cast<uint64>(row.blocks) * r.down, row.n);
-        const Vector nothing = adder.nothing();
-
-        while (!tiles.is_done()) {
-            Vector v[vectors];
-            tiles.fetch(v, nothing);
-            adder.take(v);
-        }
-        adder.left_out += tiles.left_out;
-        adder.close();
-    }
-    finish_sums<Cell, numbers, BLOCK>(layout.across, count, row, scratch, layout.slots,
-                                      [&](unsigned c) { return out + layout.row(first + c).out; });
+    strip.template add<Cell, Adder, numbers>(in, layout);
+    finish_sums<Cell, numbers, BLOCK>(layout.across, strip.count, strip.row, scratch, layout.slots,
+                                      [&](unsigned c) { return out + layout.row(strip.first + c).out; });
 }
 
 } // namespace gpr

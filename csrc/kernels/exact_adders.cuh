@@ -1,7 +1,7 @@
 // Exact sums: what a thread adds the elements of a row to, together with its warp or alone.
 #pragma once
 
-#include "exact_windows.cuh"
+#include "exact_fixed.cuh"
 #include "tile.cuh"
 
 namespace gpr {
@@ -66,11 +66,11 @@ template <unsigned NUMBERS> struct LoneThread {
 };
 
 // Adds what windows hold to a part.
-template <class Team, class T, unsigned COUNT, int STEP>
-GPR_DEVICE void close_windows(const Team &team, const Windows<T, COUNT, STEP> &windows, int *digit)
+template <class Team, class AnyWindows>
+GPR_DEVICE void close_windows(const Team &team, const AnyWindows &windows, int *digit)
 {
-    long long number[COUNT];
-    int place[COUNT];
+    long long number[AnyWindows::count];
+    int place[AnyWindows::count];
     windows.read(number, place);
     team.add(digit, number, place);
 }
@@ -85,7 +85,10 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
     static constexpr bool skips_nan = Cell::skips_nan;
     static constexpr unsigned most_skipped = 7; // tiles, after some that did not fit
     // Elements of which integer instructions tell quickly how large they are: that saves two additions of an element.
-    static constexpr bool asks_before = same<T, dt_float32> || (same<T, dt_bfloat16> && GPR_HAS_HALVES);
+    // Integers as windows cut nothing, and must know.
+    static constexpr bool asks_before =
+        integer_windows || same<T, dt_float32> || (same<T, dt_bfloat16> && GPR_HAS_HALVES);
+    using Near = RowWindows<T>;
     struct Tile { Vector v[VECTORS]; };
     // What adding a tile the other way has found out.
     struct Findings {
@@ -94,7 +97,7 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
     };
 
     Team team;
-    NearWindows<T> near[parts];
+    Near near[parts];
     unsigned adds = 0;                    // to the windows since they began
     bool is_placed = is_always_near<T>;   // the same in the whole team, as are:
     unsigned misses = 0, skipped = 0;     // tiles that are added the other way at once, after the last that did not fit
@@ -136,7 +139,7 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
         for (unsigned p = 0; p < parts; p++) close_near(team, p, near[p]);
         begin(near[0].top);
     }
-    static GPR_CALLED void close_near(Team team, unsigned p, NearWindows<T> windows)
+    static GPR_CALLED void close_near(Team team, unsigned p, Near windows)
     {
         close_windows(team, windows, team.template sum<In>().digit[p]);
     }
@@ -146,7 +149,7 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
     {
         if (is_always_near<T> || field_of_key<T>(key) == last_field<T>) return;
         if (is_placed) flush();
-        begin(top_for<T>(key));
+        begin(Near::top_for(key));
         is_placed = true;
     }
     // This thread's.
@@ -186,9 +189,9 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
     {
         if constexpr (asks_before) {
             if (team.any(!is_near(v))) return false;
-            (void)add_near(v, near);
+            add_all(v);
         } else {
-            NearWindows<T> grown[parts];
+            Near grown[parts];
 #pragma unroll
             for (unsigned p = 0; p < parts; p++) grown[p] = near[p];
             if (team.any(!add_near(v, grown))) return false;
@@ -198,8 +201,20 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
         return true;
     }
 
-    // Adds a tile to windows, and says whether they hold it, if that is not asked before.
-    static GPR_DEVICE bool add_near(const Vector (&v)[VECTORS], NearWindows<T> (&windows)[parts])
+    // Adds a tile that the windows hold.
+    GPR_DEVICE void add_all(const Vector (&v)[VECTORS])
+    {
+#pragma unroll
+        for (unsigned i = 0; i < elements; i++) {
+#pragma unroll
+            for (unsigned p = 0; p < parts; p++) {
+                (void)near[p].add_element(part_of(v[i / per_vector], i % per_vector, p));
+            }
+        }
+    }
+
+    // Adds a tile to windows, and says whether they hold it.
+    static GPR_DEVICE bool add_near(const Vector (&v)[VECTORS], Near (&windows)[parts])
     {
         constexpr unsigned exponent_and_sign = 0xfff00000u;
         unsigned before[parts], left_range = 0, rest = 0, lower_rest = 0;
@@ -210,8 +225,8 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
         for (unsigned i = 0; i < elements; i++) {
 #pragma unroll
             for (unsigned p = 0; p < parts; p++) {
-                const double x = windows[p].add(widen(part_of(v[i / per_vector], i % per_vector, p)));
-                if constexpr (!is_always_near<T> && !asks_before) {
+                const double x = windows[p].add_element(part_of(v[i / per_vector], i % per_vector, p));
+                if constexpr (!is_always_near<T>) {
                     left_range |= upper_bits(windows[p].sum[0]) ^ before[p];
                     rest |= upper_bits(x);
                     if constexpr (!is_converted<T>) lower_rest |= lower_bits(x); // of subnormal numbers
@@ -228,13 +243,13 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
     // Whether windows hold a tile: by its largest magnitude, and its smallest that is not 0.
     GPR_DEVICE bool is_near(const Vector (&v)[VECTORS]) const
     {
-        constexpr int fraction = Format<T>::fraction, windows = static_cast<int>(near_windows<T>);
-        // Of the windows' last places, and of numbers that begin there.
-        const int last_place = near[0].top - (windows - 1) * window_step - double_fraction - field_offset<T>;
-        const int lowest = last_place + fraction, highest = near[0].top - least_headroom - field_offset<T>;
-        const unsigned least = lowest > 1 ? static_cast<unsigned>(lowest) << fraction : 1;
+        constexpr int fraction = key_fraction<T>;
+        // Of numbers that begin at the last window's last place.
+        const int lowest = near[0].top - least_top<T> + 1;
+        // Less the smallest number there is. Of float64 that makes a number with nothing in its lower half too small.
+        const unsigned least = lowest > 1 ? (static_cast<unsigned>(lowest) << fraction) - (sizeof(T) == 8 ? 0 : 1) : 0;
         const Magnitudes found = magnitudes_of<T>(v);
-        return static_cast<int>(found.largest >> fraction) <= highest && found.least_less >= least - 1;
+        return static_cast<int>(found.largest >> fraction) <= near[0].highest() && found.least_less >= least;
     }
 
     GPR_DEVICE void note_others(const Vector (&v)[VECTORS])

@@ -68,6 +68,7 @@ template <class Factor, unsigned VECTORS> struct FloatProducts {
     static constexpr unsigned parts = parts_of<Factor>, per_vector = vector_elements<Factor>;
     static constexpr unsigned elements = VECTORS * per_vector;
 
+    WarpTeam<1> team;
     ProductWindows<T> sums[parts];
     Trial<elements * parts> trial; // a complex pair brings two products to each part
     unsigned others = 0;           // bits of parts to which another product than -0 was added
@@ -149,7 +150,7 @@ template <class Factor, unsigned VECTORS> struct FloatProducts {
     {
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) {
-            ProductWindows<T>::close(block_products<Factor>().digit[p], sums[p]);
+            ProductWindows<T>::close(team, block_products<Factor>().digit[p], sums[p]);
             sums[p].begin(sums[p].top());
         }
     }
@@ -258,7 +259,7 @@ template <class Factor, unsigned VECTORS> struct IntegerDot {
     }
     GPR_DEVICE void flush()
     {
-        products.close(block_products<Factor>().digit[0]);
+        products.empty_into(WarpTeam<1>{}, block_products<Factor>().digit[0]);
         tiles = 0;
     }
     GPR_DEVICE void close()
@@ -395,11 +396,9 @@ exact_dot(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scrat
     static_assert(all_words == parts_of<Factor> * part_words, "words, a count and flags");
     __shared__ Acc whole;
     BlockProducts<Factor> &part = block_products<Factor>();
-    unsigned *cleared = reinterpret_cast<unsigned *>(&part);
     const Row row = rows.mine(blockIdx.x);
 
-    for (unsigned i = threadIdx.x; i < sizeof part / sizeof(unsigned); i += BLOCK) cleared[i] = 0;
-    __syncthreads(); // the sum is zero
+    clear_shared<BLOCK>(&part, 1);
     ProductAdder<Factor, vectors> adder;
     const TwoRuns<typename Cell::In, typename Cell::Second, Factor> runs(
         in, layout.reduced[0].in, static_cast<const typename Cell::Second *>(second.in), second.step, row.n);

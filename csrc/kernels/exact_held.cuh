@@ -118,7 +118,7 @@ template <class In> GPR_DEVICE void add_held(BlockSum<In> &sum, const Held<In> &
         number = is_upper ? number >> lower_bits : number & ((1ll << lower_bits) - 1);
         const int place = NearWindows<PartType<In>>::place_at(held.top, window) + (is_upper ? lower_bits : 0);
         if (number != 0) add_piece(sum.digit[p], number, place, lane % pieces);
-        if (held.flags_of(p) != 0 && lane == 0) atomicOr(&sum.flags[p], held.flags_of(p));
+        if (held.flags_of(p) != 0 && lane == p) atomicOr(&sum.flags[p], held.flags_of(p));
     }
     if (held.left_out != 0 && lane == 0) atomicAdd(&sum.left_out, held.left_out);
 }

@@ -1,36 +1,70 @@
-// Exact sums: how what the blocks of a row have found becomes one accumulator, of whatever words.
+// Exact sums: what a block has in shared memory, and how what the blocks of a row have found becomes one accumulator, of
+// whatever words.
 #pragma once
 
 #include "block.cuh"
 
 namespace gpr {
 
+// Makes `count` structures of words in shared memory zero. All threads must call; a block barrier is passed.
+template <unsigned BLOCK, class T> GPR_DEVICE void clear_shared(T *first, unsigned count)
+{
+    unsigned *cleared = reinterpret_cast<unsigned *>(first);
+
+    for (unsigned i = threadIdx.x; i < count * (sizeof(T) / sizeof(unsigned)); i += BLOCK) cleared[i] = 0;
+    __syncthreads(); // the sums are zero
+}
+
+// Counters that the blocks of a row, or of a group of rows, add to: behind a ticket and a gap of its size. They are zero
+// before and after, as the ticket is. Rows that have counters at once are `slots`.
+class Totals {
+public:
+    Totals() = default;
+    GPR_DEVICE Totals(unsigned *tickets, unsigned slots, const Row &row, unsigned counters)
+    {
+        constexpr unsigned words = sizeof(uint64) / sizeof(unsigned);
+        const uint64 slot = row.index < slots ? row.index : row.index % slots;
+        ticket = tickets + slot * words * (1 + counters);
+    }
+    // found(i) is number i of `count`, is_flags(i) says whether it is flags, not a number. True for the last block to arrive,
+    // which may take the totals then. All threads must call.
+    template <unsigned BLOCK, class Found, class IsFlags>
+    GPR_DEVICE bool add(unsigned count, const Row &row, const Found &found, const IsFlags &is_flags) const
+    {
+        for (unsigned i = threadIdx.x; i < count; i += BLOCK) {
+            const uint64 number = found(i);
+            if (number != 0 && is_flags(i)) atomicOr(counter(i), number);
+            else if (number != 0) atomicAdd(counter(i), number);
+        }
+        return is_last_to_arrive(ticket, row.blocks);
+    }
+    // Total i, which is zero afterwards.
+    GPR_DEVICE uint64 take(unsigned i) const
+    {
+        const uint64 total = *counter(i);
+        *counter(i) = 0;
+        return total;
+    }
+
+private:
+    unsigned *ticket;
+
+    GPR_DEVICE uint64 *counter(unsigned i) const { return reinterpret_cast<uint64 *>(ticket) + 1 + i; }
+};
+
 // found(i) is word i of what the block has found, is_flags(i) says whether its bits are flags, not a number. True for the
-// row's only block, or its last one to arrive: then `whole` has the words after a barrier. Rows that have counters at once
-// are `slots`. All threads must call.
+// row's only block, or its last one to arrive: then `whole` has the words after a barrier. All threads must call.
 template <unsigned BLOCK, unsigned WORDS, class Found, class IsFlags>
 GPR_DEVICE bool join_blocks(uint64 (&whole)[WORDS], const Row &row, unsigned *tickets, unsigned slots, const Found &found,
                             const IsFlags &is_flags)
 {
-    constexpr unsigned counters = sizeof(uint64) / sizeof(unsigned) * (WORDS + 1);
-
     if (row.blocks == 1) {
         for (unsigned i = threadIdx.x; i < WORDS; i += BLOCK) whole[i] = found(i);
         return true;
     }
-    const uint64 slot = row.index < slots ? row.index : row.index % slots;
-    unsigned *ticket = tickets + slot * counters;
-    uint64 *total = reinterpret_cast<uint64 *>(ticket) + 1;
-    for (unsigned i = threadIdx.x; i < WORDS; i += BLOCK) {
-        const uint64 word = found(i);
-        if (word != 0 && is_flags(i)) atomicOr(total + i, word);
-        else if (word != 0) atomicAdd(total + i, word);
-    }
-    if (!is_last_to_arrive(ticket, row.blocks)) return false;
-    for (unsigned i = threadIdx.x; i < WORDS; i += BLOCK) {
-        whole[i] = total[i];
-        total[i] = 0;
-    }
+    const Totals totals(tickets, slots, row, WORDS);
+    if (!totals.add<BLOCK>(WORDS, row, found, is_flags)) return false;
+    for (unsigned i = threadIdx.x; i < WORDS; i += BLOCK) whole[i] = totals.take(i);
     return true;
 }
 

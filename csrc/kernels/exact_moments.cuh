@@ -28,15 +28,43 @@ template <class In> struct BlockMoments {
     unsigned flags; // of the squares: an element that is no number makes them none
     uint64 left_out;
 };
-template <class In> GPR_DEVICE BlockMoments<In> &block_moments()
+// Of NUMBERS rows.
+template <class In, unsigned NUMBERS> GPR_DEVICE BlockMoments<In> *block_moments()
 {
-    __shared__ BlockMoments<In> moments;
+    __shared__ BlockMoments<In> moments[NUMBERS];
     return moments;
 }
+// Those that a team adds to.
+template <class In, template <unsigned> class Team, unsigned NUMBERS>
+GPR_DEVICE BlockMoments<In> &moments_of(const Team<NUMBERS> &team)
+{
+    return block_moments<In, NUMBERS>()[NUMBERS == 1 ? 0 : team.number];
+}
+
+// The words of an accumulator: those of each part's sum, then those of the squares, each with a count and flags behind them.
+template <class In> struct MomentWords {
+    using T = PartType<In>;
+    static constexpr unsigned tail = 2, of_sum = grid_words<T>, of_squares = grid_words<ProductOf<T>>;
+    static constexpr unsigned sums = parts_of<In> * (of_sum + tail), all = sums + of_squares + tail;
+
+    static GPR_DEVICE bool is_flags(unsigned i) { return i == all - 1; } // the sums' stay 0
+    // Word i of what a block has found, of `count` elements or fewer.
+    static GPR_DEVICE uint64 word(const BlockMoments<In> &found, unsigned i, uint64 count)
+    {
+        const bool is_sum = i < sums;
+        const unsigned words = is_sum ? of_sum : of_squares;
+        const unsigned p = is_sum ? i / (of_sum + tail) : 0, w = is_sum ? i % (of_sum + tail) : i - sums;
+        if (w == words) return count - found.left_out;
+        if (w > words) return is_sum ? 0 : found.flags;
+        return static_cast<uint64>(is_sum ? word_of<T>(found.sum[p], static_cast<int>(w))
+                                          : word_of<ProductOf<T>>(found.squares, static_cast<int>(w)));
+    }
+};
 
 // ---------------------------------------------------------------- floats ------------------------
 
-template <class Cell, unsigned VECTORS> struct FloatMoments {
+// What a thread adds the floats of a row to, and their squares, together with its team.
+template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatMoments {
     using In = typename Cell::In;
     using T = PartType<In>;
     static constexpr unsigned parts = parts_of<In>, per_vector = vector_elements<In>, elements = VECTORS * per_vector;
@@ -48,12 +76,13 @@ template <class Cell, unsigned VECTORS> struct FloatMoments {
         unsigned left_out;
     };
 
+    Team team;
     NearWindows<T> sums[parts];
     ProductWindows<T> squares;
     Trial<elements * parts> trial;
     unsigned left_out = 0;
 
-    GPR_DEVICE FloatMoments()
+    GPR_DEVICE explicit FloatMoments(Team in = {}) : team(in)
     {
         begin(deepest_field<T>, 0);
         trial.is_placed = is_always_near<T>;
@@ -69,7 +98,7 @@ template <class Cell, unsigned VECTORS> struct FloatMoments {
         else return p == 0 ? x.re : x.im;
     }
 
-    // All lanes of a warp must call together.
+    // The whole team must call together.
     GPR_DEVICE void take(const Vector (&v)[VECTORS]) { trial.take(*this, v); }
 
     // ---- what a trial asks for: exponent fields of elements ----
@@ -122,45 +151,42 @@ template <class Cell, unsigned VECTORS> struct FloatMoments {
     }
     GPR_DEVICE void flush()
     {
-        BlockMoments<In> &total = block_moments<In>();
+        BlockMoments<In> &total = moments_of<In>(team);
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) {
-            close_sums(total.sum[p], sums[p]);
+            close_sums(team, total.sum[p], sums[p]);
             sums[p].begin(sums[p].top);
         }
-        ProductWindows<T>::close(total.squares, squares);
+        ProductWindows<T>::close(team, total.squares, squares);
         squares.begin(squares.top());
     }
-    static GPR_CALLED void close_sums(int *digit, NearWindows<T> windows) 
-    {
-        close_windows(WarpTeam<1>{}, windows, digit);
-    }
+    static GPR_CALLED void close_sums(Team team, int *digit, NearWindows<T> windows) { close_windows(team, windows, digit); }
 
     GPR_DEVICE int add_anything(const Vector (&v)[VECTORS])
     {
-        const Findings found = add_tile(bit_copy<Tile>(v));
+        const Findings found = add_tile(team, bit_copy<Tile>(v));
         left_out += found.left_out;
         return static_cast<int>(field_of_key<T>(found.largest));
     }
 
     // ---- tiles that windows do not hold ----
 
-    // Adds a tile of anything. All lanes of a warp must call together.
-    static GPR_CALLED Findings add_tile(Tile tile)
+    // Adds a tile of anything. The whole team must call together.
+    static GPR_CALLED Findings add_tile(Team team, Tile tile)
     {
-        BlockMoments<In> &total = block_moments<In>();
+        BlockMoments<In> &total = moments_of<In>(team);
         Findings found = {0, 0};
         unsigned counted = 0; // bits of elements that are there and finite
         static_assert(elements <= 8 * sizeof counted, "a bit for each");
 
 #pragma unroll 1
         for (unsigned i = 0; i < elements; i++) {
-            if (look_at(tile.v[i / per_vector], i % per_vector, &found)) counted |= 1u << i;
+            if (look_at(total, tile.v[i / per_vector], i % per_vector, &found)) counted |= 1u << i;
         }
         if constexpr (has_wide_windows<T>) {
             static_assert(elements * parts <= most_wide_adds, "wide windows have room for a tile");
-            add_wide<false>(tile, counted);
-            add_wide<true>(tile, counted);
+            add_wide<false>(team, tile, counted);
+            add_wide<true>(team, tile, counted);
         } else {
 #pragma unroll 1
             for (unsigned i = 0; i < elements; i++) {
@@ -177,9 +203,9 @@ template <class Cell, unsigned VECTORS> struct FloatMoments {
     }
 
     // A tile's elements, or their squares, through windows that hold all of them.
-    template <bool SQUARED> static GPR_DEVICE void add_wide(const Tile &tile, unsigned counted)
+    template <bool SQUARED> static GPR_DEVICE void add_wide(const Team &team, const Tile &tile, unsigned counted)
     {
-        BlockMoments<In> &total = block_moments<In>();
+        BlockMoments<In> &total = moments_of<In>(team);
         WideWindows<T> wide[SQUARED ? 1 : parts];
         WideProducts<T> wide_squares;
 
@@ -205,12 +231,12 @@ template <class Cell, unsigned VECTORS> struct FloatMoments {
             }
         }
 #pragma unroll
-        for (unsigned p = 0; p < parts && !SQUARED; p++) close_windows(WarpTeam<1>{}, wide[p], total.sum[p]);
-        if constexpr (SQUARED) close_windows(WarpTeam<1>{}, wide_squares, total.squares);
+        for (unsigned p = 0; p < parts && !SQUARED; p++) close_windows(team, wide[p], total.sum[p]);
+        if constexpr (SQUARED) close_windows(team, wide_squares, total.squares);
     }
 
     // Takes note of an element. Returns whether its numbers are to be added: one that is left out or no number is not.
-    static GPR_DEVICE bool look_at(const Vector &v, unsigned j, Findings *found)
+    static GPR_DEVICE bool look_at(BlockMoments<In> &total, const Vector &v, unsigned j, Findings *found)
     {
         bool has_nan = false, has_infinity = false;
 #pragma unroll
@@ -226,40 +252,44 @@ template <class Cell, unsigned VECTORS> struct FloatMoments {
             return false;
         }
         if (!has_nan && !has_infinity) return true;
-        atomicOr(&block_moments<In>().flags, static_cast<unsigned>(saw_nan)); // no variance then
+        atomicOr(&total.flags, static_cast<unsigned>(saw_nan)); // no variance then
         return false;
     }
 
     GPR_DEVICE void close()
     {
         if (trial.is_placed) flush();
-        if (left_out != 0) atomicAdd(&block_moments<In>().left_out, static_cast<uint64>(left_out));
+        if (left_out != 0) atomicAdd(&moments_of<In>(team).left_out, static_cast<uint64>(left_out));
     }
 };
 
 // ---------------------------------------------------------------- integers ----------------------
 
-template <class Cell, unsigned VECTORS> struct IntegerMoments {
+template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct IntegerMoments {
     using In = typename Cell::In;
     static constexpr unsigned elements = VECTORS * vector_elements<In>;
     static constexpr unsigned most_tiles = most_integers / elements;
 
+    Team team;
     IntegerSums<In> sums;
     IntegerProducts<In> squares;
     unsigned tiles = 0;
+    unsigned left_out = 0;
+
+    GPR_DEVICE explicit IntegerMoments(Team in = {}) : team(in) {}
 
     static GPR_DEVICE Vector nothing() { return Vector{{0, 0, 0, 0}}; }
 
-    GPR_DEVICE void close()
+    GPR_DEVICE void flush()
     {
-        BlockMoments<In> &total = block_moments<In>();
-        sums.empty_into(WarpTeam<1>{}, total.sum[0]);
-        squares.close(total.squares);
+        BlockMoments<In> &total = moments_of<In>(team);
+        sums.empty_into(team, total.sum[0]);
+        squares.empty_into(team, total.squares);
         tiles = 0;
     }
     GPR_DEVICE void take(const Vector (&v)[VECTORS])
     {
-        if (tiles == most_tiles) close();
+        if (tiles == most_tiles) flush();
         tiles++;
 #pragma unroll
         for (unsigned i = 0; i < elements; i++) {
@@ -268,12 +298,17 @@ template <class Cell, unsigned VECTORS> struct IntegerMoments {
             squares.add(x, x);
         }
     }
+    GPR_DEVICE void close()
+    {
+        flush();
+        if (left_out != 0) atomicAdd(&moments_of<In>(team).left_out, static_cast<uint64>(left_out));
+    }
 };
 
 // ---------------------------------------------------------------- the kernel --------------------
 
-template <class Cell, unsigned VECTORS> using MomentsAdder =
-    typename Select<adds_floats<Cell>, FloatMoments<Cell, VECTORS>, IntegerMoments<Cell, VECTORS>>::type;
+template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> using MomentsAdder =
+    typename Select<adds_floats<Cell>, FloatMoments<Cell, VECTORS, Team>, IntegerMoments<Cell, VECTORS, Team>>::type;
 
 template <class Cell, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, exact_blocks<BLOCK>)
@@ -281,40 +316,25 @@ exact_moments(const typename Cell::In *in, typename Cell::Out *out, Rows rows, S
               const __grid_constant__ Layout layout, Ending ending)
 {
     using In = typename Cell::In;
-    using T = PartType<In>;
     using Acc = typename Cell::Acc;
-    constexpr unsigned vectors = 4, warps = BLOCK / warp_lanes;
-    constexpr unsigned sum_words = grid_words<T>, square_words = grid_words<ProductOf<T>>, tail = 2;
-    constexpr unsigned all_sums = parts_of<In> * (sum_words + tail), all_words = sizeof(Acc) / sizeof(uint64);
-    static_assert(all_words == all_sums + square_words + tail, "words, a count and flags of each");
+    using Words = MomentWords<In>;
+    constexpr unsigned vectors = 4, warps = BLOCK / warp_lanes, all_words = sizeof(Acc) / sizeof(uint64);
+    static_assert(all_words == Words::all, "words, a count and flags of each");
     __shared__ Acc whole;
-    BlockMoments<In> &part = block_moments<In>();
-    constexpr unsigned cleared_words = sizeof part / sizeof(unsigned);
-    unsigned *cleared = reinterpret_cast<unsigned *>(&part);
+    BlockMoments<In> *part = block_moments<In, 1>();
     const Row row = rows.mine(blockIdx.x);
     const Start start = layout.row(row.index);
 
     MomentsAdder<Cell, vectors> adder;
     take_row<vectors>(adder, Run<In>(in + start.in, row.n),
                       static_cast<uint64>(row.block) * warps + threadIdx.x / warp_lanes,
-                      static_cast<uint64>(row.blocks) * warps, [&] {
-                          for (unsigned i = threadIdx.x; i < cleared_words; i += BLOCK) cleared[i] = 0;
-                          __syncthreads(); // the sums are zero
-                      });
+                      static_cast<uint64>(row.blocks) * warps, [&] { clear_shared<BLOCK>(part, 1); });
     adder.close();
     __syncthreads(); // all warps have added
 
-    // Word i of what the block has found.
-    const auto found = [&](unsigned i) -> uint64 {
-        const bool is_sum = i < all_sums;
-        const unsigned words = is_sum ? sum_words : square_words;
-        const unsigned p = is_sum ? i / (sum_words + tail) : 0, w = is_sum ? i % (sum_words + tail) : i - all_sums;
-        if (w == words) return (row.block == 0 ? row.n : 0) - part.left_out;
-        if (w > words) return is_sum ? 0 : part.flags;
-        return static_cast<uint64>(is_sum ? word_of<T>(part.sum[p], static_cast<int>(w))
-                                          : word_of<ProductOf<T>>(part.squares, static_cast<int>(w)));
-    };
-    const auto is_flags = [](unsigned i) { return i == all_words - 1; };
+    const uint64 counted = row.block == 0 ? row.n : 0; // each element by one block
+    const auto found = [&](unsigned i) { return Words::word(*part, i, counted); };
+    const auto is_flags = [](unsigned i) { return Words::is_flags(i); };
     if (!join_blocks<BLOCK>(reinterpret_cast<uint64 (&)[all_words]>(whole), row, scratch.tickets, layout.slots, found,
                             is_flags)) {
         return;
@@ -323,7 +343,8 @@ exact_moments(const typename Cell::In *in, typename Cell::Out *out, Rows rows, S
     if constexpr (same<typename Cell::Out, Acc>) {
         store_words<BLOCK>(out + start.out, whole);
     } else {
-        if (threadIdx.x < warp_lanes) Cell::put(out + start.out, whole, ending);
+        __shared__ VarianceWork<PartType<In>> work;
+        if (threadIdx.x < warp_lanes) Cell::put(out + start.out, whole, work, ending);
     }
 }
 

@@ -113,10 +113,11 @@ template <class T> struct ProductWindows {
             (void)products.template add_product<USED>(x, y);
         }
     }
-    static GPR_CALLED void close(int *digit, ProductWindows windows)
+    // Adds what windows hold to a part. The whole team must call together.
+    template <class Team> static GPR_CALLED void close(Team team, int *digit, ProductWindows windows)
     {
-        close_windows(WarpTeam<1>{}, windows.products, digit);
-        if constexpr (has_rests) close_windows(WarpTeam<1>{}, windows.rests, digit);
+        close_windows(team, windows.products, digit);
+        if constexpr (has_rests) close_windows(team, windows.rests, digit);
     }
 };
 
@@ -193,13 +194,13 @@ template <class In> struct IntegerProducts {
             }
         }
     }
-    // Adds what there is to a part, and begins anew. All lanes of a warp must call.
-    GPR_DEVICE void close(int *digit)
+    // Adds what there is to a part, and begins anew. The whole team must call together.
+    template <class Team> GPR_DEVICE void empty_into(const Team &team, int *digit)
     {
         int place[count];
 #pragma unroll
         for (unsigned p = 0; p < count; p++) place[p] = static_cast<int>(p) * word_bits;
-        add_numbers(digit, piece, place);
+        team.add(digit, piece, place);
 #pragma unroll
         for (unsigned p = 0; p < count; p++) piece[p] = 0;
     }
@@ -207,7 +208,8 @@ template <class In> struct IntegerProducts {
 
 // ---------------------------------------------------------------- tiles -------------------------
 
-// When a warp tries windows, and where they lie: adders hand it their tiles. An Adder has
+// When a team tries windows, and where they lie: adders hand it their tiles. An Adder has
+//   team                    what its windows are placed by
 //   range_of(tile)          an Extent, in the unit that the windows' own limits are in
 //   place(largest)          begins windows anew for numbers like those; empties them before if they were in use. Says
 //                           whether there is a place
@@ -215,7 +217,7 @@ template <class In> struct IntegerProducts {
 //   add_few, add_all(tile)  adds a tile that few of the windows hold, or all of them
 //   add_anything(tile)      adds a tile another way, and says how large its largest number is
 //   flush()                 empties the windows, which stay where they are
-// All lanes of a warp have the same of it.
+// The whole team has the same of it.
 struct Limits { int highest, few_lowest, all_lowest; };
 
 template <unsigned ADDS> struct Trial { // additions that a tile brings to a window
@@ -233,11 +235,11 @@ template <unsigned ADDS> struct Trial { // additions that a tile brings to a win
         limits = adder.limits();
         adds = strikes = 0;
     }
-    // All lanes of a warp must call together.
+    // The whole team must call together.
     template <class Adder, class Tile> GPR_DEVICE void take(Adder &adder, const Tile &tile)
     {
         const Extent range = adder.range_of(tile);
-        if (!is_placed) place(adder, warp_largest(range.largest));
+        if (!is_placed) place(adder, team_largest(adder, range.largest));
         if (!is_placed || skipped > 0) {
             skipped -= skipped > 0 ? 1 : 0;
             return take_anything(adder, tile);
@@ -247,9 +249,9 @@ template <unsigned ADDS> struct Trial { // additions that a tile brings to a win
             adds = strikes = 0;
         }
         const bool is_in_reach = range.largest <= limits.highest;
-        if (__all_sync(all_lanes, is_in_reach && range.smallest >= limits.few_lowest)) {
+        if (!adder.team.any(!is_in_reach || range.smallest < limits.few_lowest)) {
             adder.add_few(tile);
-        } else if (__all_sync(all_lanes, is_in_reach && range.smallest >= limits.all_lowest)) {
+        } else if (!adder.team.any(!is_in_reach || range.smallest < limits.all_lowest)) {
             adder.add_all(tile);
         } else {
             strikes++;
@@ -263,10 +265,13 @@ template <unsigned ADDS> struct Trial { // additions that a tile brings to a win
     template <class Adder, class Tile> GPR_DEVICE void take_anything(Adder &adder, const Tile &tile)
     {
         const bool moves = !is_placed || strikes > 1; // a single outlier leaves the windows where they are
-        const int largest = warp_largest(adder.add_anything(tile));
+        const int largest = team_largest(adder, adder.add_anything(tile));
         if (moves) place(adder, largest);
     }
-    static GPR_DEVICE int warp_largest(int field) { return static_cast<int>(warp_max(static_cast<unsigned>(field))); }
+    template <class Adder> static GPR_DEVICE int team_largest(const Adder &adder, int field)
+    {
+        return static_cast<int>(adder.team.max(static_cast<unsigned>(field)));
+    }
 };
 
 } // namespace gpr

@@ -64,10 +64,7 @@ template <class Cell, unsigned VECTORS> struct ShortFloats {
     {
         bool is_so = true;
 #pragma unroll
-        for (unsigned p = 0; p < parts; p++) {
-#pragma unroll
-            for (unsigned w = 0; w < windows; w++) is_so = is_so && adder.near[p].sum[w] == adder.near[p].bias(w);
-        }
+        for (unsigned p = 0; p < parts; p++) is_so = is_so && adder.near[p].is_empty();
         return is_so;
     }
     // All lanes of a warp must call.
@@ -77,7 +74,7 @@ template <class Cell, unsigned VECTORS> struct ShortFloats {
         unsigned key = 0;
         if (seeks) {
             key = group_max(adder.largest_key(v));
-            if (!is_placed) adder.begin(is_always_near<T> ? least_top<T> : top_for<T>(key));
+            if (!is_placed) adder.begin(is_always_near<T> ? least_top<T> : RowWindows<T>::top_for(key));
         }
         fits = fits && adder.take_near(v);
         if (seeks) is_placed = group_or(key != 0 || !is_empty() ? 1 : 0) != 0 || is_placed;

@@ -320,13 +320,13 @@ GPR_DEVICE Leading root_of(const Leading &square)
 // ---------------------------------------------------------------- results -----------------------
 
 // The bits of a variance, or its root, as a Float. The sums are in shared memory, and their words are carried. All lanes
-// of the warp must call; the first one gets it.
+// of the warp must call; the first one gets it. `work` is the warp's, and may have been in use before.
 template <class Float, bool IS_ROOT, class T, unsigned PARTS>
-GPR_DEVICE uint64 finish_variance_bits(ExactPart<T> (&sum)[PARTS], ExactPart<ProductOf<T>> &squares, double ddof)
+GPR_DEVICE uint64 finish_variance_bits(ExactPart<T> (&sum)[PARTS], ExactPart<ProductOf<T>> &squares, VarianceWork<T> &work,
+                                       double ddof)
 {
     constexpr uint64 infinity = infinity_bits<Float>, nan = infinity | 1ull << (Format<Float>::fraction - 1);
     constexpr uint64 saw_special = saw_infinity | saw_minus_infinity | saw_nan;
-    __shared__ VarianceWork<T> work;
     const uint64 n = sum[0].count;
     const bool is_infinite = (bit_copy<uint64>(ddof) & ~(1ull << 63)) == infinity_bits<dt_float64>;
     Natural divisor = {0, 0};
@@ -354,10 +354,10 @@ struct Finished<Cell<fold_exact_moments, Element, Compute, ExactMoments<Number>,
     : Cell<fold_exact_moments, Element, Compute, ExactMoments<Number>, SKIP_NAN> {
     using Out = Result;
 
-    static GPR_DEVICE void put(Out *out, ExactMoments<Number> &moments, Ending ending)
+    static GPR_DEVICE void put(Out *out, ExactMoments<Number> &moments, VarianceWork<PartType<Number>> &work, Ending ending)
     {
         constexpr bool is_root = same<Way, finish_deviation>;
-        const uint64 bits = finish_variance_bits<Result, is_root>(moments.sum, moments.squares, ending.ddof);
+        const uint64 bits = finish_variance_bits<Result, is_root>(moments.sum, moments.squares, work, ending.ddof);
         if (threadIdx.x % warp_lanes == 0) *out = float_of_bits<Result>(bits);
     }
 };

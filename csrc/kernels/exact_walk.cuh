@@ -66,4 +66,40 @@ private:
     }
 };
 
+// The rows that lie across a block: row v of `rows` is layout.across rows of the array, of which the first `count` exist.
+template <unsigned BLOCK> struct Strip {
+    Row row;
+    Rectangle r;
+    uint64 first;
+    unsigned count;
+
+    GPR_DEVICE Strip(const Rows &rows, const Layout &layout)
+        : row(rows.mine(blockIdx.x)), r(Rectangle::of_block<BLOCK>(layout.across, layout.along != 0)),
+          first(row.index * layout.across),
+          count(layout.count - first < layout.across ? static_cast<unsigned>(layout.count - first) : layout.across)
+    {
+    }
+    // Adds what this thread has of its row, number r.x of the block's, to the row's number.
+    template <class Cell, template <class, unsigned, class> class AnyAdder, unsigned NUMBERS>
+    GPR_DEVICE void add(const typename Cell::In *in, const Layout &layout) const
+    {
+        constexpr unsigned vectors = walked_vectors<typename Cell::In>;
+        if (!r.works() || r.x >= count) return;
+        const Start start = layout.row(first + r.x);
+        AnyAdder<Cell, vectors, LoneThread<NUMBERS>> adder(LoneThread<NUMBERS>{r.x});
+        WalkedTiles<Cell, vectors> tiles(in + start.in, layout.mask + start.mask, layout,
+                                         static_cast<uint64>(row.block) * r.down + r.y,
+                                         static_cast<uint64>(row.blocks) * r.down, row.n);
+        const Vector nothing = adder.nothing();
+
+        while (!tiles.is_done()) {
+            Vector v[vectors];
+            tiles.fetch(v, nothing);
+            adder.take(v);
+        }
+        adder.left_out += tiles.left_out;
+        adder.close();
+    }
+};
+
 } // namespace gpr

@@ -33,6 +33,7 @@ template <class T> constexpr int highest_field =
 
 // COUNT windows for elements of type T, STEP bits apart. The first bias has the exponent field `top`.
 template <class T, unsigned COUNT, int STEP> struct Windows {
+    static constexpr unsigned count = COUNT;
     double sum[COUNT];
     int top; // the same in all lanes of a warp
 
@@ -55,6 +56,13 @@ template <class T, unsigned COUNT, int STEP> struct Windows {
 #pragma unroll
         for (unsigned w = 0; w < COUNT; w++) sum[w] = bias(w);
     }
+    GPR_DEVICE bool is_empty() const
+    {
+        bool is_so = true;
+#pragma unroll
+        for (unsigned w = 0; w < COUNT; w++) is_so = is_so && sum[w] == bias(w);
+        return is_so;
+    }
     // Window w takes what it can of x, and returns the rest. With the product of a and b, which is a double, for x, the
     // instructions that add make it on the way.
     GPR_DEVICE double take(unsigned w, double x)
@@ -76,6 +84,7 @@ template <class T, unsigned COUNT, int STEP> struct Windows {
         for (unsigned w = 0; w < USED; w++) x = take(w, x);
         return x;
     }
+    GPR_DEVICE double add_element(T x) { return add(widen(x)); }
     template <unsigned USED = COUNT> GPR_DEVICE double add_product(double a, double b)
     {
         double x = take_product(0, a, b);
@@ -100,22 +109,27 @@ constexpr unsigned most_adds = 1024;  // to a window: 2^(52 - window_step)
 constexpr int headroom_bits = 16;     // from a tile's largest exponent to the first bias's: for most_adds, and larger ones
 constexpr int least_headroom = 12;    // for most_adds
 template <class T> constexpr unsigned near_windows = sizeof(T) == 8 ? 3 : sizeof(T) == 4 ? 2 : 1;
-template <class T> using NearWindows = Windows<T, near_windows<T>, window_step>;
-
-// The exponent field of the first bias for numbers like those with this key. The last window lies no deeper than the
-// smallest number needs: so they are always as far from each other.
+// The exponent field of the first bias where the last window lies as deep as the smallest number needs; none lies deeper, so
+// that they are always as far from each other.
 template <class T> constexpr int least_top = deepest_field<T> + (static_cast<int>(near_windows<T>) - 1) * window_step;
-template <class T> GPR_DEVICE int top_for(unsigned key)
-{
-    const int top = field_offset<T> + static_cast<int>(field_of_key<T>(key)) + headroom_bits;
-    return top < least_top<T> ? least_top<T> : top < highest_field<T> ? top : highest_field<T>;
-}
+
+template <class T> struct NearWindows : Windows<T, near_windows<T>, window_step> {
+    // Where windows begin for numbers like those with this key.
+    static GPR_DEVICE int top_for(unsigned key)
+    {
+        const int top = field_offset<T> + static_cast<int>(field_of_key<T>(key)) + headroom_bits;
+        return top < least_top<T> ? least_top<T> : top < highest_field<T> ? top : highest_field<T>;
+    }
+    // The largest exponent field of numbers of which most_adds stay in range.
+    GPR_DEVICE int highest() const { return this->top - least_headroom - field_offset<T>; }
+};
 
 // One window holds every float16 there is.
 template <class T> constexpr bool is_always_near = same<T, dt_float16>;
 
 // Windows that hold every finite float32 or bfloat16, for a few additions: where others do not hold a tile.
-template <class T> constexpr bool has_wide_windows = same<T, dt_float32> || same<T, dt_bfloat16>;
+template <class T> constexpr bool has_wide_windows =
+    !integer_windows && (same<T, dt_float32> || same<T, dt_bfloat16>);
 constexpr int wide_step = 47;
 constexpr unsigned most_wide_adds = 32; // 2^(52 - wide_step)
 template <class T> constexpr int wide_top = field_offset<T> + static_cast<int>(last_field<T>) + 7; // for as many of the largest

@@ -37,6 +37,17 @@ done:
     return status;
 }
 
+/* Whether exact sums are sooner made of integers on a card that adds so many float32 in the time of a float64: cards for computing
+ * have 2, others 32 or 64. The environment may say so of any card. */
+static int is_float64_slow(int ratio)
+{
+    enum { SLOW_RATIO = 8 };
+    const char *word = getenv("GPUREDUCE_SLOW_FLOAT64");
+
+    if (word != NULL && (strcmp(word, "0") == 0 || strcmp(word, "1") == 0)) return *word == '1';
+    return ratio >= SLOW_RATIO;
+}
+
 static gpr_status read_facts(gpr_device *device)
 {
     int value = 0;
@@ -47,6 +58,8 @@ static gpr_status read_facts(gpr_device *device)
     device->facts.multiprocessors = (uint32_t)value;
     GPR_TRY(read_attribute(device->handle, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, &value));
     device->facts.threads_per_multiprocessor = (uint32_t)value;
+    GPR_TRY(read_attribute(device->handle, CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO, &value));
+    device->facts.slow_float64 = is_float64_slow(value);
 done:
     return status;
 }

@@ -70,6 +70,7 @@ gpr_cell gpr_plan_cell(const gpr_plan *plan, const gpr_rule *rule, int finishes)
     cell.compute = rule->compute;
     cell.acc = rule->device_acc;
     cell.skip_nan = rule->skip_nan;
+    cell.integer_windows = plan->integer_windows;
     cell.block = plan->block;
     cell.lanes = plan->lanes;
     cell.per_thread = plan->per_thread;

@@ -461,8 +461,9 @@ static gpr_status plan_passes(const gpr_kernel_row *row, uint64_t n, uint64_t bl
 
 /* ---------------------------------------------------------------- exact sums ----------------- */
 
-/* Bytes of a strip of rows that lie side by side, and threads at least (most_across in kernels/exact_across.cuh). */
-enum { STRIP_BYTES = 256 };
+/* Bytes of a strip of rows that lie side by side, and threads at least (most_across in kernels/exact_across.cuh); and bytes and threads
+ * at most where each has numbers for a variance (most_moments_across in kernels/exact_moments_across.cuh). */
+enum { STRIP_BYTES = 256, MOMENTS_STRIP_BYTES = 128 };
 /* Additions that a window has room for (most_adds), and most threads of a block of exact_rows (most_rows_block). */
 enum { MOST_ADDS = 1024, MOST_ROWS_BLOCK = 256 };
 /* Vectors of a tile of rows with one reduced axis, and with more (most_walked_vectors). */
@@ -552,16 +553,24 @@ static gpr_status plan_exact_rows(const task *t, uint32_t lanes, gpr_plan *plan)
     return add_blocks(plan, t->layout->n, 0, 1);
 }
 
-static gpr_status plan_exact_across(const task *t, gpr_plan *plan)
+/* Most rows that lie across a block. */
+static uint64_t strip_rows(const task *t, uint64_t block)
+{
+    const uint64_t rows = STRIP_BYTES / t->element_bytes;
+
+    if (t->rule->form == GPR_FORM_EXACT_MOMENTS) return smaller(MOMENTS_STRIP_BYTES / t->element_bytes, WARP);
+    return smaller(block, rows > WARP ? rows : WARP);
+}
+
+static gpr_status plan_exact_across(const task *t, const char *variant, gpr_plan *plan)
 {
     enum { FEW_STRIPS = 8 }; /* the last of as many had better be full */
     const uint64_t rows = t->layout->rows, n = t->layout->n, block = plan->block;
-    const uint64_t strip =
-        smaller(block, STRIP_BYTES / t->element_bytes > WARP ? STRIP_BYTES / t->element_bytes : WARP);
+    const uint64_t strip = strip_rows(t, block);
     const uint32_t threads = (uint32_t)smaller(t->facts->threads_per_multiprocessor, EXACT_THREADS);
     uint64_t across = smaller(rows, strip), down = 1;
 
-    plan->variant = "exact_across";
+    plan->variant = variant;
     plan->along = (uint32_t)is_along(&plan->layout);
     if (plan->along) {
         while (2 * down <= block && down * WALK_ITEMS < n) down *= 2;
@@ -589,27 +598,24 @@ static gpr_status plan_exact_runs(const task *t, gpr_plan *plan)
     return add_exact_blocks(t, blocks, 1, gpr_exact_partial_bytes(t->rule->form, t->rule->device_acc), plan);
 }
 
-/* Rows that are runs are read by vectors, short ones by a few lanes, any others element by element. */
-static gpr_status plan_exact(const gpr_kernel_row *row, const task *t, gpr_plan *plan)
+/* Rows that are runs are read by vectors, short ones, of which sums are made, by a few lanes, any others element by element. */
+static gpr_status plan_exact(const task *t, gpr_plan *plan)
 {
     plan->layout = *t->layout;
+    plan->integer_windows = t->facts->slow_float64 && t->rule->form == GPR_FORM_EXACT;
     if (t->rule->form == GPR_FORM_EXACT_PRODUCTS) {
         plan->variant = "exact_dot";
         return plan_exact_runs(t, plan);
     }
     sort_kept(&plan->layout);
     if (t->rule->form == GPR_FORM_EXACT_MOMENTS) {
+        if (!gpr_rows_are_runs(t->layout)) return plan_exact_across(t, "exact_moments_across", plan);
         plan->variant = "exact_moments";
-        if (gpr_rows_are_runs(t->layout)) return plan_exact_runs(t, plan);
-        return gpr_fail(
-            GPR_ERROR_VALUE,
-            "kernel '%s' makes variances of device arrays whose rows are runs of memory, without a mask; kernel "
-            "'auto' reads any",
-            row->name);
+        return plan_exact_runs(t, plan);
     }
     const uint32_t lanes = exact_lanes(t, &plan->layout);
     if (lanes != 0) return plan_exact_rows(t, lanes, plan);
-    if (!gpr_rows_are_runs(t->layout)) return plan_exact_across(t, plan);
+    if (!gpr_rows_are_runs(t->layout)) return plan_exact_across(t, "exact_across", plan);
     return plan_exact_runs(t, plan);
 }
 
@@ -674,7 +680,7 @@ gpr_status gpr_make_plan(int kernel, const gpr_rule *rule, const gpr_layout *lay
     if (row->family == GPR_FAMILY_PLANNER)
         status = plan_auto(&t, plan);
     else if ((row->flags & GPR_SUMS_EXACTLY) != 0)
-        status = plan_exact(row, &t, plan);
+        status = plan_exact(&t, plan);
     else
         status = plan_named(row, &t, plan);
 done:

@@ -11,6 +11,7 @@ typedef struct gpr_device_facts {
     int cc; /* compute capability, 10 * major + minor */
     uint32_t multiprocessors;
     uint32_t threads_per_multiprocessor;
+    int slow_float64; /* few units add float64: exact sums add integers */
 } gpr_device_facts;
 
 /* One launch, or several where the grid would be too large: the first over elements, later ones over partials. */
@@ -48,6 +49,7 @@ typedef struct gpr_plan {
     uint32_t across, along, packed, ascends;
     /* Of exact sums with several blocks a row: the rows, or groups of them, that tickets are for. Launches keep to as many. */
     uint32_t slots;
+    int integer_windows; /* exact sums of floats are made without float64 (kernels/exact_fixed.cuh) */
 } gpr_plan;
 
 /* Plans the reduction of an array (rows >= 1; n >= 1, or 0 for auto's results of nothing) with kernel `kernel`. block, grid: 0 for

@@ -191,6 +191,7 @@ static gpr_status write_program(const gpr_cell *cell, program_text *program)
                    "constexpr bool masked = %s;\n"
                    "constexpr unsigned item = %u;\n"
                    "constexpr unsigned row_elements = %u;\n"
+                   "constexpr bool integer_windows = %s;\n"
                    "}\n"
                    "#include \"%s\"\n"
                    "%s"
@@ -198,10 +199,10 @@ static gpr_status write_program(const gpr_cell *cell, program_text *program)
                    "using Next = gpr::Next<First>;\n"
                    "%s",
                    cell->per_thread, cell->lanes, cell->kept, cell->reduced, cell->masked ? "true" : "false",
-                   cell->item, cell->row_elements, file, entries.finish > 0 ? "#include \"finish_rows.cuh\"\n" : "",
-                   before, gpr_fold_rows[cell->fold].name, gpr_dtype_name(cell->element), gpr_dtype_name(cell->compute),
-                   form, gpr_dtype_name(cell->acc), form[0] != '\0' ? ">" : "", cell->skip_nan ? "true" : "false",
-                   after, last);
+                   cell->item, cell->row_elements, cell->integer_windows ? "true" : "false", file,
+                   entries.finish > 0 ? "#include \"finish_rows.cuh\"\n" : "", before, gpr_fold_rows[cell->fold].name,
+                   gpr_dtype_name(cell->element), gpr_dtype_name(cell->compute), form, gpr_dtype_name(cell->acc),
+                   form[0] != '\0' ? ">" : "", cell->skip_nan ? "true" : "false", after, last);
     (void)snprintf(program->entries[0], ENTRY_ROOM, "gpr::%s<%s, %uu>", cell->variant,
                    makes_results(row) ? "Last" : "First", cell->block);
     translation->entry_count = 1;
@@ -294,6 +295,7 @@ typedef struct sample {
     const char *name;
     int kept, reduced, masked;
     uint32_t item_bytes, lanes, most_block;
+    int integer_windows;
 } sample;
 
 /* How many of them row `kernel` has; *samples: the first. A kernel without layouts is its own one. */
@@ -304,9 +306,11 @@ static int samples_of(const gpr_kernel_row *row, gpr_form form, const sample **s
                                      {"auto_strided", 3, 3, 1, 16, 32, 1024}, {"auto_empty", 2, 1, 0, 0, 32, 1024},
                                      {"auto_counted", 1, 1, 0, 16, 32, 1024}, {"auto_columns", 1, 1, 0, 16, 32, 1024},
                                      {"auto_strided", 1, 1, 0, 16, 32, 1024}};
-    static const sample exact[] = {
-        {"exact", 1, 1, 0, 0, 32, 1024}, {"exact_across", 3, 3, 1, 0, 32, 1024}, {"exact_rows", 2, 2, 1, 0, 4, 256}};
-    static const sample moments = {"exact_moments", 2, 1, 0, 0, 32, 1024};
+    static const sample exact[] = {{"exact", 1, 1, 0, 0, 32, 1024, 0},        {"exact", 1, 1, 0, 0, 32, 1024, 1},
+                                   {"exact_across", 3, 3, 1, 0, 32, 1024, 0}, {"exact_across", 1, 1, 0, 0, 32, 1024, 1},
+                                   {"exact_rows", 2, 2, 1, 0, 4, 256, 0},     {"exact_rows", 2, 1, 0, 0, 8, 256, 1}};
+    static const sample moments[] = {{"exact_moments", 2, 1, 0, 0, 32, 1024, 0},
+                                     {"exact_moments_across", 3, 3, 1, 0, 32, 1024, 0}};
     static const sample only = {NULL, 1, 1, 0, 0, 32, 1024};
 
     if (row->family == GPR_FAMILY_PLANNER) {
@@ -317,7 +321,11 @@ static int samples_of(const gpr_kernel_row *row, gpr_form form, const sample **s
         *samples = exact;
         return sizeof exact / sizeof exact[0];
     }
-    *samples = form == GPR_FORM_EXACT_MOMENTS ? &moments : &only;
+    if (form == GPR_FORM_EXACT_MOMENTS) {
+        *samples = moments;
+        return sizeof moments / sizeof moments[0];
+    }
+    *samples = &only;
     return 1;
 }
 
@@ -369,6 +377,7 @@ gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dt
         cell.about = i >= layouts;
         cell.mean = rule.element;
         cell.row_elements = is_auto ? SAMPLE_ROW : 0;
+        cell.integer_windows = chosen->integer_windows;
         cell.variant = chosen->name != NULL ? chosen->name : row->name;
         GPR_TRY(gpr_make_object(&cell, cc, 0, &object, &compiled));
         if (machine_code_bytes != NULL) *machine_code_bytes += object.bytes;

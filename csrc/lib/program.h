@@ -12,7 +12,7 @@ typedef struct gpr_cell {
     gpr_dtype element, second, compute,
         acc; /* second: of the other array where there are two; acc: numbers of accumulators of the
                                               * fold's form */
-    int skip_nan;
+    int skip_nan, integer_windows;
     uint32_t block, lanes, per_thread, item, row_elements;
     int kept, reduced,
         masked;         /* numbers of axes, and whether there is a mask: for the planner's kernels and finish_rows */

@@ -414,6 +414,29 @@ static PyObject *compile_cell(PyObject *module, PyObject *arguments)
     return status == GPR_OK ? PyLong_FromUnsignedLongLong(bytes) : glue_raise(state);
 }
 
+/* compile_dot(a, b, factor, compute, block_size, cc) -> bytes of machine code */
+static PyObject *compile_dot(PyObject *module, PyObject *arguments)
+{
+    enum { A, B, FACTOR, COMPUTE, DTYPE_COUNT };
+    glue_state *state = glue_state_of(module);
+    PyObject *names[DTYPE_COUNT];
+    gpr_dtype dtypes[DTYPE_COUNT];
+    gpr_status status = GPR_OK;
+    uint64_t bytes = 0;
+    unsigned block = 0;
+    int cc = 0;
+
+    if (!PyArg_ParseTuple(arguments, "OOOOIi", &names[A], &names[B], &names[FACTOR], &names[COMPUTE], &block, &cc))
+        return NULL;
+    for (int i = 0; i < DTYPE_COUNT; i++)
+        if (read_dtype_name(names[i], &dtypes[i]) < 0) return NULL;
+    if (glue_locate(state, 1) < 0) return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = gpr_compile_dot(dtypes[A], dtypes[B], dtypes[FACTOR], dtypes[COMPUTE], block, cc, &bytes);
+    Py_END_ALLOW_THREADS
+    return status == GPR_OK ? PyLong_FromUnsignedLongLong(bytes) : glue_raise(state);
+}
+
 PyMethodDef glue_memory_methods[] = {
     {"pinned_bytes", pinned_bytes, METH_O,
      PyDoc_STR("pinned_bytes(size) -> uint8 array, or None where there is no GPU")},
@@ -432,5 +455,7 @@ PyMethodDef glue_memory_methods[] = {
                "result_strides=None, skip_nan=False, ddof=0.0) -> list of milliseconds")},
     {"compile_cell", compile_cell, METH_VARARGS,
      PyDoc_STR("compile_cell(kernel, op, dtype, compute, block_size, cc, variant=-1) -> bytes of machine code")},
+    {"compile_dot", compile_dot, METH_VARARGS,
+     PyDoc_STR("compile_dot(a, b, factor, compute, block_size, cc) -> bytes of machine code")},
     {NULL, NULL, 0, NULL},
 };

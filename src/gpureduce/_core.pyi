@@ -124,6 +124,7 @@ def compile_cell(
     variant: int = -1,
     /,
 ) -> int: ...
+def compile_dot(a: str, b: str, factor: str, compute: str | None, block_size: int, cc: int, /) -> int: ...
 
 # ---- device_array.c
 

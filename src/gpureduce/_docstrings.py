@@ -117,8 +117,7 @@ _MOMENTS = (
     "The mean and the squared distances from it are accumulated in float64 in one pass, by Welford's and Chan's\n"
     "rules, and rounded to the result's type once.\n"
     "With kernel ``'exact'`` it is the real number, of the elements as they are and `ddof` as the double that it is,\n"
-    "rounded once: nothing overflows, underflows or cancels on the way. `mean` is a ``ValueError`` then, and so are\n"
-    "arrays in GPU memory whose rows are no runs of memory, and masks of those."
+    "rounded once: nothing overflows, underflows or cancels on the way. `mean` is a ``ValueError`` then."
 )
 _ALL_NAN = "NaN are left out. Of nothing but NaN the result is NaN, with a ``RuntimeWarning``."
 _NO_START = "Of nothing it is a ``ValueError``, unless `initial` is given. `where` needs `initial`."

@@ -42,7 +42,8 @@ static void draw_work(work *w)
     if (check_between(0, 3) == 0 && row->cover == GPR_STRIDE) w->grid = (uint32_t)draw_size(20);
     w->facts = (gpr_device_facts){.cc = (int)check_between(75, 130),
                                   .multiprocessors = (uint32_t)check_between(1, 200),
-                                  .threads_per_multiprocessor = (uint32_t)check_between(1, 64) * 32};
+                                  .threads_per_multiprocessor = (uint32_t)check_between(1, 64) * 32,
+                                  .slow_float64 = (int)check_between(0, 1)};
 }
 
 static const char *describe(const work *w)
@@ -121,6 +122,7 @@ static void check_finish(const work *w, const gpr_plan *plan)
     const gpr_pass *pass = &plan->passes[0];
 
     CHECK(plan->fill == (row->finish == GPR_ATOMIC), "%s", describe(w));
+    CHECK(plan->integer_windows == (w->facts.slow_float64 && w->rule.form == GPR_FORM_EXACT), "%s", describe(w));
     if (row->flags & GPR_SUMS_EXACTLY) {
         check_exact_scratch(plan, &w->rule, describe(w));
     } else if (row->finish == GPR_TICKET && pass->blocks > 1) {
@@ -387,10 +389,11 @@ static void test_each_layout_gets_the_kernel_that_reads_it_best(void)
     check_cases(GPR_KERNEL_exact, exact_cases, sizeof exact_cases / sizeof exact_cases[0]);
 }
 
-/* Variances of rows that are runs, and products of two arrays at any step, by blocks that add to one number. */
+/* Variances of rows that are runs and of others, and products of two arrays at any step, by blocks that add to one number. */
 static void test_exact_moments_and_products_have_kernels_of_their_own(void)
 {
-    const int64_t rows[2] = {4, MIBI}, apart[2] = {4, 16}, n = MIBI;
+    const int64_t rows[2] = {4, MIBI}, apart[2] = {4, 16}, mask[2] = {MIBI, 1}, n = MIBI;
+    const int64_t tall[2] = {100000000, 64}, columns[2] = {16, 1600000000};
     const gpr_device_facts facts = {.cc = 90, .multiprocessors = 132, .threads_per_multiprocessor = 2048};
     gpr_rule rule = {.fold = GPR_FOLD_exact_products,
                      .form = GPR_FORM_EXACT_PRODUCTS,
@@ -412,10 +415,19 @@ static void test_exact_moments_and_products_have_kernels_of_their_own(void)
         CHECK(plan.tickets == 4 * (2 + gpr_exact_acc_bytes(GPR_FORM_EXACT_MOMENTS, GPR_FLOAT32) / sizeof(uint32_t)),
               "%llu counters", (unsigned long long)plan.tickets);
         CHECK(plan_array(GPR_KERNEL_exact, (gpr_operator)op, GPR_FLOAT32, 2, 1, rows, apart, NULL, NULL, AT, &plan) ==
-                      GPR_ERROR_VALUE &&
-                  strstr(gpr_last_error()->message, "variances of device arrays whose rows are runs") != NULL,
-              "%s", gpr_last_error()->message);
+                      GPR_OK &&
+                  strcmp(plan.variant, "exact_moments_across") == 0 && plan.across == 4 && plan.rows == 1 &&
+                  plan.passes[0].blocks > 10 && plan.slots == 1,
+              "%s, %u across, %u blocks", plan.variant, plan.across, plan.passes[0].blocks);
+        CHECK(plan_array(GPR_KERNEL_exact, (gpr_operator)op, GPR_FLOAT32, 2, 1, rows, NULL, (const uint8_t *)AT, mask,
+                         AT, &plan) == GPR_OK &&
+                  strcmp(plan.variant, "exact_moments_across") == 0 && plan.along && plan.across == 1,
+              "%s of masked runs, %u across", plan.variant, plan.across);
     }
+    CHECK(plan_array(GPR_KERNEL_exact, GPR_OP_STD, GPR_COMPLEX128, 2, 1, tall, columns, NULL, NULL, AT, &plan) ==
+                  GPR_OK &&
+              plan.across == 8 && !plan.along && plan.rows == 12500000 && plan.passes[0].blocks == 1 && plan.slots == 0,
+          "%u across, %u blocks", plan.across, plan.passes[0].blocks);
     gpr_contiguous_layout(1, (uint64_t)n, &layout);
     for (int step = -2; step <= 2; step++) {
         layout.axes[1].in = step;
@@ -466,8 +478,9 @@ static void check_array_plan(const gpr_plan *plan, const gpr_rule *rule, const c
         CHECK(plan->across >= 1 && plan->across <= plan->block, "%s: %u threads", what, plan->across);
         CHECK((uint64_t)plan->across * plan->item % width == 0, "%s: %u threads", what, plan->across);
         CHECK((uint64_t)plan->block * plan->item * acc <= 40 << 10, "%s: block %u", what, plan->block);
-    } else if (strcmp(plan->variant, "exact_across") == 0) {
-        const uint64_t strip = 256 / bytes > 32 ? 256 / bytes : 32;
+    } else if (strcmp(plan->variant, "exact_across") == 0 || strcmp(plan->variant, "exact_moments_across") == 0) {
+        const uint64_t some = 256 / bytes > 32 ? 256 / bytes : 32, few = 128 / bytes < 32 ? 128 / bytes : 32;
+        const uint64_t strip = rule->form == GPR_FORM_EXACT_MOMENTS ? few : some;
         CHECK(plan->across >= 1 && plan->across <= strip && plan->across <= plan->block, "%s: %u across", what,
               plan->across);
         CHECK(plan->rows * plan->across >= plan->layout.rows && (plan->rows - 1) * plan->across < plan->layout.rows,
@@ -496,14 +509,17 @@ static void check_array_plan(const gpr_plan *plan, const gpr_rule *rule, const c
 
 static void test_random_layouts_keep_the_kernels_promises(int count)
 {
-    enum { VARIANTS = 8 };
-    static const char *const variants[VARIANTS] = {"auto_stream",  "auto_rows", "auto_columns", "auto_narrow",
-                                                   "auto_strided", "exact",     "exact_across", "exact_rows"};
+    enum { VARIANTS = 10 };
+    static const char *const variants[VARIANTS] = {
+        "auto_stream", "auto_rows",    "auto_columns", "auto_narrow",   "auto_strided",
+        "exact",       "exact_across", "exact_rows",   "exact_moments", "exact_moments_across"};
     int seen[VARIANTS] = {0};
 
     for (int i = 0; i < count; i++) {
         const int kernel = check_between(0, 3) == 0 ? GPR_KERNEL_exact : GPR_KERNEL_auto;
-        gpr_operator op = kernel == GPR_KERNEL_exact ? GPR_OP_MEAN : (gpr_operator)check_between(0, GPR_OP_COUNT - 1);
+        gpr_operator op = kernel != GPR_KERNEL_exact ? (gpr_operator)check_between(0, GPR_OP_COUNT - 1)
+                          : check_between(0, 1) == 0 ? GPR_OP_MEAN
+                                                     : GPR_OP_VAR;
         const gpr_dtype dtype = (gpr_dtype)check_between(0, GPR_DTYPE_COUNT - 1);
         const int ndim = (int)check_between(1, MOST_AXES), reduced = (int)check_between(1, ndim);
         const int64_t bytes = (int64_t)gpr_dtype_bytes(dtype);

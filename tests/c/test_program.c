@@ -440,6 +440,18 @@ static void cells_that_do_not_exist_are_refused(void)
     REQUIRE(sum == bytes);
     REQUIRE(gpr_compile_cell(GPR_KERNEL_auto, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, -2, 90, NULL) ==
             GPR_ERROR_VALUE);
+    REQUIRE(gpr_compile_cell(GPR_KERNEL_exact, GPR_OP_VAR, GPR_FLOAT64, GPR_DTYPE_DEFAULT, 0, -1, 90, &bytes) ==
+                GPR_OK &&
+            gpr_compile_cell(GPR_KERNEL_exact, GPR_OP_VAR, GPR_FLOAT64, GPR_DTYPE_DEFAULT, 0, 1, 90, &one) == GPR_OK &&
+            bytes > one && one > 0);
+    REQUIRE(gpr_compile_dot(GPR_FLOAT32, GPR_INT8, GPR_FLOAT32, GPR_DTYPE_DEFAULT, 0, 90, &bytes) == GPR_OK &&
+            bytes > 0);
+    REQUIRE(gpr_compile_dot(GPR_FLOAT32, GPR_INT8, GPR_FLOAT32, GPR_COMPLEX64, 96, 90, NULL) == GPR_OK);
+    REQUIRE(gpr_compile_dot(GPR_FLOAT32, GPR_INT8, GPR_FLOAT32, GPR_DTYPE_DEFAULT, 33, 90, &bytes) == GPR_ERROR_VALUE &&
+            bytes == 0);
+    REQUIRE(gpr_compile_dot(GPR_FLOAT32, GPR_INT8, GPR_FLOAT32, GPR_INT8, 0, 90, NULL) == GPR_ERROR_TYPE);
+    REQUIRE(gpr_compile_dot(GPR_FLOAT32, GPR_DTYPE_COUNT, GPR_FLOAT32, GPR_DTYPE_DEFAULT, 0, 90, NULL) ==
+            GPR_ERROR_VALUE);
     REQUIRE(count_entries() == 0); /* the cache is not for these */
 }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -401,6 +402,17 @@ def check_devices(task: dict[str, Any]) -> None:
     ):
         assert isinstance(got, DeviceBuffer)
         assert np.array_equal(download(got), wanted)
+    across = SimpleNamespace(__cuda_array_interface__=halves.__cuda_array_interface__ | {"strides": (8, 16)})
+    kept = DeviceBuffer((2, 2), "bool", 0, _core.device_stream(0))
+    _core.upload(0, kept.memory.pointer, np.array([[True, True], [False, True]]))
+    for call, wanted in (
+        (lambda: gr.var(across, axis=1, kernel="exact"), [2.25, 12.25]),
+        (lambda: gr.std(halves, axis=0, kernel="exact"), [1.5, 3.5]),
+        (lambda: gr.nanvar(halves, axis=1, kernel="exact", where=kept), [0.25, 0]),
+        (lambda: gr.std(across, kernel="exact", where=kept), gr.std([1.0, 4.0, 9.0], kernel="exact", device="cpu")),
+    ):
+        assert np.array_equal(download(call()), wanted), wanted
+        assert last_place() == ("cuda:0", "exact", "exact_moments_across")
     out = np.empty(2)
     assert gr.var(halves, axis=1, kernel="exact", out=out) is out
     assert out.tolist() == [0.25, 6.25]

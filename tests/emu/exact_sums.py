@@ -70,7 +70,7 @@ def check_exact(task: dict[str, Any]) -> None:
         set_option("seed", schedule_seed)
         fills = number == 0 and block == 32  # windows, in one warp
         n = LONG if fills else int(rng.choice(SIZES))
-        offset, grid = int(rng.integers(8)), 1 if fills else int(rng.choice([0, 1, 2, 5]))
+        offset, grid = int(rng.integers(8)), 1 if fills else int(rng.choice([0, 1, 2, 5, 40]))
         on_device = bool(rng.random() < 0.5)
         where = (
             f"{name} case {number} n={n} block={block} grid={grid} offset={offset} on_device={on_device}"
@@ -80,6 +80,11 @@ def check_exact(task: dict[str, Any]) -> None:
         check_all_digits(lambda x: sum_on_device(x, "sum", offset, block, grid, on_device), values, where)  # noqa: B023
         mean = sum_on_device(values, "mean", offset, block, grid, on_device)
         assert_result(values.dtype.type(mean), expected(values, name, n), f"mean of {where}")
+        some = np.where(rng.random(n) < rng.choice([0.001, 0.3]), values.dtype.type(np.nan), values)
+        kept = some[some == some]
+        if kept.size > 0:
+            mean = gr.nanmean(some, kernel="exact", device="cuda", block_size=block, grid_size=grid or None)
+            assert_result(mean, expected(kept, name, kept.size), f"nanmean of {where}")
 
 
 def check_rows(task: dict[str, Any]) -> None:

@@ -110,6 +110,7 @@ class Case:
     grid: int
     kernel: str = "auto"
     skip_nan: bool = False
+    ddof: float = 0
     mean: Strided | None = None
 
 
@@ -243,7 +244,7 @@ def run(op: str, case: Case, result: Strided, block: int) -> None:
             "var" if op == ABOUT else op, data, array.view.shape, array.view.dtype, case.reduced, case.kernel, 0, block,
             case.grid,
             strides=array.view.strides, result=out + result.offset, result_strides=result.view.strides,
-            skip_nan=case.skip_nan, **more,
+            skip_nan=case.skip_nan, ddof=case.ddof, **more,
         )  # fmt: skip
         _core.download(0, out, result.memory)
     finally:
@@ -251,9 +252,13 @@ def run(op: str, case: Case, result: Strided, block: int) -> None:
             _core.free_device(0, pointer)
 
 
-def under_a_schedule(task: dict[str, Any], number: int, label: str) -> tuple[np.random.Generator, str]:
+def under_a_schedule(
+    task: dict[str, Any], number: int, label: str, emulated: bool = True
+) -> tuple[np.random.Generator, str]:
     """Set the schedule that is case ``number``'s turn; its random numbers, and what names the case."""
     rng = np.random.default_rng([task["seed"], number, *f"{label} {task['dtype']}".encode()])
+    if not emulated:
+        return rng, f"{label} {task['dtype']} case {number}"
     schedule, schedule_seed = SCHEDULES[(task["seed"] + number) % len(SCHEDULES)], int(rng.integers(1, 2**31))
     set_option("schedule", schedule)
     set_option("seed", schedule_seed)

@@ -3,8 +3,8 @@
 A line of JSON on standard input is a task, a line on standard output its result: "" or the error. With a task as its
 argument it runs just that, in this process.
 
-A task is ``{"do": "module.function", "emulator": {option: value, ...}, "limit": seconds, ...}``; the function gets
-it all.
+A task is ``{"do": "module.function", "emulator": {option: value, ...}, "slow_float64": whether exact sums are those of
+cards that are slow at it, "limit": seconds, ...}``; the function gets it all.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 import traceback
 from typing import Any
 
-from emu import cells, exact_layouts, exact_products, exact_sums, layouts, means
+from emu import cells, exact_layouts, exact_products, exact_sums, exact_variances, layouts, means
 from gpureduce import _core  # noqa: F401  the forks find it loaded
 
 MODULES = {
@@ -25,6 +25,7 @@ MODULES = {
     "exact_layouts": exact_layouts,
     "exact_products": exact_products,
     "exact_sums": exact_sums,
+    "exact_variances": exact_variances,
     "layouts": layouts,
     "means": means,
 }
@@ -36,6 +37,7 @@ def perform(task: dict[str, Any]) -> str:
     module, function = task["do"].split(".")
     options = task.get("emulator", {})
     os.environ["GPUREDUCE_EMULATOR"] = ",".join(f"{key}={value}" for key, value in options.items())
+    os.environ["GPUREDUCE_SLOW_FLOAT64"] = "1" if task.get("slow_float64") else "0"
     try:
         getattr(MODULES[module], function)(task)
     except AssertionError as error:

@@ -1,0 +1,82 @@
+// Exact sums: windows of integers, for cards that have few units for float64.
+//
+// An element is an integer of a few bits times a power of two. Shifted to its place in a window it is added as an integer
+// of 64 or 128 bits, of which nothing is ever cut: so a tile must be asked beforehand whether all of it is in reach. Where
+// a window lies is told as for those of doubles (exact_windows.cuh), and so is what it holds: in integers 42 bits apart.
+#pragma once
+
+#include "exact_windows.cuh"
+
+namespace gpr {
+
+template <class T> struct FixedWindows {
+    static constexpr unsigned count = near_windows<T>;
+    static constexpr int fraction = Format<T>::fraction, pair_bits = 64;
+    // Bits below the sign: of one integer that is read, of 64, of 128 bits; and those that most_adds take.
+    static constexpr int room = count == 1 ? 51 : count == 2 ? 62 : 126, bits_of_adds = 10;
+    static constexpr int reach = room - bits_of_adds - (fraction + 1); // places that an element can be shifted by
+    static constexpr int spare = reach / 6;                            // of them are for larger elements than the first tile's
+    static_assert(reach < pair_bits, "an element is in two neighbouring pairs of digits");
+    uint64 low, high; // of a sum in two's complement; high only where there is room for it
+    int top;
+
+    GPR_DEVICE void begin(int at)
+    {
+        top = at;
+        low = high = 0;
+    }
+    GPR_DEVICE bool is_empty() const { return (low | high) == 0; }
+    // Its unit is 2^(grid_lowest + place), as that of the last window of doubles.
+    GPR_DEVICE int place() const { return top - least_top<T>; }
+    static GPR_DEVICE int top_for(unsigned key)
+    {
+        const int field = static_cast<int>(field_of_key<T>(key)), place = field - 1 + spare - reach;
+        return least_top<T> + (place > 0 ? place : 0);
+    }
+    // The largest exponent field in reach; infinities and NaN are not.
+    GPR_DEVICE int highest() const
+    {
+        const int field = place() + reach + 1;
+        return field < static_cast<int>(last_field<T>) ? field : static_cast<int>(last_field<T>) - 1;
+    }
+    GPR_DEVICE void add_element(T x)
+    {
+        constexpr Bits<T> implied = static_cast<Bits<T>>(Bits<T>(1) << fraction);
+        const Bits<T> bits = bit_copy<Bits<T>>(x);
+        const int field = static_cast<int>(static_cast<unsigned>(bits >> fraction) & last_field<T>);
+        const uint64 significand = (bits & (implied - 1u)) | (field != 0 ? implied : 0u);
+        const unsigned shift = static_cast<unsigned>((field > 1 ? field : 1) - 1 - place()) % pair_bits; // of 0: any
+        const uint64 negative = (bits & sign_of<T>) != 0 ? 1 : 0, flip = 0 - negative;
+        const uint64 addend = ((significand << shift) ^ flip) + negative;
+
+        low += addend;
+        if constexpr (count > 2) {
+            const uint64 upper = (significand >> 1 >> (pair_bits - 1 - shift)) ^ flip;
+            // What is 0 below carries when it is negated.
+            high += upper + (low < addend ? 1 : 0) + (addend == 0 ? negative : 0);
+        }
+    }
+    // What the window holds: integers below 2^51 in magnitude.
+    GPR_DEVICE void read(long long (&number)[count], int (&places)[count]) const
+    {
+        constexpr uint64 piece = (1ull << window_step) - 1;
+#pragma unroll
+        for (unsigned w = 0; w < count; w++) places[w] = place() + static_cast<int>(count - 1 - w) * window_step;
+        if constexpr (count == 1) {
+            number[0] = static_cast<long long>(low);
+        } else if constexpr (count == 2) {
+            number[0] = static_cast<long long>(low) >> window_step;
+            number[1] = static_cast<long long>(low & piece);
+        } else {
+            number[0] = static_cast<long long>(high) >> (2 * window_step - pair_bits);
+            number[1] = static_cast<long long>((high << (pair_bits - window_step) | low >> window_step) & piece);
+            number[2] = static_cast<long long>(low & piece);
+        }
+    }
+};
+
+// The windows that a thread sums a row with. integer_windows is a constant of the program, which comes before any include.
+template <class T> using RowWindows =
+    typename Select<integer_windows, FixedWindows<T>, NearWindows<T>>::type;
+
+} // namespace gpr

@@ -1,0 +1,214 @@
+"""Exact variances of device arrays of any layout beside Python's integers and the CPU, on the emulator or a card.
+
+Arrays are those of layouts.py and exact_layouts.py: any axes, gaps, steps backwards, repeats, masks that are laid out
+otherwise. Rounding hides most digits of a variance. They are seen where it lies on a midpoint, from which an element
+that is smaller by so many binary orders moves it, and where elements are so nearly equal that nearly all cancels.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+from exact_reference import FLOATS, FORMATS, GENERATORS, assert_result, expected_variance, finite_max, one_sided
+from reference import DTYPES
+
+import gpureduce as gr
+from emu import layouts
+from emu.exact_layouts import FILLING, PARTS, SHAPES, draw_elements, part_views, place
+from emu.exact_products import DDOFS
+
+CHECKED_ROWS = 12  # of an array, by Python's integers; the CPU checks all
+MANY_ROWS = 31_000  # of complex128: their numbers and tickets take more than 64 MiB
+
+
+def result_name(name: str) -> str:
+    return PARTS.get(name, name if name in FLOATS else "float64")
+
+
+def cpu_variance(case: layouts.Case, op: str) -> np.ndarray:
+    """Of what is left of rows: of no more than ddof elements nanvar is NaN, which the core knows nothing of."""
+    view = case.array.view
+    axes = tuple(range(view.ndim - case.reduced, view.ndim))
+    keep = True if case.mask is None else case.mask.view
+    with warnings.catch_warnings(), np.errstate(invalid="ignore"):  # of signalling NaN
+        warnings.simplefilter("ignore")  # of no more than ddof elements
+        if case.skip_nan:
+            keep = keep & (view == view)
+        function = getattr(gr, op)
+        return np.asarray(function(view, axis=axes, ddof=case.ddof, kernel="exact", device="cpu", where=keep))
+
+
+def check_case(rng: np.random.Generator, name: str, case: layouts.Case, op: str, block: int, where: str) -> None:
+    """Reduce, and compare bits: of all rows with the CPU's, of some with what Python's integers give."""
+    view, mask = case.array.view, case.mask
+    kept = view.shape[: view.ndim - case.reduced]
+    where += (
+        f" {op} shape={view.shape} reduced={case.reduced} strides={view.strides} offset={case.array.offset}"
+        f" block={block} grid={case.grid} mask={mask and mask.view.strides} skip_nan={case.skip_nan} ddof={case.ddof}"
+    )
+    dtype = DTYPES[result_name(name)]
+    result = layouts.strided(rng, kept, lambda n: layouts.unwritten(n, dtype), bool(rng.random() < 0.5))
+    if 0 in result.view.strides:  # rows of results that lie on each other have no right answer
+        result = layouts.strided(rng, kept, lambda n: layouts.unwritten(n, dtype), True)
+    try:
+        layouts.run(op, case, result, block)
+    except Exception as error:
+        raise AssertionError(f"{where}: {type(error).__name__}: {error}") from error
+    rows = view.reshape(-1, int(np.prod(view.shape[len(kept) :])))
+    keep = None if mask is None else mask.view.reshape(rows.shape)
+    got, wanted = result.view.reshape(-1), cpu_variance(case, op).reshape(-1)
+    for i in range(len(rows)):
+        assert got[i].tobytes() == wanted[i].tobytes(), f"{where}: row {i} is {got[i]}, on the CPU {wanted[i]}"
+    for i in rng.choice(len(rows), min(len(rows), CHECKED_ROWS), replace=False):
+        counted = rows[i] if keep is None else rows[i][keep[i]]
+        if case.skip_nan:
+            with np.errstate(invalid="ignore"):  # of signalling NaN
+                counted = counted[counted == counted]
+        parts = [np.ascontiguousarray(part) for part in part_views(counted)]
+        oracle = expected_variance(parts, result_name(name), case.ddof, op == "std")
+        assert_result(got[i], oracle, f"{where}: row {i}")
+
+
+def draw_way(rng: np.random.Generator) -> tuple[str, float]:
+    """An operator and a ddof."""
+    return str(rng.choice(["var", "std"])), float(rng.choice([0, 0, 1, *DDOFS, rng.normal()]))
+
+
+def check_random(rng: np.random.Generator, name: str, block: int, where: str) -> None:
+    """The variances of a random array of a random layout."""
+    if rng.random() < 0.5:
+        shape, strides, grid = SHAPES[int(rng.integers(len(SHAPES)))]
+        array, reduced = place(rng, draw_elements, name, shape, strides), 1
+    else:
+        shape, grid = layouts.draw_shape(rng), int(rng.choice([0, 0, 1, 3]))
+        array = layouts.strided(rng, shape, lambda n: draw_elements(rng, name, n), bool(rng.random() < 0.2))
+        reduced = int(rng.integers(1, len(shape) + 1))
+    masked = rng.random() < 0.4
+    mask = layouts.strided(rng, shape, lambda n: rng.random(n) < 0.7, bool(rng.random() < 0.5)) if masked else None
+    skip_nan = name in (*FLOATS, *PARTS) and bool(rng.random() < 0.25)
+    op, ddof = draw_way(rng)
+    if 0 not in array.view.strides and rng.random() < 0.5:  # else neighbours are of one sort, whatever row they are of
+        for index in np.ndindex(array.view.shape[: array.view.ndim - reduced]):
+            row = array.view[index]
+            array.view[index] = draw_elements(rng, name, row.size).reshape(row.shape)
+    check_case(rng, name, layouts.Case(array, mask, reduced, grid, "exact", skip_nan, ddof), op, block, where)
+
+
+def check_layouts(task: dict[str, Any]) -> None:
+    """Variances of ``count`` random arrays of ``dtype``, each under one schedule; ``block``, ``seed``."""
+    for number in range(task["count"]):
+        rng, where = layouts.under_a_schedule(task, number, "variances")
+        check_random(rng, task["dtype"], int(task["block"]), f"{where} GPR_TEST_SEED={task['seed']}")
+
+
+def check_kinds(task: dict[str, Any], emulated: bool = True) -> None:
+    """Variances of rows of every kind of floats ``dtype``, beside each other, of any length; ``block``, ``seed``."""
+    name = task["dtype"]
+    for number, (shape, strides, grid) in enumerate(
+        (((40, 6), (7, 1), 0), ((36, 40), (1, 36), 0), ((36, 150), (-1, 36), 2), ((20, 90), (181, -2), 1))
+    ):
+        rng, where = layouts.under_a_schedule(task, number, "kinds of variances", emulated)
+        array = place(rng, lambda _, name, n: np.zeros(n, DTYPES[name]), name, shape, strides)
+        with np.errstate(all="ignore"):
+            for i, row in enumerate(array.view):
+                row[:] = np.resize(GENERATORS[i % len(GENERATORS)](rng, name, max(row.size, 3)), row.size)
+        op, ddof = draw_way(rng)
+        case = layouts.Case(array, None, 1, grid, "exact", bool(rng.random() < 0.3), ddof)
+        check_case(rng, name, case, op, int(task["block"]), f"{where} GPR_TEST_SEED={task['seed']}")
+
+
+# ---------------------------------------------------------------- the last digits
+
+STEP = 4  # elements from one of a row's to the next, so that one thread has all of them
+
+
+def odd_between(rng: np.random.Generator, low: float, high: float) -> int:
+    """An odd number from `low` up to `high`."""
+    first = math.ceil(low) | 1
+    return first + 2 * int(rng.integers(max(1, (math.ceil(high) - first + 1) // 2)))
+
+
+def midpoint_of_squares(rng: np.random.Generator, name: str, n: int, below: int) -> np.ndarray | None:
+    """[x, -x, t, -t, 0, ...]: less n - 2, the variance is x^2 + t^2, of which x^2 lies between two numbers of the type.
+
+    t is `below` orders below x. Nothing where the type has no such number.
+    """
+    digits = FORMATS[name][0] + 1
+    x = odd_between(rng, 2 ** (digits / 2), 2 ** ((digits + 1) / 2))
+    t = 2.0 ** (math.frexp(x)[1] - 1 - below)
+    return row_of(rng, name, n, [x, -x, t, -t])
+
+
+def midpoint_of_sums(rng: np.random.Generator, name: str, n: int, below: int) -> np.ndarray | None:
+    """[a, t, 0, ...], of a power of two: the variance is -2 a t / n^2 beside (n - 1) a^2 / n^2, a midpoint."""
+    digits = FORMATS[name][0] + 1
+    a = odd_between(rng, math.sqrt(2**digits / (n - 1)), math.sqrt(2 ** (digits + 1) / (n - 1)))
+    t = 2.0 ** (math.frexp(a)[1] - 1 - below)
+    return row_of(rng, name, n, [a, rng.choice([-t, t])])
+
+
+def row_of(rng: np.random.Generator, name: str, n: int, numbers: list[float]) -> np.ndarray | None:
+    """A row of these numbers, scaled by some power of two, and zeros; nothing where the type does not have them."""
+    fraction, exponent = FORMATS[name]
+    room = min(2 ** (exponent - 3), 400) - fraction  # the variance is no subnormal number, nor infinite
+    scale = 2.0 ** int(rng.integers(-max(room, 1), max(room, 1)))
+    scaled = np.array(numbers) * scale
+    row = np.zeros(n, DTYPES[name])
+    with np.errstate(over="ignore", under="ignore"):
+        row[: STEP * len(scaled) : STEP] = scaled.astype(row.dtype)
+    return row if np.array_equal(row[: STEP * len(scaled) : STEP].astype(float), scaled) else None
+
+
+def nearly_equal(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
+    """Equal numbers, and some whose last digit is another one: all others cancel."""
+    fraction, exponent = FORMATS[name]
+    field = int(rng.integers(0, 2**exponent - 1))
+    word = np.dtype(f"u{DTYPES[name].itemsize}")
+    bits = np.full(n, field << fraction | int(rng.integers(1, 2**fraction)) | 1, word)
+    bits[rng.random(n) < rng.choice([0, 0.1])] ^= word.type(2)
+    return bits.view(DTYPES[name])
+
+
+def check_digits(task: dict[str, Any], emulated: bool = True) -> None:
+    """Variances of ``dtype`` that show the last digits of their sums, every ``stride``-th of them from a random one on.
+
+    Rows lie across memory, so that each has few threads, or are runs, whose warps share them.
+    """
+    name, stride = task["dtype"], task["stride"]
+    rng, where = layouts.under_a_schedule(task, 0, "digits of variances", emulated)
+    fraction, exponent = FORMATS[name]
+    orders = list(range(1, min(2**exponent, 2 * fraction + 330)))[int(rng.integers(stride)) :: stride]
+    n = 64
+    of_squares = [midpoint_of_squares(rng, name, n, below) for below in orders]
+    of_sums = [midpoint_of_sums(rng, name, n, below) for below in orders]
+    equal = [nearly_equal(rng, name, FILLING if i % 8 == 0 else n) for i in range(max(48 // stride, 8))]
+    full = [one_sided(rng, name, FILLING) for _ in range(2)] + [np.full(FILLING, finite_max(name), DTYPES[name])]
+    for rows, ddof in ((of_squares, n - 2), (of_sums, 0), (equal, 1), (full, 0)):
+        there = [row for row in rows if row is not None]
+        for size in {row.size for row in there}:
+            same = np.stack([row for row in there if row.size == size])
+            for strides in ((1, len(same)), (size, 1)):
+                array = place(rng, lambda _, name, n: np.zeros(n, DTYPES[name]), name, same.shape, strides)
+                array.view[...] = same
+                op = "var" if ddof != 1 else str(rng.choice(["var", "std"]))
+                case = layouts.Case(array, None, 1, 1, "exact", False, ddof)
+                check_case(rng, name, case, op, 32, f"{where} GPR_TEST_SEED={task['seed']}")
+
+
+def check_slots(task: dict[str, Any]) -> None:
+    """Variances of more rows, by two blocks each, than there is scratch for at a time; most are NaN, for speed."""
+    rng = np.random.default_rng(task["seed"])
+    values = np.full((3, MANY_ROWS), np.nan + 0j)
+    some = rng.random(MANY_ROWS) < 0.02
+    values[:, some] = rng.normal(size=(3, 2 * some.sum())).view(complex)
+    array = layouts.Strided(values, values.T)
+    case = layouts.Case(array, None, 1, 2, "exact", ddof=1)
+    result = layouts.strided(rng, (MANY_ROWS,), lambda n: layouts.unwritten(n, np.dtype(float)), True)
+    layouts.run("var", case, result, 32)
+    run = gr.last_run()
+    assert run is not None
+    assert run.launches > 1
+    assert result.view.tobytes() == cpu_variance(case, "var").tobytes(), f"GPR_TEST_SEED={task['seed']}"
