@@ -301,17 +301,18 @@ typedef struct sample {
 /* How many of them row `kernel` has; *samples: the first. A kernel without layouts is its own one. */
 static int samples_of(const gpr_kernel_row *row, gpr_form form, const sample **samples)
 {
-    static const sample planned[] = {{"auto_stream", 1, 1, 0, 0, 32, 1024},   {"auto_rows", 2, 1, 0, 0, 32, 1024},
-                                     {"auto_columns", 2, 2, 1, 8, 32, 1024},  {"auto_narrow", 1, 1, 0, 8, 32, 1024},
-                                     {"auto_strided", 3, 3, 1, 16, 32, 1024}, {"auto_empty", 2, 1, 0, 0, 32, 1024},
-                                     {"auto_counted", 1, 1, 0, 16, 32, 1024}, {"auto_columns", 1, 1, 0, 16, 32, 1024},
-                                     {"auto_strided", 1, 1, 0, 16, 32, 1024}};
+    static const sample planned[] = {
+        {"auto_stream", 1, 1, 0, 0, 32, 1024, 0},   {"auto_rows", 2, 1, 0, 0, 32, 1024, 0},
+        {"auto_columns", 2, 2, 1, 8, 32, 1024, 0},  {"auto_narrow", 1, 1, 0, 8, 32, 1024, 0},
+        {"auto_strided", 3, 3, 1, 16, 32, 1024, 0}, {"auto_empty", 2, 1, 0, 0, 32, 1024, 0},
+        {"auto_counted", 1, 1, 0, 16, 32, 1024, 0}, {"auto_columns", 1, 1, 0, 16, 32, 1024, 0},
+        {"auto_strided", 1, 1, 0, 16, 32, 1024, 0}};
     static const sample exact[] = {{"exact", 1, 1, 0, 0, 32, 1024, 0},        {"exact", 1, 1, 0, 0, 32, 1024, 1},
                                    {"exact_across", 3, 3, 1, 0, 32, 1024, 0}, {"exact_across", 1, 1, 0, 0, 32, 1024, 1},
                                    {"exact_rows", 2, 2, 1, 0, 4, 256, 0},     {"exact_rows", 2, 1, 0, 0, 8, 256, 1}};
     static const sample moments[] = {{"exact_moments", 2, 1, 0, 0, 32, 1024, 0},
                                      {"exact_moments_across", 3, 3, 1, 0, 32, 1024, 0}};
-    static const sample only = {NULL, 1, 1, 0, 0, 32, 1024};
+    static const sample only = {NULL, 1, 1, 0, 0, 32, 1024, 0};
 
     if (row->family == GPR_FAMILY_PLANNER) {
         *samples = planned;
