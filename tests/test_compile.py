@@ -1,6 +1,6 @@
 """Every cell of the table compiles: kernel x dtype x operator x architecture.
 
-Needs NVRTC, no GPU.
+Needs NVRTC, no GPU. Variances have every program twice, the second time about means that are given.
 
 There are tens of thousands of cells, and NVRTC compiles one at a time in a process. So a run takes, for one
 architecture and a third of the kernels, drawn anew each time, each with every dtype and with every operator, every
@@ -62,9 +62,9 @@ def cells_of(kernel: gr.KernelInfo, cc: int, rng: random.Random | None = None) -
     ]
 
 
-def programs_of_auto() -> int:
+def programs_of_auto(op: str) -> int:
     """How many programs a cell of auto has: as many as make up its machine code."""
-    cell = ("auto", "sum", "int32", None, 0, 90)
+    cell = ("auto", op, "int32", None, 0, 90)
     left, count = _core.compile_cell(*cell), 0
     while left > 0:
         left -= _core.compile_cell(*cell, count)
@@ -85,7 +85,10 @@ def folds(cell: Cell) -> bool:
 
 def sample_of(cells: list[Cell], rng: random.Random) -> list[Cell]:
     """Kernels with each dtype and operator, these with each other, and what is refused."""
-    programs = {"auto": range(programs_of_auto())}
+    plain = programs_of_auto("sum")
+    about = range(plain, programs_of_auto("var"))
+    assert len(about) == plain
+    programs = {"auto": range(plain)}
     there = [cell for cell in cells if folds(cell)]
     chosen = [cell for cell in cells if cell not in set(there)]
     for kernel in dict.fromkeys(kernel for kernel, *_ in there):
@@ -93,6 +96,8 @@ def sample_of(cells: list[Cell], rng: random.Random) -> list[Cell]:
         for program in programs.get(kernel, [EVERY_PROGRAM]):
             picked = covering([(op, dtype) for _, op, dtype, *_ in own], rng)
             chosen += [(*cell[:-1], program) for cell in own if cell[1:3] in picked]
+        if kernel in programs:
+            chosen += [(*cell[:-1], rng.choice(about)) for cell in own if cell[1] in ("var", "std")]
     pairs = {cell[1:3] for cell in chosen if folds(cell)}
     rng.shuffle(there)
     rest = {cell[1:3]: cell for cell in there if cell[0] != "auto" and cell[1:3] not in pairs}
@@ -157,6 +162,21 @@ def test_every_cell_compiles() -> None:
     if not ALL_CELLS:
         others = [(*cell[:-1], rng.randrange(100)) for cell in rng.sample(others, OTHERS)]  # counted round
     cells += others
+    expect_to_compile(cells, rng)
+
+
+@pytest.mark.timeout(3600)
+def test_variances_about_given_means_compile_for_the_oldest_and_todays_cards() -> None:
+    """Each of auto's programs, that of a kernel that is named, and every type of means somewhere."""
+    rng = random.Random(SEED)
+    plain, both = programs_of_auto("sum"), programs_of_auto("var")
+    cells: list[Cell] = []
+    for cc in (75, 90):
+        dtypes = rng.sample(_core.DTYPES, len(_core.DTYPES))
+        for place, program in enumerate(range(plain, both)):
+            cells.append(("auto", ("var", "std")[(place + cc) % 2], dtypes[place % len(dtypes)], 256, cc, program))
+        cells.append(("shfl_two_pass", "var", dtypes[-1], 256, cc, 1))
+        cells.append(("last_block", "std", dtypes[-2], 128, cc, 1))
     expect_to_compile(cells, rng)
 
 

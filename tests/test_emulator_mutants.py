@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import emu
-from emu.layouts import MADE_FOR
+from emu.layouts import ABOUT, MADE_FOR
 
 import gpureduce as gr
 from gpureduce import _core
@@ -103,6 +103,14 @@ SLIPS = [
     (r"(?<=mine\.top - )all\.top", "(all.top - 1)"),
     (r"(?<=b )< blocks \?", "<= blocks ?"),
     (r"value = Cell::identity\(\);", "value = Cell::lift(typename Cell::In{3}, 0);"),
+    (r"(?<=\(i\) )\* kept\[a\](?=;)", "* 1"),
+    (r"(?<=\(place\) )\* column", "* 0"),
+    (r"(?<=row, )column \+ k( \+ j)?", "column"),
+    (r"(?<=ending\.of\(layout, )row\.index", "0"),
+    (r"(?<=ending\.of\(layout, )first \+ r", "r"),
+    (r"(?<=elements, ending\.of\(layout, )(index|i)\b", "0"),
+    (r"(?<=ending, )group", "0"),
+    (r"(?<=ending, 0, )first", "0"),
 ]
 # Mutants that are right all the same, by file, replacement and the comment at the place; and why the place is as it is.
 UNMISSED = {
@@ -123,6 +131,8 @@ UNMISSED = {
 }
 # Words of lines that only extremes' positions come to.
 OF_EXTREMES = ("best_of_warp", "? u : 0", "best of all warps", "first position", "items[0]", "taken")
+# Words of lines that say where given means are.
+OF_GIVEN_MEANS = ("ending.of(", "layout, ending, ", "(place) * column", "(i) * kept[a]")
 # Cells in which a place is passed that most cells do not come to, by a word of its line.
 CELLS = {
     "__reduce_": [
@@ -132,6 +142,7 @@ CELLS = {
     ],
     "lift(": [("int32", "sum"), ("float64", "min"), ("int32", "argmax")],
     **{word: [("int32", "argmax"), ("float64", "argmin")] for word in OF_EXTREMES},
+    **{word: [("float64", ABOUT)] for word in OF_GIVEN_MEANS},
     "": [("int32", "sum"), ("float64", "min"), ("float64", "mean")],
 }
 
@@ -296,6 +307,8 @@ def cells_to_try(mutant: Mutant, kernels: list[str]) -> Iterator[Trial]:
     """Each kernel with the types and operators that come to the place."""
     for dtype, op in next(cells for word, cells in CELLS.items() if word in mutant.whole_line):
         for kernel in (kernel for kernel in kernels if kernel not in OF_PRODUCTS):
+            if op == ABOUT and (kernel not in MADE_FOR or kernel.startswith("exact")):
+                continue
             for block in (32,) if kernel in KERNELS and KERNELS[kernel].block_rule == "32" else (256, 64):
                 yield kernel, dtype, block, what_to_do(kernel, op)
 

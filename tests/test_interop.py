@@ -586,8 +586,202 @@ def test_every_function_takes_device_arrays(tmp_path: Path) -> None:
         assert (outs[0].held.read() == values.min(axis=1)).all() and (outs[1].held.read() == values.max(axis=1)).all()
         with raises(TypeError, "tuple of two"):
             gr.minmax(lend(values), out=outs[0])
-        with raises(TypeError, "mean= is not taken with device arrays", "(mean(a, axis) - mean)**2"):
-            gr.var(lend(values), mean=0.0)
+    """,
+        tmp_path,
+    )
+
+
+def test_variances_are_taken_about_a_given_mean(tmp_path: Path) -> None:
+    run(
+        """
+    values = np.random.default_rng(4).normal(3, 2, (6, 50)).astype(np.float32)
+    holes = np.where(values > 5, np.float32(np.nan), values)
+    means = values.mean(axis=1, keepdims=True)
+    def agree(found, expected):
+        assert found.dtype == expected.dtype and found.shape == np.shape(expected), (found.dtype, found.shape)
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+    for lend in (Lender, Shown):
+        array = lend(values)
+        for name in ("var", "std"):
+            ours, theirs = getattr(gr, name), getattr(np, name)
+            for given in (2, 2.5, True, np.float32(2), np.float64(2), np.int16(2), np.array(2.0), np.array([[2.0]])):
+                agree(value(ours(array, mean=given)), theirs(values, mean=given))
+            others = means.astype("f8"), means.astype("i8"), means[::-1], np.ones((6, 1), ">f4"), means + 1
+            for given in (means, *others):
+                expected = theirs(values, axis=1, mean=given, ddof=1)
+                agree(value(ours(array, axis=1, mean=given, ddof=1)), expected)
+                if given.dtype.isnative:
+                    agree(value(ours(array, axis=1, mean=lend(given), ddof=1)), expected)
+            agree(value(ours(array, axis=0, mean=lend(values[2]))), theirs(values, axis=0, mean=values[2]))
+            agree(value(ours(array, axis=0, mean=values[2].tolist())), theirs(values, axis=0, mean=values[2].tolist()))
+            given = np.broadcast_to(np.float32(2), (6, 1))
+            agree(value(ours(array, axis=1, keepdims=True, mean=lend(given))),
+                  theirs(values, axis=1, keepdims=True, mean=given))
+            assert (value(ours(array, axis=(), mean=lend(values))) == 0).all()
+            # A result of ours is a mean for any of them.
+            found = ours(array, axis=1, mean=gr.mean(array, axis=1, keepdims=True))
+            agree(value(found), theirs(values, axis=1))
+            host = np.zeros(6)
+            assert ours(array, axis=1, mean=means, out=host) is host
+            np.testing.assert_allclose(host, theirs(values, axis=1, mean=means), rtol=1e-5)
+            # What masks and NaN leave is counted a row.
+            keep = values > 2
+            agree(value(ours(array, axis=1, mean=lend(means), where=lend(keep), ddof=3)),
+                  theirs(values, axis=1, mean=means, where=keep, ddof=3))
+            ours, theirs = getattr(gr, "nan" + name), getattr(np, "nan" + name)
+            agree(value(ours(lend(holes), axis=1, mean=lend(means.astype("f8")), ddof=2)),
+                  theirs(holes, axis=1, mean=means.astype("f8"), ddof=2))
+            left = [[1, np.nan, np.nan], [1, 2, np.nan], [1, 2, 4]]
+            found = value(ours(lend(np.array(left)), axis=1, mean=0.0, ddof=2))
+            np.testing.assert_array_equal(np.isnan(found), [True, True, False])
+        for dtype in DTYPES:
+            small = (values % 3).astype(dtype)
+            agree(value(gr.var(lend(small), axis=1, mean=lend(means))).astype("f8"),
+                  np.var(small.astype("f8"), axis=1, mean=means))
+        turned = values[:, :25] + 1j * values[:, 25:]
+        for given in (1 - 2j, np.complex64(3j), turned.mean(axis=1, keepdims=True)):
+            agree(value(gr.var(lend(turned), axis=1, mean=given)), np.var(turned, axis=1, mean=given))
+        agree(value(gr.var(lend(turned), mean=2)), np.var(turned, mean=2))
+        about = dict(axis=1, mean=lend(means))
+        agree(value(gr.var(array, dtype="f8", **about)), np.var(values.astype("f8"), axis=1, mean=means))
+        agree(value(gr.var(array, kernel="shfl_two_pass", **about)), np.var(values, axis=1, mean=means))
+        agree(value(gr.var(lend(values[:0]), axis=0, mean=lend(values[0]), ddof=-1)), np.zeros(50, "f4"))
+        assert value(gr.var(lend(values[:, :0]), axis=0, mean=lend(values[:1, :0]))).shape == (0,)
+        agree(value(gr.var(array, mean=None)), np.var(values))
+        half = np.array([0.5, 1.5], np.float16)
+        assert value(gr.var(lend(half), mean=lend(np.array(1.0)))).dtype == np.float64
+        assert value(gr.nanvar(lend(half), mean=lend(np.array(1.0)))).dtype == np.float16
+        assert value(gr.var(lend(half > 1), mean=lend(half[:1]))).dtype == np.float64
+    brief = Lender(np.zeros((2, 2), np.uint16), dtype="bfloat16")
+    for of_mean, name in (("float32", "float32"), ("float64", "float64"), ("int8", "bfloat16"), ("bool", "bfloat16")):
+        assert gr.var(brief, axis=0, mean=Shown(np.zeros(2, of_mean))).dtype == name
+    assert gr.var(brief, mean=2.0).dtype == "bfloat16"
+    assert gr.var(brief, axis=0, mean=Shown(np.zeros(2, "f2")), dtype="float32").dtype == "float32"
+    with raises(TypeError, "bfloat16", "float16", "dtype="):
+        gr.var(brief, axis=0, mean=Shown(np.zeros(2, "f2")))
+    mean_of_brief = Lender(np.zeros(2, np.uint16), dtype="bfloat16")
+    assert gr.var(Shown(np.ones((2, 2), "f4")), axis=0, mean=mean_of_brief).dtype == "float32"
+    """,
+        tmp_path,
+    )
+
+
+def test_a_mean_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    run(
+        """
+    turned = ROWS.astype(np.complex64)
+    for lend in (Lender, Shown):
+        array = lend(ROWS)
+        misfits = [((20,), 1), ((1, 20), 1), ((20, 30), 1), ((1, 1, 1), None), ((2,), None), ((30, 1), 1), ((0,), 0)]
+        for shape, axis in misfits:
+            for given in (np.zeros(shape), lend(np.zeros(shape))):
+                with raises(ValueError, f"mean has shape {shape}", "keepdims=True"):
+                    gr.var(array, axis=axis, mean=given)
+                with raises(ValueError, f"mean has shape {shape}", "keepdims=True"):
+                    gr.var(ROWS, axis=axis, mean=np.zeros(shape), device="cpu")
+        for given in (1j, np.complex64(1j), np.array([[1j]]), lend(np.array(1j))):
+            with raises(TypeError, "mean is complex, of elements of dtype float32"):
+                gr.std(array, mean=given)
+        for given in ("x", [None], np.datetime64(1, "s"), {}):
+            with raises(TypeError, "mean of dtype"):
+                gr.std(array, mean=given)
+        with raises(TypeError, "the array is in host memory and mean= in GPU memory"):
+            gr.var(ROWS, mean=lend(np.zeros(())))
+        with raises(TypeError, "complex dtype, not in float32"):
+            gr.var(lend(turned), mean=1.0, dtype="float32")
+        with raises(TypeError, "float or complex type"):
+            gr.var(array, mean=1.0, dtype="int32")
+        with raises(ValueError, "kernel='exact'"):
+            gr.var(array, mean=1.0, kernel="exact")
+        with raises(ValueError, "folds by atomics"):
+            gr.var(array, mean=1.0, kernel="shfl_atomic")
+        with raises(TypeError, 'on device "cuda:0"', 'mean= on "cuda:1"'):
+            gr.var(array, mean=lend(np.zeros(()), device=1))
+    odd = Shown(np.zeros(3, np.float32))
+    odd.entries = dict(odd.entries, data=(odd.held.start + 2, False), shape=(2,))
+    with raises(ValueError, "given means lie at multiples of their size, 4 bytes"):
+        gr.var(Shown(ROWS[:, :2]), axis=0, mean=odd)
+    odd.entries = dict(odd.entries, data=(odd.held.start, False), shape=(600,))
+    with raises(ValueError, "the mean needs 2400 bytes"):
+        gr.var(Shown(ROWS.reshape(1, 600)), axis=0, mean=odd)
+    here = _core.device_array(odd.held.start, (3,), None, "float32", 0, None, odd)
+    there = memory_of(Shown(np.zeros(3, np.float32), device=1))
+    number = memory_of(Shown(np.zeros((), np.float32)))
+    ask = ("auto", None, None, None, None, False, 0.0, lambda *_: (None, number))
+    for mean, kind, words in ((there, TypeError, "cuda:1"), ((here, here), TypeError, ""), (1j, TypeError, "complex"),
+                              (_core.device_array(odd.held.start, (3, 1), None, "float32", 0, None, odd), ValueError,
+                               "cannot be broadcast")):
+        with raises(kind, words):
+            _core.reduce_on_device("var", here, None, None, False, None, *ask, mean)
+    with raises(ValueError, "sum takes no mean"):
+        _core.reduce_on_device("sum", here, None, None, False, None, *ask, 1.0)
+    with raises(TypeError, "twelve or thirteen"):
+        _core.reduce_on_device("var", here)
+    """,
+        tmp_path,
+        "devices=2",
+    )
+
+
+def test_a_given_mean_is_read_in_order_and_before_out_is_written(tmp_path: Path) -> None:
+    run(
+        """
+    ones = np.ones((500, 4), np.float32)
+    dawdle(3000)
+    for seed in range(6):
+        # A mean on a stream of its own, written late, and overwritten after the call.
+        home, theirs, away = make_stream(), make_stream(), make_stream()
+        array, mean = Shown(ones, stream=home), Shown(np.zeros(4, np.float32), stream=theirs)
+        late = lenders.by_hand(mean.held)
+        for stream in (None, away):
+            for number in (5.0, 3.0):
+                _core.fill_device(late, np.float32(number).tobytes(), theirs)
+            result = gr.var(array, axis=0, mean=mean, stream=stream)
+            _core.fill_device(late, np.float32(9.0).tobytes(), theirs)
+            assert (value(result) == 4).all()
+        # One on the host may go as soon as the call returns; nobody waits for it.
+        for stream in (None, away):
+            given = np.full(4, 3.0)
+            result = gr.var(array, axis=0, mean=given, stream=stream)
+            given[:] = 9
+            del given
+            gc.collect()
+            assert (value(result) == 4).all()
+        lent = Lender(ones)
+        mean = Lender(np.full(4, 3, np.float32))
+        assert (value(gr.var(lent, axis=0, mean=mean)) == 4).all()
+        _interop.loans.end()
+        assert (lent.returned, mean.returned) == (1, 1)
+    dawdle(0)
+    out = Shown(np.full(4, 3, np.float32))
+    with raises(TypeError, "no memory in common with what is read"):
+        gr.var(Shown(ones), axis=0, mean=out, out=out)
+    # Nothing of the host is captured: a replay would read it again.
+    stream = make_stream()
+    array, out = Shown(ones, stream=stream), Shown(np.zeros(4, np.float32), stream=stream)
+    means = Shown(np.full(4, 3, np.float32), stream=stream)
+    gr.var(array, axis=0, mean=means, out=out), gr.var(array, axis=0, mean=3.0, out=out)
+    settle()
+    cuda.fake_end_capture.restype = ctypes.c_void_p
+    for given in (means, 3.0, np.float32(3), np.array([3], np.float32)):
+        cuda.fake_begin_capture(ctypes.c_void_p(stream))
+        gr.var(array, axis=0, mean=given, out=out)
+        graph = ctypes.c_void_p(cuda.fake_end_capture(ctypes.c_void_p(stream)))
+        _core.fill_device(lenders.by_hand(means.held), np.float32(2).tobytes(), stream)
+        assert cuda.fake_launch_graph(graph, ctypes.c_void_p(stream)) == 0
+        assert (out.held.read() == (1 if given is means else 4)).all()
+        cuda.fake_destroy_graph(graph)
+    memory = memory_of(Shown(np.zeros(4)))
+    cuda.fake_begin_capture(ctypes.c_void_p(stream))
+    with raises(ValueError, "cannot be captured"):
+        _core.queue_upload(memory, np.zeros(4), stream)
+    cuda.fake_destroy_graph(ctypes.c_void_p(cuda.fake_end_capture(ctypes.c_void_p(stream))))
+    _core.queue_upload(memory, np.arange(4.0), stream)
+    assert (value(memory) == np.arange(4)).all()
+    with raises(ValueError, "C-contiguous"):
+        _core.queue_upload(memory, np.zeros(3), stream)
+    with raises(TypeError):
+        _core.queue_upload(memory, np.zeros(4), "x")
     """,
         tmp_path,
     )
@@ -667,6 +861,8 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
             array = lend(ROWS)
             gr.sum(array)
             gr.max(array, initial=3)
+            gr.var(array, axis=0, mean=ROWS[0])
+            gr.var(array, axis=0, mean=lend(ROWS[0]))
             gr.sum(array, out=np.zeros((), np.float32))
             gr.sum(array, stream=away)
             for bad in (dict(axis=7), dict(out=[1]), dict(where=5), dict(initial="x"), dict(device="cpu")):
@@ -857,6 +1053,22 @@ def test_pytorch_gets_tensors_on_its_current_stream(tmp_path: Path) -> None:
     assert gr.sum(tensor, axis=1, out=out) is out and (out.held.read() == ROWS.sum(axis=1)).all()
     assert value(gr.sum(tensor, initial=1)) == ROWS.sum() + 1
     assert gr.sum(Tensor(ROWS, False)) == ROWS.sum() and type(gr.sum(Tensor(ROWS, False))) is np.float32
+    means = ROWS.mean(axis=1, keepdims=True) + 1
+    for given in (Tensor(means), means, Tensor(means, False), 7):
+        result = gr.std(tensor, axis=1, mean=given)
+        expected = np.std(ROWS, axis=1, mean=given.values if isinstance(given, Tensor) else given)
+        assert type(result) is Tensor and result.dtype is kinds["float32"]
+        np.testing.assert_allclose(value(result), expected, rtol=1e-6)
+    assert gr.std(tensor, axis=1, mean=Tensor(means.astype("f8"))).dtype is kinds["float64"]
+    out = Tensor(means[:, 0])
+    assert gr.std(tensor, axis=1, mean=Tensor(means), out=out) is out
+    np.testing.assert_allclose(out.held.read(), np.std(ROWS, axis=1, mean=means), rtol=1e-6)
+    with raises(TypeError, "the array is of PyTorch and mean= of the array's library", "one library"):
+        gr.std(tensor, mean=Shown(np.zeros(())))
+    wants = Tensor(means)
+    wants.requires_grad = True
+    with raises(TypeError, "detach()"):
+        gr.std(tensor, axis=1, mean=wants)
     assert _interop.device_library(tensor) is _interop.device_library(Tensor(ROWS))
     with raises(TypeError, "PyTorch", "NumPy array"):
         gr.sum(tensor, out=Tensor(np.zeros((), np.float32), False))

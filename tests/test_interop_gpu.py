@@ -114,6 +114,50 @@ def test_masks_of_the_library(peer: Peer) -> None:
     np.testing.assert_array_equal(found, np.sum(values, axis=0, where=keep))
 
 
+@pytest.mark.parametrize("name", ["var", "std", "nanvar", "nanstd"])
+def test_variances_about_a_mean_of_the_library(peer: Peer, name: str) -> None:
+    """Of any shape that broadcasts and any dtype; numbers and host arrays too; NumPy's dtype, shape and value."""
+    rng = np.random.default_rng(5)
+    values = rng.normal(3, 2, (37, 300)).astype(np.float32)
+    if name.startswith("nan"):
+        values[rng.random(values.shape) < 0.3] = np.nan
+    keep = rng.random(values.shape) < 0.8
+    array, mask = peer.put(values), peer.put(keep)
+    ours, theirs = getattr(gr, name), getattr(np, name)
+    for axis in (None, 0, 1, (0, 1)):
+        means = np.asarray(np.nanmean(values, axis=axis, keepdims=True))
+        for mean in (means, means + 1, means.astype(np.float64), np.rint(means).astype(np.int32)):
+            for given in (peer.put(mean), mean):
+                for more, masked in (({}, {}), ({"ddof": 2, "keepdims": True}, {}), ({"ddof": 1}, {"where": keep})):
+                    found = ours(array, axis=axis, mean=given, **more, **({"where": mask} if masked else {}))
+                    assert isinstance(found, peer.kind)
+                    expected = np.asarray(theirs(values, axis=axis, mean=mean, **more, **masked))
+                    result = peer.get(found)
+                    assert (result.dtype, result.shape) == (expected.dtype, expected.shape)
+                    np.testing.assert_allclose(result, expected, rtol=1e-5)
+    for given in (2, 2.5, np.float32(2), np.float64(2)):
+        result, expected = peer.get(ours(array, mean=given)), theirs(values, mean=given)
+        assert result.dtype == expected.dtype
+        np.testing.assert_allclose(result, expected, rtol=1e-5)
+    own = gr.nanmean(array, axis=1, keepdims=True)
+    np.testing.assert_allclose(peer.get(ours(array, axis=1, mean=own)), theirs(values, axis=1), rtol=1e-5)
+    out = np.zeros(37)
+    assert ours(array, axis=1, mean=own, out=out) is out
+    np.testing.assert_allclose(out, theirs(values, axis=1), rtol=1e-5)
+
+
+def test_means_that_do_not_fit_are_named(peer: Peer) -> None:
+    array = peer.put(np.ones((4, 5), np.float32))
+    for given in (np.zeros(4), peer.put(np.zeros(4)), peer.put(np.zeros((4, 5)))):
+        with pytest.raises(ValueError, match="must broadcast to the result's shape"):
+            gr.var(array, axis=1, mean=given)
+    with pytest.raises(TypeError, match="mean is complex"):
+        gr.var(array, mean=1j)
+    with pytest.raises(ValueError, match="kernel='exact'"):
+        gr.var(array, mean=1.0, kernel="exact")
+    assert peer.get(gr.var(array, mean=3.0)) == 4
+
+
 def test_mistakes_are_named(peer: Peer) -> None:
     array = peer.put(np.ones(10, np.float32))
     with pytest.raises(ValueError, match="copy it first"):
@@ -194,6 +238,40 @@ def test_cupy_capture_replays_with_changed_input() -> None:
             assert float(rows.sum()) == 300 * number
 
 
+def test_cupy_means_are_read_in_order_and_captured() -> None:
+    cupy = pytest.importorskip("cupy")
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        array, mean = cupy.ones((300, 500), cupy.float32), cupy.zeros((300, 1), cupy.float32)
+        rows, whole = cupy.zeros(300, cupy.float32), cupy.zeros((), cupy.float32)
+        for number in (3, 2):
+            mean.fill(number)
+        gr.var(array, axis=1, mean=mean, out=rows)
+        mean.fill(7)  # comes after
+        gr.var(array, mean=4.0, out=whole)
+        assert float(rows.sum()) == 300
+        assert float(whole) == 9
+        stream.synchronize()
+        stream.begin_capture()
+        gr.var(array, axis=1, mean=mean, out=rows)
+        gr.var(array, mean=4.0, out=whole)
+        graph = stream.end_capture()
+        for number in (2, 5):
+            mean.fill(number)
+            array.fill(number + 1)
+            graph.launch(stream)
+            assert float(rows.sum()) == 300
+            assert float(whole) == (number - 3) ** 2
+        mean.fill(3)
+        array.fill(1)
+        gr.var(array, axis=1, keepdims=True, mean=mean, out=mean)  # what is read is written only then
+        assert float(mean.sum()) == 1200
+        total = cupy.zeros((300, 1), cupy.float32)
+        total[0] = 3
+        gr.var(array, axis=1, keepdims=True, mean=cupy.broadcast_to(total[0], (300, 1)), out=total)
+        assert float(total.sum()) == 1200
+
+
 def test_cupy_arrays_of_another_device() -> None:
     cupy = pytest.importorskip("cupy")
     if cupy.cuda.runtime.getDeviceCount() < 2:
@@ -205,6 +283,8 @@ def test_cupy_arrays_of_another_device() -> None:
     assert float(result) == 499500
     with pytest.raises(ValueError, match="cuda:0"):
         gr.sum(array, out=cupy.zeros((), cupy.float32))
+    with pytest.raises(TypeError, match="cuda:0"):
+        gr.var(array, mean=cupy.zeros((), cupy.float32))
 
 
 # ---------------------------------------------------------------- PyTorch
@@ -289,6 +369,56 @@ def test_torch_graph_replays_with_changed_input_and_allocates_its_result() -> No
         assert total.item() == 150000 * number
         assert rows.tolist() == [number] * 300
         assert columns.tolist() == [300 * number] * 167
+
+
+def test_torch_means_are_read_in_order_and_captured() -> None:
+    torch = pytest.importorskip("torch")
+    torch_peer()
+    array, mean = torch.ones((300, 500), device="cuda"), torch.full((300, 1), 2.0, device="cuda")
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(2):
+            gr.var(array, axis=1, mean=mean), gr.std(array, mean=4.0)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        rows, whole = gr.var(array, axis=1, mean=mean), gr.std(array, mean=4.0)
+    for number in (2.0, 6.0):
+        mean.fill_(number)
+        array.fill_(number + 3)
+        graph.replay()
+        assert rows.tolist() == [9.0] * 300
+        assert whole.item() == number - 1
+    late = torch.zeros(LONG, device="cuda")
+    zero = torch.zeros((), device="cuda")
+    for _ in range(3):  # the mean comes late, goes at once, and the work is on another stream
+        for number in range(1, 8):
+            late.fill_(number)
+        given = zero + late[0]
+        found = gr.var(late, mean=given + 1, stream=side)
+        del given
+        torch.zeros((), device="cuda")
+        late.fill_(0)
+        assert found.item() == 1
+    brief = torch.full((4, 8), 1.5, dtype=torch.bfloat16, device="cuda")
+    assert gr.var(brief, axis=1, mean=brief[:, :1] - 1).dtype is torch.bfloat16
+    assert gr.var(brief, axis=1, mean=torch.zeros((4, 1), device="cuda")).tolist() == [2.25] * 4
+    turned = torch.full((4,), 1 + 2j, device="cuda")
+    assert gr.var(turned, mean=turned[0].conj()).item() == 16
+
+
+def test_torch_means_of_others_are_refused() -> None:
+    torch, cupy = pytest.importorskip("torch"), pytest.importorskip("cupy")
+    torch_peer()
+    array = torch.ones(10, device="cuda")
+    with pytest.raises(TypeError, match="must be of one library"):
+        gr.var(array, mean=cupy.zeros(()))
+    with pytest.raises(TypeError, match="detach"):
+        gr.var(array, mean=torch.zeros((), device="cuda", requires_grad=True))
+    if torch.cuda.device_count() > 1:
+        with pytest.raises(TypeError, match="cuda:1"):
+            gr.var(array, mean=torch.zeros((), device="cuda:1"))
 
 
 def test_torch_out_is_converted_and_overlapping_out_is_safe() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from emu import layouts
-from reference import DTYPES
+from reference import ALL_DTYPES, DTYPES
 
 import gpureduce as gr
 from gpureduce import _core
@@ -45,8 +45,9 @@ def reduce_axes(
     planes = (2,) if op == "minmax" else ()
     result = np.empty(planes + tuple(array.shape[axis] for axis in kept), like)
     with on_device(result) as out:
+        name = "var" if op == layouts.ABOUT else op
         _core.reduce_device(
-            op, pointer, view.shape, array.dtype, len(reduced), kernel, 0, strides=view.strides, result=out, **more
+            name, pointer, view.shape, array.dtype, len(reduced), kernel, 0, strides=view.strides, result=out, **more
         )
         _core.download(0, out, result.reshape(-1))
     return result
@@ -97,6 +98,31 @@ def test_axes_of_arrays_are_reduced_right(
             )
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "uint8", "complex64"])
+@pytest.mark.parametrize(("shape", "reduced"), [case[:2] for case in CASES])
+def test_variances_about_given_means_are_right(shape: tuple[int, ...], reduced: tuple[int, ...], dtype: str) -> None:
+    """Means of every row, of several rows, and one for all."""
+    rng = np.random.default_rng([SEED, 4, *shape, len(dtype)])
+    array = np.asarray(layouts.small_integers(rng, ALL_DTYPES[dtype], 1 << 20))
+    array = np.resize(array, shape)
+    kept = [axis for axis in range(array.ndim) if axis not in reduced]
+    rows = array.transpose(*kept, *reduced).reshape(*(shape[axis] for axis in kept), -1)
+    with on_device(array) as pointer:
+        for mean_dtype in ("float32", "int64"):
+            for repeated in ((), (0,), tuple(range(len(kept)))):
+                few = tuple(1 if axis in repeated else n for axis, n in enumerate(rows.shape[:-1]))
+                means = layouts.small_integers(rng, DTYPES[mean_dtype], int(np.prod(few))).reshape(few)
+                whole = np.broadcast_to(means, rows.shape[:-1])
+                with on_device(means) as given:
+                    got = reduce_axes(
+                        layouts.ABOUT, array, reduced, pointer,
+                        mean=given, mean_dtype=means.dtype, mean_strides=whole.strides,
+                    )  # fmt: skip
+                want = layouts.expected_about(rows, None, whole)
+                where = f"{dtype} about {mean_dtype} {shape} {reduced} {repeated} (GPR_TEST_SEED={SEED})"
+                np.testing.assert_allclose(got, want, rtol=1e-12 if got.dtype == np.float64 else 2e-7, err_msg=where)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 @pytest.mark.parametrize(
     ("shape", "reduced", "variant"),
@@ -144,7 +170,7 @@ def test_masks_and_the_same_bits_each_time(dtype: str) -> None:
         np.testing.assert_allclose(results[0], want, rtol=1e-3, atol=1e-2, err_msg=f"GPR_TEST_SEED={SEED}")
 
 
-@pytest.mark.parametrize("op", layouts.ORDERLESS + layouts.POSITIONS)
+@pytest.mark.parametrize("op", [*layouts.ORDERLESS, *layouts.POSITIONS, layouts.ABOUT])
 def test_random_layouts_are_right(op: str) -> None:
     for number in range(60):
         rng = np.random.default_rng([SEED, 2, number, *op.encode()])

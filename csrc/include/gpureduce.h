@@ -153,8 +153,9 @@ typedef struct gpr_request {
     const uint8_t *mask;    /* bool, one byte each: where false, the element is left out (not for positions); or NULL */
     const int64_t *mask_strides; /* ndim steps in bytes; required with mask */
     int byteswapped;             /* elements are in the other byte order */
-    int skip_nan;                /* NaN elements are left out: sum, prod, min, max, mean, var, std, argmin, argmax */
-    double ddof;                 /* var, std: the divisor is the number of elements less this, and not below 0 */
+    int skip_nan; /* NaN elements are left out: sum, prod, min, max, mean, var, std, argmin, argmax. A variance whose divisor is 0 is NaN
+                   * then, else what the division makes */
+    double ddof; /* var, std: the divisor is the number of elements less this, and not below 0 */
     int on_device; /* data and mask are memory of CUDA device `device`: any strides, elements aligned to their size, native byte
                                   * order. Kernels that are named read contiguous rows without a mask only */
     int kernel;          /* from gpr_find_kernel; a negative number: "auto" */
@@ -173,6 +174,14 @@ typedef struct gpr_request {
                            * for it. For on_device arrays */
     int vouches_for_result; /* with result_on_device: the caller made that memory there and holds it; the driver is not asked whose it
                              * is */
+    int about_mean; /* var, std of on_device arrays: squared distances are from means that are given, not from those of the rows. `compute`
+                     * is then the type of the result alone (of complex elements a complex one). Infinite elements make NaN. Not
+                     * with `exact` */
+    gpr_dtype mean_dtype; /* of the given means; complex of complex elements only */
+    const void *mean; /* the first of them, device memory, aligned to their size; or NULL: mean_value is every row's */
+    const int64_t
+        *mean_strides;    /* a step in bytes for each kept axis, 0 along those that share a mean; required with mean */
+    double mean_value[2]; /* real and imaginary part */
     int (*interrupted)(void *); /* asked between chunks of long work, on the calling thread: not 0 stops */
     void *interrupted_arg;
 } gpr_request;
@@ -377,6 +386,11 @@ GPR_API gpr_status gpr_download(int device, void *stream, void *destination, con
 
 /* The CUDA device whose memory `data` points to, managed memory included. GPR_ERROR_VALUE: none's. */
 GPR_API gpr_status gpr_find_memory(const void *data, int *device);
+
+/* Queues on `stream` a copy from host memory, which stays as it is until the stream has passed it. The host waits at most until the
+ * driver has taken the bytes over: not at all for 64 KiB, or for pinned memory. GPR_ERROR_VALUE: the stream is being captured into a graph,
+ * which would read host memory again whenever it is replayed. */
+GPR_API gpr_status gpr_queue_upload(int device, void *destination, const void *source, uint64_t bytes, void *stream);
 
 /* Queues on `stream` the writing of `count` copies of an element to device memory. */
 GPR_API gpr_status gpr_fill_device(int device, void *data, gpr_dtype dtype, const void *element, uint64_t count,

@@ -279,10 +279,10 @@ template <class Out> constexpr unsigned store_alignment =
     16 % sizeof(Out) != 0 ? alignof(Out) : stored_together<Out> * sizeof(Out);
 template <class Out> struct alignas(store_alignment<Out>) Together { Out of[stored_together<Out>]; };
 
-// Results of an item of neighbours, the first of which goes to *to.
+// Results of an item of neighbours, the first of which is number `column` of row `row`, and goes to *to.
 template <class Cell>
 GPR_DEVICE void store_item(typename Cell::Out *to, const typename Cell::Acc (&value)[item], const Layout &layout,
-                           Ending ending)
+                           const typename Cell::AllEnding &ending, uint64 row, uint64 column)
 {
     using Out = typename Cell::Out;
 
@@ -292,14 +292,14 @@ GPR_DEVICE void store_item(typename Cell::Out *to, const typename Cell::Acc (&va
             Together<Out> together;
 #pragma unroll
             for (unsigned j = 0; j < stored_together<Out>; j++) {
-                Cell::put(&together.of[j], value[k + j], layout.elements, ending);
+                Cell::put(&together.of[j], value[k + j], layout.elements, ending.of(layout, row, column + k + j));
             }
             *reinterpret_cast<Together<Out> *>(to + k) = together;
         }
     } else {
 #pragma unroll
         for (unsigned k = 0; k < item; k++) {
-            Cell::put(to + k * layout.column.out, value[k], layout.elements, ending);
+            Cell::put(to + k * layout.column.out, value[k], layout.elements, ending.of(layout, row, column + k));
         }
     }
 }

@@ -71,7 +71,7 @@ template <class Cell, unsigned BLOCK> GPR_DEVICE typename Cell::Acc close_block(
 template <class Cell, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
 auto_stream(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc> scratch,
-            const __grid_constant__ Layout layout, Ending ending)
+            const __grid_constant__ Layout layout, typename Cell::AllEnding ending)
 {
     using Acc = typename Cell::Acc;
     const Row row = rows.mine(blockIdx.x);
@@ -87,7 +87,7 @@ auto_stream(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scr
         for (unsigned i = threadIdx.x; i < row.blocks; i += BLOCK) value = Cell::combine(value, partials[i]);
         value = block_reduce<Cell, BLOCK>(value);
     }
-    if (threadIdx.x == 0) Cell::put(out + start.out, value, layout.elements, ending);
+    if (threadIdx.x == 0) Cell::put(out + start.out, value, layout.elements, ending.of(layout, row.index, 0));
 }
 
 // ---------------------------------------------------------------- short rows --------------------
@@ -127,7 +127,7 @@ template <class In, unsigned BLOCK> GPR_DEVICE const In *stage(const In *in, uns
 template <class Cell, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
 auto_rows(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc>, const __grid_constant__ Layout layout,
-          Ending ending)
+          typename Cell::AllEnding ending)
 {
     using In = typename Cell::In;
     using Acc = typename Cell::Acc;
@@ -166,8 +166,10 @@ auto_rows(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scrat
     warp_reduce_all<Cell, lanes>(value); // every lane takes part, with or without a row
 #pragma unroll
     for (unsigned k = 0; k < per_thread; k++) {
-        const bool has_row = k * groups + group < count;
-        if (has_row && lane == 0) Cell::put(out + start[k].out, value[k], layout.elements, ending);
+        const unsigned r = k * groups + group;
+        if (r < count && lane == 0) {
+            Cell::put(out + start[k].out, value[k], layout.elements, ending.of(layout, first + r, 0));
+        }
     }
 }
 

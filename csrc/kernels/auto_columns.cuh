@@ -24,7 +24,7 @@ namespace gpr {
 template <class Cell, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
 auto_columns(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc> scratch,
-             const __grid_constant__ Layout layout, Ending ending)
+             const __grid_constant__ Layout layout, typename Cell::AllEnding ending)
 {
     const Row row = rows.mine(blockIdx.x);
     const Rectangle r = Rectangle::of_block<BLOCK>(layout.across, false);
@@ -41,7 +41,7 @@ auto_columns(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Sc
         return;
     }
     if (r.y == 0 && has_rows) store_item<Cell>(out + start.out + static_cast<long long>(column) * layout.column.out, value,
-                                               layout, ending);
+                                               layout, ending, group, column);
 }
 
 } // namespace gpr

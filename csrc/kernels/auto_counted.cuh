@@ -18,7 +18,7 @@ namespace gpr {
 template <class Cell, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
 auto_counted(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc>,
-             const __grid_constant__ Layout layout, Ending ending)
+             const __grid_constant__ Layout layout, typename Cell::AllEnding ending)
 {
     using In = typename Cell::In;
     using Acc = typename Cell::Acc;
@@ -42,13 +42,13 @@ auto_counted(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Sc
                 value[r] = j == 0 ? x : Cell::combine(value[r], x);
             }
         }
-        store_item<Cell>(to, value, layout, ending);
+        store_item<Cell>(to, value, layout, ending, 0, first);
         return;
     }
     for (unsigned r = 0; first + r < rows.count && r < item; r++) { // the last rows
         Acc one = Cell::identity();
         for (unsigned j = 0; j < length; j++) one = Cell::combine(one, Cell::lift(rows_in[r * length + j], j));
-        Cell::put(to + r * layout.column.out, one, layout.elements, ending);
+        Cell::put(to + r * layout.column.out, one, layout.elements, ending.of(layout, 0, first + r));
     }
 }
 

@@ -108,7 +108,7 @@ GPR_DEVICE void fold_extremes(const typename Cell::In *in, uint64 head, uint64 i
 template <class Cell, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
 auto_narrow(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc> scratch,
-            const __grid_constant__ Layout layout, Ending ending)
+            const __grid_constant__ Layout layout, typename Cell::AllEnding ending)
 {
     using In = typename Cell::In;
     using Acc = typename Cell::Acc;
@@ -150,7 +150,8 @@ auto_narrow(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scr
             }
         }
         if (row.blocks > 1) partials[column] = value;
-        else Cell::put(out + start.out + column * layout.column.out, value, layout.elements, ending);
+        else Cell::put(out + start.out + column * layout.column.out, value, layout.elements,
+                       ending.of(layout, row.index, column));
     }
     if (row.blocks == 1 || !is_last_to_arrive(scratch.tickets + row.index, row.blocks)) return;
 
@@ -166,7 +167,8 @@ auto_narrow(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scr
     }
     fold_slots<Cell, BLOCK>(slots, count, columns);
     for (unsigned c = threadIdx.x; c < columns; c += BLOCK) {
-        Cell::put(out + start.out + c * layout.column.out, slots[c], layout.elements, ending);
+        Cell::put(out + start.out + c * layout.column.out, slots[c], layout.elements,
+                  ending.of(layout, row.index, c));
     }
 }
 

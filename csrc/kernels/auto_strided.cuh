@@ -19,7 +19,7 @@ namespace gpr {
 template <class Cell, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
 auto_strided(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc> scratch,
-             const __grid_constant__ Layout layout, Ending ending)
+             const __grid_constant__ Layout layout, typename Cell::AllEnding ending)
 {
     const Row row = rows.mine(blockIdx.x);
     const Rectangle r = Rectangle::of_block<BLOCK>(layout.across, layout.along != 0);
@@ -32,7 +32,7 @@ auto_strided(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Sc
         return;
     }
     if (r.y == 0 && has_row) {
-        Cell::put(out + start.out, value[0], layout.elements, ending);
+        Cell::put(out + start.out, value[0], layout.elements, ending.of(layout, index, 0));
     }
 }
 
@@ -40,10 +40,12 @@ auto_strided(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Sc
 template <class Cell, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
 auto_empty(const typename Cell::In *, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc>, const __grid_constant__ Layout layout,
-           Ending ending)
+           typename Cell::AllEnding ending)
 {
     const uint64 index = (rows.first + blockIdx.x) * BLOCK + threadIdx.x;
-    if (index < layout.count) Cell::put(out + layout.row(index).out, Cell::identity(), 0, ending);
+    if (index < layout.count) {
+        Cell::put(out + layout.row(index).out, Cell::identity(), 0, ending.of(layout, index, 0));
+    }
 }
 
 } // namespace gpr

@@ -10,11 +10,11 @@ namespace gpr {
 // A thread a row; any grid, any block size.
 template <class Cell>
 __global__ void finish_rows(const typename Cell::Acc *accumulators, typename Cell::Out *out, const __grid_constant__ Layout layout,
-                            Ending ending)
+                            typename Cell::AllEnding ending)
 {
     const uint64 threads = static_cast<uint64>(gridDim.x) * blockDim.x;
     for (uint64 i = static_cast<uint64>(blockIdx.x) * blockDim.x + threadIdx.x; i < layout.count; i += threads) {
-        Cell::put(out + layout.row(i).out, accumulators[i], layout.elements, ending);
+        Cell::put(out + layout.row(i).out, accumulators[i], layout.elements, ending.of(layout, i, 0));
     }
 }
 

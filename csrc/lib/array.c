@@ -16,18 +16,19 @@ enum { COPY_BYTES = 4 << 20 }; /* of results that are copied to pinned memory at
 
 /* ---------------------------------------------------------------- checks --------------------- */
 
-/* Whether results lie at multiples of their size. */
-static int are_results_aligned(const gpr_request *request, const gpr_rule *rule)
+/* Whether elements lie at multiples of their size, the first of them at `first`, and `count` axes with these steps if there are any. */
+static int are_aligned(const void *first, const int64_t *strides, int count, gpr_dtype dtype)
 {
-    const int kept = request->ndim - request->reduced + (rule->planes > 1);
-    uint64_t bits = (uint64_t)(uintptr_t)request->result;
+    uint64_t bits = (uint64_t)(uintptr_t)first;
 
-    for (int i = 0; i < kept && request->result_strides != NULL; i++) bits |= (uint64_t)request->result_strides[i];
-    return bits % gpr_dtype_bytes(rule->result) == 0;
+    for (int i = 0; i < count && strides != NULL; i++) bits |= (uint64_t)strides[i];
+    return bits % gpr_dtype_bytes(dtype) == 0;
 }
 
 gpr_status gpr_check_array(const gpr_request *request, const gpr_view *view, const gpr_rule *rule)
 {
+    const int kept = request->ndim - request->reduced;
+
     if (view->byteswapped)
         return gpr_fail(GPR_ERROR_VALUE, "a device array is in native byte order; this one's bytes are swapped");
     if (view->rows > 0 && view->n > 0 && !gpr_view_is_aligned(view)) {
@@ -35,7 +36,12 @@ gpr_status gpr_check_array(const gpr_request *request, const gpr_view *view, con
                         "the elements of a device array lie at multiples of their size, %zu bytes; this one's do not",
                         view->bytes);
     }
-    if (request->result_on_device && !are_results_aligned(request, rule)) {
+    if (rule->about && !are_aligned(request->mean, request->mean_strides, kept, rule->mean)) {
+        return gpr_fail(GPR_ERROR_VALUE, "given means lie at multiples of their size, %zu bytes; these do not",
+                        gpr_dtype_bytes(rule->mean));
+    }
+    if (request->result_on_device &&
+        !are_aligned(request->result, request->result_strides, kept + (rule->planes > 1), rule->result)) {
         return gpr_fail(GPR_ERROR_VALUE,
                         "results on a device lie at multiples of their size, %zu bytes; these would not",
                         gpr_dtype_bytes(rule->result));
@@ -111,24 +117,42 @@ done:
     return status;
 }
 
-/* The bytes that results on the device lie in. */
-static void result_extent(const gpr_request *request, const gpr_rule *rule, uint64_t rows, const char **first,
-                          uint64_t *bytes)
+/* Makes *first and *bytes, one element's, those of all elements along `count` axes with these steps. */
+static void stretch(const int64_t *shape, const int64_t *strides, int count, const char **first, uint64_t *bytes)
 {
-    const int64_t result_bytes = (int64_t)gpr_dtype_bytes(rule->result);
-    const int64_t *strides = request->result_strides;
     int64_t low = 0, high = 0;
 
-    *first = request->result;
-    *bytes = rows * (uint64_t)rule->planes * (uint64_t)result_bytes;
-    if (strides == NULL) return;
-    for (int i = rule->planes > 1 ? -1 : 0; i < request->ndim - request->reduced; i++) {
-        const int64_t last = ((i < 0 ? 2 : request->shape[i]) - 1) * *strides++;
+    for (int i = 0; i < count; i++) {
+        const int64_t last = (shape[i] - 1) * strides[i];
         if (last < 0) low += last;
         if (last > 0) high += last;
     }
     *first += low;
-    *bytes = (uint64_t)(high - low) + (uint64_t)result_bytes;
+    *bytes += (uint64_t)(high - low);
+}
+
+/* The bytes that results on the device lie in. */
+static void result_extent(const gpr_request *request, const gpr_rule *rule, uint64_t rows, const char **first,
+                          uint64_t *bytes)
+{
+    const int64_t *strides = request->result_strides, planes = rule->planes;
+
+    *first = request->result;
+    *bytes = gpr_dtype_bytes(rule->result);
+    if (strides == NULL) {
+        *bytes *= rows * (uint64_t)planes;
+        return;
+    }
+    if (planes > 1) stretch(&planes, strides++, 1, first, bytes);
+    stretch(request->shape, strides, request->ndim - request->reduced, first, bytes);
+}
+
+/* The bytes that given means lie in. */
+static void mean_extent(const gpr_request *request, const char **first, uint64_t *bytes)
+{
+    *first = request->mean;
+    *bytes = gpr_dtype_bytes(request->mean_dtype);
+    stretch(request->shape, request->mean_strides, request->ndim - request->reduced, first, bytes);
 }
 
 static gpr_status check_all_memory(const gpr_array_job *job)
@@ -149,6 +173,10 @@ static gpr_status check_all_memory(const gpr_array_job *job)
             gpr_view_extent(job->second, 0, &first, &bytes);
             GPR_TRY(check_memory(job->device, first, bytes, "the second array"));
         }
+    }
+    if (request->about_mean && request->mean != NULL) {
+        mean_extent(request, &first, &bytes);
+        GPR_TRY(check_memory(job->device, first, bytes, "the mean"));
     }
     if (request->result_on_device && !request->vouches_for_result) {
         result_extent(request, job->rule, job->view->rows, &first, &bytes);
@@ -199,6 +227,10 @@ gpr_status gpr_array_prepare(gpr_array_job *job, gpr_run *run)
         job->work.second_step = job->second->inner > 0 ? job->second->strides[0] / (int64_t)job->second->bytes : 0;
     }
     job->work.ddof = job->rule->ddof;
+    if (job->rule->about) {
+        job->work.means = (CUdeviceptr)(uintptr_t)request->mean;
+        memcpy(job->work.mean_for_all, request->mean_value, sizeof job->work.mean_for_all);
+    }
     job->work.plane = plane_step(request, job->rule, job->view->rows);
     job->work.stream = request->stream != NULL ? (CUstream)request->stream : job->device->compute;
     job->result_bytes = job->view->rows * (uint64_t)job->rule->planes * gpr_dtype_bytes(job->rule->result);

@@ -16,19 +16,29 @@ typedef struct launch_scratch {
     CUdeviceptr tickets;
 } launch_scratch;
 
+/* An axis as kernels declare it. */
+typedef struct launch_axis {
+    uint64_t extent;
+    int64_t in, mask, other;
+} launch_axis;
+
 typedef struct launch_layout {
     CUdeviceptr mask;
     uint64_t first_position, elements, count;
-    gpr_axis column;
+    launch_axis column;
     uint64_t strips;
     int64_t item_position;
     uint32_t across, along, packed, ascends, slots, unused;
-    gpr_axis axes[GPR_MAX_NDIM + 2]; /* as many as the program has constants for */
+    launch_axis axes[GPR_MAX_NDIM + 2]; /* as many as the program has constants for */
 } launch_layout;
 
 typedef struct launch_ending {
     double ddof;
     uint64_t plane;
+    double mean_for_all[2]; /* from here on for programs about given means alone */
+    CUdeviceptr means;
+    int64_t column;
+    int64_t kept[GPR_MAX_NDIM]; /* as many as the program has kept axes */
 } launch_ending;
 
 typedef struct launch_second {
@@ -38,9 +48,10 @@ typedef struct launch_second {
 
 _Static_assert(sizeof(launch_rows) == 32, "gpr::Rows is 32 bytes on the device");
 _Static_assert(sizeof(launch_scratch) == 16, "gpr::Scratch is two pointers on the device");
-_Static_assert(sizeof(launch_ending) == 16, "gpr::Ending is 16 bytes on the device");
+_Static_assert(offsetof(launch_ending, mean_for_all) == 16, "gpr::Ending is 16 bytes on the device");
+_Static_assert(offsetof(launch_ending, kept) == 48, "gpr::EndingAbout's steps begin at byte 48 on the device");
 _Static_assert(sizeof(launch_second) == 16, "gpr::SecondArray is 16 bytes on the device");
-_Static_assert(sizeof(gpr_axis) == 32, "gpr::KeptAxis and ReducedAxis are 32 bytes on the device");
+_Static_assert(sizeof(launch_axis) == 32, "gpr::KeptAxis and ReducedAxis are 32 bytes on the device");
 _Static_assert(offsetof(launch_layout, axes) == 104, "gpr::Layout's axes begin at byte 104 on the device");
 _Static_assert(sizeof(launch_layout) + sizeof(launch_rows) + sizeof(launch_scratch) + sizeof(launch_ending) +
                        sizeof(launch_second) + 16 <=
@@ -71,6 +82,8 @@ gpr_cell gpr_plan_cell(const gpr_plan *plan, const gpr_rule *rule, int finishes)
     if (finishes) {
         cell.finish = gpr_operator_rows[rule->op].finish;
         cell.result = rule->result;
+        cell.about = rule->about;
+        cell.mean = rule->mean;
     }
     cell.variant = plan->variant;
     return cell;
@@ -91,13 +104,18 @@ done:
     return status;
 }
 
+static launch_axis axis_of(const gpr_axis *axis)
+{
+    return (launch_axis){axis->extent, axis->in, axis->mask, axis->other};
+}
+
 static void describe_layout(const gpr_plan *plan, const gpr_work *work, launch_layout *layout)
 {
     *layout = (launch_layout){.mask = work->mask,
                               .first_position = plan->layout.first_position,
                               .elements = plan->layout.n,
                               .count = plan->layout.rows,
-                              .column = plan->column,
+                              .column = axis_of(&plan->column),
                               .strips = plan->strips,
                               .item_position = plan->item_position,
                               .across = plan->across,
@@ -105,8 +123,17 @@ static void describe_layout(const gpr_plan *plan, const gpr_work *work, launch_l
                               .packed = plan->packed,
                               .ascends = plan->ascends,
                               .slots = plan->slots};
-    memcpy(layout->axes, plan->layout.axes,
-           (size_t)(plan->layout.kept + plan->layout.reduced) * sizeof plan->layout.axes[0]);
+    for (int i = 0; i < plan->layout.kept + plan->layout.reduced; i++) layout->axes[i] = axis_of(&plan->layout.axes[i]);
+}
+
+static void describe_ending(const gpr_plan *plan, const gpr_work *work, launch_ending *ending)
+{
+    ending->ddof = work->ddof;
+    ending->plane = (uint64_t)work->plane;
+    memcpy(ending->mean_for_all, work->mean_for_all, sizeof ending->mean_for_all);
+    ending->means = work->means;
+    ending->column = plan->column.mean;
+    for (int i = 0; i < plan->layout.kept; i++) ending->kept[i] = plan->layout.axes[i].mean;
 }
 
 /* Where a launch ends at the latest that begins with virtual block `first`: rows that share scratch are not under way together. */
@@ -120,14 +147,14 @@ static uint64_t end_of_launch(const gpr_plan *plan, const gpr_pass *pass, uint64
 
 /* One pass, in as many launches as its grid and its scratch take. */
 static gpr_status launch_pass(CUfunction function, const gpr_plan *plan, const gpr_pass *pass, CUdeviceptr in,
-                              CUdeviceptr out, const gpr_work *work, launch_layout *layout, uint32_t *launches)
+                              CUdeviceptr out, const gpr_work *work, launch_layout *layout, launch_ending *ending,
+                              uint32_t *launches)
 {
     launch_rows rows = {.n = pass->n, .count = plan->rows, .blocks = pass->blocks};
     launch_scratch scratch = {work->partials, work->tickets};
-    launch_ending ending = {work->ddof, (uint64_t)work->plane};
     launch_second second = {work->second, work->second_step};
-    void *arguments[] = {&in,    &out,    &rows,  &scratch,
-                         layout, &ending, &second}; /* a kernel takes as many as it has parameters */
+    void *arguments[] = {&in,    &out,   &rows,  &scratch,
+                         layout, ending, &second}; /* a kernel takes as many as it has parameters */
     gpr_status status = GPR_OK;
 
     while (rows.first < pass->grid) {
@@ -162,10 +189,12 @@ gpr_status gpr_launch_plan(const gpr_plan *plan, const gpr_program *program, con
     CUdeviceptr accumulators = program->finish != NULL ? work->accumulators : work->outputs;
     CUdeviceptr results = work->outputs;
     launch_layout layout;
+    launch_ending ending;
     uint64_t count = plan->rows;
     gpr_status status = GPR_OK;
 
     describe_layout(plan, work, &layout);
+    describe_ending(plan, work, &ending);
     if (plan->fill) {
         void *arguments[] = {&accumulators, &count};
         GPR_TRY(launch_over(program->fill, count, work->stream, arguments, launches));
@@ -175,10 +204,9 @@ gpr_status gpr_launch_plan(const gpr_plan *plan, const gpr_program *program, con
         const CUdeviceptr in = i == 0 ? work->elements : halves[(i - 1) % 2];
         const CUdeviceptr out = i == plan->pass_count - 1 ? accumulators : halves[i % 2];
         GPR_TRY(launch_pass(i == 0 ? program->first : program->next, plan, &plan->passes[i], in, out, work, &layout,
-                            launches));
+                            &ending, launches));
     }
     if (program->finish != NULL) {
-        launch_ending ending = {work->ddof, (uint64_t)work->plane};
         void *arguments[] = {&accumulators, &results, &layout, &ending};
         GPR_TRY(launch_over(program->finish, count, work->stream, arguments, launches));
     }

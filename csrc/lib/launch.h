@@ -18,6 +18,8 @@ typedef struct gpr_work {
     CUdeviceptr second;       /* the other array, and its step in elements, where there are two */
     int64_t second_step;
     double ddof;
+    CUdeviceptr means; /* that are given; 0: mean_for_all is every row's */
+    double mean_for_all[2];
     int64_t plane; /* minmax: results from a row's smallest to its largest */
     CUstream stream;
 } gpr_work;

@@ -37,7 +37,8 @@ static gpr_axis axis_of(const gpr_view *view, int i)
     return (gpr_axis){.extent = (uint64_t)view->shape[i],
                       .in = view->strides[i] / (int64_t)view->bytes,
                       .mask = view->mask_strides[i],
-                      .other = view->other_strides[i]};
+                      .other = view->other_strides[i],
+                      .mean = view->mean_steps[i]};
 }
 
 void gpr_view_layout(const gpr_view *view, const void *result, gpr_layout *layout)

@@ -4,11 +4,11 @@
 
 #include "view.h"
 
-/* An axis as kernels/layout.cuh declares it: steps in elements, in bytes of the mask, and, of a kept axis, in results, of
- * a reduced one, in positions of the row. */
+/* An axis: steps in elements, in bytes of the mask, of a kept axis in results and in given means, of a reduced one in positions of the
+ * row. */
 typedef struct gpr_axis {
     uint64_t extent;
-    int64_t in, mask, other;
+    int64_t in, mask, other, mean;
 } gpr_axis;
 
 typedef struct gpr_layout {

@@ -181,3 +181,32 @@ gpr_status gpr_fill_device(int ordinal, void *data, gpr_dtype dtype, const void 
     gpr_device_leave(device);
     return status;
 }
+
+static gpr_status queue_upload(CUdeviceptr destination, const void *source, uint64_t bytes, CUstream stream)
+{
+    int capturing = 0;
+    gpr_status status = GPR_OK;
+
+    GPR_TRY(gpr_is_capturing(stream, &capturing));
+    if (capturing)
+        return gpr_fail(
+            GPR_ERROR_VALUE,
+            "numbers in host memory cannot be captured into a graph, which would read them again whenever it "
+            "is replayed: keep them in memory of the device");
+    GPR_CU(cuMemcpyHtoDAsync, destination, source, bytes, stream);
+done:
+    return status;
+}
+
+gpr_status gpr_queue_upload(int ordinal, void *destination, const void *source, uint64_t bytes, void *stream)
+{
+    gpr_device *device = NULL;
+    gpr_status status = GPR_OK;
+
+    if (bytes == 0) return GPR_OK;
+    status = gpr_device_enter(ordinal, &device);
+    if (status != GPR_OK) return status;
+    status = queue_upload((CUdeviceptr)(uintptr_t)destination, source, bytes, stream_of(device, stream));
+    gpr_device_leave(device);
+    return status;
+}

@@ -211,6 +211,7 @@ static gpr_status plan_counted(const task *t, uint32_t block, gpr_plan *plan)
     plan->lanes = 1;
     plan->row_elements = (uint32_t)t->layout->n;
     plan->column.other = t->layout->axes[0].other; /* from result to result */
+    plan->column.mean = t->layout->axes[0].mean;
     plan->packed = (uint32_t)are_results_packed(t, &nothing_else, plan->column, plan->item);
     return add_blocks(plan, t->layout->n, 0, 1);
 }

@@ -14,6 +14,7 @@ enum {
     TEXT_ROOM = 1024,
     LAST_ROOM = 128,
     PAIR_ROOM = 32,
+    FINISH_ROOM = 64,
     ENTRY_ROOM = 96,
     KEY_ROOM = 8192,
     PATH_ROOM = 1024,
@@ -142,6 +143,16 @@ static void write_pairing(const gpr_cell *cell, char before[PAIR_ROOM], char aft
     (void)snprintf(after, PAIR_ROOM, ", gpr::dt_%s>", gpr_dtype_name(cell->second));
 }
 
+/* The way from accumulators to results. */
+static void write_finish(const gpr_cell *cell, char finish[FINISH_ROOM])
+{
+    if (cell->about)
+        (void)snprintf(finish, FINISH_ROOM, "gpr::About<gpr::finish_%s, gpr::dt_%s>", cell->finish,
+                       gpr_dtype_name(cell->mean));
+    else
+        (void)snprintf(finish, FINISH_ROOM, "gpr::finish_%s", cell->finish);
+}
+
 static gpr_status write_program(const gpr_cell *cell, program_text *program)
 {
     static const char *const structures[] = {
@@ -159,14 +170,15 @@ static gpr_status write_program(const gpr_cell *cell, program_text *program)
     const gpr_entries entries = gpr_program_entries(cell);
     gpr_translation *translation = &program->translation;
 
-    char last[LAST_ROOM] = "", file[ENTRY_ROOM], before[PAIR_ROOM], after[PAIR_ROOM];
+    char last[LAST_ROOM] = "", finish[FINISH_ROOM], file[ENTRY_ROOM], before[PAIR_ROOM], after[PAIR_ROOM];
 
     memset(program, 0, sizeof *program);
     find_file(cell, file);
     write_pairing(cell, before, after);
     if (cell->finish != NULL) {
-        (void)snprintf(last, sizeof last, "using Last = gpr::Finished<First, gpr::dt_%s, gpr::finish_%s>;\n",
-                       gpr_dtype_name(cell->result), cell->finish);
+        write_finish(cell, finish);
+        (void)snprintf(last, sizeof last, "using Last = gpr::Finished<First, gpr::dt_%s, %s>;\n",
+                       gpr_dtype_name(cell->result), finish);
     } else if (makes_results(row)) {
         (void)snprintf(last, sizeof last, "using Last = gpr::Unfinished<First>;\n");
     }
@@ -338,10 +350,13 @@ gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dt
     GPR_TRY(gpr_check_kernel_folds(row, &rule));
     if (block_size == 0) block_size = row->block;
     GPR_TRY(gpr_check_block_size(row, block_size));
-    const int count = samples_of(row, rule.form, &samples);
+    const int layouts = samples_of(row, rule.form, &samples);
+    /* A variance's programs come twice: about rows' own means, and about given ones. */
+    const int count = rule.form == GPR_FORM_MOMENTS ? 2 * layouts : layouts;
     for (int i = 0; i < count; i++) {
+        const sample *chosen = &samples[i % layouts];
         if (variant >= 0 && i != variant % count) continue;
-        uint64_t item = samples[i].item_bytes / gpr_dtype_bytes(dtype);
+        uint64_t item = chosen->item_bytes / gpr_dtype_bytes(dtype);
         while (item > 1 && item * block_size * gpr_acc_bytes(rule.form, rule.device_acc) > PLANNED_SHARED) item /= 2;
         memset(&cell, 0, sizeof cell);
         cell.kernel = kernel;
@@ -352,16 +367,18 @@ gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dt
         cell.finish = gpr_operator_rows[op].finish;
         cell.result = rule.result;
         cell.skip_nan = rule.skip_nan;
-        cell.block = block_size < samples[i].most_block ? block_size : samples[i].most_block;
-        cell.lanes = samples[i].lanes;
+        cell.block = block_size < chosen->most_block ? block_size : chosen->most_block;
+        cell.lanes = chosen->lanes;
         cell.per_thread = row->per_thread;
         cell.item = item > 1 ? (uint32_t)item : 1;
-        cell.kept = samples[i].kept;
-        cell.reduced = samples[i].reduced;
-        cell.masked = samples[i].masked;
+        cell.kept = chosen->kept;
+        cell.reduced = chosen->reduced;
+        cell.masked = chosen->masked;
+        cell.about = i >= layouts;
+        cell.mean = rule.element;
         cell.row_elements = is_auto ? SAMPLE_ROW : 0;
-        cell.integer_windows = samples[i].integer_windows;
-        cell.variant = samples[i].name != NULL ? samples[i].name : row->name;
+        cell.integer_windows = chosen->integer_windows;
+        cell.variant = chosen->name != NULL ? chosen->name : row->name;
         GPR_TRY(gpr_make_object(&cell, cc, 0, &object, &compiled));
         if (machine_code_bytes != NULL) *machine_code_bytes += object.bytes;
         gpr_object_clear(&object);

@@ -15,9 +15,11 @@ typedef struct gpr_cell {
     int skip_nan, integer_windows;
     uint32_t block, lanes, per_thread, item, row_elements;
     int kept, reduced,
-        masked;          /* numbers of axes, and whether there is a mask: for the planner's kernels and finish_rows */
-    const char *finish;  /* of the operator's row, where results leave the program; NULL: accumulators do */
-    gpr_dtype result;    /* with finish */
+        masked;         /* numbers of axes, and whether there is a mask: for the planner's kernels and finish_rows */
+    const char *finish; /* of the operator's row, where results leave the program; NULL: accumulators do */
+    gpr_dtype result;   /* with finish */
+    int about;          /* with finish: variances are about means that are given, of type `mean` */
+    gpr_dtype mean;
     const char *variant; /* one of the registry's or the planner's strings */
 } gpr_cell;
 

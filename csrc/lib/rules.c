@@ -183,6 +183,26 @@ gpr_status gpr_leave_out(gpr_rule *rule, int skip_nan, int masked)
     return GPR_OK;
 }
 
+gpr_status gpr_take_mean(gpr_rule *rule, gpr_dtype mean)
+{
+    const gpr_dtype element = rule->element;
+
+    if (!is_variance(rule->op))
+        return gpr_fail(GPR_ERROR_VALUE, "%s takes no mean: var and std do", gpr_operator_rows[rule->op].name);
+    if (!valid_dtype(mean)) return gpr_fail(GPR_ERROR_VALUE, "there is no dtype %d for a mean", (int)mean);
+    if (kind_of(mean) == GPR_KIND_COMPLEX && kind_of(element) != GPR_KIND_COMPLEX)
+        return gpr_fail(GPR_ERROR_TYPE, "mean is complex, of elements of dtype %s", gpr_dtype_name(element));
+    if (kind_of(element) == GPR_KIND_COMPLEX && kind_of(rule->compute) != GPR_KIND_COMPLEX)
+        return gpr_fail(GPR_ERROR_TYPE, "%s of complex elements is computed in a complex dtype, not in %s",
+                        gpr_operator_rows[rule->op].name, gpr_dtype_name(rule->compute));
+    rule->compute = default_compute(rule->op, element);
+    rule->device_acc = accumulator_of(rule->fold, rule->compute, GPR_FLOAT32);
+    rule->host_acc = accumulator_of(rule->fold, rule->compute, GPR_FLOAT64);
+    rule->about = 1;
+    rule->mean = mean;
+    return GPR_OK;
+}
+
 void gpr_fit_rule(const gpr_kernel_row *row, gpr_rule *rule)
 {
     if (row->family == GPR_FAMILY_PLANNER) rule->device_acc = rule->host_acc;
@@ -206,6 +226,10 @@ static gpr_status check_exact(const gpr_kernel_row *row, const gpr_rule *rule)
     const int is_narrower =
         (from == GPR_KIND_COMPLEX && to != GPR_KIND_COMPLEX) || (from == GPR_KIND_FLOAT && !is_inexact(rule->result));
 
+    if (rule->about)
+        return gpr_fail(GPR_ERROR_VALUE,
+                        "kernel '%s' makes variances about the exact mean, not about one that is given; 'auto' does",
+                        row->name);
     if (rule->form == GPR_FORM_EXACT_MOMENTS) return GPR_OK; /* results of variances are float types, and real */
     if (rule->form != GPR_FORM_EXACT)
         return gpr_fail(GPR_ERROR_VALUE,
@@ -641,12 +665,14 @@ static void subtract_block(gpr_wide wide, uint64_t count, results_block *block)
     }
 }
 
-/* Makes block->first the variances or their roots. */
+/* Makes block->first the variances or their roots. Too few elements for the divisor make what the division by 0 does; where NaN are left
+ * out, always NaN. */
 static void vary_block(const gpr_rule *rule, uint64_t count, results_block *block)
 {
     for (uint64_t i = 0; i < count; i++) {
         const double divisor = fmax((double)block->position[i] - rule->ddof, 0);
-        const double variance = block->squares[i] / divisor;
+        const double squares = rule->skip_nan && divisor == 0 ? 0 : block->squares[i];
+        const double variance = squares / divisor;
 
         block->first.f64[i] = rule->op == GPR_OP_STD ? sqrt(variance) : variance;
     }

@@ -23,6 +23,8 @@ typedef struct gpr_rule {
     int divide;   /* mean: the accumulator is divided by the number of elements */
     int skip_nan; /* NaN elements are left out */
     double ddof;  /* var, std */
+    int about;    /* var, std: squared distances are from means that are given, of type `mean` */
+    gpr_dtype mean;
 } gpr_rule;
 
 /* Rules of op over `element` with NumPy's dtype= argument `requested` (or GPR_DTYPE_DEFAULT), with nothing left out and
@@ -34,13 +36,19 @@ gpr_status gpr_make_rule(gpr_operator op, gpr_dtype element, gpr_dtype requested
 /* Makes the rule one that leaves out NaN elements, or those that a mask is false of. GPR_ERROR_VALUE: op cannot. */
 gpr_status gpr_leave_out(gpr_rule *rule, int skip_nan, int masked);
 
+/* Makes a variance's rule one of squared distances from means that are given, of type `mean`. Elements are taken as they are, whatever
+ * the rule computes in otherwise: what was requested is the type of the result. GPR_ERROR_VALUE: op has no use for a mean, or there is no
+ * such type; GPR_ERROR_TYPE: complex means of real elements, a real type requested of complex ones. */
+gpr_status gpr_take_mean(gpr_rule *rule, gpr_dtype mean);
+
 /* Fits the rule to a kernel. The planner's own accumulates on the device as widely as the host does: it waits for memory, so
  * that wider sums cost it nothing; `exact` keeps every digit, of the elements as they are; the others show what they are named
  * for. */
 void gpr_fit_rule(const gpr_kernel_row *row, gpr_rule *rule);
 
 /* GPR_ERROR_VALUE, naming kernels that can, if the kernel cannot fold the rule's accumulators: atomics swap 8 bytes, or add
- * numbers; CUB does not say where in a row an element is; `exact` sums. GPR_ERROR_TYPE: `exact` cannot make its sums such results. */
+ * numbers; CUB does not say where in a row an element is; `exact` sums. GPR_ERROR_TYPE: `exact` cannot make its sums such results.
+ * GPR_ERROR_VALUE too for `exact` and given means: its variances are about the exact ones. */
 gpr_status gpr_check_kernel_folds(const gpr_kernel_row *row, const gpr_rule *rule);
 
 /* Room for one accumulator of any form but those of exact sums, or one element. A number is the first member of every form; the second is what

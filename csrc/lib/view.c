@@ -9,14 +9,14 @@
 
 /* ---------------------------------------------------------------- making a view -------------- */
 
-/* One axis: extent, the step in bytes through array and mask, and the other step (see view.h). */
+/* One axis: extent, the step in bytes through array and mask, and the other steps (see view.h). */
 typedef struct axis {
-    int64_t extent, stride, mask_stride, other;
+    int64_t extent, stride, mask_stride, other, mean;
 } axis;
 
 static axis axis_at(const gpr_view *view, int i)
 {
-    return (axis){view->shape[i], view->strides[i], view->mask_strides[i], view->other_strides[i]};
+    return (axis){view->shape[i], view->strides[i], view->mask_strides[i], view->other_strides[i], view->mean_steps[i]};
 }
 
 static void put_axis(gpr_view *view, int i, axis a)
@@ -25,6 +25,7 @@ static void put_axis(gpr_view *view, int i, axis a)
     view->strides[i] = a.stride;
     view->mask_strides[i] = a.mask_stride;
     view->other_strides[i] = a.other;
+    view->mean_steps[i] = a.mean;
 }
 
 /* Magnitude of a stride, for any stride. */
@@ -44,6 +45,9 @@ static gpr_status check_shape(const gpr_request *request)
         return gpr_fail(GPR_ERROR_VALUE, "%d of %d axes cannot be reduced", request->reduced, request->ndim);
     if (request->mask != NULL && request->mask_strides == NULL && request->ndim > 0)
         return gpr_fail(GPR_ERROR_VALUE, "a mask needs mask_strides");
+    if (request->about_mean && request->mean != NULL && request->mean_strides == NULL &&
+        request->ndim > request->reduced)
+        return gpr_fail(GPR_ERROR_VALUE, "means that are given need mean_strides");
     for (int i = 0; i < request->ndim; i++) {
         const int64_t extent = request->shape[i];
 
@@ -66,6 +70,7 @@ static void read_axes(const gpr_request *request, size_t bytes, axis *axes)
         axes[i].extent = extent;
         axes[i].stride = request->strides != NULL ? request->strides[i] : (int64_t)step;
         axes[i].mask_stride = request->mask != NULL ? request->mask_strides[i] : 0;
+        axes[i].mean = 0;
         step *= extent > 0 ? (uint64_t)extent : 1;
     }
 }
@@ -99,6 +104,15 @@ static void read_result_steps(const gpr_request *request, int outer, axis *axes)
     }
 }
 
+/* Steps of outer axes in given means, where there is more than one. */
+static void read_mean_steps(const gpr_request *request, int outer, axis *axes)
+{
+    const size_t bytes = gpr_dtype_bytes(request->mean_dtype);
+
+    if (!request->about_mean || request->mean == NULL || bytes == 0) return;
+    for (int i = 0; i < outer; i++) axes[i].mean = request->mean_strides[i] / (int64_t)bytes;
+}
+
 /* Steps of inner axes in positions, where the operator asks for them. */
 static void read_position_steps(const gpr_request *request, int inner, axis *axes)
 {
@@ -116,6 +130,7 @@ static int continues(axis out, axis in, int masked)
     const uint64_t extent = (uint64_t)in.extent;
 
     return (uint64_t)out.stride == (uint64_t)in.stride * extent && (uint64_t)out.other == (uint64_t)in.other * extent &&
+           (uint64_t)out.mean == (uint64_t)in.mean * extent &&
            (!masked || (uint64_t)out.mask_stride == (uint64_t)in.mask_stride * extent);
 }
 
@@ -129,7 +144,7 @@ static int append_axes(gpr_view *view, int start, const axis *axes, int count)
         if (axes[i].extent == 1) continue;
         if (end > start && continues(axis_at(view, end - 1), axes[i], view->mask != NULL)) {
             const int64_t extent = view->shape[end - 1] * axes[i].extent;
-            put_axis(view, end - 1, (axis){extent, axes[i].stride, axes[i].mask_stride, axes[i].other});
+            put_axis(view, end - 1, (axis){extent, axes[i].stride, axes[i].mask_stride, axes[i].other, axes[i].mean});
         } else {
             put_axis(view, end++, axes[i]);
         }
@@ -221,6 +236,7 @@ gpr_status gpr_make_view(const gpr_request *request, gpr_view *view)
     view->n = product(axes + outer, request->reduced);
     if (view->rows > 0 && view->n > 0) {
         read_result_steps(request, outer, axes);
+        read_mean_steps(request, outer, axes);
         read_position_steps(request, request->reduced, axes + outer);
         if (may_reorder(request)) order_inner_axes(view, axes + outer, request->reduced);
         view->outer = append_axes(view, 0, axes, outer);
@@ -231,6 +247,7 @@ gpr_status gpr_make_view(const gpr_request *request, gpr_view *view)
         if (request->on_device && view->rows > 0) {
             for (int i = 0; i < outer; i++) axes[i].stride = axes[i].mask_stride = 0;
             read_result_steps(request, outer, axes);
+            read_mean_steps(request, outer, axes);
             view->outer = append_axes(view, 0, axes, outer);
         }
     }
@@ -442,7 +459,7 @@ static uint64_t least(uint64_t a, uint64_t b)
 void gpr_pack(const gpr_view *view, uint64_t first, uint64_t count, const void *neutral, void *destination)
 {
     const int axes = view->outer + view->inner;
-    const axis unit = {1, 0, 0, 0};
+    const axis unit = {.extent = 1};
     const axis columns = axes > 0 ? axis_at(view, axes - 1) : unit;
     const axis rows = axes > 1 ? axis_at(view, axes - 2) : unit;
     char *out = destination;

@@ -18,6 +18,7 @@ typedef struct gpr_view {
     int64_t shape[GPR_MAX_NDIM], strides[GPR_MAX_NDIM], mask_strides[GPR_MAX_NDIM]; /* outer axes first */
     int64_t other_strides[GPR_MAX_NDIM]; /* of outer axes in results; of inner ones in positions of the row, 0 where the
                                           * operator asks for none */
+    int64_t mean_steps[GPR_MAX_NDIM];    /* of outer axes in given means; 0 where there is one for all, or none */
     uint64_t first_position;             /* of the element at inner index 0 */
     uint64_t rows;                       /* product of outer extents */
     uint64_t n;                          /* product of inner extents */

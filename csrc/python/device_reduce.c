@@ -80,6 +80,48 @@ static int read_mask(const glue_state *state, PyObject *object, glue_device_arra
     return -1;
 }
 
+/* A mean is a number for all rows, or an array that broadcasts to the result's shape with the reduced axes in it: its steps along the kept
+ * axes. */
+static int read_mean(const glue_state *state, PyObject *object, glue_device_array *source, const char *reduced,
+                     glue_call *call)
+{
+    gpr_request *request = &call->request;
+    Py_complex number;
+    int kept = 0, fits = 1;
+
+    if (object == Py_None) return 0;
+    request->about_mean = 1;
+    if (!glue_is_device_array(state, object)) {
+        number = PyComplex_AsCComplex(object);
+        if (number.real == -1 && PyErr_Occurred() != NULL) return -1;
+        request->mean_dtype = PyComplex_Check(object) ? GPR_COMPLEX128 : GPR_FLOAT64;
+        request->mean_value[0] = number.real;
+        request->mean_value[1] = number.imag;
+        return 0;
+    }
+    glue_device_array *mean = (glue_device_array *)object;
+    if (mean->device != source->device) {
+        PyErr_Format(PyExc_TypeError, "the array is on device \"cuda:%d\" and its mean on \"cuda:%d\"", source->device,
+                     mean->device);
+        return -1;
+    }
+    const int more = source->ndim - mean->ndim;
+    fits = more >= 0;
+    for (int i = 0; i < source->ndim && fits; i++) {
+        const int64_t extent = i < more ? 1 : glue_shape_of(mean)[i - more];
+        if (!reduced[i]) call->mean_strides[kept++] = extent == 1 ? 0 : glue_strides_of(mean)[i - more];
+        fits = extent == 1 || (!reduced[i] && extent == glue_shape_of(source)[i]);
+    }
+    if (!fits) {
+        PyErr_SetString(PyExc_ValueError, "the mean cannot be broadcast to the shape of the result with keepdims=True");
+        return -1;
+    }
+    request->mean_dtype = mean->dtype;
+    request->mean = mean->data;
+    request->mean_strides = call->mean_strides;
+    return 0;
+}
+
 /* Copies shape and strides with the reduced axes last, and the shape of the result. */
 static void set_layout(glue_call *call, glue_device_array *source, const int64_t *mask_strides, const char *reduced,
                        int keepdims)
@@ -173,6 +215,9 @@ static int check_target(const glue_call *call, const int64_t *shape, const int64
     if (!same) {
         PyErr_SetString(PyExc_ValueError, "the memory for the result has another shape than the result");
         return -1;
+    }
+    for (int i = 0; i < ndim; i++) {
+        if (shape[i] == 0) return 0; /* whatever the steps */
     }
     for (int i = 0; i < ndim; i++) {
         if (strides[i] == 0 && shape[i] > 1) {
@@ -275,6 +320,7 @@ int glue_read_device_call(const glue_state *state, glue_device_array *source, co
     if (glue_read_options(state, given->options, call) < 0) return -1;
     if (check_device(request, source) < 0) return -1;
     if (read_compute(given->dtype, &request->compute) < 0) return -1;
+    if (read_mean(state, given->mean, source, reduced, call) < 0) return -1;
     masked = read_mask(state, given->mask, source, mask_strides);
     if (masked < 0) return -1;
     set_layout(call, source, masked ? mask_strides : NULL, reduced, *keepdims);
@@ -285,7 +331,8 @@ int glue_read_device_call(const glue_state *state, glue_device_array *source, co
     return 0;
 }
 
-/* reduce_on_device(op, source, axis, dtype, keepdims, mask, kernel, device, block_size, grid_size, stream, skip_nan, ddof, make) */
+/* reduce_on_device(op, source, axis, dtype, keepdims, mask, kernel, device, block_size, grid_size, stream, skip_nan, ddof, make,
+ *                  mean=None) */
 static PyObject *reduce_on_device(PyObject *module, PyObject *const *from, Py_ssize_t count)
 {
     enum {
@@ -299,19 +346,23 @@ static PyObject *reduce_on_device(PyObject *module, PyObject *const *from, Py_ss
         SKIP_NAN = OPTIONS + GLUE_OPTION_COUNT,
         DDOF,
         MAKE,
-        COUNT
+        MEAN,
+        MOST
+
     };
     glue_state *state = glue_state_of(module);
     char reduced[GPR_MAX_NDIM];
     int keepdims = 0;
     glue_call call;
 
-    if (count != COUNT || !glue_is_device_array(state, from[SOURCE])) {
-        PyErr_SetString(PyExc_TypeError, "reduce_on_device takes an operator's number, a DeviceArray and twelve more");
+    if ((count != MEAN && count != MOST) || !glue_is_device_array(state, from[SOURCE])) {
+        PyErr_SetString(PyExc_TypeError,
+                        "reduce_on_device takes an operator's number, a DeviceArray and twelve or thirteen more");
         return NULL;
     }
-    const glue_arguments given = {from[OP],   from[AXIS],     from[DTYPE], from[KEEPDIMS],
-                                  from[MASK], from[SKIP_NAN], from[DDOF],  from + OPTIONS};
+    PyObject *const mean = count == MOST ? from[MEAN] : Py_None;
+    const glue_arguments given = {from[OP],       from[AXIS], from[DTYPE], from[KEEPDIMS], from[MASK],
+                                  from[SKIP_NAN], from[DDOF], mean,        from + OPTIONS};
     glue_device_array *source = (glue_device_array *)from[SOURCE];
     if (glue_read_device_call(state, source, &given, &call, reduced, &keepdims) < 0) return NULL;
     return run_into_made(state, &call, from[MAKE], reduced, keepdims);
@@ -471,6 +522,39 @@ static PyObject *fill_device(PyObject *module, PyObject *arguments)
     Py_RETURN_NONE;
 }
 
+/* queue_upload(array, source, stream): copies a buffer to a C-contiguous array, in order on the stream; the buffer stays as it is until
+ * the stream has passed the copy */
+static PyObject *queue_upload(PyObject *module, PyObject *arguments)
+{
+    const glue_state *state = glue_state_of(module);
+    PyObject *object = NULL, *handle = NULL;
+    Py_buffer source;
+    uint64_t bytes = 0;
+    void *stream = NULL;
+    gpr_status status = GPR_OK;
+    int failed = 1;
+
+    if (!PyArg_ParseTuple(arguments, "O!y*O", state->device_array_type, &object, &source, &handle)) return NULL;
+    glue_device_array *array = (glue_device_array *)object;
+    if (glue_read_stream(handle, &stream) < 0) goto done;
+    bytes = gpr_dtype_bytes(array->dtype);
+    for (int i = 0; i < array->ndim; i++) bytes *= (uint64_t)glue_shape_of(array)[i];
+    if ((uint64_t)source.len != bytes || !is_compact(array) || array->read_only) {
+        PyErr_SetString(PyExc_ValueError,
+                        "only C-contiguous arrays that may be written are uploaded to, with as many bytes");
+        goto done;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    status = gpr_queue_upload(array->device, array->data, source.buf, bytes, stream);
+    Py_END_ALLOW_THREADS
+    if (status != GPR_OK) glue_raise(state);
+    failed = status != GPR_OK;
+done:
+    PyBuffer_Release(&source);
+    if (failed) return NULL;
+    Py_RETURN_NONE;
+}
+
 /* Addresses from the first byte of an array to one past its last. */
 static void find_bounds(glue_device_array *array, uintptr_t *low, uintptr_t *high)
 {
@@ -611,13 +695,15 @@ PyMethodDef glue_device_methods[] = {
     {"reduce_on_device", (PyCFunction)(void (*)(void))reduce_on_device, METH_FASTCALL,
      PyDoc_STR(
          "reduce_on_device(op, source, axis, dtype, keepdims, mask, kernel, device, block_size, grid_size, stream, "
-         "skip_nan, ddof, make) -> what make(shape, dtype) returned first; its second is the result's memory")},
+         "skip_nan, ddof, make, mean=None) -> what make(shape, dtype) returned first; its second is the result's "
+         "memory")},
     {"dot_on_device", (PyCFunction)(void (*)(void))dot_on_device, METH_FASTCALL,
      PyDoc_STR(
          "dot_on_device(a, b, factor, dtype, kernel, device, block_size, grid_size, stream, make) -> what make(shape, "
          "dtype) returned first; its second is the result's memory")},
     {"device_memory", device_memory_new, METH_VARARGS, PyDoc_STR("device_memory(device, bytes) -> (address, owner)")},
     {"fill_device", fill_device, METH_VARARGS, PyDoc_STR("fill_device(array, element as bytes, stream)")},
+    {"queue_upload", queue_upload, METH_VARARGS, PyDoc_STR("queue_upload(array, source, stream)")},
     {"may_overlap", may_overlap, METH_VARARGS, PyDoc_STR("may_overlap(a, b) -> bool")},
     {"device_stream", device_stream, METH_O, PyDoc_STR("device_stream(device) -> handle")},
     {"stream_handle", stream_handle, METH_O, PyDoc_STR("stream_handle(stream) -> handle")},

@@ -62,16 +62,17 @@ typedef struct glue_state {
 /* A request and the memory that its pointers point to. */
 typedef struct glue_call {
     gpr_request request;
-    int64_t shape[GPR_MAX_NDIM], strides[GPR_MAX_NDIM], mask_strides[GPR_MAX_NDIM];
+    int64_t shape[GPR_MAX_NDIM], strides[GPR_MAX_NDIM], mask_strides[GPR_MAX_NDIM], mean_strides[GPR_MAX_NDIM];
     npy_intp result_shape[GPR_MAX_NDIM + 1]; /* minmax has an axis of two before the others */
     int result_ndim;
     PyArray_Descr *result_descr; /* owned */
     int names_kernel;            /* a kernel other than "auto" was asked for */
 } glue_call;
 
-/* What a function that reduces is asked for, besides the array and the result's place; mask None: all elements count. */
+/* What a function that reduces is asked for, besides the array and the result's place; mask None: all elements count; mean None: each
+ * row's own. */
 typedef struct glue_arguments {
-    PyObject *op, *axis, *dtype, *keepdims, *mask, *skip_nan, *ddof;
+    PyObject *op, *axis, *dtype, *keepdims, *mask, *skip_nan, *ddof, *mean;
     PyObject *const *options;
 } glue_arguments;
 

@@ -190,8 +190,8 @@ static int read_steps(PyObject *object, int count, const char *what, int64_t *st
 /* What a request for memory of a CUDA device is made of; the last `reduced` axes are reduced. */
 typedef struct device_arguments {
     PyObject *op, *pointer, *shape, *dtype, *kernel, *compute;
-    PyObject *strides, *mask_strides, *result_strides;
-    unsigned long long stream, mask, result;
+    PyObject *strides, *mask_strides, *result_strides, *mean_dtype, *mean_strides;
+    unsigned long long stream, mask, result, mean;
     double ddof;
     unsigned block_size, grid_size;
     int reduced, device, skip_nan;
@@ -199,10 +199,35 @@ typedef struct device_arguments {
 } device_arguments;
 
 /* The keywords after an array's own, as both functions below take them. */
-#define LAYOUT_KEYWORDS "strides", "mask", "mask_strides", "result", "result_strides", "skip_nan", "ddof", NULL
-#define LAYOUT_FORMAT "$OKOKOpd"
-#define LAYOUT_ARGUMENTS(a) \
-    &(a).strides, &(a).mask, &(a).mask_strides, &(a).result, &(a).result_strides, &(a).skip_nan, &(a).ddof
+#define LAYOUT_KEYWORDS                                                                                      \
+    "strides", "mask", "mask_strides", "result", "result_strides", "skip_nan", "ddof", "mean", "mean_dtype", \
+        "mean_strides", NULL
+#define LAYOUT_FORMAT "$OKOKOpdKOO"
+#define LAYOUT_ARGUMENTS(a)                                                                                            \
+    &(a).strides, &(a).mask, &(a).mask_strides, &(a).result, &(a).result_strides, &(a).skip_nan, &(a).ddof, &(a).mean, \
+        &(a).mean_dtype, &(a).mean_strides
+
+/* Device memory that holds the means that squared distances are from, if there is any. */
+static int read_means(device_arguments *arguments, glue_call *call)
+{
+    gpr_request *request = &call->request;
+    PyArray_Descr *descr = NULL;
+    int failed = 1;
+
+    if (arguments->mean == 0) return 0;
+    request->about_mean = 1;
+    request->mean = (const void *)(uintptr_t)arguments->mean;
+    if (arguments->mean_dtype == NULL) {
+        PyErr_SetString(PyExc_TypeError, "a mean needs mean_dtype");
+        return -1;
+    }
+    if (PyArray_DescrConverter(arguments->mean_dtype, &descr) == NPY_FAIL) return -1;
+    failed = glue_find_dtype(descr, "a mean of dtype", &request->mean_dtype) < 0;
+    Py_DECREF(descr);
+    if (failed) return -1;
+    return read_steps(arguments->mean_strides, call->result_ndim, "mean_strides", call->mean_strides,
+                      &request->mean_strides);
+}
 
 static int read_device_layout(device_arguments *arguments, glue_call *call)
 {
@@ -218,6 +243,7 @@ static int read_device_layout(device_arguments *arguments, glue_call *call)
     if (read_steps(arguments->mask_strides, request->ndim, "mask_strides", call->mask_strides, &request->mask_strides) <
         0)
         return -1;
+    if (read_means(arguments, call) < 0) return -1;
     return read_steps(arguments->result_strides, call->result_ndim + planes, "result_strides", arguments->result_steps,
                       &request->result_strides);
 }
@@ -257,7 +283,8 @@ static PyObject *queue_on_device(glue_state *state, glue_call *call)
 }
 
 /* reduce_device(op, pointer, shape, dtype, reduced, kernel, device, block_size=0, grid_size=0, compute=None, stream=0, *, strides=None,
- *               mask=0, mask_strides=None, result=0, result_strides=None, skip_nan=False, ddof=0.0)
+ *               mask=0, mask_strides=None, result=0, result_strides=None, skip_nan=False, ddof=0.0, mean=0, mean_dtype=None,
+ *               mean_strides=None)
  * A new array, or None with `result`, the address of device memory that will hold it. */
 static PyObject *reduce_device(PyObject *module, PyObject *arguments, PyObject *keywords)
 {

@@ -173,8 +173,8 @@ PyObject *glue_reduce(PyObject *module, PyObject *const *from, Py_ssize_t count)
         PyErr_SetString(PyExc_TypeError, "reduce takes an operator's number, an array and eleven more arguments");
         return NULL;
     }
-    const glue_arguments given = {from[OP],   from[AXIS],     from[DTYPE], from[KEEPDIMS],
-                                  from[MASK], from[SKIP_NAN], from[DDOF],  from + OPTIONS};
+    const glue_arguments given = {from[OP],       from[AXIS], from[DTYPE], from[KEEPDIMS], from[MASK],
+                                  from[SKIP_NAN], from[DDOF], Py_None,     from + OPTIONS};
     if (read_call(state, (PyArrayObject *)from[ARRAY], &given, &call) < 0) return NULL;
     return glue_run(state, &call);
 }
@@ -232,8 +232,8 @@ PyObject *glue_reduce_plain(PyObject *module, PyObject *const *from, Py_ssize_t 
         PyErr_SetString(PyExc_TypeError, "reduce_plain takes an operator's number and twelve more arguments");
         return NULL;
     }
-    const glue_arguments given = {from[OP], from[AXIS],     from[DTYPE], from[KEEPDIMS],
-                                  Py_None,  from[SKIP_NAN], from[DDOF],  from + OPTIONS};
+    const glue_arguments given = {from[OP],       from[AXIS], from[DTYPE], from[KEEPDIMS], Py_None,
+                                  from[SKIP_NAN], from[DDOF], Py_None,     from + OPTIONS};
     if (!PyArray_CheckExact(from[ARRAY])) return glue_reduce_known(state, from[ARRAY], &given, from[OUT]);
     if (from[OUT] != Py_None) Py_RETURN_NOTIMPLEMENTED;
     return reduce_ndarray(state, (PyArrayObject *)from[ARRAY], &given);

@@ -96,6 +96,20 @@ def real_part(call: Call) -> Call:
     return call._replace(array=call.array.real)
 
 
+def check_takes_mean(call: Call) -> None:
+    """Refuse a given mean where the kernel has its own."""
+    if call.rounds_once:
+        raise ValueError("mean= is not taken with kernel='exact': it makes variances about the exact mean; 'auto' does")
+
+
+def check_mean(shape: tuple[int, ...], is_complex: bool, kept: tuple[int, ...], element: str) -> None:
+    """Refuse a mean that elements have no distances from; `kept` is the result's shape with ``keepdims=True``."""
+    if is_complex and not element.startswith("complex"):
+        raise TypeError(f"mean is complex, of elements of dtype {element}")
+    if len(shape) > len(kept) or any(n not in (1, m) for n, m in zip(shape[::-1], kept[::-1], strict=False)):
+        raise ValueError(f"mean has shape {shape}: it must broadcast to the result's shape with keepdims=True, {kept}")
+
+
 # ---------------------------------------------------------------- starts
 
 

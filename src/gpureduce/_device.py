@@ -15,10 +15,19 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from . import _core
-from ._arguments import as_ddof, count_reduced
+from ._arguments import as_ddof, check_mean, check_takes_mean, count_reduced
 from ._calls import Call, NoValue, Options, warn
 from ._core import DeviceArray
-from ._interop import ITEM_BYTES, LEGACY_STREAM, DeviceBuffer, Library, device_library, loans, numpy_dtype
+from ._interop import (
+    ITEM_BYTES,
+    LEGACY_STREAM,
+    DeviceBuffer,
+    Library,
+    device_library,
+    from_host,
+    loans,
+    numpy_dtype,
+)
 
 EXACT = ("bool", "int", "uint")
 """How names of dtypes without NaN begin."""
@@ -35,11 +44,10 @@ def reduce_on_device(library: Library, call: Call) -> Any:
         keepdims = False
     if where is NoValue:
         where = True
-    if center is not NoValue and center is not None:
-        raise TypeError(
-            f"mean= is not taken with device arrays: var(a, axis) + (mean(a, axis) - mean)**2, in {library.name}'s own "
-            "arithmetic, is the variance about another mean for ddof=0"
-        )
+    if center is NoValue:
+        center = None
+    if center is not None:
+        check_takes_mean(call)
     if op == "minmax" and (out is not None or initial is not NoValue):
         return _minmax(library, call)
     source = library.memory(a)
@@ -49,13 +57,13 @@ def reduce_on_device(library: Library, call: Call) -> Any:
         _warn_of_too_few(op, 0 if keeps_nothing else count_reduced(source.shape, axis), skip_nan, ddof)
     if dtype is not None:
         dtype = library.dtype(dtype)
-    plain = dtype is None and initial is NoValue and where is True and options[-1] is None
-    if plain and type(out) is np.ndarray and out.flags.carray and not library.lends:
+    usual = initial is NoValue and where is True and center is None and options[-1] is None
+    if usual and dtype is None and type(out) is np.ndarray and out.flags.carray and not library.lends:
         try:
             return _reduce_into(out, op, source, axis, keepdims, options, skip_nan, ddof)
         except _NeedsConversionError:
             pass
-    if out is None and initial is NoValue and where is True and options[-1] is None:
+    if usual and out is None:
 
         def room(shape: tuple[int, ...], name: str) -> tuple[Any, DeviceArray]:
             return library.empty(a, source, shape, name)
@@ -71,7 +79,7 @@ def reduce_on_device(library: Library, call: Call) -> Any:
         result = library.finish(a, result)
     else:
         work = _Reduction(library, op, a, source, options, skip_nan, ddof)
-        result = work.run(axis, dtype, out, keepdims, initial, where)
+        result = work.run(axis, dtype, out, keepdims, initial, where, center)
     return library.split(result) if op == "minmax" else result
 
 
@@ -167,7 +175,7 @@ class Work:
 
 
 class _Reduction(Work):
-    """One reduction with something beyond the usual: `out`, `initial`, `where` or `stream`."""
+    """One reduction with something beyond the usual: `out`, `initial`, `where`, `mean` or `stream`."""
 
     def __init__(
         self,
@@ -181,6 +189,8 @@ class _Reduction(Work):
     ) -> None:
         super().__init__(library, a, source, options)
         self.op, self.skip_nan, self.ddof = op, skip_nan, ddof
+        self.mean: DeviceArray | float | complex | None = None
+        """What squared distances are from, if that is given."""
 
     # ---- the pieces
 
@@ -188,7 +198,8 @@ class _Reduction(Work):
         number, skip = NUMBERS[self.op], self.skip_nan
         kernel, device, block, grid, stream = self.options
         return _core.reduce_on_device(
-            number, array, axis, dtype, keepdims, mask, kernel, device, block, grid, stream, skip, self.ddof, room
+            number, array, axis, dtype, keepdims, mask, kernel, device, block, grid, stream, skip, self.ddof, room,
+            self.mean,
         )  # fmt: skip
 
     def mask(self, where: Any) -> DeviceArray | None:
@@ -211,6 +222,49 @@ class _Reduction(Work):
             self.lent.append(memory)
         return memory
 
+    def take_mean(self, given: Any, kept: tuple[int, ...]) -> str | None:
+        """Find where a given mean is; the name of its dtype, None if it has none: a number of Python's."""
+        element = self.source.dtype
+        library = device_library(given)
+        if library is not None:
+            return self.take_device_mean(library, given, kept)
+        if isinstance(given, int | float | complex) and not isinstance(given, np.generic):
+            check_mean((), isinstance(given, complex), kept, element)
+            self.mean = given if isinstance(given, complex) else float(given)
+            return None
+        values = from_host(given)
+        if values.dtype.name not in ITEM_BYTES:
+            raise TypeError(f"mean of dtype {values.dtype} is not supported: it must be of numbers")
+        is_complex = values.dtype.kind == "c"
+        check_mean(values.shape, is_complex, kept, element)
+        wide = np.array(values, np.complex128 if is_complex else np.float64, order="C")  # a copy of our own
+        if wide.size > 1:
+            made, self.mean = self.empty(wide.shape, wide.dtype.name)
+            _core.queue_upload(self.mean, wide, self.stream)
+            self.lent += [wide, made] if isinstance(made, DeviceBuffer) else [wide]
+        else:
+            self.mean = wide.item() if wide.size == 1 else 0.0  # no result asks for it
+        return str(values.dtype.name)
+
+    def take_device_mean(self, library: Library, given: Any, kept: tuple[int, ...]) -> str:
+        if library.name != self.library.name and not isinstance(given, DeviceBuffer):
+            raise TypeError(
+                f"the array is of {self.library.name} and mean= of {library.name}: they must be of one library"
+            )
+        memory = library.memory(given)
+        if memory.device != self.source.device:
+            raise TypeError(
+                f'the array is on device "cuda:{self.source.device}" and mean= on "cuda:{memory.device}": they must '
+                "be on one"
+            )
+        check_mean(memory.shape, memory.dtype.startswith("complex"), kept, self.source.dtype)
+        if memory.stream is not None:
+            self.join(memory.stream)
+        if library.lends:
+            self.lent.append(memory)
+        self.mean = memory
+        return memory.dtype
+
     def result_shape(self, axis: Any, keepdims: Any) -> tuple[int, ...]:
         shape = self.source.shape
         reduced = range(len(shape)) if axis is None else normalize_axis_tuple(axis, len(shape))
@@ -218,7 +272,7 @@ class _Reduction(Work):
 
     # ---- the whole
 
-    def run(self, axis: Any, dtype: Any, out: Any, keepdims: Any, initial: Any, where: Any) -> Any:
+    def run(self, axis: Any, dtype: Any, out: Any, keepdims: Any, initial: Any, where: Any, mean: Any) -> Any:
         ufunc = _ufunc_of(self.op, self.skip_nan)
         has_start = initial is not NoValue and initial is not None
         if where is not True and not has_start and (initial is None or ufunc.identity is None):
@@ -235,6 +289,13 @@ class _Reduction(Work):
         room: Room = self.empty if target is None else target.room
         self.join(self.home)
         mask = self.mask(where)
+        if mean is not None:
+            of_mean = self.take_mean(mean, self.result_shape(axis, True))
+            widens = (
+                not self.skip_nan or self.source.dtype == "bfloat16"
+            )  # NumPy's nan functions keep the floats they know
+            if dtype is None and widens:
+                dtype = _dtype_about(self.source.dtype, of_mean)
         try:
             if not has_start:
                 result = self.reduce(self.source, axis, dtype, keepdims, mask, room)
@@ -283,6 +344,21 @@ class _Reduction(Work):
         else:
             self.fill(memory, initial)
         return result
+
+
+def _dtype_about(element: str, mean: str | None) -> str | None:
+    """Type of a variance about a mean, by NumPy's rule for their difference; None: what it is without one."""
+    if mean in (None, element) or element.startswith(EXACT):
+        return None
+    assert mean is not None
+    if "bfloat16" not in (element, mean):
+        return np.result_type(element, mean).name
+    other = mean if element == "bfloat16" else element
+    if other in ("bool", "int8", "uint8"):
+        return None
+    if other in ("float32", "float64", "complex64", "complex128"):
+        return other
+    raise TypeError(f"elements of dtype {element} and a mean of dtype {mean} have no dtype in common: pass dtype=")
 
 
 class _Out:
@@ -347,16 +423,22 @@ class _Out:
                 return self.out, memory
             self.result = np.empty(shape, numpy_dtype(name))
             return self.out, self.result
-        if memory.dtype == name and not _core.may_overlap(memory, self.call.source):
+        if memory.dtype == name and not self.is_read(memory):
             return self.out, memory
         assert self.library is not None
         if not self.library.converts:
             raise TypeError(
-                f"out= must have the result's dtype, {name}, and no memory in common with the array: "
+                f"out= must have the result's dtype, {name}, and no memory in common with what is read: "
                 f"{self.library.name} has no conversion on the device"
             )
         self.result, held = self.call.empty(shape, name)
         return self.out, held
+
+    def is_read(self, memory: DeviceArray) -> bool:
+        """Whether the work reads what it would write there."""
+        mean = self.call.mean
+        read = [self.call.source, mean] if isinstance(mean, DeviceArray) else [self.call.source]
+        return any(_core.may_overlap(memory, one) for one in read)
 
     def finish(self, out: Any) -> Any:
         """Convert what is not in `out` yet."""

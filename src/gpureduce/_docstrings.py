@@ -30,8 +30,10 @@ _PARAMETERS = {
     "ddof": """ddof : int or float, optional
     The divisor is the number of elements less `ddof`, and not below 0.""",
     "mean": """mean : array_like, optional
-    The mean to take distances from, of the result's shape with ``keepdims=True``. It saves nothing: the variance and
-    the mean are reduced in a pass each, in float64, and no array of distances is made.""",
+    The mean to take distances from; broadcasts to the result's shape with ``keepdims=True``. Complex for complex
+    elements only. No array of distances is made: of host arrays the variance and the mean are reduced in a pass each,
+    in float64. With `a` in GPU memory it costs no pass; it may be an array of the same library on the same device, a
+    number, or an array on the host.""",
     "correction": """correction : int or float, optional
     The array API standard's name for `ddof`.""",
     "kernel": """kernel : str, optional

@@ -10,7 +10,9 @@ from ._arguments import (
     as_ddof,
     as_mask,
     check_is_array,
+    check_mean,
     check_out,
+    check_takes_mean,
     count_kept,
     real_part,
     run,
@@ -19,6 +21,7 @@ from ._arguments import (
     warn_of_imaginary_parts,
 )
 from ._calls import Array, Call, NoValue, warn
+from ._interop import is_on_device
 
 # ---------------------------------------------------------------- means
 
@@ -188,18 +191,14 @@ def _about(call: Call, mask: Array | None) -> Any:
 
     Costs a pass for each of the two, and one for the counts of what NaN leave.
     """
-    if call.rounds_once:
-        raise ValueError("mean= is not taken with kernel='exact': it makes variances about the exact mean; 'auto' does")
+    check_takes_mean(call)
+    if is_on_device(call.center):
+        raise TypeError("the array is in host memory and mean= in GPU memory: copy one of them")
     array, center = call.array, np.asarray(call.center)
     is_complex = array.dtype.kind == "c"
-    if center.dtype.kind == "c" and not is_complex:
-        raise TypeError(f"mean is complex, of elements of dtype {array.dtype}")
     wide = call._replace(dtype=np.complex128 if is_complex else np.float64, keepdims=True, ddof=0.0)
     means, spreads = np.asarray(run(wide, "mean", mask)), np.asarray(run(wide, "var", mask))
-    if np.broadcast_shapes(means.shape, center.shape) != means.shape:
-        raise ValueError(
-            f"mean has shape {center.shape}: it must broadcast to the result's shape with keepdims=True, {means.shape}"
-        )
+    check_mean(center.shape, center.dtype.kind == "c", means.shape, array.dtype.name)
     counts = np.asarray(count_kept(wide, mask))
     with np.errstate(all="ignore"):
         apart = means - center

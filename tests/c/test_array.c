@@ -1,5 +1,6 @@
 /* Device arrays over a driver that really is asynchronous: results that stay on the device, calls in flight on several streams, graphs,
  * memory and streams that are not what they are said to be. */
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -345,6 +346,140 @@ static void test_memory_and_streams_of_somebody_else_are_refused(void)
     expect_no_violation();
 }
 
+/* ---------------------------------------------------------------- given means ---------------- */
+
+enum { MEAN_ROWS = 60, MEAN_EACH = 40, MEAN_PLANES = 3 };
+
+/* Mean squared distance of row `row` of `values` from `mean`. */
+static double spread_of(int row, double mean)
+{
+    double squares = 0;
+
+    for (int i = 0; i < MEAN_EACH; i++) {
+        const double apart = values[row * MEAN_EACH + i] - mean;
+        squares += apart * apart;
+    }
+    return squares / MEAN_EACH;
+}
+
+/* The variances of MEAN_PLANES planes of rows about given means. */
+static gpr_request about_request(const int64_t *shape, const void *data, void *result)
+{
+    gpr_request request = sum_request(data, result, NULL);
+
+    request.op = GPR_OP_VAR;
+    request.ndim = 3;
+    request.shape = shape;
+    request.about_mean = 1;
+    request.mean_dtype = GPR_FLOAT32;
+    return request;
+}
+
+static void expect_spreads(const gpr_request *request, const float *means, int64_t plane_step, int64_t row_step)
+{
+    double found[MEAN_ROWS];
+
+    CHECK(gpr_reduce(request) == GPR_OK, "%s", gpr_last_error()->message);
+    REQUIRE(gpr_download(0, request->stream, found, request->result, sizeof found) == GPR_OK);
+    for (int row = 0; row < MEAN_ROWS; row++) {
+        const int each = MEAN_ROWS / MEAN_PLANES;
+        const double want = spread_of(row, means[row / each * plane_step + row % each * row_step]);
+        CHECK(fabs(found[row] - want) <= 1e-12 * want, "row %d: %g, not %g", row, found[row], want);
+    }
+}
+
+static void test_variances_are_about_given_means(void)
+{
+    const int64_t each = MEAN_ROWS / MEAN_PLANES, shape[3] = {MEAN_PLANES, each, MEAN_EACH};
+    const int64_t size = sizeof(float);
+    float means[2 * MEAN_ROWS];
+    double room[MEAN_ROWS] = {0};
+    void *stream = fake.make_stream(0);
+
+    for (int i = 0; i < 2 * MEAN_ROWS; i++) means[i] = (float)(1000 * i);
+    void *data = upload(values, sizeof values), *result = upload(room, sizeof room), *given = NULL;
+    REQUIRE(gpr_alloc_device(0, sizeof means, &given) == GPR_OK);
+    gpr_request request = about_request(shape, data, result);
+    request.mean = given;
+    request.stream = stream;
+    /* In order behind the copy of the means; the host goes on. */
+    REQUIRE(gpr_queue_upload(0, given, means, sizeof means, stream) == GPR_OK);
+    REQUIRE(gpr_queue_upload(0, NULL, NULL, 0, stream) == GPR_OK);
+    const int64_t dense[2] = {each * size, size}, apart[2] = {2 * each * size, 2 * size}, shared[2] = {size, 0};
+    const int64_t backward[2] = {-each * size, -size}, none[2] = {0, 0};
+    request.mean_strides = dense;
+    expect_spreads(&request, means, each, 1);
+    request.mean_strides = apart;
+    expect_spreads(&request, means, 2 * each, 2);
+    request.mean_strides = shared;
+    expect_spreads(&request, means, 1, 0);
+    request.mean = (const char *)given + (MEAN_ROWS - 1) * size;
+    request.mean_strides = backward;
+    expect_spreads(&request, means + MEAN_ROWS - 1, -each, -1);
+    request.mean_strides = none;
+    expect_spreads(&request, means + MEAN_ROWS - 1, 0, 0);
+    request.mean = NULL;
+    request.mean_strides = NULL;
+    request.mean_value[0] = 3000;
+    expect_spreads(&request, means + 3, 0, 0);
+    request.mean = given;
+    request.mean_strides = dense;
+    REQUIRE(gpr_find_kernel("shfl_two_pass", &request.kernel) == GPR_OK);
+    expect_spreads(&request, means, each, 1);
+    fake.free_stream(stream);
+    REQUIRE(gpr_free_device(0, data) == GPR_OK && gpr_free_device(0, result) == GPR_OK);
+    REQUIRE(gpr_free_device(0, given) == GPR_OK);
+    expect_no_violation();
+}
+
+static void test_means_that_do_not_fit_are_refused(void)
+{
+    const int64_t each = MEAN_ROWS / MEAN_PLANES, shape[3] = {MEAN_PLANES, each, MEAN_EACH};
+    const int64_t dense[2] = {each * 4, 4}, odd[2] = {each * 4, 2};
+    float means[MEAN_ROWS] = {0};
+    double room[MEAN_ROWS] = {0};
+    void *data = upload(values, sizeof values), *result = upload(room, sizeof room);
+    void *given = upload(means, sizeof means), *elsewhere = NULL, *stream = fake.make_stream(0);
+    gpr_request request = about_request(shape, data, result);
+
+    REQUIRE(gpr_alloc_device(1, sizeof means, &elsewhere) == GPR_OK);
+    request.mean = given;
+    expect_refusal(&request, "means that are given need mean_strides");
+    request.mean_strides = odd;
+    expect_refusal(&request, "given means lie at multiples of their size, 4 bytes");
+    request.mean_strides = dense;
+    request.mean = (const char *)given + 1;
+    expect_refusal(&request, "given means lie at multiples of their size, 4 bytes");
+    request.mean = (const char *)given + 4;
+    expect_refusal(&request, "the mean needs 240 bytes");
+    request.mean = elsewhere;
+    expect_refusal(&request, "the mean at address");
+    request.mean = means;
+    expect_refusal(&request, "not memory of a CUDA device");
+    request.mean = given;
+    request.op = GPR_OP_SUM;
+    expect_refusal(&request, "sum takes no mean");
+    request.op = GPR_OP_VAR;
+    request.mean_dtype = GPR_DTYPE_COUNT;
+    expect_refusal(&request, "there is no dtype");
+    request.mean_dtype = GPR_FLOAT32;
+    REQUIRE(gpr_find_kernel("exact", &request.kernel) == GPR_OK);
+    expect_refusal(&request, "makes variances about the exact mean");
+    request.kernel = -1;
+    request.on_device = request.result_on_device = 0;
+    request.data = values;
+    request.result = room;
+    expect_refusal(&request, "a mean is given of arrays in device memory only");
+    fake.begin_capture(stream);
+    CHECK(gpr_queue_upload(0, given, means, sizeof means, stream) == GPR_ERROR_VALUE, "captured");
+    CHECK(strstr(gpr_last_error()->message, "cannot be captured") != NULL, "%s", gpr_last_error()->message);
+    fake.destroy_graph(fake.end_capture(stream));
+    fake.free_stream(stream);
+    REQUIRE(gpr_free_device(0, data) == GPR_OK && gpr_free_device(0, result) == GPR_OK);
+    REQUIRE(gpr_free_device(0, given) == GPR_OK && gpr_free_device(1, elsewhere) == GPR_OK);
+    expect_no_violation();
+}
+
 /* ---------------------------------------------------------------- places of results ---------- */
 
 /* Rows of nothing, results with steps, results of named kernels, many results in host memory. */
@@ -435,6 +570,8 @@ int main(void)
     test_graphs_have_scratch_of_their_own();
     test_memory_and_streams_of_somebody_else_are_refused();
     test_results_go_where_they_shall();
+    test_variances_are_about_given_means();
+    test_means_that_do_not_fit_are_refused();
     test_exact_sums_of_many_rows_share_bounded_scratch();
     return check_end();
 }

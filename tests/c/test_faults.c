@@ -3,6 +3,7 @@
  *
  * Promised after each failure: the status says what failed, the next call gives the right result, nothing leaked, no rule of the
  * driver was broken on the way out. And at the end: no function that the library calls was left out. */
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -296,6 +297,52 @@ static gpr_status results_of_a_graph(void)
     return with_device_array(3000, 40, capture_sums);
 }
 
+/* Variances of rows about means that come from the host on the same stream. */
+static gpr_status vary_about_means(void *data, uint64_t rows, uint64_t n)
+{
+    const int64_t shape[2] = {(int64_t)rows, (int64_t)n}, steps[1] = {sizeof(double)};
+    gpr_request request = sums_of(GPR_INT32, 2, shape, data, NULL);
+    static void *stream; /* the same in all calls */
+    double *means = calloc(2 * rows, sizeof *means), *found = means + rows;
+    void *given = NULL;
+    gpr_status status = gpr_alloc_device(0, 2 * rows * sizeof *means, &given), freed = GPR_OK;
+
+    REQUIRE(means != NULL);
+    if (status != GPR_OK) goto done;
+    for (uint64_t row = 0; row < rows; row++) means[row] = (double)row;
+    if (stream == NULL) stream = fake.make_stream(0);
+    request.op = GPR_OP_VAR;
+    request.on_device = request.result_on_device = request.about_mean = 1;
+    request.mean_dtype = GPR_FLOAT64;
+    request.mean = given;
+    request.mean_strides = steps;
+    request.result = (double *)given + rows;
+    request.stream = stream;
+    status = gpr_queue_upload(0, given, means, rows * sizeof *means, stream);
+    if (status == GPR_OK) status = gpr_reduce(&request);
+    fake.wait();
+    if (status == GPR_OK) status = gpr_download(0, stream, found, request.result, rows * sizeof *found);
+    for (uint64_t row = 0; row < rows && status == GPR_OK; row++) {
+        double squares = 0;
+        for (uint64_t i = 0; i < n; i++) {
+            const double apart = value_at(row * n + i) - (double)row;
+            squares += apart * apart;
+        }
+        REQUIRE(fabs(found[row] * (double)n - squares) <= 1e-12 * squares);
+    }
+    freed = gpr_free_device(0, given);
+    if (is_still_there(freed)) REQUIRE(gpr_free_device(0, given) == GPR_OK);
+    if (status == GPR_OK) status = freed;
+done:
+    free(means);
+    return status;
+}
+
+static gpr_status variances_about_means(void)
+{
+    return with_device_array(30, 500, vary_about_means);
+}
+
 static gpr_status sum_by_passes(void *data, uint64_t rows, uint64_t n)
 {
     return sum_rows("block_atomic", 1, data, rows, n);
@@ -355,6 +402,7 @@ static const work works[] = {
     {"device array by atomics", device_array_by_atomics},
     {"results on the device", results_on_the_device},
     {"results of a graph", results_of_a_graph},
+    {"variances about means", variances_about_means},
     {"measurement", measurement},
     {"streams in order", streams_in_order},
     {"facts", facts},

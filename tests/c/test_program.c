@@ -201,6 +201,15 @@ static void cells_that_differ_have_keys_that_differ(void)
     REQUIRE(make(&cell, 90, 1) == 1);
     cell.finish = "mean";
     REQUIRE(make(&cell, 90, 1) == 1);
+    make_cell(&cell, "auto", GPR_OP_VAR, GPR_FLOAT32, 256);
+    cell.finish = "variance";
+    cell.result = GPR_FLOAT32;
+    REQUIRE(make(&cell, 90, 1) == 1);
+    cell.about = 1;
+    cell.mean = GPR_FLOAT64;
+    REQUIRE(make(&cell, 90, 1) == 1);
+    cell.mean = GPR_COMPLEX128;
+    REQUIRE(make(&cell, 90, 1) == 1 && make(&cell, 90, 1) == 0);
 }
 
 static void the_cache_is_bypassed_when_asked(void)
@@ -421,6 +430,14 @@ static void cells_that_do_not_exist_are_refused(void)
     REQUIRE(gpr_compile_cell(GPR_KERNEL_auto, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, 2 * variants - 1, 90,
                              &again) == GPR_OK &&
             again == one);
+    /* Variances have each program twice: about means that are given, too. */
+    REQUIRE(gpr_compile_cell(GPR_KERNEL_auto, GPR_OP_VAR, GPR_INT8, GPR_DTYPE_DEFAULT, 0, -1, 90, &bytes) == GPR_OK);
+    sum = 0;
+    for (int i = 0; i < 2 * variants; i++) {
+        REQUIRE(gpr_compile_cell(GPR_KERNEL_auto, GPR_OP_VAR, GPR_INT8, GPR_DTYPE_DEFAULT, 0, i, 90, &one) == GPR_OK);
+        sum += one;
+    }
+    REQUIRE(sum == bytes);
     REQUIRE(gpr_compile_cell(GPR_KERNEL_auto, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, -2, 90, NULL) ==
             GPR_ERROR_VALUE);
     REQUIRE(gpr_compile_cell(GPR_KERNEL_exact, GPR_OP_VAR, GPR_FLOAT64, GPR_DTYPE_DEFAULT, 0, -1, 90, &bytes) ==

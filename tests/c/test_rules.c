@@ -328,6 +328,70 @@ static void test_exact_sums(void)
     }
 }
 
+/* Variances about given means take elements as they are; the request says what the result is. */
+static void test_given_means(void)
+{
+    gpr_rule rule;
+
+    for (int e = 0; e < GPR_DTYPE_COUNT; e++) {
+        const gpr_dtype element = (gpr_dtype)e, own = naive_is_float(element) ? element : GPR_FLOAT64;
+        const int is_complex = naive_kind(element) == GPR_KIND_COMPLEX;
+        for (int m = 0; m < GPR_DTYPE_COUNT; m++) {
+            const int fits = is_complex || naive_kind((gpr_dtype)m) != GPR_KIND_COMPLEX;
+            CHECK(gpr_make_rule(GPR_OP_STD, element, GPR_DTYPE_DEFAULT, &rule) == GPR_OK, "%s",
+                  gpr_last_error()->message);
+            CHECK(gpr_take_mean(&rule, (gpr_dtype)m) == (fits ? GPR_OK : GPR_ERROR_TYPE), "%d about %d", e, m);
+            if (fits) CHECK(rule.about && rule.mean == (gpr_dtype)m && rule.result == naive_part(own), "%d %d", e, m);
+        }
+        for (int r = GPR_FLOAT16; r < GPR_DTYPE_COUNT; r++) {
+            const gpr_dtype requested = (gpr_dtype)r;
+            const int fits = !is_complex || naive_kind(requested) == GPR_KIND_COMPLEX;
+            CHECK(gpr_make_rule(GPR_OP_VAR, element, requested, &rule) == GPR_OK, "%s", gpr_last_error()->message);
+            CHECK(gpr_take_mean(&rule, GPR_FLOAT32) == (fits ? GPR_OK : GPR_ERROR_TYPE), "%d as %d", e, r);
+            if (!fits) continue;
+            CHECK(rule.compute == own && rule.result == naive_part(requested), "%d as %d", e, r);
+            CHECK(rule.host_acc == (is_complex ? GPR_COMPLEX128 : GPR_FLOAT64), "%d as %d", e, r);
+        }
+    }
+    CHECK(gpr_make_rule(GPR_OP_VAR, GPR_INT8, GPR_DTYPE_DEFAULT, &rule) == GPR_OK, "%s", gpr_last_error()->message);
+    CHECK(gpr_take_mean(&rule, GPR_DTYPE_COUNT) == GPR_ERROR_VALUE, "no such type");
+    CHECK(gpr_make_rule(GPR_OP_MEAN, GPR_INT8, GPR_DTYPE_DEFAULT, &rule) == GPR_OK, "%s", gpr_last_error()->message);
+    CHECK(gpr_take_mean(&rule, GPR_FLOAT64) == GPR_ERROR_VALUE, "a mean about a mean");
+    for (int about = 0; about < 2; about++) {
+        CHECK(gpr_make_rule(GPR_OP_VAR, GPR_FLOAT32, GPR_DTYPE_DEFAULT, &rule) == GPR_OK, "%s",
+              gpr_last_error()->message);
+        if (about) CHECK(gpr_take_mean(&rule, GPR_FLOAT64) == GPR_OK, "%s", gpr_last_error()->message);
+        gpr_fit_rule(&gpr_kernel_rows[GPR_KERNEL_exact], &rule);
+        CHECK(gpr_check_kernel_folds(&gpr_kernel_rows[GPR_KERNEL_exact], &rule) == (about ? GPR_ERROR_VALUE : GPR_OK),
+              "exact variances are about exact means");
+    }
+}
+
+/* Where the divisor is 0, a variance is what the division makes; NaN where NaN were left out. */
+static void test_variances_without_freedom(void)
+{
+    const gpr_value moments = {.mean = {2, 0}, .count = 3, .squares = 8};
+
+    for (int skips = 0; skips < 2; skips++) {
+        for (int ddof = 0; ddof < 5; ddof++) {
+            uint8_t packed[sizeof moments];
+            double result = 0;
+            gpr_rule rule;
+
+            CHECK(gpr_make_rule(GPR_OP_VAR, GPR_FLOAT64, GPR_DTYPE_DEFAULT, &rule) == GPR_OK, "%s",
+                  gpr_last_error()->message);
+            CHECK(gpr_leave_out(&rule, skips, 0) == GPR_OK, "%s", gpr_last_error()->message);
+            rule.ddof = ddof;
+            gpr_write_acc(rule.form, rule.host_acc, &moments, packed);
+            gpr_finish_results(&rule, rule.host_acc, packed, 1, 3, &result, 0);
+            if (ddof < 3)
+                CHECK(result == 8.0 / (3 - ddof), "ddof %d: %g", ddof, result);
+            else
+                CHECK(skips ? isnan(result) : isinf(result), "ddof %d: %g", ddof, result);
+        }
+    }
+}
+
 static void test_types_that_do_not_exist(void)
 {
     static const gpr_dtype none[] = {GPR_DTYPE_DEFAULT, GPR_DTYPE_COUNT};
@@ -355,6 +419,8 @@ int main(void)
     test_partials();
     test_results();
     test_exact_sums();
+    test_given_means();
+    test_variances_without_freedom();
     test_types_that_do_not_exist();
     return check_end();
 }

@@ -72,6 +72,32 @@ static void test_not_contiguous(void)
     CHECK(gpr_make_view(&request, &view) == GPR_OK && !view.rows_contiguous, "masked");
 }
 
+/* Axes that count rows merge where given means continue too. */
+static void test_given_means(void)
+{
+    static float data[1];
+    const int64_t shape[3] = {4, 5, 6}, dense[2] = {5 * 8, 8}, shared[2] = {8, 0}, backward[2] = {-5 * 8, -8};
+    gpr_request request = request_of(3, 1, shape, NULL, data);
+    gpr_view view;
+
+    request.op = GPR_OP_VAR;
+    request.about_mean = 1;
+    request.mean_dtype = GPR_FLOAT64;
+    CHECK(gpr_make_view(&request, &view) == GPR_OK && view.outer == 1 && view.mean_steps[0] == 0, "one for all");
+    request.mean = data;
+    CHECK(gpr_make_view(&request, &view) == GPR_ERROR_VALUE, "means without strides");
+    request.mean_strides = dense;
+    CHECK(gpr_make_view(&request, &view) == GPR_OK && view.outer == 1 && view.mean_steps[0] == 1, "dense");
+    request.mean_strides = backward;
+    CHECK(gpr_make_view(&request, &view) == GPR_OK && view.outer == 1 && view.mean_steps[0] == -1, "backward");
+    request.mean_strides = shared;
+    CHECK(gpr_make_view(&request, &view) == GPR_OK && view.outer == 2, "shared along the second axis");
+    CHECK(view.mean_steps[0] == 1 && view.mean_steps[1] == 0 && view.mean_steps[2] == 0, "shared");
+    request.reduced = 3;
+    request.mean_strides = NULL;
+    CHECK(gpr_make_view(&request, &view) == GPR_OK && view.outer == 0, "one row needs no strides");
+}
+
 static void test_refusals(void)
 {
     static float data[1];
@@ -212,6 +238,7 @@ int main(void)
     test_contiguous();
     test_reordered();
     test_not_contiguous();
+    test_given_means();
     test_refusals();
     test_pack();
     return check_end();

@@ -12,13 +12,16 @@ from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
-from reference import DTYPES, WITHOUT_IDENTITY, is_float
+from reference import ALL_DTYPES, DTYPES, WITHOUT_IDENTITY, is_float
 
 from emu.cells import SCHEDULES, exact_values, set_option
 from gpureduce import _core
 
 ORDERLESS = ("sum", "prod", "min", "max", "any", "all", "mean", "count_nonzero", "bitwise_xor", "minmax", "ptp", "std")
 POSITIONS = ("argmin", "argmax")
+ABOUT = "about"
+"""Not an operator's name: a variance about given means, which lie in memory of their own."""
+LARGEST = 100  # of elements and means of such
 
 
 @dataclass
@@ -108,10 +111,28 @@ class Case:
     kernel: str = "auto"
     skip_nan: bool = False
     ddof: float = 0
+    mean: Strided | None = None
+
+
+def small_integers(rng: np.random.Generator, dtype: np.dtype[Any], n: int) -> np.ndarray:
+    """Numbers that squares of distances between are exact of."""
+    values = rng.integers(0 if dtype.kind in "bu" else -LARGEST, LARGEST, n)
+    if dtype.kind == "c":
+        values = values + 1j * rng.integers(-LARGEST, LARGEST, n)
+    return values.astype(np.float32).astype(dtype) if dtype.kind == "V" else values.astype(dtype)
+
+
+def draw_means(rng: np.random.Generator, kept: tuple[int, ...], dtype: np.dtype[Any]) -> Strided:
+    """Means of any type and layout, some of them of several rows."""
+    kinds = [name for name, kind in ALL_DTYPES.items() if kind.kind != "c" or dtype.kind == "c"]
+    kind = ALL_DTYPES[str(rng.choice(kinds))]
+    return strided(rng, kept, lambda n: small_integers(rng, kind, n), bool(rng.random() < 0.3))
 
 
 def elements_of(rng: np.random.Generator, op: str, dtype: np.dtype[Any]) -> Any:
     """What makes memory of a number of elements for which the operator has one right answer."""
+    if op == ABOUT:
+        return lambda n: small_integers(rng, dtype, n)
     return lambda n: exact_values(rng, dtype, n, "sum" if op in ORDERLESS[6:] else op)
 
 
@@ -121,7 +142,10 @@ def draw_case(rng: np.random.Generator, op: str, dtype: np.dtype[Any]) -> Case:
     array = strided(rng, shape, elements_of(rng, op, dtype), plain)
     masked = op not in POSITIONS and rng.random() < 0.3
     mask = strided(rng, shape, lambda n: rng.random(n) < 0.7, bool(rng.random() < 0.5)) if masked else None
-    return Case(array, mask, reduced, int(rng.choice([0, 0, 1, 3])))
+    case = Case(array, mask, reduced, int(rng.choice([0, 0, 1, 3])))
+    if op == ABOUT:
+        case.mean = draw_means(rng, shape[: len(shape) - reduced], dtype)
+    return case
 
 
 def call(case: Case, op: str, dtype: np.dtype[Any], block: int, rng: np.random.Generator, where: str) -> None:
@@ -131,7 +155,11 @@ def call(case: Case, op: str, dtype: np.dtype[Any], block: int, rng: np.random.G
     flat = array.view.reshape(*kept, -1)
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of rows that a mask leaves nothing of
-        want = np.asarray(expected(op, flat, None if mask is None else mask.view.reshape(*kept, -1)))
+        keep = None if mask is None else mask.view.reshape(*kept, -1)
+        if case.mean is None:
+            want = np.asarray(expected(op, flat, keep))
+        else:
+            want = np.asarray(expected_about(flat, keep, case.mean.view))
     sample = _core_result_dtype(op, dtype)
     result = strided(rng, want.shape, lambda n: unwritten(n, sample), bool(rng.random() < 0.6))
     if 0 in result.view.strides:  # rows of results that lie on each other have no right answer
@@ -139,6 +167,7 @@ def call(case: Case, op: str, dtype: np.dtype[Any], block: int, rng: np.random.G
     where += (
         f" shape={array.view.shape} reduced={case.reduced} strides={array.view.strides} offset={array.offset}"
         f" mask={mask and mask.view.strides} result={result.view.strides}"
+        f" mean={case.mean and (case.mean.view.dtype, case.mean.view.strides)}"
     )
     try:
         run(op, case, result, block)
@@ -148,13 +177,30 @@ def call(case: Case, op: str, dtype: np.dtype[Any], block: int, rng: np.random.G
     around = Strided(unwritten(result.memory.size, sample), got)
     as_strided(around.memory[result.offset // sample.itemsize :], got.shape, got.strides)[...] = got
     assert around.memory.tobytes() == result.memory.tobytes(), f"{where}: written beside the results"
-    if op in ("mean", "std"):
+    if op == ABOUT:  # right to rounding: any other mean would be off by more
+        rounded = want.astype(sample).astype(np.float64)
+        rtol = rounding_of(sample, int(np.prod(array.view.shape)))
+        good = np.allclose(got.astype(np.float64), rounded, rtol=rtol, atol=0, equal_nan=True)
+    elif op in ("mean", "std"):
         good = np.allclose(got.astype(np.float64), want.astype(np.float64), rtol=2e-3, atol=1e-2, equal_nan=True)
     else:
         with np.errstate(all="ignore"):  # a result beyond its type is infinite in both
             rounded = want.astype(sample).astype(want.dtype)
         good = np.array_equal(got.astype(want.dtype), rounded, equal_nan=want.dtype.kind == "f")
     assert good, f"{where}: {got} is not {want}"
+
+
+def expected_about(rows: np.ndarray, mask: np.ndarray | None, means: np.ndarray) -> np.ndarray:
+    """The mean squared distance along the last axis, in 64 bits."""
+    wide = np.complex128 if "c" in (rows.dtype.kind, means.dtype.kind) else np.float64
+    squares = np.abs(rows.astype(wide) - means.astype(wide)[..., None]) ** 2
+    return np.mean(squares, axis=-1, **({} if mask is None else {"where": mask}))
+
+
+def rounding_of(dtype: np.dtype[Any], n: int) -> float:
+    """How far two sums of `n` squares in 64 bits may be from each other once both are of a type, in proportion."""
+    epsilon = float(np.finfo(dtype).eps) if dtype.kind == "f" else 2.0**-7  # bfloat16's, which NumPy does not know
+    return 2 * epsilon + (n + 16) * float(np.finfo(np.float64).eps)
 
 
 def unwritten(n: int, dtype: np.dtype[Any]) -> np.ndarray:
@@ -167,6 +213,8 @@ def _core_result_dtype(op: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
         return np.dtype(bool)
     if op in (*POSITIONS, "count_nonzero"):
         return np.dtype(np.int64)
+    if op == ABOUT:
+        return np.empty(0, dtype).real.dtype if is_float(dtype) or dtype.kind == "c" else np.dtype(np.float64)
     if op in ("min", "max", "minmax", "ptp", "bitwise_xor") or is_float(dtype) or dtype.kind == "c":
         return dtype
     if op in ("mean", "std"):
@@ -188,8 +236,12 @@ def run(op: str, case: Case, result: Strided, block: int) -> None:
         more = {}
         if mask is not None:
             more = {"mask": to_device(mask.memory) + mask.offset, "mask_strides": mask.view.strides}
+        if case.mean is not None:
+            mean = case.mean
+            more |= {"mean": to_device(mean.memory) + mean.offset, "mean_dtype": mean.view.dtype,
+                     "mean_strides": mean.view.strides}  # fmt: skip
         _core.reduce_device(
-            op, data, array.view.shape, array.view.dtype, case.reduced, case.kernel, 0, block,
+            "var" if op == ABOUT else op, data, array.view.shape, array.view.dtype, case.reduced, case.kernel, 0, block,
             case.grid,
             strides=array.view.strides, result=out + result.offset, result_strides=result.view.strides,
             skip_nan=case.skip_nan, ddof=case.ddof, **more,
@@ -215,7 +267,7 @@ def under_a_schedule(
 
 def check_layouts(task: dict[str, Any]) -> None:
     """Run ``count`` random arrays of ``dtype`` under ``op``, each under a schedule; ``block``, ``seed``, ``kernel``."""
-    op, dtype = task["op"], DTYPES[task["dtype"]]
+    op, dtype = task["op"], ALL_DTYPES[task["dtype"]]
     for number in range(task["count"]):
         rng, where = under_a_schedule(task, number, op)
         case = draw_case(rng, op, dtype)
@@ -226,13 +278,22 @@ def check_layouts(task: dict[str, Any]) -> None:
 # Arrays that a kernel without a name in the catalogue is for: shape, strides in elements, and how many blocks. The last
 # axis is reduced.
 MADE_FOR = {
+    "auto_stream": [((5, 3000), (3100, 1), 0), ((3, 2100), (2100, 1), 3)],
+    "auto_rows": [((300, 40), (41, 1), 0), ((9, 30, 7), (700, 7, 1), 0)],
     "auto_columns": [
         ((40, 500), (1, 40), 3),
+        ((3, 40, 300), (12000, 1, 40), 2),
         ((8, 1200), (1, 8), 2),
         ((1200, 5), (1, 1200), 0),
         ((12, 733), (1, 12), 1),
     ],
-    "auto_narrow": [((3, 2900), (1, 3), 3), ((5, 1733), (1, 5), 1), ((3, 2731), (1, 3), 2)],
+    "auto_narrow": [
+        ((3, 2900), (1, 3), 3),
+        ((4, 3, 2900), (8700, 1, 3), 2),
+        ((4, 3, 2800), (8400, 1, 3), 1),
+        ((5, 1733), (1, 5), 1),
+        ((3, 2731), (1, 3), 2),
+    ],
     "auto_strided": [
         ((5, 300), (700, 2), 3),
         ((3, 700), (3000, -3), 2),
@@ -264,4 +325,6 @@ def check_made_for(task: dict[str, Any]) -> None:
         if NAMED.get(task["kernel"]) == "exact" and op not in ("sum", "mean"):
             continue
         case = Case(Strided(memory, view), None, 1, grid, NAMED.get(task["kernel"], "auto"))
+        if op == ABOUT:
+            case.mean = draw_means(rng, shape[:-1], dtype)
         call(case, op, dtype, int(task["block"]), rng, where)

@@ -17,7 +17,7 @@ import sys
 import traceback
 from typing import Any
 
-from emu import cells, exact_layouts, exact_products, exact_sums, exact_variances, layouts
+from emu import cells, exact_layouts, exact_products, exact_sums, exact_variances, layouts, means
 from gpureduce import _core  # noqa: F401  the forks find it loaded
 
 MODULES = {
@@ -27,6 +27,7 @@ MODULES = {
     "exact_sums": exact_sums,
     "exact_variances": exact_variances,
     "layouts": layouts,
+    "means": means,
 }
 LIMIT = 60.0  # seconds
 

@@ -28,6 +28,7 @@ struct engine_module {
     int skips_nan;
     gpr_dtype result;       /* GPR_DTYPE_DEFAULT: accumulators leave the program */
     gpr_operator finisher;  /* an operator that finishes so */
+    gpr_dtype mean;         /* of the means that variances are about; GPR_DTYPE_DEFAULT: the rows' own */
     engine_kernel *kernels; /* that were asked for */
 };
 
@@ -75,6 +76,10 @@ typedef struct layout_parameter {
 typedef struct ending_parameter {
     double ddof;
     uint64_t plane;
+    double mean_for_all[2]; /* from here on of variances about given means */
+    CUdeviceptr means;
+    int64_t column;
+    int64_t kept[GPR_MAX_NDIM]; /* as many as the program has */
 } ending_parameter;
 
 typedef struct second_parameter {
@@ -112,14 +117,14 @@ static int parse_dtype(const char *name, gpr_dtype *dtype)
 static CUresult parse_image(const char *image, int card, engine_module *module)
 {
     char kind[8] = "", masked[8] = "", fold[16] = "", element[16] = "", compute[16] = "", acc[16] = "", skips[8] = "",
-         second[16] = "", result[16] = "", finish[16] = "";
+         second[16] = "", result[16] = "", finish[16] = "", mean[16] = "";
     int cc = 0;
 
     if (sscanf(image,
                "FAKE %7s %d per_thread %u lanes %u kept %u reduced %u masked %7s item %u fold %15s element %15s "
-               "compute %15s acc %15s skips %7s second %15s result %15s finish %15s",
+               "compute %15s acc %15s skips %7s second %15s result %15s finish %15s mean %15s",
                kind, &cc, &module->per_thread, &module->lanes, &module->kept, &module->reduced, masked, &module->item,
-               fold, element, compute, acc, skips, second, result, finish) != 16) {
+               fold, element, compute, acc, skips, second, result, finish, mean) != 17) {
         return INVALID_IMAGE;
     }
     if (strcmp(kind, "sm") == 0 && (cc / 10 != card / 10 || cc > card)) return CUDA_ERROR_NO_BINARY_FOR_GPU;
@@ -135,6 +140,7 @@ static CUresult parse_image(const char *image, int card, engine_module *module)
     module->skips_nan = strcmp(skips, "true") == 0;
     module->second = gpr_find_dtype(second);
     module->result = gpr_find_dtype(result);
+    module->mean = gpr_find_dtype(mean);
     return parse_dtype(element, &module->element) && parse_dtype(compute, &module->compute) &&
                    parse_dtype(acc, &module->acc)
                ? CUDA_SUCCESS
@@ -215,6 +221,10 @@ const char *engine_prepare(engine_kernel *kernel, unsigned grid, unsigned block,
     const engine_module *m = kernel->module;
     const size_t layout_bytes = offsetof(layout_parameter, axes) + (m->kept + m->reduced) * sizeof(axis_parameter);
 
+    const size_t ending_bytes = m->mean == GPR_DTYPE_DEFAULT
+                                    ? offsetof(ending_parameter, mean_for_all)
+                                    : offsetof(ending_parameter, kept) + m->kept * sizeof(int64_t);
+
     if (kernel->stage <= NEXT && block != kernel->block) return "launch with another block size than was compiled";
     if (m->kept + m->reduced > MOST_AXES) return "a program of too many axes";
     engine_launch *made = calloc(1, sizeof *made);
@@ -231,14 +241,14 @@ const char *engine_prepare(engine_kernel *kernel, unsigned grid, unsigned block,
     made->to = (uintptr_t)*(CUdeviceptr *)arguments[1];
     if (kernel->stage == FINISH) {
         memcpy(&made->layout, arguments[2], layout_bytes);
-        memcpy(&made->ending, arguments[3], sizeof made->ending);
+        memcpy(&made->ending, arguments[3], ending_bytes);
         return NULL;
     }
     memcpy(&made->rows, arguments[2], sizeof made->rows);
     memcpy(&made->scratch, arguments[3], sizeof made->scratch);
     if (kernel->shape != RUN) {
         memcpy(&made->layout, arguments[4], layout_bytes);
-        memcpy(&made->ending, arguments[5], sizeof made->ending);
+        memcpy(&made->ending, arguments[5], ending_bytes);
         memcpy(&made->second, arguments[6], sizeof made->second);
     }
     return NULL;
@@ -324,6 +334,7 @@ static void finish_result(const engine_launch *op, int64_t index, const void *pa
                            .result = m->result,
                            .planes = m->finisher == GPR_OP_MINMAX ? 2 : 1,
                            .divide = m->finisher == GPR_OP_MEAN,
+                           .skip_nan = m->skips_nan,
                            .ddof = op->ending.ddof};
     const size_t bytes = gpr_dtype_bytes(m->result);
 
@@ -331,20 +342,44 @@ static void finish_result(const engine_launch *op, int64_t index, const void *pa
                        op->ending.plane * bytes);
 }
 
-/* Writes what the program makes of an accumulator; `index` counts results, or accumulators. */
-static void put(const engine_launch *op, int64_t index, gpr_value value)
+/* An output of a row of the launch: where its elements, its result and its given mean are. */
+typedef struct output {
+    int exists;
+    int64_t in, mask, out, mean;
+} output;
+
+/* Makes the squares' sum one of distances from the output's given mean. */
+static void move_mean(const engine_launch *op, const output *o, gpr_value *value)
+{
+    const engine_module *m = op->kernel->module;
+    double given[2] = {op->ending.mean_for_all[0], op->ending.mean_for_all[1]};
+
+    if (value->count == 0) return;
+    if (op->ending.means != 0) {
+        const char *means = (const char *)(uintptr_t)op->ending.means;
+        gpr_convert(m->mean, means + o->mean * (int64_t)gpr_dtype_bytes(m->mean), GPR_COMPLEX128, given, 1);
+    }
+    double apart[2] = {given[0] - value->mean[0] - value->mean[1], 0};
+    if (m->acc == GPR_COMPLEX128) {
+        apart[0] = given[0] - value->mean[0];
+        apart[1] = given[1] - value->mean[1];
+    }
+    value->squares += (apart[0] * apart[0] + apart[1] * apart[1]) * (double)value->count;
+}
+
+/* Writes what the program makes of an accumulator. */
+static void put(const engine_launch *op, const output *o, gpr_value value)
 {
     const engine_module *m = op->kernel->module;
     uint8_t packed[sizeof value];
 
-    if (m->result == GPR_DTYPE_DEFAULT || op->kernel->shape == RUN) {
-        if (op->kernel->stage != FINISH) {
-            store(m, op->to, (uint64_t)index, value);
-            return;
-        }
+    if (m->result == GPR_DTYPE_DEFAULT) {
+        store(m, op->to, (uint64_t)o->out, value);
+        return;
     }
+    if (m->mean != GPR_DTYPE_DEFAULT) move_mean(op, o, &value);
     gpr_write_acc(m->form, m->acc, &value, packed);
-    finish_result(op, index, packed);
+    finish_result(op, o->out, packed);
 }
 
 /* ---------------------------------------------------------------- kernels over runs ---------- */
@@ -431,12 +466,6 @@ static void run_block(const engine_launch *op, uint64_t row, uint32_t block)
 
 /* ---------------------------------------------------------------- the planner's kernels ------ */
 
-/* An output of a row of the launch: where its elements and its result are. */
-typedef struct output {
-    int exists;
-    int64_t in, mask, out;
-} output;
-
 /* Adds the steps of index `i` along `count` axes, of which the last varies fastest. */
 static void step_to(const axis_parameter *axes, unsigned count, uint64_t i, output *o, uint64_t *position)
 {
@@ -485,6 +514,9 @@ static output output_at(const engine_launch *op, uint64_t row, uint64_t k)
     o.in += (int64_t)column * l->column.in;
     o.mask += (int64_t)column * l->column.mask;
     o.out += (int64_t)column * l->column.other;
+    o.mean = (int64_t)column * op->ending.column;
+    for (unsigned a = m->kept; a-- > 0; index /= l->axes[a].extent)
+        o.mean += (int64_t)(a > 0 ? index % l->axes[a].extent : index) * op->ending.kept[a];
     return o;
 }
 
@@ -528,7 +560,7 @@ static void run_planned_block(const engine_launch *op, uint64_t row, uint32_t bl
         if (!o.exists) continue;
         const gpr_value value = fold_output(op, &o, first, count);
         if (blocks == 1)
-            put(op, o.out, value);
+            put(op, &o, value);
         else
             store(m, partials, (row * blocks + block) * width + k, value);
     }
@@ -539,7 +571,7 @@ static void run_planned_block(const engine_launch *op, uint64_t row, uint32_t bl
         gpr_value value = identity(m);
         if (!o.exists) continue;
         for (uint64_t b = 0; b < blocks; b++) value = fold(m, value, load(m, partials, (row * blocks + b) * width + k));
-        put(op, o.out, value);
+        put(op, &o, value);
     }
 }
 
@@ -561,7 +593,7 @@ static void run_shared_block(const engine_launch *op, uint64_t v)
         if (f->shape == EXACT_ROWS)
             put_exact_row(op, &o);
         else
-            put(op, o.out, f->shape == EMPTY ? identity(f->module) : fold_output(op, &o, 0, op->rows.n));
+            put(op, &o, f->shape == EMPTY ? identity(f->module) : fold_output(op, &o, 0, op->rows.n));
     }
 }
 
@@ -749,8 +781,10 @@ const char *engine_run(engine_launch *op)
         return NULL;
     }
     if (f->stage == FINISH) {
-        for (uint64_t i = 0; i < op->layout.count; i++)
-            finish_result(op, output_at(op, i, 0).out, (const char *)op->from + i * acc_bytes(m));
+        for (uint64_t i = 0; i < op->layout.count; i++) {
+            const output o = output_at(op, i, 0);
+            put(op, &o, load(m, op->from, i));
+        }
         return NULL;
     }
     for (uint64_t v = op->rows.first; v < op->rows.first + op->grid; v++) {
@@ -810,11 +844,31 @@ static const char *check_reach(const engine_launch *op, uintptr_t start, unsigne
                        bytes & (0 - bytes), what); /* an accumulator of 24 bytes is aligned to 8 */
 }
 
+/* Whether the means that are given lie in live memory. */
+static const char *check_means(const engine_launch *op)
+{
+    const engine_module *m = op->kernel->module;
+    const size_t bytes = gpr_dtype_bytes(m->mean);
+    const axis_parameter column = {.extent = op->layout.column.extent, .in = op->ending.column};
+    int64_t low = 0, high = 0;
+
+    if (m->mean == GPR_DTYPE_DEFAULT || op->ending.means == 0) return NULL;
+    for (unsigned a = 0; a < m->kept; a++) {
+        const axis_parameter kept = {.extent = op->layout.axes[a].extent, .in = op->ending.kept[a]};
+        extend(&kept, 1, &low, &high, offsetof(axis_parameter, in));
+    }
+    extend(&column, column.extent > 0, &low, &high, offsetof(axis_parameter, in));
+    return check_array((uintptr_t)op->ending.means + (uintptr_t)(low * (int64_t)bytes), (uint64_t)(high - low) + 1,
+                       bytes, bytes & (0 - bytes), "kernel reads means outside live memory or unaligned");
+}
+
 static const char *check_results(const engine_launch *op)
 {
     const engine_module *m = op->kernel->module;
     const size_t bytes = m->result == GPR_DTYPE_DEFAULT ? acc_bytes(m) : gpr_dtype_bytes(m->result);
+    const char *wrong = check_means(op);
 
+    if (wrong != NULL) return wrong;
     return check_reach(op, op->to, m->kept, offsetof(axis_parameter, other), 1, bytes,
                        "kernel writes results outside live memory or unaligned");
 }

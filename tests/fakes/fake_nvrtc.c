@@ -156,7 +156,7 @@ static int lower(const char *entry, char *lowered)
 static int describe(const char *text, char *description)
 {
     char masked[8], fold[16], element[16], compute[16], acc[40], skips[8], second[16] = "-", result[16] = "-",
-                                                                           finish[16] = "-";
+                                                                           finish[16] = "-", mean[16] = "-";
     unsigned per_thread = 0, lanes = 0, kept = 0, reduced = 0, items = 0;
     const char *cell = strstr(text, "gpr::Cell<"), *pair = strstr(text, "using First = gpr::Paired<gpr::Cell<"),
                *last = strstr(text, "using Last = gpr::Finished");
@@ -173,8 +173,13 @@ static int describe(const char *text, char *description)
                "%7[a-z]>",
                fold, element, compute, acc, skips) != 5)
         return 0;
-    if (last != NULL && sscanf(last, "using Last = gpr::Finished<First, gpr::dt_%15[a-z0-9], gpr::finish_%15[a-z]>;",
-                               result, finish) != 2)
+    if (last != NULL &&
+        sscanf(last,
+               "using Last = gpr::Finished<First, gpr::dt_%15[a-z0-9], gpr::About<gpr::finish_%15[a-z], "
+               "gpr::dt_%15[a-z0-9]>>;",
+               result, finish, mean) != 3 &&
+        sscanf(last, "using Last = gpr::Finished<First, gpr::dt_%15[a-z0-9], gpr::finish_%15[a-z]>;", result, finish) !=
+            2)
         return 0;
     if (pair != NULL) { /* the last type before the end is the other array's */
         const char *end = strchr(pair, ';');
@@ -187,9 +192,9 @@ static int describe(const char *text, char *description)
     number[strspn(number, "abcdefghijklmnopqrstuvwxyz0123456789")] = '\0';
     (void)snprintf(description, TEXT_ROOM / 2,
                    "per_thread %u lanes %u kept %u reduced %u masked %s item %u fold %s element %s compute %s acc %s "
-                   "skips %s second %s result %s finish %s",
+                   "skips %s second %s result %s finish %s mean %s",
                    per_thread, lanes, kept, reduced, masked, items, fold, element, compute, number, skips, second,
-                   result, finish);
+                   result, finish, mean);
     return 1;
 }
 

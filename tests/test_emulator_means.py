@@ -1,0 +1,32 @@
+"""``mean=`` of variances of device arrays over the emulator: random calls beside NumPy's.
+
+A failure names the command that repeats it.
+"""
+
+from __future__ import annotations
+
+import os
+
+import emu
+from emu.means import DTYPES
+
+SEED = int(os.environ["GPR_TEST_SEED"])
+EVERYTHING = bool(os.environ.get("GPR_TEST_ALL"))
+COUNT = 60 if EVERYTHING else 10
+DRAWN = len(DTYPES) if EVERYTHING else 6
+
+
+def test_random_calls_about_given_means_are_numpys() -> None:
+    names = sorted(DTYPES)
+    tasks = [
+        {
+            "do": "means.check_calls",
+            "dtype": names[(SEED + 5 * place) % len(names)],
+            "seed": SEED,
+            "count": COUNT,
+            "limit": 900.0 if EVERYTHING else 180.0,
+        }
+        for place in range(DRAWN)
+    ]
+    wrong = emu.failures(tasks)
+    assert not wrong, f"{len(wrong)} of {len(tasks)} types:\n" + "\n".join(wrong)
