@@ -38,10 +38,18 @@ typedef uint64_t vec_u64 __attribute__((vector_size(VECTOR_BYTES)));
 /* The processor's own prefetchers stop at page ends: reading ahead by hand takes a tenth off runs from main memory.
  * The address may lie past the array, where a prefetch does nothing. */
 enum { PREFETCH_BYTES = 2048, CACHE_LINE_BYTES = 64 };
-#define PREFETCH(p, bytes)                                             \
+#define PREFETCH_AT(p, bytes, distance, locality)                      \
     UNROLLED                                                           \
     for (size_t ahead = 0; ahead < (bytes); ahead += CACHE_LINE_BYTES) \
-    __builtin_prefetch((const void *)((uintptr_t)(p) + PREFETCH_BYTES + ahead))
+    __builtin_prefetch((const void *)((uintptr_t)(p) + (distance) + ahead), 0, locality)
+#define PREFETCH(p, bytes) PREFETCH_AT(p, bytes, PREFETCH_BYTES, 3)
+
+/* Loops that compute more than they read are not far enough ahead of themselves to keep memory busy, and the first cache has few lines
+ * under way at once: what is far ahead goes to the second one, what is near from there to the first. */
+enum { PREFETCH_FAR_BYTES = 8192, PREFETCH_NEAR_BYTES = 1024 };
+#define PREFETCH_TWICE(p, bytes)                      \
+    PREFETCH_AT(p, bytes, PREFETCH_FAR_BYTES, 2);     \
+    PREFETCH_AT(p, bytes, PREFETCH_NEAR_BYTES, 3)
 
 /* ---------------------------------------------------------------- folds of two values -------- */
 
@@ -1151,7 +1159,7 @@ _Static_assert(GPR_EXACT_TILE / EXACT_LANES + 1 <= 1 << EXACT_ADDITIONS_BITS &&
         }                                                                                      \
         for (uint64_t i = 0; i < rounds; i++) {                                                \
             const T *at = i < whole ? p + i * EXACT_LANES : rest;                              \
-            PREFETCH(at, EXACT_LANES * sizeof(T));                                             \
+            PREFETCH_TWICE(at, EXACT_LANES * sizeof(T));                                          \
             UNROLLED                                                                           \
             for (int k = 0; k < EXACT_VECTORS; k++) {                                          \
                 vec_f64 x = (vec_f64)LOAD(at + k * VECTOR_LANES);                              \
@@ -1334,7 +1342,7 @@ INLINE void step_float16(const uint16_t *at, vec_f64 acc[ONE_VECTORS], magnitude
         UNROLLED                                                                                         \
         for (int k = 0; k < ONE_VECTORS; k++) acc[k] = (vec_f64)bias;                                    \
         for (uint64_t i = 0; i < whole; i++) {                                                           \
-            PREFETCH(p + i * ONE_LANES, ONE_LANES * sizeof(T));                                          \
+            PREFETCH_TWICE(p + i * ONE_LANES, ONE_LANES * sizeof(T));                                       \
             step_##name(p + i * ONE_LANES, acc, &seen);                                                  \
         }                                                                                                \
         if (n % ONE_LANES != 0) {                                                                        \
