@@ -1198,16 +1198,18 @@ DEFINE_EXACT_RUN(all_float64, double, load_f64, GPR_EXACT_WINDOWS)
 /* Floats of up to 24 bits leave one window so much room that it is enough to ask how large and how small they are: where the
  * largest cannot move the accumulators beyond 2^p and 2^(p + 1), and the last bit of the smallest is none below the window's
  * last place, the additions round nothing, and nothing needs to be looked at on the way. Magnitudes are asked as integers, many to
- * a vector. */
+ * a vector. Of float32 the accumulators are emptied after few additions, which leaves more of the window to the elements. */
 enum {
     ONE_VECTORS = 4,
     ONE_LANES = ONE_VECTORS * VECTOR_BYTES / 8,
-    ONE_ADDITIONS_BITS = VECTOR_BYTES == 64 ? 7 : VECTOR_BYTES == 32 ? 8 : 9,
-    /* |x| < 2^(e + 1), their sum is to stay below 2^(p - 1), and a bit for tiles with larger elements */
-    ONE_HEADROOM = ONE_ADDITIONS_BITS + 3
+    TILE_ADDITIONS_BITS = VECTOR_BYTES == 64 ? 7 : VECTOR_BYTES == 32 ? 8 : 9,
+    ADDITIONS_BITS_float16 = TILE_ADDITIONS_BITS,
+    ADDITIONS_BITS_bfloat16 = TILE_ADDITIONS_BITS,
+    ADDITIONS_BITS_float32 = 3
 };
-_Static_assert(GPR_EXACT_TILE / ONE_LANES <= 1 << ONE_ADDITIONS_BITS && GPR_EXACT_TILE % ONE_LANES == 0,
-               "a tile's additions");
+_Static_assert(GPR_EXACT_TILE == ONE_LANES << TILE_ADDITIONS_BITS, "a tile's additions");
+/* |x| < 2^(e + 1), their sum is to stay below 2^(p - 1), and a bit for tiles with larger elements */
+#define ONE_HEADROOM(name) (ADDITIONS_BITS_##name + 3)
 
 #ifndef LARGER_i16
 #define LARGER_i16(x, y) choose_i16((x) > (y), x, y)
@@ -1333,46 +1335,58 @@ INLINE void step_float16(const uint16_t *at, vec_f64 acc[ONE_VECTORS], magnitude
 #define START_16 {(vec_i16){0}, (vec_i16){0} + INT16_MAX}
 #define START_none {0}
 #define HOLDS_float32(seen, p) \
-    are_within_32(seen, power_bits((p) - 52 + 23, 23), power_bits((p) - 1 - ONE_ADDITIONS_BITS, 23))
+    are_within_32(seen, power_bits((p) - 52 + 23, 23), power_bits((p) - 1 - ADDITIONS_BITS_float32, 23))
 #define HOLDS_bfloat16(seen, p)                               \
     are_within_16(seen, (uint16_t)power_bits((p) - 52 + 7, 7), \
-                  (uint16_t)power_bits((p) - 1 - ONE_ADDITIONS_BITS, 7))
-#define HOLDS_float16(seen, p) ((void)(seen), (p) - 52 <= -24 && (p) - 1 - ONE_ADDITIONS_BITS >= 16)
+                  (uint16_t)power_bits((p) - 1 - ADDITIONS_BITS_bfloat16, 7))
+#define HOLDS_float16(seen, p) ((void)(seen), (p) - 52 <= -24 && (p) - 1 - ADDITIONS_BITS_float16 >= 16)
 
-#define DEFINE_EXACT_ONE(name, T, SEEN)                                                                  \
-    static int exact_one_##name(const void *data, uint64_t n, const double *biases, int64_t *sums)       \
-    {                                                                                                    \
-        const uint64_t whole = n / ONE_LANES;                                                            \
-        const vec_u64 bias = (vec_u64)((vec_f64){0} + biases[0]);                                        \
-        const T *p = data;                                                                               \
-        T rest[ONE_LANES] = {0};                                                                         \
-        vec_f64 acc[ONE_VECTORS];                                                                        \
-        vec_u64 moved = {0}, total = {0};                                                                \
-        magnitudes_##SEEN seen = START_##SEEN;                                                           \
-        uint64_t any = 0, sum = 0;                                                                       \
-                                                                                                         \
-        UNROLLED                                                                                         \
-        for (int k = 0; k < ONE_VECTORS; k++) acc[k] = (vec_f64)bias;                                    \
-        for (uint64_t i = 0; i < whole; i++) {                                                           \
-            PREFETCH_TWICE(p + i * ONE_LANES, ONE_LANES * sizeof(T));                                       \
-            step_##name(p + i * ONE_LANES, acc, &seen);                                                  \
-        }                                                                                                \
-        if (n % ONE_LANES != 0) {                                                                        \
-            memcpy(rest, p + whole * ONE_LANES, n % ONE_LANES * sizeof(T));                              \
-            step_##name(rest, acc, &seen);                                                               \
-        }                                                                                                \
-        UNROLLED                                                                                         \
-        for (int k = 0; k < ONE_VECTORS; k++) {                                                          \
-            moved |= (vec_u64)acc[k] ^ bias;                                                             \
-            total += (vec_u64)acc[k] - bias;                                                             \
-        }                                                                                                \
-        UNROLLED                                                                                         \
-        for (int k = 0; k < VECTOR_LANES; k++) {                                                         \
-            any |= moved[k] >> 52;                                                                       \
-            sum += total[k];                                                                             \
-        }                                                                                                \
-        sums[0] = (int64_t)sum;                                                                          \
-        return any == 0 && HOLDS_##name(&seen, bias_exponent(biases[0]));                                \
+/* Moves what accumulators hold, in units of the last place, to `total`; what is in the exponents' place beside the bias's to `moved`. */
+INLINE void empty_accumulators(vec_f64 acc[ONE_VECTORS], vec_u64 bias, vec_u64 *total, vec_u64 *moved)
+{
+    UNROLLED
+    for (int k = 0; k < ONE_VECTORS; k++) {
+        *moved |= (vec_u64)acc[k] ^ bias;
+        *total += (vec_u64)acc[k] - bias;
+        acc[k] = (vec_f64)bias;
+    }
+}
+
+#define DEFINE_EXACT_ONE(name, T, SEEN)                                                               \
+    static int exact_one_##name(const void *data, uint64_t n, const double *biases, int64_t *sums)    \
+    {                                                                                                 \
+        const uint64_t whole = n / ONE_LANES;                                                         \
+        const vec_u64 bias = (vec_u64)((vec_f64){0} + biases[0]);                                     \
+        const T *p = data;                                                                            \
+        T rest[ONE_LANES] = {0};                                                                      \
+        vec_f64 acc[ONE_VECTORS];                                                                     \
+        vec_u64 moved = {0}, total = {0};                                                             \
+        magnitudes_##SEEN seen = START_##SEEN;                                                        \
+        uint64_t any = 0, sum = 0;                                                                    \
+                                                                                                      \
+        UNROLLED                                                                                      \
+        for (int k = 0; k < ONE_VECTORS; k++) acc[k] = (vec_f64)bias;                                 \
+        for (uint64_t i = 0; i < whole;) {                                                            \
+            const uint64_t more = UINT64_C(1) << ADDITIONS_BITS_##name;                               \
+            const uint64_t end = whole - i < more ? whole : i + more;                                 \
+            for (; i < end; i++) {                                                                    \
+                PREFETCH_TWICE(p + i * ONE_LANES, ONE_LANES * sizeof(T));                             \
+                step_##name(p + i * ONE_LANES, acc, &seen);                                           \
+            }                                                                                         \
+            empty_accumulators(acc, bias, &total, &moved);                                            \
+        }                                                                                             \
+        if (n % ONE_LANES != 0) {                                                                     \
+            memcpy(rest, p + whole * ONE_LANES, n % ONE_LANES * sizeof(T));                           \
+            step_##name(rest, acc, &seen);                                                            \
+            empty_accumulators(acc, bias, &total, &moved);                                            \
+        }                                                                                             \
+        UNROLLED                                                                                      \
+        for (int k = 0; k < VECTOR_LANES; k++) {                                                      \
+            any |= moved[k] >> 52;                                                                    \
+            sum += total[k];                                                                          \
+        }                                                                                             \
+        sums[0] = (int64_t)sum;                                                                       \
+        return any == 0 && HOLDS_##name(&seen, bias_exponent(biases[0]));                             \
     }
 DEFINE_EXACT_ONE(float32, float, 32)
 DEFINE_EXACT_ONE(bfloat16, uint16_t, 16)
@@ -1566,12 +1580,12 @@ const gpr_loops LOOPS_TABLE = {
         },
     .exact =
         {
-            [GPR_FLOAT16] = {{{exact_one_float16, 1, ONE_HEADROOM, 0}}, extent_16},
-            [GPR_BFLOAT16] = {{{exact_one_bfloat16, 1, ONE_HEADROOM, 0},
+            [GPR_FLOAT16] = {{{exact_one_float16, 1, ONE_HEADROOM(float16), 0}}, extent_16},
+            [GPR_BFLOAT16] = {{{exact_one_bfloat16, 1, ONE_HEADROOM(bfloat16), 0},
                                {exact_two_float32, 2, WATCHED_HEADROOM, 1},
                                {exact_all_float32, GPR_EXACT_WINDOWS, WATCHED_HEADROOM, 1}},
                               extent_16},
-            [GPR_FLOAT32] = {{{exact_one_float32, 1, ONE_HEADROOM, 0},
+            [GPR_FLOAT32] = {{{exact_one_float32, 1, ONE_HEADROOM(float32), 0},
                               {exact_two_float32, 2, WATCHED_HEADROOM, 0},
                               {exact_all_float32, GPR_EXACT_WINDOWS, WATCHED_HEADROOM, 0}},
                              extent_32},
