@@ -330,6 +330,56 @@ static void check_level(const char *isa, gpr_dtype dtype, int which, uint64_t co
           gpr_dtype_rows[dtype].name, which);
 }
 
+/* Large numbers that cancel within a lane, with small ones in between, which are lost if the large ones move an accumulator to where its
+ * last place is twice as large. */
+static void check_large_numbers_cancel(const char *isa, gpr_dtype dtype, int which)
+{
+    enum { PERIOD = 4, LANES = 32 }; /* a multiple of the lanes of each instruction set */
+    static _Alignas(64) char values[GPR_EXACT_TILE * sizeof(double)];
+    const gpr_exact_level *level = &gpr_cpu_loops()->exact[dtype].level[which];
+    const int fraction = fraction_bits(dtype), fields = (1 << exponent_bits(dtype)) - 1, bias = fields / 2;
+
+    for (int above = -12; above < 4; above++) {
+        const int large = (int)check_between(bias - 5, fields - 1), top = large - bias - above;
+        double biases[GPR_EXACT_WINDOWS];
+        int units[GPR_EXACT_WINDOWS];
+
+        if (top > 1021) continue;
+        place(level, top, 0, biases, units);
+        const int small = units[level->windows - 1] + fraction + bias;
+        if (small < 1 || small >= fields) continue;
+        for (uint64_t i = 0; i < GPR_EXACT_TILE; i++) {
+            const uint64_t phase = i / LANES % PERIOD, sign = UINT64_C(1) << (fraction + exponent_bits(dtype));
+
+            if (phase % 2 == 1)
+                set_bits(dtype, values, i, (uint64_t)small << fraction | 1);
+            else
+                set_bits(dtype, values, i, (uint64_t)large << fraction | (phase == 2 ? sign : 0));
+        }
+        (void)check_windows(isa, dtype, which, values, GPR_EXACT_TILE, biases, units);
+    }
+}
+
+/* The smallest number there is, alone: held by a last window whose last place it is, and not by one whose last place is above it. */
+static void check_smallest(const char *isa, gpr_dtype dtype, int which)
+{
+    static _Alignas(64) char values[GPR_EXACT_TILE * sizeof(double)];
+    const gpr_exact_level *level = &gpr_cpu_loops()->exact[dtype].level[which];
+    const int span = 52 + GPR_EXACT_WINDOW_BITS * (level->windows - 1);
+
+    memset(values, 0, sizeof values);
+    set_bits(dtype, values, (uint64_t)check_between(0, GPR_EXACT_TILE - 1), 1);
+    for (int above = 0; above < 2; above++) {
+        double biases[GPR_EXACT_WINDOWS];
+        int units[GPR_EXACT_WINDOWS];
+
+        place(level, gpr_exact_grid_of(dtype).lowest + span + above, 0, biases, units);
+        if (units[level->windows - 1] != gpr_exact_grid_of(dtype).lowest + above) continue; /* below a double's range */
+        CHECK(check_windows(isa, dtype, which, values, GPR_EXACT_TILE, biases, units) == !above,
+              "%s, %s, level %d: the smallest number, %d above", isa, gpr_dtype_rows[dtype].name, which, above);
+    }
+}
+
 static void test_windows_are_exact_or_refuse(void)
 {
     enum { TRIES = 400 };
@@ -337,10 +387,17 @@ static void test_windows_are_exact_or_refuse(void)
     for (size_t s = 0; s < ISAS; s++) {
         if (gpr_set_cpu_isa(isas[s]) != GPR_OK) continue;
         for (size_t d = 0; d < FLOATS; d++)
-            for (int which = 0; which < GPR_EXACT_LEVELS; which++)
-                for (int i = 0; i < TRIES && gpr_cpu_loops()->exact[floats[d]].level[which].loop != NULL; i++)
+            for (int which = 0; which < GPR_EXACT_LEVELS; which++) {
+                if (gpr_cpu_loops()->exact[floats[d]].level[which].loop == NULL) continue;
+                for (int i = 0; i < TRIES; i++) {
+                    const int most = i % 10 == 1 ? GPR_EXACT_TILE : 200;
+
                     check_level(isas[s], floats[d], which,
-                                i % 10 == 0 ? GPR_EXACT_TILE : (uint64_t)check_between(1, i % 10 == 1 ? 4096 : 200));
+                                i % 10 == 0 ? GPR_EXACT_TILE : (uint64_t)check_between(1, most));
+                }
+                check_large_numbers_cancel(isas[s], floats[d], which);
+                check_smallest(isas[s], floats[d], which);
+            }
     }
     (void)gpr_set_cpu_isa(NULL);
 }
@@ -368,7 +425,7 @@ static void test_tiles_of_all_kinds_follow_each_other(void)
 
                 if (check_between(0, 5) == 0) {
                     high = (int)check_between(1, fields - 1);
-                    low = high - (int)check_between(0, check_between(0, 1) ? 30 : fields);
+                    low = high - (int)check_between(0, (const int[]){30, 60, fields}[check_between(0, 2)]);
                     if (low < 0) low = 0;
                 }
                 fill_fields(dtype, values, count, low, high);
