@@ -14,7 +14,8 @@ enum {
     ALONE_BYTES = 1024 * 1024, /* up to this, waking other threads costs more than they save */
     LEAST_TASK = 32768,        /* elements, at the mean, so that placing its first windows is little beside it */
     MOST_TASKS = 256,          /* enough for an even load on many cores, few parts to keep and to merge */
-    TILES_TO_ASK = 8           /* from one time a task asks whether to stop to the next: the clock takes as long as part of a tile */
+    TILES_TO_ASK =
+        8 /* from one time a task asks whether to stop to the next: the clock takes as long as part of a tile */
 };
 
 struct exact_job;

@@ -34,7 +34,7 @@ typedef struct exact_adder {
     gpr_exact_part *part;
     gpr_dtype dtype;
     exact_windows windows; /* of floats */
-    gpr_rows_loop sum; /* for integers that a tile of sums to 64 bits; or NULL */
+    gpr_rows_loop sum;     /* for integers that a tile of sums to 64 bits; or NULL */
 } exact_adder;
 
 exact_adder gpr_cpu_exact_adder(gpr_exact_part *part, gpr_dtype dtype);

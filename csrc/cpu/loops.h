@@ -31,8 +31,8 @@ typedef struct gpr_loop {
 } gpr_loop;
 
 enum {
-    GPR_EXACT_TILE = 4096,     /* most elements of one call of a gpr_exact_loop */
-    GPR_EXACT_WINDOWS = 7,     /* most windows of one: with them, float32's whole range */
+    GPR_EXACT_TILE = 4096,      /* most elements of one call of a gpr_exact_loop */
+    GPR_EXACT_WINDOWS = 7,      /* most windows of one: with them, float32's whole range */
     GPR_EXACT_WINDOW_BITS = 40, /* from the exponent of one window's bias to the next one's */
     GPR_EXACT_LEVELS = 3
 };
@@ -48,7 +48,7 @@ typedef struct gpr_exact_level {
     gpr_exact_loop loop; /* NULL: there is no such level */
     int windows;
     int headroom; /* from the largest element's exponent to that of the first bias: room for a tile's sum, and some to spare */
-    int widened;  /* the loop reads float32: widen first */
+    int widened; /* the loop reads float32: widen first */
 } gpr_exact_level;
 
 /* Finds the largest magnitude of n > 0 elements, and the smallest that is not 0 (or the largest there could be), as the bits of
@@ -95,7 +95,7 @@ typedef struct gpr_loops {
     gpr_positions_loop first_min[GPR_DTYPE_COUNT],
         first_max[GPR_DTYPE_COUNT]; /* NULL for 16-bit floats and complex numbers */
     gpr_widening widen[GPR_DTYPE_COUNT];
-    gpr_exact_loops exact[GPR_DTYPE_COUNT];            /* of floats */
+    gpr_exact_loops exact[GPR_DTYPE_COUNT];      /* of floats */
     gpr_products_loop products[GPR_DTYPE_COUNT]; /* of float32 and float64 */
 } gpr_loops;
 

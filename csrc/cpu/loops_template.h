@@ -47,8 +47,8 @@ enum { PREFETCH_BYTES = 2048, CACHE_LINE_BYTES = 64 };
 /* Loops that compute more than they read are not far enough ahead of themselves to keep memory busy, and the first cache has few lines
  * under way at once: what is far ahead goes to the second one, what is near from there to the first. */
 enum { PREFETCH_FAR_BYTES = 8192, PREFETCH_NEAR_BYTES = 1024 };
-#define PREFETCH_TWICE(p, bytes)                      \
-    PREFETCH_AT(p, bytes, PREFETCH_FAR_BYTES, 2);     \
+#define PREFETCH_TWICE(p, bytes)                  \
+    PREFETCH_AT(p, bytes, PREFETCH_FAR_BYTES, 2); \
     PREFETCH_AT(p, bytes, PREFETCH_NEAR_BYTES, 3)
 
 /* ---------------------------------------------------------------- folds of two values -------- */
@@ -1159,7 +1159,7 @@ _Static_assert(GPR_EXACT_TILE / EXACT_LANES + 1 <= 1 << EXACT_ADDITIONS_BITS &&
         }                                                                                      \
         for (uint64_t i = 0; i < rounds; i++) {                                                \
             const T *at = i < whole ? p + i * EXACT_LANES : rest;                              \
-            PREFETCH_TWICE(at, EXACT_LANES * sizeof(T));                                          \
+            PREFETCH_TWICE(at, EXACT_LANES * sizeof(T));                                       \
             UNROLLED                                                                           \
             for (int k = 0; k < EXACT_VECTORS; k++) {                                          \
                 vec_f64 x = (vec_f64)LOAD(at + k * VECTOR_LANES);                              \
@@ -1202,7 +1202,9 @@ DEFINE_EXACT_RUN(all_float64, double, load_f64, GPR_EXACT_WINDOWS)
 enum {
     ONE_VECTORS = 4,
     ONE_LANES = ONE_VECTORS * VECTOR_BYTES / 8,
-    TILE_ADDITIONS_BITS = VECTOR_BYTES == 64 ? 7 : VECTOR_BYTES == 32 ? 8 : 9,
+    TILE_ADDITIONS_BITS = VECTOR_BYTES == 64 ? 7
+    : VECTOR_BYTES == 32                     ? 8
+                                             : 9,
     ADDITIONS_BITS_float16 = TILE_ADDITIONS_BITS,
     ADDITIONS_BITS_bfloat16 = TILE_ADDITIONS_BITS,
     ADDITIONS_BITS_float32 = 3
@@ -1229,28 +1231,28 @@ INLINE vec_i32 choose_i32(vec_i32 first, vec_i32 x, vec_i32 y)
 #endif
 
 /* The magnitudes seen so far: the largest, and the smallest plus the largest integer, so that 0 is the largest of all. */
-#define DEFINE_MAGNITUDES(width)                                                                                     \
-    typedef struct magnitudes_##width {                                                                              \
-        vec_i##width largest, smallest;                                                                              \
-    } magnitudes_##width;                                                                                            \
-    INLINE void see_##width(magnitudes_##width *seen, const void *at)                                                \
-    {                                                                                                                \
-        vec_u##width bits;                                                                                           \
-        memcpy(&bits, at, sizeof bits);                                                                              \
-        bits &= INT##width##_MAX;                                                                                    \
-        seen->largest = (vec_i##width)LARGER_i##width((vec_i##width)bits, seen->largest);                            \
-        seen->smallest = (vec_i##width)SMALLER_i##width((vec_i##width)(bits + INT##width##_MAX), seen->smallest);    \
-    }                                                                                                                \
-    /* Whether all are below `end`, and those that are not 0 are `first` > 0 or more. */                            \
-    INLINE int are_within_##width(const magnitudes_##width *seen, uint##width##_t first, uint##width##_t end)        \
-    {                                                                                                                \
-        const vec_i##width low = (vec_i##width)((vec_u##width){0} + (uint##width##_t)(first + INT##width##_MAX));    \
-        const vec_i##width high = (vec_i##width)((vec_u##width){0} + end);                                           \
-        const vec_u64 bad = (vec_u64)(seen->smallest < low) | (vec_u64)(seen->largest >= high);                      \
-        uint64_t any = 0;                                                                                            \
-        UNROLLED                                                                                                     \
-        for (int k = 0; k < VECTOR_LANES; k++) any |= bad[k];                                                        \
-        return any == 0;                                                                                             \
+#define DEFINE_MAGNITUDES(width)                                                                                  \
+    typedef struct magnitudes_##width {                                                                           \
+        vec_i##width largest, smallest;                                                                           \
+    } magnitudes_##width;                                                                                         \
+    INLINE void see_##width(magnitudes_##width *seen, const void *at)                                             \
+    {                                                                                                             \
+        vec_u##width bits;                                                                                        \
+        memcpy(&bits, at, sizeof bits);                                                                           \
+        bits &= INT##width##_MAX;                                                                                 \
+        seen->largest = (vec_i##width)LARGER_i##width((vec_i##width)bits, seen->largest);                         \
+        seen->smallest = (vec_i##width)SMALLER_i##width((vec_i##width)(bits + INT##width##_MAX), seen->smallest); \
+    }                                                                                                             \
+    /* Whether all are below `end`, and those that are not 0 are `first` > 0 or more. */                          \
+    INLINE int are_within_##width(const magnitudes_##width *seen, uint##width##_t first, uint##width##_t end)     \
+    {                                                                                                             \
+        const vec_i##width low = (vec_i##width)((vec_u##width){0} + (uint##width##_t)(first + INT##width##_MAX)); \
+        const vec_i##width high = (vec_i##width)((vec_u##width){0} + end);                                        \
+        const vec_u64 bad = (vec_u64)(seen->smallest < low) | (vec_u64)(seen->largest >= high);                   \
+        uint64_t any = 0;                                                                                         \
+        UNROLLED                                                                                                  \
+        for (int k = 0; k < VECTOR_LANES; k++) any |= bad[k];                                                     \
+        return any == 0;                                                                                          \
     }
 DEFINE_MAGNITUDES(16)
 DEFINE_MAGNITUDES(32)
@@ -1336,7 +1338,7 @@ INLINE void step_float16(const uint16_t *at, vec_f64 acc[ONE_VECTORS], magnitude
 #define START_none {0}
 #define HOLDS_float32(seen, p) \
     are_within_32(seen, power_bits((p) - 52 + 23, 23), power_bits((p) - 1 - ADDITIONS_BITS_float32, 23))
-#define HOLDS_bfloat16(seen, p)                               \
+#define HOLDS_bfloat16(seen, p)                                \
     are_within_16(seen, (uint16_t)power_bits((p) - 52 + 7, 7), \
                   (uint16_t)power_bits((p) - 1 - ADDITIONS_BITS_bfloat16, 7))
 #define HOLDS_float16(seen, p) ((void)(seen), (p) - 52 <= -24 && (p) - 1 - ADDITIONS_BITS_float16 >= 16)
@@ -1352,41 +1354,41 @@ INLINE void empty_accumulators(vec_f64 acc[ONE_VECTORS], vec_u64 bias, vec_u64 *
     }
 }
 
-#define DEFINE_EXACT_ONE(name, T, SEEN)                                                               \
-    static int exact_one_##name(const void *data, uint64_t n, const double *biases, int64_t *sums)    \
-    {                                                                                                 \
-        const uint64_t whole = n / ONE_LANES;                                                         \
-        const vec_u64 bias = (vec_u64)((vec_f64){0} + biases[0]);                                     \
-        const T *p = data;                                                                            \
-        T rest[ONE_LANES] = {0};                                                                      \
-        vec_f64 acc[ONE_VECTORS];                                                                     \
-        vec_u64 moved = {0}, total = {0};                                                             \
-        magnitudes_##SEEN seen = START_##SEEN;                                                        \
-        uint64_t any = 0, sum = 0;                                                                    \
-                                                                                                      \
-        UNROLLED                                                                                      \
-        for (int k = 0; k < ONE_VECTORS; k++) acc[k] = (vec_f64)bias;                                 \
-        for (uint64_t i = 0; i < whole;) {                                                            \
-            const uint64_t more = UINT64_C(1) << ADDITIONS_BITS_##name;                               \
-            const uint64_t end = whole - i < more ? whole : i + more;                                 \
-            for (; i < end; i++) {                                                                    \
-                PREFETCH_TWICE(p + i * ONE_LANES, ONE_LANES * sizeof(T));                             \
-                step_##name(p + i * ONE_LANES, acc, &seen);                                           \
-            }                                                                                         \
-            empty_accumulators(acc, bias, &total, &moved);                                            \
-        }                                                                                             \
-        if (n % ONE_LANES != 0) {                                                                     \
-            memcpy(rest, p + whole * ONE_LANES, n % ONE_LANES * sizeof(T));                           \
-            step_##name(rest, acc, &seen);                                                            \
-            empty_accumulators(acc, bias, &total, &moved);                                            \
-        }                                                                                             \
-        UNROLLED                                                                                      \
-        for (int k = 0; k < VECTOR_LANES; k++) {                                                      \
-            any |= moved[k] >> 52;                                                                    \
-            sum += total[k];                                                                          \
-        }                                                                                             \
-        sums[0] = (int64_t)sum;                                                                       \
-        return any == 0 && HOLDS_##name(&seen, bias_exponent(biases[0]));                             \
+#define DEFINE_EXACT_ONE(name, T, SEEN)                                                            \
+    static int exact_one_##name(const void *data, uint64_t n, const double *biases, int64_t *sums) \
+    {                                                                                              \
+        const uint64_t whole = n / ONE_LANES;                                                      \
+        const vec_u64 bias = (vec_u64)((vec_f64){0} + biases[0]);                                  \
+        const T *p = data;                                                                         \
+        T rest[ONE_LANES] = {0};                                                                   \
+        vec_f64 acc[ONE_VECTORS];                                                                  \
+        vec_u64 moved = {0}, total = {0};                                                          \
+        magnitudes_##SEEN seen = START_##SEEN;                                                     \
+        uint64_t any = 0, sum = 0;                                                                 \
+                                                                                                   \
+        UNROLLED                                                                                   \
+        for (int k = 0; k < ONE_VECTORS; k++) acc[k] = (vec_f64)bias;                              \
+        for (uint64_t i = 0; i < whole;) {                                                         \
+            const uint64_t more = UINT64_C(1) << ADDITIONS_BITS_##name;                            \
+            const uint64_t end = whole - i < more ? whole : i + more;                              \
+            for (; i < end; i++) {                                                                 \
+                PREFETCH_TWICE(p + i * ONE_LANES, ONE_LANES * sizeof(T));                          \
+                step_##name(p + i * ONE_LANES, acc, &seen);                                        \
+            }                                                                                      \
+            empty_accumulators(acc, bias, &total, &moved);                                         \
+        }                                                                                          \
+        if (n % ONE_LANES != 0) {                                                                  \
+            memcpy(rest, p + whole * ONE_LANES, n % ONE_LANES * sizeof(T));                        \
+            step_##name(rest, acc, &seen);                                                         \
+            empty_accumulators(acc, bias, &total, &moved);                                         \
+        }                                                                                          \
+        UNROLLED                                                                                   \
+        for (int k = 0; k < VECTOR_LANES; k++) {                                                   \
+            any |= moved[k] >> 52;                                                                 \
+            sum += total[k];                                                                       \
+        }                                                                                          \
+        sums[0] = (int64_t)sum;                                                                    \
+        return any == 0 && HOLDS_##name(&seen, bias_exponent(biases[0]));                          \
     }
 DEFINE_EXACT_ONE(float32, float, 32)
 DEFINE_EXACT_ONE(bfloat16, uint16_t, 16)
@@ -1396,18 +1398,18 @@ DEFINE_EXACT_ONE(float16, uint16_t, none)
  * later tiles that are a little larger. */
 enum { WATCHED_HEADROOM = 16 };
 
-#define DEFINE_EXTENT(name, BITS)                                                                     \
-    static void extent_##name(const void *data, uint64_t n, uint64_t *largest, uint64_t *smallest)    \
-    {                                                                                                 \
-        const BITS *p = data, magnitude = (BITS)((BITS)~(BITS)0 >> 1);                                \
-        BITS most = 0, least = (BITS)(magnitude - 1);                                                 \
-        for (uint64_t i = 0; i < n; i++) {                                                            \
-            const BITS x = (BITS)(p[i] & magnitude), before = (BITS)(x - 1);                          \
-            most = x > most ? x : most;                                                               \
-            least = before < least ? before : least;                                                  \
-        }                                                                                             \
-        *largest = most;                                                                              \
-        *smallest = (uint64_t)least + 1;                                                              \
+#define DEFINE_EXTENT(name, BITS)                                                                  \
+    static void extent_##name(const void *data, uint64_t n, uint64_t *largest, uint64_t *smallest) \
+    {                                                                                              \
+        const BITS *p = data, magnitude = (BITS)((BITS) ~(BITS)0 >> 1);                            \
+        BITS most = 0, least = (BITS)(magnitude - 1);                                              \
+        for (uint64_t i = 0; i < n; i++) {                                                         \
+            const BITS x = (BITS)(p[i] & magnitude), before = (BITS)(x - 1);                       \
+            most = x > most ? x : most;                                                            \
+            least = before < least ? before : least;                                               \
+        }                                                                                          \
+        *largest = most;                                                                           \
+        *smallest = (uint64_t)least + 1;                                                           \
     }
 DEFINE_EXTENT(16, uint16_t)
 DEFINE_EXTENT(32, uint32_t)

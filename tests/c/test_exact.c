@@ -313,8 +313,8 @@ static void check_level(const char *isa, gpr_dtype dtype, int which, uint64_t co
     /* All of the largest numbers and of one sign: the sum is as large as it gets. */
     for (uint64_t i = 0; i < count; i++)
         set_bits(dtype, values, i, ((uint64_t)high + 1) * (UINT64_C(1) << fraction) - 1);
-    CHECK(check_windows(isa, dtype, which, values, count, biases, units), "%s, %s, level %d: the largest, field %d", isa,
-          gpr_dtype_rows[dtype].name, which, high);
+    CHECK(check_windows(isa, dtype, which, values, count, biases, units), "%s, %s, level %d: the largest, field %d",
+          isa, gpr_dtype_rows[dtype].name, which, high);
     for (uint64_t k = 0; k < 3; k++) {
         const uint64_t special = ((uint64_t)fields << fraction) + (k == 2 ? 1 : 0);
 
