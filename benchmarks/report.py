@@ -31,7 +31,7 @@ def milliseconds(row: dict[str, Any]) -> str:
 
 def caption(result: dict[str, Any]) -> str:
     env = result["environment"]
-    device = env["device"]
+    device = None if "isa" in result else env["device"]  # what the CPU did is its own, whatever device the machine has
     where = (
         f"{device['name']}, driver for CUDA {show_cuda_version(env['cuda_driver'])}, "
         f"NVRTC {show_cuda_version(env['nvrtc'])}"
@@ -260,6 +260,40 @@ def cpu_table(result: dict[str, Any]) -> str:
     return f"{table(head, rows)}\n\n{threads}{caption(result)}"
 
 
+def exact_cpu_table(result: dict[str, Any]) -> str:
+    """Speeds of `exact` and `auto` on all cores, and of `exact` on one beside `math.fsum`."""
+
+    def speed(row: dict[str, Any], kernel: str) -> float:
+        return float(row["bytes"] / (row[kernel]["median"] * 1e-3))
+
+    def ratio(of: dict[str, Any]) -> str:
+        return f"{of['auto']['median'] / of['exact']['median']:.2f}"
+
+    rows = [
+        [
+            f"{row['dtype']}, {row['data']}, {size_of(row['bytes'])}",
+            gigabytes(speed(row, "auto")),
+            gigabytes(speed(row, "exact")) if row["same_bits"] else "wrong",
+            ratio(row),
+            ratio(row["one_thread"]),
+        ]
+        for row in result["rows"]
+    ]
+    head = ["sum, GB/s", "`auto`", "`exact`", "`exact` over `auto`", "on one thread"]
+    ways = ["math.fsum(array)", "math.fsum(list)"]
+    beside = [
+        [
+            f"{row['dtype']}, {row['data']}, {row['elements']:,} elements",
+            f"{1e6 * row['exact']['median'] / row['elements']:.2f}" if row["same_value"] else "wrong",
+            *(f"{row[way]['median'] / row['exact']['median']:.0f}" for way in ways),
+        ]
+        for row in result["fsum"]
+    ]
+    fsum_head = ["one thread", "`exact`, ns an element", *(f"times the speed of `{way}`" for way in ways)]
+    threads = f"{result['threads']} threads, {result['isa']}. "
+    return f"{table(head, rows)}\n\n{table(fsum_head, beside)}\n\n{threads}{caption(result)}"
+
+
 def pair(launch: dict[str, Any], name: str) -> str:
     """The emulator's count, and the card's where it is another."""
     ours, card = launch["emulator"][name], launch["hardware"][name]
@@ -316,6 +350,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "host": host_table,
     "first_call": first_call_table,
     "cpu": cpu_table,
+    "exact_cpu": exact_cpu_table,
     "counters": counters_table,
 }
 

@@ -17,6 +17,7 @@ sizes       the same as auto over sizes from 4 KiB up
 host        1 GiB of NumPy array, pinned and ordinary, beside the copy itself, CuPy and PyTorch
 first_call  a kernel never compiled, one in the disk cache, one loaded
 cpu         the CPU backend beside numpy.sum, and the overhead of a small call
+exact_cpu   kernel "exact" beside "auto" on all cores, and on one beside math.fsum
 
 Each result file has the environment, the raw samples in milliseconds and their medians. Peers are
 measured in the same process, in turns with us, so that a drift of the machine's clocks meets all.
@@ -38,7 +39,7 @@ import sys
 import tempfile
 import time
 import timeit
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -595,6 +596,82 @@ def part_cpu(quick: bool) -> dict[str, Any]:
     return {"threads": gr.limits().cpu_threads, "isa": _core.cpu_isa(), "rows": rows}
 
 
+def call_times(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
+    """Wall times of synchronous calls in turns, in milliseconds, after a round that warms up."""
+    samples: dict[str, list[float]] = {name: [] for name in calls}
+    for call in calls.values():
+        call()
+    for _ in range(rounds):
+        for name, call in calls.items():
+            start = time.perf_counter()
+            call()
+            samples[name].append((time.perf_counter() - start) * 1e3)
+    return samples
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """The CPU backend on the calling thread alone."""
+    before = gr.limits().cpu_threads
+    gr.set_limits(cpu_threads=1)
+    try:
+        yield
+    finally:
+        gr.set_limits(cpu_threads=before)
+
+
+def part_exact_cpu(quick: bool) -> dict[str, Any]:
+    nbytes = (64 << 20) if quick else GIB
+    rows, beside_fsum = [], []
+    for dtype in ("float64", "float32", "float16", "bfloat16"):
+        for kind in ("normal", "lognormal"):
+            values = hard_values(kind, dtype, nbytes // numpy_dtype(dtype).itemsize)
+            calls = {
+                kernel: functools.partial(gr.sum, values, kernel=kernel, device="cpu") for kernel in ("exact", "auto")
+            }
+            samples = call_times(calls, 7 if quick else 25)
+            with one_thread():
+                alone = call_times(calls, 3 if quick else 5)
+                same = np.asarray(calls["exact"]())
+            rows.append(
+                {
+                    "dtype": dtype, "data": kind, "bytes": values.nbytes,
+                    "same_bits": same.tobytes() == np.asarray(calls["exact"]()).tobytes(),
+                    **{kernel: summary(times) for kernel, times in samples.items()},
+                    "one_thread": {kernel: summary(times) for kernel, times in alone.items()},
+                }
+            )  # fmt: skip
+    for kind in ("normal", "lognormal"):
+        values = hard_values(kind, "float64", 2**20 if quick else EXACT_PATTERN)
+        as_list = values.tolist()
+        exact = functools.partial(gr.sum, values, kernel="exact", device="cpu")
+        with one_thread():
+            samples = call_times(
+                {
+                    "exact": exact,
+                    "math.fsum(array)": functools.partial(math.fsum, values),
+                    "math.fsum(list)": functools.partial(math.fsum, as_list),
+                },
+                3 if quick else 7,
+            )
+        beside_fsum.append(
+            {
+                "dtype": "float64", "data": kind, "elements": values.size,
+                "same_value": float(exact()) == math.fsum(as_list),
+                **{name: summary(times) for name, times in samples.items()},
+            }
+        )  # fmt: skip
+    return {
+        "op": "sum",
+        "threads": gr.limits().cpu_threads,
+        "isa": _core.cpu_isa(),
+        "rows": rows,
+        "fsum": beside_fsum,
+    }
+
+
+CPU_PARTS = ("cpu", "exact_cpu")
+
 PARTS: dict[str, Callable[[bool], dict[str, Any]]] = {
     "kernels": part_kernels,
     "rows": part_rows,
@@ -607,6 +684,7 @@ PARTS: dict[str, Callable[[bool], dict[str, Any]]] = {
     "host": part_host,
     "first_call": part_first_call,
     "cpu": part_cpu,
+    "exact_cpu": part_exact_cpu,
 }
 
 
@@ -620,7 +698,7 @@ def main() -> None:
     label = gr.devices()[0].name.lower().replace(" ", "-") if has_gpu else "cpu-only"
     options.output.mkdir(parents=True, exist_ok=True)
     for name in options.parts or PARTS:
-        if name != "cpu" and not has_gpu:
+        if name not in CPU_PARTS and not has_gpu:
             print(f"{name}: left out, there is no CUDA device")
             continue
         start = time.perf_counter()

@@ -12,8 +12,10 @@
 
 enum {
     ALONE_BYTES = 1024 * 1024, /* up to this, waking other threads costs more than they save */
-    LEAST_TASK = 65536,        /* elements, so that placing its first windows is little beside it */
-    MOST_TASKS = 256           /* enough for an even load on many cores, few parts to keep and to merge */
+    LEAST_TASK = 32768,        /* elements, at the mean, so that placing its first windows is little beside it */
+    MOST_TASKS = 256,          /* enough for an even load on many cores, few parts to keep and to merge */
+    TILES_TO_ASK =
+        8 /* from one time a task asks whether to stop to the next: the clock takes as long as part of a tile */
 };
 
 struct exact_job;
@@ -34,7 +36,6 @@ typedef struct exact_job {
     gpr_value neutral;     /* element, for masks and NaN */
     uint64_t tile;         /* elements */
     uint64_t pieces;       /* of a row */
-    uint64_t per_piece;    /* elements */
     uint64_t per_task;     /* rows, where they are not in pieces */
     gpr_exact_part *parts; /* `width` for each piece, where rows are in pieces */
     const gpr_rule *rule;  /* where sums become results */
@@ -49,6 +50,12 @@ typedef struct exact_stage {
 } exact_stage;
 
 /* ---------------------------------------------------------------- tiles ---------------------- */
+
+/* Whether a task that began at `first`, and adds the tile at `at` next, has to stop. */
+static int must_stop(exact_job *work, uint64_t first, uint64_t at)
+{
+    return (at - first) / work->tile % TILES_TO_ASK == 0 && gpr_cpu_must_stop(&work->stop);
+}
 
 /* Replaces NaN by -0 in a packed tile. Returns how many they were. */
 static uint64_t drop_nan(const exact_job *work, uint64_t count, exact_stage *s)
@@ -114,7 +121,7 @@ static void add_elements(exact_job *work, uint64_t row, uint64_t first, uint64_t
         gpr_exact_clear(&parts[p], work->sum);
         how[p] = gpr_cpu_exact_adder(&parts[p], gpr_exact_part_dtype(work->view->dtype));
     }
-    for (uint64_t at = first; at < end && !gpr_cpu_must_stop(&work->stop); at += work->tile) {
+    for (uint64_t at = first; at < end && !must_stop(work, first, at); at += work->tile) {
         const uint64_t count = least(end - at, work->tile), left_out = read_tile(work, row, at, count, &s, components);
 
         for (int p = 0; p < work->components; p++) {
@@ -140,7 +147,7 @@ static void add_elements_and_squares(exact_job *work, uint64_t row, uint64_t fir
     }
     gpr_exact_clear_products(squares, real);
     square = gpr_cpu_product_adder(squares, real);
-    for (uint64_t at = first; at < end && !gpr_cpu_must_stop(&work->stop); at += work->tile) {
+    for (uint64_t at = first; at < end && !must_stop(work, first, at); at += work->tile) {
         const uint64_t count = least(end - at, work->tile), left_out = read_tile(work, row, at, count, &s, components);
 
         for (int p = 0; p < work->components; p++) {
@@ -202,7 +209,7 @@ static void add_products(exact_job *work, uint64_t row, uint64_t first, uint64_t
         gpr_exact_clear_products(&parts[p], real);
         how[p] = gpr_cpu_product_adder(&parts[p], real);
     }
-    for (uint64_t at = first; at < end && !gpr_cpu_must_stop(&work->stop); at += work->tile) {
+    for (uint64_t at = first; at < end && !must_stop(work, first, at); at += work->tile) {
         const uint64_t count = least(end - at, work->tile);
 
         read_factors(work, work->view, at, count, &of_x, x);
@@ -223,6 +230,17 @@ static void finish_row(const exact_job *work, uint64_t row, const gpr_exact_part
     gpr_finish_exact(work->rule, parts, work->result + row * gpr_dtype_bytes(work->rule->result));
 }
 
+/* First element of a piece of a row; of the one behind the last, the row's end. Pieces get shorter: of two that follow each other
+ * the second one has less, by the same number of tiles throughout, and the last one next to none. So the cores that work on the last
+ * pieces end at nearly the same time, however many they are. */
+static uint64_t piece_start(const exact_job *work, uint64_t piece)
+{
+    const uint64_t left = work->pieces - piece, tiles = divide_up(work->view->n, work->tile);
+    const unsigned __int128 behind = (unsigned __int128)tiles * left * left / (work->pieces * work->pieces);
+
+    return least((tiles - (uint64_t)behind) * work->tile, work->view->n);
+}
+
 /* A piece of a row, or some whole rows, which become results. */
 static void add_task(exact_job *work, uint64_t index)
 {
@@ -230,9 +248,9 @@ static void add_task(exact_job *work, uint64_t index)
     gpr_exact_part parts[GPR_EXACT_MOST_PARTS];
 
     if (work->parts != NULL) {
-        const uint64_t first = index % work->pieces * work->per_piece;
+        const uint64_t piece = index % work->pieces;
 
-        work->add(work, index / work->pieces, first, least(view->n, first + work->per_piece),
+        work->add(work, index / work->pieces, piece_start(work, piece), piece_start(work, piece + 1),
                   work->parts + index * (uint64_t)work->width);
         return;
     }
@@ -260,8 +278,7 @@ static exact_job make_job(const gpr_view *view, gpr_dtype sum, int (*interrupted
                       .sum = sum,
                       .add = add_elements,
                       .neutral = gpr_neutral_element(GPR_FOLD_exact, view->dtype),
-                      .pieces = 1,
-                      .per_piece = view->n};
+                      .pieces = 1};
 
     work.components = work.width = gpr_exact_parts(view->dtype);
     work.tile = GPR_EXACT_TILE / (uint64_t)work.components;
@@ -273,12 +290,10 @@ static exact_job make_job(const gpr_view *view, gpr_dtype sum, int (*interrupted
 static gpr_status add_pieces(exact_job *work)
 {
     const gpr_view *view = work->view;
-    const uint64_t tiles = view->n / work->tile / MOST_TASKS + 1, least_tiles = LEAST_TASK / work->tile;
     const uint64_t width = (uint64_t)work->width;
     gpr_status status = GPR_OK;
 
-    work->per_piece = (tiles < least_tiles ? least_tiles : tiles) * work->tile;
-    work->pieces = divide_up(view->n, work->per_piece);
+    work->pieces = least(divide_up(view->n, LEAST_TASK), MOST_TASKS);
     const uint64_t tasks = view->rows * work->pieces;
     work->parts = malloc(tasks * width * sizeof *work->parts);
     if (work->parts == NULL)

@@ -5,52 +5,54 @@
 
 enum {
     SLOW_ELEMENTS = 128, /* up to this, placing windows costs more than they save */
-    /* From the largest element's exponent to the first bias's: room for a tile's sum, and for elements of later tiles
-     * that are a little larger. */
-    HEADROOM_BITS = 16,
-    MOST_BIAS = 1021, /* 1.5 * 2^p and twice that are finite */
-    SKIPPED_TILES = 7 /* after one that windows do not hold: its neighbours are likely to be like it */
+    MOST_BIAS = 1021,    /* 1.5 * 2^p and twice that are finite */
+    SKIPPED_TILES = 7,   /* after one that windows do not hold: its neighbours are likely to be like it */
+    MOST_PATIENCE = 64   /* tiles: looking for fewer windows is little beside them */
 };
 
 /* ---------------------------------------------------------------- windows -------------------- */
 
 /* A tile's sums in windows, in units of 2^units[w]. */
 typedef struct window_sums {
-    int count;
     int64_t sums[GPR_EXACT_WINDOWS];
 } window_sums;
 
-/* Windows for a float type that has loops of its own. */
-static exact_windows make_windows(gpr_dtype dtype, int lowest)
+/* Windows for a float type. */
+static exact_windows make_windows(gpr_dtype dtype)
 {
-    return (exact_windows){.dtype = dtype, .loops = gpr_cpu_loops()->exact[dtype], .lowest = lowest};
+    const gpr_loops *loops = gpr_cpu_loops();
+
+    return (exact_windows){.dtype = dtype,
+                           .loops = &loops->exact[dtype],
+                           .widen = loops->widen[dtype],
+                           .lowest = gpr_exact_grid_of(dtype).lowest,
+                           .patience = 1};
 }
 
-/* The largest exponent field in a tile of floats. */
-static int largest_exponent_field(gpr_dtype dtype, const void *elements, uint64_t count)
+/* Stored bits of a float type's significand. */
+static int fraction_bits(gpr_dtype dtype)
 {
-    const uint32_t *b32 = elements;
-    const uint64_t *b64 = elements;
-    uint32_t most32 = 0;
-    uint64_t most64 = 0;
-
-    if (dtype == GPR_FLOAT32) {
-        for (uint64_t i = 0; i < count; i++) most32 = (b32[i] & INT32_MAX) > most32 ? b32[i] & INT32_MAX : most32;
-        return (int)(most32 >> 23);
+    switch (dtype) {
+    case GPR_FLOAT16: return 10;
+    case GPR_BFLOAT16: return 7;
+    case GPR_FLOAT32: return 23;
+    default: return 52;
     }
-    for (uint64_t i = 0; i < count; i++) most64 = (b64[i] & INT64_MAX) > most64 ? b64[i] & INT64_MAX : most64;
-    return (int)(most64 >> 52);
 }
 
-/* Places the windows for a tile. Returns 0 if there is no place for it: something is infinite or NaN, or too large. */
-static int place_windows(exact_windows *how, const void *elements, uint64_t count)
+static int level_exists(const exact_windows *how, int level)
 {
-    const int is_single = how->dtype == GPR_FLOAT32;
-    const int field = largest_exponent_field(how->dtype, elements, count);
-    int bias = field - (is_single ? 127 : 1023) + HEADROOM_BITS;
+    return level < GPR_EXACT_LEVELS && how->loops->level[level].loop != NULL;
+}
 
-    if (field == (is_single ? 255 : 2047) || bias > MOST_BIAS) return 0;
-    for (int w = 0; w < GPR_EXACT_WINDOWS; w++) {
+/* Sets the windows of a level, below a largest exponent; 0 if they would overflow. */
+static int set_windows(exact_windows *how, int level, int largest)
+{
+    const gpr_exact_level *l = &how->loops->level[level];
+    int bias = largest + l->headroom;
+
+    if (bias > MOST_BIAS) return 0;
+    for (int w = 0; w < l->windows; w++) {
         /* No window lies deeper than the smallest number needs. */
         if (bias < how->lowest + 52) bias = how->lowest + 52;
         const uint64_t bits = (uint64_t)(bias + 1023) << 52 | UINT64_C(1) << 51;
@@ -58,26 +60,79 @@ static int place_windows(exact_windows *how, const void *elements, uint64_t coun
         how->units[w] = bias - 52;
         bias -= GPR_EXACT_WINDOW_BITS;
     }
+    how->level = level;
+    return 1;
+}
+
+/* Places windows for a tile: those of the first level that surely holds it, or else the last one's. Returns 0 if there is no
+ * place for them: something is infinite or NaN, or too large. */
+static int place_windows(exact_windows *how, const void *elements, uint64_t count)
+{
+    const int fraction = fraction_bits(how->dtype);
+    /* An exponent field of 0 stands for the same exponent as 1. Of the smallest number that is 1. */
+    const int least_exponent = how->lowest + fraction;
+    uint64_t largest, smallest;
+    int most_field, least_field, level = 0;
+
+    how->loops->extent(elements, count, &largest, &smallest);
+    most_field = (int)(largest >> fraction);
+    least_field = (int)(smallest >> fraction);
+    how->placed = 0;
+    /* Exponents lie around 0: the largest field, of infinities and NaN, stands for what would be 1 above the largest. */
+    if (most_field + least_exponent - 1 > 1 - least_exponent) return 0;
+    do {
+        if (!set_windows(how, level, most_field + least_exponent - 1)) return 0;
+        if (how->units[how->loops->level[level].windows - 1] <=
+            (least_field > 0 ? least_field : 1) + least_exponent - 1 - fraction)
+            break;
+    } while (level_exists(how, ++level));
     how->placed = 1;
     return 1;
 }
 
-/* Sums a tile in few windows, or in all of them, as they lie; 0 if they do not hold it. */
-static int sum_as_placed(exact_windows *how, int all, const void *elements, uint64_t count, window_sums *found)
+static int sum_as_placed(const exact_windows *how, const void *elements, uint64_t count, window_sums *found)
 {
-    if (!(all ? how->loops.all : how->loops.few)(elements, count, how->biases, found->sums)) return 0;
-    found->count = all ? GPR_EXACT_WINDOWS : how->loops.few_count;
-    how->all = all;
+    const gpr_exact_level *level = &how->loops->level[how->level];
+    _Alignas(64) float widened[GPR_EXACT_TILE];
+
+    if (level->widened) {
+        how->widen.loop(elements, widened, count);
+        elements = widened;
+    }
+    return level->loop(elements, count, how->biases, found->sums);
+}
+
+/* Whether windows that are placed are to be placed anew, because there may be a lower level by now. */
+static int asks_for_less(exact_windows *how)
+{
+    if (how->level == 0) return 0;
+    if (how->stays > 0) {
+        how->stays--;
+        return 0;
+    }
     return 1;
+}
+
+/* After windows were placed by a tile: how long to stay with them. Who has to rise often stays longer each time, so that data
+ * between two levels does not pay for both. */
+static void settle(exact_windows *how)
+{
+    if (how->level == 0) return;
+    how->stays = how->patience;
+    if (how->patience < MOST_PATIENCE) how->patience *= 2;
 }
 
 /* Sums a tile in windows: as the last one was, or else in windows placed for it. 0 if none hold it. */
 static int sum_in_windows(exact_windows *how, const void *elements, uint64_t count, window_sums *found)
 {
-    if (how->placed && sum_as_placed(how, how->all, elements, count, found)) return 1;
-    if (place_windows(how, elements, count) &&
-        (sum_as_placed(how, 0, elements, count, found) || sum_as_placed(how, 1, elements, count, found)))
+    if (how->placed && !asks_for_less(how) && sum_as_placed(how, elements, count, found)) {
+        if (how->level == 0 && how->patience > 1) how->patience--;
         return 1;
+    }
+    if (place_windows(how, elements, count) && sum_as_placed(how, elements, count, found)) {
+        settle(how);
+        return 1;
+    }
     how->skipped = SKIPPED_TILES;
     return 0;
 }
@@ -89,12 +144,13 @@ static int tries_windows(exact_windows *how, uint64_t count)
         how->skipped--;
         return 0;
     }
-    return how->loops.few != NULL && count > SLOW_ELEMENTS;
+    return how->loops != NULL && count > SLOW_ELEMENTS;
 }
 
 static void add_sums(gpr_exact_part *part, const exact_windows *how, const window_sums *found)
 {
-    for (int w = 0; w < found->count; w++) gpr_exact_add_integer(part, found->sums[w], how->units[w]);
+    for (int w = 0; w < how->loops->level[how->level].windows; w++)
+        gpr_exact_add_integer(part, found->sums[w], how->units[w]);
 }
 
 /* ---------------------------------------------------------------- elements ------------------- */
@@ -109,21 +165,15 @@ exact_adder gpr_cpu_exact_adder(gpr_exact_part *part, gpr_dtype dtype)
         if (row->bytes < 8) how.sum = loops->loop[GPR_FOLD_sum][dtype].rows;
         return how;
     }
-    if (loops->exact[dtype].few == NULL) how.widen = loops->widen[dtype];
-    how.windows = make_windows(how.widen.loop != NULL ? how.widen.to : dtype, gpr_exact_grid_of(dtype).lowest);
+    how.windows = make_windows(dtype);
     return how;
 }
 
 static int add_in_windows(exact_adder *how, const void *elements, uint64_t count)
 {
-    _Alignas(64) float widened[GPR_EXACT_TILE];
     window_sums found;
 
     if (!tries_windows(&how->windows, count)) return 0;
-    if (how->widen.loop != NULL) {
-        how->widen.loop(elements, widened, count);
-        elements = widened;
-    }
     if (!sum_in_windows(&how->windows, elements, count, &found)) return 0;
     add_sums(how->part, &how->windows, &found);
     return 1;

@@ -1,7 +1,7 @@
 /* Tiles of elements, or of products of two, on their way into exact sums. Private to csrc/cpu.
  *
  * Floats are first summed in windows (loops.h), which vectors do at nearly the speed of a plain sum; where a tile does not fit
- * the windows, they are placed anew by its largest element, then more of them are taken, and where it still does not fit (a
+ * the windows, they are placed anew by its largest element, as many as its smallest one asks for, and where it still does not fit (a
  * range too wide, infinities, NaN), it is added element by element. Integers of up to 32 bits are summed by the loops of the
  * plain sum, which are exact. Whatever the way, the part is the same: it depends on the elements alone.
  *
@@ -16,12 +16,15 @@
 
 /* Windows in a place. */
 typedef struct exact_windows {
-    gpr_dtype dtype;         /* float32 or float64, as the loops read them */
-    gpr_exact_windows loops; /* NULL for integers */
-    int lowest;              /* exponent of the smallest number among the elements */
-    int placed;              /* biases are set */
-    int all;                 /* the last tile took all windows */
-    int skipped;             /* tiles to add without trying windows */
+    gpr_dtype dtype; /* as the loops read elements, those of widened ones aside */
+    const gpr_exact_loops *loops;
+    gpr_widening widen; /* for loops that read widened elements */
+    int lowest;         /* exponent of the smallest number among the elements */
+    int placed;         /* biases are set, for this level: */
+    int level;
+    int stays;    /* tiles until a lower level is asked for again */
+    int patience; /* the next value of `stays` */
+    int skipped;  /* tiles to add without trying windows */
     double biases[GPR_EXACT_WINDOWS];
     int units[GPR_EXACT_WINDOWS]; /* exponent of a window's last place */
 } exact_windows;
@@ -30,9 +33,8 @@ typedef struct exact_windows {
 typedef struct exact_adder {
     gpr_exact_part *part;
     gpr_dtype dtype;
-    gpr_widening widen; /* before the windows, if its loop is not NULL */
-    exact_windows windows;
-    gpr_rows_loop sum; /* for integers that a tile of sums to 64 bits; or NULL */
+    exact_windows windows; /* of floats */
+    gpr_rows_loop sum;     /* for integers that a tile of sums to 64 bits; or NULL */
 } exact_adder;
 
 exact_adder gpr_cpu_exact_adder(gpr_exact_part *part, gpr_dtype dtype);

@@ -31,9 +31,10 @@ typedef struct gpr_loop {
 } gpr_loop;
 
 enum {
-    GPR_EXACT_TILE = 4096,     /* most elements of one call of a gpr_exact_loop */
-    GPR_EXACT_WINDOWS = 7,     /* most windows of one: with them, float32's whole range */
-    GPR_EXACT_WINDOW_BITS = 40 /* from the exponent of one window's bias to the next one's */
+    GPR_EXACT_TILE = 4096,      /* most elements of one call of a gpr_exact_loop */
+    GPR_EXACT_WINDOWS = 7,      /* most windows of one: with them, float32's whole range */
+    GPR_EXACT_WINDOW_BITS = 40, /* from the exponent of one window's bias to the next one's */
+    GPR_EXACT_LEVELS = 3
 };
 
 /* Sums n <= GPR_EXACT_TILE elements exactly in windows: window w holds multiples of the last place of biases[w], which
@@ -42,11 +43,23 @@ enum {
  * the last one, infinite or NaN. Needs rounding to nearest, and subnormal numbers neither read nor written as zero. */
 typedef int (*gpr_exact_loop)(const void *data, uint64_t n, const double *biases, int64_t *sums);
 
-/* The loops of a type: one with few windows, which holds what most arrays have, and one with GPR_EXACT_WINDOWS. */
-typedef struct gpr_exact_windows {
-    gpr_exact_loop few, all; /* NULL: widen first, or there is none */
-    int few_count;
-} gpr_exact_windows;
+/* One way to sum a type's elements, with as many windows as it has. */
+typedef struct gpr_exact_level {
+    gpr_exact_loop loop; /* NULL: there is no such level */
+    int windows;
+    int headroom; /* from the largest element's exponent to that of the first bias: room for a tile's sum, and some to spare */
+    int widened; /* the loop reads float32: widen first */
+} gpr_exact_level;
+
+/* Finds the largest magnitude of n > 0 elements, and the smallest that is not 0 (or the largest there could be), as the bits of
+ * their type without the sign. */
+typedef void (*gpr_extent_loop)(const void *data, uint64_t n, uint64_t *largest, uint64_t *smallest);
+
+/* The loops of a type, those that take least time, and hold least, first. */
+typedef struct gpr_exact_loops {
+    gpr_exact_level level[GPR_EXACT_LEVELS];
+    gpr_extent_loop extent; /* NULL where there are no loops */
+} gpr_exact_loops;
 
 /* Products of n pairs of numbers as the sums high[i] + low[i], of float32 as high[i] alone (low is not written). Returns 0 if
  * a product that is finite may need more: it is so small that the lowest of its bits are none of a double's. Infinities and
@@ -82,7 +95,7 @@ typedef struct gpr_loops {
     gpr_positions_loop first_min[GPR_DTYPE_COUNT],
         first_max[GPR_DTYPE_COUNT]; /* NULL for 16-bit floats and complex numbers */
     gpr_widening widen[GPR_DTYPE_COUNT];
-    gpr_exact_windows exact[GPR_DTYPE_COUNT];
+    gpr_exact_loops exact[GPR_DTYPE_COUNT];      /* of floats */
     gpr_products_loop products[GPR_DTYPE_COUNT]; /* of float32 and float64 */
 } gpr_loops;
 

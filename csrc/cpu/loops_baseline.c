@@ -23,6 +23,8 @@ typedef __m128d flag_f64;
 #define is_flagged_f32(flag) (_mm_movemask_ps(flag) != 0)
 #define is_flagged_f64(flag) (_mm_movemask_pd(flag) != 0)
 #define WIDEN_F32(p) _mm_cvtps_pd(_mm_castsi128_ps(_mm_loadl_epi64((const __m128i *)(const void *)(p))))
+#define LARGER_i16(x, y) _mm_max_epi16((__m128i)(x), (__m128i)(y))
+#define SMALLER_i16(x, y) _mm_min_epi16((__m128i)(x), (__m128i)(y))
 #endif
 
 #include "loops_template.h"

@@ -30,6 +30,7 @@ typedef float vec_f32 __attribute__((vector_size(VECTOR_BYTES)));
 typedef uint8_t vec_u8 __attribute__((vector_size(VECTOR_BYTES)));
 typedef uint16_t vec_u16 __attribute__((vector_size(VECTOR_BYTES)));
 typedef uint32_t vec_u32 __attribute__((vector_size(VECTOR_BYTES)));
+typedef int16_t vec_i16 __attribute__((vector_size(VECTOR_BYTES)));
 typedef int32_t vec_i32 __attribute__((vector_size(VECTOR_BYTES)));
 typedef int64_t vec_i64 __attribute__((vector_size(VECTOR_BYTES)));
 typedef uint64_t vec_u64 __attribute__((vector_size(VECTOR_BYTES)));
@@ -37,10 +38,18 @@ typedef uint64_t vec_u64 __attribute__((vector_size(VECTOR_BYTES)));
 /* The processor's own prefetchers stop at page ends: reading ahead by hand takes a tenth off runs from main memory.
  * The address may lie past the array, where a prefetch does nothing. */
 enum { PREFETCH_BYTES = 2048, CACHE_LINE_BYTES = 64 };
-#define PREFETCH(p, bytes)                                             \
+#define PREFETCH_AT(p, bytes, distance, locality)                      \
     UNROLLED                                                           \
     for (size_t ahead = 0; ahead < (bytes); ahead += CACHE_LINE_BYTES) \
-    __builtin_prefetch((const void *)((uintptr_t)(p) + PREFETCH_BYTES + ahead))
+    __builtin_prefetch((const void *)((uintptr_t)(p) + (distance) + ahead), 0, locality)
+#define PREFETCH(p, bytes) PREFETCH_AT(p, bytes, PREFETCH_BYTES, 3)
+
+/* Loops that compute more than they read are not far enough ahead of themselves to keep memory busy, and the first cache has few lines
+ * under way at once: what is far ahead goes to the second one, what is near from there to the first. */
+enum { PREFETCH_FAR_BYTES = 8192, PREFETCH_NEAR_BYTES = 1024 };
+#define PREFETCH_TWICE(p, bytes)                  \
+    PREFETCH_AT(p, bytes, PREFETCH_FAR_BYTES, 2); \
+    PREFETCH_AT(p, bytes, PREFETCH_NEAR_BYTES, 3)
 
 /* ---------------------------------------------------------------- folds of two values -------- */
 
@@ -1150,7 +1159,7 @@ _Static_assert(GPR_EXACT_TILE / EXACT_LANES + 1 <= 1 << EXACT_ADDITIONS_BITS &&
         }                                                                                      \
         for (uint64_t i = 0; i < rounds; i++) {                                                \
             const T *at = i < whole ? p + i * EXACT_LANES : rest;                              \
-            PREFETCH(at, EXACT_LANES * sizeof(T));                                             \
+            PREFETCH_TWICE(at, EXACT_LANES * sizeof(T));                                       \
             UNROLLED                                                                           \
             for (int k = 0; k < EXACT_VECTORS; k++) {                                          \
                 vec_f64 x = (vec_f64)LOAD(at + k * VECTOR_LANES);                              \
@@ -1180,11 +1189,231 @@ _Static_assert(GPR_EXACT_TILE / EXACT_LANES + 1 <= 1 << EXACT_ADDITIONS_BITS &&
         return any == 0;                                                                       \
     }
 
-enum { FEW_WINDOWS_float32 = 2, FEW_WINDOWS_float64 = 3 };
-DEFINE_EXACT_RUN(few_float32, float, WIDEN_F32, FEW_WINDOWS_float32)
-DEFINE_EXACT_RUN(few_float64, double, load_f64, FEW_WINDOWS_float64)
+DEFINE_EXACT_RUN(two_float32, float, WIDEN_F32, 2)
+DEFINE_EXACT_RUN(two_float64, double, load_f64, 2)
+DEFINE_EXACT_RUN(three_float64, double, load_f64, 3)
 DEFINE_EXACT_RUN(all_float32, float, WIDEN_F32, GPR_EXACT_WINDOWS)
 DEFINE_EXACT_RUN(all_float64, double, load_f64, GPR_EXACT_WINDOWS)
+
+/* Floats of up to 24 bits leave one window so much room that it is enough to ask how large and how small they are: where the
+ * largest cannot move the accumulators beyond 2^p and 2^(p + 1), and the last bit of the smallest is none below the window's
+ * last place, the additions round nothing, and nothing needs to be looked at on the way. Magnitudes are asked as integers, many to
+ * a vector. Of float32 the accumulators are emptied after few additions, which leaves more of the window to the elements. */
+enum {
+    ONE_VECTORS = 4,
+    ONE_LANES = ONE_VECTORS * VECTOR_BYTES / 8,
+    TILE_ADDITIONS_BITS = VECTOR_BYTES == 64 ? 7
+    : VECTOR_BYTES == 32                     ? 8
+                                             : 9,
+    ADDITIONS_BITS_float16 = TILE_ADDITIONS_BITS,
+    ADDITIONS_BITS_bfloat16 = TILE_ADDITIONS_BITS,
+    ADDITIONS_BITS_float32 = 3
+};
+_Static_assert(GPR_EXACT_TILE == ONE_LANES << TILE_ADDITIONS_BITS, "a tile's additions");
+/* |x| < 2^(e + 1), their sum is to stay below 2^(p - 1), and a bit for tiles with larger elements */
+#define ONE_HEADROOM(name) (ADDITIONS_BITS_##name + 3)
+
+#ifndef LARGER_i16
+#define LARGER_i16(x, y) choose_i16((x) > (y), x, y)
+#define SMALLER_i16(x, y) choose_i16((x) < (y), x, y)
+INLINE vec_i16 choose_i16(vec_i16 first, vec_i16 x, vec_i16 y)
+{
+    return (x & first) | (y & ~first);
+}
+#endif
+#ifndef LARGER_i32
+#define LARGER_i32(x, y) choose_i32((x) > (y), x, y)
+#define SMALLER_i32(x, y) choose_i32((x) < (y), x, y)
+INLINE vec_i32 choose_i32(vec_i32 first, vec_i32 x, vec_i32 y)
+{
+    return (x & first) | (y & ~first);
+}
+#endif
+
+/* The magnitudes seen so far: the largest, and the smallest plus the largest integer, so that 0 is the largest of all. */
+#define DEFINE_MAGNITUDES(width)                                                                                  \
+    typedef struct magnitudes_##width {                                                                           \
+        vec_i##width largest, smallest;                                                                           \
+    } magnitudes_##width;                                                                                         \
+    INLINE void see_##width(magnitudes_##width *seen, const void *at)                                             \
+    {                                                                                                             \
+        vec_u##width bits;                                                                                        \
+        memcpy(&bits, at, sizeof bits);                                                                           \
+        bits &= INT##width##_MAX;                                                                                 \
+        seen->largest = (vec_i##width)LARGER_i##width((vec_i##width)bits, seen->largest);                         \
+        seen->smallest = (vec_i##width)SMALLER_i##width((vec_i##width)(bits + INT##width##_MAX), seen->smallest); \
+    }                                                                                                             \
+    /* Whether all are below `end`, and those that are not 0 are `first` > 0 or more. */                          \
+    INLINE int are_within_##width(const magnitudes_##width *seen, uint##width##_t first, uint##width##_t end)     \
+    {                                                                                                             \
+        const vec_i##width low = (vec_i##width)((vec_u##width){0} + (uint##width##_t)(first + INT##width##_MAX)); \
+        const vec_i##width high = (vec_i##width)((vec_u##width){0} + end);                                        \
+        const vec_u64 bad = (vec_u64)(seen->smallest < low) | (vec_u64)(seen->largest >= high);                   \
+        uint64_t any = 0;                                                                                         \
+        UNROLLED                                                                                                  \
+        for (int k = 0; k < VECTOR_LANES; k++) any |= bad[k];                                                     \
+        return any == 0;                                                                                          \
+    }
+DEFINE_MAGNITUDES(16)
+DEFINE_MAGNITUDES(32)
+
+/* The bits of 2^exponent in a float type of 8 exponent bits, no more than those of infinity; 1, the smallest magnitude, for
+ * exponents of subnormal numbers. */
+INLINE uint32_t power_bits(int exponent, int fraction)
+{
+    const int field = exponent + 127;
+
+    return field <= 1 ? 1 : (uint32_t)(field < 255 ? field : 255) << fraction;
+}
+
+INLINE int bias_exponent(double bias)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &bias, sizeof bits);
+    return (int)(bits >> 52) - 1023;
+}
+
+INLINE void add_floats_one(const float *at, vec_f64 acc[ONE_VECTORS])
+{
+    UNROLLED
+    for (int k = 0; k < ONE_VECTORS; k++) acc[k] += (vec_f64)WIDEN_F32(at + k * VECTOR_LANES);
+}
+
+/* A step of ONE_LANES elements. */
+INLINE void step_float32(const float *at, vec_f64 acc[ONE_VECTORS], magnitudes_32 *seen)
+{
+    UNROLLED
+    for (size_t byte = 0; byte < ONE_LANES * sizeof *at; byte += VECTOR_BYTES) see_32(seen, (const char *)at + byte);
+    add_floats_one(at, acc);
+}
+
+INLINE void step_bfloat16(const uint16_t *at, vec_f64 acc[ONE_VECTORS], magnitudes_16 *seen)
+{
+    _Alignas(VECTOR_BYTES) float wide[ONE_LANES];
+    vec_u32 pairs, halves[2];
+
+    _Static_assert(ONE_LANES * sizeof *at == VECTOR_BYTES, "a vector of elements");
+    memcpy(&pairs, at, sizeof pairs);
+    see_16(seen, at);
+    halves[0] = pairs << 16;
+    halves[1] = pairs & UINT32_C(0xffff0000);
+    memcpy(wide, halves, sizeof wide);
+    add_floats_one(wide, acc);
+}
+
+/* All float16 there are fit the window at its lowest place: only infinities and NaN move an accumulator. */
+typedef struct magnitudes_none {
+    char none;
+} magnitudes_none;
+
+INLINE void step_float16(const uint16_t *at, vec_f64 acc[ONE_VECTORS], magnitudes_none *seen)
+{
+    _Alignas(VECTOR_BYTES) float wide[ONE_LANES];
+
+    (void)seen;
+#ifdef WIDEN_HALF_VECTOR
+    UNROLLED
+    for (int k = 0; k < ONE_LANES; k += HALF_VECTOR) WIDEN_HALF_VECTOR(at + k, wide + k);
+#else
+    /* As widen_half, by vectors: the compiler makes no vectors of so few. Of a NaN any will do. */
+    vec_u32 pairs, halves[2];
+    memcpy(&pairs, at, sizeof pairs);
+    halves[0] = pairs & 0xffff;
+    halves[1] = pairs >> 16;
+    UNROLLED
+    for (int k = 0; k < 2; k++) {
+        const vec_u32 sign = (halves[k] & 0x8000) << 16, magnitude = (halves[k] & 0x7fff) << 13;
+        const vec_f32 value = (vec_f32)magnitude * 0x1p112f;
+        const vec_u32 special = (vec_u32)((vec_i32)magnitude >= 0x0f800000) & UINT32_C(0x7f800000);
+        halves[k] = (vec_u32)value | special | sign;
+    }
+    memcpy(wide, halves, sizeof wide);
+#endif
+    add_floats_one(wide, acc);
+}
+
+#define START_32 {(vec_i32){0}, (vec_i32){0} + INT32_MAX}
+#define START_16 {(vec_i16){0}, (vec_i16){0} + INT16_MAX}
+#define START_none {0}
+#define HOLDS_float32(seen, p) \
+    are_within_32(seen, power_bits((p) - 52 + 23, 23), power_bits((p) - 1 - ADDITIONS_BITS_float32, 23))
+#define HOLDS_bfloat16(seen, p)                                \
+    are_within_16(seen, (uint16_t)power_bits((p) - 52 + 7, 7), \
+                  (uint16_t)power_bits((p) - 1 - ADDITIONS_BITS_bfloat16, 7))
+#define HOLDS_float16(seen, p) ((void)(seen), (p) - 52 <= -24 && (p) - 1 - ADDITIONS_BITS_float16 >= 16)
+
+/* Moves what accumulators hold, in units of the last place, to `total`; what is in the exponents' place beside the bias's to `moved`. */
+INLINE void empty_accumulators(vec_f64 acc[ONE_VECTORS], vec_u64 bias, vec_u64 *total, vec_u64 *moved)
+{
+    UNROLLED
+    for (int k = 0; k < ONE_VECTORS; k++) {
+        *moved |= (vec_u64)acc[k] ^ bias;
+        *total += (vec_u64)acc[k] - bias;
+        acc[k] = (vec_f64)bias;
+    }
+}
+
+#define DEFINE_EXACT_ONE(name, T, SEEN)                                                            \
+    static int exact_one_##name(const void *data, uint64_t n, const double *biases, int64_t *sums) \
+    {                                                                                              \
+        const uint64_t whole = n / ONE_LANES;                                                      \
+        const vec_u64 bias = (vec_u64)((vec_f64){0} + biases[0]);                                  \
+        const T *p = data;                                                                         \
+        T rest[ONE_LANES] = {0};                                                                   \
+        vec_f64 acc[ONE_VECTORS];                                                                  \
+        vec_u64 moved = {0}, total = {0};                                                          \
+        magnitudes_##SEEN seen = START_##SEEN;                                                     \
+        uint64_t any = 0, sum = 0;                                                                 \
+                                                                                                   \
+        UNROLLED                                                                                   \
+        for (int k = 0; k < ONE_VECTORS; k++) acc[k] = (vec_f64)bias;                              \
+        for (uint64_t i = 0; i < whole;) {                                                         \
+            const uint64_t more = UINT64_C(1) << ADDITIONS_BITS_##name;                            \
+            const uint64_t end = whole - i < more ? whole : i + more;                              \
+            for (; i < end; i++) {                                                                 \
+                PREFETCH_TWICE(p + i * ONE_LANES, ONE_LANES * sizeof(T));                          \
+                step_##name(p + i * ONE_LANES, acc, &seen);                                        \
+            }                                                                                      \
+            empty_accumulators(acc, bias, &total, &moved);                                         \
+        }                                                                                          \
+        if (n % ONE_LANES != 0) {                                                                  \
+            memcpy(rest, p + whole * ONE_LANES, n % ONE_LANES * sizeof(T));                        \
+            step_##name(rest, acc, &seen);                                                         \
+            empty_accumulators(acc, bias, &total, &moved);                                         \
+        }                                                                                          \
+        UNROLLED                                                                                   \
+        for (int k = 0; k < VECTOR_LANES; k++) {                                                   \
+            any |= moved[k] >> 52;                                                                 \
+            sum += total[k];                                                                       \
+        }                                                                                          \
+        sums[0] = (int64_t)sum;                                                                    \
+        return any == 0 && HOLDS_##name(&seen, bias_exponent(biases[0]));                          \
+    }
+DEFINE_EXACT_ONE(float32, float, 32)
+DEFINE_EXACT_ONE(bfloat16, uint16_t, 16)
+DEFINE_EXACT_ONE(float16, uint16_t, none)
+
+/* From the largest element's exponent to the first bias's, where windows are watched: room for a tile's sum, and for elements of
+ * later tiles that are a little larger. */
+enum { WATCHED_HEADROOM = 16 };
+
+#define DEFINE_EXTENT(name, BITS)                                                                  \
+    static void extent_##name(const void *data, uint64_t n, uint64_t *largest, uint64_t *smallest) \
+    {                                                                                              \
+        const BITS *p = data, magnitude = (BITS)((BITS) ~(BITS)0 >> 1);                            \
+        BITS most = 0, least = (BITS)(magnitude - 1);                                              \
+        for (uint64_t i = 0; i < n; i++) {                                                         \
+            const BITS x = (BITS)(p[i] & magnitude), before = (BITS)(x - 1);                       \
+            most = x > most ? x : most;                                                            \
+            least = before < least ? before : least;                                               \
+        }                                                                                          \
+        *largest = most;                                                                           \
+        *smallest = (uint64_t)least + 1;                                                           \
+    }
+DEFINE_EXTENT(16, uint16_t)
+DEFINE_EXTENT(32, uint32_t)
+DEFINE_EXTENT(64, uint64_t)
 
 /* What rounding took from a product of doubles. It is a double itself if the product's lowest bit, 105 places below its
  * highest at most, is one of a double's. */
@@ -1353,8 +1582,19 @@ const gpr_loops LOOPS_TABLE = {
         },
     .exact =
         {
-            [GPR_FLOAT32] = {exact_few_float32, exact_all_float32, FEW_WINDOWS_float32},
-            [GPR_FLOAT64] = {exact_few_float64, exact_all_float64, FEW_WINDOWS_float64},
+            [GPR_FLOAT16] = {{{exact_one_float16, 1, ONE_HEADROOM(float16), 0}}, extent_16},
+            [GPR_BFLOAT16] = {{{exact_one_bfloat16, 1, ONE_HEADROOM(bfloat16), 0},
+                               {exact_two_float32, 2, WATCHED_HEADROOM, 1},
+                               {exact_all_float32, GPR_EXACT_WINDOWS, WATCHED_HEADROOM, 1}},
+                              extent_16},
+            [GPR_FLOAT32] = {{{exact_one_float32, 1, ONE_HEADROOM(float32), 0},
+                              {exact_two_float32, 2, WATCHED_HEADROOM, 0},
+                              {exact_all_float32, GPR_EXACT_WINDOWS, WATCHED_HEADROOM, 0}},
+                             extent_32},
+            [GPR_FLOAT64] = {{{exact_two_float64, 2, WATCHED_HEADROOM, 0},
+                              {exact_three_float64, 3, WATCHED_HEADROOM, 0},
+                              {exact_all_float64, GPR_EXACT_WINDOWS, WATCHED_HEADROOM, 0}},
+                             extent_64},
         },
     .products = {[GPR_FLOAT32] = products_float32, [GPR_FLOAT64] = products_float64},
 };

@@ -9,6 +9,7 @@
 #include "check.h"
 #include "cpu.h"
 #include "exact.h"
+#include "exact_tiles.h"
 #include "loops.h"
 #include "registry.h"
 #include "status.h"
@@ -18,6 +19,23 @@
 #endif
 
 enum { MOST_BYTES = 512 };
+
+static const char *const isas[] = {"avx512", "avx2", "baseline"};
+enum { ISAS = sizeof isas / sizeof isas[0] };
+
+static const gpr_dtype floats[] = {GPR_FLOAT16, GPR_BFLOAT16, GPR_FLOAT32, GPR_FLOAT64};
+enum { FLOATS = sizeof floats / sizeof floats[0] };
+
+/* Bits of the exponent and of the significand as they are stored. */
+static int exponent_bits(gpr_dtype dtype)
+{
+    return dtype == GPR_FLOAT16 ? 5 : dtype == GPR_FLOAT64 ? 11 : 8;
+}
+
+static int fraction_bits(gpr_dtype dtype)
+{
+    return (int)gpr_dtype_bytes(dtype) * 8 - 1 - exponent_bits(dtype);
+}
 
 static gpr_exact *make(gpr_dtype dtype)
 {
@@ -201,66 +219,263 @@ static void test_no_setting_of_the_floating_point_unit_changes_a_sum(void)
 
 /* ---------------------------------------------------------------- windows -------------------- */
 
-/* A window's sums, as a part, beside the elements', added one by one. */
-static void check_windows(const char *isa, int all, const double *values, uint64_t count, const double *biases,
-                          const int *units)
+static void set_bits(gpr_dtype dtype, void *values, uint64_t at, uint64_t bits)
 {
-    const gpr_exact_windows *loops = &gpr_cpu_loops()->exact[GPR_FLOAT64];
+    const size_t bytes = gpr_dtype_bytes(dtype);
+
+    memcpy((char *)values + at * bytes, &bits, bytes); /* of a little-endian number: its last bytes */
+}
+
+/* Floats of any sign whose exponent fields lie in a range, all of which the type has; field 0 is of subnormal numbers and 0. */
+static void fill_fields(gpr_dtype dtype, void *values, uint64_t count, int low, int high)
+{
+    const int fraction = fraction_bits(dtype);
+
+    for (uint64_t i = 0; i < count; i++) {
+        const uint64_t random = check_random(), sign = random >> 63 << (fraction + exponent_bits(dtype));
+        const uint64_t field = (uint64_t)check_between(low, high) << fraction;
+
+        set_bits(dtype, values, i, sign | field | (random & ((UINT64_C(1) << fraction) - 1)));
+    }
+}
+
+/* The tile as the loop of a level reads it. */
+static const void *as_read(gpr_dtype dtype, const gpr_exact_level *level, const void *values, uint64_t count)
+{
+    static _Alignas(64) float widened[GPR_EXACT_TILE];
+
+    if (!level->widened) return values;
+    gpr_cpu_loops()->widen[dtype].loop(values, widened, count);
+    return widened;
+}
+
+/* Places a level's windows below 2^top, some or as much as they may be apart, and no deeper than a double goes. */
+static void place(const gpr_exact_level *level, int top, int closely, double *biases, int *units)
+{
+    for (int w = 0; w < level->windows; w++) {
+        const int least = w == 0 ? -1022 : units[w - 1] + 52 - GPR_EXACT_WINDOW_BITS;
+        int p = top - w * (closely ? (int)check_between(1, GPR_EXACT_WINDOW_BITS) : GPR_EXACT_WINDOW_BITS);
+
+        if (p < least) p = least;
+        if (p > 1021) p = 1021;
+        if (p < -1022) p = -1022;
+        biases[w] = ldexp(1.5, p);
+        units[w] = p - 52;
+    }
+}
+
+/* Whether a level's windows say that they hold a tile; if so their sums, as a part, are compared with the elements', added one by one. */
+static int check_windows(const char *isa, gpr_dtype dtype, int which, const void *values, uint64_t count,
+                         const double *biases, const int *units)
+{
+    const gpr_exact_level *level = &gpr_cpu_loops()->exact[dtype].level[which];
     gpr_exact_part in_windows, one_by_one;
     int64_t sums[GPR_EXACT_WINDOWS];
 
-    if (!(all ? loops->all : loops->few)(values, count, biases, sums)) return;
-    gpr_exact_clear(&in_windows, GPR_FLOAT64);
-    gpr_exact_clear(&one_by_one, GPR_FLOAT64);
-    for (int w = 0; w < (all ? GPR_EXACT_WINDOWS : loops->few_count); w++)
-        gpr_exact_add_integer(&in_windows, sums[w], units[w]);
-    gpr_exact_add_elements(&one_by_one, GPR_FLOAT64, values, count);
+    if (!level->loop(as_read(dtype, level, values, count), count, biases, sums)) return 0;
+    gpr_exact_clear(&in_windows, dtype);
+    gpr_exact_clear(&one_by_one, dtype);
+    for (int w = 0; w < level->windows; w++) gpr_exact_add_integer(&in_windows, sums[w], units[w]);
+    gpr_exact_add_elements(&one_by_one, dtype, values, count);
     gpr_exact_carry(&in_windows);
     gpr_exact_carry(&one_by_one);
-    CHECK(memcmp(in_windows.words, one_by_one.words, sizeof in_windows.words) == 0, "%s, %" PRIu64 " elements", isa,
-          count);
+    CHECK(memcmp(in_windows.words, one_by_one.words, sizeof in_windows.words) == 0,
+          "%s, %s, level %d, %" PRIu64 " elements, 2^%d", isa, gpr_dtype_rows[dtype].name, which, count, units[0] + 52);
+    return 1;
 }
 
-/* Wherever windows lie, what they accept they sum exactly; and around the elements they do accept. */
+/* Wherever windows lie, what they accept they sum exactly; and around the elements they do accept, but for infinities, NaN, and
+ * what has bits below them. */
+static void check_level(const char *isa, gpr_dtype dtype, int which, uint64_t count)
+{
+    static _Alignas(64) char values[GPR_EXACT_TILE * sizeof(double)];
+    const gpr_exact_level *level = &gpr_cpu_loops()->exact[dtype].level[which];
+    const int fraction = fraction_bits(dtype), fields = (1 << exponent_bits(dtype)) - 1, bias = fields / 2;
+    const int lowest = gpr_exact_grid_of(dtype).lowest;
+    /* What is surely held: exponents from the largest down. */
+    const int range = 52 + GPR_EXACT_WINDOW_BITS * (level->windows - 1) - level->headroom - fraction;
+    const int high = (int)check_between(1, fields - 1), low = high > range ? high - range : 0;
+    int top = high - bias + level->headroom, units[GPR_EXACT_WINDOWS];
+    double biases[GPR_EXACT_WINDOWS];
+    const uint64_t at = (uint64_t)check_between(0, (int64_t)count - 1);
+
+    place(level, top + (int)check_between(-30, 10), 1, biases, units);
+    fill_fields(dtype, values, count, (int)check_between(low, high), high);
+    (void)check_windows(isa, dtype, which, values, count, biases, units);
+
+    if (top > 1021) top = 1021;
+    if (top < lowest + 52) top = lowest + 52;
+    place(level, top, 0, biases, units);
+    if (units[0] < lowest || top > bias + level->headroom || top < high - bias + level->headroom) return;
+    fill_fields(dtype, values, count, low, high);
+    CHECK(low == 0 || check_windows(isa, dtype, which, values, count, biases, units),
+          "%s, %s, level %d: in range, fields %d to %d", isa, gpr_dtype_rows[dtype].name, which, low, high);
+    /* All of the largest numbers and of one sign: the sum is as large as it gets. */
+    for (uint64_t i = 0; i < count; i++)
+        set_bits(dtype, values, i, ((uint64_t)high + 1) * (UINT64_C(1) << fraction) - 1);
+    CHECK(check_windows(isa, dtype, which, values, count, biases, units), "%s, %s, level %d: the largest, field %d",
+          isa, gpr_dtype_rows[dtype].name, which, high);
+    for (uint64_t k = 0; k < 3; k++) {
+        const uint64_t special = ((uint64_t)fields << fraction) + (k == 2 ? 1 : 0);
+
+        set_bits(dtype, values, at, special | (k == 1 ? UINT64_C(1) << (fraction + exponent_bits(dtype)) : 0));
+        CHECK(!check_windows(isa, dtype, which, values, count, biases, units), "%s, %s, level %d: special %d", isa,
+              gpr_dtype_rows[dtype].name, which, (int)k);
+    }
+    /* One below what the last window's place can hold, its last bit set. */
+    const int below = units[level->windows - 1] - 1 + fraction + bias;
+    if (below < 1 || below >= fields) return;
+    set_bits(dtype, values, at, (uint64_t)below << fraction | 1);
+    CHECK(!check_windows(isa, dtype, which, values, count, biases, units), "%s, %s, level %d: too small", isa,
+          gpr_dtype_rows[dtype].name, which);
+}
+
+/* Large numbers that cancel within a lane, with small ones in between, which are lost if the large ones move an accumulator to where its
+ * last place is twice as large. */
+static void check_large_numbers_cancel(const char *isa, gpr_dtype dtype, int which)
+{
+    enum { PERIOD = 4, LANES = 32 }; /* a multiple of the lanes of each instruction set */
+    static _Alignas(64) char values[GPR_EXACT_TILE * sizeof(double)];
+    const gpr_exact_level *level = &gpr_cpu_loops()->exact[dtype].level[which];
+    const int fraction = fraction_bits(dtype), fields = (1 << exponent_bits(dtype)) - 1, bias = fields / 2;
+
+    for (int above = -12; above < 4; above++) {
+        const int large = (int)check_between(bias - 5, fields - 1), top = large - bias - above;
+        double biases[GPR_EXACT_WINDOWS];
+        int units[GPR_EXACT_WINDOWS];
+
+        if (top > 1021) continue;
+        place(level, top, 0, biases, units);
+        const int small = units[level->windows - 1] + fraction + bias;
+        if (small < 1 || small >= fields) continue;
+        for (uint64_t i = 0; i < GPR_EXACT_TILE; i++) {
+            const uint64_t phase = i / LANES % PERIOD, sign = UINT64_C(1) << (fraction + exponent_bits(dtype));
+
+            if (phase % 2 == 1)
+                set_bits(dtype, values, i, (uint64_t)small << fraction | 1);
+            else
+                set_bits(dtype, values, i, (uint64_t)large << fraction | (phase == 2 ? sign : 0));
+        }
+        (void)check_windows(isa, dtype, which, values, GPR_EXACT_TILE, biases, units);
+    }
+}
+
+/* The smallest number there is, alone: held by a last window whose last place it is, and not by one whose last place is above it. */
+static void check_smallest(const char *isa, gpr_dtype dtype, int which)
+{
+    static _Alignas(64) char values[GPR_EXACT_TILE * sizeof(double)];
+    const gpr_exact_level *level = &gpr_cpu_loops()->exact[dtype].level[which];
+    const int span = 52 + GPR_EXACT_WINDOW_BITS * (level->windows - 1);
+
+    memset(values, 0, sizeof values);
+    set_bits(dtype, values, (uint64_t)check_between(0, GPR_EXACT_TILE - 1), 1);
+    for (int above = 0; above < 2; above++) {
+        double biases[GPR_EXACT_WINDOWS];
+        int units[GPR_EXACT_WINDOWS];
+
+        place(level, gpr_exact_grid_of(dtype).lowest + span + above, 0, biases, units);
+        if (units[level->windows - 1] != gpr_exact_grid_of(dtype).lowest + above) continue; /* below a double's range */
+        CHECK(check_windows(isa, dtype, which, values, GPR_EXACT_TILE, biases, units) == !above,
+              "%s, %s, level %d: the smallest number, %d above", isa, gpr_dtype_rows[dtype].name, which, above);
+    }
+}
+
 static void test_windows_are_exact_or_refuse(void)
 {
-    enum { TRIES = 3000 };
-    static const char *const isas[] = {"avx512", "avx2", "baseline"};
-    static double values[GPR_EXACT_TILE];
+    enum { TRIES = 400 };
 
-    for (size_t s = 0; s < sizeof isas / sizeof isas[0]; s++) {
+    for (size_t s = 0; s < ISAS; s++) {
         if (gpr_set_cpu_isa(isas[s]) != GPR_OK) continue;
-        for (int i = 0; i < TRIES; i++) {
-            const uint64_t count = (uint64_t)check_between(1, i % 10 == 0 ? GPR_EXACT_TILE : 200);
-            const int high = (int)check_between(1, 2000), top = high - 1023 + (int)check_between(-8, 30);
-            const int all = i % 2, range = (int)check_between(0, all ? 200 : 50);
-            const gpr_exact_windows *windows = &gpr_cpu_loops()->exact[GPR_FLOAT64];
-            const gpr_exact_loop loop = all ? windows->all : windows->few;
-            double biases[GPR_EXACT_WINDOWS];
-            int units[GPR_EXACT_WINDOWS];
-            int64_t sums[GPR_EXACT_WINDOWS];
+        for (size_t d = 0; d < FLOATS; d++)
+            for (int which = 0; which < GPR_EXACT_LEVELS; which++) {
+                if (gpr_cpu_loops()->exact[floats[d]].level[which].loop == NULL) continue;
+                for (int i = 0; i < TRIES; i++) {
+                    const int most = i % 10 == 1 ? GPR_EXACT_TILE : 200;
 
-            for (int w = 0; w < GPR_EXACT_WINDOWS; w++) {
-                int p = top - w * (int)check_between(1, GPR_EXACT_WINDOW_BITS);
-                if (w > 0 && p < units[w - 1] + 52 - GPR_EXACT_WINDOW_BITS)
-                    p = units[w - 1] + 52 - GPR_EXACT_WINDOW_BITS;
-                if (p > 1021) p = 1021;
-                if (p < -1022) p = -1022;
-                biases[w] = ldexp(1.5, p);
-                units[w] = p - 52;
+                    check_level(isas[s], floats[d], which,
+                                i % 10 == 0 ? GPR_EXACT_TILE : (uint64_t)check_between(1, most));
+                }
+                check_large_numbers_cancel(isas[s], floats[d], which);
+                check_smallest(isas[s], floats[d], which);
             }
-            fill_doubles(values, count, high > range ? high - range : 0, high);
-            check_windows(isas[s], all, values, count, biases, units);
+    }
+    (void)gpr_set_cpu_isa(NULL);
+}
 
-            biases[0] = 0x1.8p20;
-            for (int w = 1; w < GPR_EXACT_WINDOWS; w++) biases[w] = ldexp(biases[w - 1], -GPR_EXACT_WINDOW_BITS);
-            fill_doubles(values, count, 1023 - (all ? 180 : 20), 1023);
-            CHECK(loop(values, count, biases, sums), "%s: in range", isas[s]);
-            values[check_between(0, (int64_t)count - 1)] = i % 3 == 0 ? INFINITY : i % 3 == 1 ? NAN : 0x1p-300;
-            CHECK(!loop(values, count, biases, sums), "%s: %d", isas[s], i % 3);
+/* Tiles that ask for other windows, or for none, one after the other: whatever an adder has learned from those before. */
+static void test_tiles_of_all_kinds_follow_each_other(void)
+{
+    enum { TILES = 400 };
+    static _Alignas(64) char values[GPR_EXACT_TILE * sizeof(double)];
+
+    for (size_t s = 0; s < ISAS; s++) {
+        if (gpr_set_cpu_isa(isas[s]) != GPR_OK) continue;
+        for (size_t d = 0; d < FLOATS; d++) {
+            const gpr_dtype dtype = floats[d];
+            const int fields = (1 << exponent_bits(dtype)) - 1;
+            int low = 0, high = 0, reached = 0;
+            gpr_exact_part part, one_by_one;
+            exact_adder adder;
+
+            gpr_exact_clear(&part, dtype);
+            gpr_exact_clear(&one_by_one, dtype);
+            adder = gpr_cpu_exact_adder(&part, dtype);
+            for (int i = 0; i < TILES; i++) {
+                const uint64_t count = (uint64_t)check_between(i % 8 == 0 ? 1 : 300, i % 8 == 0 ? 300 : GPR_EXACT_TILE);
+
+                if (check_between(0, 5) == 0) {
+                    high = (int)check_between(1, fields - 1);
+                    low = high - (int)check_between(0, (const int[]){30, 60, fields}[check_between(0, 2)]);
+                    if (low < 0) low = 0;
+                }
+                fill_fields(dtype, values, count, low, high);
+                if (check_between(0, 40) == 0) memset(values, 0, sizeof values);
+                if (check_between(0, 40) == 0)
+                    set_bits(dtype, values, (uint64_t)check_between(0, (int64_t)count - 1),
+                             (uint64_t)fields << fraction_bits(dtype));
+                gpr_cpu_add_tile(&adder, values, count);
+                gpr_exact_add_elements(&one_by_one, dtype, values, count);
+                if (adder.windows.placed) reached |= 1 << adder.windows.level;
+            }
+            gpr_exact_carry(&part);
+            gpr_exact_carry(&one_by_one);
+            CHECK(memcmp(part.words, one_by_one.words, sizeof part.words) == 0 && part.count == one_by_one.count &&
+                      part.flags == one_by_one.flags,
+                  "%s, %s", isas[s], gpr_dtype_rows[dtype].name);
+            for (int which = 0; which < GPR_EXACT_LEVELS && adder.windows.loops->level[which].loop != NULL; which++)
+                CHECK((reached >> which & 1) != 0, "%s, %s: level %d was never asked", isas[s],
+                      gpr_dtype_rows[dtype].name, which);
         }
     }
     (void)gpr_set_cpu_isa(NULL);
+}
+
+/* Pieces of a row, which get shorter, have every element once. */
+static void test_pieces_of_any_length_have_every_element_once(void)
+{
+    enum { TRIES = 30, MOST = 24 * 1024 * 1024, THREADS = 3 };
+    uint8_t *ones = malloc(MOST);
+    gpr_limits before, limits;
+
+    CHECK(ones != NULL, "memory");
+    if (ones == NULL) return;
+    memset(ones, 1, MOST);
+    gpr_get_limits(&before);
+    limits = before;
+    limits.cpu_threads = THREADS;
+    CHECK(gpr_set_limits(&limits) == GPR_OK, "limits");
+    for (int i = 0; i < TRIES; i++) {
+        const int64_t count = i == 0 ? MOST : check_between(1, i % 2 ? MOST : 3 * 1024 * 1024);
+        gpr_exact *sum = make(GPR_UINT8);
+        uint64_t got = 0;
+
+        CHECK(gpr_exact_update_array(sum, ones, (uint64_t)count) == GPR_OK, "update");
+        CHECK(gpr_exact_result(sum, GPR_UINT64, &got) == GPR_OK && got == (uint64_t)count,
+              "%" PRIu64 " of %" PRId64 " elements", got, count);
+        gpr_exact_destroy(sum);
+    }
+    CHECK(gpr_set_limits(&before) == GPR_OK, "limits");
+    free(ones);
 }
 
 /* ---------------------------------------------------------------- products ------------------- */
@@ -281,10 +496,9 @@ static void fill_factors(double *a, double *b, uint64_t count, int field)
 static void test_products_are_two_doubles_or_refused(void)
 {
     enum { TRIES = 2000, COUNT = 300 };
-    static const char *const isas[] = {"avx512", "avx2", "baseline"};
     static double a[COUNT], b[COUNT], high[COUNT], low[COUNT];
 
-    for (size_t s = 0; s < sizeof isas / sizeof isas[0]; s++) {
+    for (size_t s = 0; s < ISAS; s++) {
         if (gpr_set_cpu_isa(isas[s]) != GPR_OK) continue;
         const gpr_products_loop multiply = gpr_cpu_loops()->products[GPR_FLOAT64];
 
@@ -763,6 +977,8 @@ int main(void)
     test_no_setting_of_the_floating_point_unit_changes_a_sum();
     test_no_setting_of_the_floating_point_unit_changes_a_product();
     test_windows_are_exact_or_refuse();
+    test_tiles_of_all_kinds_follow_each_other();
+    test_pieces_of_any_length_have_every_element_once();
     test_products_are_two_doubles_or_refused();
     test_words_of_products_never_overflow();
     test_variances_divide_any_words();
