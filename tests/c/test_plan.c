@@ -167,6 +167,21 @@ static void check_shared_blocks(const work *w, const gpr_plan *plan)
     CHECK(w->rows > 1 && w->grid == 0, "%s", describe(w));
 }
 
+/* Exact variances of short rows: a block has several of them. */
+static void check_short_variances(const work *w, const gpr_plan *plan)
+{
+    enum { SHORT_BYTES = 2048 };
+    const gpr_pass *pass = &plan->passes[0];
+
+    CHECK(w->rule.form == GPR_FORM_EXACT_MOMENTS && w->grid == 0 && w->rows > 1 &&
+              w->n * gpr_dtype_bytes(w->rule.element) <= SHORT_BYTES,
+          "%s", describe(w));
+    CHECK(plan->across >= 1 && plan->rows == (w->rows + plan->across - 1) / plan->across && plan->pass_count == 1 &&
+              pass->grid == plan->rows * pass->blocks,
+          "%s: %u across", describe(w), plan->across);
+    check_exact_scratch(plan, &w->rule, describe(w));
+}
+
 /* What exact_rows relies on: windows that need not be emptied, and warps whose numbers fit shared memory. */
 static void check_exact_rows(const gpr_plan *plan, const char *what)
 {
@@ -196,6 +211,10 @@ static void test_random_plans_keep_their_promises(int count)
             continue;
         }
         planned++;
+        if (strcmp(plan.variant, "exact_moments_across") == 0) {
+            check_short_variances(&w, &plan);
+            continue;
+        }
         CHECK(plan.kernel == w.kernel && plan.rows == w.rows, "%s", describe(&w));
         CHECK(w.block == 0 || plan.block == w.block, "%s: block %u", describe(&w), plan.block);
         CHECK(gpr_check_block_size(&gpr_kernel_rows[w.kernel], plan.block) == GPR_OK, "%s: block %u", describe(&w),
