@@ -234,7 +234,7 @@ SHOWN: dict[str, Callable[[], tuple[Any, Any]]] = {
 UNSHOWN = {"zero-sign", "undefined-conversion"}
 """What depends on the machine: there may be no difference on this one."""
 
-ON_DEVICES = {"device-warnings"}
+ON_DEVICES = {"device-warnings", "device-where", "device-complex-variance"}
 """What test_interop.py shows."""
 
 

@@ -666,6 +666,41 @@ def test_variances_are_taken_about_a_given_mean(tmp_path: Path) -> None:
     )
 
 
+def test_dtypes_that_numpy_refuses_are_refused_alike(tmp_path: Path) -> None:
+    run(
+        """
+    turned = ROWS.astype(np.complex64)
+    for lend in (Lender, Shown):
+        for call in (
+            lambda gr, a, out: gr.argmax(a, out=out(np.zeros((), "f8"))),
+            lambda gr, a, out: gr.nanargmin(a, axis=0, out=out(np.zeros(30, "u8"))),
+            lambda gr, a, out: gr.nanmean(a, dtype="int32"),
+            lambda gr, a, out: gr.nanvar(a, dtype=bool),
+            lambda gr, a, out: gr.nanmean(a, axis=0, out=out(np.zeros(30, "int64"))),
+            lambda gr, a, out: gr.nanstd(a, axis=0, out=out(np.zeros(30, "uint8"))),
+        ):
+            with raises(TypeError, ""):
+                call(np, ROWS, lambda out: out)
+            for out in (lend, lambda out: out):
+                with raises(TypeError, ""):
+                    call(gr, lend(ROWS), out)
+        for name in ("var", "std", "nanvar", "nanstd"):
+            for array in (turned, lend(turned)):
+                with raises(TypeError, f"{name} of complex elements is computed in a complex dtype, not in float64"):
+                    getattr(gr, name)(array, dtype="float64")
+        assert gr.var(lend(ROWS), dtype="complex128").dtype == "float64"
+        for mask in ([True] * 30, np.ones(30, bool)):
+            with raises(TypeError, "where= of a device array must be one too"):
+                gr.sum(lend(ROWS), where=mask)
+        with raises(TypeError, ""):
+            gr.sum(lend(ROWS), initial=lend(np.ones((), "f4")))
+    counts = gr.argmax(Shown(ROWS), axis=0, out=np.zeros(30, "i4"))
+    assert counts.tolist() == [19] * 30
+    """,
+        tmp_path,
+    )
+
+
 def test_a_mean_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     run(
         """

@@ -79,7 +79,13 @@ exact_moments_across(const typename Cell::In *in, typename Cell::Out *out, Rows 
             whole[i - c * Words::all] = row.blocks > 1 ? totals.take(i) : found(i);
         }
         __syncwarp(); // the sums are there
-        Cell::put(out + layout.row(strip.first + c).out, room[warp].whole, room[warp].work, ending);
+        typename Cell::Out *result = out + layout.row(strip.first + c).out;
+        if constexpr (same<typename Cell::Out, typename Cell::Acc>) {
+            uint64 *words = reinterpret_cast<uint64 *>(result);
+            for (unsigned i = lane; i < Words::all; i += warp_lanes) words[i] = whole[i];
+        } else {
+            Cell::put(result, room[warp].whole, room[warp].work, ending);
+        }
     }
 }
 

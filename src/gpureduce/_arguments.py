@@ -24,6 +24,27 @@ def run(call: Call, op: str | None = None, mask: Array | None = None) -> Any:
     return run_kind(call, op or call.op, mask)
 
 
+# ---------------------------------------------------------------- dtypes
+
+
+def check_inexact(name: str, dtype: str) -> None:
+    """Refuse integers to compute in or to fill where elements have NaN to leave out, as NumPy does."""
+    if dtype.startswith(("bool", "int", "uint")):
+        raise TypeError(f"If a is inexact, then {name} must be inexact")
+
+
+def check_takes_positions(dtype: str) -> None:
+    """Refuse an `out` of positions that does not convert to int64 safely, which is NumPy's condition."""
+    if dtype not in ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"):
+        raise TypeError(f"Cannot cast from dtype('{dtype}') to {np.dtype(np.intp)!r} according to the rule 'safe'")
+
+
+def check_variance_dtype(name: str, element: str, dtype: str) -> None:
+    """Refuse a real type for squares of complex distances."""
+    if element.startswith("complex") and not dtype.startswith("complex"):
+        raise TypeError(f"{name} of complex elements is computed in a complex dtype, not in {dtype}")
+
+
 # ---------------------------------------------------------------- inputs
 
 

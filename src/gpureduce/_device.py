@@ -15,7 +15,15 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from . import _core
-from ._arguments import as_ddof, check_mean, check_takes_mean, count_reduced
+from ._arguments import (
+    as_ddof,
+    check_inexact,
+    check_mean,
+    check_takes_mean,
+    check_takes_positions,
+    check_variance_dtype,
+    count_reduced,
+)
 from ._calls import Call, NoValue, Options, warn
 from ._core import DeviceArray
 from ._interop import (
@@ -57,6 +65,11 @@ def reduce_on_device(library: Library, call: Call) -> Any:
         _warn_of_too_few(op, 0 if keeps_nothing else count_reduced(source.shape, axis), skip_nan, ddof)
     if dtype is not None:
         dtype = library.dtype(dtype)
+        dtype_name = dtype if dtype == "bfloat16" else np.dtype(dtype).name
+        if op in ("var", "std"):
+            check_variance_dtype(call.name, source.dtype, dtype_name)
+        if skip_nan and op in ("mean", "var", "std"):
+            check_inexact("dtype", dtype_name)
     usual = initial is NoValue and where is True and center is None and options[-1] is None
     if usual and dtype is None and type(out) is np.ndarray and out.flags.carray and not library.lends:
         try:
@@ -284,6 +297,8 @@ class _Reduction(Work):
         if initial is None and is_of_nothing and math.prod(self.result_shape(axis, False)) > 0:
             raise ValueError(f"zero-size array to reduction operation {ufunc.__name__} which has no identity")
         target = None if out is None else _Out(self, ufunc.__name__, out)
+        if target is not None:
+            target.check_dtype(self.op, self.skip_nan)
         if target is not None and dtype is None and self.op in ("sum", "prod"):
             dtype = target.resolve(ufunc)
         room: Room = self.empty if target is None else target.room
@@ -398,6 +413,14 @@ class _Out:
             call.join(self.memory.stream)
         if self.library.lends:
             call.lent.append(self.memory)
+
+    def check_dtype(self, op: str, skip_nan: bool) -> None:
+        """Refuse what NumPy does not convert results to."""
+        name = str(self.memory.dtype)
+        if op in ("argmin", "argmax"):
+            check_takes_positions(name)
+        if skip_nan and op in ("mean", "var", "std"):
+            check_inexact("out", name)
 
     def resolve(self, ufunc: np.ufunc) -> Any:
         """The type that a sum into `out` is computed in, by NumPy's rule."""

@@ -9,10 +9,12 @@ import numpy as np
 from ._arguments import (
     as_ddof,
     as_mask,
+    check_inexact,
     check_is_array,
     check_mean,
     check_out,
     check_takes_mean,
+    check_variance_dtype,
     count_kept,
     real_part,
     run,
@@ -63,8 +65,8 @@ def _check_inexact(call: Call) -> None:
     if call.array.dtype.kind not in "fc":
         return
     for name, dtype in (("dtype", call.dtype), ("out", getattr(call.out, "dtype", None))):
-        if dtype is not None and np.dtype(dtype).kind in "biu":
-            raise TypeError(f"If a is inexact, then {name} must be inexact")
+        if dtype is not None:
+            check_inexact(name, np.dtype(dtype).name)
 
 
 def _check_where(call: Call) -> None:
@@ -174,8 +176,7 @@ def _cast_of(call: Call) -> tuple[np.dtype[Any] | None, Call]:
         raise TypeError(f"{call.name} computes in a float or complex type, not in {dtype}")
     if dtype.kind == "c":
         return dtype, call if call.array.dtype.kind == "c" else call._replace(dtype=_real_of(dtype))
-    if call.array.dtype.kind == "c":
-        raise TypeError(f"{call.name} of complex elements is computed in a complex dtype, not in {dtype}")
+    check_variance_dtype(call.name, call.array.dtype.name, dtype.name)
     return None, call
 
 

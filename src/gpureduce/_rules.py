@@ -19,6 +19,7 @@ from ._arguments import (
     as_mask,
     check_identity,
     check_out,
+    check_takes_positions,
     check_where,
     count_kept,
     count_reduced,
@@ -163,8 +164,7 @@ def _position(call: Call) -> Any:
     if out is not None:
         if not isinstance(out, np.ndarray):
             raise TypeError("output must be an array")
-        if not np.can_cast(out.dtype, np.intp, "safe"):
-            raise TypeError(f"Cannot cast from {out.dtype!r} to {np.dtype(np.intp)!r} according to the rule 'safe'")
+        check_takes_positions(out.dtype.name)
         if not out.flags.writeable:
             raise ValueError("output array is read-only")
     if array.size == 0 and count_reduced(array.shape, call.axis) == 0:
