@@ -167,7 +167,7 @@ def test_every_cell_compiles() -> None:
 
 @pytest.mark.timeout(3600)
 def test_variances_about_given_means_compile_for_the_oldest_and_todays_cards() -> None:
-    """Each of auto's programs, that of a kernel that is named, and every type of means somewhere; of the cards one a run."""
+    """Each of auto's programs, and of a kernel that is named, for every type of means; one of the cards a run."""
     rng = random.Random(SEED)
     plain, both = programs_of_auto("sum"), programs_of_auto("var")
     cells: list[Cell] = []
