@@ -12,8 +12,8 @@ from emu.means import DTYPES
 
 SEED = int(os.environ["GPR_TEST_SEED"])
 EVERYTHING = bool(os.environ.get("GPR_TEST_ALL"))
-COUNT = 60 if EVERYTHING else 10
-DRAWN = len(DTYPES) if EVERYTHING else 6
+COUNT = 60 if EVERYTHING else 5
+DRAWN = len(DTYPES) if EVERYTHING else 4
 
 
 def test_random_calls_about_given_means_are_numpys() -> None:
