@@ -3,7 +3,7 @@
 Needs NVRTC, no GPU. Variances have every program twice, the second time about means that are given.
 
 There are tens of thousands of cells, and NVRTC compiles one at a time in a process. So a run takes, for one
-architecture and an eighth of the kernels, drawn anew each time, each with every dtype and with every operator, every
+architecture and a twelfth of the kernels, drawn anew each time, each with every dtype and with every operator, every
 operator with every dtype, and each of the programs of ``auto`` likewise; and a sample for the others, with random block
 sizes. What a kernel does not fold is refused in every cell. ``GPR_ALL_CELLS=1`` takes everything, and
 ``GPR_TEST_SEED`` repeats a run.
@@ -30,9 +30,9 @@ ALL_CELLS = os.environ.get("GPR_ALL_CELLS", "0") != "0"
 
 ARCHITECTURES = (75, 80, 90, 120)
 OPERATORS = list(_core.OPERATORS)  # mean too: its sums have compute types of their own
-SHARE = 8  # of the kernels an ordinary run takes so manyth
-OTHERS = 20  # cells of the other architectures in an ordinary run
-LIBRARY_CELLS = 4  # cells of kernels that compile CUB, which take seconds each
+SHARE = 12  # of the kernels an ordinary run takes so manyth
+OTHERS = 12  # cells of the other architectures in an ordinary run
+LIBRARY_CELLS = 2  # cells of kernels that compile CUB, which take seconds each
 DOTS = 1  # dot product for each architecture in an ordinary run
 SHOWN = 5  # failures that are printed
 

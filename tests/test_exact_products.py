@@ -686,7 +686,7 @@ def test_the_kernels_sources_give_every_digit_on_the_emulator() -> None:
         for name in floats
         for block in (blocks if EVERYTHING else rng.choice(blocks, 1))
     ]
-    tasks += [{"do": "exact_products.check_edges", "dtype": name, "stride": 1 if EVERYTHING else 16} for name in floats]
+    tasks += [{"do": "exact_products.check_edges", "dtype": name, "stride": 1 if EVERYTHING else 32} for name in floats]
     tasks += [
         {"do": "exact_products.check_exponents", "dtype": name, "stride": 1 if EVERYTHING else FORMATS[name][1] ** 2}
         for name in floats
@@ -713,7 +713,7 @@ def test_the_kernels_sources_make_variances_of_every_layout_on_the_emulator() ->
     ]
     tasks += [{"do": "exact_variances.check_kinds", "dtype": name, "block": 64} for name in floats]
     tasks += [
-        {"do": "exact_variances.check_digits", "dtype": name, "stride": 1 if EVERYTHING else 16} for name in floats
+        {"do": "exact_variances.check_digits", "dtype": name, "stride": 1 if EVERYTHING else 32} for name in floats
     ]
     if EVERYTHING:  # half a minute
         tasks.append({"do": "exact_variances.check_slots"})
