@@ -78,45 +78,97 @@ template <class In> struct Run {
     }
 };
 
-// A warp's share of a row: tiles of neighbouring vectors, in strides of the row's warps, and for the first one the edges.
-// The next tile is under way while one is added, and the first one while prepare() does what must come before.
-template <unsigned VECTORS, class In, class Adder, class Prepare>
-GPR_DEVICE void take_row(Adder &adder, const Run<In> &run, uint64 warp, uint64 warps, const Prepare &prepare)
-{
-    constexpr unsigned tile = VECTORS * warp_lanes;
-    const unsigned lane = threadIdx.x % warp_lanes;
-    const Vector nothing = adder.nothing();
-    const long long step = static_cast<long long>(warps * tile);
-    const Vector *at = run.begin() + warp * tile + lane;
-    long long left = static_cast<long long>(run.vectors - warp * tile); // vectors from the tile's first one on
-    bool has_edges = warp == 0 && run.has_edges();                      // and they are still to come
-    Vector now[VECTORS], next[VECTORS];
-
-    const auto fetch = [&](Vector(&v)[VECTORS]) {
-        if (left >= static_cast<long long>(tile)) {
+// A block's share of a row: tiles of VECTORS vectors a thread, in strides of the row's blocks, and for the first warp the
+// edges.
+template <unsigned VECTORS, unsigned BLOCK, class In> class Tiles {
+public:
+    GPR_DEVICE Tiles(const Run<In> &of_run, const Row &row)
+        : run(of_run), at(run.begin() + first_of(row) + lane()), left(static_cast<long long>(run.vectors - first_of(row))),
+          step(static_cast<long long>(static_cast<uint64>(row.blocks) * tile)),
+          has_edges(row.block == 0 && threadIdx.x < warp_lanes && run.has_edges())
+    {
+    }
+    GPR_DEVICE bool has_vectors() const { return left > 0; }
+    GPR_DEVICE bool is_done() const { return left <= 0 && !has_edges; }
+    // Vectors of the next tile, from the first one on, of which a lane has any.
+    GPR_DEVICE unsigned used() const
+    {
+        return left > static_cast<long long>(last) ? VECTORS : (static_cast<unsigned>(left) + BLOCK - 1) / BLOCK;
+    }
+    // The next tile; what it has no vector for is `nothing`. After the last one, the edges.
+    GPR_DEVICE void fetch(Vector (&v)[VECTORS], const Vector &nothing) const
+    {
+        if (left >= static_cast<long long>(last + warp_lanes)) {
 #pragma unroll
-            for (unsigned k = 0; k < VECTORS; k++) v[k] = run.load(at + k * warp_lanes);
+            for (unsigned k = 0; k < VECTORS; k++) v[k] = run.load(at + k * BLOCK);
             return;
         }
 #pragma unroll
         for (unsigned k = 0; k < VECTORS; k++) {
-            v[k] = static_cast<long long>(lane + k * warp_lanes) < left ? run.load(at + k * warp_lanes) : nothing;
+            v[k] = static_cast<long long>(lane() + k * BLOCK) < left ? run.load(at + k * BLOCK) : nothing;
         }
-        if (left <= 0 && has_edges) v[0] = run.edge(lane, nothing);
-    };
-
-    fetch(now);
-    prepare();
-    while (left > 0 || has_edges) {
+        if (left <= 0 && has_edges) v[0] = run.edge(lane(), nothing);
+    }
+    GPR_DEVICE Vector edge(const Vector &nothing) const { return run.edge(lane(), nothing); }
+    GPR_DEVICE void advance()
+    {
         has_edges = has_edges && left > 0;
         left -= step;
         at += step;
         keep(at);
-        fetch(next);
+    }
+
+private:
+    static constexpr unsigned tile = VECTORS * BLOCK, last = (VECTORS - 1) * BLOCK;
+    const Run<In> &run;
+    const Vector *at;
+    long long left; // vectors from the warp's next one on
+    const long long step;
+    bool has_edges; // and they are still to come
+
+    static GPR_DEVICE unsigned lane() { return threadIdx.x % warp_lanes; }
+    static GPR_DEVICE uint64 first_of(const Row &row) // the warp's
+    {
+        return static_cast<uint64>(row.block) * tile + (threadIdx.x - lane());
+    }
+};
+
+// Adds all tiles. The next one is under way while one is added, and the first one while prepare() does what must come before.
+template <unsigned VECTORS, unsigned BLOCK, class In, class Adder, class Prepare>
+GPR_DEVICE void take_tiles(Adder &adder, const Run<In> &run, const Row &row, const Prepare &prepare)
+{
+    const Vector nothing = adder.nothing();
+    Tiles<VECTORS, BLOCK, In> tiles(run, row);
+    Vector now[VECTORS], next[VECTORS];
+
+    tiles.fetch(now, nothing);
+    prepare();
+    while (!tiles.is_done()) {
+        tiles.advance();
+        tiles.fetch(next, nothing);
         adder.take(now);
 #pragma unroll
         for (unsigned k = 0; k < VECTORS; k++) now[k] = next[k];
     }
+}
+
+// The same of a row whose threads have one tile each. Nobody waits for memory meanwhile, so that instructions count, and
+// how long they wait for each other: that the adder is new is known, and registers are free.
+template <unsigned VECTORS, unsigned BLOCK, class In, class Adder, class Prepare>
+GPR_DEVICE void take_one_tile(Adder &adder, const Run<In> &run, const Row &row, const Prepare &prepare)
+{
+    constexpr unsigned at_once = 4;
+    const Vector nothing = adder.nothing();
+    Tiles<VECTORS, BLOCK, In> tiles(run, row);
+    Vector v[VECTORS];
+
+    tiles.fetch(v, nothing);
+    prepare();
+    if (tiles.has_vectors()) {
+        adder.template take<at_once>(v, tiles.used());
+        tiles.advance();
+    }
+    if (!tiles.is_done()) adder = Adder::with(adder, tiles.edge(nothing));
 }
 
 template <class Cell, unsigned BLOCK>
@@ -125,16 +177,18 @@ exact(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<t
       const __grid_constant__ Layout layout)
 {
     using In = typename Cell::In;
-    constexpr unsigned vectors = 4, warps = BLOCK / warp_lanes;
+    constexpr unsigned vectors = 4;
     const Row row = rows.mine(blockIdx.x);
     const Start start = layout.row(row.index);
-
     const Run<In> run(in + start.in, row.n);
-    const uint64 warp = static_cast<uint64>(row.block) * warps + threadIdx.x / warp_lanes;
-    const uint64 all_warps = static_cast<uint64>(row.blocks) * warps;
     Adder<Cell, vectors> adder;
 
-    take_row<vectors>(adder, run, warp, all_warps, [] { clear_sums<In, 1, BLOCK>(); });
+    const auto prepare = [] { clear_sums<In, 1, BLOCK>(); };
+    if (run.vectors <= static_cast<uint64>(row.blocks) * (vectors * BLOCK)) {
+        take_one_tile<vectors, BLOCK>(adder, run, row, prepare);
+    } else {
+        take_tiles<vectors, BLOCK>(adder, run, row, prepare);
+    }
     if constexpr (adds_floats<Cell>) {
         finish_run<Cell, BLOCK>(adder, row, scratch, layout.slots, out + start.out);
     } else {

@@ -77,7 +77,8 @@ GPR_DEVICE void close_windows(const Team &team, const AnyWindows &windows, int *
 
 // ---------------------------------------------------------------- adding floats -----------------
 
-// What a thread adds the floats of a row to, together with its team. A tile is VECTORS vectors of elements.
+// What a thread adds the floats of a row to, together with its team. A tile is VECTORS vectors of elements, of which the
+// first `used` have any; the team has the same tiles.
 template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAdder {
     using In = typename Cell::In;
     using T = PartType<In>;
@@ -152,28 +153,49 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
         begin(Near::top_for(key));
         is_placed = true;
     }
-    // This thread's.
+    // This thread's largest key; and what must be known beforehand, of elements that are asked.
+    static GPR_DEVICE Magnitudes ask(const Vector (&v)[VECTORS])
+    {
+        if constexpr (asks_before) return magnitudes_of<T>(v);
+        else return Magnitudes{0, 0};
+    }
+    static GPR_DEVICE unsigned largest_key(const Vector (&v)[VECTORS], const Magnitudes &asked)
+    {
+        if constexpr (asks_before) return asked.largest;
+        else return largest_key(v);
+    }
     static GPR_DEVICE unsigned largest_key(const Vector (&v)[VECTORS])
     {
         unsigned key = 0;
 #pragma unroll
-        for (unsigned i = 0; i < elements * parts; i++) {
-            const unsigned k = magnitude_key(part_of(v[i / parts / per_vector], i / parts % per_vector, i % parts));
-            if (k > key) key = k;
+        for (unsigned k = 0; k < VECTORS; k++) { // vectors by themselves first: that is fewer steps one after another
+            unsigned of_vector = 0;
+#pragma unroll
+            for (unsigned j = 0; j < per_vector * parts; j++) {
+                const unsigned of_part = magnitude_key(part_of(v[k], j / parts, j % parts));
+                if (of_part > of_vector) of_vector = of_part;
+            }
+            if (of_vector > key) key = of_vector;
         }
         return key;
     }
 
-    // The whole team must call together.
-    GPR_DEVICE void take(const Vector (&v)[VECTORS])
+    // Adds a tile, AT_ONCE elements at a time: with more, additions of one wait less for those of another, and take more
+    // registers. The whole team must call together.
+    template <unsigned AT_ONCE = 1> GPR_DEVICE void take(const Vector (&v)[VECTORS], unsigned used = VECTORS)
     {
-        if (!is_placed) place_for(team.max(largest_key(v)));
+        const Magnitudes asked = ask(v);
+        if (!is_placed) {
+            const unsigned key = largest_key(v, asked);
+            if constexpr (parts == 1) others |= key; // more than a zero
+            place_for(team.max(key));
+        }
         if (!is_placed || skipped > 0) {
             skipped -= skipped > 0 ? 1 : 0;
             return take_anything(v);
         }
         if (adds > most_adds - elements) flush();
-        if (!take_near(v)) {
+        if (!take_near<AT_ONCE>(v, asked, used)) {
             strikes++;
             skipped = misses;
             misses = misses < most_skipped ? 2 * misses + 1 : misses;
@@ -185,16 +207,17 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
     }
 
     // Adds a tile to the windows if they hold all of it, and says so.
-    GPR_DEVICE bool take_near(const Vector (&v)[VECTORS])
+    template <unsigned AT_ONCE = 1>
+    GPR_DEVICE bool take_near(const Vector (&v)[VECTORS], const Magnitudes &asked, unsigned used = VECTORS)
     {
         if constexpr (asks_before) {
-            if (team.any(!is_near(v))) return false;
-            add_all(v);
+            if (team.any(!is_near(asked))) return false;
+            add_all<AT_ONCE>(v, used);
         } else {
             Near grown[parts];
 #pragma unroll
             for (unsigned p = 0; p < parts; p++) grown[p] = near[p];
-            if (team.any(!add_near(v, grown))) return false;
+            if (team.any(!add_near<AT_ONCE>(v, used, grown))) return false;
 #pragma unroll
             for (unsigned p = 0; p < parts; p++) near[p] = grown[p];
         }
@@ -202,19 +225,29 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
     }
 
     // Adds a tile that the windows hold.
-    GPR_DEVICE void add_all(const Vector (&v)[VECTORS])
+    template <unsigned AT_ONCE> GPR_DEVICE void add_all(const Vector (&v)[VECTORS], unsigned used)
     {
 #pragma unroll
-        for (unsigned i = 0; i < elements; i++) {
+        for (unsigned i = 0; i < elements; i += AT_ONCE) {
+            if (i / per_vector >= used) break;
 #pragma unroll
-            for (unsigned p = 0; p < parts; p++) {
-                (void)near[p].add_element(part_of(v[i / per_vector], i % per_vector, p));
-            }
+            for (unsigned p = 0; p < parts; p++) near[p].add_elements(some_parts<AT_ONCE>(v, i, p).x);
         }
     }
 
+    // Part p of AT_ONCE elements, from element i on.
+    template <unsigned AT_ONCE> struct Parts { T x[AT_ONCE]; };
+    template <unsigned AT_ONCE> static GPR_DEVICE Parts<AT_ONCE> some_parts(const Vector (&v)[VECTORS], unsigned i, unsigned p)
+    {
+        Parts<AT_ONCE> found;
+#pragma unroll
+        for (unsigned j = 0; j < AT_ONCE; j++) found.x[j] = part_of(v[(i + j) / per_vector], (i + j) % per_vector, p);
+        return found;
+    }
+
     // Adds a tile to windows, and says whether they hold it.
-    static GPR_DEVICE bool add_near(const Vector (&v)[VECTORS], Near (&windows)[parts])
+    template <unsigned AT_ONCE>
+    static GPR_DEVICE bool add_near(const Vector (&v)[VECTORS], unsigned used, Near (&windows)[parts])
     {
         constexpr unsigned exponent_and_sign = 0xfff00000u;
         unsigned before[parts], left_range = 0, rest = 0, lower_rest = 0;
@@ -222,14 +255,21 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) before[p] = upper_bits(windows[p].sum[0]);
 #pragma unroll
-        for (unsigned i = 0; i < elements; i++) {
+        for (unsigned i = 0; i < elements; i += AT_ONCE) {
+            if (i / per_vector >= used) break;
 #pragma unroll
             for (unsigned p = 0; p < parts; p++) {
-                const double x = windows[p].add_element(part_of(v[i / per_vector], i % per_vector, p));
-                if constexpr (!is_always_near<T>) {
-                    left_range |= upper_bits(windows[p].sum[0]) ^ before[p];
-                    rest |= upper_bits(x);
-                    if constexpr (!is_converted<T>) lower_rest |= lower_bits(x); // of subnormal numbers
+                const Parts<AT_ONCE> some = some_parts<AT_ONCE>(v, i, p);
+                if constexpr (is_always_near<T>) {
+                    windows[p].add_elements(some.x);
+                } else {
+                    double x[AT_ONCE];
+                    windows[p].add_elements(some.x, x, [&] { left_range |= upper_bits(windows[p].sum[0]) ^ before[p]; });
+#pragma unroll
+                    for (unsigned j = 0; j < AT_ONCE; j++) {
+                        rest |= upper_bits(x[j]);
+                        if constexpr (!is_converted<T>) lower_rest |= lower_bits(x[j]); // of subnormal numbers
+                    }
                 }
             }
         }
@@ -241,14 +281,13 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
     }
 
     // Whether windows hold a tile: by its largest magnitude, and its smallest that is not 0.
-    GPR_DEVICE bool is_near(const Vector (&v)[VECTORS]) const
+    GPR_DEVICE bool is_near(const Magnitudes &found) const
     {
         constexpr int fraction = key_fraction<T>;
         // Of numbers that begin at the last window's last place.
         const int lowest = near[0].top - least_top<T> + 1;
         // Less the smallest number there is. Of float64 that makes a number with nothing in its lower half too small.
         const unsigned least = lowest > 1 ? (static_cast<unsigned>(lowest) << fraction) - (sizeof(T) == 8 ? 0 : 1) : 0;
-        const Magnitudes found = magnitudes_of<T>(v);
         return static_cast<int>(found.largest >> fraction) <= near[0].highest() && found.least_less >= least;
     }
 
@@ -264,6 +303,16 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
                 else others |= (v[k].word[w] ^ zeros.word[w]) != 0 ? 1u << (w / period % parts) : 0;
             }
         }
+    }
+
+    // `adder`, after one vector more.
+    static GPR_CALLED FloatAdder with(FloatAdder adder, Vector vector)
+    {
+        Vector v[VECTORS];
+#pragma unroll
+        for (unsigned k = 0; k < VECTORS; k++) v[k] = k == 0 ? vector : nothing();
+        adder.take(v, 1);
+        return adder;
     }
 
     GPR_DEVICE void take_anything(const Vector (&v)[VECTORS])
@@ -407,7 +456,7 @@ struct IntegerAdder : IntegerSums<typename Cell::In> {
         this->empty_into(team, team.template sum<In>().digit[0]);
         tiles = 0;
     }
-    GPR_DEVICE void take(const Vector (&v)[VECTORS])
+    template <unsigned = 1> GPR_DEVICE void take(const Vector (&v)[VECTORS], unsigned = VECTORS)
     {
         if (tiles++ == most_tiles) flush();
         add(v);
@@ -418,6 +467,15 @@ struct IntegerAdder : IntegerSums<typename Cell::In> {
         for (unsigned i = 0; i < elements; i++) {
             this->add_element(element<In>(v[i / vector_elements<In>], i % vector_elements<In>));
         }
+    }
+    // `adder`, after one vector more.
+    static GPR_DEVICE IntegerAdder with(IntegerAdder adder, const Vector &vector)
+    {
+        Vector v[VECTORS];
+#pragma unroll
+        for (unsigned k = 0; k < VECTORS; k++) v[k] = k == 0 ? vector : nothing();
+        adder.take(v);
+        return adder;
     }
     GPR_DEVICE void close()
     {

@@ -11,16 +11,6 @@ namespace gpr {
 
 // ---------------------------------------------------------------- bits of floats ----------------
 
-constexpr unsigned sign_bit = 0x80000000u;
-
-template <class T> using Bits =
-    typename Select<sizeof(T) == 8, uint64, typename Select<sizeof(T) == 4, unsigned, unsigned short>::type>::type;
-template <class T> constexpr Bits<T> sign_of = static_cast<Bits<T>>(Bits<T>(1) << (8 * sizeof(T) - 1));
-template <class T> constexpr unsigned last_field = (1u << Format<T>::exponent) - 1; // of infinities and NaN
-
-GPR_DEVICE unsigned upper_bits(double x) { return static_cast<unsigned>(bit_copy<uint64>(x) >> 32); }
-GPR_DEVICE unsigned lower_bits(double x) { return static_cast<unsigned>(bit_copy<uint64>(x)); }
-
 // Grows with the magnitude. Of a double the upper half: enough to say where windows should lie.
 template <class T> GPR_DEVICE unsigned magnitude_key(T x)
 {
@@ -36,10 +26,11 @@ struct Magnitudes { unsigned largest, least_less; };
 
 template <class T, unsigned VECTORS> GPR_DEVICE Magnitudes magnitudes_of(const Vector (&v)[VECTORS])
 {
-    unsigned large = 0, small = ~0u;
+    unsigned larges[2] = {0, 0}, smalls[2] = {~0u, ~0u}; // of every other vector: that is fewer steps one after another
 
 #pragma unroll
     for (unsigned k = 0; k < VECTORS; k++) {
+        unsigned &large = larges[k % 2], &small = smalls[k % 2];
 #pragma unroll
         for (unsigned w = 0; w < 4; w += sizeof(T) == 8 ? 2 : 1) {
             if constexpr (sizeof(T) == 8) {
@@ -60,10 +51,11 @@ template <class T, unsigned VECTORS> GPR_DEVICE Magnitudes magnitudes_of(const V
     }
     if constexpr (sizeof(T) == 2) {
         constexpr unsigned half = 0xffffu;
-        large = larger_halves(large, large >> 16) & half;
-        small = smaller_halves(small, small >> 16 | half << 16) & half;
+        const unsigned large = larger_halves(larges[0], larges[1]), small = smaller_halves(smalls[0], smalls[1]);
+        return Magnitudes{larger_halves(large, large >> 16) & half, smaller_halves(small, small >> 16 | half << 16) & half};
+    } else {
+        return Magnitudes{larges[0] > larges[1] ? larges[0] : larges[1], smalls[0] < smalls[1] ? smalls[0] : smalls[1]};
     }
-    return Magnitudes{large, small};
 }
 
 // ---------------------------------------------------------------- the block's number ------------
@@ -142,6 +134,21 @@ GPR_DEVICE long long warp_sum(long long number)
     const unsigned lower = __reduce_add_sync(all_lanes, static_cast<unsigned>(number) & ((1u << half) - 1));
     const int upper = __reduce_add_sync(all_lanes, static_cast<int>(number >> half));
     return (static_cast<long long>(upper) << half) + lower;
+#else
+    return warp_total(number);
+#endif
+}
+
+// The same of numbers below 2^BITS in magnitude that the first few lanes have; others have 0.
+constexpr unsigned few_lanes = 8;
+template <int BITS> GPR_DEVICE long long sum_of_few(long long number)
+{
+#if GPR_HAS_REDUX
+    constexpr int half = 29; // bits: 8 numbers of them fit 32 bits
+    static_assert(BITS - half <= 28, "and so do 8 of the upper ones");
+    const unsigned lower = __reduce_add_sync(all_lanes, static_cast<unsigned>(number) & ((1u << half) - 1));
+    const int upper = __reduce_add_sync(all_lanes, static_cast<int>(number >> half));
+    return static_cast<long long>((static_cast<uint64>(static_cast<long long>(upper)) << half) + lower);
 #else
     return warp_total(number);
 #endif

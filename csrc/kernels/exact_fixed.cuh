@@ -56,6 +56,11 @@ template <class T> struct FixedWindows {
             high += upper + (low < addend ? 1 : 0) + (addend == 0 ? negative : 0);
         }
     }
+    template <unsigned N> GPR_DEVICE void add_elements(const T (&x)[N])
+    {
+#pragma unroll
+        for (unsigned i = 0; i < N; i++) add_element(x[i]);
+    }
     // What the window holds: integers below 2^51 in magnitude.
     GPR_DEVICE void read(long long (&number)[count], int (&places)[count]) const
     {

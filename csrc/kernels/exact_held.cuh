@@ -14,7 +14,8 @@
 
 namespace gpr {
 
-constexpr int held_bits = 62; // ShortDigits has room for them
+constexpr int held_bits = 62; // as ShortSum takes them
+constexpr int small_bits = held_bits - 5;
 constexpr int held_flag_bits = 4;
 constexpr unsigned saw_digits = 1u << (2 * held_flag_bits); // there is more in digits
 
@@ -22,7 +23,7 @@ constexpr unsigned saw_digits = 1u << (2 * held_flag_bits); // there is more in 
 template <class In> struct Held {
     using T = PartType<In>;
     static constexpr unsigned parts = parts_of<In>, windows = near_windows<T>;
-    using Short = ShortDigits<windows, window_step>;
+    using Short = ShortSum<windows, window_step>;
     long long number[parts][windows]; // below 2^held_bits in magnitude
     uint64 left_out;                  // elements
     int top;
@@ -51,12 +52,25 @@ template <class In> struct Held {
         constexpr unsigned all = saw_infinity | saw_minus_infinity | saw_nan | saw_not_minus_zero;
         return flags >> p * held_flag_bits & all;
     }
-    // The same in units 2^shift smaller, if there is room. 32 of them can be added.
+    // Whether 32 of them can be added.
+    GPR_DEVICE bool is_small() const
+    {
+        uint64 beyond = 0;
+#pragma unroll
+        for (unsigned p = 0; p < parts; p++) {
+#pragma unroll
+            for (unsigned w = 0; w < windows; w++) {
+                beyond |= (static_cast<uint64>(number[p][w]) + (1ull << small_bits)) >> (small_bits + 1);
+            }
+        }
+        return beyond == 0;
+    }
+    // The same in units 2^shift smaller, if it is small then.
     GPR_DEVICE bool shift(unsigned shift)
     {
-        constexpr int most_shift = 16, room = held_bits - 5;
+        constexpr int most_shift = 16;
         const unsigned by = shift < most_shift ? shift : most_shift;
-        const long long most = 1ll << (room - by);
+        const long long most = 1ll << (small_bits - by);
         bool fits = shift == by;
 
 #pragma unroll
@@ -64,23 +78,43 @@ template <class In> struct Held {
 #pragma unroll
             for (unsigned w = 0; w < windows; w++) {
                 fits = fits && number[p][w] > -most && number[p][w] < most;
-                number[p][w] *= 1ll << by;
+                number[p][w] = static_cast<long long>(static_cast<uint64>(number[p][w]) << by);
             }
         }
         return fits;
     }
+    // Adds what others hold, if there is room; says whether there was.
+    GPR_DEVICE bool join(Held other)
+    {
+        Held mine = *this;
+        if (mine.is_zero()) mine.top = other.top;
+        if (other.is_zero()) other.top = mine.top;
+        const int lower = mine.top < other.top ? mine.top : other.top;
+        const bool fits = mine.shift(static_cast<unsigned>(mine.top - lower));
+        if (!other.shift(static_cast<unsigned>(other.top - lower)) || !fits) return false;
+        top = lower;
+        flags |= other.flags;
+        left_out += other.left_out;
+#pragma unroll
+        for (unsigned p = 0; p < parts; p++) {
+#pragma unroll
+            for (unsigned w = 0; w < windows; w++) number[p][w] = mine.number[p][w] + other.number[p][w];
+        }
+        return true;
+    }
 };
+
 // ---------------------------------------------------------------- a warp's ----------------------
 
 // What a warp's windows hold. If they were emptied before, they are now, and all is in the block's number. All lanes must
 // call, and get it.
 template <class Adder> GPR_DEVICE Held<typename Adder::In> hold(Adder &adder)
 {
-    Held<typename Adder::In> held;
+    Held<typename Adder::In> held = {};
+
+    if (adder.adds == 0 && !adder.has_emptied) return held; // no element came here
 
     held.top = adder.near[0].top;
-    held.flags = 0;
-    held.left_out = 0;
 #pragma unroll
     for (unsigned p = 0; p < held.parts; p++) {
         int place[held.windows];
@@ -131,8 +165,8 @@ template <class In> GPR_CALLED void add_each(BlockSum<In> &sum, Held<In> mine)
 
 // The sum of what the lanes of a warp hold, in all of them. What cannot be summed so is added to the block's number. All
 // lanes must call.
-template <class Cell> GPR_DEVICE Held<typename Cell::In> sum_of_lanes(BlockSum<typename Cell::In> &sum, bool adds,
-                                                                      const Held<typename Cell::In> &mine)
+template <class Cell>
+GPR_CALLED Held<typename Cell::In> sum_of_any_lanes(BlockSum<typename Cell::In> &sum, Held<typename Cell::In> mine)
 {
     Held<typename Cell::In> all = mine;
     const bool counts = !mine.is_zero();
@@ -141,7 +175,7 @@ template <class Cell> GPR_DEVICE Held<typename Cell::In> sum_of_lanes(BlockSum<t
     all.flags = warp_or(mine.flags);
     if constexpr (Cell::skips_nan) all.left_out = static_cast<uint64>(warp_total(static_cast<long long>(mine.left_out)));
     if (__any_sync(all_lanes, !all.shift(counts ? static_cast<unsigned>(mine.top - all.top) : 0))) {
-        if (adds) add_each(sum, mine);
+        add_each(sum, mine);
         all.clear();
         all.left_out = 0;
         all.flags = saw_digits;
@@ -155,67 +189,95 @@ template <class Cell> GPR_DEVICE Held<typename Cell::In> sum_of_lanes(BlockSum<t
     return all;
 }
 
+// The same, of which the first SOME lanes hold something, mostly in windows at the first one's place.
+template <class Cell, unsigned SOME>
+GPR_DEVICE Held<typename Cell::In> sum_of_lanes(BlockSum<typename Cell::In> &sum, const Held<typename Cell::In> &mine)
+{
+    Held<typename Cell::In> all = mine;
+
+    all.top = shuffle_from(mine.top, 0);
+    if (!__all_sync(all_lanes, (mine.top == all.top || mine.is_zero()) && mine.is_small())) {
+        return sum_of_any_lanes<Cell>(sum, mine);
+    }
+    all.flags = warp_or(mine.flags);
+    if constexpr (Cell::skips_nan) all.left_out = static_cast<uint64>(warp_total(static_cast<long long>(mine.left_out)));
+#pragma unroll
+    for (unsigned p = 0; p < all.parts; p++) {
+#pragma unroll
+        for (unsigned w = 0; w < all.windows; w++) {
+            all.number[p][w] = SOME <= few_lanes ? sum_of_few<small_bits>(all.number[p][w]) : warp_total(all.number[p][w]);
+        }
+    }
+    return all;
+}
+
 // ---------------------------------------------------------------- a row's -----------------------
 
-// use(p, d, counter) for the digits d of a sum's parts p, which are that counter of their row's. All threads must call.
-template <class In, unsigned BLOCK, class Use> GPR_DEVICE void for_each_digit(const Use &use)
+// use(p, d, counter) for the digits d of a sum's parts p, which are that counter of their row's. The lanes of one warp must
+// call.
+template <class In, class Use> GPR_DEVICE void for_each_digit(const Use &use)
 {
     constexpr unsigned digits = digits_of<PartType<In>>;
 #pragma unroll 1
-    for (unsigned i = threadIdx.x; i < parts_of<In> * digits; i += BLOCK) {
+    for (unsigned i = threadIdx.x % warp_lanes; i < parts_of<In> * digits; i += warp_lanes) {
         const unsigned p = parts_of<In> == 1 ? 0 : i / digits, d = i - p * digits;
         use(p, d, p * counters_of_part<PartType<In>> + d);
     }
 }
 
-// Adds the block's number to its row's counters, and what else it knows to what the block holds; then it is zero. All
-// threads must call; block barriers are passed.
-template <class In, unsigned BLOCK> GPR_DEVICE void leave_number(BlockSum<In> &sum, Held<In> &held, uint64 *counters)
+// Adds the block's number to its row's counters, and what else it knows to what the block holds; then it is zero. The
+// lanes of one warp must call, after all have added.
+template <class In> GPR_DEVICE void leave_number(BlockSum<In> &sum, Held<In> &held, uint64 *counters)
 {
-    __syncthreads(); // all warps have added
+    __syncwarp(); // what this warp added last is there
     held.left_out += sum.left_out;
 #pragma unroll
     for (unsigned p = 0; p < parts_of<In>; p++) held.flags |= sum.flags[p] << p * held_flag_bits;
-    for_each_digit<In, BLOCK>([&](unsigned p, unsigned d, unsigned counter) {
+    for_each_digit<In>([&](unsigned p, unsigned d, unsigned counter) {
         const long long digit = sum.digit[p][d];
         if (digit != 0) atomicAdd(counters + counter, static_cast<uint64>(digit));
+        sum.digit[p][d] = 0;
     });
-    __syncthreads(); // the number has been read; and thread 0 takes the ticket after all have added
-    clear_sums<In, 1, BLOCK>();
+    __syncwarp(); // flags have been read; and lane 0 takes the ticket after all have added
+    if (threadIdx.x % warp_lanes < parts_of<In>) sum.flags[threadIdx.x % warp_lanes] = 0;
+    if (threadIdx.x % warp_lanes == 0) sum.left_out = 0;
 }
 
-// Adds the counters of a row to the block's number, and leaves them zero. All threads must call; a block barrier is passed.
-template <class In, unsigned BLOCK> GPR_DEVICE void take_number(BlockSum<In> &sum, uint64 *counters)
+// Adds the counters of a row to the block's number, and leaves them zero. The lanes of one warp must call.
+template <class In> GPR_DEVICE void take_number(BlockSum<In> &sum, uint64 *counters)
 {
-    for_each_digit<In, BLOCK>([&](unsigned p, unsigned d, unsigned counter) {
+    for_each_digit<In>([&](unsigned p, unsigned d, unsigned counter) {
         const long long number[1] = {static_cast<long long>(counters[counter])};
         const int place[1] = {static_cast<int>(d) * digit_bits};
         counters[counter] = 0;
         LoneThread<1>::add(sum.digit[p], number, place);
     });
-    __syncthreads(); // the number is whole
+    __syncwarp(); // the number is whole
 }
 
-// Sums what the threads of the last block find in the partials of a row's blocks. All threads must call.
+// Sums a warp's share of the partials of a row's blocks. All lanes must call, and get it.
 template <class Cell, unsigned BLOCK>
 GPR_DEVICE Held<typename Cell::In> take_partials(BlockSum<typename Cell::In> &sum, const Held<typename Cell::In> *partials,
                                                  unsigned blocks)
 {
-    using In = typename Cell::In;
-    const unsigned lane = threadIdx.x % warp_lanes;
-    Held<In> all;
+    using Partial = Held<typename Cell::In>;
+    const unsigned warp_begin = threadIdx.x / warp_lanes * warp_lanes;
+    const auto load = [&](unsigned b) { return b < blocks ? partials[b] : Partial{}; };
 
-    all.clear();
-    all.top = 0;
-    all.flags = 0;
-    all.left_out = 0;
-    for (unsigned b = threadIdx.x; b - lane < blocks; b += BLOCK) {
-        Held<In> mine = partials[b < blocks ? b : 0];
-        if (b >= blocks) mine = Held<In>{};
-        const Held<In> some = sum_of_lanes<Cell>(sum, true, mine);
-        all = b == threadIdx.x ? some : sum_of_lanes<Cell>(sum, true, lane == 0 ? all : lane == 1 ? some : Held<In>{});
+    if (warp_begin >= blocks) return Partial{};
+    Partial all = load(threadIdx.x);
+    unsigned left_flags = 0; // of those that there was no room for
+#pragma unroll 1
+    for (unsigned first = BLOCK; warp_begin + first < blocks; first += BLOCK) {
+        const Partial next = load(threadIdx.x + first);
+        const bool fits = all.join(next);
+        if (__any_sync(all_lanes, !fits)) {
+            add_each(sum, fits ? Partial{} : next);
+            left_flags = saw_digits;
+        }
     }
-    return all;
+    all.flags |= left_flags;
+    return sum_of_lanes<Cell, warp_lanes>(sum, all);
 }
 
 // Puts the sum of the block's row, or leaves what the block has found where the last block puts it. All threads must
@@ -233,13 +295,13 @@ GPR_DEVICE void finish_run(Adder &adder, const Row &row, const Scratch<typename 
     BlockSum<In> &sum = block_sum<In>();
     const unsigned warp = threadIdx.x / warp_lanes, lane = threadIdx.x % warp_lanes;
 
-    // Sums what the warps hold, in all of them.
-    const auto sum_of_warps = [&](const Held<In> &mine) {
-        if (lane == 0) found[warp] = mine;
-        __syncthreads(); // all warps have found what they have
-        return sum_of_lanes<Cell>(sum, warp == 0, lane < warps ? found[lane] : Held<In>{});
+    // Sums what the first warps hold, some or all of them. The result is the first one's.
+    const auto sum_of_warps = [&](const Held<In> &mine, unsigned some) {
+        if (lane == 0 && warp < some) found[warp] = mine;
+        __syncthreads(); // all of them have found what they have
+        return warp == 0 ? sum_of_lanes<Cell, warps>(sum, lane < some ? found[lane] : Held<In>{}) : Held<In>{};
     };
-    Held<In> all = sum_of_warps(hold(adder));
+    Held<In> all = sum_of_warps(hold(adder), warps);
 
     if (row.blocks > 1) {
         constexpr unsigned words = sizeof(uint64) / sizeof(unsigned);
@@ -248,23 +310,25 @@ GPR_DEVICE void finish_run(Adder &adder, const Row &row, const Scratch<typename 
         unsigned *ticket = scratch.tickets + slot * words * (1 + counters);
         uint64 *totals = reinterpret_cast<uint64 *>(ticket) + 1;
         Held<In> *partials = reinterpret_cast<Held<In> *>(scratch.partials) + slot * row.blocks;
-        if ((all.flags & saw_digits) != 0) leave_number<In, BLOCK>(sum, all, totals);
+        if (warp == 0 && (all.flags & saw_digits) != 0) leave_number(sum, all, totals);
         if (!is_last_block(partials + row.block, all, ticket, row.blocks)) return;
-        all = sum_of_warps(take_partials<Cell, BLOCK>(sum, partials, row.blocks));
-        if ((all.flags & saw_digits) != 0) take_number<In, BLOCK>(sum, totals);
+        all = take_partials<Cell, BLOCK>(sum, partials, row.blocks);
+        if (row.blocks > warp_lanes) all = sum_of_warps(all, warps);
+        if (warp == 0 && (all.flags & saw_digits) != 0) take_number(sum, totals);
     }
     if (warp != 0) return;
     if constexpr (!same<typename Cell::Out, Acc>) { // accumulators that leave the kernel are digits
         if ((all.flags & saw_digits) == 0) {
-            typename Held<In>::Short digits[Held<In>::parts];
+            typename Held<In>::Short sums[Held<In>::parts];
             uint64 flags[Held<In>::parts];
 #pragma unroll
             for (unsigned p = 0; p < Held<In>::parts; p++) {
-                const int lowest = NearWindows<T>::place_at(all.top, Held<In>::windows - 1);
-                digits[p] = typename Held<In>::Short(all.number[p], grid_lowest<T> + lowest);
+#pragma unroll
+                for (unsigned w = 0; w < Held<In>::windows; w++) sums[p].number[w] = all.number[p][w];
+                sums[p].unit = grid_lowest<T> + NearWindows<T>::place_at(all.top, Held<In>::windows - 1);
                 flags[p] = all.flags_of(p);
             }
-            if (lane == 0) Cell::put(out, digits, row.n - all.left_out, flags);
+            if (lane == 0) Cell::put(out, sums, row.n - all.left_out, flags);
             return;
         }
     }

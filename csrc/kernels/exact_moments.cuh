@@ -318,7 +318,7 @@ exact_moments(const typename Cell::In *in, typename Cell::Out *out, Rows rows, S
     using In = typename Cell::In;
     using Acc = typename Cell::Acc;
     using Words = MomentWords<In>;
-    constexpr unsigned vectors = 4, warps = BLOCK / warp_lanes, all_words = sizeof(Acc) / sizeof(uint64);
+    constexpr unsigned vectors = 4, all_words = sizeof(Acc) / sizeof(uint64);
     static_assert(all_words == Words::all, "words, a count and flags of each");
     __shared__ Acc whole;
     BlockMoments<In> *part = block_moments<In, 1>();
@@ -326,9 +326,7 @@ exact_moments(const typename Cell::In *in, typename Cell::Out *out, Rows rows, S
     const Start start = layout.row(row.index);
 
     MomentsAdder<Cell, vectors> adder;
-    take_row<vectors>(adder, Run<In>(in + start.in, row.n),
-                      static_cast<uint64>(row.block) * warps + threadIdx.x / warp_lanes,
-                      static_cast<uint64>(row.blocks) * warps, [&] { clear_shared<BLOCK>(part, 1); });
+    take_tiles<vectors, BLOCK>(adder, Run<In>(in + start.in, row.n), row, [&] { clear_shared<BLOCK>(part, 1); });
     adder.close();
     __syncthreads(); // all warps have added
 

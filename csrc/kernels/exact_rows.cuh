@@ -54,7 +54,7 @@ template <class Cell, unsigned VECTORS> struct ShortFloats {
     using In = typename Cell::In;
     using T = PartType<In>;
     static constexpr unsigned parts = parts_of<In>, windows = near_windows<T>;
-    using Short = ShortDigits<windows, window_step>;
+    using Short = ShortSum<windows, window_step>;
 
     FloatAdder<Cell, VECTORS, LoneThread<1>> adder;
     bool is_placed = false; // by something that is not zero; the same in the group
@@ -71,24 +71,26 @@ template <class Cell, unsigned VECTORS> struct ShortFloats {
     GPR_DEVICE void take(const Vector (&v)[VECTORS])
     {
         const bool seeks = __any_sync(all_lanes, !is_placed) != 0; // whoever has a place goes along
+        const Magnitudes asked = adder.ask(v);
         unsigned key = 0;
         if (seeks) {
-            key = group_max(adder.largest_key(v));
+            key = group_max(adder.largest_key(v, asked));
             if (!is_placed) adder.begin(is_always_near<T> ? least_top<T> : RowWindows<T>::top_for(key));
         }
-        fits = fits && adder.take_near(v);
+        fits = fits && adder.take_near(v, asked);
         if (seeks) is_placed = group_or(key != 0 || !is_empty() ? 1 : 0) != 0 || is_placed;
         adder.note_others(v);
     }
     // What the group has found of part p, in each of its lanes.
-    GPR_DEVICE Short digits(unsigned p) const
+    GPR_DEVICE Short sum(unsigned p) const
     {
-        long long number[windows];
+        Short found;
         int place[windows];
-        adder.near[p].read(number, place);
+        adder.near[p].read(found.number, place);
 #pragma unroll
-        for (unsigned w = 0; w < windows; w++) number[w] = group_sum(number[w]);
-        return Short(number, grid_lowest<T> + place[windows - 1]);
+        for (unsigned w = 0; w < windows; w++) found.number[w] = group_sum(found.number[w]);
+        found.unit = grid_lowest<T> + place[windows - 1];
+        return found;
     }
     GPR_DEVICE uint64 flags(unsigned p) const
     {
@@ -99,16 +101,12 @@ template <class Cell, unsigned VECTORS> struct ShortFloats {
 
 // The same of integers.
 template <class Cell, unsigned VECTORS> struct ShortIntegers {
-    using Short = ShortDigits<2, word_bits>;
+    using Short = ShortSum<2, word_bits>;
     static constexpr bool fits = true;
     IntegerAdder<Cell, VECTORS, LoneThread<1>> adder;
 
     GPR_DEVICE void take(const Vector (&v)[VECTORS]) { adder.add(v); }
-    GPR_DEVICE Short digits(unsigned) const
-    {
-        const long long halves[2] = {group_sum(adder.upper), group_sum(adder.lower)};
-        return Short(halves, 0);
-    }
+    GPR_DEVICE Short sum(unsigned) const { return Short{{group_sum(adder.upper), group_sum(adder.lower)}, 0}; }
     GPR_DEVICE uint64 flags(unsigned) const { return saw_not_minus_zero; }
 };
 
@@ -127,7 +125,7 @@ GPR_DEVICE bool put_short_row(const typename Cell::In *in, typename Cell::Out *o
     ShortRow<Cell, VECTORS> row;
     WalkedTiles<Cell, VECTORS> tiles(in + start.in, layout.mask + start.mask, layout, lane, lanes, has_row ? n : 0);
     const Vector nothing = row.adder.nothing();
-    typename ShortRow<Cell, VECTORS>::Short digits[parts_of<In>];
+    typename ShortRow<Cell, VECTORS>::Short sum[parts_of<In>];
     uint64 flags[parts_of<In>];
 
 #pragma unroll 1
@@ -141,10 +139,10 @@ GPR_DEVICE bool put_short_row(const typename Cell::In *in, typename Cell::Out *o
     if constexpr (masked || Cell::skips_nan) count -= group_sum(tiles.left_out);
 #pragma unroll
     for (unsigned p = 0; p < parts_of<In>; p++) {
-        digits[p] = row.digits(p);
+        sum[p] = row.sum(p);
         flags[p] = row.flags(p);
     }
-    if (fits && has_row && lane == 0) Cell::put(out + start.out, digits, count, flags);
+    if (fits && has_row && lane == 0) Cell::put(out + start.out, sum, count, flags);
     return fits;
 }
 

@@ -24,7 +24,7 @@ template <class T> GPR_DEVICE double widen(T x)
     }
 }
 
-constexpr int double_fraction = 52, most_double_field = 2044; // 1.5 * 2^p and twice that are finite
+constexpr int most_double_field = 2044; // 1.5 * 2^p and twice that are finite
 // The exponent field of a window whose last place is the smallest number of T.
 template <class T> constexpr int deepest_field = field_offset<T> + double_fraction + 1 - Format<T>::fraction;
 // No window lies higher, so that infinities and NaN leave it.
@@ -84,7 +84,26 @@ template <class T, unsigned COUNT, int STEP> struct Windows {
         for (unsigned w = 0; w < USED; w++) x = take(w, x);
         return x;
     }
-    GPR_DEVICE double add_element(T x) { return add(widen(x)); }
+    // The same of N elements, window by window: so additions of one do not wait for those of another. What no window took is
+    // in `rest`; watch() is called after each addition to the first window.
+    template <unsigned N, class Watch> GPR_DEVICE void add_elements(const T (&x)[N], double (&rest)[N], const Watch &watch)
+    {
+#pragma unroll
+        for (unsigned i = 0; i < N; i++) rest[i] = widen(x[i]);
+#pragma unroll
+        for (unsigned w = 0; w < COUNT; w++) {
+#pragma unroll
+            for (unsigned i = 0; i < N; i++) {
+                rest[i] = take(w, rest[i]);
+                if (w == 0) watch();
+            }
+        }
+    }
+    template <unsigned N> GPR_DEVICE void add_elements(const T (&x)[N])
+    {
+        double rest[N];
+        add_elements(x, rest, [] {});
+    }
     template <unsigned USED = COUNT> GPR_DEVICE double add_product(double a, double b)
     {
         double x = take_product(0, a, b);
@@ -108,6 +127,9 @@ constexpr int window_step = 42;
 constexpr unsigned most_adds = 1024;  // to a window: 2^(52 - window_step)
 constexpr int headroom_bits = 16;     // from a tile's largest exponent to the first bias's: for most_adds, and larger ones
 constexpr int least_headroom = 12;    // for most_adds
+// Several windows are placed at multiples of so many bits: so those of different warps mostly lie at one place, and what
+// they hold is added as it is. A single one has no bits to spare for that.
+constexpr int place_step = 4;
 template <class T> constexpr unsigned near_windows = sizeof(T) == 8 ? 3 : sizeof(T) == 4 ? 2 : 1;
 // The exponent field of the first bias where the last window lies as deep as the smallest number needs; none lies deeper, so
 // that they are always as far from each other.
@@ -117,7 +139,9 @@ template <class T> struct NearWindows : Windows<T, near_windows<T>, window_step>
     // Where windows begin for numbers like those with this key.
     static GPR_DEVICE int top_for(unsigned key)
     {
-        const int top = field_offset<T> + static_cast<int>(field_of_key<T>(key)) + headroom_bits;
+        constexpr int step = near_windows<T> > 1 ? place_step : 1;
+        const int needed = field_offset<T> + static_cast<int>(field_of_key<T>(key)) + headroom_bits;
+        const int top = (needed + step - 1) / step * step;
         return top < least_top<T> ? least_top<T> : top < highest_field<T> ? top : highest_field<T>;
     }
     // The largest exponent field of numbers of which most_adds stay in range.

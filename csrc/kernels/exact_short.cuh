@@ -1,0 +1,183 @@
+// Exact sums: those of a few integers, which a thread has in registers, and how it rounds them.
+//
+// Most sums are normal numbers and not much smaller than what was added. They are rounded by the card's own instructions,
+// some thirty of them; what is left, digit by digit.
+#pragma once
+
+#include "exact_rounding.cuh"
+
+namespace gpr {
+
+// The sum of COUNT integers, below 2^62 in magnitude: number i in units of 2^((COUNT - 1 - i) * STEP) of the last one's,
+// which is 2^unit.
+template <unsigned COUNT, int STEP> struct ShortSum {
+    long long number[COUNT];
+    int unit;
+};
+
+// ---------------------------------------------------------------- the quick way -----------------
+
+// A sum as (first + second * 2^-STEP) * 2^exponent, and a little more if `has_rest`, but less than the last bit of second,
+// which is not negative and below 2^STEP.
+template <unsigned COUNT, int STEP> struct Carried {
+    long long first;
+    uint64 second = 0;
+    int exponent;
+    bool has_rest;
+
+    GPR_DEVICE explicit Carried(const ShortSum<COUNT, STEP> &sum)
+        : first(sum.number[0]), exponent(sum.unit + static_cast<int>(COUNT - 1) * STEP)
+    {
+        constexpr uint64 piece = (1ull << STEP) - 1;
+        uint64 rest = 0;
+        long long carry = 0;
+#pragma unroll
+        for (unsigned i = COUNT - 1; i > 0; i--) {
+            const long long whole = sum.number[i] + carry;
+            second = static_cast<uint64>(whole) & piece;
+            carry = whole >> STEP;
+            if (i > 1) rest |= second;
+        }
+        first += carry;
+        has_rest = rest != 0;
+    }
+};
+
+// Whether |x| is from 2^LEAST to 2^MOST.
+template <int LEAST, int MOST> GPR_DEVICE bool is_within(long long x)
+{
+    const uint64 magnitude = static_cast<uint64>(x < 0 ? ~x : x);
+    return magnitude >> LEAST != 0 && magnitude >> MOST == 0;
+}
+
+// Rounds a sum to *result, if it is a normal number and large enough; says whether it is.
+template <class Float, unsigned COUNT, int STEP>
+GPR_DEVICE bool round_quickly(const ShortSum<COUNT, STEP> &sum, Float *result)
+{
+    constexpr int fraction = Format<Float>::fraction, last = static_cast<int>(last_field<Float>);
+    constexpr unsigned fields = sizeof(Float) == 4 ? last_field<Float> : last_field<dt_float64>; // of `bits`
+    const Carried<COUNT, STEP> carried(sum);
+    const int exponent = carried.exponent;
+    // Odd, where there is more: so it rounds to nearest as the sum does, if it has two bits more than are kept.
+    const long long odd = carried.first | (COUNT > 1 && (carried.second != 0 || carried.has_rest) ? 1 : 0);
+    uint64 bits, sign = 0;
+    int moves; // what the exponent's field lacks
+    bool is_sure;
+
+    if constexpr (sizeof(Float) == 8 && COUNT > 1) {
+        // The last bit that is kept is worth 2 units of `second` or more: half of such a unit stands for any rest.
+        constexpr double scale = 2.0 * static_cast<double>(1ull << STEP);
+        const long long lower = static_cast<long long>(2 * carried.second) + (carried.has_rest ? 1 : 0);
+        bits = bit_copy<uint64>(__fma_rn(static_cast<double>(carried.first), scale, static_cast<double>(lower)));
+        moves = exponent - STEP - 1;
+        is_sure = is_within<fraction + 2 - STEP, fraction + 1>(carried.first);
+    } else if constexpr (sizeof(Float) >= 4) {
+        bits = bit_copy<Bits<Float>>(static_cast<Float>(odd));
+        moves = exponent;
+        is_sure = is_within<COUNT == 1 ? 0 : fraction + 3, 62>(carried.first);
+    } else { // no card rounds to these from 64 bits, but the upper half of a double has bits enough
+        constexpr int dropped = 20 - fraction, more_bias = static_cast<int>(last_field<dt_float64>) / 2 - last / 2;
+        const uint64 whole = bit_copy<uint64>(static_cast<double>(odd));
+        const unsigned upper = (static_cast<unsigned>(whole >> 32) & ~sign_bit) | (static_cast<unsigned>(whole) != 0 ? 1u : 0u);
+        bits = (upper + (1u << (dropped - 1)) - 1 + (upper >> dropped & 1)) >> dropped;
+        sign = odd < 0 ? sign_of<Float> : 0;
+        moves = exponent - more_bias;
+        is_sure = is_within<COUNT == 1 ? 0 : fraction + 3, double_fraction + 1>(carried.first);
+    }
+    const int field = static_cast<int>(static_cast<unsigned>(bits >> fraction) & fields) + moves;
+    *result = float_of_bits<Float>((bits + (static_cast<uint64>(static_cast<long long>(moves)) << fraction)) | sign);
+    return is_sure && field > 0 && field < last;
+}
+
+// ---------------------------------------------------------------- any of them -------------------
+
+// The sum's digits, as those of Digits.
+template <unsigned COUNT, int STEP> struct ShortDigits {
+    static constexpr int most_bits = (COUNT - 1) * STEP + 62 + 2; // a sign, and what adding them takes
+    static constexpr int pairs = (most_bits + 2 * word_bits - 1) / (2 * word_bits), words = 2 * pairs;
+    uint64 pair[pairs]; // of digits of the magnitude
+    int unit, lowest = 0, highest = -1;
+    bool negative;
+
+    GPR_DEVICE explicit ShortDigits(const ShortSum<COUNT, STEP> &sum) : unit(sum.unit)
+    {
+        const long long(&number)[COUNT] = sum.number;
+        constexpr int pair_bits = 2 * word_bits;
+#pragma unroll
+        for (int k = 0; k < pairs; k++) pair[k] = 0;
+#pragma unroll
+        for (unsigned i = 0; i < COUNT; i++) {
+            const int place = static_cast<int>(COUNT - 1 - i) * STEP, first = place / pair_bits, shift = place % pair_bits;
+            const uint64 sign = static_cast<uint64>(number[i] >> (pair_bits - 1));
+            unsigned carry = 0;
+#pragma unroll
+            for (int k = first; k < pairs; k++) {
+                const uint64 upper = k == first + 1 && shift != 0 ? static_cast<uint64>(number[i] >> (pair_bits - shift)) : sign;
+                const uint64 addend = k == first ? static_cast<uint64>(number[i]) << shift : upper;
+                const uint64 sum = pair[k] + addend, whole = sum + carry;
+                carry = sum < addend || whole < sum ? 1 : 0;
+                pair[k] = whole;
+            }
+        }
+        negative = pair[pairs - 1] >> (pair_bits - 1) != 0;
+        unsigned one = negative ? 1 : 0;
+#pragma unroll
+        for (int k = 0; k < pairs; k++) {
+            if (negative) pair[k] = ~pair[k] + one;
+            one = one != 0 && pair[k] == 0 ? 1 : 0;
+        }
+#pragma unroll
+        for (int i = 0; i < words; i++) highest = word(i) != 0 ? i : highest;
+#pragma unroll
+        for (int i = words; i-- > 0;) lowest = word(i) != 0 ? i : lowest;
+    }
+    GPR_DEVICE unsigned word(int i) const { return static_cast<unsigned>(i % 2 == 0 ? pair[i / 2] : pair[i / 2] >> word_bits); }
+    GPR_DEVICE unsigned operator[](int i) const
+    {
+        unsigned found = 0;
+#pragma unroll
+        for (int k = 0; k < words; k++) found = k == i ? word(k) : found;
+        return found;
+    }
+    GPR_DEVICE uint64 last_bits() const { return negative ? 0 - pair[0] : pair[0]; }
+};
+
+// Its leading digits: undivided, they are taken by pairs.
+template <bool DIVIDED, unsigned COUNT, int STEP>
+GPR_DEVICE Leading leading_of(const ShortDigits<COUNT, STEP> &digits, uint64 n)
+{
+    using Digits = ShortDigits<COUNT, STEP>;
+    if constexpr (DIVIDED) {
+        return leading_of<true, Digits>(digits, n);
+    } else {
+        constexpr int pair_bits = 2 * word_bits;
+        Leading leading = {digits.pair[0], 0, digits.unit - pair_bits, false};
+        bool inexact = false;
+#pragma unroll
+        for (int k = 1; k < Digits::pairs; k++) {
+            if (digits.pair[k] != 0) {
+                leading = {digits.pair[k], digits.pair[k - 1], digits.unit + (k - 1) * pair_bits, inexact};
+            }
+            inexact = inexact || digits.pair[k - 1] != 0;
+        }
+        return leading;
+    }
+}
+
+// The sum, or the mean of `count`, as a number of type Result: rounded once, integers modulo a power of two.
+template <class Result, bool IS_MEAN, unsigned COUNT, int STEP>
+GPR_CALLED Result finish_any(ShortSum<COUNT, STEP> sum, uint64 count, uint64 flags)
+{
+    return finish_digits<Result, IS_MEAN>(ShortDigits<COUNT, STEP>(sum), count, flags);
+}
+template <class Result, bool IS_MEAN, unsigned COUNT, int STEP>
+GPR_DEVICE Result finish_short(const ShortSum<COUNT, STEP> &sum, uint64 count, uint64 flags)
+{
+    if constexpr (is_float<Result> && !IS_MEAN) {
+        Result result;
+        if (round_quickly(sum, &result) && (flags & (saw_infinity | saw_minus_infinity | saw_nan)) == 0) return result;
+    }
+    return finish_any<Result, IS_MEAN>(sum, count, flags);
+}
+
+} // namespace gpr
