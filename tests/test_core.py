@@ -220,8 +220,11 @@ def driver_functions() -> set[str]:
     return names - NAMING - AFTER_A_FAILED_OPEN
 
 
-# Each failure in a child that has not opened the driver yet, so that opening it fails too. Prints what failed.
+# Each failure in a child that has not opened the driver yet, so that opening it fails too. Prints what failed. NVRTC is looked
+# for before they part: that takes longer than all else that a child does.
 EVERY_FAILURE = """
+    from gpureduce import _locate
+    _locate.locate()
     a = np.arange(120_000, dtype=np.int32)
     failed = []
 

@@ -47,7 +47,7 @@ def a_cell() -> dict[str, Any]:
 
 
 def test_a_kernel_that_never_ends_is_killed_and_tasks_after_it_run(tmp_path: Path) -> None:
-    assert emu.do({**endless(tmp_path), "limit": 3.0}) == "it did not end within 3.0 seconds"
+    assert emu.do({**endless(tmp_path), "limit": 2.0}) == "it did not end within 2.0 seconds"
     assert emu.do(a_cell()) == ""
 
 

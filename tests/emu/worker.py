@@ -25,7 +25,7 @@ import traceback
 from typing import Any
 
 from emu import cells, exact_layouts, exact_products, exact_sums, exact_variances, layouts, means
-from gpureduce import _core  # noqa: F401  the forks find it loaded
+from gpureduce import _locate
 
 MODULES = {
     "cells": cells,
@@ -135,6 +135,7 @@ def perform_in_fork(task: dict[str, Any]) -> str:
 def main() -> None:
     if len(sys.argv) > 1:
         sys.exit(perform(json.loads(sys.argv[1])))
+    _locate.locate()  # the forks need not look again, which is what their first work on a device would begin with
     for line in sys.stdin:
         print(json.dumps(perform_in_fork(json.loads(line))), flush=True)
 
