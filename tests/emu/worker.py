@@ -63,12 +63,14 @@ class Child:
         self.pipe, write = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
-            os.setpgid(0, 0)
-            os.close(self.pipe)
-            os.environ["TMPDIR"] = folder
-            with os.fdopen(write, "w") as pipe:
-                pipe.write(json.dumps(perform(task)))
-            os._exit(0)
+            try:
+                os.setpgid(0, 0)
+                os.close(self.pipe)
+                os.environ["TMPDIR"] = folder
+                with os.fdopen(write, "w") as pipe:
+                    pipe.write(json.dumps(perform(task)))
+            finally:
+                os._exit(0)  # whatever happened: there is one worker
         os.setpgid(self.pid, self.pid)  # here too: whoever comes first
         os.close(write)
 
