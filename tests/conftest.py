@@ -59,6 +59,8 @@ def why_no_gpu() -> str | None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # What takes long begins first: at the end of a run no worker waits for another's.
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
     marked = [item for item in items if item.get_closest_marker("gpu")]
     reason = why_no_gpu() if marked else None
     if reason is not None:

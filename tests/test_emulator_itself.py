@@ -37,7 +37,8 @@ def test_without_a_compiler_the_log_says_what_to_install() -> None:
 def endless(tmp_path: Path) -> dict[str, Any]:
     """A task over a kernel whose threads never come to their first barrier."""
     text = _core.sources()["sequential.cuh"]
-    (tmp_path / "sequential.cuh").write_text(text.replace("__syncthreads();", "for (volatile int i = 0; i == 0;) {}", 1))
+    for_ever = "for (volatile int i = 0; i == 0;) {}"
+    (tmp_path / "sequential.cuh").write_text(text.replace("__syncthreads();", for_ever, 1))
     return {**a_cell(), "emulator": {"overlay": str(tmp_path)}}
 
 

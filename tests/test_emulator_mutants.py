@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import emu
+import pytest
 from emu.layouts import ABOUT, MADE_FOR
 
 import gpureduce as gr
@@ -229,7 +230,7 @@ ENTRIES = {
 
 
 def lines_of(kernel: str) -> dict[tuple[str, int], int]:
-    """Lines of the functions that a kernel may come to, and by how many calls. Names that mean several things make it more."""
+    """Lines of the functions that a kernel may come to, and by how many calls at least."""
     lines: dict[tuple[str, int], int] = {}
     reached: set[str] = set()
     new, calls = list(ENTRIES[kernel]), 0
@@ -272,8 +273,8 @@ Trial = tuple[str, str, int, dict[str, object]]
 
 
 def what_to_try(mutant: Mutant) -> Iterator[Trial]:
-    """Trials of the cells that come to the place, and those of exact sums and products: these first in exact's own files,
-    and where the nearest kernel is an exact one.
+    """Trials of the cells that come to the place, and those of exact sums and products: these first in exact's own
+    files, and where the nearest kernel is an exact one.
 
     An exact kernel's trials take long: first come those that the file is about.
     """
@@ -400,9 +401,11 @@ def demand_all_caught(tmp_path: Path, changes: list[tuple[str, str]], least: int
     assert not escaped, f"{len(escaped)} of {count} mutants are not caught:\n" + "\n".join(map(str, escaped))
 
 
+@pytest.mark.long
 def test_no_barrier_fence_or_mask_can_be_taken_away_unnoticed(tmp_path: Path) -> None:
     demand_all_caught(tmp_path, TOGETHER, 90)
 
 
+@pytest.mark.long
 def test_no_bound_or_offset_can_be_off_by_one_unnoticed(tmp_path: Path) -> None:
     demand_all_caught(tmp_path, SLIPS, 70)

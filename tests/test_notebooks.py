@@ -140,6 +140,7 @@ def on_less(path: Path) -> Any:
     return notebook
 
 
+@pytest.mark.long
 @needs_compiler
 @each_notebook
 def test_a_notebook_runs_from_top_to_bottom(path: Path, tmp_path: Path) -> None:
@@ -157,6 +158,7 @@ def test_a_notebook_runs_from_top_to_bottom(path: Path, tmp_path: Path) -> None:
 STEPS = ["naive_atomic", "sequential", "auto"]
 
 
+@pytest.mark.long
 @needs_compiler
 @each_notebook
 def test_a_notebook_runs_where_there_is_a_gpu(path: Path, tmp_path: Path) -> None:

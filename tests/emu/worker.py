@@ -6,8 +6,8 @@ argument it runs just that, in this process.
 A task is ``{"do": "module.function", "emulator": {option: value, ...}, "slow_float64": whether exact sums are those of
 cards that are slow at it, "limit": seconds, "over_broken": seconds, ...}``; the function gets it all.
 
-A task ends by its limit. One whose overlay may make a kernel run for ever says ``over_broken``: if it has not ended after
-so many seconds, the same task is run over the kernels as they are, and it may take some times as much CPU time as that.
+A task ends by its limit. One whose overlay may make a kernel run for ever says ``over_broken``: if it has not ended
+after so many seconds, the same task is run over the kernels as they are, and it may take some times as much CPU time.
 """
 
 from __future__ import annotations
