@@ -51,6 +51,12 @@ def pytest_report_header() -> list[str]:
     ]
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how to repeat a run that failed: the header is left out where runs are to be quiet."""
+    if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
+        terminalreporter.write_line(f"GPR_TEST_SEED={SEED} repeats this run's random data")
+
+
 def why_no_gpu() -> str | None:
     """Why GPU tests cannot run, or None if they can."""
     from gpureduce import _core
@@ -59,6 +65,8 @@ def why_no_gpu() -> str | None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # What takes long begins first: at the end of a run no worker waits for another's.
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
     marked = [item for item in items if item.get_closest_marker("gpu")]
     reason = why_no_gpu() if marked else None
     if reason is not None:

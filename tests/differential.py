@@ -69,6 +69,19 @@ MOST_EXACT = 100
 """Sums of so many whole numbers up to two are exact in bfloat16 too."""
 
 
+def settle_numpy() -> None:
+    """Reduce elements of every type as bfloat16: before, NumPy refuses to do so into an ``out`` of bfloat16."""
+    for ufunc in (np.add, np.multiply):
+        for dtype in (DTYPES | COMPLEX).values():
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of imaginary parts
+                ufunc.reduce(np.ones(1, dtype), dtype=BFLOAT16)
+
+
+if BFLOAT16 is not None:
+    settle_numpy()
+
+
 class Sub(np.ndarray):
     """A subclass that changes nothing."""
 

@@ -3,8 +3,8 @@
 Needs NVRTC, no GPU. Variances have every program twice, the second time about means that are given.
 
 There are tens of thousands of cells, and NVRTC compiles one at a time in a process. So a run takes, for one
-architecture and a twelfth of the kernels, drawn anew each time, each with every dtype and with every operator, every
-operator with every dtype, and each of the programs of ``auto`` likewise; and a sample for the others, with random block
+architecture and a twelfth of the kernels and of the programs of ``auto``, drawn anew each time, each with every dtype
+and with every operator, and some operators with some dtypes besides; and a sample for the others, with random block
 sizes. What a kernel does not fold is refused in every cell. ``GPR_ALL_CELLS=1`` takes everything, and
 ``GPR_TEST_SEED`` repeats a run.
 """
@@ -18,6 +18,7 @@ import random
 import secrets
 from concurrent.futures import ProcessPoolExecutor
 
+import fakes
 import numpy as np
 import pytest
 from reference import ALL_DTYPES, BITS, REFUSALS, covering
@@ -30,13 +31,17 @@ ALL_CELLS = os.environ.get("GPR_ALL_CELLS", "0") != "0"
 
 ARCHITECTURES = (75, 80, 90, 120)
 OPERATORS = list(_core.OPERATORS)  # mean too: its sums have compute types of their own
-SHARE = 12  # of the kernels an ordinary run takes so manyth
+SHARE = 12  # of the kernels, and of auto's programs, an ordinary run takes so manyth
+SHARE_OF_PAIRS = 4  # of the operators and dtypes that do not meet in these
 OTHERS = 12  # cells of the other architectures in an ordinary run
 LIBRARY_CELLS = 2  # cells of kernels that compile CUB, which take seconds each
 DOTS = 1  # dot product for each architecture in an ordinary run
 SHOWN = 5  # failures that are printed
 
 EVERY_PROGRAM = -1
+ANY_PROGRAM = 100  # one of as many numbers, which are counted round
+
+pytestmark = pytest.mark.long
 
 Cell = tuple[str, str, str, int, int, int]
 """kernel, operator, dtype, block size, compute capability, which of the kernel's programs"""
@@ -62,15 +67,24 @@ def cells_of(kernel: gr.KernelInfo, cc: int, rng: random.Random | None = None) -
     ]
 
 
-def programs_of_auto(op: str) -> int:
-    """How many programs a cell of auto has: as many as make up its machine code."""
-    cell = ("auto", op, "int32", None, 0, 90)
-    left, count = _core.compile_cell(*cell), 0
-    while left > 0:
-        left -= _core.compile_cell(*cell, count)
-        count += 1
-    assert left == 0
-    return count
+@pytest.fixture(scope="module")
+def programs_of_auto(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
+    """How many programs a cell of auto has, by operator: as many as make up its machine code. Fakes count quickly."""
+    counted = fakes.run(
+        """
+        from gpureduce import _core
+        for op in ("sum", "var"):
+            cell = ("auto", op, "int32", None, 0, 90)
+            left, count = _core.compile_cell(*cell), 0
+            while left > 0:
+                left -= _core.compile_cell(*cell, count)
+                count += 1
+            assert left == 0
+            print(count)
+        """,
+        tmp_path_factory.mktemp("fakes"),
+    )
+    return dict(zip(("sum", "var"), map(int, counted.split()), strict=True))
 
 
 def folds(cell: Cell) -> bool:
@@ -83,25 +97,29 @@ def folds(cell: Cell) -> bool:
     return True
 
 
-def sample_of(cells: list[Cell], rng: random.Random) -> list[Cell]:
-    """Kernels with each dtype and operator, these with each other, and what is refused."""
-    plain = programs_of_auto("sum")
-    about = range(plain, programs_of_auto("var"))
-    assert len(about) == plain
-    programs = {"auto": range(plain)}
-    there = [cell for cell in cells if folds(cell)]
-    chosen = [cell for cell in cells if cell not in set(there)]
-    for kernel in dict.fromkeys(kernel for kernel, *_ in there):
-        own = [cell for cell in there if cell[0] == kernel]
-        for program in programs.get(kernel, [EVERY_PROGRAM]):
-            picked = covering([(op, dtype) for _, op, dtype, *_ in own], rng)
-            chosen += [(*cell[:-1], program) for cell in own if cell[1:3] in picked]
-        if kernel in programs:
-            chosen += [(*cell[:-1], rng.choice(about)) for cell in own if cell[1] in ("var", "std")]
-    pairs = {cell[1:3] for cell in chosen if folds(cell)}
-    rng.shuffle(there)
-    rest = {cell[1:3]: cell for cell in there if cell[0] != "auto" and cell[1:3] not in pairs}
-    return chosen + list(rest.values())
+def sample_of(drawn: list[tuple[gr.KernelInfo, int]], cc: int, about: range, rng: random.Random) -> list[Cell]:
+    """Kernels' programs with each dtype and operator, some of these with each other, and what is refused.
+
+    Of ``auto``, those of its programs that are ``about`` given means too.
+    """
+    chosen: list[Cell] = []
+    left: dict[tuple[str, str], Cell] = {}
+    for kernel, program in drawn:
+        cells = [(*cell[:-1], program) for cell in cells_of(kernel, cc)]
+        if kernel.name == "exact":  # its programs take seconds each
+            cells = [(*cell[:-1], rng.randrange(ANY_PROGRAM)) for cell in cells]
+        there = [cell for cell in cells if folds(cell)]
+        chosen += [cell for cell in cells if cell not in set(there)]
+        picked = covering([cell[1:3] for cell in there], rng)
+        chosen += [cell for cell in there if cell[1:3] in picked]
+        if kernel.name == "auto":
+            dtypes = dict.fromkeys(cell[2] for cell in there)
+            ways = {dtype: rng.choice(("var", "std")) for dtype in dtypes}
+            chosen += [(*cell[:-1], rng.choice(about)) for cell in there if cell[1] == ways[cell[2]]]
+        left.update({cell[1:3]: cell for cell in there if cell[1:3] not in picked})
+    done = {cell[1:3] for cell in chosen if folds(cell)}
+    rest = [cell for pair, cell in left.items() if pair not in done]
+    return chosen + rng.sample(rest, -(-len(rest) // SHARE_OF_PAIRS))
 
 
 def compile_cells(cells: list[Cell]) -> list[tuple[Cell, str]]:
@@ -143,15 +161,23 @@ def is_library(kernel: gr.KernelInfo) -> bool:
 
 
 @pytest.mark.timeout(3600)
-def test_every_cell_compiles() -> None:
+def test_every_cell_compiles(programs_of_auto: dict[str, int]) -> None:
     rng = random.Random(SEED)
     own = [kernel for kernel in gr.kernels() if not is_library(kernel)]
     whole = rng.choice(ARCHITECTURES)
     print(f"seed {SEED}, sm_{whole}")
-    drawn = own if ALL_CELLS else rng.sample(own, -(-len(own) // SHARE))
-    cells = [cell for kernel in drawn for cell in cells_of(kernel, whole)]
-    if not ALL_CELLS:
-        cells = sample_of(cells, rng)
+    if ALL_CELLS:
+        cells = [cell for kernel in own for cell in cells_of(kernel, whole)]
+    else:
+        plain = programs_of_auto["sum"]
+        about = range(plain, programs_of_auto["var"])
+        assert len(about) == plain
+        units = [
+            (kernel, program)
+            for kernel in own
+            for program in (range(plain) if kernel.name == "auto" else [EVERY_PROGRAM])
+        ]
+        cells = sample_of(rng.sample(units, -(-len(units) // SHARE)), whole, about, rng)
     others = [
         cell
         for cc in ARCHITECTURES
@@ -160,16 +186,16 @@ def test_every_cell_compiles() -> None:
         for cell in cells_of(kernel, cc, None if ALL_CELLS else rng)
     ]
     if not ALL_CELLS:
-        others = [(*cell[:-1], rng.randrange(100)) for cell in rng.sample(others, OTHERS)]  # counted round
+        others = [(*cell[:-1], rng.randrange(ANY_PROGRAM)) for cell in rng.sample(others, OTHERS)]
     cells += others
     expect_to_compile(cells, rng)
 
 
 @pytest.mark.timeout(3600)
-def test_variances_about_given_means_compile_for_the_oldest_and_todays_cards() -> None:
+def test_variances_about_given_means_compile_for_the_oldest_and_todays_cards(programs_of_auto: dict[str, int]) -> None:
     """Each of auto's programs, and of a kernel that is named, for every type of means; one of the cards a run."""
     rng = random.Random(SEED)
-    plain, both = programs_of_auto("sum"), programs_of_auto("var")
+    plain, both = programs_of_auto["sum"], programs_of_auto["var"]
     cells: list[Cell] = []
     for cc in (75, 90) if ALL_CELLS else (rng.choice((75, 90)),):
         dtypes = rng.sample(_core.DTYPES, len(_core.DTYPES))

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import fakes
+import pytest
 
 SETUP = """
     from gpureduce import _core
@@ -221,7 +222,10 @@ def driver_functions() -> set[str]:
 
 
 # Each failure in a child that has not opened the driver yet, so that opening it fails too. Prints what failed.
+# NVRTC is looked for before they part: that takes longer than all else that a child does.
 EVERY_FAILURE = """
+    from gpureduce import _locate
+    _locate.locate()
     a = np.arange(120_000, dtype=np.int32)
     failed = []
 
@@ -352,6 +356,7 @@ EVERY_FAILURE = """
 """
 
 
+@pytest.mark.long
 def test_every_driver_failure_has_its_exception_and_the_next_call_works(tmp_path: Path) -> None:
     # Two are called only where something else has failed before, or scratch abounds: tests/c/test_faults.c has those.
     functions = driver_functions() - {"cuEventQuery", "cuUserObjectRelease"}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pathlib
 import re
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -162,6 +164,21 @@ def assert_outcome(case: d.Case, ours: d.Outcome, theirs: d.Outcome) -> None:
 @settings(max_examples=max(EXAMPLES // 2, 1), suppress_health_check=[HealthCheck.too_slow])
 def test_random_calls_agree_with_numpy(name: str, device: str | None, data: Any) -> None:
     assert_contract(data.draw(d.cases(name)), device)
+
+
+@pytest.mark.skipif(BFLOAT16 is None, reason="needs ml_dtypes")
+@pytest.mark.parametrize("name", ["sum", "prod", "mean"])
+def test_results_of_bfloat16_are_taken_by_the_first_call_of_a_process_too(name: str) -> None:
+    code = f"""
+import ml_dtypes, numpy as np, gpureduce as gr
+for dtype in ("int32", "float32", "complex64"):
+    out = np.zeros((), ml_dtypes.bfloat16)
+    assert gr.{name}(np.ones(4, dtype), dtype=out.dtype, out=out, device="cpu") is out
+    print(float(out))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert set(map(float, done.stdout.split())) == {{"sum": 4.0}.get(name, 1.0)}
 
 
 def test_every_function_is_drawn() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 import emu
+import pytest
 from emu.layouts import ABOUT, MADE_FOR
 from reference import ALL_DTYPES, DTYPES, is_float
 
@@ -34,6 +35,7 @@ def draw_dtype(op: str, place: int) -> str:
     return names[(SEED + 5 * place) % len(names)]
 
 
+@pytest.mark.long
 def test_random_layouts_are_right_and_break_no_rule() -> None:
     tasks = [
         {
@@ -52,6 +54,7 @@ def test_random_layouts_are_right_and_break_no_rule() -> None:
     assert not wrong, f"{len(wrong)} of {len(tasks)} operators:\n" + "\n".join(wrong)
 
 
+@pytest.mark.long
 def test_variances_about_given_means_read_the_means_of_their_rows() -> None:
     kernels = [name for name in MADE_FOR if not name.startswith("exact")]
     dtypes = ("float32", "int16", "float64", "float16", "uint8", "bfloat16")

@@ -73,6 +73,7 @@ def other_blocks(kernel: str) -> list[int]:
     return sorted({32, 256, 1024, info.block_size, *([96] if info.block_rule == "multiple of 32" else [])})
 
 
+@pytest.mark.long
 def test_kernels_are_right_and_break_no_rule_at_other_block_sizes() -> None:
     demand(
         [

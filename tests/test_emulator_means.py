@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 import emu
+import pytest
 from emu.means import DTYPES
 
 SEED = int(os.environ["GPR_TEST_SEED"])
@@ -16,6 +17,7 @@ COUNT = 60 if EVERYTHING else 5
 DRAWN = len(DTYPES) if EVERYTHING else 4
 
 
+@pytest.mark.long
 def test_random_calls_about_given_means_are_numpys() -> None:
     names = sorted(DTYPES)
     tasks = [

@@ -68,6 +68,7 @@ COMPOSE = """struct fold_sum {
 """
 
 
+@pytest.mark.long
 def test_ordered_kernels_keep_the_order_of_a_fold_that_needs_it_and_others_do_not(tmp_path: Path) -> None:
     operators = re.sub(r"struct fold_sum \{.*?\n\};\n", COMPOSE, _core.sources()["operators.cuh"], flags=re.DOTALL)
     assert "Acc(1) << 32" in operators

@@ -42,6 +42,7 @@ def both_windows(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [task | {"slow_float64": (SEED // 4 + i) % 2 == 1} for i, task in enumerate(tasks)]
 
 
+@pytest.mark.long
 def test_the_kernels_source_gives_every_digit_on_the_emulator() -> None:
     """Of block sizes an ordinary run draws one for each dtype, and half of the dtypes for rows."""
     count, blocks = 60 if EVERYTHING else 6, (32, 64, 256)
@@ -63,6 +64,7 @@ def test_the_kernels_source_gives_every_digit_on_the_emulator() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.long
 def test_the_kernels_source_sums_every_layout_on_the_emulator() -> None:
     """Random axes, steps backwards and of 0, masks, gaps between results; rows a thread has alone, and short ones."""
     floats = FLOATS if EVERYTHING else FLOATS[SEED % 2 :: 2]

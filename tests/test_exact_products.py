@@ -673,6 +673,7 @@ def test_what_exact_variances_do_not_do_is_refused_by_name() -> None:
 # ---------------------------------------------------------------- the emulator
 
 
+@pytest.mark.long
 def test_the_kernels_sources_give_every_digit_on_the_emulator() -> None:
     """A sample of dtypes in an ordinary run, drawn anew each time: kinds compile several programs each."""
     rng = np.random.default_rng(SEED)
@@ -700,6 +701,7 @@ def test_the_kernels_sources_give_every_digit_on_the_emulator() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.long
 def test_the_kernels_sources_make_variances_of_every_layout_on_the_emulator() -> None:
     """Random axes, steps backwards and of 0, masks, gaps between results; rows whose last digits are seen."""
     kinds = [*FLOATS, *COMPLEX, *INTEGERS]
@@ -721,6 +723,7 @@ def test_the_kernels_sources_make_variances_of_every_layout_on_the_emulator() ->
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.long
 def test_host_arrays_go_to_the_gpu_if_there_is_one_and_device_arrays_stay() -> None:
     wrong = emu.failures([{"do": "exact_products.check_devices", "limit": 300.0}])
     assert not wrong, "\n".join(wrong)

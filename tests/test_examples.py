@@ -59,6 +59,7 @@ def test_page_has_no_example_that_nobody_runs(page: str) -> None:
         assert pages.is_python(block) or block.language in ("sh", "text") or outputs or block.language.startswith("{")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", [page for page in pages.PAGES if any(map(pages.runs, pages.examples(page)))])
 def test_page_examples_run(page: str) -> None:
     expected = [block for block in pages.examples(page) if pages.runs(block) and not pages.absent(block, False)]

@@ -103,6 +103,7 @@ RANDOM = """
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", range(2))
 def test_random_arrays_give_what_numpy_gives(part: int, tmp_path: Path) -> None:
     fakes.run(RANDOM.format(seed=SEED + part, cases=120), tmp_path, timeout=300)

@@ -60,18 +60,6 @@ def test_there_are_notebooks() -> None:
     assert NOTEBOOKS
 
 
-@needs_compiler
-@each_notebook
-def test_a_notebook_runs_from_top_to_bottom(path: Path, tmp_path: Path) -> None:
-    done = run("--to", tmp_path, path)
-    assert done.returncode == 0, done.stderr
-    cells = nbformat.read(tmp_path / path.name, as_version=4).cells
-    assert [cell.execution_count for cell in cells if cell.cell_type == "code"] == list(
-        range(1, 1 + sum(cell.cell_type == "code" for cell in cells))
-    )
-    assert any("image/png" in output.get("data", {}) for cell in cells for output in cell.get("outputs", ()))
-
-
 @each_notebook
 def test_a_notebook_says_what_it_does_without_a_gpu(path: Path) -> None:
     cells = nbformat.read(path, as_version=4).cells
@@ -121,11 +109,11 @@ def test_the_hosts_name_is_found(kind: str, tool: ModuleType, monkeypatch: pytes
     assert tool.complaints(notebook) == ["cell 0 shows the host's name, 'machine-17'"]
 
 
-# ---------------------------------------------------------------- with a GPU
+# ---------------------------------------------------------------- run
 
-# Over a stand-in for the driver, whose times mean nothing, and on less: sources, and what stands in their place.
+# Gigabytes are not read many times in each.
 CHEAP = "import gpureduce._ceiling as c; c.read_ceiling = c.host_read_ceiling = lambda of: 1e12"
-STEPS = ["naive_atomic", "sequential", "auto"]
+# On less than a GPU is for, and for a shorter time: sources, and what stands in their place.
 ON_LESS = {
     "1-staircase": {"100_000_000": "100_000", "seconds=0.2": "seconds=0.01"},
     "2-numpy": {"80_000_000": "200_000", "range(3, 8)": "range(3, 6)", "seconds=0.5": "seconds=0.1"},
@@ -140,22 +128,48 @@ ON_LESS = {
 }
 
 
-@needs_compiler
-@each_notebook
-def test_a_notebook_runs_where_there_is_a_gpu(path: Path, tmp_path: Path) -> None:
+def on_less(path: Path) -> Any:
+    """A notebook over smaller arrays, whose first cell says how fast memory is."""
     notebook = nbformat.read(path, as_version=4)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     for old, new in ON_LESS[path.stem].items():
         assert any(old in cell.source for cell in code), old
         for cell in code:
             cell.source = cell.source.replace(old, new)
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(CHEAP))
+    return notebook
+
+
+@pytest.mark.long
+@needs_compiler
+@each_notebook
+def test_a_notebook_runs_from_top_to_bottom(path: Path, tmp_path: Path) -> None:
+    nbformat.write(on_less(path), tmp_path / path.name)
+    done = run("--to", tmp_path / "out", tmp_path / path.name)
+    assert done.returncode == 0, done.stderr
+    cells = nbformat.read(tmp_path / "out" / path.name, as_version=4).cells
+    assert [cell.execution_count for cell in cells if cell.cell_type == "code"] == list(
+        range(1, 1 + sum(cell.cell_type == "code" for cell in cells))
+    )
+    assert any("image/png" in output.get("data", {}) for cell in cells for output in cell.get("outputs", ()))
+
+
+# Over a stand-in for the driver, whose times mean nothing.
+STEPS = ["naive_atomic", "sequential", "auto"]
+
+
+@pytest.mark.long
+@needs_compiler
+@each_notebook
+def test_a_notebook_runs_where_there_is_a_gpu(path: Path, tmp_path: Path) -> None:
+    notebook = on_less(path)
     kept = []
     for cell in notebook.cells:  # the emulator draws the steps without a GPU, too: a few are enough
         step = re.fullmatch(r'step\("(\w+)"\)', cell.source)
         cell.source = re.sub(r"STEPS = \[\n.*?\]", f"STEPS = {STEPS}", cell.source, flags=re.DOTALL)
         if step is None or step[1] in STEPS:
             kept.append(cell)
-    notebook.cells = [nbformat.v4.new_code_cell(CHEAP), *kept]
+    notebook.cells = kept
     nbformat.write(notebook, tmp_path / path.name)
     # The fakes add in an order of their own, and the notebook on accuracy is about order.
     stand_in = emu.environment() if path.stem == "3-accuracy" else fakes.environment(tmp_path)

@@ -1213,21 +1213,21 @@ _Static_assert(GPR_EXACT_TILE == ONE_LANES << TILE_ADDITIONS_BITS, "a tile's add
 /* |x| < 2^(e + 1), their sum is to stay below 2^(p - 1), and a bit for tiles with larger elements */
 #define ONE_HEADROOM(name) (ADDITIONS_BITS_##name + 3)
 
+/* Where no instruction gives the larger or the smaller of two. */
+#define DEFINE_CHOICE(vec, choose)             \
+    INLINE vec choose(vec first, vec x, vec y) \
+    {                                          \
+        return (x & first) | (y & ~first);     \
+    }
 #ifndef LARGER_i16
 #define LARGER_i16(x, y) choose_i16((x) > (y), x, y)
 #define SMALLER_i16(x, y) choose_i16((x) < (y), x, y)
-INLINE vec_i16 choose_i16(vec_i16 first, vec_i16 x, vec_i16 y)
-{
-    return (x & first) | (y & ~first);
-}
+DEFINE_CHOICE(vec_i16, choose_i16)
 #endif
 #ifndef LARGER_i32
 #define LARGER_i32(x, y) choose_i32((x) > (y), x, y)
 #define SMALLER_i32(x, y) choose_i32((x) < (y), x, y)
-INLINE vec_i32 choose_i32(vec_i32 first, vec_i32 x, vec_i32 y)
-{
-    return (x & first) | (y & ~first);
-}
+DEFINE_CHOICE(vec_i32, choose_i32)
 #endif
 
 /* The magnitudes seen so far: the largest, and the smallest plus the largest integer, so that 0 is the largest of all. */

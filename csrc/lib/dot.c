@@ -178,10 +178,9 @@ gpr_status gpr_compile_dot(gpr_dtype a, gpr_dtype b, gpr_dtype factor, gpr_dtype
     const gpr_dot_request request = {.a.dtype = a, .b.dtype = b, .factor = factor, .compute = compute};
     const gpr_dtype result = compute == GPR_DTYPE_DEFAULT ? factor : compute;
     const gpr_device_facts facts = {.cc = cc, .multiprocessors = 1, .threads_per_multiprocessor = 1024};
-    gpr_object object = {0};
+    uint64_t unasked = 0;
     gpr_layout layout;
     gpr_plan plan;
-    int compiled = 0;
     gpr_status status = GPR_OK;
 
     if (machine_code_bytes != NULL) *machine_code_bytes = 0;
@@ -191,11 +190,8 @@ gpr_status gpr_compile_dot(gpr_dtype a, gpr_dtype b, gpr_dtype factor, gpr_dtype
     GPR_TRY(gpr_make_plan(GPR_KERNEL_exact, &rule, &layout, block_size, 0, &facts, &plan));
     for (int finishes = 0; finishes <= 1; finishes++) {
         const gpr_cell cell = gpr_plan_cell(&plan, &rule, finishes);
-        GPR_TRY(gpr_make_object(&cell, cc, 0, &object, &compiled));
-        if (machine_code_bytes != NULL) *machine_code_bytes += object.bytes;
-        gpr_object_clear(&object);
+        GPR_TRY(gpr_add_machine_code(&cell, cc, machine_code_bytes != NULL ? machine_code_bytes : &unasked));
     }
 done:
-    gpr_object_clear(&object);
     return status;
 }

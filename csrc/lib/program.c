@@ -290,6 +290,19 @@ done:
     return status;
 }
 
+gpr_status gpr_add_machine_code(const gpr_cell *cell, int cc, uint64_t *bytes)
+{
+    gpr_object object = {0};
+    int compiled = 0;
+    gpr_status status = GPR_OK;
+
+    GPR_TRY(gpr_make_object(cell, cc, 0, &object, &compiled));
+    *bytes += object.bytes;
+done:
+    gpr_object_clear(&object);
+    return status;
+}
+
 /* A program among those that a kernel has for layouts, as a call of it that is not simple at all. */
 typedef struct sample {
     const char *name;
@@ -334,11 +347,10 @@ gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dt
                             int variant, int cc, uint64_t *machine_code_bytes)
 {
     enum { PLANNED_SHARED = 32 << 10, SAMPLE_ROW = 3 }; /* bytes, as the plan has it; elements */
-    gpr_object object = {0};
+    uint64_t unasked = 0;
     const sample *samples = NULL;
     gpr_cell cell;
     gpr_rule rule;
-    int compiled = 0;
     gpr_status status = GPR_OK;
 
     if (machine_code_bytes != NULL) *machine_code_bytes = 0;
@@ -380,11 +392,8 @@ gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dt
         cell.row_elements = is_auto ? SAMPLE_ROW : 0;
         cell.integer_windows = chosen->integer_windows;
         cell.variant = chosen->name != NULL ? chosen->name : row->name;
-        GPR_TRY(gpr_make_object(&cell, cc, 0, &object, &compiled));
-        if (machine_code_bytes != NULL) *machine_code_bytes += object.bytes;
-        gpr_object_clear(&object);
+        GPR_TRY(gpr_add_machine_code(&cell, cc, machine_code_bytes != NULL ? machine_code_bytes : &unasked));
     }
 done:
-    gpr_object_clear(&object);
     return status;
 }

@@ -36,6 +36,9 @@ gpr_entries gpr_program_entries(const gpr_cell *cell);
  * otherwise. *compiled says which. GPR_ERROR_KERNEL: CUB's headers are needed and not there; GPR_ERROR_DEVICE, GPR_ERROR_COMPILE. */
 gpr_status gpr_make_object(const gpr_cell *cell, int cc, int use_cache, gpr_object *object, int *compiled);
 
+/* Compiles a cell, bypassing the cache, and adds the size of its machine code to *bytes. */
+gpr_status gpr_add_machine_code(const gpr_cell *cell, int cc, uint64_t *bytes);
+
 /* GPR_OK if the headers that row `kernel` includes beyond our own are installed. */
 gpr_status gpr_kernel_headers(int kernel);
 

@@ -197,6 +197,9 @@ def check_out(out: Any, ufunc: np.ufunc, array: Array, dtype: Any = None) -> Non
         if inner.kind in "iuf" or (inner.kind == "c" and out.dtype.kind in "iuf"):
             warn_of_imaginary_parts()
         types = (inner, inner, inner)
+    elif types[2] is not None and types[2].kind == "V":
+        # NumPy refuses other elements with bfloat16 for dtype and out, until it has reduced such without an out.
+        types = (types[2], out.dtype, types[2])
     ufunc.reduce(np.zeros(1, types[0]), 0, types[2], np.zeros((), types[1]))
 
 

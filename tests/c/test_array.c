@@ -298,6 +298,15 @@ static void expect_refusal(const gpr_request *request, const char *words)
     CHECK(strstr(gpr_last_error()->message, words) != NULL, "%s", gpr_last_error()->message);
 }
 
+/* The same with another value in one field, which is put back. */
+#define EXPECT_REFUSAL_WITH(request, field, value, words) \
+    do {                                                  \
+        const __auto_type kept = (request)->field;        \
+        (request)->field = (value);                       \
+        expect_refusal(request, words);                   \
+        (request)->field = kept;                          \
+    } while (0)
+
 static void test_memory_and_streams_of_somebody_else_are_refused(void)
 {
     void *data = upload(values, sizeof values), *result = upload(values, sizeof(int64_t)), *elsewhere = NULL;
@@ -309,30 +318,17 @@ static void test_memory_and_streams_of_somebody_else_are_refused(void)
     request.strides = steps;
     REQUIRE(gpr_alloc_device(1, sizeof values, &elsewhere) == GPR_OK && gpr_alloc_pinned(4096, &pinned) == GPR_OK);
     stream = fake.make_stream(1);
-    request.data = elsewhere;
-    expect_refusal(&request, "is memory of device \"cuda:1\", not of \"cuda:0\"");
-    request.data = pinned;
-    expect_refusal(&request, "the array at address");
-    expect_refusal(&request, "is host memory");
-    request.data = values;
-    expect_refusal(&request, "not memory of a CUDA device");
+    EXPECT_REFUSAL_WITH(&request, data, elsewhere, "is memory of device \"cuda:1\", not of \"cuda:0\"");
+    EXPECT_REFUSAL_WITH(&request, data, pinned, "the array at address");
+    EXPECT_REFUSAL_WITH(&request, data, pinned, "is host memory");
+    EXPECT_REFUSAL_WITH(&request, data, values, "not memory of a CUDA device");
     REQUIRE(gpr_alloc_device(0, 64, &freed) == GPR_OK && gpr_free_device(0, freed) == GPR_OK);
-    request.data = freed;
-    expect_refusal(&request, "it was freed");
-    request.data = data;
-    request.shape = longer;
-    expect_refusal(&request, "more than is allocated");
-    request.shape = shape_of_all;
-    request.mask = pinned;
+    EXPECT_REFUSAL_WITH(&request, data, freed, "it was freed");
+    EXPECT_REFUSAL_WITH(&request, shape, longer, "more than is allocated");
     request.mask_strides = mask_steps;
-    expect_refusal(&request, "the mask at address");
-    request.mask = NULL;
-    request.result = pinned;
-    expect_refusal(&request, "the result at address");
-    request.result = result;
-    request.stream = stream;
-    expect_refusal(&request, "is not a stream of device \"cuda:0\"");
-    request.stream = NULL;
+    EXPECT_REFUSAL_WITH(&request, mask, pinned, "the mask at address");
+    EXPECT_REFUSAL_WITH(&request, result, pinned, "the result at address");
+    EXPECT_REFUSAL_WITH(&request, stream, stream, "is not a stream of device \"cuda:0\"");
     request.kernel = 0; /* naive_atomic */
     request.strides = (const int64_t[]){8};
     request.shape = (const int64_t[]){10};
@@ -445,24 +441,14 @@ static void test_means_that_do_not_fit_are_refused(void)
     REQUIRE(gpr_alloc_device(1, sizeof means, &elsewhere) == GPR_OK);
     request.mean = given;
     expect_refusal(&request, "means that are given need mean_strides");
-    request.mean_strides = odd;
-    expect_refusal(&request, "given means lie at multiples of their size, 4 bytes");
+    EXPECT_REFUSAL_WITH(&request, mean_strides, odd, "given means lie at multiples of their size, 4 bytes");
     request.mean_strides = dense;
-    request.mean = (const char *)given + 1;
-    expect_refusal(&request, "given means lie at multiples of their size, 4 bytes");
-    request.mean = (const char *)given + 4;
-    expect_refusal(&request, "the mean needs 240 bytes");
-    request.mean = elsewhere;
-    expect_refusal(&request, "the mean at address");
-    request.mean = means;
-    expect_refusal(&request, "not memory of a CUDA device");
-    request.mean = given;
-    request.op = GPR_OP_SUM;
-    expect_refusal(&request, "sum takes no mean");
-    request.op = GPR_OP_VAR;
-    request.mean_dtype = GPR_DTYPE_COUNT;
-    expect_refusal(&request, "there is no dtype");
-    request.mean_dtype = GPR_FLOAT32;
+    EXPECT_REFUSAL_WITH(&request, mean, (const char *)given + 1, "given means lie at multiples of their size, 4 bytes");
+    EXPECT_REFUSAL_WITH(&request, mean, (const char *)given + 4, "the mean needs 240 bytes");
+    EXPECT_REFUSAL_WITH(&request, mean, elsewhere, "the mean at address");
+    EXPECT_REFUSAL_WITH(&request, mean, means, "not memory of a CUDA device");
+    EXPECT_REFUSAL_WITH(&request, op, GPR_OP_SUM, "sum takes no mean");
+    EXPECT_REFUSAL_WITH(&request, mean_dtype, GPR_DTYPE_COUNT, "there is no dtype");
     REQUIRE(gpr_find_kernel("exact", &request.kernel) == GPR_OK);
     expect_refusal(&request, "makes variances about the exact mean");
     request.kernel = -1;

@@ -1,19 +1,21 @@
 """Many small tasks over the emulator, each in a process of its own, on all cores.
 
 What the emulator finds poisons the process, as a bad access poisons a context on a card; and options such as
-``overlay`` hold for a process. So :func:`run` hands tasks to workers (``worker.py``), which have imported everything
-and fork for each.
+``overlay`` hold for a process. So tasks go to workers (``worker.py``), which have imported everything and fork for
+each.
 """
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +42,8 @@ def library() -> str:
 def environment(**more: str) -> dict[str, str]:
     """Environment of a process that finds the emulator in place of driver and NVRTC, and these tests' modules."""
     path = library()
-    result = {name: value for name, value in os.environ.items() if not name.startswith("GPUREDUCE_EMULATOR")}
+    ours = ("GPUREDUCE_EMULATOR", "PYTEST_CURRENT_TEST")  # of this task, and of this test
+    result = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     paths = [str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     result.update(
         GPUREDUCE_LIBCUDA=path,
@@ -53,38 +56,63 @@ def environment(**more: str) -> dict[str, str]:
     return result
 
 
-def run(tasks: Iterable[dict[str, Any]], workers: int = CORES) -> list[tuple[dict[str, Any], str]]:
-    """Run tasks and return, for each, what went wrong; "" if nothing did. The order is the tasks'."""
-    waiting: Iterator[tuple[int, dict[str, Any]]] = iter(list(enumerate(tasks)))
-    lock = threading.Lock()
-    done: dict[int, tuple[dict[str, Any], str]] = {}
-    env = environment()
+class Worker:
+    """A process that does one task after another."""
 
-    def serve() -> None:
-        with subprocess.Popen(
+    def __init__(self, env: dict[str, str]) -> None:
+        self.env = env
+        self.process = subprocess.Popen(
             [sys.executable, "-m", "emu.worker"], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        ) as worker:
-            assert worker.stdin is not None
-            assert worker.stdout is not None
-            while True:
-                with lock:
-                    number, task = next(waiting, (0, None))
-                if task is None:
-                    break
-                print(json.dumps(task), file=worker.stdin, flush=True)
-                answer = worker.stdout.readline()
-                done[number] = task, json.loads(answer) if answer else "the worker has died"
-                if not answer:
-                    break
-            worker.stdin.close()
+        )
 
-    threads = [threading.Thread(target=serve) for _ in range(workers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    leftover = [(task, "no worker was left to run it") for _, task in waiting]
-    return [done[number] for number in sorted(done)] + leftover
+    def do(self, task: dict[str, Any]) -> str | None:
+        """What went wrong, "" if nothing did; None if the worker itself has died."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        try:
+            print(json.dumps(task), file=self.process.stdin, flush=True)
+        except BrokenPipeError:
+            return None
+        answer = self.process.stdout.readline()
+        return str(json.loads(answer)) if answer else None
+
+    def end(self) -> None:
+        self.process.communicate()  # it reads no more tasks, and ends
+
+
+# Workers that have nothing to do. They take long to start, and most tests have few tasks.
+idle: list[Worker] = []
+lock = threading.Lock()
+
+
+@atexit.register
+def end_workers() -> None:
+    while idle:
+        idle.pop().end()
+
+
+def do(task: dict[str, Any]) -> str:
+    """Run a task and return what went wrong; "" if nothing did."""
+    env = environment()
+    with lock:
+        worker = next((each for each in idle if each.env == env), None)
+        if worker is not None:
+            idle.remove(worker)
+    worker = worker or Worker(env)
+    answer = worker.do(task)
+    if answer is None:
+        worker.end()
+        return "the worker has died"
+    with lock:
+        idle.append(worker)
+    return answer
+
+
+def run(tasks: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], str]]:
+    """Run tasks on all cores and return, for each, what went wrong. The order is the tasks'."""
+    there = list(tasks)
+    with ThreadPoolExecutor(CORES) as pool:
+        return list(zip(there, pool.map(do, there), strict=True))
 
 
 def failures(tasks: Iterable[dict[str, Any]]) -> list[str]:

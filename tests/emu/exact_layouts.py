@@ -127,8 +127,8 @@ def prepare(
     return True
 
 
-def check_random(rng: np.random.Generator, name: str, block: int, where: str) -> None:
-    """Sum a random array of a random layout."""
+def draw_case(rng: np.random.Generator, name: str, masked_share: float) -> layouts.Case:
+    """A random array of a random layout, in so many of all cases with a mask."""
     if rng.random() < 0.5:
         shape, strides, grid = SHAPES[int(rng.integers(len(SHAPES)))]
         array, reduced = place(rng, draw_elements, name, shape, strides), 1
@@ -136,11 +136,17 @@ def check_random(rng: np.random.Generator, name: str, block: int, where: str) ->
         shape, grid = layouts.draw_shape(rng), int(rng.choice([0, 0, 1, 3]))
         array = layouts.strided(rng, shape, lambda n: draw_elements(rng, name, n), bool(rng.random() < 0.2))
         reduced = int(rng.integers(1, len(shape) + 1))
-    masked = rng.random() < 0.3
+    masked = rng.random() < masked_share
     mask = layouts.strided(rng, shape, lambda n: rng.random(n) < 0.7, bool(rng.random() < 0.5)) if masked else None
     skip_nan = name in (*FLOATS, *PARTS) and bool(rng.random() < 0.25)
-    spare = prepare(rng, name, array, mask, reduced)
-    check_case(rng, name, layouts.Case(array, mask, reduced, grid, "exact", skip_nan), block, spare, where)
+    return layouts.Case(array, mask, reduced, grid, "exact", skip_nan)
+
+
+def check_random(rng: np.random.Generator, name: str, block: int, where: str) -> None:
+    """Sum a random array of a random layout."""
+    case = draw_case(rng, name, 0.3)
+    spare = prepare(rng, name, case.array, case.mask, case.reduced)
+    check_case(rng, name, case, block, spare, where)
 
 
 def check_layouts(task: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from reference import DTYPES
 
 import gpureduce as gr
 from emu import layouts
-from emu.exact_layouts import FILLING, PARTS, SHAPES, draw_elements, part_views, place
+from emu.exact_layouts import FILLING, PARTS, draw_case, draw_elements, part_views, place
 from emu.exact_products import DDOFS
 
 CHECKED_ROWS = 12  # of an array, by Python's integers; the CPU checks all
@@ -79,22 +79,13 @@ def draw_way(rng: np.random.Generator) -> tuple[str, float]:
 
 def check_random(rng: np.random.Generator, name: str, block: int, where: str) -> None:
     """The variances of a random array of a random layout."""
-    if rng.random() < 0.5:
-        shape, strides, grid = SHAPES[int(rng.integers(len(SHAPES)))]
-        array, reduced = place(rng, draw_elements, name, shape, strides), 1
-    else:
-        shape, grid = layouts.draw_shape(rng), int(rng.choice([0, 0, 1, 3]))
-        array = layouts.strided(rng, shape, lambda n: draw_elements(rng, name, n), bool(rng.random() < 0.2))
-        reduced = int(rng.integers(1, len(shape) + 1))
-    masked = rng.random() < 0.4
-    mask = layouts.strided(rng, shape, lambda n: rng.random(n) < 0.7, bool(rng.random() < 0.5)) if masked else None
-    skip_nan = name in (*FLOATS, *PARTS) and bool(rng.random() < 0.25)
-    op, ddof = draw_way(rng)
-    if 0 not in array.view.strides and rng.random() < 0.5:  # else neighbours are of one sort, whatever row they are of
-        for index in np.ndindex(array.view.shape[: array.view.ndim - reduced]):
-            row = array.view[index]
-            array.view[index] = draw_elements(rng, name, row.size).reshape(row.shape)
-    check_case(rng, name, layouts.Case(array, mask, reduced, grid, "exact", skip_nan, ddof), op, block, where)
+    case = draw_case(rng, name, 0.4)
+    op, case.ddof = draw_way(rng)
+    view = case.array.view
+    if 0 not in view.strides and rng.random() < 0.5:  # else neighbours are of one sort, whatever row they are of
+        for index in np.ndindex(view.shape[: view.ndim - case.reduced]):
+            view[index] = draw_elements(rng, name, view[index].size).reshape(view[index].shape)
+    check_case(rng, name, case, op, block, where)
 
 
 def check_layouts(task: dict[str, Any]) -> None:

@@ -4,21 +4,28 @@ A line of JSON on standard input is a task, a line on standard output its result
 argument it runs just that, in this process.
 
 A task is ``{"do": "module.function", "emulator": {option: value, ...}, "slow_float64": whether exact sums are those of
-cards that are slow at it, "limit": seconds, ...}``; the function gets it all.
+cards that are slow at it, "limit": seconds, "over_broken": seconds, ...}``; the function gets it all.
+
+A task ends by its limit. One whose overlay may make a kernel run for ever says ``over_broken``: if it has not ended
+after so many seconds, the same task is run over the kernels as they are, and it may take some times as much CPU time.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
+import resource
 import select
 import signal
 import sys
+import tempfile
+import time
 import traceback
 from typing import Any
 
 from emu import cells, exact_layouts, exact_products, exact_sums, exact_variances, layouts, means
-from gpureduce import _core  # noqa: F401  the forks find it loaded
+from gpureduce import _locate
 
 MODULES = {
     "cells": cells,
@@ -30,6 +37,7 @@ MODULES = {
     "means": means,
 }
 LIMIT = 60.0  # seconds
+PATIENCE = 4  # a broken kernel may take so many times what it takes as it is, and the seconds of ``over_broken``
 
 
 def perform(task: dict[str, Any]) -> str:
@@ -47,37 +55,89 @@ def perform(task: dict[str, Any]) -> str:
     return ""
 
 
+class Child:
+    """A task in a fork of this process, which may crash or hang; in a group of its own, with its compilers."""
+
+    def __init__(self, task: dict[str, Any], folder: str) -> None:
+        self.text = b""
+        self.pipe, write = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                os.setpgid(0, 0)
+                os.close(self.pipe)
+                os.environ["TMPDIR"] = folder
+                with os.fdopen(write, "w") as pipe:
+                    pipe.write(json.dumps(perform(task)))
+            finally:
+                os._exit(0)  # whatever happened: there is one worker
+        os.setpgid(self.pid, self.pid)  # here too: whoever comes first
+        os.close(write)
+
+    def ends_within(self, seconds: float) -> bool:
+        """Whether it has answered, or died, before so many seconds are over."""
+        end = time.monotonic() + seconds
+        while select.select([self.pipe], [], [], max(end - time.monotonic(), 0))[0]:
+            part = os.read(self.pipe, 1 << 16)
+            if not part:
+                return True
+            self.text += part
+        return False
+
+    def allow(self, seconds: int) -> None:
+        """It dies when it has taken so much CPU time."""
+        resource.prlimit(self.pid, resource.RLIMIT_CPU, (seconds, seconds))
+
+    def kill(self) -> None:
+        os.killpg(self.pid, signal.SIGKILL)
+
+    def end(self) -> tuple[int, float]:
+        """How it ended, as wait() says it, and the CPU time that it and its compilers took."""
+        os.close(self.pipe)
+        _, status, usage = os.wait4(self.pid, 0)
+        return status, usage.ru_utime + usage.ru_stime
+
+
+def time_without_overlay(task: dict[str, Any], folder: str) -> float | None:
+    """CPU time of the task over the kernels as they are; None if that does not end either."""
+    options = {key: value for key, value in task.get("emulator", {}).items() if key != "overlay"}
+    child = Child({**task, "emulator": options}, folder)
+    ended = child.ends_within(task.get("limit", LIMIT))
+    if not ended:
+        child.kill()
+    _, seconds = child.end()
+    return seconds if ended else None
+
+
 def perform_in_fork(task: dict[str, Any]) -> str:
-    """The same in a child, which may crash or hang."""
-    limit = task.get("limit", LIMIT)
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(read)
-        with os.fdopen(write, "w") as pipe:
-            pipe.write(json.dumps(perform(task)))
-        os._exit(0)
-    os.close(write)
-    text = b""
-    hangs = False
-    while not hangs:
-        hangs = not select.select([read], [], [], limit)[0]
-        part = b"" if hangs else os.read(read, 1 << 16)
-        if not part:
-            break
-        text += part
-    os.close(read)
-    if hangs:
-        os.kill(child, signal.SIGKILL)
-    status = os.waitpid(child, 0)[1]
-    if hangs:
+    """The same in a child, in no more than its time."""
+    limit, least = task.get("limit", LIMIT), task.get("over_broken")
+    taken = allowed = None
+    with tempfile.TemporaryDirectory(prefix="gpureduce-task-") as folder:
+        child = Child(task, folder)
+        ended = False
+        if least is not None and not (ended := child.ends_within(least)):
+            taken = time_without_overlay(task, folder)
+            if taken is not None:
+                allowed = math.ceil(least + PATIENCE * taken)
+                child.allow(allowed)
+        ended = ended or child.ends_within(limit)
+        if not ended:
+            child.kill()
+        status, _ = child.end()
+    if not ended:
         return f"it did not end within {limit} seconds"
-    return json.loads(text) if text else f"the process ended with status {status}"
+    if child.text:
+        return json.loads(child.text)
+    if allowed is not None and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+        return f"it did not end within {allowed} seconds of CPU time; the kernel as it is takes {taken:.1f}"
+    return f"the process ended with status {status}"
 
 
 def main() -> None:
     if len(sys.argv) > 1:
         sys.exit(perform(json.loads(sys.argv[1])))
+    _locate.locate()  # the forks need not look again, which is what their first work on a device would begin with
     for line in sys.stdin:
         print(json.dumps(perform_in_fork(json.loads(line))), flush=True)
 
