@@ -408,6 +408,35 @@ static void test_each_layout_gets_the_kernel_that_reads_it_best(void)
     check_cases(GPR_KERNEL_exact, exact_cases, sizeof exact_cases / sizeof exact_cases[0]);
 }
 
+/* Of a row that all blocks share, none that is under way at once may have much more to do than the others. */
+static void test_blocks_share_the_tiles_of_an_exact_sum_evenly(void)
+{
+    enum { TILE = 4096, MOST_EACH = 3, MOST_TILES = 1 << 16 }; /* elements; blocks of a multiprocessor */
+    static const struct {
+        uint64_t tiles, blocks;
+    } cases[] = {{1, 1}, {100, 100}, {256, 256}, {512, 264}, {1024, 264}, {1188, 396}, {4096, 396}, {65536, 396}};
+    const uint64_t all = card.multiprocessors;
+    gpr_plan plan;
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const int64_t n = (int64_t)cases[i].tiles * TILE;
+        CHECK(plan_array(GPR_KERNEL_exact, GPR_OP_SUM, GPR_FLOAT32, 1, 1, &n, NULL, NULL, NULL, AT, &plan) == GPR_OK &&
+                  plan.passes[0].blocks == cases[i].blocks,
+              "%llu tiles: %llu blocks", (unsigned long long)cases[i].tiles, (unsigned long long)plan.passes[0].blocks);
+    }
+    for (int i = 0; i < 1000; i++) {
+        const int64_t n = (int64_t)check_between(1, (uint64_t)MOST_TILES * TILE);
+        const uint64_t tiles = ((uint64_t)n + TILE - 1) / TILE;
+        CHECK(plan_array(GPR_KERNEL_exact, GPR_OP_SUM, GPR_FLOAT32, 1, 1, &n, NULL, NULL, NULL, AT, &plan) == GPR_OK,
+              "%s", gpr_last_error()->message);
+        const uint64_t blocks = plan.passes[0].blocks, each = (blocks + all - 1) / all;
+        const uint64_t time = (tiles + blocks - 1) / blocks * each; /* tiles that a multiprocessor reads */
+        const uint64_t full = (tiles + MOST_EACH * all - 1) / (MOST_EACH * all) * MOST_EACH;
+        CHECK(blocks >= 1 && blocks <= tiles && each <= MOST_EACH && time <= full, "%llu tiles: %llu blocks",
+              (unsigned long long)tiles, (unsigned long long)blocks);
+    }
+}
+
 /* Variances of rows that are runs and of others, and products of two arrays at any step, by blocks that add to one number. */
 static void test_exact_moments_and_products_have_kernels_of_their_own(void)
 {
@@ -581,6 +610,7 @@ int main(int count, char **arguments)
     test_plans_depend_on_their_arguments_alone();
     test_what_cannot_be_planned_is_refused();
     test_each_layout_gets_the_kernel_that_reads_it_best();
+    test_blocks_share_the_tiles_of_an_exact_sum_evenly();
     test_exact_moments_and_products_have_kernels_of_their_own();
     test_lanes_take_several_rows_where_rows_are_short();
     test_random_layouts_keep_the_kernels_promises(count > 1 ? atoi(arguments[1]) : 100000);
