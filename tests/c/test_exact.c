@@ -636,6 +636,32 @@ static void test_variances_divide_any_words(void)
     }
 }
 
+/* A variance on a midpoint, which the smallest ddof there is moves from it, also where the unit reads that as 0. */
+static void test_the_smallest_ddof_counts(void)
+{
+    enum { FIRST = 60 };
+    static const int settings[] = {0, FLUSH, UPWARD, DOWNWARD};
+    const double smallest = 0x1p-1074, ddofs[] = {-0.0, smallest, -smallest};
+    gpr_exact_part sum, squares;
+
+    gpr_exact_clear(&sum, GPR_FLOAT64);
+    gpr_exact_clear_products(&squares, GPR_FLOAT64);
+    sum.count = squares.count = 1;
+    squares.words[FIRST] = 3; /* 2^53 + 3, between 2^53 + 2 and the even 2^53 + 4 */
+    squares.words[FIRST + 1] = INT64_C(1) << 21;
+    for (size_t s = 0; s < sizeof settings / sizeof settings[0]; s++)
+        for (size_t d = 0; d < sizeof ddofs / sizeof ddofs[0]; d++) {
+            const double wanted = ldexp(0x1p53 + (d == 2 ? 2 : 4), squares.grid.lowest + 32 * FIRST);
+            double got = 0;
+
+            set_unit(settings[s]);
+            gpr_exact_variance(&sum, 1, &squares, ddofs[d], 0, GPR_FLOAT64, &got);
+            set_unit(0);
+            CHECK(memcmp(&got, &wanted, sizeof got) == 0, "setting %d, ddof %a: %a is not %a", settings[s], ddofs[d], got,
+                  wanted);
+        }
+}
+
 /* ---------------------------------------------------------------- carries -------------------- */
 
 /* Carries are propagated before a word overflows, also in 2^31 additions of the largest numbers to one word. */
@@ -982,6 +1008,7 @@ int main(void)
     test_products_are_two_doubles_or_refused();
     test_words_of_products_never_overflow();
     test_variances_divide_any_words();
+    test_the_smallest_ddof_counts();
     test_words_never_overflow();
     test_integers_agree_with_128_bits();
     test_failures_change_nothing();
