@@ -657,8 +657,8 @@ static void test_the_smallest_ddof_counts(void)
             set_unit(settings[s]);
             gpr_exact_variance(&sum, 1, &squares, ddofs[d], 0, GPR_FLOAT64, &got);
             set_unit(0);
-            CHECK(memcmp(&got, &wanted, sizeof got) == 0, "setting %d, ddof %a: %a is not %a", settings[s], ddofs[d], got,
-                  wanted);
+            CHECK(memcmp(&got, &wanted, sizeof got) == 0, "setting %d, ddof %a: %a is not %a", settings[s], ddofs[d],
+                  got, wanted);
         }
 }
 
@@ -925,6 +925,35 @@ static void *add_and_look(void *unused)
     return NULL;
 }
 
+enum { MERGES = 20000 };
+
+/* Hardly anything but additions to one sum, which without a lock lose some of each other's. */
+static void *merge_often(void *sum)
+{
+    gpr_exact *one = make(GPR_FLOAT64);
+
+    (void)gpr_exact_update_array(one, shared_values, 1);
+    for (int i = 0; i < MERGES; i++) (void)gpr_exact_merge(sum, one);
+    gpr_exact_destroy(one);
+    return NULL;
+}
+
+static void test_no_merge_is_lost_to_another_thread(void)
+{
+    static double repeated[MERGES];
+    gpr_exact *sum = make(GPR_FLOAT64), *wanted = make(GPR_FLOAT64);
+    pthread_t threads[THREADS];
+
+    fill_doubles(shared_values, 1, 1, 2046);
+    for (int i = 0; i < MERGES; i++) repeated[i] = shared_values[0];
+    for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, merge_often, sum);
+    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    for (int i = 0; i < THREADS; i++) (void)gpr_exact_update_array(wanted, repeated, MERGES);
+    CHECK(same(sum, wanted), "%" PRIu64 " elements", gpr_exact_count(sum));
+    gpr_exact_destroy(wanted);
+    gpr_exact_destroy(sum);
+}
+
 static void test_threads_may_share_sums(void)
 {
     static double repeated[SHARED_COUNT];
@@ -1016,6 +1045,7 @@ int main(void)
     test_exact_variances_that_make_no_sense_are_refused();
     test_any_bytes_are_refused_or_sound();
     test_threads_may_share_sums();
+    test_no_merge_is_lost_to_another_thread();
     test_number_of_threads_changes_no_bit();
     return check_end();
 }

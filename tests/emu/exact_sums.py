@@ -115,7 +115,7 @@ def check_rows(task: dict[str, Any]) -> None:
 
 
 def check_nothing(rng: np.random.Generator, name: str, device: str, sizes: tuple[int, ...]) -> None:
-    """Sum host arrays of which a mask, or NaN left out, leaves nothing, one -0, one +0 or one number: +0, -0, +0, that."""
+    """Sum host arrays of which a mask, or NaN left out, leaves nothing, one -0, one +0, a number: +0, -0, +0, that."""
     dtype = np.dtype(name) if name.startswith("complex") else DTYPES[name]
     minus_zero, zero, two = -np.zeros((), dtype), np.zeros((), dtype), np.full((), 2, dtype)
     options: dict[str, Any] = {"kernel": "exact", "device": device}

@@ -17,11 +17,12 @@ import sys
 import traceback
 from typing import Any
 
-from emu import cells, exact_layouts, exact_products, exact_sums, exact_variances, layouts, means
+from emu import cells, exact_edges, exact_layouts, exact_products, exact_sums, exact_variances, layouts, means
 from gpureduce import _core  # noqa: F401  the forks find it loaded
 
 MODULES = {
     "cells": cells,
+    "exact_edges": exact_edges,
     "exact_layouts": exact_layouts,
     "exact_products": exact_products,
     "exact_sums": exact_sums,
