@@ -8,10 +8,17 @@ from __future__ import annotations
 
 import copy
 import itertools
+import json
 import multiprocessing
 import os
+import pathlib
 import pickle
+import shlex
+import shutil
 import struct
+import subprocess
+import sys
+import sysconfig
 import warnings
 import zlib
 from concurrent.futures import ProcessPoolExecutor
@@ -29,6 +36,7 @@ from exact_reference import (
     FORMATS,
     GENERATORS,
     INF,
+    INTEGERS,
     NOT_MINUS_ZERO,
     assert_result,
     at_the_top,
@@ -48,6 +56,7 @@ SEED = int(os.environ["GPR_TEST_SEED"])
 EVERYTHING = bool(os.environ.get("GPR_TEST_ALL"))
 NARROW = ("float16", "bfloat16")
 SMALLEST = 2.0**-1074
+ROOT = pathlib.Path(__file__).parents[1]
 TILE = 4096  # elements, of the CPU
 
 
@@ -121,10 +130,22 @@ def test_sums_and_means_of_pairs_of_float16_are_rounded_once() -> None:
 # ---------------------------------------------------------------- counts about powers of two
 
 
+COUNTS = sorted({2**k + d for k in range(2, 15) for d in (-1, 0, 1)} | {3 * TILE + d for d in (-1, 0, 1)})
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_counts_of_integers_about_powers_of_two_are_exact(name: str, isa: str, rng: np.random.Generator) -> None:
+    low, high = (0, 1) if name == "bool" else (np.iinfo(name).min, np.iinfo(name).max)
+    for n in COUNTS:
+        values = rng.choice(np.array([low, high], DTYPES[name]), n)
+        values[-1] = low
+        assert gr.ExactSum(values.dtype).update(values).to_bytes() == expected_bytes(values), (n, isa, SEED)
+
+
 @pytest.mark.parametrize("name", FLOATS)
 def test_counts_about_powers_of_two_are_exact(name: str, isa: str, rng: np.random.Generator) -> None:
     """Where loops take a step more or less, accumulators are emptied, and tiles and pieces end."""
-    for n in sorted({2**k + d for k in range(2, 15) for d in (-1, 0, 1)} | {3 * TILE + d for d in (-1, 0, 1)}):
+    for n in COUNTS:
         for make in (at_the_top, one_sided, mostly_narrow):
             values = make(rng, name, n)
             assert gr.ExactSum(values.dtype).update(values).to_bytes() == expected_bytes(values), (n, make, isa, SEED)
@@ -132,15 +153,34 @@ def test_counts_about_powers_of_two_are_exact(name: str, isa: str, rng: np.rando
 
 @pytest.mark.parametrize("name", FLOATS)
 def test_one_flagged_element_decides_wherever_it_is(name: str, isa: str, rng: np.random.Generator) -> None:
-    """In pieces of several threads too, where tiles follow that windows do not hold."""
-    n = 140_001 if name == "float64" else 2 * TILE + 1  # float64 in pieces
-    ordinary = spread(rng, name, n, 1)
-    for special in (np.inf, -np.inf, np.nan):
+    """In pieces of several threads too; among ordinary numbers, of which windows hold tiles, or nothing but -0."""
+    n = 140_001 if name == "float64" else 3 * TILE + 1  # float64 in pieces
+    ordinary, minus_zeros = spread(rng, name, n, 1), -np.zeros(n, DTYPES[name])
+    for special in (np.inf, -np.inf, np.nan, 0.0, float(from_bits(1, name))):
         for place in (0, 1, n - 1, *rng.integers(0, n, 3).tolist(), *(n // TILE * TILE + d for d in (-1, 0))):
-            values = ordinary.copy()
-            values[place] = special
-            assert gr.ExactSum(values.dtype).update(values).to_bytes() == expected_bytes(values), (place, isa, SEED)
-            assert_result(gr.sum(values, kernel="exact", device="cpu"), DTYPES[name].type(special), (place, isa, SEED))
+            for others in (ordinary, minus_zeros):
+                values = others.copy()
+                values[place] = special
+                where = (special, place, isa, SEED)
+                assert gr.ExactSum(values.dtype).update(values).to_bytes() == expected_bytes(values), where
+                if others is minus_zeros:
+                    got = gr.sum(values, kernel="exact", device="cpu")
+                    assert_result(got, DTYPES[name].type(special), where)
+
+
+@pytest.mark.parametrize("name", ["int64", "uint64"])
+def test_sums_fit_in_an_integer_type_or_are_refused(name: str) -> None:
+    powers = (2**31, 2**32, 2**62, 2**63, 2**64, 2**65, 2**66)
+    numbers = [sign * power + d for sign in (1, -1) for power in powers for d in (-(2**40) - 5, -1, 0, 1, 5)]
+    for number in numbers if name == "int64" else filter(lambda number: number >= 0, numbers):
+        total = gr.ExactSum.from_bytes(encode(name, number, 2**10, NOT_MINUS_ZERO))
+        for result in ("int64", "uint64"):
+            if np.iinfo(result).min <= number <= np.iinfo(result).max:
+                assert int(total.result(result)) == number
+            else:
+                with pytest.raises(ValueError, match=f"does not fit in {result}"):
+                    total.result(result)
+        assert total.as_integer_ratio() == (number, 1)
 
 
 # ---------------------------------------------------------------- processes
@@ -281,6 +321,33 @@ def test_what_is_no_array_is_refused_and_changes_nothing() -> None:
         with pytest.raises(TypeError):
             gr.ExactSum.from_bytes(wrong)  # type: ignore[arg-type]
     assert total == gr.ExactSum().update([1.0])
+
+
+# ---------------------------------------------------------------- compilers' flags
+
+
+OUR_FLAGS = """
+import json, setuptools
+from distutils.core import run_setup
+print(json.dumps(run_setup("setup.py", stop_after="init").ext_modules[0].extra_compile_args))
+"""
+
+
+@pytest.mark.parametrize("flags", ["-Ofast", "-ffast-math", "-fassociative-math -fno-signed-zeros -fno-trapping-math"])
+def test_flags_under_which_additions_are_reordered_are_undone_or_refused(flags: str) -> None:
+    """Undone as CFLAGS, which stand before our own; refused without ours behind them."""
+    pytest.importorskip("setuptools")
+    compiler = shlex.split(sysconfig.get_config_var("CC") or "cc")
+    if shutil.which(compiler[0]) is None:
+        pytest.skip(f"{compiler[0]} is not installed")
+    done = subprocess.run([sys.executable, "-c", OUR_FLAGS], cwd=ROOT, capture_output=True, text=True, check=True)
+    ours = json.loads(done.stdout)
+    source = str(ROOT / "csrc" / "cpu" / "loops_baseline.c")
+    includes = [f"-I{ROOT / 'csrc' / folder}" for folder in ("include", "registry")]
+    for order, works in ((flags.split() + ours, True), (ours[:-1] + flags.split(), False)):
+        done = subprocess.run([*compiler, *order, *includes, "-E", source], capture_output=True, text=True, check=False)
+        assert (done.returncode == 0) == works, done.stderr
+        assert works or "-fno-fast-math" in done.stderr
 
 
 # ---------------------------------------------------------------- a card and the CPU, in one run

@@ -636,6 +636,53 @@ static void test_variances_divide_any_words(void)
     }
 }
 
+/* Words of value * 2^shift, and of 1, 0 or -1 more. */
+static void put_beside(int64_t *words, int count, unsigned __int128 value, int shift, int beside)
+{
+    int64_t borrow = beside;
+
+    for (int w = 0; w < count; w++) {
+        for (int bit = 0; bit < 32; bit++) {
+            const int from = w * 32 + bit - shift;
+
+            if (from >= 0 && from < 128) borrow += (int64_t)(value >> from & 1) << bit;
+        }
+        words[w] = borrow & UINT32_MAX;
+        borrow >>= 32;
+    }
+}
+
+/* Variances and deviations on a midpoint, and as little beside it as the squares' sum can be, which is the farther below the longer that
+ * is: what shifts, divisions and roots leave behind decides. */
+static void test_the_last_bit_of_a_variance_decides(void)
+{
+    enum { FIRST = 60, COUNT = 12, MOST_SHIFT = 220 };
+
+    for (int i = 0; i <= MOST_SHIFT; i++)
+        for (int root = 0; root < 2; root++) {
+            const int shift = root ? i / 2 * 2 : i;
+            const uint64_t odd = UINT64_C(1) << 53 | check_random() >> 11 | 1;
+            const uint64_t below = odd - 1, above = odd + 1, even = odd % 4 == 1 ? below : above;
+            const unsigned __int128 value = root ? (unsigned __int128)odd * odd : odd;
+
+            for (int beside = -1; beside < 2; beside++) {
+                const uint64_t rounded = beside == 0 ? even : beside < 0 ? below : above;
+                gpr_exact_part sum, squares;
+                double got = 0, wanted;
+
+                if (shift == 0 && beside != 0) continue; /* no midpoint's neighbours, but numbers */
+                gpr_exact_clear(&sum, GPR_FLOAT64);
+                gpr_exact_clear_products(&squares, GPR_FLOAT64);
+                sum.count = squares.count = 1;
+                put_beside(squares.words + FIRST, COUNT, value, shift, beside);
+                gpr_exact_variance(&sum, 1, &squares, 0, root, GPR_FLOAT64, &got);
+                wanted = ldexp((double)rounded, (squares.grid.lowest + 32 * FIRST + shift) / (root ? 2 : 1));
+                CHECK(got == wanted, "%s of %" PRIu64 " * 2^%d, %d beside: %a, not %a", root ? "root" : "variance", odd,
+                      shift, beside, got, wanted);
+            }
+        }
+}
+
 /* A variance on a midpoint, which the smallest ddof there is moves from it, also where the unit reads that as 0. */
 static void test_the_smallest_ddof_counts(void)
 {
@@ -925,7 +972,8 @@ static void *add_and_look(void *unused)
     return NULL;
 }
 
-enum { MERGES = 20000 };
+enum { MERGES = 100000 };
+static pthread_barrier_t all_are_there;
 
 /* Hardly anything but additions to one sum, which without a lock lose some of each other's. */
 static void *merge_often(void *sum)
@@ -933,6 +981,7 @@ static void *merge_often(void *sum)
     gpr_exact *one = make(GPR_FLOAT64);
 
     (void)gpr_exact_update_array(one, shared_values, 1);
+    (void)pthread_barrier_wait(&all_are_there);
     for (int i = 0; i < MERGES; i++) (void)gpr_exact_merge(sum, one);
     gpr_exact_destroy(one);
     return NULL;
@@ -946,8 +995,10 @@ static void test_no_merge_is_lost_to_another_thread(void)
 
     fill_doubles(shared_values, 1, 1, 2046);
     for (int i = 0; i < MERGES; i++) repeated[i] = shared_values[0];
+    CHECK(pthread_barrier_init(&all_are_there, NULL, THREADS) == 0, "a barrier");
     for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, merge_often, sum);
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    pthread_barrier_destroy(&all_are_there);
     for (int i = 0; i < THREADS; i++) (void)gpr_exact_update_array(wanted, repeated, MERGES);
     CHECK(same(sum, wanted), "%" PRIu64 " elements", gpr_exact_count(sum));
     gpr_exact_destroy(wanted);
@@ -1037,6 +1088,7 @@ int main(void)
     test_products_are_two_doubles_or_refused();
     test_words_of_products_never_overflow();
     test_variances_divide_any_words();
+    test_the_last_bit_of_a_variance_decides();
     test_the_smallest_ddof_counts();
     test_words_never_overflow();
     test_integers_agree_with_128_bits();
