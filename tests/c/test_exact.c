@@ -360,6 +360,45 @@ static void check_large_numbers_cancel(const char *isa, gpr_dtype dtype, int whi
     }
 }
 
+/* Many large numbers of one sign, a small one at the sum's height, then others of the other sign until the sum is in range again: looked at
+ * then, an accumulator shows nothing of its way, on which its last place may have been larger. */
+static void check_sums_swing(const char *isa, gpr_dtype dtype, int which, uint64_t width)
+{
+    enum {
+        TRIES = 20,
+        FEW = 8,
+        MANY = 128
+    }; /* additions from one look at accumulators to the next: of float32, of the others */
+    static _Alignas(64) char values[GPR_EXACT_TILE * sizeof(double)];
+    const gpr_exact_level *level = &gpr_cpu_loops()->exact[dtype].level[which];
+    const int fraction = fraction_bits(dtype), fields = (1 << exponent_bits(dtype)) - 1, bias = fields / 2;
+    const uint64_t sign = UINT64_C(1) << (fraction + exponent_bits(dtype));
+
+    for (int try = 0; try < TRIES; try++)
+        for (int above = -12; above < 4; above++) {
+            const uint64_t period = check_between(0, 1) ? FEW : (uint64_t)MANY << check_between(0, 2);
+            const uint64_t ups = period / 2 + (uint64_t)check_between(0, (int64_t)period / 4);
+            const int large = (int)check_between(bias - 5, fields - 1), top = large - bias - above;
+            double biases[GPR_EXACT_WINDOWS];
+            int units[GPR_EXACT_WINDOWS];
+
+            if (top > 1021) continue;
+            place(level, top, 0, biases, units);
+            const int small = units[level->windows - 1] + fraction + bias;
+            if (small < 1 || small >= fields) continue;
+            for (uint64_t i = 0; i < GPR_EXACT_TILE; i++) {
+                const uint64_t phase = i / width % period, cycle = i / width / period;
+                const uint64_t all = ((uint64_t)large + 1) << fraction, negative = (phase > ups) ^ (cycle & 1);
+
+                if (phase == ups)
+                    set_bits(dtype, values, i, (uint64_t)small << fraction | 1);
+                else
+                    set_bits(dtype, values, i, (all - 1) | (negative ? sign : 0));
+            }
+            (void)check_windows(isa, dtype, which, values, GPR_EXACT_TILE, biases, units);
+        }
+}
+
 /* The smallest number there is, alone: held by a last window whose last place it is, and not by one whose last place is above it. */
 static void check_smallest(const char *isa, gpr_dtype dtype, int which)
 {
@@ -382,7 +421,10 @@ static void check_smallest(const char *isa, gpr_dtype dtype, int which)
 
 static void test_windows_are_exact_or_refuse(void)
 {
-    enum { TRIES = 400 };
+    enum {
+        TRIES = 400,
+        WIDEST = 32
+    }; /* elements of one addition to each of the accumulators of the first instruction set */
 
     for (size_t s = 0; s < ISAS; s++) {
         if (gpr_set_cpu_isa(isas[s]) != GPR_OK) continue;
@@ -396,6 +438,7 @@ static void test_windows_are_exact_or_refuse(void)
                                 i % 10 == 0 ? GPR_EXACT_TILE : (uint64_t)check_between(1, most));
                 }
                 check_large_numbers_cancel(isas[s], floats[d], which);
+                check_sums_swing(isas[s], floats[d], which, (uint64_t)WIDEST >> s);
                 check_smallest(isas[s], floats[d], which);
             }
     }
