@@ -36,8 +36,9 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --quiet
 STAMPS := $(VENV)/stamps
 
-# A product and a sum are two roundings, also where an instruction set has one instruction for both: same bits everywhere.
-C_FLAGS := -std=gnu11 -ffp-contract=off -fvisibility=hidden -pthread
+# A product and a sum are two roundings, also where an instruction set has one instruction for both: same bits everywhere. And additions
+# are made as they are written, which exact sums are made of, also with a CC that says otherwise.
+C_FLAGS := -std=gnu11 -ffp-contract=off -fno-fast-math -fvisibility=hidden -pthread
 C_OPTIMIZE := -O3
 C_WARNINGS := -Wall -Wextra -Werror
 C_INCLUDES := -Icsrc/include -Icsrc/registry -Icsrc/kernels

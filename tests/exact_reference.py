@@ -318,13 +318,28 @@ def midpoints(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
     )
 
 
+def less_their_mean(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
+    """Numbers of one size less their mean, rounded (Anderson's): the sum is what roundings have left."""
+    values = rng.random(n) * 2.0 ** int(rng.integers(-10, 10))
+    return values.astype(DTYPES[name]) - DTYPES[name].type(values.mean())
+
+
+def mountains(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
+    """Exponents that climb from the smallest to the largest there are and fall again, one or more times."""
+    fraction, exponent = FORMATS[name]
+    way = 2 * np.abs((np.arange(n) * int(rng.integers(1, 4)) / n + 0.5) % 1 - 0.5)  # 0, 1 and 0 again
+    field = np.round((1 - way if rng.random() < 0.5 else way) * (2**exponent - 2)).astype(np.uint64)
+    sign = rng.integers(0, 2, n, dtype=np.uint64) << np.uint64(fraction + exponent)
+    return from_bits(field << np.uint64(fraction) | rng.integers(0, 2**fraction, n, dtype=np.uint64) | sign, name)
+
+
 def finite_max(name: str) -> Any:
     return ml_dtypes.finfo(DTYPES[name]).max
 
 
 GENERATORS: list[Callable[[np.random.Generator, str, int], np.ndarray]] = [
     random_bits, finite_bits, telescoping, ill_conditioned, big_and_tail, subnormals, zeros, specials, mostly_narrow,
-    at_the_top, one_sided, midpoints, midpoints,
+    at_the_top, one_sided, midpoints, midpoints, less_their_mean, mountains,
     lambda rng, name, n: spread(rng, name, n, 1),
     lambda rng, name, n: spread(rng, name, n, 10),
     lambda rng, name, n: rng.random(n).astype(DTYPES[name]),

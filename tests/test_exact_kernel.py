@@ -17,7 +17,7 @@ pytest.importorskip("ml_dtypes")
 
 import emu
 from emu import exact_layouts
-from emu.exact_sums import check_all_digits, draw, sum_on_device
+from emu.exact_sums import check_all_digits, check_nothing, draw, sum_on_device
 from exact_reference import FLOATS, GENERATORS, assert_result, exact_sum, expected
 from reference import DTYPES, random_array
 
@@ -89,6 +89,16 @@ def test_the_kernels_source_sums_every_layout_on_the_emulator() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_the_sum_of_what_leaves_nothing_is_plus_zero_on_the_emulator() -> None:
+    names = [*FLOATS, "complex64", "complex128"]
+    tasks = [
+        {"do": "exact_sums.check_nothing_there", "dtype": name, "seed": SEED, "limit": 300.0}
+        for name in (names if EVERYTHING else (names[SEED % len(names)],))
+    ]
+    wrong = emu.failures(tasks)
+    assert not wrong, "\n".join(wrong)
+
+
 # ---------------------------------------------------------------- the CPU
 
 
@@ -133,6 +143,11 @@ def test_masks_and_nan_leave_elements_out_of_sums_and_counts(name: str, rng: np.
         if both.any():
             mean = gr.nanmean(values, kernel="exact", device="cpu", where=kept)
             assert_result(mean, expected(values[both], name, int(both.sum())))
+
+
+@pytest.mark.parametrize("name", [*FLOATS, "complex64", "complex128"])
+def test_the_sum_of_what_leaves_nothing_is_plus_zero(name: str, rng: np.random.Generator) -> None:
+    check_nothing(rng, name, "cpu", (1, 40, 9_001, 600_003))
 
 
 @pytest.mark.parametrize("name", ["complex64", "complex128"])

@@ -90,25 +90,37 @@ static void split_tile(const char *elements, size_t part_bytes, uint64_t count, 
     }
 }
 
-/* Makes components[p] the real numbers of the elements of a row from `at` on; returns how many of the elements are left out, and
- * stand there as -0. */
+/* Makes components[p] the real numbers of the elements of a row from `at` on, -0 for those that are left out; returns how many of
+ * these are NaN. */
 static uint64_t read_tile(const exact_job *work, uint64_t row, uint64_t at, uint64_t count, exact_stage *s,
                           const void *components[GPR_EXACT_PARTS])
 {
     const gpr_view *view = work->view;
     const int is_read_in_place = view->rows_contiguous && !work->skip_nan && work->components == 1;
     const uint64_t place = row * view->n + at;
-    uint64_t left_out = 0;
+    uint64_t nan = 0;
 
     components[0] = is_read_in_place ? gpr_view_row(view, row) + at * view->bytes : s->packed;
     if (!is_read_in_place) gpr_pack(view, place, count, work->neutral.bytes, s->packed);
-    if (work->counts_mask) left_out = gpr_count_left_out(view, place, count);
-    if (work->skip_nan) left_out += drop_nan(work, count, s);
+    if (work->skip_nan) nan = drop_nan(work, count, s);
     if (work->components > 1) {
         split_tile(s->packed, view->bytes / GPR_EXACT_PARTS, count, s->split[0], s->split[1]);
         for (int p = 0; p < GPR_EXACT_PARTS; p++) components[p] = s->split[p];
     }
-    return left_out;
+    return nan;
+}
+
+/* Takes elements that were left out, and so added as -0, from the parts' counts. Those of a mask are counted only where somebody asks
+ * for the count: to divide by it, or because so far the sum may be of nothing. */
+static void uncount(const exact_job *work, uint64_t row, uint64_t at, uint64_t count, uint64_t left_out,
+                    gpr_exact_part *parts)
+{
+    const gpr_view *view = work->view;
+    int is_asked = work->counts_mask;
+
+    for (int p = 0; p < work->components; p++) is_asked |= gpr_exact_may_be_nothing(&parts[p]);
+    if (view->mask != NULL && is_asked) left_out += gpr_count_left_out(view, row * view->n + at, count);
+    for (int p = 0; p < work->components; p++) parts[p].count -= left_out;
 }
 
 static void add_elements(exact_job *work, uint64_t row, uint64_t first, uint64_t end, gpr_exact_part *parts)
@@ -122,12 +134,10 @@ static void add_elements(exact_job *work, uint64_t row, uint64_t first, uint64_t
         how[p] = gpr_cpu_exact_adder(&parts[p], gpr_exact_part_dtype(work->view->dtype));
     }
     for (uint64_t at = first; at < end && !must_stop(work, first, at); at += work->tile) {
-        const uint64_t count = least(end - at, work->tile), left_out = read_tile(work, row, at, count, &s, components);
+        const uint64_t count = least(end - at, work->tile), nan = read_tile(work, row, at, count, &s, components);
 
-        for (int p = 0; p < work->components; p++) {
-            gpr_cpu_add_tile(&how[p], components[p], count);
-            parts[p].count -= left_out;
-        }
+        for (int p = 0; p < work->components; p++) gpr_cpu_add_tile(&how[p], components[p], count);
+        uncount(work, row, at, count, nan, parts);
     }
 }
 
@@ -148,13 +158,13 @@ static void add_elements_and_squares(exact_job *work, uint64_t row, uint64_t fir
     gpr_exact_clear_products(squares, real);
     square = gpr_cpu_product_adder(squares, real);
     for (uint64_t at = first; at < end && !must_stop(work, first, at); at += work->tile) {
-        const uint64_t count = least(end - at, work->tile), left_out = read_tile(work, row, at, count, &s, components);
+        const uint64_t count = least(end - at, work->tile), nan = read_tile(work, row, at, count, &s, components);
 
         for (int p = 0; p < work->components; p++) {
             gpr_cpu_add_tile(&how[p], components[p], count);
             gpr_cpu_add_products(&square, components[p], components[p], count);
-            parts[p].count -= left_out;
         }
+        uncount(work, row, at, count, nan, parts);
     }
 }
 

@@ -16,6 +16,11 @@
 
 #include "loops.h"
 
+/* Exact sums take from x what an addition kept of it, `x - ((a + x) - a)`: not a 0 that a compiler may write in another order. */
+#if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__)
+#error "compile without -ffast-math, -Ofast and -fassociative-math, or with -fno-fast-math behind them"
+#endif
+
 #if defined(__clang__)
 #define UNROLLED _Pragma("clang loop unroll(full)")
 #define SCALAR_LOOP _Pragma("clang loop vectorize(disable)")

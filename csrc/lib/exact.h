@@ -118,6 +118,12 @@ static inline int gpr_exact_has_special(const gpr_exact_part *part)
     return (part->flags & (GPR_EXACT_INFINITY | GPR_EXACT_MINUS_INFINITY | GPR_EXACT_NAN)) != 0;
 }
 
+/* Whether no float was added but -0, if any: then the count decides whether the sum is -0 or, of nothing, +0. */
+static inline int gpr_exact_may_be_nothing(const gpr_exact_part *part)
+{
+    return (part->flags & GPR_EXACT_NOT_MINUS_ZERO) == 0 && gpr_dtype_rows[part->dtype].kind == GPR_KIND_FLOAT;
+}
+
 /* ---- variances (exact_variance.c) ---- */
 
 /* The variance of `sums[0].count` elements less ddof, or its root, rounded once to a float type: sums has a part for each of

@@ -261,16 +261,18 @@ static gpr_status check_part(const gpr_exact_part *part)
     const uint32_t special = part->flags & (GPR_EXACT_INFINITY | GPR_EXACT_MINUS_INFINITY | GPR_EXACT_NAN);
     const gpr_exact_grid grid = gpr_exact_grid_of(part->dtype);
     const int other = (part->flags & GPR_EXACT_NOT_MINUS_ZERO) != 0;
+    const uint64_t not_finite = (uint64_t)__builtin_popcount(special); /* elements, at least */
     int negative = 0;
     const int bits = gpr_exact_bit_length(part, &negative);
 
     if ((part->flags & ~(uint32_t)GPR_EXACT_FLAGS) != 0 || (!is_float(part->dtype) && special != 0))
         return DAMAGED("there are no flags %#x of %s", part->flags, gpr_dtype_rows[part->dtype].name);
-    if (bits > bits_of(part->count) + grid.highest - grid.lowest || (negative && !grid.negative))
-        return DAMAGED("the number is too large for %llu elements", (unsigned long long)part->count);
-    if ((uint64_t)__builtin_popcount(special) + (uint64_t)(other && special == 0) > part->count ||
+    if (not_finite + (uint64_t)(other && special == 0) > part->count ||
         (!other && (special != 0 || bits != 0 || (part->count > 0 && !is_float(part->dtype)))))
         return DAMAGED("no %llu elements have the flags %#x", (unsigned long long)part->count, part->flags);
+    if (bits > bits_of(part->count) + grid.highest - grid.lowest || (bits > 0 && part->count == not_finite) ||
+        (negative && !grid.negative))
+        return DAMAGED("the number is too large for %llu elements", (unsigned long long)part->count);
     return GPR_OK;
 }
 

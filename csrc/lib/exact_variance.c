@@ -24,7 +24,10 @@
 enum {
     WORD_BITS = 32,
     QUOTIENT_BITS = 127, /* as many, one fewer or one more */
-    DOUBLE_BITS = 53,
+    /* Of a double: stored bits of its significand, the exponent field of infinities and NaN, the exponent of its smallest number. */
+    FRACTION_BITS = 52,
+    LAST_FIELD = 0x7ff,
+    LEAST_EXPONENT = -1074,
     LEAST_DIVISOR_WORDS = 2 /* of which algorithm D guesses digits */
 };
 
@@ -200,18 +203,25 @@ static uint64_t root_of(unsigned __int128 square)
 
 /* ---------------------------------------------------------------- variances ------------------ */
 
-/* A finite double without its sign. */
+/* A finite double without its sign. From its bits: whose thread this is may read subnormal numbers as 0. */
 static number number_of_double(double value)
 {
-    int exponent = 0;
-    const double fraction = frexp(fabs(value), &exponent);
-    number m = number_from((uint64_t)ldexp(fraction, DOUBLE_BITS), exponent - DOUBLE_BITS);
+    uint64_t bits, fraction;
+    int field;
+    number m;
 
+    memcpy(&bits, &value, sizeof bits);
+    fraction = bits & ((UINT64_C(1) << FRACTION_BITS) - 1);
+    field = (int)(bits >> FRACTION_BITS & LAST_FIELD);
+    if (field == 0)
+        m = number_from(fraction, LEAST_EXPONENT);
+    else
+        m = number_from(fraction | UINT64_C(1) << FRACTION_BITS, field - 1 + LEAST_EXPONENT);
     trim(&m);
     return m;
 }
 
-/* n - ddof. Returns whether it is above zero. No comparison of doubles: subnormal ones may be read as 0. */
+/* n - ddof. Returns whether it is above zero. */
 static int count_freedom(uint64_t n, double ddof, number *freedom)
 {
     number less = number_of_double(ddof);

@@ -235,21 +235,24 @@ done:
 }
 
 /* Takes over the accumulators of a finished chunk of an exact sum. Pieces merge without rounding. Elements that a mask leaves
- * out came as -0, which no sum notices; means and variances must know how many they were. */
+ * out came as -0, which no sum of other elements notices; means and variances must know how many they were, and so must what may be
+ * the sum of nothing. */
 static void collect_exact(job *job, const chunk *part, const char *results)
 {
     const gpr_rule *rule = job->rule;
     const gpr_view *view = job->view;
     const uint64_t n = part->whole ? view->n : part->count;
-    const int is_counted = (rule->divide || rule->form == GPR_FORM_EXACT_MOMENTS) && view->mask != NULL;
     gpr_exact_part sums[GPR_EXACT_MOST_PARTS];
 
     for (uint64_t i = 0; i < part->rows; i++) {
         const uint64_t row = part->row + i;
         char *destination = (char *)job->request->result + row * job->result_bytes;
-        const uint64_t left_out = is_counted ? gpr_count_left_out(view, row * view->n + part->first, n) : 0;
-
         const int parts = gpr_exact_read_acc(rule->form, rule->device_acc, results + i * job->acc_bytes, sums);
+        int is_counted = rule->divide || rule->form == GPR_FORM_EXACT_MOMENTS;
+        uint64_t left_out = 0;
+
+        for (int p = 0; p < parts; p++) is_counted |= gpr_exact_may_be_nothing(&sums[p]);
+        if (view->mask != NULL && is_counted) left_out = gpr_count_left_out(view, row * view->n + part->first, n);
         if (part->first == 0) (void)gpr_exact_clear_acc(rule->form, rule->device_acc, job->exact);
         for (int p = 0; p < parts; p++) {
             sums[p].count -= left_out;

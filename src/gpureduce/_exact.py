@@ -315,8 +315,9 @@ class ExactSum:
         made._type = _dtype_of(_core.exact_dtype(made._state))
         return made
 
-    def __reduce__(self) -> tuple[Callable[[Buffer], Self], tuple[bytes]]:
-        return type(self).from_bytes, (self.to_bytes(),)
+    def __reduce__(self) -> tuple[Callable[[Buffer], Self], tuple[bytes], dict[str, Any] | None]:
+        # Attributes are those of a subclass: it has a __dict__.
+        return type(self).from_bytes, (self.to_bytes(),), getattr(self, "__dict__", None) or None
 
     def __eq__(self, other: object) -> bool:
         return self.to_bytes() == other.to_bytes() if isinstance(other, ExactSum) else NotImplemented

@@ -360,6 +360,45 @@ static void check_large_numbers_cancel(const char *isa, gpr_dtype dtype, int whi
     }
 }
 
+/* Many large numbers of one sign, a small one at the sum's height, then others of the other sign until the sum is in range again: looked at
+ * then, an accumulator shows nothing of its way, on which its last place may have been larger. */
+static void check_sums_swing(const char *isa, gpr_dtype dtype, int which, uint64_t width)
+{
+    enum {
+        TRIES = 20,
+        FEW = 8,
+        MANY = 128
+    }; /* additions from one look at accumulators to the next: of float32, of the others */
+    static _Alignas(64) char values[GPR_EXACT_TILE * sizeof(double)];
+    const gpr_exact_level *level = &gpr_cpu_loops()->exact[dtype].level[which];
+    const int fraction = fraction_bits(dtype), fields = (1 << exponent_bits(dtype)) - 1, bias = fields / 2;
+    const uint64_t sign = UINT64_C(1) << (fraction + exponent_bits(dtype));
+
+    for (int try = 0; try < TRIES; try++)
+        for (int above = -12; above < 4; above++) {
+            const uint64_t period = check_between(0, 1) ? FEW : (uint64_t)MANY << check_between(0, 2);
+            const uint64_t ups = period / 2 + (uint64_t)check_between(0, (int64_t)period / 4);
+            const int large = (int)check_between(bias - 5, fields - 1), top = large - bias - above;
+            double biases[GPR_EXACT_WINDOWS];
+            int units[GPR_EXACT_WINDOWS];
+
+            if (top > 1021) continue;
+            place(level, top, 0, biases, units);
+            const int small = units[level->windows - 1] + fraction + bias;
+            if (small < 1 || small >= fields) continue;
+            for (uint64_t i = 0; i < GPR_EXACT_TILE; i++) {
+                const uint64_t phase = i / width % period, cycle = i / width / period;
+                const uint64_t all = ((uint64_t)large + 1) << fraction, negative = (phase > ups) ^ (cycle & 1);
+
+                if (phase == ups)
+                    set_bits(dtype, values, i, (uint64_t)small << fraction | 1);
+                else
+                    set_bits(dtype, values, i, (all - 1) | (negative ? sign : 0));
+            }
+            (void)check_windows(isa, dtype, which, values, GPR_EXACT_TILE, biases, units);
+        }
+}
+
 /* The smallest number there is, alone: held by a last window whose last place it is, and not by one whose last place is above it. */
 static void check_smallest(const char *isa, gpr_dtype dtype, int which)
 {
@@ -382,7 +421,10 @@ static void check_smallest(const char *isa, gpr_dtype dtype, int which)
 
 static void test_windows_are_exact_or_refuse(void)
 {
-    enum { TRIES = 400 };
+    enum {
+        TRIES = 400,
+        WIDEST = 32
+    }; /* elements of one addition to each of the accumulators of the first instruction set */
 
     for (size_t s = 0; s < ISAS; s++) {
         if (gpr_set_cpu_isa(isas[s]) != GPR_OK) continue;
@@ -396,6 +438,7 @@ static void test_windows_are_exact_or_refuse(void)
                                 i % 10 == 0 ? GPR_EXACT_TILE : (uint64_t)check_between(1, most));
                 }
                 check_large_numbers_cancel(isas[s], floats[d], which);
+                check_sums_swing(isas[s], floats[d], which, (uint64_t)WIDEST >> s);
                 check_smallest(isas[s], floats[d], which);
             }
     }
@@ -634,6 +677,79 @@ static void test_variances_divide_any_words(void)
         wanted = divide_slowly(squares.words, FIRST + count, squares.grid.lowest + shift, divisor);
         CHECK(got == wanted, "%a, not %a, for ddof %a of %" PRIu64, got, wanted, -ldexp((double)fraction, -shift), n);
     }
+}
+
+/* Words of value * 2^shift, and of 1, 0 or -1 more. */
+static void put_beside(int64_t *words, int count, unsigned __int128 value, int shift, int beside)
+{
+    int64_t borrow = beside;
+
+    for (int w = 0; w < count; w++) {
+        for (int bit = 0; bit < 32; bit++) {
+            const int from = w * 32 + bit - shift;
+
+            if (from >= 0 && from < 128) borrow += (int64_t)(value >> from & 1) << bit;
+        }
+        words[w] = borrow & UINT32_MAX;
+        borrow >>= 32;
+    }
+}
+
+/* Variances and deviations on a midpoint, and as little beside it as the squares' sum can be, which is the farther below the longer that
+ * is: what shifts, divisions and roots leave behind decides. */
+static void test_the_last_bit_of_a_variance_decides(void)
+{
+    enum { FIRST = 60, COUNT = 12, MOST_SHIFT = 220 };
+
+    for (int i = 0; i <= MOST_SHIFT; i++)
+        for (int root = 0; root < 2; root++) {
+            const int shift = root ? i / 2 * 2 : i;
+            const uint64_t odd = UINT64_C(1) << 53 | check_random() >> 11 | 1;
+            const uint64_t below = odd - 1, above = odd + 1, even = odd % 4 == 1 ? below : above;
+            const unsigned __int128 value = root ? (unsigned __int128)odd * odd : odd;
+
+            for (int beside = -1; beside < 2; beside++) {
+                const uint64_t rounded = beside == 0 ? even : beside < 0 ? below : above;
+                gpr_exact_part sum, squares;
+                double got = 0, wanted;
+
+                if (shift == 0 && beside != 0) continue; /* no midpoint's neighbours, but numbers */
+                gpr_exact_clear(&sum, GPR_FLOAT64);
+                gpr_exact_clear_products(&squares, GPR_FLOAT64);
+                sum.count = squares.count = 1;
+                put_beside(squares.words + FIRST, COUNT, value, shift, beside);
+                gpr_exact_variance(&sum, 1, &squares, 0, root, GPR_FLOAT64, &got);
+                wanted = ldexp((double)rounded, (squares.grid.lowest + 32 * FIRST + shift) / (root ? 2 : 1));
+                CHECK(got == wanted, "%s of %" PRIu64 " * 2^%d, %d beside: %a, not %a", root ? "root" : "variance", odd,
+                      shift, beside, got, wanted);
+            }
+        }
+}
+
+/* A variance on a midpoint, which the smallest ddof there is moves from it, also where the unit reads that as 0. */
+static void test_the_smallest_ddof_counts(void)
+{
+    enum { FIRST = 60 };
+    static const int settings[] = {0, FLUSH, UPWARD, DOWNWARD};
+    const double smallest = 0x1p-1074, ddofs[] = {-0.0, smallest, -smallest};
+    gpr_exact_part sum, squares;
+
+    gpr_exact_clear(&sum, GPR_FLOAT64);
+    gpr_exact_clear_products(&squares, GPR_FLOAT64);
+    sum.count = squares.count = 1;
+    squares.words[FIRST] = 3; /* 2^53 + 3, between 2^53 + 2 and the even 2^53 + 4 */
+    squares.words[FIRST + 1] = INT64_C(1) << 21;
+    for (size_t s = 0; s < sizeof settings / sizeof settings[0]; s++)
+        for (size_t d = 0; d < sizeof ddofs / sizeof ddofs[0]; d++) {
+            const double wanted = ldexp(0x1p53 + (d == 2 ? 2 : 4), squares.grid.lowest + 32 * FIRST);
+            double got = 0;
+
+            set_unit(settings[s]);
+            gpr_exact_variance(&sum, 1, &squares, ddofs[d], 0, GPR_FLOAT64, &got);
+            set_unit(0);
+            CHECK(memcmp(&got, &wanted, sizeof got) == 0, "setting %d, ddof %a: %a is not %a", settings[s], ddofs[d],
+                  got, wanted);
+        }
 }
 
 /* ---------------------------------------------------------------- carries -------------------- */
@@ -899,6 +1015,39 @@ static void *add_and_look(void *unused)
     return NULL;
 }
 
+enum { MERGES = 100000 };
+static pthread_barrier_t all_are_there;
+
+/* Hardly anything but additions to one sum, which without a lock lose some of each other's. */
+static void *merge_often(void *sum)
+{
+    gpr_exact *one = make(GPR_FLOAT64);
+
+    (void)gpr_exact_update_array(one, shared_values, 1);
+    (void)pthread_barrier_wait(&all_are_there);
+    for (int i = 0; i < MERGES; i++) (void)gpr_exact_merge(sum, one);
+    gpr_exact_destroy(one);
+    return NULL;
+}
+
+static void test_no_merge_is_lost_to_another_thread(void)
+{
+    static double repeated[MERGES];
+    gpr_exact *sum = make(GPR_FLOAT64), *wanted = make(GPR_FLOAT64);
+    pthread_t threads[THREADS];
+
+    fill_doubles(shared_values, 1, 1, 2046);
+    for (int i = 0; i < MERGES; i++) repeated[i] = shared_values[0];
+    CHECK(pthread_barrier_init(&all_are_there, NULL, THREADS) == 0, "a barrier");
+    for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, merge_often, sum);
+    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    pthread_barrier_destroy(&all_are_there);
+    for (int i = 0; i < THREADS; i++) (void)gpr_exact_update_array(wanted, repeated, MERGES);
+    CHECK(same(sum, wanted), "%" PRIu64 " elements", gpr_exact_count(sum));
+    gpr_exact_destroy(wanted);
+    gpr_exact_destroy(sum);
+}
+
 static void test_threads_may_share_sums(void)
 {
     static double repeated[SHARED_COUNT];
@@ -982,6 +1131,8 @@ int main(void)
     test_products_are_two_doubles_or_refused();
     test_words_of_products_never_overflow();
     test_variances_divide_any_words();
+    test_the_last_bit_of_a_variance_decides();
+    test_the_smallest_ddof_counts();
     test_words_never_overflow();
     test_integers_agree_with_128_bits();
     test_failures_change_nothing();
@@ -989,6 +1140,7 @@ int main(void)
     test_exact_variances_that_make_no_sense_are_refused();
     test_any_bytes_are_refused_or_sound();
     test_threads_may_share_sums();
+    test_no_merge_is_lost_to_another_thread();
     test_number_of_threads_changes_no_bit();
     return check_end();
 }

@@ -114,6 +114,45 @@ def check_rows(task: dict[str, Any]) -> None:
             assert_result(part, expected(np.ascontiguousarray(wanted), name), f"complex of {where}")
 
 
+def check_nothing(rng: np.random.Generator, name: str, device: str, sizes: tuple[int, ...]) -> None:
+    """Sum host arrays of which a mask, or NaN left out, leaves nothing, one -0, one +0, a number: +0, -0, +0, that."""
+    dtype = np.dtype(name) if name.startswith("complex") else DTYPES[name]
+    minus_zero, zero, two = -np.zeros((), dtype), np.zeros((), dtype), np.full((), 2, dtype)
+    options: dict[str, Any] = {"kernel": "exact", "device": device}
+    for n in sizes:
+        for one, wanted in ((None, zero), (minus_zero, minus_zero), (zero, zero), (two, two)):
+            values, kept = np.full(n, np.nan, dtype), np.zeros(n, np.bool_)
+            if one is not None:
+                place = int(rng.integers(n))
+                values[place], kept[place] = one, True
+            numbers = np.where(kept, values, dtype.type(7))
+            rows = np.stack([numbers, -numbers])[:, ::-1]
+            sums = [
+                gr.sum(numbers, where=kept, **options),
+                gr.nansum(values, **options),
+                gr.nansum(numbers, where=kept, **options),
+                gr.sum(rows, 1, where=kept[::-1], **options)[0],
+            ]
+            for got in sums:
+                assert got.tobytes() == wanted.tobytes(), (name, device, n, one, sums)
+
+
+def check_nothing_there(task: dict[str, Any]) -> None:
+    """The same of ``dtype`` on the device, also in several chunks; ``seed``."""
+    rng = np.random.default_rng([task["seed"], *task["dtype"].encode()])
+    gr.set_limits(device_bytes=1 << 20, pinned_bytes=1 << 20)
+    check_nothing(rng, task["dtype"], "cuda", (1, 40, 3000))
+    n = 500_000 // np.dtype(DTYPES.get(task["dtype"], task["dtype"])).itemsize
+    numbers, kept = np.full(n, 7, DTYPES.get(task["dtype"], task["dtype"])), np.zeros(n, np.bool_)
+    place = int(rng.integers(n))
+    numbers[place] = -np.zeros((), numbers.dtype)
+    for one in (False, True):
+        kept[place] = one
+        got = gr.sum(numbers, kernel="exact", device="cuda", where=kept)
+        assert gr.last_run().chunks > 1
+        assert got.tobytes() == (numbers[place] if one else numbers.dtype.type(0)).tobytes(), (task, place, got)
+
+
 LOOSE = 60  # binary orders of magnitude below and above what is drawn, so that sums neither over- nor underflow
 
 

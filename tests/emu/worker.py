@@ -24,11 +24,12 @@ import time
 import traceback
 from typing import Any
 
-from emu import cells, exact_layouts, exact_products, exact_sums, exact_variances, layouts, means
+from emu import cells, exact_edges, exact_layouts, exact_products, exact_sums, exact_variances, layouts, means
 from gpureduce import _locate
 
 MODULES = {
     "cells": cells,
+    "exact_edges": exact_edges,
     "exact_layouts": exact_layouts,
     "exact_products": exact_products,
     "exact_sums": exact_sums,
