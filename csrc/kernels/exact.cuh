@@ -78,13 +78,14 @@ template <class In> struct Run {
     }
 };
 
-// A block's share of a row: tiles of VECTORS vectors a thread, in strides of the row's blocks, and for the first warp the
-// edges.
-template <unsigned VECTORS, unsigned BLOCK, class In> class Tiles {
+// A warp's share of a row: tiles of VECTORS vectors a thread, in strides of the row's blocks, and for the first warp the
+// edges. WIDTH neighbours, a warp or a block, have VECTORS * WIDTH vectors in a row: of a warp, the largest arrays are read a
+// little faster; of a block, the shortest ones are shared by all of its warps.
+template <unsigned VECTORS, unsigned BLOCK, unsigned WIDTH, class In> class Tiles {
 public:
     GPR_DEVICE Tiles(const Run<In> &of_run, const Row &row)
         : run(of_run), at(run.begin() + first_of(row) + lane()), left(static_cast<long long>(run.vectors - first_of(row))),
-          step(static_cast<long long>(static_cast<uint64>(row.blocks) * tile)),
+          step(static_cast<long long>(static_cast<uint64>(row.blocks) * (VECTORS * BLOCK))),
           has_edges(row.block == 0 && threadIdx.x < warp_lanes && run.has_edges())
     {
     }
@@ -93,19 +94,19 @@ public:
     // Vectors of the next tile, from the first one on, of which a lane has any.
     GPR_DEVICE unsigned used() const
     {
-        return left > static_cast<long long>(last) ? VECTORS : (static_cast<unsigned>(left) + BLOCK - 1) / BLOCK;
+        return left > static_cast<long long>(last) ? VECTORS : (static_cast<unsigned>(left) + WIDTH - 1) / WIDTH;
     }
     // The next tile; what it has no vector for is `nothing`. After the last one, the edges.
     GPR_DEVICE void fetch(Vector (&v)[VECTORS], const Vector &nothing) const
     {
         if (left >= static_cast<long long>(last + warp_lanes)) {
 #pragma unroll
-            for (unsigned k = 0; k < VECTORS; k++) v[k] = run.load(at + k * BLOCK);
+            for (unsigned k = 0; k < VECTORS; k++) v[k] = run.load(at + k * WIDTH);
             return;
         }
 #pragma unroll
         for (unsigned k = 0; k < VECTORS; k++) {
-            v[k] = static_cast<long long>(lane() + k * BLOCK) < left ? run.load(at + k * BLOCK) : nothing;
+            v[k] = static_cast<long long>(lane() + k * WIDTH) < left ? run.load(at + k * WIDTH) : nothing;
         }
         if (left <= 0 && has_edges) v[0] = run.edge(lane(), nothing);
     }
@@ -119,7 +120,7 @@ public:
     }
 
 private:
-    static constexpr unsigned tile = VECTORS * BLOCK, last = (VECTORS - 1) * BLOCK;
+    static constexpr unsigned last = (VECTORS - 1) * WIDTH;
     const Run<In> &run;
     const Vector *at;
     long long left; // vectors from the warp's next one on
@@ -129,7 +130,8 @@ private:
     static GPR_DEVICE unsigned lane() { return threadIdx.x % warp_lanes; }
     static GPR_DEVICE uint64 first_of(const Row &row) // the warp's
     {
-        return static_cast<uint64>(row.block) * tile + (threadIdx.x - lane());
+        const uint64 team = static_cast<uint64>(row.block) * (BLOCK / WIDTH) + threadIdx.x / WIDTH;
+        return team * (VECTORS * WIDTH) + (threadIdx.x % WIDTH - lane());
     }
 };
 
@@ -138,7 +140,7 @@ template <unsigned VECTORS, unsigned BLOCK, class In, class Adder, class Prepare
 GPR_DEVICE void take_tiles(Adder &adder, const Run<In> &run, const Row &row, const Prepare &prepare)
 {
     const Vector nothing = adder.nothing();
-    Tiles<VECTORS, BLOCK, In> tiles(run, row);
+    Tiles<VECTORS, BLOCK, warp_lanes, In> tiles(run, row);
     Vector now[VECTORS], next[VECTORS];
 
     tiles.fetch(now, nothing);
@@ -159,7 +161,7 @@ GPR_DEVICE void take_one_tile(Adder &adder, const Run<In> &run, const Row &row, 
 {
     constexpr unsigned at_once = 4;
     const Vector nothing = adder.nothing();
-    Tiles<VECTORS, BLOCK, In> tiles(run, row);
+    Tiles<VECTORS, BLOCK, BLOCK, In> tiles(run, row);
     Vector v[VECTORS];
 
     tiles.fetch(v, nothing);

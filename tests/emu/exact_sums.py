@@ -88,7 +88,9 @@ def check_exact(task: dict[str, Any]) -> None:
 
 
 def check_apart(task: dict[str, Any]) -> None:
-    """Sum arrays of ``dtype`` in which what a few warps have, of one block or of many, lies far below the rest: ``seed``."""
+    """Sum arrays of ``dtype`` in which what a few warps have, of one block or of many, lies far below the rest, or one
+    element far above; and zeros of both signs: ``seed``.
+    """
     name = task["dtype"]
     rng = np.random.default_rng([task["seed"], *name.encode()])
     vector = 16 // DTYPES[name].itemsize
@@ -100,8 +102,15 @@ def check_apart(task: dict[str, Any]) -> None:
             values[rng.integers(grid), :, rng.integers(block // 32)] *= 2.0 ** -rng.integers(10, 50)
         on_device = bool(rng.random() < 0.5)
         where = f"{name} apart block={block} grid={grid} on_device={on_device} GPR_TEST_SEED={task['seed']}"
-        values = values.ravel().astype(DTYPES[name])
+        values = values.ravel()
+        if rng.random() < 0.5:
+            values[rng.integers(values.size)] *= 2.0**60 if name != "float16" else 2.0**10
+        values = values.astype(DTYPES[name])
         check_all_digits(lambda x: sum_on_device(x, "sum", 0, block, grid, on_device), values, where)  # noqa: B023
+        zeros = -np.zeros(values.size, values.dtype)
+        assert np.signbit(sum_on_device(zeros, "sum", 0, block, grid, on_device)), f"only -0 of {where}"
+        zeros[rng.integers(values.size)] = 0
+        assert not np.signbit(sum_on_device(zeros, "sum", 0, block, grid, on_device)), f"one +0 of {where}"
 
 
 def check_rows(task: dict[str, Any]) -> None:
