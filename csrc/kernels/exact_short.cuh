@@ -65,7 +65,7 @@ GPR_DEVICE bool round_quickly(const ShortSum<COUNT, STEP> &sum, Float *result)
     bool is_sure;
 
     if constexpr (sizeof(Float) == 8 && COUNT > 1) {
-        // The last bit that is kept is worth 2 units of `second` or more: half of such a unit stands for any rest.
+        // The last bit that is kept is worth 4 units of `second` or more: half of such a unit stands for any rest.
         constexpr double scale = 2.0 * static_cast<double>(1ull << STEP);
         const long long lower = static_cast<long long>(2 * carried.second) + (carried.has_rest ? 1 : 0);
         bits = bit_copy<uint64>(__fma_rn(static_cast<double>(carried.first), scale, static_cast<double>(lower)));
