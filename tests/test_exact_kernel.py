@@ -102,7 +102,7 @@ def test_the_sum_of_what_leaves_nothing_is_plus_zero_on_the_emulator() -> None:
 @pytest.mark.long
 def test_states_of_arrays_on_hosts_and_devices_are_the_same_on_the_emulator() -> None:
     tasks = [
-        {"do": "exact_states.check_states", "dtype": name, "seed": SEED, "count": 40 if EVERYTHING else 5}
+        {"do": "exact_states.check_states", "dtype": name, "seed": SEED, "count": 40 if EVERYTHING else 3}
         | {"devices": 2, "emulator": {"devices": 2}, "limit": 600.0}
         for name in DTYPES
     ]

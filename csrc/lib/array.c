@@ -362,9 +362,9 @@ static gpr_status refuse_capture(const gpr_array_job *job)
 
     GPR_TRY(gpr_is_capturing((CUstream)job->request->stream, &capturing));
     if (capturing) {
-        status = gpr_fail(GPR_ERROR_VALUE,
-                          "a call on a stream that is being captured into a graph cannot wait for its result: %s",
-                          instead);
+        status =
+            gpr_fail(GPR_ERROR_VALUE,
+                     "a call on a stream that is being captured into a graph cannot wait for its result: %s", instead);
     }
 done:
     return status;

@@ -157,16 +157,16 @@ static void updates_that_make_no_sense_change_nothing(void)
     REQUIRE(gpr_exact_result(state, GPR_FLOAT64, &result) == GPR_OK && result == COUNT * (COUNT - 1) / 2.0);
     gpr_exact_store(state, before);
 
-#define UNCHANGED(wanted, part, ...)                                                          \
-    do {                                                                                      \
-        request = sound;                                                                      \
-        __VA_ARGS__;                                                                          \
-        const gpr_status got = gpr_exact_update(state, &request);                             \
+#define UNCHANGED(wanted, part, ...)                                                             \
+    do {                                                                                         \
+        request = sound;                                                                         \
+        __VA_ARGS__;                                                                             \
+        const gpr_status got = gpr_exact_update(state, &request);                                \
         if (got != (wanted)) (void)fprintf(stderr, "%s: %s\n", part, gpr_last_error()->message); \
-        REQUIRE(got == (wanted));                                                             \
-        REQUIRE(got == GPR_OK || strstr(gpr_last_error()->message, part) != NULL);            \
-        gpr_exact_store(state, after);                                                        \
-        REQUIRE(memcmp(before, after, bytes) == 0);                                           \
+        REQUIRE(got == (wanted));                                                                \
+        REQUIRE(got == GPR_OK || strstr(gpr_last_error()->message, part) != NULL);               \
+        gpr_exact_store(state, after);                                                           \
+        REQUIRE(memcmp(before, after, bytes) == 0);                                              \
     } while (0)
     UNCHANGED(GPR_OK, "", request.shape = nothing);
     UNCHANGED(GPR_ERROR_TYPE, "complex64", request.dtype = GPR_COMPLEX64);
