@@ -1090,14 +1090,14 @@ def test_updates_with_device_arrays_that_fail_add_nothing(tmp_path: Path) -> Non
     with raises(ValueError, "freed"):
         total.update(gone)
     # Ctrl-C while the device is at work, which nobody can stop.
-    dawdle(400_000, seed=3)
-    for _ in range(4):
-        _core.fill_device(lenders.by_hand(array.held), bytes(4), stream.value)
-    dawdle(0)
     signal.signal(signal.SIGALRM, signal.default_int_handler)
-    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    dawdle(100_000)
+    for _ in range(20):
+        _core.fill_device(lenders.by_hand(array.held), bytes(4), stream.value)
     with raises(KeyboardInterrupt):
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
         total.update(array)
+    dawdle(0)
     assert total.to_bytes() == before
     cuda.fake_fail(b"cuLaunchKernel", 1, 999)
     with raises(gr.CudaError, "cuLaunchKernel"):
