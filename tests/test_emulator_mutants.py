@@ -352,6 +352,8 @@ def exact_layouts_to_try(kernels: list[str]) -> Iterator[Trial]:
 def exact_sums_to_try(kernels: list[str]) -> Iterator[Trial]:
     """Exact sums of data at the edges of windows, and beyond, if their kernel comes to the place."""
     if "exact" in kernels:
+        for dtype in ("float64", "bfloat16"):
+            yield "exact", dtype, 0, {"do": "exact_sums.check_apart", "limit": 300.0}
         for dtype in ("float32", "float64", "bfloat16"):
             yield "exact", dtype, 32, {"do": "exact_sums.check_edges", "stride": 1}
         for dtype in ("float64", "float32", "float16"):

@@ -185,9 +185,9 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
     template <unsigned AT_ONCE = 1> GPR_DEVICE void take(const Vector (&v)[VECTORS], unsigned used = VECTORS)
     {
         const Magnitudes asked = ask(v);
+        unsigned key = 0;
         if (!is_placed) {
-            const unsigned key = largest_key(v, asked);
-            if constexpr (parts == 1) others |= key; // more than a zero
+            key = largest_key(v, asked);
             place_for(team.max(key));
         }
         if (!is_placed || skipped > 0) {
@@ -203,6 +203,7 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
         }
         misses = 0;
         adds += elements;
+        if constexpr (parts == 1) others |= key; // more than a zero
         if (others == 0) note_others(v);
     }
 

@@ -252,7 +252,6 @@ template <class In> GPR_DEVICE void take_number(BlockSum<In> &sum, uint64 *count
         counters[counter] = 0;
         LoneThread<1>::add(sum.digit[p], number, place);
     });
-    __syncwarp(); // the number is whole
 }
 
 // Sums a warp's share of the partials of a row's blocks. All lanes must call, and get it.

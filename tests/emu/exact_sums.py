@@ -87,6 +87,23 @@ def check_exact(task: dict[str, Any]) -> None:
             assert_result(mean, expected(kept, name, kept.size), f"nanmean of {where}")
 
 
+def check_apart(task: dict[str, Any]) -> None:
+    """Sum arrays of ``dtype`` in which what a few warps have, of one block or of many, lies far below the rest: ``seed``."""
+    name = task["dtype"]
+    rng = np.random.default_rng([task["seed"], *name.encode()])
+    vector = 16 // DTYPES[name].itemsize
+    for block, grid in ((256, 1), (256, 3), (64, 40), (32, 80)):
+        set_option("schedule", SCHEDULES[int(rng.integers(len(SCHEDULES)))])
+        set_option("seed", int(rng.integers(1, 2**31)))
+        values = rng.standard_normal((grid, 4, block // 32, 32 * vector))  # of each block 4 vectors a thread
+        for _ in range(int(rng.integers(1, 4))):
+            values[rng.integers(grid), :, rng.integers(block // 32)] *= 2.0 ** -rng.integers(10, 50)
+        on_device = bool(rng.random() < 0.5)
+        where = f"{name} apart block={block} grid={grid} on_device={on_device} GPR_TEST_SEED={task['seed']}"
+        values = values.ravel().astype(DTYPES[name])
+        check_all_digits(lambda x: sum_on_device(x, "sum", 0, block, grid, on_device), values, where)  # noqa: B023
+
+
 def check_rows(task: dict[str, Any]) -> None:
     """Sum host and device rows of ``dtype``, complex and with NaN left out, as host arrays too."""
     name = task["dtype"]
