@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("ml_dtypes")
 
 import emu
-from emu import exact_layouts
+from emu import exact_layouts, exact_states
 from emu.exact_sums import check_all_digits, check_nothing, draw, sum_on_device
 from exact_reference import FLOATS, GENERATORS, assert_result, exact_sum, expected
 from reference import DTYPES, random_array
@@ -100,6 +100,17 @@ def test_the_sum_of_what_leaves_nothing_is_plus_zero_on_the_emulator() -> None:
         for name in (names if EVERYTHING else (names[SEED % len(names)],))
     ]
     wrong = emu.failures(tasks)
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.long
+def test_states_of_arrays_on_hosts_and_devices_are_the_same_on_the_emulator() -> None:
+    tasks = [
+        {"do": "exact_states.check_states", "dtype": name, "seed": SEED, "count": 40 if EVERYTHING else 3}
+        | {"devices": 2, "emulator": {"devices": 2}, "limit": 600.0}
+        for name in DTYPES
+    ]
+    wrong = emu.failures(both_windows(tasks))
     assert not wrong, "\n".join(wrong)
 
 
@@ -249,6 +260,15 @@ def test_a_card_gives_every_digit_of_every_layout(name: str) -> None:
         rng = np.random.default_rng([SEED, number, *name.encode()])
         block = (0, 64, 96, 512)[number % 4]
         exact_layouts.check_random(rng, name, block, f"{name} case {number} GPR_TEST_SEED={SEED}")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", DTYPES)
+def test_states_of_arrays_on_hosts_and_cards_are_the_same(name: str) -> None:
+    devices = len(gr.devices())
+    for number in range(40 if EVERYTHING else 15):
+        rng = np.random.default_rng([SEED, number, *name.encode()])
+        exact_states.check_random(rng, name, f"{name} case {number} GPR_TEST_SEED={SEED}", devices)
 
 
 @pytest.mark.gpu

@@ -1006,8 +1006,105 @@ def test_arrays_on_the_host_stay_there(tmp_path: Path) -> None:
             return (1, 0)
     assert gr.sum(HostOnly()) == ROWS.sum() and type(gr.sum(HostOnly())) is np.float32
     assert not _interop.is_on_device(Pinned()) and not _interop.is_on_device(ROWS) and not _interop.is_on_device([1])
-    with raises(TypeError, "GPU memory"):
-        gr.ExactSum("float32").update(Shown(ROWS))
+    assert gr.ExactSum("float32").update(Pinned()) == gr.ExactSum("float32").update(ROWS)
+    with raises(TypeError, "Lender is in GPU memory. Copy it to the host first"):  # what is measured
+        gr.benchmark("sum", Lender(ROWS))
+    """,
+        tmp_path,
+    )
+
+
+# ---------------------------------------------------------------- states of exact sums
+
+
+def test_states_take_arrays_of_any_library_and_type_on_any_device(tmp_path: Path) -> None:
+    run(
+        """
+    from itertools import product
+    offer(Exchanged)
+    for dtype, state in product(DTYPES, DTYPES):
+        values = (np.arange(600) % 7 == 0).astype(dtype).reshape(20, 30)
+        for lend in (Lender, Shown, Exchanged):
+            for array in (values, values.T[::-2, 3:], values[:0], values[3, 4:5].reshape(())):
+                total, wanted = gr.ExactSum(state), gr.ExactSum(state)
+                lent = lend(array, device=array.ndim % 2)
+                if np.can_cast(dtype, state, "safe"):
+                    assert total.update(lent) is total
+                    wanted.update(array)
+                else:
+                    with raises(TypeError, f"exact sum of {state} does not take elements of dtype {dtype}", "'safe'"):
+                        total.update(lent)
+                assert total == wanted and total.count == wanted.count
+    half = np.array([1, 2, 3], np.uint16)  # subnormal numbers of bfloat16
+    for state in ("float32", "float64"):
+        total = gr.ExactSum(state).update(Lender(half, dtype="bfloat16"))
+        assert total.as_integer_ratio() == (3, 2**132), total.as_integer_ratio()
+    with raises(TypeError, "exact sum of float64 does not take elements of dtype complex64"):
+        total.update(Shown(np.ones(3, np.complex64)))
+    assert (total.count, cuda.fake_violation()) == (3, b"")
+    # The library's own memory, and a tree over host and devices.
+    buffer = gr.sum(Shown(ROWS), axis=1)
+    assert type(buffer) is _interop.DeviceBuffer
+    parts = [gr.ExactSum("float32").update(buffer), gr.ExactSum("float32").update(Shown(-ROWS, device=1))]
+    wanted = gr.ExactSum("float32").update(ROWS.sum(1)).update(ROWS).update(-ROWS)
+    assert parts[0].merge(parts[1]).update(ROWS) == wanted
+    """,
+        tmp_path,
+        "devices=2",
+    )
+
+
+def test_states_wait_for_the_producers_stream_and_give_the_memory_back(tmp_path: Path) -> None:
+    run(
+        """
+    dawdle(3000)
+    for seed in range(10):
+        for lend in (Lender, Shown):
+            stream = make_stream()
+            array = lend(np.zeros(500, np.float32), stream=stream)
+            late = lenders.by_hand(array.held)
+            for number in (5.0, 1.0):
+                _core.fill_device(late, np.float32(number).tobytes(), stream)
+            assert gr.ExactSum("float32").update(array).result() == 500
+            if lend is Lender:
+                assert (array.lent, array.returned) == (1, 1)
+    """,
+        tmp_path,
+    )
+
+
+def test_updates_with_device_arrays_that_fail_add_nothing(tmp_path: Path) -> None:
+    run(
+        """
+    array, total = Shown(ROWS, stream=make_stream()), gr.ExactSum("float32").update(ROWS)
+    before = total.to_bytes()
+    stream = ctypes.c_void_p(array.__cuda_array_interface__["stream"])
+    cuda.fake_end_capture.restype = ctypes.c_void_p
+    cuda.fake_begin_capture(stream)
+    with raises(ValueError, "captured into a graph", "update an exact sum before or after"):
+        total.update(array)
+    cuda.fake_destroy_graph(ctypes.c_void_p(cuda.fake_end_capture(stream)))
+    assert total.to_bytes() == before
+    gone = Shown(ROWS)
+    gone.held.end()
+    with raises(ValueError, "freed"):
+        total.update(gone)
+    # Ctrl-C while the device is at work, which nobody can stop.
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    dawdle(100_000)
+    for _ in range(20):
+        _core.fill_device(lenders.by_hand(array.held), bytes(4), stream.value)
+    with raises(KeyboardInterrupt):
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        total.update(array)
+    dawdle(0)
+    assert total.to_bytes() == before
+    cuda.fake_fail(b"cuLaunchKernel", 1, 999)
+    with raises(gr.CudaError, "cuLaunchKernel"):
+        total.update(array)
+    assert total.to_bytes() == before
+    assert total.update(array).count == 1200
+    assert cuda.fake_violation() == b""
     """,
         tmp_path,
     )

@@ -5,6 +5,7 @@ What all of them promise comes first, then what is each one's own: streams, capt
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -95,6 +96,34 @@ def test_zero_size_and_zero_dimensional_arrays_reduce(peer: Peer) -> None:
     with pytest.raises(ValueError, match="zero-size array"):
         gr.min(empty)
     assert peer.get(gr.max(peer.put(np.array(5, np.int32)))) == 5
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_states_of_exact_sums_take_the_librarys_arrays(peer: Peer, dtype: str) -> None:
+    """Their bytes are those of the same elements on the host, by any mixture and order of updates."""
+    rng = np.random.default_rng(3)
+    values = rng.integers(0, 100, (70, 3001)).astype(dtype)
+    if values.dtype.kind == "f":
+        values = (values * np.exp2(rng.integers(-9, 9, values.shape)) * rng.choice([-1, 1], values.shape)).astype(dtype)
+    array = peer.put(values)
+    before = gr.ExactSum(dtype).update(values).update(values)
+    assert gr.ExactSum(dtype).update(array).update(values).to_bytes() == before.to_bytes()
+    parts = [gr.ExactSum(dtype).update(peer.put(part)) for part in np.array_split(values, 7)]
+    total = gr.ExactSum(dtype).update(values)
+    for part in parts[::-1]:
+        total.merge(part)
+    assert total.to_bytes() == before.to_bytes()
+    assert peer.get(array).tobytes() == values.tobytes()
+    if values.dtype.kind == "f":
+        for number in (-0.0, 0.0, np.inf, -np.inf, np.nan):
+            alone = np.full(500, number, dtype)
+            assert gr.ExactSum(dtype).update(peer.put(alone)) == gr.ExactSum(dtype).update(alone)
+    assert gr.ExactSum(dtype).update(peer.put(values[:0])) == gr.ExactSum(dtype)
+    assert gr.ExactSum("float64").update(peer.put(values.astype("float32"))) == gr.ExactSum("float64").update(
+        values.astype("float32")
+    )
+    with pytest.raises(TypeError, match="does not take elements of dtype float32"):
+        gr.ExactSum("int32").update(peer.put(values.astype("float32")))
 
 
 def test_a_start_and_a_host_out(peer: Peer) -> None:
@@ -218,6 +247,30 @@ def test_cupy_work_follows_its_current_stream() -> None:
             assert float(total) == 7 * LONG
 
 
+def test_cupy_states_follow_its_current_stream_and_strides() -> None:
+    cupy = pytest.importorskip("cupy")
+    total, wanted = gr.ExactSum("float32"), gr.ExactSum("float32")
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        for number in range(3):
+            late = cupy.zeros(LONG, cupy.float32)
+            late += number  # the stream is late
+            total.update(late)
+            late += 1  # and is not read any more
+        cube = cupy.arange(60_000, dtype=cupy.float32).reshape(30, 40, 50)
+        for view in (cube[::-2, 1::3, ::-1], cube.transpose(2, 0, 1)[:, ::4], cube[:, 7]):
+            total.update(view)
+            wanted.update(cupy.asnumpy(view))
+        stream.synchronize()
+        before = total.to_bytes()
+        stream.begin_capture()
+        with pytest.raises(ValueError, match="captured into a graph"):
+            total.update(cube)
+        stream.end_capture()
+    for number in range(3):
+        wanted.update(np.broadcast_to(np.float32(number), LONG))
+    assert total.to_bytes() == before == wanted.to_bytes()
+
+
 def test_cupy_capture_replays_with_changed_input() -> None:
     cupy = pytest.importorskip("cupy")
     stream = cupy.cuda.Stream(non_blocking=True)
@@ -281,6 +334,10 @@ def test_cupy_arrays_of_another_device() -> None:
     result = gr.sum(array)
     assert result.device.id == 1
     assert float(result) == 499500
+    state = gr.ExactSum("float32").update(array).update(cupy.arange(1000, dtype=cupy.float32))
+    assert state == gr.ExactSum("float32").update(np.arange(1000, dtype=np.float32)).merge(
+        gr.ExactSum("float32").update(array)
+    )
     with pytest.raises(ValueError, match="cuda:0"):
         gr.sum(array, out=cupy.zeros((), cupy.float32))
     with pytest.raises(TypeError, match="cuda:0"):
@@ -294,6 +351,8 @@ def test_torch_dtypes_that_numpy_lacks_and_results_of_every_dtype() -> None:
     torch = pytest.importorskip("torch")
     torch_peer()
     values = torch.full((4, 300), 0.5, dtype=torch.bfloat16, device="cuda")
+    if importlib.util.find_spec("ml_dtypes") is not None:
+        assert gr.ExactSum("float32").update(values.T[::2]).result() == 300
     for op, expected in (("sum", 150.0), ("max", 0.5), ("mean", 0.5)):
         result = getattr(gr, op)(values, axis=1)
         assert result.dtype is torch.bfloat16

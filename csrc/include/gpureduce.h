@@ -281,11 +281,13 @@ GPR_API void gpr_exact_destroy(gpr_exact *sum); /* NULL: nothing */
 GPR_API gpr_dtype gpr_exact_dtype(const gpr_exact *sum);
 GPR_API uint64_t gpr_exact_count(const gpr_exact *sum); /* elements added */
 
-/* Adds every element of an array in host memory, on all cores. Of the request are read: dtype, ndim, shape, strides,
- * data, byteswapped and interrupted; mask and on_device must be 0. Elements of another type than the sum's are added
- * as the numbers they are, if the sum's type is at least as fine and as wide (int64 and float32 in float64, int8 in
- * float16). GPR_ERROR_TYPE: it is not; GPR_ERROR_VALUE: bad shape, or more than 2^64 - 1 elements; GPR_ERROR_MEMORY;
- * GPR_ERROR_INTERRUPTED. */
+/* Adds every element of an array: in host memory on all cores, or where it lies if on_device, by kernel `exact`. Of the
+ * request are read: dtype, ndim, shape, strides, data, byteswapped and interrupted; of device arrays also device,
+ * stream, block_size and grid_size, and the call waits for the stream. mask must be NULL. Elements of another type than
+ * the sum's are added as the numbers they are, if the sum's type is at least as fine and as wide (int64 and float32 in
+ * float64, int8 in float16). GPR_ERROR_TYPE: it is not; GPR_ERROR_VALUE: bad shape, or more than 2^64 - 1 elements, or
+ * as gpr_reduce of device arrays, also where the stream is being captured into a graph; GPR_ERROR_MEMORY;
+ * GPR_ERROR_INTERRUPTED; of device arrays the driver's and the compiler's too. */
 GPR_API gpr_status gpr_exact_update(gpr_exact *sum, const gpr_request *array);
 /* The same for `n` contiguous elements of the sum's type. */
 GPR_API gpr_status gpr_exact_update_array(gpr_exact *sum, const void *data, uint64_t n);

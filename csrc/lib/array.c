@@ -217,6 +217,9 @@ gpr_status gpr_array_prepare(gpr_array_job *job, gpr_run *run)
     const int kernel = request->kernel < 0 ? GPR_KERNEL_auto : request->kernel;
     /* Results of nothing are the planner's to write. */
     const int planned = job->view->n == 0 ? GPR_KERNEL_auto : kernel;
+    const uint64_t result_bytes = job->leaves_accumulators
+                                      ? gpr_acc_bytes(job->rule->form, job->rule->device_acc)
+                                      : (uint64_t)job->rule->planes * gpr_dtype_bytes(job->rule->result);
     gpr_layout layout;
     gpr_status status = GPR_OK;
 
@@ -233,13 +236,13 @@ gpr_status gpr_array_prepare(gpr_array_job *job, gpr_run *run)
     }
     job->work.plane = plane_step(request, job->rule, job->view->rows);
     job->work.stream = request->stream != NULL ? (CUstream)request->stream : job->device->compute;
-    job->result_bytes = job->view->rows * (uint64_t)job->rule->planes * gpr_dtype_bytes(job->rule->result);
+    job->result_bytes = job->view->rows * result_bytes;
     GPR_TRY(check_stream(job->device, job->work.stream));
     GPR_TRY(check_all_memory(job));
     gpr_view_layout(job->view, request->result_on_device ? request->result : NULL, &layout);
     GPR_TRY(gpr_make_plan(planned, job->rule, &layout, planned == kernel ? request->block_size : 0,
                           planned == kernel ? request->grid_size : 0, &job->device->facts, &job->plan));
-    const gpr_cell cell = gpr_plan_cell(&job->plan, job->rule, 1);
+    const gpr_cell cell = gpr_plan_cell(&job->plan, job->rule, !job->leaves_accumulators);
     GPR_TRY(gpr_load_program(job->device, &cell, run, &job->program));
     GPR_TRY(
         gpr_scratch_take(job->device, &job->plan, job->rule, job->program->finish != NULL, &job->work, &job->scratch));
@@ -350,16 +353,18 @@ done:
     return status;
 }
 
-static gpr_status refuse_capture(CUstream stream)
+static gpr_status refuse_capture(const gpr_array_job *job)
 {
+    const char *instead = job->leaves_accumulators ? "its state is on the host, so update an exact sum before or after"
+                                                   : "keep the result on the device";
     int capturing = 0;
     gpr_status status = GPR_OK;
 
-    GPR_TRY(gpr_is_capturing(stream, &capturing));
+    GPR_TRY(gpr_is_capturing((CUstream)job->request->stream, &capturing));
     if (capturing) {
-        status = gpr_fail(GPR_ERROR_VALUE,
-                          "a call on a stream that is being captured into a graph cannot wait for its result: keep the "
-                          "result on the device");
+        status =
+            gpr_fail(GPR_ERROR_VALUE,
+                     "a call on a stream that is being captured into a graph cannot wait for its result: %s", instead);
     }
 done:
     return status;
@@ -374,7 +379,7 @@ static gpr_status reduce(gpr_array_job *job, gpr_run *run)
     gpr_status status = GPR_OK;
 
     run->stage_seconds[GPR_STAGE_STAGE] = 0; /* nothing is copied before it is read */
-    if (!request->result_on_device && request->stream != NULL) GPR_TRY(refuse_capture((CUstream)request->stream));
+    if (!request->result_on_device && request->stream != NULL) GPR_TRY(refuse_capture(job));
     GPR_TRY(gpr_array_prepare(job, run));
     if (request->result_on_device) {
         GPR_TRY(gpr_array_queue(job, (CUdeviceptr)(uintptr_t)request->result, &launches));
@@ -392,15 +397,29 @@ done:
     return gpr_array_leave(job, status);
 }
 
+static gpr_status enter_and_reduce(int ordinal, gpr_array_job *job, gpr_run *run)
+{
+    gpr_status status = gpr_device_enter(ordinal, &job->device);
+
+    if (status != GPR_OK) return status;
+    run->device = ordinal;
+    status = reduce(job, run);
+    gpr_device_leave(job->device);
+    return status;
+}
+
 gpr_status gpr_array_reduce(int ordinal, const gpr_request *request, const gpr_view *view, const gpr_view *second,
                             const gpr_rule *rule, gpr_run *run)
 {
     gpr_array_job job = {.request = request, .view = view, .second = second, .rule = rule};
-    gpr_status status = gpr_device_enter(ordinal, &job.device);
 
-    if (status != GPR_OK) return status;
-    run->device = ordinal;
-    status = reduce(&job, run);
-    gpr_device_leave(job.device);
-    return status;
+    return enter_and_reduce(ordinal, &job, run);
+}
+
+gpr_status gpr_array_accumulate(int ordinal, const gpr_request *request, const gpr_view *view, const gpr_rule *rule,
+                                gpr_run *run)
+{
+    gpr_array_job job = {.request = request, .view = view, .rule = rule, .leaves_accumulators = 1};
+
+    return enter_and_reduce(ordinal, &job, run);
 }

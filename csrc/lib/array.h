@@ -16,7 +16,8 @@ typedef struct gpr_array_job {
     gpr_program *program;
     gpr_work work;
     gpr_scratch *scratch;
-    uint64_t result_bytes; /* of all results together, without gaps */
+    int leaves_accumulators; /* that the host finishes, in place of results; of kernels that make results themselves */
+    uint64_t result_bytes;   /* of all results together, without gaps */
 } gpr_array_job;
 
 /* What can be said of a device array without asking the driver: alignment, byte order, what a named kernel reads. GPR_ERROR_VALUE. */
@@ -34,5 +35,10 @@ gpr_status gpr_array_leave(gpr_array_job *job, gpr_status status);
  * stream and the call returns. Results in host memory: waits for them; C order. Fills in *run. */
 gpr_status gpr_array_reduce(int ordinal, const gpr_request *request, const gpr_view *view, const gpr_view *second,
                             const gpr_rule *rule, gpr_run *run);
+
+/* The same up to accumulators of the rule's device_acc: they go to request->result, in host memory, one for each row. The kernel is one
+ * that sums exactly. */
+gpr_status gpr_array_accumulate(int ordinal, const gpr_request *request, const gpr_view *view, const gpr_rule *rule,
+                                gpr_run *run);
 
 #endif

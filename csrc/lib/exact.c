@@ -438,6 +438,18 @@ gpr_exact_number gpr_exact_number_of(const gpr_exact_part *part)
     return m;
 }
 
+void gpr_exact_take_part(gpr_exact_part *part, const gpr_exact_part *other)
+{
+    const gpr_exact_number m = gpr_exact_number_of(other);
+
+    for (int i = 0; i < m.count; i++) {
+        const int64_t word = m.words[i];
+        gpr_exact_add_integer(part, m.negative ? -word : word, m.exponent + i * WORD_BITS);
+    }
+    part->flags |= other->flags;
+    part->count += other->count;
+}
+
 int gpr_exact_number_length(const gpr_exact_number *number)
 {
     for (int i = number->count - 1; i >= 0; i--)
@@ -581,8 +593,6 @@ static gpr_status integer_result(const gpr_exact_number *m, gpr_dtype result, vo
 
 /* ---------------------------------------------------------------- sums of any dtype ---------- */
 
-enum { ACC_TAIL = 2 }; /* count and flags */
-
 int gpr_exact_parts(gpr_dtype element)
 {
     return is_complex(element) ? GPR_EXACT_PARTS : 1;
@@ -612,7 +622,7 @@ int gpr_exact_clear_acc(gpr_form form, gpr_dtype element, gpr_exact_part *parts)
 
 static size_t part_acc_bytes(const gpr_exact_part *part)
 {
-    return ((size_t)part->grid.words + ACC_TAIL) * sizeof(int64_t);
+    return ((size_t)part->grid.words + GPR_EXACT_ACC_TAIL) * sizeof(int64_t);
 }
 
 size_t gpr_exact_acc_bytes(gpr_form form, gpr_dtype element)
@@ -631,7 +641,7 @@ uint64_t gpr_exact_counters(gpr_form form, gpr_dtype element)
     const int bits = gpr_exact_grid_of(gpr_exact_part_dtype(element)).words * WORD_BITS;
 
     if (form != GPR_FORM_EXACT) return gpr_exact_acc_bytes(form, element) / sizeof(uint64_t);
-    return (uint64_t)gpr_exact_parts(element) * (uint64_t)((bits + DIGIT_BITS - 1) / DIGIT_BITS + ACC_TAIL);
+    return (uint64_t)gpr_exact_parts(element) * (uint64_t)((bits + DIGIT_BITS - 1) / DIGIT_BITS + GPR_EXACT_ACC_TAIL);
 }
 
 uint64_t gpr_exact_partial_bytes(gpr_form form, gpr_dtype element)

@@ -14,6 +14,7 @@
 
 enum {
     GPR_EXACT_WORDS = 134,                     /* of the widest number, a sum of products of float64 */
+    GPR_EXACT_ACC_TAIL = 2,                    /* of a part, as kernels leave it: count and flags, as wide as words */
     GPR_EXACT_PARTS = 2,                       /* of a complex sum */
     GPR_EXACT_MOST_PARTS = GPR_EXACT_PARTS + 1 /* with the sum of squares */
 };
@@ -55,8 +56,7 @@ void gpr_exact_clear(gpr_exact_part *part, gpr_dtype dtype);
  * float64, which takes them as elements. */
 void gpr_exact_clear_products(gpr_exact_part *part, gpr_dtype element);
 
-/* Adds value * 2^exponent, a multiple of the part's unit that is no larger than 2^20 elements could sum to. Neither
- * count nor flags change. */
+/* Adds value * 2^exponent, a multiple of the part's unit that the part has room for. Neither count nor flags change. */
 void gpr_exact_add_integer(gpr_exact_part *part, int64_t value, int exponent);
 
 /* Adds elements, in native byte order and at any address, of a type the part takes. Integer arithmetic throughout: no
@@ -74,6 +74,9 @@ uint32_t gpr_exact_product_zero_flag(const double *a, const double *b, uint64_t 
 
 /* Adds a part of the same grid. GPR_ERROR_VALUE, with nothing added: more than 2^64 - 1 elements. */
 gpr_status gpr_exact_add_part(gpr_exact_part *part, const gpr_exact_part *other);
+
+/* Adds a part of elements of a type that this one takes, to a part with no elements yet. */
+void gpr_exact_take_part(gpr_exact_part *part, const gpr_exact_part *other);
 
 /* Propagates carries: every word but the highest is then in 0 .. 2^32 - 1, the highest a signed 32-bit number. */
 void gpr_exact_carry(gpr_exact_part *part);

@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "../cpu/cpu.h"
+#include "array.h"
 #include "exact.h"
+#include "reduce.h"
 #include "registry.h"
 #include "status.h"
 
@@ -89,24 +91,75 @@ uint64_t gpr_exact_count(const gpr_exact *sum)
     return part_of(sum).count;
 }
 
+static gpr_status add_host_array(const gpr_request *request, gpr_exact_part *part)
+{
+    gpr_view view;
+    gpr_status status;
+
+    GPR_TRY(gpr_make_view(request, &view));
+    status = gpr_cpu_add_exactly(&view, request->interrupted, request->interrupted_arg, part);
+done:
+    return status;
+}
+
+/* Where the array lies: what the kernel leaves comes to the host, where it joins a part of any type that takes its elements. */
+static gpr_status add_device_array(const gpr_request *request, gpr_exact_part *part)
+{
+    int64_t accumulator[GPR_EXACT_WORDS + GPR_EXACT_ACC_TAIL];
+    gpr_request to_accumulator = *request;
+    gpr_exact_part sum;
+    gpr_resolved resolved;
+    gpr_run run = {0};
+    gpr_status status;
+
+    to_accumulator.result = accumulator;
+    GPR_TRY(gpr_resolve(&to_accumulator, &resolved));
+    if (resolved.view.n == 0) goto done;
+    GPR_TRY(gpr_array_accumulate(resolved.device, &to_accumulator, &resolved.view, &resolved.rule, &run));
+    (void)gpr_exact_read_acc(resolved.rule.form, resolved.rule.device_acc, accumulator, &sum);
+    gpr_exact_take_part(part, &sum);
+    /* Nobody was asked while the device was at work. */
+    if (request->interrupted != NULL && request->interrupted(request->interrupted_arg) != 0)
+        status = gpr_fail(GPR_ERROR_INTERRUPTED, "the update was interrupted");
+done:
+    return status;
+}
+
+/* What an update reads of a request, as the request of a sum of all elements. */
+static gpr_request sum_of_all(const gpr_request *array)
+{
+    return (gpr_request){.op = GPR_OP_SUM,
+                         .dtype = array->dtype,
+                         .compute = GPR_DTYPE_DEFAULT,
+                         .ndim = array->ndim,
+                         .reduced = array->ndim,
+                         .shape = array->shape,
+                         .strides = array->strides,
+                         .data = array->data,
+                         .byteswapped = array->byteswapped,
+                         .on_device = array->on_device,
+                         .kernel = GPR_KERNEL_exact,
+                         .device = array->device,
+                         .block_size = array->block_size,
+                         .grid_size = array->grid_size,
+                         .stream = array->stream,
+                         .interrupted = array->interrupted,
+                         .interrupted_arg = array->interrupted_arg};
+}
+
 gpr_status gpr_exact_update(gpr_exact *sum, const gpr_request *array)
 {
-    gpr_request request = *array;
+    const gpr_request request = sum_of_all(array);
     gpr_exact_part part;
-    gpr_view view;
     gpr_status status;
 
     GPR_TRY(check_dtype(array->dtype));
     if (!gpr_exact_takes(sum->part.dtype, array->dtype))
         GPR_TRY(gpr_fail(GPR_ERROR_TYPE, "an exact sum of %s does not take elements of type %s",
                          gpr_dtype_rows[sum->part.dtype].name, gpr_dtype_rows[array->dtype].name));
-    if (array->on_device || array->mask != NULL)
-        GPR_TRY(gpr_fail(GPR_ERROR_VALUE, "an exact sum takes arrays in host memory, without a mask"));
-    request.op = GPR_OP_SUM;
-    request.reduced = request.ndim;
-    GPR_TRY(gpr_make_view(&request, &view));
+    if (array->mask != NULL) GPR_TRY(gpr_fail(GPR_ERROR_VALUE, "an exact sum takes arrays without a mask"));
     gpr_exact_clear(&part, sum->part.dtype);
-    GPR_TRY(gpr_cpu_add_exactly(&view, array->interrupted, array->interrupted_arg, &part));
+    GPR_TRY(request.on_device ? add_device_array(&request, &part) : add_host_array(&request, &part));
     status = add_to(sum, &part);
 done:
     return status;

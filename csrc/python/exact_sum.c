@@ -1,5 +1,5 @@
 /* Exact sums for Python: a state is a capsule, and the functions here are the methods of gpureduce.ExactSum. */
-#include "glue.h"
+#include "device_array.h"
 
 static const char state_name[] = "gpureduce.exact";
 
@@ -36,11 +36,10 @@ static PyObject *exact_new(PyObject *module, PyObject *dtype)
     return gpr_exact_create(number, &sum) == GPR_OK ? wrap(sum) : glue_raise(glue_state_of(module));
 }
 
-static void describe(PyArrayObject *array, glue_call *call)
+static int describe_host_array(PyArrayObject *array, glue_call *call)
 {
     const int ndim = PyArray_NDIM(array);
 
-    memset(&call->request, 0, sizeof call->request);
     for (int i = 0; i < ndim; i++) {
         call->shape[i] = PyArray_DIM(array, i);
         call->strides[i] = PyArray_STRIDE(array, i);
@@ -50,32 +49,48 @@ static void describe(PyArrayObject *array, glue_call *call)
     call->request.strides = call->strides;
     call->request.data = PyArray_DATA(array);
     call->request.byteswapped = PyArray_ISBYTESWAPPED(array);
+    return glue_find_dtype(PyArray_DESCR(array), "an exact sum of dtype", &call->request.dtype);
 }
 
-/* exact_update(state, array) */
+static int describe_device_array(glue_state *state, glue_device_array *array, glue_call *call)
+{
+    call->request.dtype = array->dtype;
+    call->request.ndim = array->ndim;
+    call->request.shape = glue_shape_of(array);
+    call->request.strides = glue_strides_of(array);
+    call->request.data = array->data;
+    call->request.on_device = 1;
+    call->request.device = array->device;
+    call->request.stream = array->stream;
+    return glue_locate(state, 0);
+}
+
+/* exact_update(state, array): NumPy's, or a DeviceArray */
 static PyObject *exact_update(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
+    glue_state *state = glue_state_of(module);
+    const int on_device = count == 2 && glue_is_device_array(state, arguments[1]);
     gpr_exact *sum = NULL;
-    PyArrayObject *array = NULL;
     glue_call call;
     glue_pause pause;
     gpr_status status = GPR_OK;
 
-    if (count != 2 || !PyArray_Check(arguments[1])) {
+    if (count != 2 || (!on_device && !PyArray_Check(arguments[1]))) {
         PyErr_SetString(PyExc_TypeError, "exact_update takes a state and an array");
         return NULL;
     }
     sum = state_in(arguments[0]);
     if (sum == NULL) return NULL;
-    array = (PyArrayObject *)arguments[1];
-    describe(array, &call);
-    if (glue_find_dtype(PyArray_DESCR(array), "an exact sum of dtype", &call.request.dtype) < 0) return NULL;
+    memset(&call.request, 0, sizeof call.request);
+    if ((on_device ? describe_device_array(state, (glue_device_array *)arguments[1], &call)
+                   : describe_host_array((PyArrayObject *)arguments[1], &call)) < 0)
+        return NULL;
     call.request.interrupted = glue_is_interrupted;
     call.request.interrupted_arg = &pause;
     pause.thread = PyEval_SaveThread();
     status = gpr_exact_update(sum, &call.request);
     PyEval_RestoreThread(pause.thread);
-    if (status != GPR_OK) return glue_raise(glue_state_of(module));
+    if (status != GPR_OK) return glue_raise(state);
     Py_RETURN_NONE;
 }
 

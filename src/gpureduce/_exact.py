@@ -9,6 +9,7 @@ import numpy as np
 
 from . import _core
 from ._arguments import as_array
+from ._interop import device_library, numpy_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Buffer, Callable
@@ -64,8 +65,8 @@ class ExactSum:
     A sum of nothing but -0.0 is -0.0, as IEEE addition has it; any other zero, and the empty sum, is
     0.0. ``numpy.sum`` and ``math.fsum`` start from 0.0 and give 0.0 for both.
 
-    Updates run on all cores without the GIL. Any thread may use any state at any time: an update or
-    merge happens as a whole or, when it fails, not at all.
+    Updates run on all cores without the GIL, those with arrays in GPU memory on their GPU. Any thread
+    may use any state at any time: an update or merge happens as a whole or, when it fails, not at all.
 
     Examples
     --------
@@ -95,7 +96,9 @@ class ExactSum:
         a : array_like
             Of the state's dtype, or of one that ``numpy.can_cast`` to it safely: its elements are
             added as the numbers they are (an int64 in a float64 state is not rounded). Any shape,
-            strides, byte order and alignment; it is read in place.
+            strides, byte order and alignment; it is read in place. In host memory, or of any
+            library in GPU memory (see :func:`sum`): then its GPU adds the elements, in order on the
+            stream that the library works on now, and the call waits for that.
 
         Returns
         -------
@@ -105,9 +108,16 @@ class ExactSum:
         Raises
         ------
         TypeError
-            The array's dtype is another; it is masked, or in GPU memory.
+            The array's dtype is another; it is masked.
         ValueError
-            The state would have more than 2**64 - 1 elements.
+            The state would have more than 2**64 - 1 elements; the array is in GPU memory and its
+            stream is being captured into a graph, where nobody can wait.
+        DeviceUnavailableError
+            The array is in GPU memory and the GPU cannot be worked with: no compiler, after a fork.
+        CudaError
+            The driver or NVRTC reported an error: nothing was added.
+        MemoryError
+            Memory ran out.
         KeyboardInterrupt
             Ctrl-C: nothing was added.
 
@@ -117,10 +127,12 @@ class ExactSum:
         >>> gr.ExactSum().update([1e100, 1.0]).update(-1e100).result()
         np.float64(1.0)
         """
-        array = as_array(a, "a.compressed()")
-        if array.dtype != self._type and not np.can_cast(array.dtype, self._type, "safe"):
+        library = device_library(a)
+        array = as_array(a, "a.compressed()") if library is None else library.memory(a)
+        dtype = array.dtype if isinstance(array, np.ndarray) else numpy_dtype(array.dtype)
+        if dtype != self._type and not np.can_cast(dtype, self._type, "safe"):
             raise TypeError(
-                f"an exact sum of {self._type} does not take elements of dtype {array.dtype}: they cannot be cast "
+                f"an exact sum of {self._type} does not take elements of dtype {dtype}: they cannot be cast "
                 "according to the rule 'safe'"
             )
         _core.exact_update(self._state, array)

@@ -836,7 +836,8 @@ static void test_failures_change_nothing(void)
     CHECK_FAILS(gpr_exact_update(sum, &request), GPR_ERROR_VALUE, "no dtype");
     request.dtype = GPR_FLOAT64;
     request.on_device = 1;
-    CHECK_FAILS(gpr_exact_update(sum, &request), GPR_ERROR_VALUE, "host memory");
+    request.device = GPR_DEVICE_CPU;
+    CHECK_FAILS(gpr_exact_update(sum, &request), GPR_ERROR_VALUE, "names its CUDA device");
     request.on_device = 0;
     request.mask = mask;
     request.mask_strides = four;

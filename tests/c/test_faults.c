@@ -353,6 +353,44 @@ static gpr_status device_array_by_atomics(void)
     return with_device_array(30000, 5, sum_by_passes);
 }
 
+/* Adds values to a state that has a number already: all of them, as a run that blocks share, then every other one. A failed update leaves
+ * every byte. */
+static gpr_status add_to_state(void *data, uint64_t rows, uint64_t n)
+{
+    enum { FIRST = 12345, STATE_BYTES = 64 };
+    const int64_t shapes[2] = {(int64_t)(rows * n), (int64_t)(rows * n / 2)}, strides[2] = {4, 8}, first = FIRST;
+    gpr_request request = sums_of(GPR_INT32, 1, NULL, data, NULL);
+    uint8_t before[STATE_BYTES], after[STATE_BYTES];
+    const size_t bytes = gpr_exact_bytes(GPR_INT64);
+    gpr_exact *sum = NULL;
+    int64_t expected = FIRST, found = 0;
+    gpr_status status = GPR_OK;
+
+    REQUIRE(bytes <= STATE_BYTES && gpr_exact_create(GPR_INT64, &sum) == GPR_OK);
+    REQUIRE(gpr_exact_update_array(sum, &first, 1) == GPR_OK);
+    request.on_device = 1;
+    for (int pass = 0; pass < 2 && status == GPR_OK; pass++) {
+        request.shape = &shapes[pass];
+        request.strides = &strides[pass];
+        gpr_exact_store(sum, before);
+        status = gpr_exact_update(sum, &request);
+        gpr_exact_store(sum, after);
+        REQUIRE(status == GPR_OK || memcmp(before, after, bytes) == 0);
+    }
+    for (uint64_t i = 0; i < rows * n; i++) expected += (i % 2 == 0 ? 2 : 1) * (int64_t)value_at(i);
+    if (status == GPR_OK) {
+        REQUIRE(gpr_exact_result(sum, GPR_INT64, &found) == GPR_OK && found == expected);
+        REQUIRE(gpr_exact_count(sum) == rows * n / 2 * 3 + 1);
+    }
+    gpr_exact_destroy(sum);
+    return status;
+}
+
+static gpr_status state_of_device_arrays(void)
+{
+    return with_device_array(8, 5000, add_to_state);
+}
+
 static gpr_status facts(void)
 {
     gpr_device_info info;
@@ -403,6 +441,7 @@ static const work works[] = {
     {"results on the device", results_on_the_device},
     {"results of a graph", results_of_a_graph},
     {"variances about means", variances_about_means},
+    {"state of device arrays", state_of_device_arrays},
     {"measurement", measurement},
     {"streams in order", streams_in_order},
     {"facts", facts},

@@ -128,6 +128,80 @@ static void requests_that_make_no_sense_are_refused(void)
     REQUIRE(gpr_reduce_array(GPR_OP_SUM, GPR_INT32, values, COUNT, &sum) == GPR_OK && gpr_last_run()->device == 0);
 }
 
+static int stop(void *asked)
+{
+    ++*(int *)asked;
+    return 1;
+}
+
+/* Updates of states with device arrays: what is refused or stopped changes nothing. */
+static void updates_that_make_no_sense_change_nothing(void)
+{
+    enum { STATE_BYTES = 512 };
+    static const int64_t nothing[1] = {0}, negative[1] = {-1}, beyond[1] = {1 << 20};
+    static const int64_t narrow[1] = {6};
+    uint8_t before[STATE_BYTES], after[STATE_BYTES];
+    const size_t bytes = gpr_exact_bytes(GPR_FLOAT64);
+    gpr_exact *state = NULL;
+    void *data = NULL;
+    double result = 0;
+    int asked = 0;
+
+    REQUIRE(bytes <= STATE_BYTES && gpr_exact_create(GPR_FLOAT64, &state) == GPR_OK);
+    REQUIRE(gpr_alloc_device(1, sizeof values, &data) == GPR_OK);
+    REQUIRE(gpr_upload(1, data, values, sizeof values) == GPR_OK);
+    const gpr_request sound = {
+        .dtype = GPR_INT32, .ndim = 1, .shape = shape, .data = data, .on_device = 1, .device = 1};
+    gpr_request request = sound;
+    REQUIRE(gpr_exact_update(state, &request) == GPR_OK && gpr_exact_count(state) == COUNT);
+    REQUIRE(gpr_exact_result(state, GPR_FLOAT64, &result) == GPR_OK && result == COUNT * (COUNT - 1) / 2.0);
+    gpr_exact_store(state, before);
+
+#define UNCHANGED(wanted, part, ...)                                                             \
+    do {                                                                                         \
+        request = sound;                                                                         \
+        __VA_ARGS__;                                                                             \
+        const gpr_status got = gpr_exact_update(state, &request);                                \
+        if (got != (wanted)) (void)fprintf(stderr, "%s: %s\n", part, gpr_last_error()->message); \
+        REQUIRE(got == (wanted));                                                                \
+        REQUIRE(got == GPR_OK || strstr(gpr_last_error()->message, part) != NULL);               \
+        gpr_exact_store(state, after);                                                           \
+        REQUIRE(memcmp(before, after, bytes) == 0);                                              \
+    } while (0)
+    UNCHANGED(GPR_OK, "", request.shape = nothing);
+    UNCHANGED(GPR_ERROR_TYPE, "complex64", request.dtype = GPR_COMPLEX64);
+    UNCHANGED(GPR_ERROR_VALUE, "no dtype", request.dtype = GPR_DTYPE_COUNT);
+    UNCHANGED(GPR_ERROR_VALUE, "without a mask", (request.mask = mask, request.mask_strides = mask_strides));
+    UNCHANGED(GPR_ERROR_VALUE, "native byte order", request.byteswapped = 1);
+    UNCHANGED(GPR_ERROR_VALUE, "multiples of their size", request.strides = narrow);
+    UNCHANGED(GPR_ERROR_VALUE, "negative extent", request.shape = negative);
+    UNCHANGED(GPR_ERROR_VALUE, "more than is allocated", request.shape = beyond);
+    UNCHANGED(GPR_ERROR_VALUE, "not memory of", request.data = values);
+    UNCHANGED(GPR_ERROR_VALUE, "\"cuda:1\"", request.device = 0);
+    UNCHANGED(GPR_ERROR_VALUE, "names its CUDA device", request.device = GPR_DEVICE_CPU);
+    UNCHANGED(GPR_ERROR_VALUE, "multiple of 32", request.block_size = 48);
+    UNCHANGED(GPR_ERROR_INTERRUPTED, "interrupted", (request.interrupted = stop, request.interrupted_arg = &asked));
+    REQUIRE(asked == 1);
+    request.stream = fake.make_stream(1);
+    fake.begin_capture(request.stream);
+    const gpr_status captured = gpr_exact_update(state, &request);
+    fake.destroy_graph(fake.end_capture(request.stream));
+    REQUIRE(captured == GPR_ERROR_VALUE && strstr(gpr_last_error()->message, "captured into a graph") != NULL);
+    gpr_exact_store(state, after);
+    REQUIRE(memcmp(before, after, bytes) == 0);
+#undef UNCHANGED
+    request = sound;
+    request.kernel = GPR_KERNEL_COUNT; /* not read, nor is the rest */
+    request.op = GPR_OP_MAX;
+    request.compute = GPR_BOOL;
+    request.reduced = -1;
+    REQUIRE(gpr_exact_update(state, &request) == GPR_OK);
+    REQUIRE(gpr_exact_result(state, GPR_FLOAT64, &result) == GPR_OK && result == COUNT * (COUNT - 1.0));
+    REQUIRE(gpr_free_device(1, data) == GPR_OK);
+    REQUIRE(fake.violation()[0] == '\0');
+    gpr_exact_destroy(state);
+}
+
 static void measurements_that_make_no_sense_are_refused(void)
 {
     static const int64_t none[1] = {0};
@@ -296,6 +370,7 @@ int main(void)
     REQUIRE(mkdtemp(root) != NULL);
     for (int i = 0; i < COUNT; i++) values[i] = i;
     in_child(requests_that_make_no_sense_are_refused, "requests", "");
+    in_child(updates_that_make_no_sense_change_nothing, "updates", "devices=2");
     in_child(measurements_that_make_no_sense_are_refused, "measurements", "");
     in_child(kernels_that_the_card_is_too_old_for_say_so, "an old card", "cc=75");
     in_child(statuses_have_names, "statuses", "");

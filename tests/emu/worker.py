@@ -24,7 +24,17 @@ import time
 import traceback
 from typing import Any
 
-from emu import cells, exact_edges, exact_layouts, exact_products, exact_sums, exact_variances, layouts, means
+from emu import (
+    cells,
+    exact_edges,
+    exact_layouts,
+    exact_products,
+    exact_states,
+    exact_sums,
+    exact_variances,
+    layouts,
+    means,
+)
 from gpureduce import _locate
 
 MODULES = {
@@ -32,6 +42,7 @@ MODULES = {
     "exact_edges": exact_edges,
     "exact_layouts": exact_layouts,
     "exact_products": exact_products,
+    "exact_states": exact_states,
     "exact_sums": exact_sums,
     "exact_variances": exact_variances,
     "layouts": layouts,
