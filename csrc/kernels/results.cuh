@@ -147,7 +147,7 @@ struct finish_both {
 
 // ---------------------------------------------------------------- cells that finish -------------
 
-// A cell whose kernel leaves accumulators: of chunks of host arrays, whose rows the host joins.
+// A cell whose kernel leaves accumulators, which the host joins: of chunks of host arrays, or of arrays added to an ExactSum.
 template <class CellType> struct Unfinished : CellType {
     using Out = typename CellType::Acc;
     using AllEnding = Ending;
