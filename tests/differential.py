@@ -378,7 +378,7 @@ def observe(call: Callable[[], Any]) -> Outcome:
         warnings.simplefilter("always")
         try:
             outcome.result = call()
-        except (ValueError, TypeError, OverflowError, AttributeError) as error:
+        except (ValueError, TypeError, OverflowError, AttributeError, RuntimeError) as error:
             outcome.error = error
     for one in caught:
         text = str(one.message)

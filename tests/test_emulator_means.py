@@ -14,7 +14,7 @@ from emu.means import DTYPES
 SEED = int(os.environ["GPR_TEST_SEED"])
 EVERYTHING = bool(os.environ.get("GPR_TEST_ALL"))
 COUNT = 60 if EVERYTHING else 5
-DRAWN = len(DTYPES) if EVERYTHING else 4
+DRAWN = len(DTYPES) if EVERYTHING else 3
 
 
 @pytest.mark.long

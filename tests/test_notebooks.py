@@ -21,6 +21,8 @@ from conftest import environment_without_pytest
 
 ROOT = Path(__file__).parents[1]
 TOOL = ROOT / "tools" / "run_notebooks.py"
+SEED = int(os.environ["GPR_TEST_SEED"])
+EVERYTHING = bool(os.environ.get("GPR_TEST_ALL"))
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 FOLDERS = re.compile(r"(?<![\w.])/(home|root|tmp|var|usr|opt|mnt|work|Users)/")
 
@@ -28,6 +30,12 @@ needs_compiler = pytest.mark.skipif(
     not any(map(shutil.which, ("g++", "c++", "clang++"))), reason="the emulator needs a C++ compiler"
 )
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+def half_of_the_notebooks(which: int) -> pytest.MarkDecorator:
+    """Those that an ordinary run runs without a GPU, or with one: each in one of two ways, drawn anew each time."""
+    drawn = [path for i, path in enumerate(NOTEBOOKS) if EVERYTHING or (SEED // 8 + i) % 2 == which]
+    return pytest.mark.parametrize("path", drawn, ids=lambda path: path.stem)
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +150,7 @@ def on_less(path: Path) -> Any:
 
 @pytest.mark.long
 @needs_compiler
-@each_notebook
+@half_of_the_notebooks(0)
 def test_a_notebook_runs_from_top_to_bottom(path: Path, tmp_path: Path) -> None:
     nbformat.write(on_less(path), tmp_path / path.name)
     done = run("--to", tmp_path / "out", tmp_path / path.name)
@@ -160,7 +168,7 @@ STEPS = ["naive_atomic", "sequential", "auto"]
 
 @pytest.mark.long
 @needs_compiler
-@each_notebook
+@half_of_the_notebooks(1)
 def test_a_notebook_runs_where_there_is_a_gpu(path: Path, tmp_path: Path) -> None:
     notebook = on_less(path)
     kept = []

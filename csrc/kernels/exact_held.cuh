@@ -294,13 +294,13 @@ GPR_DEVICE void finish_run(Adder &adder, const Row &row, const Scratch<typename 
     BlockSum<In> &sum = block_sum<In>();
     const unsigned warp = threadIdx.x / warp_lanes, lane = threadIdx.x % warp_lanes;
 
-    // Sums what the first warps hold, some or all of them. The result is the first one's.
-    const auto sum_of_warps = [&](const Held<In> &mine, unsigned some) {
-        if (lane == 0 && warp < some) found[warp] = mine;
-        __syncthreads(); // all of them have found what they have
-        return warp == 0 ? sum_of_lanes<Cell, warps>(sum, lane < some ? found[lane] : Held<In>{}) : Held<In>{};
+    // Sums what the warps hold. The result is the first one's.
+    const auto sum_of_warps = [&](const Held<In> &mine) {
+        if (lane == 0) found[warp] = mine;
+        __syncthreads(); // all warps have found what they have
+        return warp == 0 ? sum_of_lanes<Cell, warps>(sum, lane < warps ? found[lane] : Held<In>{}) : Held<In>{};
     };
-    Held<In> all = sum_of_warps(hold(adder), warps);
+    Held<In> all = sum_of_warps(hold(adder));
 
     if (row.blocks > 1) {
         constexpr unsigned words = sizeof(uint64) / sizeof(unsigned);
@@ -312,7 +312,7 @@ GPR_DEVICE void finish_run(Adder &adder, const Row &row, const Scratch<typename 
         if (warp == 0 && (all.flags & saw_digits) != 0) leave_number(sum, all, totals);
         if (!is_last_block(partials + row.block, all, ticket, row.blocks)) return;
         all = take_partials<Cell, BLOCK>(sum, partials, row.blocks);
-        if (row.blocks > warp_lanes) all = sum_of_warps(all, warps);
+        if (row.blocks > warp_lanes) all = sum_of_warps(all); // if not, the first warp has them
         if (warp == 0 && (all.flags & saw_digits) != 0) take_number(sum, totals);
     }
     if (warp != 0) return;
