@@ -296,6 +296,7 @@ static inline int naive_agrees(const naive_fold *fold, const gpr_rule *rule, con
         const long double high = (fold->squares + error) / divisor;
         const int root = rule->op == GPR_OP_STD;
         if (n == 0 || isnan(fold->squares)) return isnan(got.f);
+        if (divisor == 0 && rule->skip_nan) return isnan(got.f); /* as NumPy's nanvar, whatever the squares */
         if (divisor == 0) return fold->squares == 0 ? isnan(got.f) || isinf(got.f) : isinf(got.f);
         return got.f >= naive_round(root ? sqrtl(low) * (1 - 0x1p-50L) : low, rule->result) &&
                got.f <= naive_round(root ? sqrtl(high) * (1 + 0x1p-50L) : high, rule->result);
