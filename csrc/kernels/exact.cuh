@@ -34,6 +34,7 @@
 #include "exact_block.cuh"
 #include "exact_held.cuh"
 #include "exact_rows.cuh"
+#include "exact_tile.cuh"
 
 namespace gpr {
 
@@ -89,13 +90,7 @@ public:
           has_edges(row.block == 0 && threadIdx.x < warp_lanes && run.has_edges())
     {
     }
-    GPR_DEVICE bool has_vectors() const { return left > 0; }
     GPR_DEVICE bool is_done() const { return left <= 0 && !has_edges; }
-    // Vectors of the next tile, from the first one on, of which a lane has any.
-    GPR_DEVICE unsigned used() const
-    {
-        return left > static_cast<long long>(last) ? VECTORS : (static_cast<unsigned>(left) + WIDTH - 1) / WIDTH;
-    }
     // The next tile; what it has no vector for is `nothing`. After the last one, the edges.
     GPR_DEVICE void fetch(Vector (&v)[VECTORS], const Vector &nothing) const
     {
@@ -109,6 +104,24 @@ public:
             v[k] = static_cast<long long>(lane() + k * WIDTH) < left ? run.load(at + k * WIDTH) : nothing;
         }
         if (left <= 0 && has_edges) v[0] = run.edge(lane(), nothing);
+    }
+    // The only tile and, if there is room, the edges behind it. Says how many vectors there are of which a lane has any.
+    GPR_DEVICE unsigned fetch_only(Vector (&v)[VECTORS], const Vector &nothing)
+    {
+        fetch(v, nothing);
+        const bool has_vectors = left > 0;
+        unsigned used = left > static_cast<long long>(last) ? VECTORS : (static_cast<unsigned>(left) + WIDTH - 1) / WIDTH;
+        if (!has_vectors) used = has_edges ? 1 : 0;
+        left = 0;
+        if (!has_edges || used == VECTORS) return used;
+        if (has_vectors) {
+            const Vector edges = edge(nothing);
+#pragma unroll
+            for (unsigned k = 1; k < VECTORS; k++) v[k] = k == used ? edges : v[k];
+            used++;
+        }
+        has_edges = false;
+        return used;
     }
     GPR_DEVICE Vector edge(const Vector &nothing) const { return run.edge(lane(), nothing); }
     GPR_DEVICE void advance()
@@ -154,23 +167,51 @@ GPR_DEVICE void take_tiles(Adder &adder, const Run<In> &run, const Row &row, con
     }
 }
 
-// The same of a row whose threads have one tile each. Nobody waits for memory meanwhile, so that instructions count, and
-// how long they wait for each other: that the adder is new is known, and registers are free.
-template <unsigned VECTORS, unsigned BLOCK, class In, class Adder, class Prepare>
-GPR_DEVICE void take_one_tile(Adder &adder, const Run<In> &run, const Row &row, const Prepare &prepare)
+// What a warp holds after one tile, of which the first `used` vectors have elements, and a vector of edges behind it, if it
+// has some: whatever they are. All lanes must call.
+template <class Cell, unsigned VECTORS>
+GPR_CALLED Held<typename Cell::In> hold_anything(typename FloatAdder<Cell, VECTORS>::Tile tile, unsigned used, Vector edges,
+                                                 bool has_edges)
 {
-    constexpr unsigned at_once = 4;
-    const Vector nothing = adder.nothing();
+    constexpr unsigned at_once = 4; // there are registers for them
+    FloatAdder<Cell, VECTORS> adder;
+#pragma unroll 1
+    for (;;) {
+        adder.template take<at_once>(tile.v, used);
+        if (!has_edges) return hold(adder);
+#pragma unroll
+        for (unsigned k = 0; k < VECTORS; k++) tile.v[k] = k == 0 ? edges : adder.nothing();
+        used = 1;
+        has_edges = false;
+    }
+}
+
+// What a warp holds of a row whose threads have one tile each. Nobody waits for memory meanwhile, so that instructions count.
+// Or puts the sum, if the block has the row alone, and says that it has. All threads must call.
+template <class Cell, unsigned VECTORS, unsigned BLOCK>
+GPR_DEVICE bool sum_one_tile(const Run<typename Cell::In> &run, const Row &row, typename Cell::Out *out,
+                             Held<typename Cell::In> *held)
+{
+    using In = typename Cell::In;
+    using Adder = FloatAdder<Cell, VECTORS>;
+    const Vector nothing = Adder::nothing();
     Tiles<VECTORS, BLOCK, BLOCK, In> tiles(run, row);
     Vector v[VECTORS];
+    const unsigned used = tiles.fetch_only(v, nothing);
+    bool is_held = used == 0;
 
-    tiles.fetch(v, nothing);
-    prepare();
-    if (tiles.has_vectors()) {
-        adder.template take<at_once>(v, tiles.used());
-        tiles.advance();
+    *held = {};
+    clear_sums<In, 1, BLOCK>();
+    if constexpr (has_tile_windows<Cell>) {
+        if (used > 0 && tiles.is_done()) is_held = hold_tile<Cell>(v, used, held);
+        if (finish_alone<Cell, BLOCK>(*held, is_held, row, out)) return true;
     }
-    if (!tiles.is_done()) adder = Adder::with(adder, tiles.edge(nothing));
+    if (!is_held) {
+        const bool has_edges = !tiles.is_done();
+        const Vector edges = has_edges ? tiles.edge(nothing) : nothing;
+        *held = hold_anything<Cell, VECTORS>(bit_copy<typename Adder::Tile>(v), used, edges, has_edges);
+    }
+    return false;
 }
 
 template <class Cell, unsigned BLOCK>
@@ -183,17 +224,20 @@ exact(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<t
     const Row row = rows.mine(blockIdx.x);
     const Start start = layout.row(row.index);
     const Run<In> run(in + start.in, row.n);
+    const auto prepare = [] { clear_sums<In, 1, BLOCK>(); };
     Adder<Cell, vectors> adder;
 
-    const auto prepare = [] { clear_sums<In, 1, BLOCK>(); };
-    if (run.vectors <= static_cast<uint64>(row.blocks) * (vectors * BLOCK)) {
-        take_one_tile<vectors, BLOCK>(adder, run, row, prepare);
+    if constexpr (adds_floats<Cell>) {
+        Held<In> held;
+        if (run.vectors <= static_cast<uint64>(row.blocks) * (vectors * BLOCK)) {
+            if (sum_one_tile<Cell, vectors, BLOCK>(run, row, out + start.out, &held)) return;
+        } else {
+            take_tiles<vectors, BLOCK>(adder, run, row, prepare);
+            held = hold(adder);
+        }
+        finish_run<Cell, BLOCK>(held, row, scratch, layout.slots, out + start.out);
     } else {
         take_tiles<vectors, BLOCK>(adder, run, row, prepare);
-    }
-    if constexpr (adds_floats<Cell>) {
-        finish_run<Cell, BLOCK>(adder, row, scratch, layout.slots, out + start.out);
-    } else {
         adder.close();
         finish_sums<Cell, 1, BLOCK>(1, 1, row, scratch, layout.slots, [&](unsigned) { return out + start.out; });
     }

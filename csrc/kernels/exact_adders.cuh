@@ -153,7 +153,7 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
         begin(Near::top_for(key));
         is_placed = true;
     }
-    // This thread's largest key; and what must be known beforehand, of elements that are asked.
+    // What must be known beforehand, of elements that are asked; and this thread's largest key.
     static GPR_DEVICE Magnitudes ask(const Vector (&v)[VECTORS])
     {
         if constexpr (asks_before) return magnitudes_of<T>(v);
@@ -164,11 +164,12 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
         if constexpr (asks_before) return asked.largest;
         else return largest_key(v);
     }
-    static GPR_DEVICE unsigned largest_key(const Vector (&v)[VECTORS])
+    static GPR_DEVICE unsigned largest_key(const Vector (&v)[VECTORS], unsigned used = VECTORS)
     {
         unsigned key = 0;
 #pragma unroll
         for (unsigned k = 0; k < VECTORS; k++) { // vectors by themselves first: that is fewer steps one after another
+            if (k >= used) break;
             unsigned of_vector = 0;
 #pragma unroll
             for (unsigned j = 0; j < per_vector * parts; j++) {
@@ -304,16 +305,6 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
                 else others |= (v[k].word[w] ^ zeros.word[w]) != 0 ? 1u << (w / period % parts) : 0;
             }
         }
-    }
-
-    // `adder`, after one vector more.
-    static GPR_CALLED FloatAdder with(FloatAdder adder, Vector vector)
-    {
-        Vector v[VECTORS];
-#pragma unroll
-        for (unsigned k = 0; k < VECTORS; k++) v[k] = k == 0 ? vector : nothing();
-        adder.take(v, 1);
-        return adder;
     }
 
     GPR_DEVICE void take_anything(const Vector (&v)[VECTORS])
@@ -457,7 +448,7 @@ struct IntegerAdder : IntegerSums<typename Cell::In> {
         this->empty_into(team, team.template sum<In>().digit[0]);
         tiles = 0;
     }
-    template <unsigned = 1> GPR_DEVICE void take(const Vector (&v)[VECTORS], unsigned = VECTORS)
+    GPR_DEVICE void take(const Vector (&v)[VECTORS])
     {
         if (tiles++ == most_tiles) flush();
         add(v);
@@ -468,15 +459,6 @@ struct IntegerAdder : IntegerSums<typename Cell::In> {
         for (unsigned i = 0; i < elements; i++) {
             this->add_element(element<In>(v[i / vector_elements<In>], i % vector_elements<In>));
         }
-    }
-    // `adder`, after one vector more.
-    static GPR_DEVICE IntegerAdder with(IntegerAdder adder, const Vector &vector)
-    {
-        Vector v[VECTORS];
-#pragma unroll
-        for (unsigned k = 0; k < VECTORS; k++) v[k] = k == 0 ? vector : nothing();
-        adder.take(v);
-        return adder;
     }
     GPR_DEVICE void close()
     {

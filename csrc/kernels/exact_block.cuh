@@ -24,9 +24,14 @@ constexpr unsigned most_rooms = 8; // sums that a block makes results of at once
 // Makes the block's NUMBERS numbers zero. All threads must call; a block barrier is passed.
 template <class In, unsigned NUMBERS, unsigned BLOCK> GPR_DEVICE void clear_sums()
 {
+    constexpr unsigned words = NUMBERS * sizeof(BlockSum<In>) / sizeof(unsigned);
     unsigned *cleared = reinterpret_cast<unsigned *>(block_sums<In, NUMBERS>());
 
-    for (unsigned i = threadIdx.x; i < NUMBERS * sizeof(BlockSum<In>) / sizeof(unsigned); i += BLOCK) cleared[i] = 0;
+    if constexpr (words <= BLOCK) {
+        if (threadIdx.x < words) cleared[threadIdx.x] = 0;
+    } else {
+        for (unsigned i = threadIdx.x; i < words; i += BLOCK) cleared[i] = 0;
+    }
     __syncthreads(); // the sums are zero
 }
 

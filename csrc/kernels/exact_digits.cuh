@@ -20,16 +20,18 @@ template <class T> GPR_DEVICE unsigned magnitude_key(T x)
 template <class T> constexpr int key_fraction = sizeof(T) == 8 ? Format<T>::fraction - 32 : Format<T>::fraction;
 template <class T> GPR_DEVICE unsigned field_of_key(unsigned key) { return key >> key_fraction<T>; }
 
-// Of the floats in some vectors the largest magnitude, and the smallest that is not 0, less the smallest number there is:
-// 0 is the largest there. Of doubles the upper halves.
+// Of the floats in the first few of some vectors the largest magnitude, and the smallest that is not 0, less the smallest
+// number there is: 0 is the largest there. Of doubles the upper halves.
 struct Magnitudes { unsigned largest, least_less; };
 
-template <class T, unsigned VECTORS> GPR_DEVICE Magnitudes magnitudes_of(const Vector (&v)[VECTORS])
+template <class T, unsigned VECTORS>
+GPR_DEVICE Magnitudes magnitudes_of(const Vector (&v)[VECTORS], unsigned used = VECTORS)
 {
     unsigned larges[2] = {0, 0}, smalls[2] = {~0u, ~0u}; // of every other vector: that is fewer steps one after another
 
 #pragma unroll
     for (unsigned k = 0; k < VECTORS; k++) {
+        if (k >= used) break;
         unsigned &large = larges[k % 2], &small = smalls[k % 2];
 #pragma unroll
         for (unsigned w = 0; w < 4; w += sizeof(T) == 8 ? 2 : 1) {

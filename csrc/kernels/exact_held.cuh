@@ -39,6 +39,13 @@ template <class In> struct Held {
         }
         return bits == 0;
     }
+    GPR_DEVICE bool has_first() const
+    {
+        long long bits = 0;
+#pragma unroll
+        for (unsigned p = 0; p < parts; p++) bits |= number[p][0];
+        return bits != 0;
+    }
     GPR_DEVICE void clear()
     {
 #pragma unroll
@@ -65,23 +72,40 @@ template <class In> struct Held {
         }
         return beyond == 0;
     }
-    // The same in units 2^shift smaller, if it is small then.
-    GPR_DEVICE bool shift(unsigned shift)
+    // The same in units 2^by smaller, if it is small then. What is too much for a window goes to the one before.
+    GPR_DEVICE bool shift(unsigned by)
     {
-        constexpr int most_shift = 16;
-        const unsigned by = shift < most_shift ? shift : most_shift;
-        const long long most = 1ll << (small_bits - by);
-        bool fits = shift == by;
+        constexpr unsigned most_shift = windows > 1 ? window_step - 2 : 16;
+        const unsigned shift = by < most_shift ? by : most_shift;
+        const long long most = 1ll << (small_bits - 1 - shift);
+        bool fits = shift == by && is_small();
 
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) {
-#pragma unroll
-            for (unsigned w = 0; w < windows; w++) {
-                fits = fits && number[p][w] > -most && number[p][w] < most;
-                number[p][w] = static_cast<long long>(static_cast<uint64>(number[p][w]) << by);
-            }
+            fits = fits && number[p][0] > -most && number[p][0] < most;
+            carry(p, shift);
         }
         return fits;
+    }
+    GPR_DEVICE void carry(unsigned p, unsigned shift)
+    {
+        const unsigned kept = window_step - shift; // bits of a number that stay in its window
+        long long carried = 0;
+
+#pragma unroll
+        for (unsigned w = windows - 1; w > 0; w--) {
+            const long long whole = number[p][w];
+            number[p][w] = ((whole & ((1ll << kept) - 1)) << shift) + carried;
+            carried = whole >> kept;
+        }
+        number[p][0] = static_cast<long long>(static_cast<uint64>(number[p][0]) << shift) + carried;
+    }
+    // Makes numbers small that are not, if there is a window before theirs.
+    GPR_DEVICE void make_small()
+    {
+        if (is_small()) return;
+#pragma unroll
+        for (unsigned p = 0; p < parts; p++) carry(p, 0);
     }
     // Adds what others hold, if there is room; says whether there was.
     GPR_DEVICE bool join(Held other)
@@ -189,24 +213,31 @@ GPR_CALLED Held<typename Cell::In> sum_of_any_lanes(BlockSum<typename Cell::In> 
     return all;
 }
 
-// The same, of which the first SOME lanes hold something, mostly in windows at the first one's place.
+// The same, of which the first SOME lanes hold something, mostly in windows at the first one's place, and often nothing in
+// the first of several windows. It is summed before it is known whether it may be, so that nobody waits for that.
 template <class Cell, unsigned SOME>
 GPR_DEVICE Held<typename Cell::In> sum_of_lanes(BlockSum<typename Cell::In> &sum, const Held<typename Cell::In> &mine)
 {
+    constexpr unsigned rare = Held<typename Cell::In>::windows > 1 ? 1 : 0; // windows in which there often is nothing
     Held<typename Cell::In> all = mine;
+    const auto add_window = [&](unsigned p, unsigned w) {
+        all.number[p][w] = SOME <= few_lanes ? sum_of_few<small_bits>(mine.number[p][w]) : warp_total(mine.number[p][w]);
+    };
 
     all.top = shuffle_from(mine.top, 0);
-    if (!__all_sync(all_lanes, (mine.top == all.top || mine.is_zero()) && mine.is_small())) {
-        return sum_of_any_lanes<Cell>(sum, mine);
-    }
+    const bool are_alike = __all_sync(all_lanes, (mine.top == all.top || mine.is_zero()) && mine.is_small());
+    const bool are_rare = __any_sync(all_lanes, mine.has_first());
     all.flags = warp_or(mine.flags);
     if constexpr (Cell::skips_nan) all.left_out = static_cast<uint64>(warp_total(static_cast<long long>(mine.left_out)));
 #pragma unroll
     for (unsigned p = 0; p < all.parts; p++) {
 #pragma unroll
-        for (unsigned w = 0; w < all.windows; w++) {
-            all.number[p][w] = SOME <= few_lanes ? sum_of_few<small_bits>(all.number[p][w]) : warp_total(all.number[p][w]);
-        }
+        for (unsigned w = rare; w < all.windows; w++) add_window(p, w);
+    }
+    if (!are_alike) return sum_of_any_lanes<Cell>(sum, mine);
+    if (are_rare) {
+#pragma unroll
+        for (unsigned p = 0; p < all.parts && rare > 0; p++) add_window(p, 0);
     }
     return all;
 }
@@ -279,44 +310,20 @@ GPR_DEVICE Held<typename Cell::In> take_partials(BlockSum<typename Cell::In> &su
     return sum_of_lanes<Cell, warp_lanes>(sum, all);
 }
 
-// Puts the sum of the block's row, or leaves what the block has found where the last block puts it. All threads must
-// call. Counters and partials of `slots` rows are in scratch.
-template <class Cell, unsigned BLOCK, class Adder>
-GPR_DEVICE void finish_run(Adder &adder, const Row &row, const Scratch<typename Cell::Acc> &scratch, unsigned slots,
-                           typename Cell::Out *out)
+// Puts what the first warp has of a whole row, and what is in the block's number. All its lanes must call.
+template <class Cell>
+GPR_CALLED void put_digits(typename Cell::Out *out, BlockSum<typename Cell::In> &sum, const Held<typename Cell::In> all, uint64 n)
+{
+    __shared__ typename Cell::Acc room;
+    add_held(sum, all);
+    put_sum<Cell>(out, room, sum, n);
+}
+template <class Cell>
+GPR_DEVICE void put_held(typename Cell::Out *out, BlockSum<typename Cell::In> &sum, const Held<typename Cell::In> &all, uint64 n)
 {
     using In = typename Cell::In;
     using T = PartType<In>;
-    using Acc = typename Cell::Acc;
-    constexpr unsigned warps = BLOCK / warp_lanes;
-    __shared__ Held<In> found[warps];
-    __shared__ Acc room;
-    BlockSum<In> &sum = block_sum<In>();
-    const unsigned warp = threadIdx.x / warp_lanes, lane = threadIdx.x % warp_lanes;
-
-    // Sums what the warps hold. The result is the first one's.
-    const auto sum_of_warps = [&](const Held<In> &mine) {
-        if (lane == 0) found[warp] = mine;
-        __syncthreads(); // all warps have found what they have
-        return warp == 0 ? sum_of_lanes<Cell, warps>(sum, lane < warps ? found[lane] : Held<In>{}) : Held<In>{};
-    };
-    Held<In> all = sum_of_warps(hold(adder));
-
-    if (row.blocks > 1) {
-        constexpr unsigned words = sizeof(uint64) / sizeof(unsigned);
-        constexpr unsigned counters = parts_of<In> * counters_of_part<T>;
-        const uint64 slot = row.index < slots ? row.index : row.index % slots;
-        unsigned *ticket = scratch.tickets + slot * words * (1 + counters);
-        uint64 *totals = reinterpret_cast<uint64 *>(ticket) + 1;
-        Held<In> *partials = reinterpret_cast<Held<In> *>(scratch.partials) + slot * row.blocks;
-        if (warp == 0 && (all.flags & saw_digits) != 0) leave_number(sum, all, totals);
-        if (!is_last_block(partials + row.block, all, ticket, row.blocks)) return;
-        all = take_partials<Cell, BLOCK>(sum, partials, row.blocks);
-        if (row.blocks > warp_lanes) all = sum_of_warps(all); // if not, the first warp has them
-        if (warp == 0 && (all.flags & saw_digits) != 0) take_number(sum, totals);
-    }
-    if (warp != 0) return;
-    if constexpr (!same<typename Cell::Out, Acc>) { // accumulators that leave the kernel are digits
+    if constexpr (!same<typename Cell::Out, typename Cell::Acc>) { // accumulators that leave the kernel are digits
         if ((all.flags & saw_digits) == 0) {
             typename Held<In>::Short sums[Held<In>::parts];
             uint64 flags[Held<In>::parts];
@@ -327,12 +334,80 @@ GPR_DEVICE void finish_run(Adder &adder, const Row &row, const Scratch<typename 
                 sums[p].unit = grid_lowest<T> + NearWindows<T>::place_at(all.top, Held<In>::windows - 1);
                 flags[p] = all.flags_of(p);
             }
-            if (lane == 0) Cell::put(out, sums, row.n - all.left_out, flags);
+            if (threadIdx.x == 0) Cell::put(out, sums, n - all.left_out, flags);
             return;
         }
     }
-    add_held(sum, all);
-    put_sum<Cell>(out, room, sum, row.n);
+    put_digits<Cell>(out, sum, all, n);
+}
+
+// What the block's warps hold, a place for each.
+template <class In, unsigned BLOCK> GPR_DEVICE Held<In> *held_by_warps()
+{
+    __shared__ Held<In> held[BLOCK / warp_lanes];
+    return held;
+}
+
+// Sums them. The result is the first warp's. All threads must call, after all have found what they have.
+template <class Cell, unsigned BLOCK> GPR_DEVICE Held<typename Cell::In> sum_of_warps(BlockSum<typename Cell::In> &sum)
+{
+    using In = typename Cell::In;
+    constexpr unsigned warps = BLOCK / warp_lanes;
+    const unsigned lane = threadIdx.x;
+    if (lane >= warp_lanes) return Held<In>{};
+    return sum_of_lanes<Cell, warps>(sum, lane < warps ? held_by_warps<In, BLOCK>()[lane] : Held<In>{});
+}
+
+// Puts the sum of the block's row, if it has that alone and all its warps know what they hold, as is mostly so; says whether
+// it did. All threads must call; a block barrier is passed.
+template <class Cell, unsigned BLOCK>
+GPR_DEVICE bool finish_alone(const Held<typename Cell::In> &held, bool is_held, const Row &row, typename Cell::Out *out)
+{
+    using In = typename Cell::In;
+    BlockSum<In> &sum = block_sum<In>();
+
+    if (row.blocks > 1) return false;
+    if (threadIdx.x % warp_lanes == 0) held_by_warps<In, BLOCK>()[threadIdx.x / warp_lanes] = held;
+    if (!__syncthreads_and(is_held)) return false; // what all warps hold is there
+    const Held<In> all = sum_of_warps<Cell, BLOCK>(sum);
+    if (threadIdx.x < warp_lanes) put_held<Cell>(out, sum, all, row.n);
+    return true;
+}
+
+// Puts the sum of the block's row, of which each warp holds some, or leaves what the block has found where the last block
+// puts it. All threads must call. Counters and partials of `slots` rows are in scratch.
+template <class Cell, unsigned BLOCK>
+GPR_DEVICE void finish_run(const Held<typename Cell::In> &held, const Row &row, const Scratch<typename Cell::Acc> &scratch,
+                           unsigned slots, typename Cell::Out *out)
+{
+    using In = typename Cell::In;
+    BlockSum<In> &sum = block_sum<In>();
+    Held<In> *by_warps = held_by_warps<In, BLOCK>();
+    const unsigned warp = threadIdx.x / warp_lanes, lane = threadIdx.x % warp_lanes;
+
+    if (lane == 0) by_warps[warp] = held;
+    __syncthreads(); // all warps have found what they have
+    Held<In> all = sum_of_warps<Cell, BLOCK>(sum);
+    if (row.blocks > 1) {
+        constexpr unsigned words = sizeof(uint64) / sizeof(unsigned);
+        constexpr unsigned counters = parts_of<In> * counters_of_part<PartType<In>>;
+        const uint64 slot = row.index < slots ? row.index : row.index % slots;
+        unsigned *ticket = scratch.tickets + slot * words * (1 + counters);
+        uint64 *totals = reinterpret_cast<uint64 *>(ticket) + 1;
+        Held<In> *partials = reinterpret_cast<Held<In> *>(scratch.partials) + slot * row.blocks;
+        all.make_small();
+        if (warp == 0 && (all.flags & saw_digits) != 0) leave_number(sum, all, totals);
+        if (!is_last_block(partials + row.block, all, ticket, row.blocks)) return;
+        all = take_partials<Cell, BLOCK>(sum, partials, row.blocks);
+        if (row.blocks > warp_lanes) { // if not, the first warp has them
+            all.make_small();
+            if (lane == 0) by_warps[warp] = all;
+            __syncthreads(); // all warps have their share
+            all = sum_of_warps<Cell, BLOCK>(sum);
+        }
+        if (warp == 0 && (all.flags & saw_digits) != 0) take_number(sum, totals);
+    }
+    if (warp == 0) put_held<Cell>(out, sum, all, row.n);
 }
 
 } // namespace gpr

@@ -15,6 +15,16 @@ template <unsigned COUNT, int STEP> struct ShortSum {
     int unit;
 };
 
+// A sum whose first number is 0.
+template <unsigned COUNT, int STEP> GPR_DEVICE ShortSum<COUNT - 1, STEP> without_first(const ShortSum<COUNT, STEP> &sum)
+{
+    ShortSum<COUNT - 1, STEP> others;
+#pragma unroll
+    for (unsigned i = 1; i < COUNT; i++) others.number[i - 1] = sum.number[i];
+    others.unit = sum.unit;
+    return others;
+}
+
 // ---------------------------------------------------------------- the quick way -----------------
 
 // A sum as (first + second * 2^-STEP) * 2^exponent, and a little more if `has_rest`, but less than the last bit of second,
@@ -175,7 +185,13 @@ GPR_DEVICE Result finish_short(const ShortSum<COUNT, STEP> &sum, uint64 count, u
 {
     if constexpr (is_float<Result> && !IS_MEAN) {
         Result result;
-        if (round_quickly(sum, &result) && (flags & (saw_infinity | saw_minus_infinity | saw_nan)) == 0) return result;
+        bool is_rounded;
+        if constexpr (COUNT > 1) {
+            is_rounded = sum.number[0] == 0 ? round_quickly(without_first(sum), &result) : round_quickly(sum, &result);
+        } else {
+            is_rounded = round_quickly(sum, &result);
+        }
+        if (is_rounded && (flags & (saw_infinity | saw_minus_infinity | saw_nan)) == 0) return result;
     }
     return finish_any<Result, IS_MEAN>(sum, count, flags);
 }

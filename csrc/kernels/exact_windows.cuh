@@ -24,16 +24,27 @@ template <class T> GPR_DEVICE double widen(T x)
     }
 }
 
+// The same, sooner: every 16-bit float is a float32. Of converted ones, smaller by a power of two.
+template <class T> constexpr int quick_offset = is_converted<T> ? field_offset<dt_float32> + 128 - (1 << (Format<T>::exponent - 1))
+                                                                : field_offset<T>;
+template <class T> GPR_DEVICE double widen_quickly(T x)
+{
+    if constexpr (is_converted<T>) return widen(static_cast<dt_float32>(value_of(x)));
+    else return widen(x);
+}
+
 constexpr int most_double_field = 2044; // 1.5 * 2^p and twice that are finite
 // The exponent field of a window whose last place is the smallest number of T.
-template <class T> constexpr int deepest_field = field_offset<T> + double_fraction + 1 - Format<T>::fraction;
+template <class T, int OFFSET = field_offset<T>> constexpr int deepest_field =
+    OFFSET + double_fraction + 1 - Format<T>::fraction;
 // No window lies higher, so that infinities and NaN leave it.
 template <class T> constexpr int highest_field =
     sizeof(T) == 8 ? most_double_field : field_offset<T> + static_cast<int>(last_field<T>);
 
-// COUNT windows for elements of type T, STEP bits apart. The first bias has the exponent field `top`.
-template <class T, unsigned COUNT, int STEP> struct Windows {
+// COUNT windows for elements of type T as doubles, STEP bits apart. The first bias has the exponent field `top`.
+template <class T, unsigned COUNT, int STEP, int OFFSET = field_offset<T>> struct Windows {
     static constexpr unsigned count = COUNT;
+    static constexpr int deepest = deepest_field<T, OFFSET>;
     double sum[COUNT];
     int top; // the same in all lanes of a warp
 
@@ -41,10 +52,10 @@ template <class T, unsigned COUNT, int STEP> struct Windows {
     static GPR_DEVICE int field_at(int top, unsigned w)
     {
         const int e = top - static_cast<int>(w) * STEP;
-        return e > deepest_field<T> ? e : deepest_field<T>;
+        return e > deepest ? e : deepest;
     }
     // Its unit is 2^(grid_lowest + place).
-    static GPR_DEVICE int place_at(int top, unsigned w) { return field_at(top, w) - deepest_field<T>; }
+    static GPR_DEVICE int place_at(int top, unsigned w) { return field_at(top, w) - deepest; }
     GPR_DEVICE int field(unsigned w) const { return field_at(top, w); }
     GPR_DEVICE double bias(unsigned w) const
     {
@@ -89,7 +100,7 @@ template <class T, unsigned COUNT, int STEP> struct Windows {
     template <unsigned N, class Watch> GPR_DEVICE void add_elements(const T (&x)[N], double (&rest)[N], const Watch &watch)
     {
 #pragma unroll
-        for (unsigned i = 0; i < N; i++) rest[i] = widen(x[i]);
+        for (unsigned i = 0; i < N; i++) rest[i] = OFFSET == field_offset<T> ? widen(x[i]) : widen_quickly(x[i]);
 #pragma unroll
         for (unsigned w = 0; w < COUNT; w++) {
 #pragma unroll
@@ -125,7 +136,10 @@ template <class T, unsigned COUNT, int STEP> struct Windows {
 // The windows that a thread has all the time.
 constexpr int window_step = 42;
 constexpr unsigned most_adds = 1024;  // to a window: 2^(52 - window_step)
-constexpr int headroom_bits = 16;     // from a tile's largest exponent to the first bias's: for most_adds, and larger ones
+// From a tile's largest exponent to the first bias's: for most_adds, and larger ones.
+constexpr int headroom_bits = 16;
+// A single window has some to spare. Where numbers are spread widely, the first tile's largest is far from the largest.
+template <class T> constexpr int near_headroom = same<T, dt_bfloat16> ? headroom_bits + 4 : headroom_bits;
 constexpr int least_headroom = 12;    // for most_adds
 // Several windows are placed at multiples of so many bits: so those of different warps mostly lie at one place, and what
 // they hold is added as it is. A single one has no bits to spare for that.
@@ -140,7 +154,7 @@ template <class T> struct NearWindows : Windows<T, near_windows<T>, window_step>
     static GPR_DEVICE int top_for(unsigned key)
     {
         constexpr int step = near_windows<T> > 1 ? place_step : 1;
-        const int needed = field_offset<T> + static_cast<int>(field_of_key<T>(key)) + headroom_bits;
+        const int needed = field_offset<T> + static_cast<int>(field_of_key<T>(key)) + near_headroom<T>;
         const int top = (needed + step - 1) / step * step;
         return top < least_top<T> ? least_top<T> : top < highest_field<T> ? top : highest_field<T>;
     }

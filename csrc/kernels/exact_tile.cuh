@@ -1,0 +1,88 @@
+// Exact sums: a warp's only tile.
+//
+// Where a row is so short that each warp has one tile of it, nobody waits for memory meanwhile: instructions count, and how
+// long they wait for each other. The tile's own largest number tells where windows lie, so they need no room for tiles to
+// come, and are one fewer: a single one holds float32 over some twenty binary orders of magnitude, two of them float64
+// over twenty to thirty. They are the last ones of those that a thread has all the time (NearWindows), which lie so high
+// that nothing gets into the first one: what they hold is added to what others hold as it is.
+#pragma once
+
+#include "exact_held.cuh"
+
+namespace gpr {
+
+template <class T> constexpr unsigned tile_windows = near_windows<T> > 1 ? near_windows<T> - 1 : 1;
+
+// Windows for ADDS additions of numbers that are at most as large as one that is known. They are placed at multiples of so
+// many bits that those of different warps mostly lie at one place.
+template <class T, unsigned ADDS> struct TileWindows : Windows<T, tile_windows<T>, window_step, quick_offset<T>> {
+    static constexpr unsigned count = tile_windows<T>;
+    // 2 bits, and those of ADDS. A single window needs more: no other takes what blocks have together.
+    static constexpr int headroom = near_windows<T> == 1 ? 18 : ADDS <= 8 ? 5 : 6;
+    static_assert(ADDS <= (near_windows<T> == 1 ? most_adds : 16u), "sums stay within a window");
+    static constexpr int step = sizeof(T) == 8 ? 4 * place_step : place_step;
+    static constexpr int moved = field_offset<T> - quick_offset<T>; // by so much smaller than those of NearWindows
+    static constexpr int least = deepest_field<T> - moved + static_cast<int>(count - 1) * window_step;
+
+    static GPR_DEVICE int top_for(unsigned key)
+    {
+        const int needed = quick_offset<T> + static_cast<int>(field_of_key<T>(key)) + headroom;
+        const int top = (needed + step - 1) / step * step;
+        return is_always_near<T> || top < least ? least : top;
+    }
+    GPR_DEVICE bool has_place_for(unsigned key) const
+    {
+        return field_of_key<T>(key) != last_field<T> && (is_always_near<T> || this->top <= highest_field<T> - moved);
+    }
+    // The top of NearWindows of which these are the last.
+    GPR_DEVICE int near_top() const { return this->top + moved + static_cast<int>(near_windows<T> - count) * window_step; }
+    // The smallest key, less one, of numbers without a digit below the last window.
+    GPR_DEVICE unsigned least_less() const
+    {
+        const int lowest = this->top - least + 1;
+        return lowest > 1 ? (static_cast<unsigned>(lowest) << key_fraction<T>) - 1 : 0;
+    }
+};
+
+template <class Cell> constexpr bool has_tile_windows = !integer_windows && !is_complex<typename Cell::In>;
+
+// Whether windows hold what a warp's tile comes to: then *held is that, in all lanes. All lanes must call. Of the tile's
+// vectors the first `used` have elements.
+template <class Cell, unsigned VECTORS>
+GPR_DEVICE bool hold_tile(const Vector (&v)[VECTORS], unsigned used, Held<typename Cell::In> *held)
+{
+    using T = typename Cell::In;
+    using Adder = FloatAdder<Cell, VECTORS>;
+    using Tile = TileWindows<T, Adder::elements>;
+    constexpr bool asks = sizeof(T) < 8; // as an adder does
+    constexpr unsigned at_once = 4, above = near_windows<T> - Tile::count;
+    Magnitudes found = {0, 0};
+    Tile windows;
+    unsigned rest = 0; // bits of what no window took
+
+    if constexpr (asks) found = magnitudes_of<T>(v, used);
+    else found.largest = Adder::largest_key(v, used);
+    const unsigned largest = warp_max(found.largest);
+    windows.begin(Tile::top_for(largest));
+#pragma unroll
+    for (unsigned i = 0; i < Adder::elements; i += at_once) {
+        if (i / Adder::per_vector >= used) break;
+        double x[at_once];
+        windows.add_elements(Adder::template some_parts<at_once>(v, i, 0).x, x, [] {});
+#pragma unroll
+        for (unsigned j = 0; j < at_once && !asks; j++) rest |= (upper_bits(x[j]) & ~sign_bit) | lower_bits(x[j]);
+    }
+    // What the windows hold is summed before it is known whether that is all, so that nobody waits for the vote.
+    const bool are_held = __all_sync(all_lanes, asks ? found.least_less >= windows.least_less() : rest == 0);
+    long long number[Tile::count];
+    int place[Tile::count];
+    windows.read(number, place);
+    *held = {};
+#pragma unroll
+    for (unsigned w = 0; w < Tile::count; w++) held->number[0][above + w] = warp_sum(number[w]);
+    held->top = windows.near_top();
+    held->flags = saw_not_minus_zero; // zeros alone may all be -0, and go another way
+    return are_held && largest != 0 && windows.has_place_for(largest);
+}
+
+} // namespace gpr
