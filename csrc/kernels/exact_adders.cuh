@@ -75,6 +75,15 @@ GPR_DEVICE void close_windows(const Team &team, const AnyWindows &windows, int *
     team.add(digit, number, place);
 }
 
+// Takes a tile of which the first vector alone has any elements.
+template <unsigned VECTORS, class Adder> GPR_DEVICE void take_vector(Adder &adder, const Vector &vector)
+{
+    Vector v[VECTORS];
+#pragma unroll
+    for (unsigned k = 0; k < VECTORS; k++) v[k] = k == 0 ? vector : Adder::nothing();
+    adder.take(v, 1);
+}
+
 // ---------------------------------------------------------------- adding floats -----------------
 
 // What a thread adds the floats of a row to, together with its team. A tile is VECTORS vectors of elements, of which the
@@ -309,10 +318,7 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
     // `adder`, after one vector more.
     static GPR_CALLED FloatAdder with(FloatAdder adder, Vector vector)
     {
-        Vector v[VECTORS];
-#pragma unroll
-        for (unsigned k = 0; k < VECTORS; k++) v[k] = k == 0 ? vector : nothing();
-        adder.take(v, 1);
+        take_vector<VECTORS>(adder, vector);
         return adder;
     }
 
@@ -472,10 +478,7 @@ struct IntegerAdder : IntegerSums<typename Cell::In> {
     // `adder`, after one vector more.
     static GPR_DEVICE IntegerAdder with(IntegerAdder adder, const Vector &vector)
     {
-        Vector v[VECTORS];
-#pragma unroll
-        for (unsigned k = 0; k < VECTORS; k++) v[k] = k == 0 ? vector : nothing();
-        adder.take(v);
+        take_vector<VECTORS>(adder, vector);
         return adder;
     }
     GPR_DEVICE void close()
