@@ -15,7 +15,8 @@ SETUP = """
     import gc
     import weakref
     from fakes import lenders
-    from fakes.lenders import Exchanged, Lender, Shown, dawdle, make_stream, memory_of, offer, settle, value
+    from fakes.lenders import Exchanged, Lender, Shown, dawdle, fill, lend_late, make_stream, memory_of
+    from fakes.lenders import offer, settle, value
     from gpureduce import _core, _interop
     ROWS = np.arange(600, dtype=np.float32).reshape(20, 30)
     DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32",
@@ -352,11 +353,7 @@ def test_work_waits_for_its_producer_and_its_consumer_for_it(tmp_path: Path) -> 
     consumer = make_stream()
     for seed in range(10):
         for lend in (Lender, Shown):
-            stream = make_stream()
-            array = lend(np.zeros(500, np.float32), stream=stream)
-            late = lenders.by_hand(array.held)
-            for number in (5.0, 1.0):
-                _core.fill_device(late, np.float32(number).tobytes(), stream)
+            array, stream = lend_late(lend, 5.0, 1.0)
             result = gr.sum(array)
             if lend is Lender:
                 assert array.asked == [_core.device_stream(0)] == [result.stream]
@@ -376,14 +373,11 @@ def test_a_stream_of_the_callers_waits_before_and_the_producers_after(tmp_path: 
         """
     dawdle(3000)
     for seed in range(10):
-        home, away = make_stream(), make_stream()
-        array = Shown(np.zeros(500, np.float32), stream=home)
-        late = lenders.by_hand(array.held)
-        for number in (7.0, 2.0):
-            _core.fill_device(late, np.float32(number).tobytes(), home)
+        away = make_stream()
+        array, home = lend_late(Shown, 7.0, 2.0)
         result = gr.sum(array, stream=away)
         # What follows on the producer's stream comes after the work: it may not change what is read.
-        _core.fill_device(late, np.float32(9.0).tobytes(), home)
+        fill(array.held, home, 9.0)
         assert value(result) == 1000
     class WithPtr:
         ptr = away
@@ -414,7 +408,7 @@ def test_loans_end_when_the_device_is_done_and_not_before(tmp_path: Path) -> Non
     last = Lender(ROWS)
     dawdle(400_000, seed=3)
     for _ in range(4):
-        _core.fill_device(lenders.by_hand(last.held), bytes(4), slow)
+        fill(last.held, slow, 0.0)
     _core.order_streams(0, slow, stream)
     dawdle(0)
     _interop.loans.keep(0, stream, _core.import_dlpack(last.__dlpack__(stream=stream), stream))
@@ -767,12 +761,10 @@ def test_a_given_mean_is_read_in_order_and_before_out_is_written(tmp_path: Path)
         # A mean on a stream of its own, written late, and overwritten after the call.
         home, theirs, away = make_stream(), make_stream(), make_stream()
         array, mean = Shown(ones, stream=home), Shown(np.zeros(4, np.float32), stream=theirs)
-        late = lenders.by_hand(mean.held)
         for stream in (None, away):
-            for number in (5.0, 3.0):
-                _core.fill_device(late, np.float32(number).tobytes(), theirs)
+            fill(mean.held, theirs, 5.0, 3.0)
             result = gr.var(array, axis=0, mean=mean, stream=stream)
-            _core.fill_device(late, np.float32(9.0).tobytes(), theirs)
+            fill(mean.held, theirs, 9.0)
             assert (value(result) == 4).all()
         # One on the host may go as soon as the call returns; nobody waits for it.
         for stream in (None, away):
@@ -802,7 +794,7 @@ def test_a_given_mean_is_read_in_order_and_before_out_is_written(tmp_path: Path)
         cuda.fake_begin_capture(ctypes.c_void_p(stream))
         gr.var(array, axis=0, mean=given, out=out)
         graph = ctypes.c_void_p(cuda.fake_end_capture(ctypes.c_void_p(stream)))
-        _core.fill_device(lenders.by_hand(means.held), np.float32(2).tobytes(), stream)
+        fill(means.held, stream, 2.0)
         assert cuda.fake_launch_graph(graph, ctypes.c_void_p(stream)) == 0
         assert (out.held.read() == (1 if given is means else 4)).all()
         cuda.fake_destroy_graph(graph)
@@ -1060,11 +1052,7 @@ def test_states_wait_for_the_producers_stream_and_give_the_memory_back(tmp_path:
     dawdle(3000)
     for seed in range(10):
         for lend in (Lender, Shown):
-            stream = make_stream()
-            array = lend(np.zeros(500, np.float32), stream=stream)
-            late = lenders.by_hand(array.held)
-            for number in (5.0, 1.0):
-                _core.fill_device(late, np.float32(number).tobytes(), stream)
+            array, _ = lend_late(lend, 5.0, 1.0)
             assert gr.ExactSum("float32").update(array).result() == 500
             if lend is Lender:
                 assert (array.lent, array.returned) == (1, 1)
@@ -1093,7 +1081,7 @@ def test_updates_with_device_arrays_that_fail_add_nothing(tmp_path: Path) -> Non
     signal.signal(signal.SIGALRM, signal.default_int_handler)
     dawdle(100_000)
     for _ in range(20):
-        _core.fill_device(lenders.by_hand(array.held), bytes(4), stream.value)
+        fill(array.held, stream.value, 0.0)
     with raises(KeyboardInterrupt):
         signal.setitimer(signal.ITIMER_REAL, 0.05)
         total.update(array)

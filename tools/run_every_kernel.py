@@ -1,22 +1,29 @@
 """Run every kernel on the first GPU and check what it returns: work for compute-sanitizer.
 
 Sizes straddle warps and blocks and make several blocks; results are checked, so that a tool that changes timing still
-finds a wrong one. By default a few types and operators; ``--all`` takes every cell, and ``--shard I/N`` every N-th of
-them, so that several processes can share the work.
+finds a wrong one. What else `exact` has ways for is tried too: rows of several layouts in GPU memory, for those of the
+host are packed on their way, pairs of arrays, and states. By default a few types and operators; ``--all`` takes every
+cell, and ``--shard I/N`` every N-th of them, so that several processes can share the work.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import gpureduce as gr
+from gpureduce import _core
+from gpureduce._interop import DeviceBuffer, numpy_dtype
 
 DTYPES = ("uint8", "float16", "int32", "float32", "float64")
 OPERATORS = ("sum", "max")
+EXACT_OPERATORS = ("sum", "nansum", "var")
 SIZES = (1, 31, 1000, 20_011)
 ALL_DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -26,15 +33,52 @@ ALL_OPERATORS = (
     *("sum", "prod", "min", "max", "mean", "any", "all", "argmin", "argmax", "var", "std", "count_nonzero", "ptp"),
     *("minmax", "bitwise_and", "bitwise_or", "bitwise_xor", "logical_xor"),
 )
+ALL_EXACT_OPERATORS = ("sum", "mean", "var", "std", "nansum", "nanmean", "nanvar", "nanstd")
 ALL_SIZES = (1, 33, 5003)
+# Rows and elements of a row, steps between either in elements, and blocks a row or None.
+LAYOUTS = (
+    ((3, 20_011), (20_012, 1), 3),  # runs that several blocks share
+    ((70, 40), (41, 1), None),  # short runs
+    ((70, 5), (1, 70), None),  # short rows across memory
+    ((40, 700), (1, 40), 3),  # long ones
+    ((2, 5003), (20_000, -3), 2),  # gaps, backwards
+)
 
 
-def dtype_of(name: str) -> np.dtype[Any]:
-    if name == "bfloat16":
-        import ml_dtypes
+class Trial(NamedTuple):
+    """A call, and whether what it returns is right."""
 
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(name)
+    where: str
+    call: Callable[[], Any]
+    is_right: Callable[[Any], bool]
+
+
+class OnDevice:
+    """A copy of a view's memory in GPU memory, which lends the view by DLPack."""
+
+    def __init__(self, view: np.ndarray[Any, Any]) -> None:
+        memory, name = view.base, view.dtype.name
+        assert isinstance(memory, np.ndarray)
+        room = DeviceBuffer(memory.shape, name, 0, _core.device_stream(0))
+        _core.upload(0, room.memory.pointer, memory)
+        start = room.memory.pointer + view.ctypes.data - memory.ctypes.data
+        self.memory = _core.device_array(start, view.shape, view.strides, name, 0, room.stream, room)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+    def __dlpack__(self, *, stream: int, max_version: tuple[int, int]) -> Any:
+        return _core.export_dlpack(self.memory, True)
+
+
+def fetch(result: Any) -> np.ndarray[Any, Any]:
+    """A result in GPU memory, once it is there."""
+    found = np.empty(result.shape, numpy_dtype(result.dtype))
+    _core.download(0, result.memory.pointer, found, result.stream)
+    return found
+
+
+# ---------------------------------------------------------------- every kernel
 
 
 def small_values(rng: np.random.Generator, op: str, n: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
@@ -46,10 +90,10 @@ def small_values(rng: np.random.Generator, op: str, n: int, dtype: np.dtype[Any]
     return values.astype(dtype)
 
 
-def is_right(result: Any, values: np.ndarray[Any, Any], op: str, axis: int | None) -> bool:
+def is_right(values: np.ndarray[Any, Any], op: str, axis: int | None, result: Any) -> bool:
     """Whether a result is the exact one, rounded once to its type (or near it, where something was divided)."""
     if op == "minmax":
-        return is_right(result[0], values, "min", axis) and is_right(result[1], values, "max", axis)
+        return is_right(values, "min", axis, result[0]) and is_right(values, "max", axis, result[1])
     if op.startswith("bitwise") or op == "logical_xor":
         exact = getattr(np, op).reduce(values.astype(bool) if op == "logical_xor" else values, axis=axis)
     else:
@@ -59,10 +103,128 @@ def is_right(result: Any, values: np.ndarray[Any, Any], op: str, axis: int | Non
     return bool(np.all(result == np.asarray(exact).astype(np.asarray(result).dtype)))
 
 
-def refuses(kernel: str, op: str, dtype: np.dtype[Any]) -> bool:
-    """Whether the operator does not exist for the dtype, or the kernel cannot fold what it accumulates, and says so."""
+def reductions(kernel: str, op: str, name: str, rng: np.random.Generator, sizes: tuple[int, ...]) -> Iterator[Trial]:
+    """Both rows at once, and each of them."""
+    for n in sizes:
+        values = small_values(rng, op, n, numpy_dtype(name))
+        for axis in (None, 1):
+            call = partial(gr.reduce, values, op, axis=axis, kernel=kernel, device="cuda")
+            yield Trial(f"n={n} axis={axis}", call, partial(is_right, values, op, axis))
+
+
+# ---------------------------------------------------------------- exact sums
+
+
+def lay_out(
+    rng: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, int], steps: tuple[int, int]
+) -> np.ndarray[Any, Any]:
+    """Rows of small integers at these steps, in memory of their own that ends about where they do."""
+    span = sum(abs(step) * (n - 1) for n, step in zip(shape, steps, strict=True)) + 1
+    first = sum(-step * (n - 1) for n, step in zip(shape, steps, strict=True) if step < 0)
+    memory = rng.integers(0, 3, span).astype(dtype)
+    return np.ndarray(shape, dtype, memory, first * dtype.itemsize, [step * dtype.itemsize for step in steps])
+
+
+def is_nearest(number: Any, exact: Fraction, is_root: bool) -> bool:
+    """Whether a float is within half of its last place of a fraction, or of its root."""
+    half = Fraction(float(np.spacing(np.abs(number)))) / 2
+    low, high = Fraction(float(number)) - half, Fraction(float(number)) + half
+    return max(low, 0) ** 2 <= exact <= high**2 if is_root else low <= exact <= high
+
+
+def is_rounded(op: str, rows: np.ndarray[Any, Any], keep: np.ndarray[Any, Any], result: Any) -> bool:
+    """Whether each row's sum, mean, variance or deviation is that of Python's integers, rounded once."""
+    found, op = np.asarray(fetch(result)), op.removeprefix("nan")
+    for number, row, kept in zip(found, rows.real, keep, strict=True):
+        numbers = [int(x) for x in row[kept] if x == x]
+        n, total = len(numbers), sum(numbers)
+        if op == "sum":
+            right = number == np.asarray(total).astype(found.dtype)
+        elif op == "mean":
+            right = is_nearest(number.real, Fraction(total, n), False)
+        else:
+            square = Fraction(n * sum(x * x for x in numbers) - total**2, n * n)
+            right = is_nearest(number, square, op == "std")
+        if not right or number.imag != 0:
+            return False
+    return True
+
+
+def rows_of_layouts(op: str, name: str, rng: np.random.Generator, _: tuple[int, ...]) -> Iterator[Trial]:
+    """Rows of each layout, without a mask and with one of the same layout."""
+    for shape, steps, grid in LAYOUTS:
+        rows = lay_out(rng, numpy_dtype(name), shape, steps)
+        if op.startswith("nan"):
+            rows[:, ::7] = np.nan
+        mask = lay_out(rng, np.dtype(bool), shape, steps)
+        mask[:, -1] = True  # of each row something is left
+        call = partial(gr.reduce, OnDevice(rows), op, axis=1, kernel="exact", grid_size=grid)
+        where = f"shape={shape} steps={steps}"
+        yield Trial(where, call, partial(is_rounded, op, rows, np.full(shape, True)))
+        yield Trial(f"{where} masked", partial(call, where=OnDevice(mask)), partial(is_rounded, op, rows, mask))
+
+
+def is_product(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], result: Any) -> bool:
+    """Whether a sum of products is that of integers, as its type holds it."""
+    found = np.asarray(fetch(result) if isinstance(result, DeviceBuffer) else result)
+    total = int(x.real.astype(np.int64) @ y.real.astype(np.int64))
+    return bool(found == np.asarray(total).astype(found.dtype))
+
+
+def products(name: str, second: str, rng: np.random.Generator, sizes: tuple[int, ...]) -> Iterator[Trial]:
+    """Pairs of each size, on the host; and on the device, beginning and going on otherwise, by several blocks."""
+    for n in sizes:
+        x, y = (lay_out(rng, numpy_dtype(each), (1, n), (n, 1))[0] for each in (name, second))
+        yield Trial(f"n={n}", partial(gr.dot, x, y, device="cuda"), partial(is_product, x, y))
+        x, y = x[n // 3 :], y[n // 3 :][::-1]
+        there = partial(gr.dot, OnDevice(x), OnDevice(y), grid_size=3)
+        yield Trial(f"n={x.size} on the device", there, partial(is_product, x, y))
+
+
+def states(name: str, rng: np.random.Generator, _: tuple[int, ...]) -> Iterator[Trial]:
+    """States that arrays of each layout are added to, beside the host's."""
+    for shape, steps, _grid in LAYOUTS:
+        rows = lay_out(rng, numpy_dtype(name), shape, steps)
+        update = partial(gr.ExactSum(rows.dtype).update, OnDevice(rows))
+        yield Trial(f"shape={shape} steps={steps}", update, gr.ExactSum(rows.dtype).update(rows).__eq__)
+
+
+# ---------------------------------------------------------------- cells
+
+
+class Cell(NamedTuple):
+    """Trials of one set of types, and a call that raises where there is nothing to try."""
+
+    text: str
+    probe: Callable[[], Any]
+    trials: Callable[[np.random.Generator, tuple[int, ...]], Iterator[Trial]]
+
+
+def cells_of_kernel(kernel: str, dtypes: tuple[str, ...], operators: tuple[str, ...]) -> Iterator[Cell]:
+    for name in dtypes:
+        for op in operators:
+            probe = partial(gr.reduce, np.ones(1, numpy_dtype(name)), op, kernel=kernel, device="cuda")
+            yield Cell(f"{kernel} {op} {name}", probe, partial(reductions, kernel, op, name))
+
+
+def exact_cells(dtypes: tuple[str, ...], operators: tuple[str, ...]) -> Iterator[Cell]:
+    """What else `exact` has ways for."""
+    for name in dtypes:
+        alone = np.ones(1, numpy_dtype(name))
+        for op in operators:
+            if not op.startswith("nan") or not name.startswith(("bool", "int", "uint")):  # they have no NaN
+                probe = partial(gr.reduce, alone, op, kernel="exact", device="cuda")
+                yield Cell(f"exact {op} {name} of layouts", probe, partial(rows_of_layouts, op, name))
+        for second in dtypes:
+            probe = partial(gr.dot, alone, np.ones(1, numpy_dtype(second)), device="cpu")
+            yield Cell(f"dot {name} {second}", probe, partial(products, name, second))
+        yield Cell(f"ExactSum {name}", partial(gr.ExactSum, alone.dtype), partial(states, name))
+
+
+def refuses(cell: Cell, kernel: str) -> bool:
+    """Whether the operator does not exist for the types, or the kernel cannot fold what it accumulates, and says so."""
     try:
-        gr.reduce(np.ones(1, dtype), op, kernel=kernel, device="cuda")
+        cell.probe()
     except TypeError:
         return True
     except ValueError as error:
@@ -81,29 +243,31 @@ def main() -> int:
     shard, shards = map(int, options.shard.split("/"))
     dtypes = ALL_DTYPES if options.all else DTYPES
     operators = ALL_OPERATORS if options.all else OPERATORS
+    exact_operators = ALL_EXACT_OPERATORS if options.all else EXACT_OPERATORS
     sizes = ALL_SIZES if options.all else SIZES
     rng = np.random.default_rng()
     wrong = run = refused = 0
-    kernels = [kernel for kernel in gr.kernels() if kernel.available]
+    kernels = [kernel.name for kernel in gr.kernels() if kernel.available]
     if options.kernel:
-        kernels = [kernel for kernel in kernels if kernel.name in options.kernel]
-    cells = [(kernel.name, name, op) for kernel in kernels for name in dtypes for op in operators]
-    for kernel, name, op in cells[shard::shards]:
-        if refuses(kernel, op, dtype_of(name)):
+        kernels = [kernel for kernel in kernels if kernel in options.kernel]
+    cells = [(kernel, cell) for kernel in kernels for cell in cells_of_kernel(kernel, dtypes, operators)]
+    if "exact" in kernels:
+        cells += [("exact", cell) for cell in exact_cells(dtypes, exact_operators)]
+    for kernel, cell in cells[shard::shards]:
+        if refuses(cell, kernel):
             refused += 1
             continue
-        for n in sizes:
-            values = small_values(rng, op, n, dtype_of(name))
-            for axis in (None, 1):
-                try:
-                    result = gr.reduce(values, op, axis=axis, kernel=kernel, device="cuda")
-                except gr.CudaError as error:  # after which the context is of no more use
-                    print(f"{kernel} {op} {name} n={n} axis={axis}: {error}\n{error.log or ''}")
-                    return 1
-                run += 1
-                if not is_right(result, values, op, axis):
-                    print(f"{kernel} {op} {name} n={n} axis={axis}: {result} is wrong")
-                    wrong += 1
+        for trial in cell.trials(rng, sizes):
+            try:
+                result = trial.call()
+                right = trial.is_right(result)
+            except gr.CudaError as error:  # after which the context is of no more use
+                print(f"{cell.text} {trial.where}: {error}\n{error.log or ''}")
+                return 1
+            run += 1
+            if not right:
+                print(f"{cell.text} {trial.where}: {result} is wrong")
+                wrong += 1
     print(f"{len(cells[shard::shards]) - refused} cells, {refused} refused, {run} reductions, {wrong} wrong")
     return min(wrong, 1)
 

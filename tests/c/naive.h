@@ -270,6 +270,23 @@ static inline int naive_same(naive_value got, naive_value want)
     return got.f == want.f && got.im == want.im;
 }
 
+/* Between what a variance or deviation lies that the fold comes to, before rounding, if anything is left to divide by. */
+typedef struct naive_range {
+    long double low, high;
+} naive_range;
+
+static inline naive_range naive_spread(const naive_fold *fold, const gpr_rule *rule)
+{
+    const long double n = (long double)fold->count, divisor = n > rule->ddof ? n - rule->ddof : 0;
+    /* Roundings of elements folded one after the other walk at random. */
+    const long double error = ldexpl(1, -53) * fold->magnitude * (32 + 4 * sqrtl(n));
+    const long double low = fold->squares > error ? (fold->squares - error) / divisor : 0;
+    const long double high = (fold->squares + error) / divisor;
+
+    if (rule->op == GPR_OP_VAR) return (naive_range){low, high};
+    return (naive_range){sqrtl(low) * (1 - 0x1p-50L), sqrtl(high) * (1 + 0x1p-50L)};
+}
+
 /* Whether `result` (and the one a `plane` behind it) is what the fold comes to. Float sums may err by their accumulation in
  * doubles and by one rounding. */
 static inline int naive_agrees(const naive_fold *fold, const gpr_rule *rule, const void *result, uint64_t plane)
@@ -289,17 +306,12 @@ static inline int naive_agrees(const naive_fold *fold, const gpr_rule *rule, con
         return got.i == want.i;
     case GPR_OP_VAR:
     case GPR_OP_STD: {
-        const long double divisor = n > rule->ddof ? n - rule->ddof : 0;
-        /* Roundings of elements folded one after the other walk at random. */
-        const long double error = ldexpl(1, -53) * fold->magnitude * (32 + 4 * sqrtl(n));
-        const long double low = fold->squares > error ? (fold->squares - error) / divisor : 0;
-        const long double high = (fold->squares + error) / divisor;
-        const int root = rule->op == GPR_OP_STD;
+        const naive_range range = naive_spread(fold, rule);
+        const int divides = n > rule->ddof;
         if (n == 0 || isnan(fold->squares)) return isnan(got.f);
-        if (divisor == 0 && rule->skip_nan) return isnan(got.f); /* as NumPy's nanvar, whatever the squares */
-        if (divisor == 0) return fold->squares == 0 ? isnan(got.f) || isinf(got.f) : isinf(got.f);
-        return got.f >= naive_round(root ? sqrtl(low) * (1 - 0x1p-50L) : low, rule->result) &&
-               got.f <= naive_round(root ? sqrtl(high) * (1 + 0x1p-50L) : high, rule->result);
+        if (!divides && rule->skip_nan) return isnan(got.f); /* as NumPy's nanvar, whatever the squares */
+        if (!divides) return fold->squares == 0 ? isnan(got.f) || isinf(got.f) : isinf(got.f);
+        return got.f >= naive_round(range.low, rule->result) && got.f <= naive_round(range.high, rule->result);
     }
     case GPR_OP_MIN:
     case GPR_OP_MAX:

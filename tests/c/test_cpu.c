@@ -231,6 +231,22 @@ static naive_fold *fold_rows(const example *e, const gpr_rule *rule)
     return folds;
 }
 
+/* What naive_agrees compares a result with, for a message. */
+static const char *wanted(const naive_fold *fold, const gpr_rule *rule)
+{
+    static char text[200];
+
+    if (rule->op == GPR_OP_VAR || rule->op == GPR_OP_STD) {
+        const naive_range range = naive_spread(fold, rule);
+
+        (void)snprintf(text, sizeof text, "%.17Lg to %.17Lg: squares %.17Lg of %" PRIu64 " elements, ddof %.17g",
+                       range.low, range.high, fold->squares, fold->count, rule->ddof);
+    } else {
+        (void)snprintf(text, sizeof text, "%.17Lg or %lld", fold->acc.f, (long long)fold->acc.i);
+    }
+    return text;
+}
+
 /* Reduces an example with each instruction set and compares each row with the naive fold. */
 static void check_example(const example *e, const char *what)
 {
@@ -253,11 +269,10 @@ static void check_example(const example *e, const char *what)
         for (uint64_t row = 0; row < e->rows; row++) {
             CHECK(naive_agrees(&folds[row], &rule, results + row * result_bytes, e->rows * result_bytes),
                   "%s: %s of %s as %s, row %" PRIu64 " of %" PRIu64 ", n %" PRIu64
-                  ", isa %s: got %.17Lg or %lld, want %.17Lg or %lld",
+                  ", isa %s: got %.17Lg or %lld, want %s",
                   what, gpr_operator_name(r->op), gpr_dtype_name(r->dtype), gpr_dtype_name(rule.compute), row, e->rows,
                   e->n, tried[k], naive_load(rule.result, results + row * result_bytes).f,
-                  (long long)naive_load(rule.result, results + row * result_bytes).i, folds[row].acc.f,
-                  (long long)folds[row].acc.i);
+                  (long long)naive_load(rule.result, results + row * result_bytes).i, wanted(&folds[row], &rule));
         }
     }
     (void)gpr_set_cpu_isa(NULL);

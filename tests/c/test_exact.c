@@ -330,6 +330,27 @@ static void check_level(const char *isa, gpr_dtype dtype, int which, uint64_t co
           gpr_dtype_rows[dtype].name, which);
 }
 
+/* Windows that lie as far below large numbers as a test asks, and the numbers at their ends. */
+typedef struct ends {
+    int large,
+        small; /* exponent fields, the second one of numbers whose last bit is worth the last window's last place */
+    double biases[GPR_EXACT_WINDOWS];
+    int units[GPR_EXACT_WINDOWS];
+} ends;
+
+/* Large numbers are random. Returns whether there are such windows and numbers. */
+static int find_ends(gpr_dtype dtype, const gpr_exact_level *level, int above, ends *found)
+{
+    const int fraction = fraction_bits(dtype), fields = (1 << exponent_bits(dtype)) - 1, bias = fields / 2;
+
+    found->large = (int)check_between(bias - 5, fields - 1);
+    const int top = found->large - bias - above;
+    if (top > 1021) return 0;
+    place(level, top, 0, found->biases, found->units);
+    found->small = found->units[level->windows - 1] + fraction + bias;
+    return found->small >= 1 && found->small < fields;
+}
+
 /* Large numbers that cancel within a lane, with small ones in between, which are lost if the large ones move an accumulator to where its
  * last place is twice as large. */
 static void check_large_numbers_cancel(const char *isa, gpr_dtype dtype, int which)
@@ -337,26 +358,21 @@ static void check_large_numbers_cancel(const char *isa, gpr_dtype dtype, int whi
     enum { PERIOD = 4, LANES = 32 }; /* a multiple of the lanes of each instruction set */
     static _Alignas(64) char values[GPR_EXACT_TILE * sizeof(double)];
     const gpr_exact_level *level = &gpr_cpu_loops()->exact[dtype].level[which];
-    const int fraction = fraction_bits(dtype), fields = (1 << exponent_bits(dtype)) - 1, bias = fields / 2;
+    const int fraction = fraction_bits(dtype);
+    const uint64_t sign = UINT64_C(1) << (fraction + exponent_bits(dtype));
+    ends at;
 
     for (int above = -12; above < 4; above++) {
-        const int large = (int)check_between(bias - 5, fields - 1), top = large - bias - above;
-        double biases[GPR_EXACT_WINDOWS];
-        int units[GPR_EXACT_WINDOWS];
-
-        if (top > 1021) continue;
-        place(level, top, 0, biases, units);
-        const int small = units[level->windows - 1] + fraction + bias;
-        if (small < 1 || small >= fields) continue;
+        if (!find_ends(dtype, level, above, &at)) continue;
         for (uint64_t i = 0; i < GPR_EXACT_TILE; i++) {
-            const uint64_t phase = i / LANES % PERIOD, sign = UINT64_C(1) << (fraction + exponent_bits(dtype));
+            const uint64_t phase = i / LANES % PERIOD;
 
             if (phase % 2 == 1)
-                set_bits(dtype, values, i, (uint64_t)small << fraction | 1);
+                set_bits(dtype, values, i, (uint64_t)at.small << fraction | 1);
             else
-                set_bits(dtype, values, i, (uint64_t)large << fraction | (phase == 2 ? sign : 0));
+                set_bits(dtype, values, i, (uint64_t)at.large << fraction | (phase == 2 ? sign : 0));
         }
-        (void)check_windows(isa, dtype, which, values, GPR_EXACT_TILE, biases, units);
+        (void)check_windows(isa, dtype, which, values, GPR_EXACT_TILE, at.biases, at.units);
     }
 }
 
@@ -371,31 +387,26 @@ static void check_sums_swing(const char *isa, gpr_dtype dtype, int which, uint64
     }; /* additions from one look at accumulators to the next: of float32, of the others */
     static _Alignas(64) char values[GPR_EXACT_TILE * sizeof(double)];
     const gpr_exact_level *level = &gpr_cpu_loops()->exact[dtype].level[which];
-    const int fraction = fraction_bits(dtype), fields = (1 << exponent_bits(dtype)) - 1, bias = fields / 2;
+    const int fraction = fraction_bits(dtype);
     const uint64_t sign = UINT64_C(1) << (fraction + exponent_bits(dtype));
+    ends at;
 
     for (int try = 0; try < TRIES; try++)
         for (int above = -12; above < 4; above++) {
             const uint64_t period = check_between(0, 1) ? FEW : (uint64_t)MANY << check_between(0, 2);
             const uint64_t ups = period / 2 + (uint64_t)check_between(0, (int64_t)period / 4);
-            const int large = (int)check_between(bias - 5, fields - 1), top = large - bias - above;
-            double biases[GPR_EXACT_WINDOWS];
-            int units[GPR_EXACT_WINDOWS];
 
-            if (top > 1021) continue;
-            place(level, top, 0, biases, units);
-            const int small = units[level->windows - 1] + fraction + bias;
-            if (small < 1 || small >= fields) continue;
+            if (!find_ends(dtype, level, above, &at)) continue;
             for (uint64_t i = 0; i < GPR_EXACT_TILE; i++) {
                 const uint64_t phase = i / width % period, cycle = i / width / period;
-                const uint64_t all = ((uint64_t)large + 1) << fraction, negative = (phase > ups) ^ (cycle & 1);
+                const uint64_t all = ((uint64_t)at.large + 1) << fraction, negative = (phase > ups) ^ (cycle & 1);
 
                 if (phase == ups)
-                    set_bits(dtype, values, i, (uint64_t)small << fraction | 1);
+                    set_bits(dtype, values, i, (uint64_t)at.small << fraction | 1);
                 else
                     set_bits(dtype, values, i, (all - 1) | (negative ? sign : 0));
             }
-            (void)check_windows(isa, dtype, which, values, GPR_EXACT_TILE, biases, units);
+            (void)check_windows(isa, dtype, which, values, GPR_EXACT_TILE, at.biases, at.units);
         }
 }
 

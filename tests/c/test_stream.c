@@ -543,7 +543,7 @@ static char *draw_factor(random_source *source, uint64_t n, place where, gpr_fac
 static void *move_factor(place where, uint64_t n, gpr_factor *factor, const char *memory)
 {
     const uint64_t step = (uint64_t)llabs(factor->stride), start = (uint64_t)((const char *)factor->data - memory);
-    const uint64_t bytes = (n - 1) * step + gpr_dtype_bytes(factor->dtype) + start;
+    const uint64_t bytes = (n - 1) * step + gpr_dtype_bytes(factor->dtype); /* from the memory's start on, either way */
     void *moved = NULL;
 
     if (where == IN_PINNED) {

@@ -105,6 +105,20 @@ def by_hand(memory: Memory) -> Any:
     return _core.device_array(memory.start, memory.shape, memory.strides, memory.dtype, memory.device, None, memory)
 
 
+def fill(memory: Memory, stream: int, *numbers: float) -> None:
+    """Have a stream write float32 numbers to all elements, one number after the other."""
+    for number in numbers:
+        _core.fill_device(by_hand(memory), np.float32(number).tobytes(), stream)
+
+
+def lend_late(lend: Any, *numbers: float) -> tuple[Any, int]:
+    """500 elements, which a stream is still writing when they are lent; and the stream."""
+    stream = make_stream()
+    array = lend(np.zeros(500, np.float32), stream=stream)
+    fill(array.held, stream, *numbers)
+    return array, stream
+
+
 # ---------------------------------------------------------------- DLPack
 
 
