@@ -91,7 +91,17 @@ SLIPS = [
     (r"(?<=column )< layout\.column\.extent", "<= layout.column.extent"),
     (r"(?<=\bi )< count\b(?!\w| \*)", "<= count"),
     (r"(?<=r\.x )>= count", "> count"),
-    (r"(?<=\bc )< strip\.count", "<= strip.count"),
+    (r"(?<=warp )>= strip\.count", "> strip.count"),
+    (r"(?<=strip\.count - warp )- 1\)", ")"),
+    (r"(?<=bits == )rounded\(greatest\)", "bits"),
+    (r"(?<=width = )2 \* rest \+ 1", "0"),
+    (r"(?<=width = )word\[0\] << shift != 0 \? 1 : 0", "0"),
+    (r"(?<=number\.width )\+ \(lower\.low != 0 \? 1 : 0\)", ""),
+    (r"(?<=root\.width != 0 \? )2 \* root\.width \+ 1", "0"),
+    (r"\+ \(is_cut \? 1 : 0\)", ""),
+    (r"(?<=used\.first )>= last", ">= last - 1"),
+    (r"is_below\(from->least, most\)", "false"),
+    (r"(?<=numerator\.width )== 0\}", ">= 0}"),
     (r"(?<=row, )layout\.across(?= \* Words::all)", "strip.count"),
     (r"(?<=\(c \+ 1\) )\* Words::all", "* Words::all - 1"),
     (r"(?<=row\.index )\* layout\.across", "* (layout.across - 1)"),
@@ -220,7 +230,9 @@ def functions() -> dict[str, tuple[set[str], set[tuple[str, int]]]]:
 FUNCTIONS = functions()
 OF_PRODUCTS = ("exact_moments", "exact_moments_across", "exact_dot")
 # Files that other kernels come to by name alone: members of structures are looked up by theirs.
-FILES_OF_PRODUCTS = {f"{name}.cuh" for name in (*OF_PRODUCTS, "exact_join", "exact_products", "exact_variance")}
+FILES_OF_PRODUCTS = {
+    f"{name}.cuh" for name in (*OF_PRODUCTS, "exact_brackets", "exact_join", "exact_products", "exact_variance")
+}
 
 # Kernels by what is tried, and the global functions that this comes to. What auto does with layouts is tried by kernel.
 ENTRIES = {
@@ -304,6 +316,8 @@ def variances_to_try(kernels: list[str]) -> Iterator[Trial]:
     for dtype in ("float64", "float32", "bfloat16"):
         yield "exact", dtype, 96, {"do": "exact_variances.check_kinds"}  # a hang is soon found
         yield "exact", dtype, 64, {"do": "exact_variances.check_layouts", "count": 4, "limit": 300.0}
+    for dtype in ("float64", "complex128"):
+        yield "exact", dtype, 32, {"do": "exact_variances.check_brackets", "limit": 300.0}
     for dtype in ("float64", "float32", "bfloat16"):
         yield "exact", dtype, 32, {"do": "exact_variances.check_digits", "stride": 2, "limit": 300.0}
     for dtype in ("complex128", "int64", "int8"):

@@ -15,6 +15,7 @@ import threading
 import time
 import warnings
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -724,6 +725,35 @@ def test_the_kernels_sources_make_variances_of_every_layout_on_the_emulator() ->
 
 
 @pytest.mark.long
+def test_first_bits_tell_ordinary_variances_and_all_digits_tell_any(tmp_path: Path) -> None:
+    """Each of the two ways is broken in turn: the other one gives what it should."""
+    sources = _core.sources()
+    brackets, digits = "exact_brackets.cuh", "exact_variance.cuh"
+    ways = {
+        "neither": (brackets, "if (n == 0 ||", "if (n == 0 ||"),
+        "first bits": (brackets, "if (n == 0 ||", "if (true ||"),  # that are never enough
+        "all digits": (digits, "(squares.flags & saw_special) != 0) return nan", "true) return 1"),
+    }
+    for way, (file, old, new) in ways.items():
+        (tmp_path / way).mkdir()
+        assert sources[file].count(old) == 1
+        (tmp_path / way / file).write_text(sources[file].replace(old, new))
+    kinds = [*FLOATS, *COMPLEX, *INTEGERS]
+    ordinary = kinds if EVERYTHING else [FLOATS[SEED % 4], str(np.random.default_rng(SEED).choice(kinds))]
+    hard = [*FLOATS, *COMPLEX] if EVERYTHING else [FLOATS[SEED // 2 % 4], COMPLEX[SEED % 2]]
+    tasks = [("check_ordinary", name, "all digits") for name in ordinary]
+    tasks += [("check_brackets", name, way) for name in hard for way in ("neither", "first bits")]
+    wrong = emu.failures(
+        {"do": f"exact_variances.{do}", "dtype": name, "seed": SEED, "limit": 600.0}
+        | {"emulator": {"overlay": str(tmp_path / way)}}
+        for do, name, way in tasks
+    )
+    assert not wrong, "\n".join(wrong)
+    needed = {"do": "exact_variances.check_brackets", "dtype": "float32", "seed": SEED, "limit": 600.0}
+    assert "on the CPU" in emu.do({**needed, "emulator": {"overlay": str(tmp_path / "all digits")}})
+
+
+@pytest.mark.long
 def test_host_arrays_go_to_the_gpu_if_there_is_one_and_device_arrays_stay() -> None:
     wrong = emu.failures([{"do": "exact_products.check_devices", "limit": 300.0}])
     assert not wrong, "\n".join(wrong)
@@ -773,6 +803,13 @@ def test_a_card_gives_the_last_digits_of_variances(name: str) -> None:
     task = {"dtype": name, "seed": SEED, "stride": 1, "block": 256}
     emu.exact_variances.check_digits(task, emulated=False)
     emu.exact_variances.check_kinds(task, emulated=False)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", [*FLOATS, *COMPLEX])
+def test_a_card_asks_first_bits_of_variances_and_all_digits_where_those_do_not_tell(name: str) -> None:
+    emu.exact_variances.check_brackets({"dtype": name, "seed": SEED}, emulated=False)
+    emu.exact_variances.check_ordinary({"dtype": name, "seed": SEED}, emulated=False)
 
 
 @pytest.mark.gpu

@@ -61,6 +61,37 @@ template <class In> struct MomentWords {
     }
 };
 
+// Where the digits are that a block has found.
+template <unsigned PARTS> struct MomentBounds {
+    Bounds sum[PARTS], squares;
+};
+// All lanes of a warp must call, and get it.
+template <class In> GPR_DEVICE MomentBounds<parts_of<In>> bounds_of(const BlockMoments<In> &found)
+{
+    using T = PartType<In>;
+    MomentBounds<parts_of<In>> used;
+
+#pragma unroll
+    for (unsigned p = 0; p < parts_of<In>; p++) {
+        used.sum[p] = bounds_where<digits_of<T>>([&](int i) { return found.sum[p][i] != 0; });
+    }
+    used.squares = bounds_where<digits_of<ProductOf<T>>>([&](int i) { return found.squares[i] != 0; });
+    return used;
+}
+// The first bits of what it has found. Says whether there are enough of them.
+template <class In, unsigned PARTS>
+GPR_DEVICE bool take_first_bits(MomentBrackets<PARTS> *brackets, const BlockMoments<In> &found, const MomentBounds<PARTS> &used)
+{
+    using T = PartType<In>;
+    bool is_taken = take_first_bits<digit_bits>(&brackets->squares, found.squares, used.squares, grid_lowest<ProductOf<T>>);
+
+#pragma unroll
+    for (unsigned p = 0; p < PARTS; p++) {
+        is_taken = is_taken && take_first_bits<digit_bits>(&brackets->sum[p], found.sum[p], used.sum[p], grid_lowest<T>);
+    }
+    return is_taken;
+}
+
 // ---------------------------------------------------------------- floats ------------------------
 
 // What a thread adds the floats of a row to, and their squares, together with its team.

@@ -5,11 +5,12 @@
 // across it, and which it shares with those below it in the rectangle (across.cuh). For each row there are two, and that of
 // squares of float64 has twice the digits: so fewer rows lie across a block than of exact_across.
 //
-// A warp puts a variance, as many warps at once as have room for the long division.
+// Rows that a block has alone are put by a lane each, if the first bits of their numbers tell the result. Any other a warp
+// puts, as many warps at once as have room for the long division.
 //
 //   Launch: as exact_across; a row's counters are an accumulator.
 //
-// Still paid: the walk; tiles that do not fit are added by one thread; where rows are short, a long division each.
+// Still paid: the walk; tiles that do not fit are added by one thread; a long division for rows whose first bits do not tell.
 #pragma once
 
 #include "exact_moments.cuh"
@@ -41,6 +42,31 @@ template <class In, unsigned BLOCK> constexpr unsigned moments_rooms =
     : most_rooms < BLOCK / warp_lanes ? most_rooms
                                       : BLOCK / warp_lanes;
 
+// Puts the first `count` of every STEP-th of these rows that hold what was found of n elements each, by a lane each. Row k
+// goes to result_of(k); bit k of what all lanes get says that it has been put. All lanes of a warp must call.
+template <class Cell, unsigned STEP, class ResultOf>
+GPR_DEVICE unsigned put_quickly(const BlockMoments<typename Cell::In> *moments, unsigned count, uint64 n, Ending ending,
+                                const ResultOf &result_of)
+{
+    constexpr unsigned parts = parts_of<typename Cell::In>;
+    const unsigned lane = threadIdx.x % warp_lanes;
+    MomentBounds<parts> used = {};
+    MomentBrackets<parts> brackets;
+    bool is_put = false;
+
+#pragma unroll 1
+    for (unsigned k = 0; k < count; k++) {
+        const MomentBounds<parts> of_row = bounds_of(moments[k * STEP]);
+        if (k == lane) used = of_row;
+    }
+    if (lane < count) {
+        const BlockMoments<typename Cell::In> &found = moments[lane * STEP];
+        is_put = found.flags == 0 && take_first_bits(&brackets, found, used)
+                 && Cell::put_quickly(result_of(lane), brackets, n - found.left_out, ending);
+    }
+    return __ballot_sync(all_lanes, is_put);
+}
+
 template <class Cell, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, exact_blocks<BLOCK>)
 exact_moments_across(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc> scratch,
@@ -71,20 +97,28 @@ exact_moments_across(const typename Cell::In *in, typename Cell::Out *out, Rows 
     }
 
     const unsigned warp = threadIdx.x / warp_lanes, lane = threadIdx.x % warp_lanes;
-    for (unsigned c = warp; warp < rooms && c < strip.count; c += rooms) {
+    if (warp >= rooms || warp >= strip.count) return;
+    const unsigned mine = (strip.count - warp - 1) / rooms + 1; // rows: number warp, warp + rooms, ...
+    const auto result_of = [&](unsigned k) { return out + layout.row(strip.first + warp + k * rooms).out; };
+    unsigned put = 0;
+    if constexpr (!same<typename Cell::Out, typename Cell::Acc>) {
+        if (row.blocks == 1) put = put_quickly<Cell, rooms>(moments + warp, mine, counted, ending, result_of);
+    }
+    for (unsigned k = 0; k < mine; k++) {
+        const unsigned c = warp + k * rooms;
         uint64 *whole = reinterpret_cast<uint64 *>(&room[warp].whole);
 
+        if ((put >> k & 1) != 0) continue;
         __syncwarp(); // the row before has been put
         for (unsigned i = c * Words::all + lane; i < (c + 1) * Words::all; i += warp_lanes) {
             whole[i - c * Words::all] = row.blocks > 1 ? totals.take(i) : found(i);
         }
         __syncwarp(); // the sums are there
-        typename Cell::Out *result = out + layout.row(strip.first + c).out;
         if constexpr (same<typename Cell::Out, typename Cell::Acc>) {
-            uint64 *words = reinterpret_cast<uint64 *>(result);
+            uint64 *words = reinterpret_cast<uint64 *>(result_of(k));
             for (unsigned i = lane; i < Words::all; i += warp_lanes) words[i] = whole[i];
         } else {
-            Cell::put(result, room[warp].whole, room[warp].work, ending);
+            Cell::put(result_of(k), room[warp].whole, room[warp].work, ending);
         }
     }
 }

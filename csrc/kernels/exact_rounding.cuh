@@ -218,6 +218,36 @@ GPR_DEVICE Leading leading_of(const WarpDigits<COUNT, RADIX, STEPS> &digits, uin
     return leading;
 }
 
+// Whether a * a is above high * 2^64 + low.
+GPR_DEVICE bool is_square_above(uint64 a, uint64 high, uint64 low)
+{
+    const uint64 upper = __umul64hi(a, a);
+    return upper > high || (upper == high && a * a > low);
+}
+
+// The root of a number of 126 bits at least, with an even exponent.
+GPR_DEVICE Leading root_of(const Leading &square)
+{
+    constexpr double word = 0x1p64;
+    constexpr int half_bits = 64;
+    const double guess = sqrt(static_cast<double>(square.high)) * 0x1p32; // right but for some of the last 13 bits
+    uint64 root = guess < word ? static_cast<uint64>(guess) : ~0ull;
+    const uint64 low = root * root, high = __umul64hi(root, root);
+    // What the guess's square lacks, or has too much of, and by how much the root differs for that.
+    const uint64 lack_low = square.low - low, lack_high = square.high - high - (square.low < low ? 1 : 0);
+    const double lack = static_cast<double>(static_cast<long long>(lack_high)) * word + static_cast<double>(lack_low);
+    const long long change = static_cast<long long>(lack / (2 * guess));
+    const uint64 changed = root + static_cast<uint64>(change);
+
+    root = change > 0 && changed < root ? ~0ull : changed;
+#pragma unroll 1
+    while (is_square_above(root, square.high, square.low)) root--;
+#pragma unroll 1
+    while (root != ~0ull && !is_square_above(root + 1, square.high, square.low)) root++;
+    const bool is_exact = root * root == square.low && __umul64hi(root, root) == square.high;
+    return Leading{root, 0, square.exponent / 2 - half_bits, square.inexact || !is_exact};
+}
+
 template <class Float> constexpr uint64 infinity_bits = ((1ull << Format<Float>::exponent) - 1) << Format<Float>::fraction;
 
 // A magnitude rounded once, to nearest, ties to even: the bits of a Float without its sign.

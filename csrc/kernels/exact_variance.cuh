@@ -10,8 +10,11 @@
 // N / D has 127 or 128 bits before the point, and divided by Knuth's algorithm D (The Art of Computer Programming 4.3.1):
 // four digits of 32 bits. What the shift and the division leave is nothing or something, which is all that rounding asks.
 // A root is that of the quotient's integer, with an even exponent: floor(sqrt(x)) is floor(sqrt(floor(x))).
+//
+// All of this is for the few rows whose results the first bits of both sums do not tell (exact_brackets.cuh).
 #pragma once
 
+#include "exact_brackets.cuh"
 #include "exact_products.cuh"
 
 namespace gpr {
@@ -288,35 +291,6 @@ template <class T> GPR_DEVICE Leading divide(VarianceWork<T> &work, int numerato
     return quotient;
 }
 
-// Whether a * a is above high * 2^64 + low.
-GPR_DEVICE bool is_square_above(uint64 a, uint64 high, uint64 low)
-{
-    const uint64 upper = __umul64hi(a, a);
-    return upper > high || (upper == high && a * a > low);
-}
-
-// The root of a number of 126 bits at least, with an even exponent.
-GPR_DEVICE Leading root_of(const Leading &square)
-{
-    constexpr double word = 0x1p64;
-    const double guess = sqrt(static_cast<double>(square.high)) * 0x1p32; // right but for some of the last 13 bits
-    uint64 root = guess < word ? static_cast<uint64>(guess) : ~0ull;
-    const uint64 low = root * root, high = __umul64hi(root, root);
-    // What the guess's square lacks, or has too much of, and by how much the root differs for that.
-    const uint64 lack_low = square.low - low, lack_high = square.high - high - (square.low < low ? 1 : 0);
-    const double lack = static_cast<double>(static_cast<long long>(lack_high)) * word + static_cast<double>(lack_low);
-    const long long change = static_cast<long long>(lack / (2 * guess));
-    const uint64 changed = root + static_cast<uint64>(change);
-
-    root = change > 0 && changed < root ? ~0ull : changed;
-#pragma unroll 1
-    while (is_square_above(root, square.high, square.low)) root--;
-#pragma unroll 1
-    while (root != ~0ull && !is_square_above(root + 1, square.high, square.low)) root++;
-    const bool is_exact = root * root == square.low && __umul64hi(root, root) == square.high;
-    return Leading{root, 0, square.exponent / 2 - number_bits, square.inexact || !is_exact};
-}
-
 // ---------------------------------------------------------------- results -----------------------
 
 // The bits of a variance, or its root, as a Float. The sums are in shared memory, and their words are carried. All lanes
@@ -348,15 +322,36 @@ GPR_DEVICE uint64 finish_variance_bits(ExactPart<T> (&sum)[PARTS], ExactPart<Pro
     return round_leading<Float>(IS_ROOT ? root_of(quotient) : quotient);
 }
 
-// Sums that become variances. A warp puts one, from shared memory.
+// A part's first bits. All lanes of the warp must call; the first one gets them.
+template <class T> GPR_DEVICE bool take_first_bits(Bracket *bracket, const ExactPart<T> &part)
+{
+    const Bounds used = bounds_where<grid_words<T>>([&](int i) { return part.word[i] != 0; });
+    return threadIdx.x % warp_lanes == 0 && take_first_bits<word_bits>(bracket, part.word, used, grid_lowest<T>);
+}
+
+// Sums that become variances, which a warp puts from shared memory, or a thread from their first bits.
 template <class Element, class Compute, class Number, bool SKIP_NAN, class Result, class Way>
 struct Finished<Cell<fold_exact_moments, Element, Compute, ExactMoments<Number>, SKIP_NAN>, Result, Way>
     : Cell<fold_exact_moments, Element, Compute, ExactMoments<Number>, SKIP_NAN> {
     using Out = Result;
+    using Brackets = MomentBrackets<parts_of<Number>>;
+    static constexpr bool is_root = same<Way, finish_deviation>;
 
+    // Says whether it has put the result, of n elements.
+    static GPR_DEVICE bool put_quickly(Out *out, const Brackets &brackets, uint64 n, Ending ending)
+    {
+        const QuickResult result = vary_quickly<Result, is_root>(brackets, n, ending.ddof);
+        if (result.is_sure) *out = float_of_bits<Result>(result.bits);
+        return result.is_sure;
+    }
     static GPR_DEVICE void put(Out *out, ExactMoments<Number> &moments, VarianceWork<PartType<Number>> &work, Ending ending)
     {
-        constexpr bool is_root = same<Way, finish_deviation>;
+        Brackets brackets;
+        bool is_put = take_first_bits(&brackets.squares, moments.squares);
+#pragma unroll
+        for (unsigned p = 0; p < parts_of<Number>; p++) is_put = take_first_bits(&brackets.sum[p], moments.sum[p]) && is_put;
+        is_put = is_put && moments.squares.flags == 0 && put_quickly(out, brackets, moments.sum[0].count, ending);
+        if (__any_sync(all_lanes, is_put)) return;
         const uint64 bits = finish_variance_bits<Result, is_root>(moments.sum, moments.squares, work, ending.ddof);
         if (threadIdx.x % warp_lanes == 0) *out = float_of_bits<Result>(bits);
     }

@@ -136,10 +136,9 @@ template <class T, unsigned COUNT, int STEP, int OFFSET = field_offset<T>> struc
 // The windows that a thread has all the time.
 constexpr int window_step = 42;
 constexpr unsigned most_adds = 1024;  // to a window: 2^(52 - window_step)
-// From a tile's largest exponent to the first bias's: for most_adds, and larger ones.
+// From a tile's largest exponent to the first bias's: for most_adds, and larger ones. A single window has one to spare.
 constexpr int headroom_bits = 16;
-// A single window has some to spare. Where numbers are spread widely, the first tile's largest is far from the largest.
-template <class T> constexpr int near_headroom = same<T, dt_bfloat16> ? headroom_bits + 4 : headroom_bits;
+template <class T> constexpr int near_headroom = same<T, dt_bfloat16> ? headroom_bits + 1 : headroom_bits;
 constexpr int least_headroom = 12;    // for most_adds
 // Several windows are placed at multiples of so many bits: so those of different warps mostly lie at one place, and what
 // they hold is added as it is. A single one has no bits to spare for that.

@@ -631,7 +631,7 @@ static gpr_status plan_exact(const task *t, gpr_plan *plan)
     }
     sort_kept(&plan->layout);
     if (t->rule->form == GPR_FORM_EXACT_MOMENTS) {
-        /* Short rows wait for their long divisions, of which one block of that kernel makes several at once. */
+        /* Short rows wait for their divisions, of which one block of that kernel makes several at once. */
         const int are_short = plan->rows > 1 && t->grid == 0 && t->layout->n * t->element_bytes <= SHORT_ROW_BYTES;
         if (are_short || !gpr_rows_are_runs(t->layout)) return plan_exact_across(t, "exact_moments_across", plan);
         plan->variant = "exact_moments";

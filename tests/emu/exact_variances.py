@@ -12,12 +12,21 @@ import warnings
 from typing import Any
 
 import numpy as np
-from exact_reference import FLOATS, FORMATS, GENERATORS, assert_result, expected_variance, finite_max, one_sided
+from exact_reference import (
+    FLOATS,
+    FORMATS,
+    GENERATORS,
+    assert_result,
+    expected_variance,
+    finite_max,
+    from_bits,
+    one_sided,
+)
 from reference import DTYPES
 
 import gpureduce as gr
 from emu import layouts
-from emu.exact_layouts import FILLING, PARTS, draw_case, draw_elements, part_views, place
+from emu.exact_layouts import FILLING, PARTS, draw_case, draw_elements, number_type, part_views, place
 from emu.exact_products import DDOFS
 
 CHECKED_ROWS = 12  # of an array, by Python's integers; the CPU checks all
@@ -122,14 +131,14 @@ def odd_between(rng: np.random.Generator, low: float, high: float) -> int:
     return first + 2 * int(rng.integers(max(1, (math.ceil(high) - first + 1) // 2)))
 
 
-def midpoint_of_squares(rng: np.random.Generator, name: str, n: int, below: int) -> np.ndarray | None:
+def midpoint_of_squares(rng: np.random.Generator, name: str, n: int, below: int | None) -> np.ndarray | None:
     """[x, -x, t, -t, 0, ...]: less n - 2, the variance is x^2 + t^2, of which x^2 lies between two numbers of the type.
 
-    t is `below` orders below x. Nothing where the type has no such number.
+    t is `below` orders below x, or 0. Nothing where the type has no such number.
     """
     digits = FORMATS[name][0] + 1
     x = odd_between(rng, 2 ** (digits / 2), 2 ** ((digits + 1) / 2))
-    t = 2.0 ** (math.frexp(x)[1] - 1 - below)
+    t = 0.0 if below is None else 2.0 ** (math.frexp(x)[1] - 1 - below)
     return row_of(rng, name, n, [x, -x, t, -t])
 
 
@@ -163,11 +172,19 @@ def nearly_equal(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
     return bits.view(DTYPES[name])
 
 
-def check_digits(task: dict[str, Any], emulated: bool = True) -> None:
-    """Variances of ``dtype`` that show the last digits of their sums, every ``stride``-th of them from a random one on.
+def check_rows(
+    rng: np.random.Generator, name: str, rows: list[np.ndarray], op: str, ddof: float, block: int, where: str
+) -> None:
+    """Variances of rows of one size, which lie across memory, so that each has few threads, or are runs."""
+    same = np.stack(rows)
+    for strides in ((1, len(same)), (same.shape[1], 1)):
+        array = place(rng, lambda _, name, n: np.zeros(n, number_type(name)), name, same.shape, strides)
+        array.view[...] = same
+        check_case(rng, name, layouts.Case(array, None, 1, 1, "exact", False, ddof), op, block, where)
 
-    Rows lie across memory, so that each has few threads, or are runs, whose warps share them.
-    """
+
+def check_digits(task: dict[str, Any], emulated: bool = True) -> None:
+    """Variances of ``dtype`` that show the last digits of their sums, every ``stride``-th of them from a random one."""
     name, stride = task["dtype"], task["stride"]
     rng, where = layouts.under_a_schedule(task, 0, "digits of variances", emulated)
     fraction, exponent = FORMATS[name]
@@ -180,13 +197,100 @@ def check_digits(task: dict[str, Any], emulated: bool = True) -> None:
     for rows, ddof in ((of_squares, n - 2), (of_sums, 0), (equal, 1), (full, 0)):
         there = [row for row in rows if row is not None]
         for size in {row.size for row in there}:
-            same = np.stack([row for row in there if row.size == size])
-            for strides in ((1, len(same)), (size, 1)):
-                array = place(rng, lambda _, name, n: np.zeros(n, DTYPES[name]), name, same.shape, strides)
-                array.view[...] = same
-                op = "var" if ddof != 1 else str(rng.choice(["var", "std"]))
-                case = layouts.Case(array, None, 1, 1, "exact", False, ddof)
-                check_case(rng, name, case, op, 32, f"{where} GPR_TEST_SEED={task['seed']}")
+            same = [row for row in there if row.size == size]
+            op = "var" if ddof != 1 else str(rng.choice(["var", "std"]))
+            check_rows(rng, name, same, op, ddof, 32, f"{where} GPR_TEST_SEED={task['seed']}")
+
+
+# ---------------------------------------------------------------- the first bits
+
+BRACKET_BITS = 126  # of a numerator, of which the first bits alone are taken
+TAKEN_BITS = 160  # of a sum
+
+
+def orders_of_brackets() -> list[int]:
+    """How far below an element another one may be whose square, or product with it, lies about where brackets end."""
+    ends = [end // part + i for end in (BRACKET_BITS, TAKEN_BITS) for part in (1, 2) for i in range(-6, 7)]
+    return sorted(set(ends))
+
+
+def constant_beside(rng: np.random.Generator, name: str, n: int, below: int) -> np.ndarray:
+    """Complex numbers of one real part, which cancels, and imaginary parts `below` orders below it."""
+    part = PARTS[name]
+    values = np.empty(n, number_type(name))
+    fraction = FORMATS[part][0]
+    scale = 2.0 ** int(rng.integers(20, 40))
+    values.real = odd_between(rng, 2**fraction, 2 ** (fraction + 1)) / 2**fraction * scale
+    values.imag = (rng.normal(size=n) * 2.0**-below * scale).astype(DTYPES[part])
+    return values
+
+
+PAIRS = 63  # an odd number, so that the numerator's last bits are none of a midpoint's
+
+
+def beside_a_constant(rng: np.random.Generator, n: int) -> np.ndarray:
+    """c + [x, -x, ..., 0, ...] of float64: less n - 2 PAIRS, the variance is x^2, a midpoint, and S^2 is long."""
+    x = odd_between(rng, 2**26.5, 2**27)
+    values = np.full(n, float(odd_between(rng, 1.5 * 2**52, 1.99 * 2**52)))
+    values[: 2 * PAIRS] += np.repeat([x, -x], PAIRS)
+    return values
+
+
+def check_brackets(task: dict[str, Any], emulated: bool = True) -> None:
+    """Variances of ``dtype`` that the first bits of their sums tell, just tell, or do not tell."""
+    name = task["dtype"]
+    rng, where = layouts.under_a_schedule(task, 0, "first bits of variances", emulated)
+    where = f"{where} GPR_TEST_SEED={task['seed']}"
+    if name in PARTS:
+        for op, ddof in (("var", 1), ("std", 0)):
+            rows = [constant_beside(rng, name, 60, below) for below in range(0, 81, 2)]
+            check_rows(rng, name, rows, op, ddof, 32, where)
+        return
+    fraction, exponents = FORMATS[name][0], 2 ** FORMATS[name][1]
+    n = 64
+    orders = [below for below in orders_of_brackets() if below < exponents]
+    of_squares = [midpoint_of_squares(rng, name, n, below) for below in (*orders, None)]
+    of_sums = [midpoint_of_sums(rng, name, n, below) for below in orders]
+    # Results that are subnormal, or nearly, and those that are infinite, or nearly.
+    ends = (exponents // 4 - fraction // 2, exponents // 4, 3 * exponents // 4 - 1)
+    fields = [field for end in ends for field in range(max(end - 8, 0), end + 4)]
+    scaled = [from_bits(rng.integers(0, 2**fraction, n) + (field << fraction), name) for field in fields]
+    cases = [
+        (of_squares, "var", n - 2),
+        (of_sums, "var", 0),
+        (scaled, "var", 1),
+        (scaled, "var", 0),
+        (scaled, "std", 1),
+    ]
+    if name == "float64":
+        long = int(rng.integers(5000, 6000)) | 1
+        constants = [beside_a_constant(rng, long) for _ in range(8)]
+        cases.append((constants, "var", long - 2 * PAIRS))
+    for rows, op, ddof in cases:
+        there = [row for row in rows if row is not None]
+        if there:  # float16 has few of them
+            check_rows(rng, name, there, op, ddof, 32, where)
+
+
+def check_ordinary(task: dict[str, Any], emulated: bool = True) -> None:
+    """Variances of ``dtype`` of which the first bits of their sums always tell: no kernel need divide all digits."""
+    name = task["dtype"]
+    rng, where = layouts.under_a_schedule(task, 0, "ordinary variances", emulated)
+    kind = number_type(name)
+    for shape, grid in (((37, 60), 0), ((3, 300), 3), ((1, 2500), 1), ((1, 2500), 2)):
+        values = rng.normal(3, 2, (*shape, 2)) * (1 if name in FORMATS or name in PARTS else 20)
+        values = (values[..., 0] + 1j * values[..., 1] if name in PARTS else np.abs(values[..., 0])).astype(kind)
+        values[0] = values[0, 0] if len(values) > 1 else values[0]  # all equal
+        values[-1] = 0 if len(values) > 1 else values[-1]
+        for strides in ((shape[1], 1), (1, shape[0])):
+            array = place(rng, lambda _, name, n: np.zeros(n, number_type(name)), name, shape, strides)
+            array.view[...] = values
+            for op, ddof in (("var", 0), ("var", 1), ("std", 0), ("std", -3), ("std", 1)):
+                case = layouts.Case(array, None, 1, grid, "exact", False, ddof)
+                check_case(rng, name, case, op, 64, f"{where} GPR_TEST_SEED={task['seed']}")
+
+
+# ---------------------------------------------------------------- scratch
 
 
 def check_slots(task: dict[str, Any]) -> None:
