@@ -15,7 +15,7 @@ template <class T> constexpr unsigned tile_windows = near_windows<T> > 1 ? near_
 
 // Windows for ADDS additions of numbers that are at most as large as one that is known. They are placed at multiples of so
 // many bits that those of different warps mostly lie at one place.
-template <class T, unsigned ADDS> struct TileWindows : Windows<T, tile_windows<T>, window_step, quick_offset<T>> {
+template <class T, unsigned ADDS> struct TileWindows : Windows<T, tile_windows<T>, window_step, true> {
     static constexpr unsigned count = tile_windows<T>;
     // 2 bits, and those of ADDS. A single window needs more: no other takes what blocks have together.
     static constexpr int headroom = near_windows<T> == 1 ? 18 : ADDS <= 8 ? 5 : 6;

@@ -35,27 +35,30 @@ template <class T> GPR_DEVICE double widen_quickly(T x)
 
 constexpr int most_double_field = 2044; // 1.5 * 2^p and twice that are finite
 // The exponent field of a window whose last place is the smallest number of T.
-template <class T, int OFFSET = field_offset<T>> constexpr int deepest_field =
-    OFFSET + double_fraction + 1 - Format<T>::fraction;
+template <class T> constexpr int deepest_field = field_offset<T> + double_fraction + 1 - Format<T>::fraction;
 // No window lies higher, so that infinities and NaN leave it.
 template <class T> constexpr int highest_field =
     sizeof(T) == 8 ? most_double_field : field_offset<T> + static_cast<int>(last_field<T>);
 
-// COUNT windows for elements of type T as doubles, STEP bits apart. The first bias has the exponent field `top`.
-template <class T, unsigned COUNT, int STEP, int OFFSET = field_offset<T>> struct Windows {
+// COUNT windows for elements of type T, STEP bits apart. The first bias has the exponent field `top`.
+template <class T, unsigned COUNT, int STEP, bool QUICK = false> struct Windows {
     static constexpr unsigned count = COUNT;
-    static constexpr int deepest = deepest_field<T, OFFSET>;
     double sum[COUNT];
     int top; // the same in all lanes of a warp
 
+    static GPR_DEVICE constexpr int deepest()
+    {
+        if constexpr (QUICK) return deepest_field<T> - field_offset<T> + quick_offset<T>;
+        else return deepest_field<T>;
+    }
     // Of window w. None lies deeper than the smallest number needs.
     static GPR_DEVICE int field_at(int top, unsigned w)
     {
         const int e = top - static_cast<int>(w) * STEP;
-        return e > deepest ? e : deepest;
+        return e > deepest() ? e : deepest();
     }
     // Its unit is 2^(grid_lowest + place).
-    static GPR_DEVICE int place_at(int top, unsigned w) { return field_at(top, w) - deepest; }
+    static GPR_DEVICE int place_at(int top, unsigned w) { return field_at(top, w) - deepest(); }
     GPR_DEVICE int field(unsigned w) const { return field_at(top, w); }
     GPR_DEVICE double bias(unsigned w) const
     {
@@ -100,7 +103,10 @@ template <class T, unsigned COUNT, int STEP, int OFFSET = field_offset<T>> struc
     template <unsigned N, class Watch> GPR_DEVICE void add_elements(const T (&x)[N], double (&rest)[N], const Watch &watch)
     {
 #pragma unroll
-        for (unsigned i = 0; i < N; i++) rest[i] = OFFSET == field_offset<T> ? widen(x[i]) : widen_quickly(x[i]);
+        for (unsigned i = 0; i < N; i++) {
+            if constexpr (QUICK) rest[i] = widen_quickly(x[i]);
+            else rest[i] = widen(x[i]);
+        }
 #pragma unroll
         for (unsigned w = 0; w < COUNT; w++) {
 #pragma unroll
