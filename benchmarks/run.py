@@ -353,7 +353,7 @@ def part_exact(quick: bool) -> dict[str, Any]:
             rows.append({"dtype": dtype, "data": kind, **exact_beside_auto(values, 5 if quick else 8, 3)})
         for exponent in range(12, 27, 2):
             values = hard_values("normal", dtype, 2**exponent // itemsize)
-            row = {"dtype": dtype, "data": "normal", **exact_beside_auto(values, 10, 3)}
+            row = {"dtype": dtype, "data": "normal", **exact_beside_auto(values, 40, 3)}
             if dtype in ("float32", "float64"):
                 with on_device(values) as pointer:
                     row["peers"] = peers_on(peers, "sum", dtype, pointer, values.shape, None, 30, FLUSH, values)
