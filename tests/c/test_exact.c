@@ -1030,15 +1030,17 @@ static void *add_and_look(void *unused)
 enum { MERGES = 100000 };
 static pthread_barrier_t all_are_there;
 
-/* Hardly anything but additions to one sum, which without a lock lose some of each other's. */
-static void *merge_often(void *sum)
-{
-    gpr_exact *one = make(GPR_FLOAT64);
+typedef struct merging {
+    gpr_exact *sum, *one; /* threads share the sum; of ones each has its own */
+} merging;
 
-    (void)gpr_exact_update_array(one, shared_values, 1);
+/* Hardly anything but additions to one sum, which without a lock lose some of each other's. */
+static void *merge_often(void *argument)
+{
+    const merging *m = argument;
+
     (void)pthread_barrier_wait(&all_are_there);
-    for (int i = 0; i < MERGES; i++) (void)gpr_exact_merge(sum, one);
-    gpr_exact_destroy(one);
+    for (int i = 0; i < MERGES; i++) (void)gpr_exact_merge(m->sum, m->one);
     return NULL;
 }
 
@@ -1046,15 +1048,23 @@ static void test_no_merge_is_lost_to_another_thread(void)
 {
     static double repeated[MERGES];
     gpr_exact *sum = make(GPR_FLOAT64), *wanted = make(GPR_FLOAT64);
+    merging merges[THREADS];
     pthread_t threads[THREADS];
 
     fill_doubles(shared_values, 1, 1, 2046);
     for (int i = 0; i < MERGES; i++) repeated[i] = shared_values[0];
+    for (int i = 0; i < THREADS; i++) {
+        merges[i] = (merging){sum, make(GPR_FLOAT64)};
+        (void)gpr_exact_update_array(merges[i].one, shared_values, 1);
+    }
     CHECK(pthread_barrier_init(&all_are_there, NULL, THREADS) == 0, "a barrier");
-    for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, merge_often, sum);
+    for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, merge_often, &merges[i]);
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
     pthread_barrier_destroy(&all_are_there);
-    for (int i = 0; i < THREADS; i++) (void)gpr_exact_update_array(wanted, repeated, MERGES);
+    for (int i = 0; i < THREADS; i++) {
+        (void)gpr_exact_update_array(wanted, repeated, MERGES);
+        gpr_exact_destroy(merges[i].one);
+    }
     CHECK(same(sum, wanted), "%" PRIu64 " elements", gpr_exact_count(sum));
     gpr_exact_destroy(wanted);
     gpr_exact_destroy(sum);

@@ -48,6 +48,14 @@ static void expect_sums(const int64_t *sums, uint64_t rows, uint64_t n)
     }
 }
 
+/* Passes on the status of a call. One that failed has left nothing under way that uses the caller's memory: asked at once, since freeing
+ * memory of the device waits for its work. */
+static gpr_status settled(gpr_status status)
+{
+    REQUIRE(status == GPR_OK || fake.busy() == 0);
+    return status;
+}
+
 /* Sums each of `rows` rows of n int32 with the named kernel, and checks the sums if it went well. */
 static gpr_status sum_rows(const char *kernel, int on_device, const void *data, uint64_t rows, uint64_t n)
 {
@@ -58,7 +66,7 @@ static gpr_status sum_rows(const char *kernel, int on_device, const void *data, 
 
     request.on_device = on_device;
     REQUIRE(sums != NULL && gpr_find_kernel(kernel, &request.kernel) == GPR_OK);
-    status = gpr_reduce(&request);
+    status = settled(gpr_reduce(&request));
     if (status == GPR_OK) expect_sums(sums, rows, n);
     free(sums);
     return status;
@@ -133,18 +141,28 @@ static int is_still_there(gpr_status freed)
     return freed != GPR_OK && strncmp(gpr_last_error()->call, "cuMemFree", 9) != 0;
 }
 
-static gpr_status pinned_source(void)
+/* Runs `work` over a pinned array of rows * n values. */
+static gpr_status with_pinned_array(uint64_t rows, uint64_t n, gpr_status (*work)(void *, uint64_t, uint64_t))
 {
-    enum { COUNT = 200000 };
     void *data = NULL;
-    gpr_status status = gpr_alloc_pinned(COUNT * sizeof(int32_t), &data), freed = GPR_OK;
+    gpr_status status = gpr_alloc_pinned(rows * n * sizeof(int32_t), &data), freed = GPR_OK;
 
     if (status != GPR_OK) return status;
-    for (uint64_t i = 0; i < COUNT; i++) ((int32_t *)data)[i] = value_at(i);
-    status = sum_rows("auto", 0, data, 1, COUNT);
+    for (uint64_t i = 0; i < rows * n; i++) ((int32_t *)data)[i] = value_at(i);
+    status = work(data, rows, n);
     freed = gpr_free_pinned(data);
     if (is_still_there(freed)) REQUIRE(gpr_free_pinned(data) == GPR_OK);
     return status != GPR_OK ? status : freed;
+}
+
+static gpr_status sum_on_host(void *data, uint64_t rows, uint64_t n)
+{
+    return sum_rows("auto", 0, data, rows, n);
+}
+
+static gpr_status pinned_source(void)
+{
+    return with_pinned_array(1, 200000, sum_on_host);
 }
 
 /* Runs `work` over a device array of rows * n values. */
@@ -186,9 +204,10 @@ static gpr_status measure_on_device(void *data, uint64_t rows, uint64_t n)
     gpr_request request = sums_of(GPR_INT32, 2, shape, data, NULL);
 
     request.on_device = 1;
-    const gpr_status status = gpr_measure(&request, 1, 3, 100000, milliseconds);
+    const gpr_status status = settled(gpr_measure(&request, 1, 3, 100000, milliseconds));
     if (status != GPR_OK) return status;
     for (int i = 0; i < 3; i++) REQUIRE(milliseconds[i] >= 0);
+    fake.wait(); /* an event of the library's own may be left */
     return sum_rows("auto", 1, data, rows, n);
 }
 
@@ -258,7 +277,7 @@ static gpr_status queue_column_sums(void *data, uint64_t rows, uint64_t n, int c
     if (stream == NULL) stream = fake.make_stream(0);
     request.stream = stream;
     if (captured) fake.begin_capture(request.stream);
-    status = gpr_reduce(&request);
+    status = settled(gpr_reduce(&request));
     if (captured) graph = fake.end_capture(request.stream);
     if (captured && status == GPR_OK) REQUIRE(fake.launch_graph(graph, request.stream) == 0);
     fake.wait();
@@ -373,7 +392,8 @@ static gpr_status add_to_state(void *data, uint64_t rows, uint64_t n)
         request.shape = &shapes[pass];
         request.strides = &strides[pass];
         gpr_exact_store(sum, before);
-        status = gpr_exact_update(sum, &request);
+        fake.wait(); /* an event of the library's own may be left */
+        status = settled(gpr_exact_update(sum, &request));
         gpr_exact_store(sum, after);
         REQUIRE(status == GPR_OK || memcmp(before, after, bytes) == 0);
     }
@@ -389,6 +409,56 @@ static gpr_status add_to_state(void *data, uint64_t rows, uint64_t n)
 static gpr_status state_of_device_arrays(void)
 {
     return with_device_array(8, 5000, add_to_state);
+}
+
+/* Adds up the products of two rows' elements. */
+static gpr_status multiply_rows(int on_device, const int32_t *data, uint64_t rows, uint64_t n)
+{
+    int64_t found = 0, expected = 0;
+    const gpr_dot_request request = {.a = {.dtype = GPR_INT32, .data = data, .stride = sizeof *data},
+                                     .b = {.dtype = GPR_INT32, .data = data + n, .stride = sizeof *data},
+                                     .factor = GPR_INT32,
+                                     .compute = GPR_INT64,
+                                     .n = n,
+                                     .kernel = -1,
+                                     .on_device = on_device,
+                                     .result = &found};
+
+    REQUIRE(rows == 2);
+    const gpr_status status = settled(gpr_dot(&request));
+    if (status != GPR_OK) return status;
+    for (uint64_t i = 0; i < n; i++) expected += (int64_t)value_at(i) * value_at(n + i);
+    REQUIRE(found == expected);
+    return GPR_OK;
+}
+
+static gpr_status multiply_on_device(void *data, uint64_t rows, uint64_t n)
+{
+    return multiply_rows(1, data, rows, n);
+}
+
+static gpr_status multiply_on_host(void *data, uint64_t rows, uint64_t n)
+{
+    return multiply_rows(0, data, rows, n);
+}
+
+static gpr_status products_of_device_arrays(void)
+{
+    return with_device_array(2, 50000, multiply_on_device);
+}
+
+static gpr_status products_in_pieces(void)
+{
+    int32_t *values = make_values(STREAMED);
+    const gpr_status status = multiply_on_host(values, 2, STREAMED / 2);
+
+    free(values);
+    return status;
+}
+
+static gpr_status products_of_pinned_arrays(void)
+{
+    return with_pinned_array(2, 100000, multiply_on_host);
 }
 
 static gpr_status facts(void)
@@ -442,6 +512,9 @@ static const work works[] = {
     {"results of a graph", results_of_a_graph},
     {"variances about means", variances_about_means},
     {"state of device arrays", state_of_device_arrays},
+    {"products of device arrays", products_of_device_arrays},
+    {"products in pieces", products_in_pieces},
+    {"products of pinned arrays", products_of_pinned_arrays},
     {"measurement", measurement},
     {"streams in order", streams_in_order},
     {"facts", facts},
