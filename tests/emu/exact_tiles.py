@@ -23,7 +23,9 @@ LANES, VECTORS = 32, 4  # vectors of a thread's tile
 # Bits above the largest number that a tile's first window has at least, what it lies at multiples of, and places from
 # its exponent to the last window's last one. One window holds all of float16.
 PLACING = {"float64": (5, 16, 94), "float32": (6, 4, 52), "bfloat16": (18, 4, 52), "float16": (18, 4, 52)}
-FARTHEST = 50  # orders of magnitude between warps that are to be shifted to one place
+FARTHEST = 60  # orders of magnitude between warps, some of which are shifted to one place
+SHIFTS = (16, 40, 44, 48)  # the most of one window, and of several; too many
+LEAST_ROWS = 8
 SPARE = 2  # elements of a row that its sums go to, to be taken away
 
 
@@ -64,7 +66,7 @@ class Tiles:
         return self.numbers(field, low % 2**self.fraction, self.rng.random() < 0.5)[()]
 
     def ordinary(self, field: int, size: int, orders: int) -> np.ndarray:
-        """The largest number with this field, and others of so many orders of magnitude; half of them may cancel."""
+        """The largest number with this field, and others of so many orders of magnitude; all but two may cancel."""
         rng = self.rng
         values = self.numbers(
             field - rng.integers(0, orders + 1, size), rng.integers(0, 2**self.fraction, size), self.signs(size)
@@ -72,6 +74,7 @@ class Tiles:
         values[int(rng.integers(size))] = self.numbers(field, 2**self.fraction - 1, rng.random() < 0.5)[()]
         if rng.random() < 0.7:
             values[1::2] = -values[: size - 1 : 2]
+            values[int(rng.integers(size))] = self.numbers(field - orders, rng.integers(2**self.fraction), False)[()]
         return values
 
     def tile(self, kind: str, field: int, size: int) -> np.ndarray:
@@ -79,41 +82,54 @@ class Tiles:
         rng = self.rng
         if kind == "zeros":
             return self.numbers(0, np.zeros(size, int), rng.random(size) < rng.choice([0, 0.5, 1]))
+        ones = self.numbers(field, np.full(size, 2**self.fraction - 1), rng.random() < 0.5)
         if kind == "ones":  # as much as there is room for
-            return self.numbers(field, np.full(size, 2**self.fraction - 1), rng.random() < 0.5)
+            return ones
         if kind == "apart":
-            return self.ordinary(field - int(rng.integers(FARTHEST)), size, int(rng.integers(4)))
+            return self.ordinary(field - self.orders_apart(), size, int(rng.integers(4)))
         if kind == "wide":
             return self.ordinary(field, size, int(rng.integers(20, 80)))
-        values = self.ordinary(field, size, int(rng.integers(12)))
+        values = ones if rng.random() < 0.2 else self.ordinary(field, size, int(rng.integers(12)))
         if kind == "edge":
             place = self.last_place(field) + int(rng.integers(-1, 2))
             values[int(rng.integers(min(size, LANES)))] = self.ending_at(place)
         if kind == "tiny":  # digits that only a double's lower half has
-            values[int(rng.integers(size))] = from_bits(int(rng.integers(1, 2 ** min(self.fraction, 32))), self.name)[
-                ()
-            ]
+            bits = int(rng.integers(1, 2 ** min(self.fraction, 32)))
+            values[int(rng.integers(size))] = from_bits(bits, self.name)[()]
         return values
+
+    def orders_apart(self) -> int:
+        return int(self.rng.choice([self.rng.integers(FARTHEST), *SHIFTS]))
 
     def field(self) -> int:
         """An exponent field anywhere, near both ends as often; often one that leaves no bit to spare."""
-        rng, (headroom, step, _) = self.rng, PLACING[self.name]
+        rng, (headroom, step, places) = self.rng, PLACING[self.name]
         end = min(140, self.highest)
-        field = int(
-            rng.choice([rng.integers(end), rng.integers(self.highest), self.highest - rng.integers(min(40, end))])
-        )
+        lowest = places - self.fraction - headroom  # of which windows lie as deep as the smallest number
+        anywhere = (rng.integers(end), rng.integers(self.highest), self.highest - rng.integers(min(40, end)))
+        field = int(rng.choice([*anywhere, lowest + rng.integers(2 * step)]))
         return field + (-headroom - field) % step if rng.random() < 0.5 else field
 
+    def shifted_row(self, warps: int, shift: int) -> list[tuple[str, int]]:
+        """As much as there is room for, and one warp so far below: kinds, and exponent fields."""
+        headroom, step, _ = PLACING[self.name]
+        field = self.field()
+        field += (-headroom - field) % step
+        row = [("ones", field)] * warps
+        row[int(self.rng.integers(warps))] = ("ordinary", field - shift)
+        return row
+
     def row(self, warps: int) -> list[tuple[str, int]]:
-        """What a row's warps have: kinds, and exponent fields."""
+        """What a row's warps have."""
         rng, field = self.rng, self.field()
         kinds = ("edge", "ones", "apart", "wide", "ordinary", "tiny", "zeros")
         one = str(rng.choice(kinds))
         row = [(one, field)] * warps
-        if rng.random() < 0.4:  # mixed
-            row = [(str(rng.choice(kinds)), field - int(rng.choice([0, rng.integers(FARTHEST)]))) for _ in range(warps)]
-        elif rng.random() < 0.5:  # one of them is not as the others
-            row[int(rng.integers(warps))] = (str(rng.choice(kinds)), field - int(rng.integers(FARTHEST)))
+        chosen = rng.random()
+        if chosen < 0.4:  # mixed
+            row = [(str(rng.choice(kinds)), field - self.orders_apart() * rng.integers(2)) for _ in range(warps)]
+        elif chosen < 0.7:  # one of them is not as the others
+            row[int(rng.integers(warps))] = (str(rng.choice(kinds)), field - self.orders_apart())
         return row
 
     def vectors(self, row: list[tuple[str, int]], block: int, blocks: int) -> np.ndarray:
@@ -136,9 +152,14 @@ class Tiles:
 def count_vectors(rng: np.random.Generator, block: int, blocks: int) -> int:
     """How many vectors a row has: as many as its threads take in one tile, or about what fewer of them take."""
     most = blocks * VECTORS * block
-    about = (most, most, most, most + 1, (most // block - 1) * block + LANES * int(rng.integers(1, block // LANES + 1)))
+    fewer = most - block + LANES * int(rng.integers(1, block // LANES + 1))  # some warps lack a tile's last vector
     some = (int(rng.integers(5)) * block, int(rng.integers(most + 1)), LANES, 0)
-    return max(int(rng.choice([*about, *some])) + int(rng.choice([0, 0, -1, 1, -LANES])), 0)
+    whole = rng.random()
+    if whole < 0.5:
+        return most + int(rng.integers(-1, 2))
+    if whole < 0.8:
+        return fewer + int(rng.integers(-1, 2))
+    return max(int(rng.choice(some)) + int(rng.choice([0, -1, 1, -LANES])), 0)
 
 
 def make_rows(rng: np.random.Generator, name: str, count: int, block: int, blocks: int, offset: int) -> np.ndarray:
@@ -151,13 +172,14 @@ def make_rows(rng: np.random.Generator, name: str, count: int, block: int, block
         n = int(rng.integers(1, 2 * per_vector))
     rows = np.empty((count, n), DTYPES[name])
     for i, row in enumerate(rows):
-        warps = tiles.row(blocks * block // LANES)
+        warps = blocks * block // LANES
+        made = tiles.shifted_row(warps, SHIFTS[i]) if i < len(SHIFTS) else tiles.row(warps)
         head = min(-(offset + i * n) % per_vector, n)
-        whole = np.resize(tiles.vectors(warps, block, blocks), n - head)
+        whole = np.resize(tiles.vectors(made, block, blocks), n - head)
         tail = (n - head) % per_vector
-        row[:head] = tiles.edge(warps[0][1])[:head]
+        row[:head] = tiles.edge(made[0][1])[:head]
         row[head:] = whole
-        row[n - tail :] = tiles.edge(warps[0][1])[:tail]
+        row[n - tail :] = tiles.edge(made[0][1])[:tail]
         chosen = rng.random()
         if chosen < 0.1:
             row[int(rng.integers(n))] = rng.choice([np.inf, -np.inf, np.nan])
@@ -173,17 +195,19 @@ def make_rows(rng: np.random.Generator, name: str, count: int, block: int, block
 
 
 def check_tiles(task: dict[str, Any], emulated: bool = True) -> None:
-    """Sum ``count`` sets of rows of ``dtype``, by blocks of ``block`` threads, in all ways that results leave a kernel;
-    ``seed``. ``blocks``: how many a row, each set another; ``warps``: how many a set has, about.
+    """Sum ``count`` sets of rows of ``dtype``, by blocks of ``block`` threads; the last one in other ways that results
+    leave a kernel too, but for ``only_sums``. ``blocks``: how many a row, each set another; ``warps``: how many a set
+    has, about; ``seed``.
     """
     name, block = task["dtype"], task["block"]
     for number in range(task["count"]):
         rng = choose(task, number, block, emulated=emulated)
         blocks = int(task["blocks"][number % len(task["blocks"])])
-        count = max(task.get("warps", 64) * LANES // (blocks * block), 3)
+        count = max(task.get("warps", 96) * LANES // (blocks * block), LEAST_ROWS)
         offset = int(rng.integers(16 // DTYPES[name].itemsize)) if rng.random() < 0.5 else 0
         rows = make_rows(rng, name, count, block, blocks, offset)
-        other = str(rng.choice(["mean", "nansum"])) if number == task["count"] - 1 else None
+        is_last = number == task["count"] - 1 and not task.get("only_sums")
+        other = str(rng.choice(["mean", "nansum"])) if is_last else None
         where = (
             f"{name} tiles, case {number}, rows of {rows.shape[1]} at {offset}, block {block}, {blocks} blocks a row,"
             f" {other}, GPR_TEST_SEED={task['seed']}"
