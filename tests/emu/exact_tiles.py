@@ -87,6 +87,11 @@ class Tiles:
             return ones
         if kind == "apart":
             return self.ordinary(field - self.orders_apart(), size, int(rng.integers(4)))
+        if kind == "below":  # a number that windows do not hold is all that is left
+            values = self.ordinary(field, size, int(rng.integers(12)))
+            values[1::2] = -values[::2]
+            values[:2] = self.ending_at(self.last_place(field) - 1), 0
+            return values
         if kind == "wide":
             return self.ordinary(field, size, int(rng.integers(20, 80)))
         values = ones if rng.random() < 0.2 else self.ordinary(field, size, int(rng.integers(12)))
@@ -112,11 +117,12 @@ class Tiles:
 
     def shifted_row(self, warps: int, shift: int) -> list[tuple[str, int]]:
         """As much as there is room for, and one warp so far below: kinds, and exponent fields."""
-        headroom, step, _ = PLACING[self.name]
-        field = self.field()
+        headroom, step, places = PLACING[self.name]
+        field = max(self.field(), places - self.fraction - headroom + shift)
         field += (-headroom - field) % step
         row = [("ones", field)] * warps
-        row[int(self.rng.integers(warps))] = ("ordinary", field - shift)
+        last = int(self.rng.choice([warps, min(warps, 8)]))  # of the blocks that lanes take after others
+        row[-1 - int(self.rng.integers(last))] = ("ordinary", field - shift)
         return row
 
     def row(self, warps: int) -> list[tuple[str, int]]:
@@ -174,13 +180,15 @@ def make_rows(rng: np.random.Generator, name: str, count: int, block: int, block
     for i, row in enumerate(rows):
         warps = blocks * block // LANES
         made = tiles.shifted_row(warps, SHIFTS[i]) if i < len(SHIFTS) else tiles.row(warps)
+        if i == len(SHIFTS):
+            made = [("below", tiles.field())] * warps
         head = min(-(offset + i * n) % per_vector, n)
         whole = np.resize(tiles.vectors(made, block, blocks), n - head)
         tail = (n - head) % per_vector
         row[:head] = tiles.edge(made[0][1])[:head]
         row[head:] = whole
         row[n - tail :] = tiles.edge(made[0][1])[:tail]
-        chosen = rng.random()
+        chosen = rng.random() if i > len(SHIFTS) else 1
         if chosen < 0.1:
             row[int(rng.integers(n))] = rng.choice([np.inf, -np.inf, np.nan])
         elif chosen < 0.15:
