@@ -161,9 +161,9 @@ def count_vectors(rng: np.random.Generator, block: int, blocks: int) -> int:
     fewer = most - block + LANES * int(rng.integers(1, block // LANES + 1))  # some warps lack a tile's last vector
     some = (int(rng.integers(5)) * block, int(rng.integers(most + 1)), LANES, 0)
     whole = rng.random()
-    if whole < 0.5:
+    if whole < 0.4:
         return most + int(rng.integers(-1, 2))
-    if whole < 0.8:
+    if whole < 0.6:
         return fewer + int(rng.integers(-1, 2))
     return max(int(rng.choice(some)) + int(rng.choice([0, -1, 1, -LANES])), 0)
 
