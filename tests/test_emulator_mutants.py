@@ -39,6 +39,8 @@ TOGETHER = [
     (r"__threadfence\(\);", ";"),
     (r"\ball_lanes(?=,)", "(all_lanes >> 1)"),
     (r"\ball_lanes(?=,)", f"({HALF_WARP})"),
+    (r"__syncthreads_and\(is_held\)", "(__syncthreads(), is_held)"),
+    (r"__syncthreads_and\(", "__all_sync(all_lanes, "),
     (r"atomicAdd\(&scratch", "[](unsigned *p, unsigned x) { return (*p += x) - x; }(&scratch"),
 ]
 # Slips of the pen: bounds, offsets, who works.
@@ -125,6 +127,77 @@ SLIPS = [
     (r"(?<=elements, ending\.of\(layout, )(index|i)\b", "0"),
     (r"(?<=ending, )group", "0"),
     (r"(?<=ending, 0, )first", "0"),
+    # Windows of a tile, and what is held
+    (r"(?<=ADDS <= 8 \? )5 : 6", "4 : 5"),
+    (r"(?<=near_windows<T> == 1 \? )18", "6"),
+    (r"\(needed \+ step - 1\)(?= / step \* step;\n        return is_always_near)", "needed"),
+    (r"(?<=is_always_near<T> )\|\| top < least \?", "?"),
+    (r"(?<=static_cast<int>\(count - 1\) \* window_step)(?=;\n)", " - 1"),
+    (r"field_of_key<T>\(key\) != last_field<T> && (?=\()", ""),
+    (r"this->top <= highest_field<T> - moved", "true"),
+    (r"(?<=this->top )\+ moved(?= \+)", ""),
+    (r"(?<=near_windows<T> )- count(?=\))", "- count - 1"),
+    (r"(?<=this->top )- least \+ 1", "- least"),
+    (r"(?<=<< key_fraction<T>\) )- 1(?= : 0)", "- 2"),
+    (r"(?<=lowest )> 1(?= .*key_fraction<T>)", "> 4"),
+    (r"(?<=are_held )&& largest != 0", ""),
+    (r"are_held && (?=largest)", ""),
+    (r"&& windows\.has_place_for\(largest\)", ""),
+    (r"\(upper_bits\(x\[j\]\) & ~sign_bit\) \| (?=lower)", ""),
+    (r"(?<=~sign_bit\) )\| lower_bits\(x\[j\]\)", ""),
+    (r"(?<=i / Adder::per_vector )>= used", ">= used - 1"),
+    (r"(?<=number\[0\]\[)above \+ w", "w"),
+    (r"(?<=held->flags = )saw_not_minus_zero", "0"),
+    (r"warp_max\(found\.largest\)", "shuffle_from(found.largest, 0)"),
+    (r"(?<=bits \|= )number\[p\]\[0\]", "0"),
+    (r"(?<=windows > 1 \? )window_step - 2", "window_step + 2"),
+    (r"shift == by && (?=is_small)", ""),
+    (r"&& number\[p\]\[0\] > -most", ""),
+    (r"&& number\[p\]\[0\] < most", ""),
+    (r"(?<=kept = window_step )- shift", "- shift - 1"),
+    (r"(?<=unsigned w = windows - 1; w )> 0", "> 1"),
+    (r"(?<=<< shift\) )\+ carried", ""),
+    (r"(?<=carried = )whole >> kept", "0"),
+    (r"(?<=(?:mine|ther)\.top )- lower", "- lower - 1"),
+    (r"\|\| !fits(?=\) return false)", ""),
+    (r"(?<=flags )\|= other\.flags", "= other.flags"),
+    (r"(?<=is_upper \? )lower_bits(?= : 0)", "lower_bits - 1"),
+    (r"held\.clear\(\);", ""),
+    (r"all\.clear\(\);", ""),
+    (r"(?:held|all)\.flags \|?= (?:saw_digits|left_flags);", ""),
+    (r"(?<=all\.flags = )warp_or\(mine\.flags\)", "mine.flags"),
+    (r"\(mine\.top == all\.top \|\| mine\.is_zero\(\)\)", "true"),
+    (r"(?<=if \()are_rare", "false"),
+    (r"held\.flags \|= sum\.flags\[p\] << p \* held_flag_bits;", ""),
+    (r"sum\.digit\[p\]\[d\] = 0;", ""),
+    (r"counters\[counter\] = 0;", ""),
+    (r"(?<=warp_begin \+ first )< blocks", "< blocks - 1"),
+    (r"fits \? Partial\{\} : next", "next"),
+    (r"(?<=\(all\.flags & saw_digits\) )== 0", ">= 0"),
+    (r"&& \(all\.flags & saw_digits\) != 0(?=\) (?:leave|take)_number)", "&& false"),
+    (r"(?<=Held<In>::windows )- 1(?=\);)", "- 2"),
+    (r"row\.blocks > 1(?=\) return false)", "false"),
+    (r"(?<=row\.blocks )> warp_lanes", "> 2 * warp_lanes"),
+    (r"sum\.number\[0\] == 0(?= \? round_quickly)", "true"),
+    (r"(?<=others\.unit = )sum\.unit", "sum.unit + STEP"),
+    (r"(?<=last )\+ warp_lanes(?=\)\))", "+ warp_lanes - 1"),
+    (r"(?<=k \* WIDTH\) )< left", "<= left"),
+    (r"left <= 0 && (?=has_edges\))", ""),
+    (r"left > static_cast<long long>\(last\)(?= \? VECTORS)", "false"),
+    (r"(?<=static_cast<unsigned>\(left\) )\+ WIDTH - 1", ""),
+    (r"(?<=used = has_edges \? )1 : 0", "0 : 0"),
+    (r"\|\| used == VECTORS", ""),
+    (r"(?<=k == used) \? edges", " - 1 ? edges"),
+    (r"used\+\+;", ""),
+    (r"has_edges = false;(?=\n        return used)", ""),
+    (r"&& tiles\.is_done\(\)", ""),
+    (r"(?<=k == )0(?= \? edges)", "1"),
+    (r"has_edges(?= \? tiles\.edge)", "false"),
+    (r"(?<=row\.blocks\) \* \(vectors )\* BLOCK", "* BLOCK + 1"),
+    (r"(?<=field_offset<dt_float32> \+ )128", "127"),
+    (r"OFFSET == field_offset<T>(?= \?)", "true"),
+    (r"(?<=return )e > deepest \? e : deepest", "e"),
+    (r"(?<=row\.block == 0 )&& threadIdx\.x < warp_lanes", ""),
 ]
 # Mutants that are right all the same, by file, replacement and the comment at the place; and why the place is as it is.
 UNMISSED = {
@@ -280,6 +353,16 @@ def trials(mutant: Mutant, overlay: Path) -> Iterator[dict[str, object]]:
         }
 
 
+# Rows of which each warp has one tile: their type, the block's size, and how many blocks a row has. Of more than 32 the
+# last one's warps share the partials, of more than it has threads each takes several.
+TILES = [
+    ("float64", 64, [1, 3, 40]),
+    ("float32", 256, [1, 1, 2]),
+    ("bfloat16", 256, [1, 1, 2]),
+    ("float64", 32, [70, 70, 33]),
+    ("float16", 96, [1, 2]),
+]
+
 Trial = tuple[str, str, int, dict[str, object]]
 """Kernel, dtype, block size, and what to do with them."""
 
@@ -364,8 +447,13 @@ def exact_layouts_to_try(kernels: list[str]) -> Iterator[Trial]:
 
 
 def exact_sums_to_try(kernels: list[str]) -> Iterator[Trial]:
-    """Exact sums of data at the edges of windows, and beyond, if their kernel comes to the place."""
+    """Exact sums of data at the edges of windows, and beyond, if their kernel comes to the place: rows of a tile for
+    each warp first, which are quick.
+    """
     if "exact" in kernels:
+        for dtype, block, blocks in TILES:
+            what = {"do": "exact_tiles.check_tiles", "blocks": blocks, "count": 6, "only_sums": True}
+            yield "exact", dtype, block, what
         for dtype in ("float64", "bfloat16"):
             yield "exact", dtype, 0, {"do": "exact_sums.check_apart", "limit": 300.0}
         for dtype in ("float32", "float64", "bfloat16"):
@@ -424,4 +512,4 @@ def test_no_barrier_fence_or_mask_can_be_taken_away_unnoticed(tmp_path: Path) ->
 
 @pytest.mark.long
 def test_no_bound_or_offset_can_be_off_by_one_unnoticed(tmp_path: Path) -> None:
-    demand_all_caught(tmp_path, SLIPS, 70)
+    demand_all_caught(tmp_path, SLIPS, 150)

@@ -69,6 +69,21 @@ def test_the_kernels_source_gives_every_digit_on_the_emulator() -> None:
 
 
 @pytest.mark.long
+def test_a_tile_for_each_warp_gives_every_digit_on_the_emulator() -> None:
+    """Of block sizes and blocks a row an ordinary run draws a pair for each dtype; more blocks than threads are one."""
+    grids = [(32, (1, 2, 40)), (64, (1, 3, 40)), (96, (1, 2, 5)), (256, (1, 1, 2))]
+    drawn = np.random.default_rng(SEED).permutation(len(grids)).tolist()
+    tasks = [
+        {"do": "exact_tiles.check_tiles", "dtype": name, "block": grids[i][0], "blocks": grids[i][1], "seed": SEED}
+        | {"count": 15 if EVERYTHING else 3, "limit": 600.0}
+        for name, one in zip(FLOATS, drawn, strict=True)
+        for i in (drawn if EVERYTHING else (one,))
+    ]
+    wrong = emu.failures(both_windows(tasks) if EVERYTHING else tasks)
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.long
 def test_the_kernels_source_sums_every_layout_on_the_emulator() -> None:
     """Random axes, steps backwards and of 0, masks, gaps between results; rows a thread has alone, and short ones."""
     floats = FLOATS if EVERYTHING else (FLOATS[SEED % 4],)
