@@ -167,7 +167,7 @@ SLIPS = [
     (r"(?:held|all)\.flags \|?= (?:saw_digits|left_flags);", ""),
     (r"(?<=all\.flags = )warp_or\(mine\.flags\)", "mine.flags"),
     (r"\(mine\.top == all\.top \|\| mine\.is_zero\(\)\)", "true"),
-    (r"(?<=if \()are_rare", "false"),
+    (r"(?<=if \()has_first", "false"),
     (r"held\.flags \|= sum\.flags\[p\] << p \* held_flag_bits;", ""),
     (r"sum\.digit\[p\]\[d\] = 0;", ""),
     (r"counters\[counter\] = 0;", ""),

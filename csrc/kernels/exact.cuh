@@ -19,6 +19,8 @@
 //
 // Still paid: three additions a window for each element, where a sum has one; and a little more at a block's end.
 //
+// Where a warp has one tile of its row, that has windows of its own (exact_tile.cuh).
+//
 // This kernel reads rows that are runs of memory, by vectors. Those that lie otherwise are exact_across.cuh's, and short
 // ones exact_rows.cuh's.
 //

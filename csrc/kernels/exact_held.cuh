@@ -218,7 +218,7 @@ GPR_CALLED Held<typename Cell::In> sum_of_any_lanes(BlockSum<typename Cell::In> 
 template <class Cell, unsigned SOME>
 GPR_DEVICE Held<typename Cell::In> sum_of_lanes(BlockSum<typename Cell::In> &sum, const Held<typename Cell::In> &mine)
 {
-    constexpr unsigned rare = Held<typename Cell::In>::windows > 1 ? 1 : 0; // windows in which there often is nothing
+    constexpr unsigned usual = Held<typename Cell::In>::windows > 1 ? 1 : 0; // the first window in which there usually is something
     Held<typename Cell::In> all = mine;
     const auto add_window = [&](unsigned p, unsigned w) {
         all.number[p][w] = SOME <= few_lanes ? sum_of_few<small_bits>(mine.number[p][w]) : warp_total(mine.number[p][w]);
@@ -226,18 +226,18 @@ GPR_DEVICE Held<typename Cell::In> sum_of_lanes(BlockSum<typename Cell::In> &sum
 
     all.top = shuffle_from(mine.top, 0);
     const bool are_alike = __all_sync(all_lanes, (mine.top == all.top || mine.is_zero()) && mine.is_small());
-    const bool are_rare = __any_sync(all_lanes, mine.has_first());
+    const bool has_first = __any_sync(all_lanes, mine.has_first());
     all.flags = warp_or(mine.flags);
     if constexpr (Cell::skips_nan) all.left_out = static_cast<uint64>(warp_total(static_cast<long long>(mine.left_out)));
 #pragma unroll
     for (unsigned p = 0; p < all.parts; p++) {
 #pragma unroll
-        for (unsigned w = rare; w < all.windows; w++) add_window(p, w);
+        for (unsigned w = usual; w < all.windows; w++) add_window(p, w);
     }
     if (!are_alike) return sum_of_any_lanes<Cell>(sum, mine);
-    if (are_rare) {
+    if (has_first) {
 #pragma unroll
-        for (unsigned p = 0; p < all.parts && rare > 0; p++) add_window(p, 0);
+        for (unsigned p = 0; p < all.parts && usual > 0; p++) add_window(p, 0);
     }
     return all;
 }

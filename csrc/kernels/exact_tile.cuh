@@ -17,7 +17,8 @@ template <class T> constexpr unsigned tile_windows = near_windows<T> > 1 ? near_
 // many bits that those of different warps mostly lie at one place.
 template <class T, unsigned ADDS> struct TileWindows : Windows<T, tile_windows<T>, window_step, true> {
     static constexpr unsigned count = tile_windows<T>;
-    // 2 bits, and those of ADDS. A single window needs more: no other takes what blocks have together.
+    // 2 bits, and those of ADDS. A single window needs more, as no other takes what blocks have together; with so many, numbers
+    // whose largest is from 1 to 16 are at one place.
     static constexpr int headroom = near_windows<T> == 1 ? 18 : ADDS <= 8 ? 5 : 6;
     static_assert(ADDS <= (near_windows<T> == 1 ? most_adds : 16u), "sums stay within a window");
     static constexpr int step = sizeof(T) == 8 ? 4 * place_step : place_step;
