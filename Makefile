@@ -317,9 +317,10 @@ define write_pc
 	sed -e 's|@prefix@|$(2)|' -e 's|@libdir@|$(3)|' -e 's|@includedir@|$(4)|' -e 's|@version@|$(VERSION)|' gpureduce.pc.in > $(1)
 endef
 
+# It is there at once as a whole: another make may be installing it.
 build/lib/libgpureduce.so.$(VERSION): $($(C_VARIANT)_OBJECTS)
 	@mkdir -p $(@D)
-	$(CC) -shared -Wl,-soname,libgpureduce.so.$(SOVERSION) $^ $(C_LIBS) -o $@
+	$(CC) -shared -Wl,-soname,libgpureduce.so.$(SOVERSION) $^ $(C_LIBS) -o $@.$$$$ && mv -f $@.$$$$ $@
 
 build/lib/libgpureduce.so: build/lib/libgpureduce.so.$(VERSION)
 	ln -sf libgpureduce.so.$(VERSION) build/lib/libgpureduce.so.$(SOVERSION)

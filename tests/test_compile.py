@@ -3,9 +3,9 @@
 Needs NVRTC, no GPU. Variances have every program twice, the second time about means that are given.
 
 There are tens of thousands of cells, and NVRTC compiles one at a time in a process. So a run takes, for one
-architecture and a twelfth of the kernels and of the programs of ``auto``, drawn anew each time, each with every dtype
-and with every operator, and some operators with some dtypes besides; and a sample for the others, with random block
-sizes. What a kernel does not fold is refused in every cell. ``GPR_ALL_CELLS=1`` takes everything, and
+architecture and a thirty-sixth of the kernels and of the programs of ``auto``, drawn anew each time, each with every
+dtype and with every operator, and some operators with some dtypes besides; and a sample for the others, with random
+block sizes. What a kernel does not fold is refused in every cell. ``GPR_ALL_CELLS=1`` takes everything, and
 ``GPR_TEST_SEED`` repeats a run.
 """
 
@@ -31,7 +31,7 @@ ALL_CELLS = os.environ.get("GPR_ALL_CELLS", "0") != "0"
 
 ARCHITECTURES = (75, 80, 90, 120)
 OPERATORS = list(_core.OPERATORS)  # mean too: its sums have compute types of their own
-SHARE = 24  # of the kernels, and of auto's programs, an ordinary run takes so manyth
+SHARE = 36  # of the kernels, and of auto's programs, an ordinary run takes so manyth
 SHARE_OF_PAIRS = 10  # of the operators and dtypes that do not meet in these
 OTHERS = 6  # cells of the other architectures in an ordinary run
 LIBRARY_CELLS = 1  # cells of kernels that compile CUB, which take seconds each

@@ -14,7 +14,7 @@ import pytest
 
 import gpureduce as gr
 
-MOST_SECONDS = 0.050
+MOST_OF_NUMPY = 0.75  # it takes about a third; both take longer on a machine that is busy
 
 
 def run(code: str, **environment: str) -> str:
@@ -31,10 +31,14 @@ def run(code: str, **environment: str) -> str:
     return done.stdout
 
 
-def test_import_costs_less_than_50_ms_beyond_numpy() -> None:
-    code = "import time, numpy; start = time.process_time(); import gpureduce; print(time.process_time() - start)"
+def test_import_costs_less_than_numpys_own() -> None:
+    code = (
+        "import time; begin = time.process_time(); import numpy\n"
+        "between = time.process_time(); import gpureduce\n"
+        "print((time.process_time() - between) / (between - begin))"
+    )
     run(code)  # writes the byte code
-    assert min(float(run(code)) for _ in range(5)) < MOST_SECONDS
+    assert min(float(run(code)) for _ in range(5)) < MOST_OF_NUMPY
 
 
 def test_import_and_cpu_work_open_neither_driver_nor_compiler() -> None:

@@ -7,7 +7,7 @@
 #include "status.h"
 
 static const char *const isas[] = {"avx512", "avx2", "baseline"};
-enum { ISAS = 3, RANDOM_EXAMPLES = 350 };
+enum { ISAS = 3, RANDOM_EXAMPLES = 250 };
 
 /* ThreadSanitizer makes the loops many times slower, and threads share nothing of them: there the best instruction set alone is
  * taken, for what threads do share. */
