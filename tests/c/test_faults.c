@@ -414,7 +414,8 @@ static gpr_status state_of_device_arrays(void)
 /* Adds up the products of two rows' elements. */
 static gpr_status multiply_rows(int on_device, const int32_t *data, uint64_t rows, uint64_t n)
 {
-    int64_t found = 0, expected = 0;
+    int64_t found = 0;
+    uint64_t expected = 0; /* sums wrap */
     const gpr_dot_request request = {.a = {.dtype = GPR_INT32, .data = data, .stride = sizeof *data},
                                      .b = {.dtype = GPR_INT32, .data = data + n, .stride = sizeof *data},
                                      .factor = GPR_INT32,
@@ -427,8 +428,8 @@ static gpr_status multiply_rows(int on_device, const int32_t *data, uint64_t row
     REQUIRE(rows == 2);
     const gpr_status status = settled(gpr_dot(&request));
     if (status != GPR_OK) return status;
-    for (uint64_t i = 0; i < n; i++) expected += (int64_t)value_at(i) * value_at(n + i);
-    REQUIRE(found == expected);
+    for (uint64_t i = 0; i < n; i++) expected += (uint64_t)((int64_t)value_at(i) * value_at(n + i));
+    REQUIRE((uint64_t)found == expected);
     return GPR_OK;
 }
 
