@@ -22,7 +22,7 @@ EVERYTHING = bool(os.environ.get("GPR_TEST_ALL"))
 # Of a kernel's cells a run takes so many, drawn anew, with every type and every operator among them; or all.
 CELLS = 20
 # Of the cells of each test every so-manyth runs: where each takes long, under a sanitizer.
-EVERY = int(os.environ.get("GPR_EMU_EVERY", "1" if EVERYTHING else "20"))
+EVERY = int(os.environ.get("GPR_EMU_EVERY", "1" if EVERYTHING else "30"))
 SOME_CELLS = [("int8", "max"), ("int64", "sum"), ("float32", "min"), ("bool", "all")]
 
 
