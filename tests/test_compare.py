@@ -641,8 +641,10 @@ def test_rows_are_found_by_number_name_and_label(comparison: gr.Comparison) -> N
 def pictures() -> Any:
     matplotlib = pytest.importorskip("matplotlib", reason="needs matplotlib")
     matplotlib.use("Agg")
+    from matplotlib import pyplot
+
     yield matplotlib
-    matplotlib.pyplot.close("all")
+    pyplot.close("all")
 
 
 def test_bars_are_as_long_as_the_bandwidth(comparison: gr.Comparison, pictures: Any) -> None:
