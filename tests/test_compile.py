@@ -31,7 +31,7 @@ ALL_CELLS = os.environ.get("GPR_ALL_CELLS", "0") != "0"
 
 ARCHITECTURES = (75, 80, 90, 120)
 OPERATORS = list(_core.OPERATORS)  # mean too: its sums have compute types of their own
-SHARE = 36  # of the kernels, and of auto's programs, an ordinary run takes so manyth
+SHARE = 48  # of the kernels, and of auto's programs, an ordinary run takes so manyth
 SHARE_OF_PAIRS = 10  # of the operators and dtypes that do not meet in these
 OTHERS = 6  # cells of the other architectures in an ordinary run
 LIBRARY_CELLS = 1  # cells of kernels that compile CUB, which take seconds each
