@@ -69,6 +69,16 @@ def test_the_kernels_source_gives_every_digit_on_the_emulator() -> None:
 
 
 @pytest.mark.long
+def test_many_tiles_of_float64_give_every_digit_on_the_emulator() -> None:
+    blocks, count = (32, 96, 256), 30 if EVERYTHING else 1
+    wrong = emu.failures(
+        {"do": "exact_sums.check_streamed", "block": block, "seed": SEED, "count": count, "limit": 900.0}
+        for block in (blocks if EVERYTHING else (blocks[SEED % 3],))
+    )
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.long
 def test_a_tile_for_each_warp_gives_every_digit_on_the_emulator() -> None:
     """Of block sizes and blocks a row an ordinary run draws a pair for each dtype; more blocks than threads are one."""
     grids = [(32, (1, 2, 40)), (64, (1, 3, 40)), (96, (1, 2, 5)), (256, (1, 1, 2))]

@@ -38,6 +38,7 @@ ALL_SIZES = (1, 33, 5003)
 # Rows and elements of a row, steps between either in elements, and blocks a row or None.
 LAYOUTS = (
     ((3, 20_011), (20_012, 1), 3),  # runs that several blocks share
+    ((2, 70_011), (70_012, 1), 1),  # runs of which a block reads many tiles
     ((70, 40), (41, 1), None),  # short runs
     ((70, 5), (1, 70), None),  # short rows across memory
     ((40, 700), (1, 40), 3),  # long ones

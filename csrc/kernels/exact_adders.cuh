@@ -82,7 +82,8 @@ GPR_DEVICE void close_windows(const Team &team, const AnyWindows &windows, int *
 template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAdder {
     using In = typename Cell::In;
     using T = PartType<In>;
-    static constexpr unsigned parts = parts_of<In>, per_vector = vector_elements<In>, elements = VECTORS * per_vector;
+    static constexpr unsigned vectors = VECTORS, parts = parts_of<In>, per_vector = vector_elements<In>;
+    static constexpr unsigned elements = VECTORS * per_vector;
     static constexpr bool skips_nan = Cell::skips_nan;
     static constexpr unsigned most_skipped = 7; // tiles, after some that did not fit
     // Elements of which integer instructions tell quickly how large they are: that saves two additions of an element.
@@ -197,15 +198,62 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
         }
         if (adds > most_adds - elements) flush();
         if (!take_near<AT_ONCE>(v, asked, used)) {
-            strikes++;
-            skipped = misses;
-            misses = misses < most_skipped ? 2 * misses + 1 : misses;
+            note_miss();
             return take_anything(v);
         }
-        misses = 0;
-        adds += elements;
+        note_fit();
         if constexpr (parts == 1) others |= key; // more than a zero
         if (others == 0) note_others(v);
+    }
+    GPR_DEVICE void note_fit()
+    {
+        misses = 0;
+        adds += elements;
+    }
+    GPR_DEVICE void note_miss()
+    {
+        strikes++;
+        skipped = misses;
+        misses = misses < most_skipped ? 2 * misses + 1 : misses;
+    }
+
+    // Adds a tile of which the next one follows in the same places: refill(k) asks for its vector k as soon as this tile's has been
+    // taken. What windows do not hold is read again, by again(). The whole team must call together.
+    template <class Refill, class Again> GPR_DEVICE void take_streamed(Tile &tile, const Refill &refill, const Again &again)
+    {
+        const bool is_noted = others == 0;
+        if (!is_placed) place_for(team.max(largest_key(tile.v)));
+        if (is_noted) note_others(tile.v); // which will be gone
+        if (is_placed && skipped == 0) {
+            if (adds > most_adds - elements) flush();
+            if (add_streamed(tile, refill)) return note_fit();
+            note_miss();
+        } else {
+            skipped -= skipped > 0 ? 1 : 0;
+#pragma unroll
+            for (unsigned k = 0; k < VECTORS; k++) refill(k);
+        }
+        if (is_noted) others = 0; // NaN that are skipped are none
+        take_anything(again().v);
+    }
+    template <class Refill> GPR_DEVICE bool add_streamed(Tile &tile, const Refill &refill)
+    {
+        static_assert(!asks_before, "a tile is added before it is known whether windows hold it");
+        Near grown[parts];
+        Fit fit(near);
+
+#pragma unroll
+        for (unsigned p = 0; p < parts; p++) grown[p] = near[p];
+#pragma unroll
+        for (unsigned k = 0; k < VECTORS; k++) {
+            const Vector taken[1] = {tile.v[k]};
+            refill(k);
+            fit.template add<1>(taken, 1, grown);
+        }
+        if (team.any(!fit.holds(grown))) return false;
+#pragma unroll
+        for (unsigned p = 0; p < parts; p++) near[p] = grown[p];
+        return true;
     }
 
     // Adds a tile to the windows if they hold all of it, and says so.
@@ -219,7 +267,9 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
             Near grown[parts];
 #pragma unroll
             for (unsigned p = 0; p < parts; p++) grown[p] = near[p];
-            if (team.any(!add_near<AT_ONCE>(v, used, grown))) return false;
+            Fit fit(near);
+            fit.template add<AT_ONCE>(v, used, grown);
+            if (team.any(!fit.holds(grown))) return false;
 #pragma unroll
             for (unsigned p = 0; p < parts; p++) near[p] = grown[p];
         }
@@ -239,7 +289,8 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
 
     // Part p of AT_ONCE elements, from element i on.
     template <unsigned AT_ONCE> struct Parts { T x[AT_ONCE]; };
-    template <unsigned AT_ONCE> static GPR_DEVICE Parts<AT_ONCE> some_parts(const Vector (&v)[VECTORS], unsigned i, unsigned p)
+    template <unsigned AT_ONCE, unsigned COUNT>
+    static GPR_DEVICE Parts<AT_ONCE> some_parts(const Vector (&v)[COUNT], unsigned i, unsigned p)
     {
         Parts<AT_ONCE> found;
 #pragma unroll
@@ -247,40 +298,50 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
         return found;
     }
 
-    // Adds a tile to windows, and says whether they hold it.
-    template <unsigned AT_ONCE>
-    static GPR_DEVICE bool add_near(const Vector (&v)[VECTORS], unsigned used, Near (&windows)[parts])
-    {
-        constexpr unsigned exponent_and_sign = 0xfff00000u;
-        unsigned before[parts], left_range = 0, rest = 0, lower_rest = 0;
-
+    // Adds vectors to windows, and looks whether these hold them: by what was left.
+    class Fit {
+    public:
+        GPR_DEVICE explicit Fit(const Near (&windows)[parts])
+        {
 #pragma unroll
-        for (unsigned p = 0; p < parts; p++) before[p] = upper_bits(windows[p].sum[0]);
+            for (unsigned p = 0; p < parts; p++) before[p] = upper_bits(windows[p].sum[0]);
+        }
+        template <unsigned AT_ONCE, unsigned COUNT>
+        GPR_DEVICE void add(const Vector (&v)[COUNT], unsigned used, Near (&windows)[parts])
+        {
 #pragma unroll
-        for (unsigned i = 0; i < elements; i += AT_ONCE) {
-            if (i / per_vector >= used) break;
+            for (unsigned i = 0; i < COUNT * per_vector; i += AT_ONCE) {
+                if (i / per_vector >= used) break;
 #pragma unroll
-            for (unsigned p = 0; p < parts; p++) {
-                const Parts<AT_ONCE> some = some_parts<AT_ONCE>(v, i, p);
-                if constexpr (is_always_near<T>) {
-                    windows[p].add_elements(some.x);
-                } else {
-                    double x[AT_ONCE];
-                    windows[p].add_elements(some.x, x, [&] { left_range |= upper_bits(windows[p].sum[0]) ^ before[p]; });
+                for (unsigned p = 0; p < parts; p++) {
+                    const Parts<AT_ONCE> some = some_parts<AT_ONCE>(v, i, p);
+                    if constexpr (is_always_near<T>) {
+                        windows[p].add_elements(some.x);
+                    } else {
+                        double x[AT_ONCE];
+                        windows[p].add_elements(some.x, x, [&] { left_range |= upper_bits(windows[p].sum[0]) ^ before[p]; });
 #pragma unroll
-                    for (unsigned j = 0; j < AT_ONCE; j++) {
-                        rest |= upper_bits(x[j]);
-                        if constexpr (!is_converted<T>) lower_rest |= lower_bits(x[j]); // of subnormal numbers
+                        for (unsigned j = 0; j < AT_ONCE; j++) {
+                            rest |= upper_bits(x[j]);
+                            if constexpr (!is_converted<T>) lower_rest |= lower_bits(x[j]); // of subnormal numbers
+                        }
                     }
                 }
             }
         }
-        if constexpr (is_always_near<T>) { // but for infinities and NaN, which stay
+        GPR_DEVICE bool holds(const Near (&windows)[parts])
+        {
+            constexpr unsigned exponent_and_sign = 0xfff00000u;
+            if constexpr (is_always_near<T>) { // but for infinities and NaN, which stay
 #pragma unroll
-            for (unsigned p = 0; p < parts; p++) left_range |= upper_bits(windows[p].sum[0]) ^ before[p];
+                for (unsigned p = 0; p < parts; p++) left_range |= upper_bits(windows[p].sum[0]) ^ before[p];
+            }
+            return ((left_range & exponent_and_sign) | (rest & ~sign_bit) | lower_rest) == 0;
         }
-        return ((left_range & exponent_and_sign) | (rest & ~sign_bit) | lower_rest) == 0;
-    }
+
+    private:
+        unsigned before[parts], left_range = 0, rest = 0, lower_rest = 0; // bits
+    };
 
     // Whether windows hold a tile: by its largest magnitude, and its smallest that is not 0.
     GPR_DEVICE bool is_near(const Magnitudes &found) const

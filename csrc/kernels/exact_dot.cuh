@@ -13,9 +13,9 @@
 // Launch: as exact, with one row and a second array: the last parameter, as rows.cuh has it.
 #pragma once
 
-#include "exact.cuh"
 #include "exact_join.cuh"
 #include "exact_products.cuh"
+#include "exact_run.cuh"
 
 namespace gpr {
 

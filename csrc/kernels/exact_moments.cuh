@@ -13,9 +13,9 @@
 // Launch: as exact. The last block of a row divides (exact_variance.cuh), or leaves the accumulator.
 #pragma once
 
-#include "exact.cuh"
 #include "exact_join.cuh"
 #include "exact_products.cuh"
+#include "exact_run.cuh"
 #include "exact_variance.cuh"
 
 namespace gpr {

@@ -565,15 +565,20 @@ static uint64_t strip_rows(const task *t, uint64_t block)
 static gpr_status plan_exact_across(const task *t, const char *variant, gpr_plan *plan)
 {
     enum { FEW_STRIPS = 8 }; /* the last of as many had better be full */
+    /* Elements that make up for a thread's end, where it adds its windows to its row's numbers: of a variance they are many. */
+    enum { MOMENTS_EACH = 32 };
+    const uint64_t each = t->rule->form == GPR_FORM_EXACT_MOMENTS ? MOMENTS_EACH : WALK_ITEMS;
     const uint64_t rows = t->layout->rows, n = t->layout->n, block = plan->block;
     const uint64_t strip = strip_rows(t, block);
     const uint32_t threads = (uint32_t)smaller(t->facts->threads_per_multiprocessor, EXACT_THREADS);
+    const uint64_t all_threads = resident_blocks(t->facts, threads, WARP) * WARP;
     uint64_t across = smaller(rows, strip), down = 1;
 
     plan->variant = variant;
     plan->along = (uint32_t)is_along(&plan->layout);
     if (plan->along) {
-        while (2 * down <= block && down * WALK_ITEMS < n) down *= 2;
+        while (2 * down <= block && (down * each < n || (down * WALK_ITEMS < n && down * rows < all_threads)))
+            down *= 2;
         across = smaller(across, block / down);
     } else if (rows > strip && rows <= FEW_STRIPS * strip) {
         across = divide_up(rows, divide_up(rows, strip));
@@ -605,11 +610,22 @@ static uint64_t even_blocks(const gpr_device_facts *facts, uint64_t most_each, u
     return smaller(tiles, best * all);
 }
 
+/* Elements that a block's threads read at a time. */
+static uint64_t tile_elements(const task *t, const gpr_plan *plan)
+{
+    return (uint64_t)plan->block * (STREAM_BYTES_PER_THREAD / t->element_bytes);
+}
+
+static gpr_status add_exact_runs(const task *t, uint64_t blocks, gpr_plan *plan)
+{
+    return add_exact_blocks(t, blocks, 1, gpr_exact_partial_bytes(t->rule->form, t->rule->device_acc), plan);
+}
+
 /* Rows that are runs, or the only row of two arrays: blocks of a row read it by vectors where they can. */
 static gpr_status plan_exact_runs(const task *t, gpr_plan *plan)
 {
     const uint32_t threads = (uint32_t)smaller(t->facts->threads_per_multiprocessor, EXACT_THREADS);
-    const uint64_t tile = (uint64_t)plan->block * (STREAM_BYTES_PER_THREAD / t->element_bytes);
+    const uint64_t tile = tile_elements(t, plan);
     uint64_t blocks = t->grid;
 
     if (blocks == 0) {
@@ -617,7 +633,19 @@ static gpr_status plan_exact_runs(const task *t, gpr_plan *plan)
                      ? even_blocks(t->facts, threads / plan->block, divide_up(t->layout->n, tile))
                      : stride_blocks(t->facts, threads, plan->rows, t->layout->n, plan->block, tile);
     }
-    return add_exact_blocks(t, blocks, 1, gpr_exact_partial_bytes(t->rule->form, t->rule->device_acc), plan);
+    return add_exact_runs(t, blocks, plan);
+}
+
+/* Blocks for a row of float64 where each has so many tiles that exact_stream reads it faster, else 0. */
+static uint64_t streaming_blocks(const task *t, const gpr_plan *plan)
+{
+    enum { LEAST_TILES = 32 };
+    const uint32_t threads = (uint32_t)smaller(t->facts->threads_per_multiprocessor, RESIDENT_THREADS);
+    const uint64_t tile = tile_elements(t, plan), n = t->layout->n;
+    const uint64_t blocks = t->grid != 0 ? t->grid : stride_blocks(t->facts, threads, plan->rows, n, plan->block, tile);
+
+    if (t->rule->element != GPR_FLOAT64 || plan->integer_windows) return 0;
+    return n / tile / blocks >= LEAST_TILES ? blocks : 0;
 }
 
 /* Rows that are runs are read by vectors, short ones, of which sums are made, by a few lanes, any others element by element. */
@@ -640,7 +668,10 @@ static gpr_status plan_exact(const task *t, gpr_plan *plan)
     const uint32_t lanes = exact_lanes(t, &plan->layout);
     if (lanes != 0) return plan_exact_rows(t, lanes, plan);
     if (!gpr_rows_are_runs(t->layout)) return plan_exact_across(t, "exact_across", plan);
-    return plan_exact_runs(t, plan);
+    const uint64_t blocks = streaming_blocks(t, plan);
+    if (blocks == 0) return plan_exact_runs(t, plan);
+    plan->variant = "exact_stream";
+    return add_exact_runs(t, blocks, plan);
 }
 
 /* ---------------------------------------------------------------- kernels that are named ----- */

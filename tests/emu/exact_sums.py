@@ -6,6 +6,7 @@ nothing is left. All digits of the number have been seen then.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +22,7 @@ from gpureduce import _core
 # Around a lane's vectors, a warp's tile and a block's; enough for a window to be emptied in between with one warp.
 SIZES = (1, 2, 7, 31, 33, 127, 129, 511, 513, 1025, 2100, 5001)
 LONG = 40_000
+STREAMED_TILES = 32  # of a block, from which on exact_stream reads them (LEAST_TILES in lib/plan.c)
 
 
 def sum_on_device(values: np.ndarray, op: str, offset: int, block: int, grid: int, on_device: bool) -> Any:
@@ -111,6 +113,51 @@ def check_apart(task: dict[str, Any]) -> None:
         assert np.signbit(sum_on_device(zeros, "sum", 0, block, grid, on_device)), f"only -0 of {where}"
         zeros[rng.integers(values.size)] = 0
         assert not np.signbit(sum_on_device(zeros, "sum", 0, block, grid, on_device)), f"one +0 of {where}"
+
+
+def check_streamed(task: dict[str, Any]) -> None:
+    """Sum ``count`` arrays of float64 in which each of a few blocks has so many tiles that exact_stream reads them:
+    ``block``, ``seed``. Some tiles, of those of any warp also several in a row, are not like the others.
+    """
+    block = task["block"]
+    tile = 8 * block  # elements; a warp's one are 256 of them
+    for number in range(task["count"]):
+        rng = np.random.default_rng([task["seed"], number, block])
+        set_option("schedule", SCHEDULES[(task["seed"] + number) % len(SCHEDULES)])
+        set_option("seed", int(rng.integers(1, 2**31)))
+        grid, offset, on_device = int(rng.integers(1, 4)), int(rng.integers(4)), bool(rng.random() < 0.5)
+        n = STREAMED_TILES * tile * grid + int(rng.choice([0, 1, 255, int(rng.integers(3 * tile * grid))]))
+        values = np.ldexp(rng.standard_normal(n), rng.integers(-5, 6, n))
+        for _ in range(int(rng.integers(5))):
+            some = values[int(rng.integers(n // 256)) * 256 :][: 256 * int(rng.integers(1, 5))]
+            some *= rng.choice([0.0, -0.0, 2.0**-45, 2.0**-1000, 2.0**20, 2.0**900])
+            if rng.random() < 0.5:
+                some[int(rng.integers(some.size))] *= rng.choice([2.0**-60, 2.0**40])
+        where = f"case {number} n={n} block={block} grid={grid} offset={offset} GPR_TEST_SEED={task['seed']}"
+
+        def summed(x: np.ndarray, op: str = "sum") -> Any:
+            return sum_on_device(x, op, offset, block, grid, on_device)  # noqa: B023
+
+        check_all_digits(summed, values, where)
+        assert_result(np.float64(summed(values, "mean")), expected(values, "float64", n), f"mean of {where}")
+        for special, sign in ((math.inf, 1), (-math.inf, 1), (math.nan, 1), (math.inf, -1)):
+            holed = values.copy()
+            holed[rng.integers(n, size=int(rng.integers(1, 3)))] = special
+            holed[rng.integers(n)] = sign * special
+            assert_result(np.float64(summed(holed)), expected(holed, "float64"), f"{special} in {where}")
+        zeros = -np.zeros(n)
+        assert np.signbit(summed(zeros)), f"only -0 of {where}"
+        zeros[rng.choice(n, 3)] = math.nan  # which are left out: no other zeros are seen by them
+        options: dict[str, Any] = {"kernel": "exact", "device": "cuda", "block_size": block, "grid_size": grid}
+        assert np.signbit(gr.nansum(zeros, **options)), f"-0 and NaN of {where}"
+        run = gr.last_run()
+        assert run is not None
+        assert run.variant == "exact_stream", where
+        zeros[rng.integers(n)] = 0
+        assert not np.signbit(gr.nansum(zeros, **options)), f"+0 of {where}"
+        values[rng.integers(n, size=int(rng.integers(1, 9)))] = math.nan
+        kept = values[values == values]
+        assert_result(gr.nanmean(values, **options), expected(kept, "float64", kept.size), f"nanmean of {where}")
 
 
 def check_rows(task: dict[str, Any]) -> None:
