@@ -642,9 +642,10 @@ static uint64_t streaming_blocks(const task *t, const gpr_plan *plan)
     enum { LEAST_TILES = 32 };
     const uint32_t threads = (uint32_t)smaller(t->facts->threads_per_multiprocessor, RESIDENT_THREADS);
     const uint64_t tile = tile_elements(t, plan), n = t->layout->n;
-    const uint64_t blocks = t->grid != 0 ? t->grid : stride_blocks(t->facts, threads, plan->rows, n, plan->block, tile);
+    uint64_t blocks = t->grid;
 
     if (t->rule->element != GPR_FLOAT64 || plan->integer_windows) return 0;
+    if (blocks == 0) blocks = stride_blocks(t->facts, threads, plan->rows, n, plan->block, tile);
     return n / tile / blocks >= LEAST_TILES ? blocks : 0;
 }
 

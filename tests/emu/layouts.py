@@ -182,7 +182,8 @@ def call(case: Case, op: str, dtype: np.dtype[Any], block: int, rng: np.random.G
         rtol = rounding_of(sample, int(np.prod(array.view.shape)))
         good = np.allclose(got.astype(np.float64), rounded, rtol=rtol, atol=0, equal_nan=True)
     elif op in ("mean", "std"):
-        good = np.allclose(got.astype(np.float64), want.astype(np.float64), rtol=2e-3, atol=1e-2, equal_nan=True)
+        rtol = max(2e-3, epsilon_of(sample))
+        good = np.allclose(got.astype(np.float64), want.astype(np.float64), rtol=rtol, atol=1e-2, equal_nan=True)
     else:
         with np.errstate(all="ignore"):  # a result beyond its type is infinite in both
             rounded = want.astype(sample).astype(want.dtype)
@@ -197,10 +198,13 @@ def expected_about(rows: np.ndarray, mask: np.ndarray | None, means: np.ndarray)
     return np.mean(squares, axis=-1, **({} if mask is None else {"where": mask}))
 
 
+def epsilon_of(dtype: np.dtype[Any]) -> float:
+    return float(np.finfo(dtype).eps) if dtype.kind in "fc" else 2.0**-7  # bfloat16's, which NumPy does not know
+
+
 def rounding_of(dtype: np.dtype[Any], n: int) -> float:
     """How far two sums of `n` squares in 64 bits may be from each other once both are of a type, in proportion."""
-    epsilon = float(np.finfo(dtype).eps) if dtype.kind == "f" else 2.0**-7  # bfloat16's, which NumPy does not know
-    return 2 * epsilon + (n + 16) * float(np.finfo(np.float64).eps)
+    return 2 * epsilon_of(dtype) + (n + 16) * epsilon_of(np.dtype(np.float64))
 
 
 def unwritten(n: int, dtype: np.dtype[Any]) -> np.ndarray:
