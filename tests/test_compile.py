@@ -3,7 +3,7 @@
 Needs NVRTC, no GPU. Variances have every program twice, the second time about means that are given.
 
 There are tens of thousands of cells, and NVRTC compiles one at a time in a process. So a run takes, for one
-architecture and a thirty-sixth of the kernels and of the programs of ``auto``, drawn anew each time, each with every
+architecture and a forty-eighth of the kernels and of the programs of ``auto``, drawn anew each time, each with every
 dtype and with every operator, and some operators with some dtypes besides; and a sample for the others, with random
 block sizes. What a kernel does not fold is refused in every cell. ``GPR_ALL_CELLS=1`` takes everything, and
 ``GPR_TEST_SEED`` repeats a run.

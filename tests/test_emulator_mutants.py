@@ -41,7 +41,7 @@ TOGETHER = [
     (r"\ball_lanes(?=,)", f"({HALF_WARP})"),
     (r"__syncthreads_and\(is_held\)", "(__syncthreads(), is_held)"),
     (r"__syncthreads_and\(", "__all_sync(all_lanes, "),
-    (r"atomicAdd\(&scratch", "[](unsigned *p, unsigned x) { return (*p += x) - x; }(&scratch"),
+    (r"atomicAdd\(ticket", "[](unsigned *p, unsigned x) { return (*p += x) - x; }(ticket"),
 ]
 # Slips of the pen: bounds, offsets, who works.
 SLIPS = [
@@ -75,9 +75,8 @@ SLIPS = [
     (r"(?<=most_adds = )1024", "4096"),
     (r"(?<=window_step = )42", "44"),
     (r"(?<=wide_step = )47", "50"),
-    (r"(?<=last_place )\+ fraction", "+ fraction - 1"),
     (r"(?<=top - )least_headroom", "(least_headroom - 5)"),
-    (r"(?<=>= )least - 1", "least - 2"),
+    (r"(?<=least_less >= )least(?=;)", "(least - 1)"),
     (r"(?<=digit_bits\) )/ digit_bits \+ 1", "/ digit_bits"),
     (r"(?<=pieces = )4", "3"),
     (r"(?<=digit_bits - 2\) )/ digit_bits \+ 1", "/ digit_bits"),
@@ -86,9 +85,8 @@ SLIPS = [
     (r"(?<=top\(\) - )least_headroom", "(least_headroom - 5)"),
     (r"(?<=top\(\) - depth )\+ product_fraction<T>", "+ product_fraction<T> - 3"),
     (r"(?<=% 2 )!= 0(?=\) shift--)", "== 0"),
-    (r"(?<=begin; i < )end", "end - 1"),
+    (r"(?<=begin \+ threadIdx\.x; i < )end", "end - 1"),
     (r"(?<=lane )< head", "<= head"),
-    (r"(?<=\bi )< run\.vectors", "<= run.vectors"),
     (r"(?<=\(kept & 1\) )!= 0", "== 0"),
     (r"(?<=column )< layout\.column\.extent", "<= layout.column.extent"),
     (r"(?<=\bi )< count\b(?!\w| \*)", "<= count"),
@@ -107,7 +105,6 @@ SLIPS = [
     (r"(?<=row, )layout\.across(?= \* Words::all)", "strip.count"),
     (r"(?<=\(c \+ 1\) )\* Words::all", "* Words::all - 1"),
     (r"(?<=row\.index )\* layout\.across", "* (layout.across - 1)"),
-    (r"(?<=\(windows\) )- 1", "- 2"),
     (r"(?<=\(COUNT - 1 - i\) )\* STEP", "* (STEP - 1)"),
     (r"(?<=key )!= 0 \|\| !is_empty\(\)", "!= 0"),
     (r"(?<=index )- threadIdx\.x % warp_lanes / lanes", ""),
@@ -115,7 +112,7 @@ SLIPS = [
     (r"(?<=place\(\) )\+ reach \+ 1", "+ reach + 2"),
     (r"addend == 0 \?", "false ?"),
     (r"low < addend", "false"),
-    (r"(?<=pair_bits )- window_step \| low", "- window_step - 1 | low"),
+    (r"(?<=pair_bits )- window_step\) \| low", "- window_step - 1) | low"),
     (r"(?<=mine\.top - )all\.top", "(all.top - 1)"),
     (r"(?<=b )< blocks \?", "<= blocks ?"),
     (r"value = Cell::identity\(\);", "value = Cell::lift(typename Cell::In{3}, 0);"),
@@ -180,7 +177,7 @@ SLIPS = [
     (r"(?<=row\.blocks )> warp_lanes", "> 2 * warp_lanes"),
     (r"sum\.number\[0\] == 0(?= \? round_quickly)", "true"),
     (r"(?<=others\.unit = )sum\.unit", "sum.unit + STEP"),
-    (r"(?<=last )\+ warp_lanes(?=\)\))", "+ warp_lanes - 1"),
+    (r"(?<=full = last )\+ warp_lanes", "+ warp_lanes - 1"),
     (r"(?<=k \* WIDTH\) )< left", "<= left"),
     (r"left <= 0 && (?=has_edges\))", ""),
     (r"left > static_cast<long long>\(last\)(?= \? VECTORS)", "false"),
@@ -195,8 +192,8 @@ SLIPS = [
     (r"has_edges(?= \? tiles\.edge)", "false"),
     (r"(?<=row\.blocks\) \* \(vectors )\* BLOCK", "* BLOCK + 1"),
     (r"(?<=field_offset<dt_float32> \+ )128", "127"),
-    (r"OFFSET == field_offset<T>(?= \?)", "true"),
-    (r"(?<=return )e > deepest \? e : deepest", "e"),
+    (r"(?<=if constexpr \()QUICK(?=\) rest)", "false"),
+    (r"(?<=return )e > deepest\(\) \? e : deepest\(\)", "e"),
     (r"(?<=row\.block == 0 )&& threadIdx\.x < warp_lanes", ""),
     (r"(?<=left - step >= )full", "full - 1"),
     (r"(?<=left - step )>= full", "> 0"),
@@ -282,12 +279,15 @@ def code_only(text: str) -> str:
 
 
 def mutants(changes: list[tuple[str, str]]) -> Iterator[Mutant]:
+    left = {pattern for pattern, _ in changes}
     for file, text in SOURCES.items():
         code = code_only(text)
         for pattern, new in changes:
             for match in re.finditer(pattern, code):
+                left.discard(pattern)
                 changed = text[: match.start()] + new + text[match.end() :]
                 yield Mutant(file, text.count("\n", 0, match.start()) + 1, match.group(), new, changed)
+    assert not left, f"what these would break is no longer there: {left}"
 
 
 DEFINITION = re.compile(r"\b(?:GPR_DEVICE|__global__)\b[^;{}]*?\b(?!__launch_bounds__)(\w+)\(|\bstruct (\w+)")
