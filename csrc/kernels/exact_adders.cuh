@@ -239,17 +239,24 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
     template <class Refill> GPR_DEVICE bool add_streamed(Tile &tile, const Refill &refill)
     {
         static_assert(!asks_before, "a tile is added before it is known whether windows hold it");
+        return add_if_held([&](Fit &fit, Near(&grown)[parts]) {
+#pragma unroll
+            for (unsigned k = 0; k < VECTORS; k++) {
+                const Vector taken[1] = {tile.v[k]};
+                refill(k);
+                fit.template add<1>(taken, 1, grown);
+            }
+        });
+    }
+    // What add(fit, grown) adds to copies of the windows counts if they hold it; says whether they do.
+    template <class Add> GPR_DEVICE bool add_if_held(const Add &add)
+    {
         Near grown[parts];
         Fit fit(near);
 
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) grown[p] = near[p];
-#pragma unroll
-        for (unsigned k = 0; k < VECTORS; k++) {
-            const Vector taken[1] = {tile.v[k]};
-            refill(k);
-            fit.template add<1>(taken, 1, grown);
-        }
+        add(fit, grown);
         if (team.any(!fit.holds(grown))) return false;
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) near[p] = grown[p];
@@ -263,17 +270,10 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
         if constexpr (asks_before) {
             if (team.any(!is_near(asked))) return false;
             add_all<AT_ONCE>(v, used);
+            return true;
         } else {
-            Near grown[parts];
-#pragma unroll
-            for (unsigned p = 0; p < parts; p++) grown[p] = near[p];
-            Fit fit(near);
-            fit.template add<AT_ONCE>(v, used, grown);
-            if (team.any(!fit.holds(grown))) return false;
-#pragma unroll
-            for (unsigned p = 0; p < parts; p++) near[p] = grown[p];
+            return add_if_held([&](Fit &fit, Near(&grown)[parts]) { fit.template add<AT_ONCE>(v, used, grown); });
         }
-        return true;
     }
 
     // Adds a tile that the windows hold.
