@@ -12,7 +12,7 @@ import os
 import random
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,7 +90,7 @@ SLIPS = [
     (r"(?<=\(kept & 1\) )!= 0", "== 0"),
     (r"(?<=column )< layout\.column\.extent", "<= layout.column.extent"),
     (r"(?<=\bi )< count\b(?!\w| \*)", "<= count"),
-    (r"(?<=r\.x )>= count", "> count"),
+    (r"(?<=r\.x )< count", "<= count"),
     (r"(?<=warp )>= strip\.count", "> strip.count"),
     (r"(?<=strip\.count - warp )- 1\)", ")"),
     (r"(?<=bits == )rounded\(greatest\)", "bits"),
@@ -146,13 +146,12 @@ SLIPS = [
     (r"(?<=number\[0\]\[)above \+ w", "w"),
     (r"(?<=held->flags = )saw_not_minus_zero", "0"),
     (r"warp_max\(found\.largest\)", "shuffle_from(found.largest, 0)"),
-    (r"(?<=bits \|= )number\[p\]\[0\]", "0"),
-    (r"(?<=windows > 1 \? )window_step - 2", "window_step + 2"),
-    (r"shift == by && (?=is_small)", ""),
-    (r"&& number\[p\]\[0\] > -most", ""),
-    (r"&& number\[p\]\[0\] < most", ""),
+    (r"mine\.has\([01]\)", "false"),
+    (r"(?<=most_shift = )window_step - 2", "window_step + 2"),
+    (r"(?<=fits = )shift == by(?=;)", "true"),
+    (r"mine\.top != other\.top \|\| (?=!mine\.is_small)", ""),
     (r"(?<=kept = window_step )- shift", "- shift - 1"),
-    (r"(?<=unsigned w = windows - 1; w )> 0", "> 1"),
+    (r"(?<=unsigned w = numbers - 1; w )> 0", "> 1"),
     (r"(?<=<< shift\) )\+ carried", ""),
     (r"(?<=carried = )whole >> kept", "0"),
     (r"(?<=(?:mine|ther)\.top )- lower", "- lower - 1"),
@@ -164,7 +163,27 @@ SLIPS = [
     (r"(?:held|all)\.flags \|?= (?:saw_digits|left_flags);", ""),
     (r"(?<=all\.flags = )warp_or\(mine\.flags\)", "mine.flags"),
     (r"\(mine\.top == all\.top \|\| mine\.is_zero\(\)\)", "true"),
-    (r"(?<=if \()has_first", "false"),
+    (r"\(flags & has_(?:first|above)\) != 0", "false"),
+    (r"(?<=number\[p\]\[0\]\) )<< window_step", "<< (window_step - 1)"),
+    # Two doubles
+    (r"lost \|= (?=\(upper)", "lost = "),
+    (r"(?<=return )lost == 0 && ", ""),
+    (r"&& \(upper_bits\(second\) & exponent\) != exponent", ""),
+    (r"second == 0 \? first : (?=first \+)", ""),
+    (r"second == 0 \? first : (?=two)", ""),
+    (r"bits % 2 != 0(?=\) return two)", "false"),
+    (r"(?<=two\.sum < 0\) \? )1 : -1", "-1 : 1"),
+    (r"\(a - of_a\) \+ ", ""),
+    (r"put_few<In>(?=\()", "true || put_few<In>"),
+    # What is kept of full windows
+    (r"keep\(now, times == 0\);", ""),
+    (r"(?<=is_first \? mine : )kept \+ mine", "mine"),
+    (r"(?<=adds = )\(times \+ 1\) << kept_shift", "0"),
+    (r"if \(times_kept\(\) > 0\) close_kept\(near\[0\]\.top\);", ""),
+    (r"(?<=number )>> lower_bits(?=\};)", ">> (lower_bits - 1)"),
+    (r"(?<=\{place, place )\+ lower_bits", "+ lower_bits - 1"),
+    (r"(?<=\[w \+ 1\] )\+=(?= RunTeam)", "="),
+    (r"if \(is_placed\) empty\(\);(?=\n        begin)", ""),
     (r"held\.flags \|= sum\.flags\[p\] << p \* held_flag_bits;", ""),
     (r"sum\.digit\[p\]\[d\] = 0;", ""),
     (r"counters\[counter\] = 0;", ""),
@@ -177,33 +196,28 @@ SLIPS = [
     (r"(?<=row\.blocks )> warp_lanes", "> 2 * warp_lanes"),
     (r"sum\.number\[0\] == 0(?= \? round_quickly)", "true"),
     (r"(?<=others\.unit = )sum\.unit", "sum.unit + STEP"),
-    (r"(?<=full = last )\+ warp_lanes", "+ warp_lanes - 1"),
-    (r"(?<=k \* WIDTH\) )< left", "<= left"),
+    (r"(?<=left >= last )\+ warp_lanes", "+ warp_lanes - 1"),
+    (r"(?<=k \* BLOCK )< left", "<= left"),
+    (r"(?<=k \* apart \+ first )< left", "<= left"),
+    (r"(?<=at - mine )\* \(VECTORS - 1\)", "* VECTORS"),
+    (r"(?<=at \+ )k(?= \* warp_lanes)", "(k + 1)"),
+    (r"(?<=left )>= step", "> step / 2"),
     (r"left <= 0 && (?=has_edges\))", ""),
-    (r"left > static_cast<long long>\(last\)(?= \? VECTORS)", "false"),
-    (r"(?<=static_cast<unsigned>\(left\) )\+ WIDTH - 1", ""),
-    (r"(?<=used = has_edges \? )1 : 0", "0 : 0"),
-    (r"\|\| used == VECTORS", ""),
+    (r"left > last(?= \? VECTORS)", "false"),
+    (r"(?<=static_cast<unsigned>\(left\) )\+ BLOCK - 1", ""),
+    (r"if \(used == VECTORS\) return;", ""),
     (r"(?<=k == used) \? edges", " - 1 ? edges"),
     (r"used\+\+;", ""),
-    (r"has_edges = false;(?=\n        return used)", ""),
-    (r"&& tiles\.is_done\(\)", ""),
+    (r"has_edges = false;(?=\n    \})", ""),
+    (r"&& !tile\.has_edges", ""),
     (r"(?<=k == )0(?= \? edges)", "1"),
-    (r"has_edges(?= \? tiles\.edge)", "false"),
+    (r"(?<=tile\.edges, )tile\.has_edges", "false"),
     (r"(?<=row\.blocks\) \* \(vectors )\* BLOCK", "* BLOCK + 1"),
     (r"(?<=field_offset<dt_float32> \+ )128", "127"),
     (r"(?<=if constexpr \()QUICK(?=\) rest)", "false"),
     (r"(?<=return )e > deepest\(\) \? e : deepest\(\)", "e"),
-    (r"(?<=row\.block == 0 )&& threadIdx\.x < warp_lanes", ""),
-    (r"(?<=left - step >= )full", "full - 1"),
-    (r"(?<=left - step )>= full", "> 0"),
-    (r"(?<=at \+ step )\+ k \* WIDTH", "+ k * WIDTH + 1"),
-    (r"(?<=if \()!has_next", "has_next"),
-    (r"(?<=is_noted = )others == 0", "false"),
-    (r"if \(is_noted\) note_others\(tile\.v\);", ""),
-    (r"if \(is_noted\) others = 0;", ""),
-    (r"if \(has_next\)(?= tile\.v)", ""),
-    (r"take_anything\(again\(\)\.v\);", "take_anything(tile.v);"),
+    (r"(?<=has_edges\()mine == 0 && ", ""),
+    (r"(?<=has_edges = )mine == 0 && ", ""),
 ]
 # Mutants that are right all the same, by file, replacement and the comment at the place; and why the place is as it is.
 UNMISSED = {
@@ -319,7 +333,7 @@ FILES_OF_PRODUCTS = {
 # Kernels by what is tried, and the global functions that this comes to. What auto does with layouts is tried by kernel.
 ENTRIES = {
     **{name: ["auto_stream", "auto_rows"] if name == "auto" else [name] for name in KERNELS},
-    **{name: [name] for name in (*MADE_FOR, *OF_PRODUCTS, "exact_stream")},
+    **{name: [name] for name in (*MADE_FOR, *OF_PRODUCTS)},
 }
 
 
@@ -387,12 +401,15 @@ def what_to_try(mutant: Mutant) -> Iterator[Trial]:
     sums, products = exact_sums_to_try(kernels), products_to_try(kernels)
     variances = variances_to_try(kernels)
     if not mutant.file.startswith("exact") and not kernels[0].startswith("exact"):
-        parts = [cells, layouts, sums, products, variances]
+        parts: list[Iterable[Trial]] = [cells, layouts, sums, products, variances]
     elif mutant.file in FILES_OF_PRODUCTS:
         parts = [variances, products]
     elif mutant.file == "exact_fixed.cuh":
         tried = (*sums, *layouts)
         parts = [((*cell, what | {"slow_float64": True}) for *cell, what in tried)]
+    elif mutant.file == "exact_few.cuh":
+        what = {"do": "exact_sums.check_few", "rows": 100, "limit": 300.0}
+        parts = [[("exact", dtype, 0, what) for dtype in ("float32", "float64")]]
     elif mutant.file in ("exact_rows.cuh", "exact_across.cuh", "exact_walk.cuh"):
         parts = [layouts, sums, variances, products, cells]
     else:
@@ -435,7 +452,7 @@ def products_to_try(kernels: list[str]) -> Iterator[Trial]:
 def cells_to_try(mutant: Mutant, kernels: list[str]) -> Iterator[Trial]:
     """Each kernel with the types and operators that come to the place."""
     cells = next(cells for word, cells in CELLS.items() if word in mutant.whole_line)
-    for kernel in (kernel for kernel in kernels if kernel not in (*OF_PRODUCTS, "exact_stream")):
+    for kernel in (kernel for kernel in kernels if kernel not in OF_PRODUCTS):
         for dtype, op in cells:
             if op == ABOUT and (kernel not in MADE_FOR or kernel.startswith("exact")):
                 continue
@@ -450,6 +467,8 @@ def exact_layouts_to_try(kernels: list[str]) -> Iterator[Trial]:
             yield "exact", dtype, 64, {"do": "exact_layouts.check_kinds"}
             yield "exact", dtype, 256, {"do": "exact_layouts.check_layouts", "count": 4}
         yield "exact", "float32", 0, {"do": "exact_sums.check_rows"}
+    if "exact_rows" in kernels:
+        yield "exact", "float32", 0, {"do": "exact_sums.check_few", "rows": 50, "limit": 300.0}
     if "exact_across" in kernels:
         for dtype in ("float32", "float64"):
             yield "exact", dtype, 32, {"do": "exact_layouts.check_across", "stride": 8, "limit": 300.0}
@@ -459,13 +478,11 @@ def exact_sums_to_try(kernels: list[str]) -> Iterator[Trial]:
     """Exact sums of data at the edges of windows, and beyond, if their kernel comes to the place: rows of a tile for
     each warp first, which are quick.
     """
-    if "exact_stream" in kernels[:1]:
-        for block in (32, 96):
-            yield "exact", "float64", block, {"do": "exact_sums.check_streamed", "count": 3, "limit": 300.0}
     if "exact" in kernels:
         for dtype, block, blocks in TILES:
             what = {"do": "exact_tiles.check_tiles", "blocks": blocks, "count": 6, "only_sums": True}
             yield "exact", dtype, block, what
+        yield "exact", "float64", 32, {"do": "exact_sums.check_kept", "count": 2, "limit": 300.0}
         for dtype in ("float64", "bfloat16"):
             yield "exact", dtype, 0, {"do": "exact_sums.check_apart", "limit": 300.0}
         for dtype in ("float32", "float64", "bfloat16"):

@@ -69,12 +69,28 @@ def test_the_kernels_source_gives_every_digit_on_the_emulator() -> None:
 
 
 @pytest.mark.long
-def test_many_tiles_of_float64_give_every_digit_on_the_emulator() -> None:
-    blocks, count = (32, 96, 256), 30 if EVERYTHING else 1
-    wrong = emu.failures(
-        {"do": "exact_sums.check_streamed", "block": block, "seed": SEED, "count": count, "limit": 900.0}
-        for block in (blocks if EVERYTHING else (blocks[SEED % 3],))
-    )
+def test_rows_of_a_few_give_every_digit_on_the_emulator() -> None:
+    tasks = [
+        {"do": "exact_sums.check_few", "dtype": name, "rows": 2000 if EVERYTHING else 100, "seed": SEED, "limit": 900.0}
+        for name in ("float32", "float64")
+    ]
+    wrong = emu.failures(both_windows(tasks))
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.long
+def test_windows_that_are_full_give_every_digit_on_the_emulator() -> None:
+    blocks = (32, 64, 96)
+    tasks = [
+        {"do": "exact_sums.check_kept", "dtype": name, "block": blocks[(SEED + i) % 3], "seed": SEED}
+        | {"count": 10 if EVERYTHING else 1, "limit": 900.0}
+        for i, name in enumerate(FLOATS)
+    ]
+    tasks += [
+        {"do": "exact_sums.check_kept_to_the_end", "dtype": name, "seed": SEED, "limit": 900.0}
+        for name in (FLOATS if EVERYTHING else ("float16",))
+    ]
+    wrong = emu.failures(both_windows(tasks) if EVERYTHING else tasks)
     assert not wrong, "\n".join(wrong)
 
 

@@ -7,9 +7,9 @@
 // windows hold every digit. Three of them hold float64 over 68 binary orders of magnitude, two of them float32 over 55;
 // one is enough for 16-bit floats, whose numbers have few digits.
 //
-// A window less what it began with is an integer, and integers are added without regard to order: over a warp, then into
-// the block's number in shared memory, and from there into the row's (exact_sum.cuh). That happens every thousand
-// elements of a thread, before a window could overflow, and at the end.
+// A window less what it began with is an integer, and integers are added without regard to order: over a warp, over the block
+// and over the row's blocks (exact_held.cuh). Every thousand elements of a thread, before a window could overflow, it begins anew,
+// and the warp keeps what it held.
 //
 // Whether elements fit the windows is asked once for a tile: whether the first window ever left its range (an element is
 // too large, infinite or NaN), and whether a rest was left. If so, the tile does not count, and is added another way:
@@ -21,8 +21,8 @@
 //
 // Where a warp has one tile of its row, that has windows of its own (exact_tile.cuh).
 //
-// This kernel reads rows that are runs of memory, by vectors. Very long ones of float64 are exact_stream.cuh's, those that lie
-// otherwise exact_across.cuh's, and short ones exact_rows.cuh's.
+// This kernel reads rows that are runs of memory, by vectors. Those that lie otherwise are exact_across.cuh's, and short ones
+// exact_rows.cuh's.
 //
 // Launch: any number of blocks a row; BLOCK a multiple of 32; out[row] is written by one block: the accumulator, or the
 // result. With more than one block a row, a row's counters are its ticket, a gap, and an accumulator: zero before and
@@ -40,11 +40,11 @@ namespace gpr {
 // What a warp holds after one tile, of which the first `used` vectors have elements, and a vector of edges behind it, if it
 // has some: whatever they are. All lanes must call.
 template <class Cell, unsigned VECTORS>
-GPR_CALLED Held<typename Cell::In> hold_anything(typename FloatAdder<Cell, VECTORS>::Tile tile, unsigned used, Vector edges,
+GPR_CALLED Held<typename Cell::In> hold_anything(typename FloatAdder<Cell, VECTORS, RunTeam>::Tile tile, unsigned used, Vector edges,
                                                  bool has_edges)
 {
     constexpr unsigned at_once = 4; // there are registers for them
-    FloatAdder<Cell, VECTORS> adder;
+    FloatAdder<Cell, VECTORS, RunTeam> adder;
 #pragma unroll 1
     for (;;) {
         adder.template take<at_once>(tile.v, used);
@@ -63,23 +63,20 @@ GPR_DEVICE bool sum_one_tile(const Run<typename Cell::In> &run, const Row &row, 
                              Held<typename Cell::In> *held)
 {
     using In = typename Cell::In;
-    using Adder = FloatAdder<Cell, VECTORS>;
+    using Adder = FloatAdder<Cell, VECTORS, RunTeam>;
     const Vector nothing = Adder::nothing();
-    Tiles<VECTORS, BLOCK, BLOCK, In> tiles(run, row);
-    Vector v[VECTORS];
-    const unsigned used = tiles.fetch_only(v, nothing);
-    bool is_held = used == 0;
+    const OnlyTile<VECTORS, BLOCK, In> tile(run, row, nothing);
+    bool is_held = tile.used == 0;
 
     *held = {};
     clear_sums<In, 1, BLOCK>();
     if constexpr (has_tile_windows<Cell>) {
-        if (used > 0 && tiles.is_done()) is_held = hold_tile<Cell>(v, used, held);
+        if (tile.used > 0 && !tile.has_edges) is_held = hold_tile<Cell>(tile.v, tile.used, held);
         if (finish_alone<Cell, BLOCK>(*held, is_held, row, out)) return true;
     }
     if (!is_held) {
-        const bool has_edges = !tiles.is_done();
-        const Vector edges = has_edges ? tiles.edge(nothing) : nothing;
-        *held = hold_anything<Cell, VECTORS>(bit_copy<typename Adder::Tile>(v), used, edges, has_edges);
+        const typename Adder::Tile any = bit_copy<typename Adder::Tile>(tile.v);
+        *held = hold_anything<Cell, VECTORS>(any, tile.used, tile.edges, tile.has_edges);
     }
     return false;
 }
@@ -95,7 +92,7 @@ exact(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<t
     const Start start = layout.row(row.index);
     const Run<In> run(in + start.in, row.n);
     const auto prepare = [] { clear_sums<In, 1, BLOCK>(); };
-    Adder<Cell, vectors> adder;
+    Adder<Cell, vectors, RunTeam> adder;
 
     if constexpr (adds_floats<Cell>) {
         Held<In> held;

@@ -10,6 +10,7 @@ namespace gpr {
 
 // A warp that adds to one of a block's NUMBERS numbers. All its lanes call together.
 template <unsigned NUMBERS> struct WarpTeam {
+    static constexpr bool keeps = false;
     unsigned number = 0;
 
     template <class In> GPR_DEVICE BlockSum<In> &sum() const
@@ -44,8 +45,23 @@ template <unsigned NUMBERS> struct WarpTeam {
     }
 };
 
+// The same, of a row that is a run: what full windows held is kept, and put with what they hold at the end (exact_held.cuh). Of a
+// warp, it is as many integers as there are windows, in units of their last places; 2^56 for each time.
+template <class In> struct Kept { long long number[parts_of<In>][near_windows<PartType<In>>]; };
+constexpr unsigned most_kept = 32; // times, before it goes to the block's number
+constexpr unsigned most_warps = 1024 / warp_lanes;
+struct RunTeam : WarpTeam<1> {
+    static constexpr bool keeps = true;
+    template <class In> static GPR_DEVICE Kept<In> &kept()
+    {
+        __shared__ Kept<In> of_warp[most_warps];
+        return of_warp[threadIdx.x / warp_lanes];
+    }
+};
+
 // A thread that adds to one of a block's NUMBERS numbers, alone or beside others.
 template <unsigned NUMBERS> struct LoneThread {
+    static constexpr bool keeps = false;
     unsigned number = 0;
 
     template <class In> GPR_DEVICE BlockSum<In> &sum() const { return block_sums<In, NUMBERS>()[number]; }
@@ -100,11 +116,11 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
 
     Team team;
     Near near[parts];
-    unsigned adds = 0;                    // to the windows since they began
+    unsigned adds = 0;                    // to the windows since they began; from bit kept_shift on, how often that was kept
     bool is_placed = is_always_near<T>;   // the same in the whole team, as are:
     unsigned misses = 0, skipped = 0;     // tiles that are added the other way at once, after the last that did not fit
     unsigned strikes = 0;                 // tiles that did not fit since the windows began
-    bool has_emptied = false;             // into the number in shared memory, windows or such a tile
+    bool has_emptied = false;             // into the number in shared memory, windows, what was kept, or such a tile
     unsigned others = 0;                  // bits that are 0 as long as all elements were -0
     unsigned left_out = 0;
 
@@ -134,9 +150,55 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
         for (unsigned p = 0; p < parts; p++) near[p].begin(top);
         adds = strikes = 0;
     }
+    static constexpr int kept_shift = 16;
+    static_assert(most_adds < 1u << kept_shift && most_kept < 1u << kept_shift, "both fit a word");
+    GPR_DEVICE unsigned times_kept() const { return adds >> kept_shift; }
+    GPR_DEVICE bool is_full() const { return (adds & ((1u << kept_shift) - 1)) > most_adds - elements; }
+
+    // Makes room in the windows.
     GPR_DEVICE void flush()
     {
+        if constexpr (Team::keeps) {
+            const unsigned times = times_kept();
+            if (times < most_kept) {
+                NearParts now;
+#pragma unroll
+                for (unsigned p = 0; p < parts; p++) now.of[p] = near[p];
+                keep(now, times == 0);
+                begin(near[0].top);
+                adds = (times + 1) << kept_shift;
+                return;
+            }
+        }
+        empty();
+    }
+    // What windows hold is kept for the warp, with what was before if this is not the first time.
+    struct NearParts { Near of[parts]; };
+    static GPR_CALLED void keep(NearParts windows, bool is_first)
+    {
+        const unsigned lane = threadIdx.x % warp_lanes;
+#pragma unroll
+        for (unsigned p = 0; p < parts; p++) {
+            long long number[near_windows<T>], mine = 0;
+            int place[near_windows<T>];
+            windows.of[p].read(number, place);
+#pragma unroll
+            for (unsigned w = 0; w < near_windows<T>; w++) {
+                const long long sum = warp_sum(number[w]);
+                mine = lane == w ? sum : mine;
+            }
+            if (lane >= near_windows<T>) continue;
+            long long &kept = Team::template kept<In>().number[p][lane];
+            kept = is_first ? mine : kept + mine;
+        }
+    }
+    // Adds all that there is to the number in shared memory.
+    GPR_DEVICE void empty()
+    {
         has_emptied = true;
+        if constexpr (Team::keeps) {
+            if (times_kept() > 0) close_kept(near[0].top);
+        }
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) close_near(team, p, near[p]);
         begin(near[0].top);
@@ -145,12 +207,26 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
     {
         close_windows(team, windows, team.template sum<In>().digit[p]);
     }
+    // The same of what was kept, in halves, which have no more pieces than a thread adds.
+    static GPR_CALLED void close_kept(int top)
+    {
+        constexpr int lower_bits = 40;
+        const unsigned w = threadIdx.x % warp_lanes;
+        if (w >= near_windows<T>) return;
+#pragma unroll
+        for (unsigned p = 0; p < parts; p++) {
+            const long long number = Team::template kept<In>().number[p][w];
+            const long long halves[2] = {number & ((1ll << lower_bits) - 1), number >> lower_bits};
+            const int place = NearWindows<T>::place_at(top, w), places[2] = {place, place + lower_bits};
+            LoneThread<1>::add(LoneThread<1>{}.template sum<In>().digit[p], halves, places);
+        }
+    }
 
     // Windows for numbers like those with this key; not for infinities and NaN.
     GPR_DEVICE void place_for(unsigned key)
     {
         if (is_always_near<T> || field_of_key<T>(key) == last_field<T>) return;
-        if (is_placed) flush();
+        if (is_placed) empty();
         begin(Near::top_for(key));
         is_placed = true;
     }
@@ -196,7 +272,7 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
             skipped -= skipped > 0 ? 1 : 0;
             return take_anything(v);
         }
-        if (adds > most_adds - elements) flush();
+        if (is_full()) flush();
         if (!take_near<AT_ONCE>(v, asked, used)) {
             note_miss();
             return take_anything(v);
@@ -217,52 +293,6 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
         misses = misses < most_skipped ? 2 * misses + 1 : misses;
     }
 
-    // Adds a tile of which the next one follows in the same places: refill(k) asks for its vector k as soon as this tile's has been
-    // taken. What windows do not hold is read again, by again(). The whole team must call together.
-    template <class Refill, class Again> GPR_DEVICE void take_streamed(Tile &tile, const Refill &refill, const Again &again)
-    {
-        const bool is_noted = others == 0;
-        if (!is_placed) place_for(team.max(largest_key(tile.v)));
-        if (is_noted) note_others(tile.v); // which will be gone
-        if (is_placed && skipped == 0) {
-            if (adds > most_adds - elements) flush();
-            if (add_streamed(tile, refill)) return note_fit();
-            note_miss();
-        } else {
-            skipped -= skipped > 0 ? 1 : 0;
-#pragma unroll
-            for (unsigned k = 0; k < VECTORS; k++) refill(k);
-        }
-        if (is_noted) others = 0; // NaN that are skipped are none
-        take_anything(again().v);
-    }
-    template <class Refill> GPR_DEVICE bool add_streamed(Tile &tile, const Refill &refill)
-    {
-        static_assert(!asks_before, "a tile is added before it is known whether windows hold it");
-        return add_if_held([&](Fit &fit, Near(&grown)[parts]) {
-#pragma unroll
-            for (unsigned k = 0; k < VECTORS; k++) {
-                const Vector taken[1] = {tile.v[k]};
-                refill(k);
-                fit.template add<1>(taken, 1, grown);
-            }
-        });
-    }
-    // What add(fit, grown) adds to copies of the windows counts if they hold it; says whether they do.
-    template <class Add> GPR_DEVICE bool add_if_held(const Add &add)
-    {
-        Near grown[parts];
-        Fit fit(near);
-
-#pragma unroll
-        for (unsigned p = 0; p < parts; p++) grown[p] = near[p];
-        add(fit, grown);
-        if (team.any(!fit.holds(grown))) return false;
-#pragma unroll
-        for (unsigned p = 0; p < parts; p++) near[p] = grown[p];
-        return true;
-    }
-
     // Adds a tile to the windows if they hold all of it, and says so.
     template <unsigned AT_ONCE = 1>
     GPR_DEVICE bool take_near(const Vector (&v)[VECTORS], const Magnitudes &asked, unsigned used = VECTORS)
@@ -272,7 +302,16 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
             add_all<AT_ONCE>(v, used);
             return true;
         } else {
-            return add_if_held([&](Fit &fit, Near(&grown)[parts]) { fit.template add<AT_ONCE>(v, used, grown); });
+            Near grown[parts];
+            Fit fit(near);
+
+#pragma unroll
+            for (unsigned p = 0; p < parts; p++) grown[p] = near[p];
+            fit.template add<AT_ONCE>(v, used, grown);
+            if (team.any(!fit.holds(grown))) return false;
+#pragma unroll
+            for (unsigned p = 0; p < parts; p++) near[p] = grown[p];
+            return true;
         }
     }
 
@@ -452,7 +491,7 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
     GPR_DEVICE void close()
     {
         BlockSum<In> &total = team.template sum<In>();
-        if (is_placed) flush();
+        if (is_placed) empty();
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) {
             const bool has_others = (parts == 1 ? others : others >> p & 1) != 0;

@@ -1,13 +1,14 @@
 // Exact sums of a row that is a run: from what threads hold in windows to the result, the short way.
 //
-// Windows that were never emptied hold all that was added to them: as many integers as there are windows, in units that
-// their place tells. So these integers are summed over a warp, and over the block, in units of the windows that lie lowest;
-// and a block that has its row alone makes the result of them at once, in registers. Where blocks share a row each leaves
-// them as its partial, and the last block to arrive sums the partials in the same way.
+// Windows that were never moved hold all that was added to them, with what was kept of them when they were full: as many
+// integers as there are windows, in units that their place tells. So these integers are summed over a warp, and over the block,
+// in units of the windows that lie lowest; and a block that has its row alone makes the result of them at once, in registers.
+// Where blocks share a row each leaves them as its partial, and the last block to arrive sums the partials in the same way. What
+// the first one has no room for goes to one more integer above it.
 //
-// What does not go so goes into the block's number in shared memory: what a warp has added that emptied its windows, moved
-// them, or met what they do not hold; and integers whose units are too far apart. If there is such a number, it goes to
-// the row's counters in global memory, digit by digit.
+// What does not go so goes into the block's number in shared memory: what a warp has added that moved its windows, or met what
+// they do not hold; and integers whose units are too far apart. If there is such a number, it goes to the row's counters in
+// global memory, digit by digit: that takes some ten microseconds.
 #pragma once
 
 #include "exact_block.cuh"
@@ -18,13 +19,16 @@ constexpr int held_bits = 62; // as ShortSum takes them
 constexpr int small_bits = held_bits - 5;
 constexpr int held_flag_bits = 4;
 constexpr unsigned saw_digits = 1u << (2 * held_flag_bits); // there is more in digits
+// What lanes ask each other beside that.
+constexpr unsigned is_unlike = 1u << 29, has_first = 1u << 30, has_above = 1u << 31;
 
-// What windows at one place hold, of some threads.
-template <class In> struct Held {
+// What windows at one place hold, of some threads: number 0 of a part is above the first window, as that is above the second.
+template <class In> struct alignas(sizeof(Vector)) Held {
     using T = PartType<In>;
-    static constexpr unsigned parts = parts_of<In>, windows = near_windows<T>;
+    static constexpr unsigned parts = parts_of<In>, windows = near_windows<T>, numbers = windows + 1;
+    static constexpr unsigned usual = windows > 1 ? 2 : 1; // the first number in which there usually is something
     using Short = ShortSum<windows, window_step>;
-    long long number[parts][windows]; // below 2^held_bits in magnitude
+    long long number[parts][numbers]; // below 2^held_bits in magnitude
     uint64 left_out;                  // elements
     int top;
     unsigned flags; // part p's from bit p * held_flag_bits on, and saw_digits
@@ -35,29 +39,47 @@ template <class In> struct Held {
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) {
 #pragma unroll
-            for (unsigned w = 0; w < windows; w++) bits |= number[p][w];
+            for (unsigned w = 0; w < numbers; w++) bits |= number[p][w];
         }
         return bits == 0;
     }
-    GPR_DEVICE bool has_first() const
+    // Whether there is something in number w of a part.
+    GPR_DEVICE bool has(unsigned w) const
     {
         long long bits = 0;
 #pragma unroll
-        for (unsigned p = 0; p < parts; p++) bits |= number[p][0];
+        for (unsigned p = 0; p < parts; p++) bits |= number[p][w];
         return bits != 0;
+    }
+    // The place of number w of a part.
+    static GPR_DEVICE int place_at(int top, unsigned w)
+    {
+        return NearWindows<T>::place_at(top, 0) + window_step - static_cast<int>(w) * window_step;
     }
     GPR_DEVICE void clear()
     {
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) {
 #pragma unroll
-            for (unsigned w = 0; w < windows; w++) number[p][w] = 0;
+            for (unsigned w = 0; w < numbers; w++) number[p][w] = 0;
         }
     }
     GPR_DEVICE unsigned flags_of(unsigned p) const
     {
         constexpr unsigned all = saw_infinity | saw_minus_infinity | saw_nan | saw_not_minus_zero;
         return flags >> p * held_flag_bits & all;
+    }
+    // Whether the first window has room for what is above it.
+    GPR_DEVICE bool is_short() const
+    {
+        constexpr long long most = 1ll << (held_bits - 2 - window_step);
+        bool is_empty = true, has_room = is_small();
+#pragma unroll
+        for (unsigned p = 0; p < parts; p++) {
+            is_empty = is_empty && number[p][0] == 0;
+            has_room = has_room && number[p][0] > -most && number[p][0] < most;
+        }
+        return is_empty || has_room;
     }
     // Whether 32 of them can be added.
     GPR_DEVICE bool is_small() const
@@ -66,20 +88,21 @@ template <class In> struct Held {
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) {
 #pragma unroll
-            for (unsigned w = 0; w < windows; w++) {
+            for (unsigned w = 0; w < numbers; w++) {
                 beyond |= (static_cast<uint64>(number[p][w]) + (1ull << small_bits)) >> (small_bits + 1);
             }
         }
         return beyond == 0;
     }
-    // The same in units 2^by smaller, if it is small then. What is too much for a window goes to the one before.
+    // The same in units 2^by smaller, if that can be. What is too much for a number goes to the one before.
     GPR_DEVICE bool shift(unsigned by)
     {
-        constexpr unsigned most_shift = windows > 1 ? window_step - 2 : 16;
+        constexpr unsigned most_shift = window_step - 2;
         const unsigned shift = by < most_shift ? by : most_shift;
         const long long most = 1ll << (small_bits - 1 - shift);
-        bool fits = shift == by && is_small();
+        bool fits = shift == by;
 
+        make_small();
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) {
             fits = fits && number[p][0] > -most && number[p][0] < most;
@@ -89,40 +112,42 @@ template <class In> struct Held {
     }
     GPR_DEVICE void carry(unsigned p, unsigned shift)
     {
-        const unsigned kept = window_step - shift; // bits of a number that stay in its window
+        const unsigned kept = window_step - shift; // bits that stay in their number
         long long carried = 0;
 
 #pragma unroll
-        for (unsigned w = windows - 1; w > 0; w--) {
+        for (unsigned w = numbers - 1; w > 0; w--) {
             const long long whole = number[p][w];
             number[p][w] = ((whole & ((1ll << kept) - 1)) << shift) + carried;
             carried = whole >> kept;
         }
         number[p][0] = static_cast<long long>(static_cast<uint64>(number[p][0]) << shift) + carried;
     }
-    // Makes numbers small that are not, if there is a window before theirs.
+    // Makes numbers small. The one above the windows always is: it would take 2^60 elements for more.
     GPR_DEVICE void make_small()
     {
         if (is_small()) return;
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) carry(p, 0);
     }
-    // Adds what others hold, if there is room; says whether there was.
+    // Adds what others hold, if there is room; says whether there was. Mostly that is of windows at the same place.
     GPR_DEVICE bool join(Held other)
     {
         Held mine = *this;
         if (mine.is_zero()) mine.top = other.top;
         if (other.is_zero()) other.top = mine.top;
         const int lower = mine.top < other.top ? mine.top : other.top;
-        const bool fits = mine.shift(static_cast<unsigned>(mine.top - lower));
-        if (!other.shift(static_cast<unsigned>(other.top - lower)) || !fits) return false;
+        if (mine.top != other.top || !mine.is_small() || !other.is_small()) {
+            const bool fits = mine.shift(static_cast<unsigned>(mine.top - lower));
+            if (!other.shift(static_cast<unsigned>(other.top - lower)) || !fits) return false;
+        }
         top = lower;
         flags |= other.flags;
         left_out += other.left_out;
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) {
 #pragma unroll
-            for (unsigned w = 0; w < windows; w++) number[p][w] = mine.number[p][w] + other.number[p][w];
+            for (unsigned w = 0; w < numbers; w++) number[p][w] = mine.number[p][w] + other.number[p][w];
         }
         return true;
     }
@@ -130,8 +155,8 @@ template <class In> struct Held {
 
 // ---------------------------------------------------------------- a warp's ----------------------
 
-// What a warp's windows hold. If they were emptied before, they are now, and all is in the block's number. All lanes must
-// call, and get it.
+// What a warp's windows hold, and what was kept of them. If they were emptied before, they are now, and all is in the block's
+// number. All lanes must call, and get it.
 template <class Adder> GPR_DEVICE Held<typename Adder::In> hold(Adder &adder)
 {
     Held<typename Adder::In> held = {};
@@ -141,18 +166,27 @@ template <class Adder> GPR_DEVICE Held<typename Adder::In> hold(Adder &adder)
     held.top = adder.near[0].top;
 #pragma unroll
     for (unsigned p = 0; p < held.parts; p++) {
+        long long number[held.windows];
         int place[held.windows];
-        adder.near[p].read(held.number[p], place);
+        adder.near[p].read(number, place);
 #pragma unroll
-        for (unsigned w = 0; w < held.windows; w++) held.number[p][w] = warp_sum(held.number[p][w]);
+        for (unsigned w = 0; w < held.windows; w++) held.number[p][w + 1] = warp_sum(number[w]);
         const bool has_others = (held.parts == 1 ? adder.others : adder.others >> p & 1) != 0;
         if (__any_sync(all_lanes, has_others)) held.flags |= static_cast<unsigned>(saw_not_minus_zero) << p * held_flag_bits;
     }
     if constexpr (Adder::skips_nan) held.left_out = static_cast<uint64>(warp_total(adder.left_out));
     if (adder.has_emptied) {
-        adder.flush();
+        adder.empty();
         held.clear();
         held.flags |= saw_digits;
+    } else if (adder.times_kept() > 0) {
+        __syncwarp(); // what was kept can be read
+#pragma unroll
+        for (unsigned p = 0; p < held.parts; p++) {
+#pragma unroll
+            for (unsigned w = 0; w < held.windows; w++) held.number[p][w + 1] += RunTeam::kept<typename Adder::In>().number[p][w];
+            held.carry(p, 0);
+        }
     }
     return held;
 }
@@ -162,19 +196,19 @@ template <class Adder> GPR_DEVICE Held<typename Adder::In> hold(Adder &adder)
 // Adds what all lanes of a warp hold, once, to the block's number. All lanes must call.
 template <class In> GPR_DEVICE void add_held(BlockSum<In> &sum, const Held<In> &held)
 {
-    constexpr unsigned windows = Held<In>::windows, halves = 2;
+    constexpr unsigned numbers = Held<In>::numbers, halves = 2;
     constexpr int lower_bits = 40; // a lane adds 56
-    static_assert(windows * halves <= most_numbers, "a lane adds one piece");
-    const unsigned lane = threadIdx.x % warp_lanes, window = lane / pieces / halves;
+    static_assert(numbers * halves <= most_numbers, "a lane adds one piece");
+    const unsigned lane = threadIdx.x % warp_lanes, mine = lane / pieces / halves;
     const bool is_upper = lane / pieces % halves != 0;
 
 #pragma unroll
     for (unsigned p = 0; p < Held<In>::parts; p++) {
         long long number = 0;
 #pragma unroll
-        for (unsigned w = 0; w < windows; w++) number = w == window ? held.number[p][w] : number;
+        for (unsigned w = 0; w < numbers; w++) number = w == mine ? held.number[p][w] : number;
         number = is_upper ? number >> lower_bits : number & ((1ll << lower_bits) - 1);
-        const int place = NearWindows<PartType<In>>::place_at(held.top, window) + (is_upper ? lower_bits : 0);
+        const int place = Held<In>::place_at(held.top, mine) + (is_upper ? lower_bits : 0);
         if (number != 0) add_piece(sum.digit[p], number, place, lane % pieces);
         if (held.flags_of(p) != 0 && lane == p) atomicOr(&sum.flags[p], held.flags_of(p));
     }
@@ -208,36 +242,37 @@ GPR_CALLED Held<typename Cell::In> sum_of_any_lanes(BlockSum<typename Cell::In> 
 #pragma unroll
     for (unsigned p = 0; p < all.parts; p++) {
 #pragma unroll
-        for (unsigned w = 0; w < all.windows; w++) all.number[p][w] = warp_total(all.number[p][w]);
+        for (unsigned w = 0; w < all.numbers; w++) all.number[p][w] = warp_total(all.number[p][w]);
     }
     return all;
 }
 
 // The same, of which the first SOME lanes hold something, mostly in windows at the first one's place, and often nothing in
-// the first of several windows. It is summed before it is known whether it may be, so that nobody waits for that.
+// the first windows. It is summed before it is known whether it may be, so that nobody waits for that.
 template <class Cell, unsigned SOME>
 GPR_DEVICE Held<typename Cell::In> sum_of_lanes(BlockSum<typename Cell::In> &sum, const Held<typename Cell::In> &mine)
 {
-    constexpr unsigned usual = Held<typename Cell::In>::windows > 1 ? 1 : 0; // the first window in which there usually is something
     Held<typename Cell::In> all = mine;
-    const auto add_window = [&](unsigned p, unsigned w) {
+    const auto add_number = [&](unsigned p, unsigned w) {
         all.number[p][w] = SOME <= few_lanes ? sum_of_few<small_bits>(mine.number[p][w]) : warp_total(mine.number[p][w]);
     };
 
     all.top = shuffle_from(mine.top, 0);
-    const bool are_alike = __all_sync(all_lanes, (mine.top == all.top || mine.is_zero()) && mine.is_small());
-    const bool has_first = __any_sync(all_lanes, mine.has_first());
-    all.flags = warp_or(mine.flags);
+    const bool is_like = (mine.top == all.top || mine.is_zero()) && mine.is_small();
+    const unsigned first = all.usual > 1 && mine.has(1) ? has_first : 0, above = mine.has(0) ? has_above : 0;
+    const unsigned flags = warp_or(mine.flags | (is_like ? 0 : is_unlike) | first | above);
+    all.flags = flags & ~(is_unlike | has_first | has_above);
     if constexpr (Cell::skips_nan) all.left_out = static_cast<uint64>(warp_total(static_cast<long long>(mine.left_out)));
 #pragma unroll
     for (unsigned p = 0; p < all.parts; p++) {
 #pragma unroll
-        for (unsigned w = usual; w < all.windows; w++) add_window(p, w);
+        for (unsigned w = all.usual; w < all.numbers; w++) add_number(p, w);
     }
-    if (!are_alike) return sum_of_any_lanes<Cell>(sum, mine);
-    if (has_first) {
+    if ((flags & is_unlike) != 0) return sum_of_any_lanes<Cell>(sum, mine);
 #pragma unroll
-        for (unsigned p = 0; p < all.parts && usual > 0; p++) add_window(p, 0);
+    for (unsigned p = 0; p < all.parts; p++) {
+        if ((flags & has_first) != 0) add_number(p, 1);
+        if ((flags & has_above) != 0) add_number(p, 0);
     }
     return all;
 }
@@ -324,13 +359,14 @@ GPR_DEVICE void put_held(typename Cell::Out *out, BlockSum<typename Cell::In> &s
     using In = typename Cell::In;
     using T = PartType<In>;
     if constexpr (!same<typename Cell::Out, typename Cell::Acc>) { // accumulators that leave the kernel are digits
-        if ((all.flags & saw_digits) == 0) {
+        if ((all.flags & saw_digits) == 0 && all.is_short()) {
             typename Held<In>::Short sums[Held<In>::parts];
             uint64 flags[Held<In>::parts];
 #pragma unroll
             for (unsigned p = 0; p < Held<In>::parts; p++) {
 #pragma unroll
-                for (unsigned w = 0; w < Held<In>::windows; w++) sums[p].number[w] = all.number[p][w];
+                for (unsigned w = 0; w < Held<In>::windows; w++) sums[p].number[w] = all.number[p][w + 1];
+                sums[p].number[0] += static_cast<long long>(static_cast<uint64>(all.number[p][0]) << window_step);
                 sums[p].unit = grid_lowest<T> + NearWindows<T>::place_at(all.top, Held<In>::windows - 1);
                 flags[p] = all.flags_of(p);
             }

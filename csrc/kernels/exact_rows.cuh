@@ -6,7 +6,8 @@
 // none of them is emptied before the end; the integers are summed over the lanes, and one of these makes digits of
 // them, carries, rounds and stores, all in registers.
 //
-// Rows that windows do not hold are added again, one after another, by the whole warp, as `exact` adds them.
+// A thread that has a row of a few elements alone adds them as exact_few.cuh does, without windows, if it can. Rows that windows do
+// not hold are added again, one after another, by the whole warp, as `exact` adds them.
 //
 //   Launch: a lane group a row; blocks serve BLOCK / lanes rows each, and rows.n <= lanes * most_adds. No scratch.
 //   BLOCK is at most most_rows_block. `item` vectors are a tile.
@@ -15,11 +16,16 @@
 #pragma once
 
 #include "exact_block.cuh"
+#include "exact_few.cuh"
 #include "exact_walk.cuh"
 
 namespace gpr {
 
 constexpr unsigned most_rows_block = 256; // warps have numbers of their own in shared memory
+// Blocks of a multiprocessor: of float64 three windows and a large tile want more registers than as many threads have as fit
+// otherwise, and what does not find one goes to memory and back for every tile.
+template <class T, unsigned BLOCK> constexpr unsigned rows_blocks =
+    sizeof(T) == 8 && item > 2 ? exact_blocks<BLOCK> : resident_threads / BLOCK;
 
 // ---------------------------------------------------------------- lane groups -------------------
 
@@ -115,6 +121,20 @@ template <class Cell, unsigned VECTORS> using ShortRow =
 
 // ---------------------------------------------------------------- rows --------------------------
 
+// Whether two doubles may be a row's sum: of a few elements that all count, not divided, where doubles are added quickly.
+template <class Cell, unsigned VECTORS> GPR_DEVICE constexpr bool sums_few()
+{
+    using In = typename Cell::In;
+    constexpr unsigned elements = VECTORS * vector_elements<In>;
+    constexpr bool are_wide = is_float<In> && sizeof(In) >= sizeof(float) && sizeof(typename Cell::Out) >= sizeof(float);
+
+    if constexpr (are_wide && is_float<typename Cell::Out> && lanes == 1 && !masked && !integer_windows) {
+        return elements > 1 && elements <= most_few && rounds_digits<Cell> && !Cell::skips_nan;
+    } else {
+        return false;
+    }
+}
+
 // Adds a group's row, `index`, and puts its sum if windows hold it; says whether they do. All lanes of a warp must call.
 template <class Cell, unsigned VECTORS>
 GPR_DEVICE bool put_short_row(const typename Cell::In *in, typename Cell::Out *out, const Layout &layout,
@@ -122,6 +142,13 @@ GPR_DEVICE bool put_short_row(const typename Cell::In *in, typename Cell::Out *o
 {
     using In = typename Cell::In;
     const unsigned lane = threadIdx.x % lanes;
+    if constexpr (sums_few<Cell, VECTORS>()) {
+        using Adder = FloatAdder<Cell, VECTORS, LoneThread<1>>;
+        WalkedTiles<Cell, VECTORS> only(in + start.in, nullptr, layout, 0, 1, has_row ? n : 0);
+        Vector v[VECTORS];
+        only.fetch(v, Adder::nothing());
+        if (__all_sync(all_lanes, !has_row || put_few<In>(v, out + start.out))) return true;
+    }
     ShortRow<Cell, VECTORS> row;
     WalkedTiles<Cell, VECTORS> tiles(in + start.in, layout.mask + start.mask, layout, lane, lanes, has_row ? n : 0);
     const Vector nothing = row.adder.nothing();
@@ -178,7 +205,7 @@ GPR_CALLED void put_any_row(const typename Cell::In *in, const unsigned char *ma
 }
 
 template <class Cell, unsigned BLOCK>
-__global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
+__global__ void __launch_bounds__(BLOCK, rows_blocks<PartType<typename Cell::In>, BLOCK>)
 exact_rows(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc>,
            const __grid_constant__ Layout layout)
 {

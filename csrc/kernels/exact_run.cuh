@@ -46,54 +46,34 @@ template <class In> struct Run {
     }
 };
 
-// A warp's share of a row: tiles of VECTORS vectors a thread, in strides of the row's blocks, and for the first warp the
-// edges. WIDTH neighbours, a warp or a block, have VECTORS * WIDTH vectors in a row: of a warp, the largest arrays are read a
-// little faster; of a block, the shortest ones are shared by all of its warps.
-template <unsigned VECTORS, unsigned BLOCK, unsigned WIDTH, class In> class Tiles {
+// A warp's share of a row: tiles of VECTORS vectors a thread, in rounds of all the row's blocks; in each, neighbouring warps have
+// neighbouring tiles. Of what is left for the last round every warp has about as much. The first warp has the edges after that.
+template <unsigned VECTORS, unsigned BLOCK, class In> class Tiles {
 public:
     GPR_DEVICE Tiles(const Run<In> &of_run, const Row &row)
-        : run(of_run), at(run.begin() + first_of(row) + lane()), left(static_cast<long long>(run.vectors - first_of(row))),
+        : run(of_run), mine(static_cast<long long>(static_cast<uint64>(row.block) * BLOCK + threadIdx.x - lane())),
+          at(run.begin() + mine * VECTORS + lane()), left(static_cast<long long>(run.vectors)),
           step(static_cast<long long>(static_cast<uint64>(row.blocks) * (VECTORS * BLOCK))),
-          has_edges(row.block == 0 && threadIdx.x < warp_lanes && run.has_edges())
+          has_edges(mine == 0 && run.has_edges())
     {
     }
-    GPR_DEVICE bool is_done() const { return left <= 0 && !has_edges; }
-    GPR_DEVICE bool is_full() const { return left >= full; }
-    GPR_DEVICE bool is_next_full() const { return left - step >= full; }
-    GPR_DEVICE Vector load_next(unsigned k) const { return run.load(at + step + k * WIDTH); } // vector k of that
+    GPR_DEVICE bool is_done() const { return left <= mine && !has_edges; }
     // The next tile; what it has no vector for is `nothing`. After the last one, the edges.
     GPR_DEVICE void fetch(Vector (&v)[VECTORS], const Vector &nothing) const
     {
-        if (is_full()) {
+        if (left >= step) {
 #pragma unroll
-            for (unsigned k = 0; k < VECTORS; k++) v[k] = run.load(at + k * WIDTH);
+            for (unsigned k = 0; k < VECTORS; k++) v[k] = run.load(at + k * warp_lanes);
             return;
         }
+        const long long apart = step / VECTORS, first = mine + lane(); // of the last round's vectors
+        const Vector *last = at - mine * (VECTORS - 1);
 #pragma unroll
         for (unsigned k = 0; k < VECTORS; k++) {
-            v[k] = static_cast<long long>(lane() + k * WIDTH) < left ? run.load(at + k * WIDTH) : nothing;
+            v[k] = k * apart + first < left ? run.load(last + k * apart) : nothing;
         }
         if (left <= 0 && has_edges) v[0] = run.edge(lane(), nothing);
     }
-    // The only tile and, if there is room, the edges behind it. Says how many vectors there are of which a lane has any.
-    GPR_DEVICE unsigned fetch_only(Vector (&v)[VECTORS], const Vector &nothing)
-    {
-        fetch(v, nothing);
-        const bool has_vectors = left > 0;
-        unsigned used = left > static_cast<long long>(last) ? VECTORS : (static_cast<unsigned>(left) + WIDTH - 1) / WIDTH;
-        if (!has_vectors) used = has_edges ? 1 : 0;
-        left = 0;
-        if (!has_edges || used == VECTORS) return used;
-        if (has_vectors) {
-            const Vector edges = edge(nothing);
-#pragma unroll
-            for (unsigned k = 1; k < VECTORS; k++) v[k] = k == used ? edges : v[k];
-            used++;
-        }
-        has_edges = false;
-        return used;
-    }
-    GPR_DEVICE Vector edge(const Vector &nothing) const { return run.edge(lane(), nothing); }
     GPR_DEVICE void advance()
     {
         has_edges = has_edges && left > 0;
@@ -103,19 +83,48 @@ public:
     }
 
 private:
-    static constexpr unsigned last = (VECTORS - 1) * WIDTH;
-    static constexpr long long full = last + warp_lanes; // vectors, from a full tile on
     const Run<In> &run;
+    const long long mine; // the warp's number among the row's threads
     const Vector *at;
-    long long left; // vectors from the warp's next one on
+    long long left; // vectors from the round's first one on
     const long long step;
     bool has_edges; // and they are still to come
 
     static GPR_DEVICE unsigned lane() { return threadIdx.x % warp_lanes; }
-    static GPR_DEVICE uint64 first_of(const Row &row) // the warp's
+};
+
+// A thread's only tile of a row whose threads have one at most. Neighbouring threads of a block have neighbouring vectors, so that the
+// shortest rows are shared by all of its warps. The edges come behind it, if there is room.
+template <unsigned VECTORS, unsigned BLOCK, class In> struct OnlyTile {
+    Vector v[VECTORS];
+    unsigned used; // vectors of which a lane of the warp has any
+    Vector edges;
+    bool has_edges; // and they are not in the tile
+
+    GPR_DEVICE OnlyTile(const Run<In> &run, const Row &row, const Vector &nothing) : edges(nothing)
     {
-        const uint64 team = static_cast<uint64>(row.block) * (BLOCK / WIDTH) + threadIdx.x / WIDTH;
-        return team * (VECTORS * WIDTH) + (threadIdx.x % WIDTH - lane());
+        constexpr long long last = (VECTORS - 1) * BLOCK;
+        const unsigned lane = threadIdx.x % warp_lanes;
+        const uint64 mine = static_cast<uint64>(row.block) * (VECTORS * BLOCK) + threadIdx.x - lane;
+        const long long left = static_cast<long long>(run.vectors - mine);
+        const Vector *at = run.begin() + mine + lane;
+
+        if (left >= last + warp_lanes) {
+#pragma unroll
+            for (unsigned k = 0; k < VECTORS; k++) v[k] = run.load(at + k * BLOCK);
+        } else {
+#pragma unroll
+            for (unsigned k = 0; k < VECTORS; k++) v[k] = lane + k * BLOCK < left ? run.load(at + k * BLOCK) : nothing;
+        }
+        used = left > last ? VECTORS : left > 0 ? (static_cast<unsigned>(left) + BLOCK - 1) / BLOCK : 0;
+        has_edges = mine == 0 && run.has_edges();
+        if (!has_edges) return;
+        edges = run.edge(lane, nothing);
+        if (used == VECTORS) return;
+#pragma unroll
+        for (unsigned k = 0; k < VECTORS; k++) v[k] = k == used ? edges : v[k];
+        used++;
+        has_edges = false;
     }
 };
 
@@ -124,7 +133,7 @@ template <unsigned VECTORS, unsigned BLOCK, class In, class Adder, class Prepare
 GPR_DEVICE void take_tiles(Adder &adder, const Run<In> &run, const Row &row, const Prepare &prepare)
 {
     const Vector nothing = adder.nothing();
-    Tiles<VECTORS, BLOCK, warp_lanes, In> tiles(run, row);
+    Tiles<VECTORS, BLOCK, In> tiles(run, row);
     Vector now[VECTORS], next[VECTORS];
 
     tiles.fetch(now, nothing);

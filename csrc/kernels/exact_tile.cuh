@@ -53,10 +53,10 @@ template <class Cell, unsigned VECTORS>
 GPR_DEVICE bool hold_tile(const Vector (&v)[VECTORS], unsigned used, Held<typename Cell::In> *held)
 {
     using T = typename Cell::In;
-    using Adder = FloatAdder<Cell, VECTORS>;
+    using Adder = FloatAdder<Cell, VECTORS, RunTeam>;
     using Tile = TileWindows<T, Adder::elements>;
     constexpr bool asks = sizeof(T) < 8; // as an adder does
-    constexpr unsigned at_once = 4, above = near_windows<T> - Tile::count;
+    constexpr unsigned at_once = 4, above = Held<T>::numbers - Tile::count;
     Magnitudes found = {0, 0};
     Tile windows;
     unsigned rest = 0; // bits of what no window took

@@ -41,20 +41,43 @@ private:
     Walk walk;
     uint64 left; // elements
 
-    template <bool FULL> GPR_DEVICE void take(Vector (&v)[VECTORS], unsigned count, const Vector &nothing)
+    // All loads come first.
+    GPR_DEVICE void load_some(In (&x)[elements], bool (&keep)[elements], unsigned count)
     {
-        In x[elements];
-        bool keep[elements];
-
 #pragma unroll
-        for (unsigned i = 0; i < elements; i++) { // all loads first
-            keep[i] = FULL || i < count;
+        for (unsigned i = 0; i < elements; i++) {
+            keep[i] = i < count;
             if (keep[i]) {
                 x[i] = in[walk.place().in];
                 if constexpr (masked) keep[i] = mask[walk.place().mask] != 0;
             }
             walk.advance();
         }
+    }
+    // The same of a whole tile along one axis: its elements are at even distances.
+    GPR_DEVICE void load_even(In (&x)[elements], bool (&keep)[elements])
+    {
+        const Place step = walk.step();
+        const In *at = in + walk.place().in;
+        const unsigned char *mask_at = mask + walk.place().mask;
+#pragma unroll
+        for (unsigned i = 0; i < elements; i++) {
+            x[i] = *at;
+            keep[i] = true;
+            if constexpr (masked) keep[i] = *mask_at != 0;
+            at += step.in;
+            mask_at += step.mask;
+        }
+        walk.advance(elements);
+    }
+
+    template <bool FULL> GPR_DEVICE void take(Vector (&v)[VECTORS], unsigned count, const Vector &nothing)
+    {
+        In x[elements];
+        bool keep[elements];
+
+        if constexpr (FULL && reduced_axes == 1) load_even(x, keep);
+        else load_some(x, keep, FULL ? elements : count);
 #pragma unroll
         for (unsigned k = 0; k < VECTORS; k++) v[k] = nothing;
 #pragma unroll
@@ -84,7 +107,9 @@ template <unsigned BLOCK> struct Strip {
     GPR_DEVICE void add(const typename Cell::In *in, const Layout &layout) const
     {
         constexpr unsigned vectors = walked_vectors<typename Cell::In>;
-        if (!r.works() || r.x >= count) return;
+        const bool has_row = r.works() && r.x < count;
+        const unsigned together = __ballot_sync(all_lanes, has_row);
+        if (!has_row) return;
         const Start start = layout.row(first + r.x);
         AnyAdder<Cell, vectors, LoneThread<NUMBERS>> adder(LoneThread<NUMBERS>{r.x});
         WalkedTiles<Cell, vectors> tiles(in + start.in, layout.mask + start.mask, layout,
@@ -92,7 +117,10 @@ template <unsigned BLOCK> struct Strip {
                                          static_cast<uint64>(row.blocks) * r.down, row.n);
         const Vector nothing = adder.nothing();
 
-        while (!tiles.is_done()) {
+        // Lanes whose tiles did not fit, or whose windows were full, wait here for the others: else they would go on by
+        // themselves to the end, each with loads of its own.
+        while (__any_sync(together, !tiles.is_done())) {
+            if (tiles.is_done()) continue;
             Vector v[vectors];
             tiles.fetch(v, nothing);
             adder.take(v);

@@ -119,6 +119,17 @@ public:
         }
     }
 
+    // Of programs with one reduced axis: the way from a step to the next, and so many steps at once.
+    GPR_DEVICE Place step() const
+    {
+        const long long steps = static_cast<long long>(digit[0]);
+        return Place{steps * axes[0].in, masked ? steps * axes[0].mask : 0, static_cast<uint64>(steps * axes[0].position)};
+    }
+    GPR_DEVICE void advance(unsigned steps)
+    {
+        move(0, static_cast<long long>(digit[0] * steps));
+    }
+
 private:
     const ReducedAxis *axes;
     uint64 index[reduced_axes], digit[reduced_axes]; // the step, written in the numbers of the axes

@@ -610,22 +610,11 @@ static uint64_t even_blocks(const gpr_device_facts *facts, uint64_t most_each, u
     return smaller(tiles, best * all);
 }
 
-/* Elements that a block's threads read at a time. */
-static uint64_t tile_elements(const task *t, const gpr_plan *plan)
-{
-    return (uint64_t)plan->block * (STREAM_BYTES_PER_THREAD / t->element_bytes);
-}
-
-static gpr_status add_exact_runs(const task *t, uint64_t blocks, gpr_plan *plan)
-{
-    return add_exact_blocks(t, blocks, 1, gpr_exact_partial_bytes(t->rule->form, t->rule->device_acc), plan);
-}
-
 /* Rows that are runs, or the only row of two arrays: blocks of a row read it by vectors where they can. */
 static gpr_status plan_exact_runs(const task *t, gpr_plan *plan)
 {
     const uint32_t threads = (uint32_t)smaller(t->facts->threads_per_multiprocessor, EXACT_THREADS);
-    const uint64_t tile = tile_elements(t, plan);
+    const uint64_t tile = (uint64_t)plan->block * (STREAM_BYTES_PER_THREAD / t->element_bytes);
     uint64_t blocks = t->grid;
 
     if (blocks == 0) {
@@ -633,20 +622,7 @@ static gpr_status plan_exact_runs(const task *t, gpr_plan *plan)
                      ? even_blocks(t->facts, threads / plan->block, divide_up(t->layout->n, tile))
                      : stride_blocks(t->facts, threads, plan->rows, t->layout->n, plan->block, tile);
     }
-    return add_exact_runs(t, blocks, plan);
-}
-
-/* Blocks for a row of float64 where each has so many tiles that exact_stream reads it faster, else 0. */
-static uint64_t streaming_blocks(const task *t, const gpr_plan *plan)
-{
-    enum { LEAST_TILES = 32 };
-    const uint32_t threads = (uint32_t)smaller(t->facts->threads_per_multiprocessor, RESIDENT_THREADS);
-    const uint64_t tile = tile_elements(t, plan), n = t->layout->n;
-    uint64_t blocks = t->grid;
-
-    if (t->rule->element != GPR_FLOAT64 || plan->integer_windows) return 0;
-    if (blocks == 0) blocks = stride_blocks(t->facts, threads, plan->rows, n, plan->block, tile);
-    return n / tile / blocks >= LEAST_TILES ? blocks : 0;
+    return add_exact_blocks(t, blocks, 1, gpr_exact_partial_bytes(t->rule->form, t->rule->device_acc), plan);
 }
 
 /* Rows that are runs are read by vectors, short ones, of which sums are made, by a few lanes, any others element by element. */
@@ -669,10 +645,7 @@ static gpr_status plan_exact(const task *t, gpr_plan *plan)
     const uint32_t lanes = exact_lanes(t, &plan->layout);
     if (lanes != 0) return plan_exact_rows(t, lanes, plan);
     if (!gpr_rows_are_runs(t->layout)) return plan_exact_across(t, "exact_across", plan);
-    const uint64_t blocks = streaming_blocks(t, plan);
-    if (blocks == 0) return plan_exact_runs(t, plan);
-    plan->variant = "exact_stream";
-    return add_exact_runs(t, blocks, plan);
+    return plan_exact_runs(t, plan);
 }
 
 /* ---------------------------------------------------------------- kernels that are named ----- */

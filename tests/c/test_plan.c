@@ -102,7 +102,7 @@ static void check_exact_scratch(const gpr_plan *plan, const gpr_rule *rule, cons
     enum { MOST_BYTES = 64 << 20 };
     const uint64_t blocks = plan->passes[0].blocks;
     const uint64_t counters = 2 * (1 + plan->across * gpr_exact_counters(rule->form, rule->device_acc));
-    const int have_partials = strcmp(plan->variant, "exact") == 0 || strcmp(plan->variant, "exact_stream") == 0;
+    const int have_partials = strcmp(plan->variant, "exact") == 0;
     const uint64_t partials = have_partials ? blocks * gpr_exact_partial_bytes(rule->form, rule->device_acc) : 0;
     const uint64_t bytes = counters * sizeof(uint32_t) + partials;
     const uint64_t room = plan->partials * gpr_acc_bytes(rule->form, rule->device_acc);
@@ -366,10 +366,10 @@ static const layout_case layout_cases[] = {
 /* The same for exact sums; `item` is vectors of a tile. */
 static const layout_case exact_cases[] = {
     {"everything", "exact", GPR_FLOAT32, 1, 1, {MIBI}, {0}, AT, 1, 100},
-    {"a GiB of float64", "exact_stream", GPR_FLOAT64, 1, 1, {128 * MIBI}, {0}, AT, 1, 528},
+    {"a GiB of float64", "exact", GPR_FLOAT64, 1, 1, {128 * MIBI}, {0}, AT, 1, 396},
     {"a GiB of float32", "exact", GPR_FLOAT32, 1, 1, {256 * MIBI}, {0}, AT, 1, 396},
     {"some of float64", "exact", GPR_FLOAT64, 1, 1, {32 * MIBI}, {0}, AT, 1, 396},
-    {"a few long rows of float64", "exact_stream", GPR_FLOAT64, 2, 1, {16, 32 * MIBI}, {0}, AT, 1, 528},
+    {"a few long rows of float64", "exact", GPR_FLOAT64, 2, 1, {16, 32 * MIBI}, {0}, AT, 1, 384},
     {"long rows", "exact", GPR_FLOAT32, 2, 1, {16384, 16384}, {0}, AT, 1, 16384},
     {"rows of a few", "exact_rows", GPR_FLOAT64, 2, 1, {100000000, 3}, {0}, AT, 2, 90000},
     {"short rows", "exact_rows", GPR_FLOAT32, 2, 1, {1000000, 256}, {0}, AT, 4, 31250},

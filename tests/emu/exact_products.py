@@ -27,16 +27,12 @@ from reference import DTYPES, random_array
 
 import gpureduce as gr
 from emu.cells import SCHEDULES, set_option
-from emu.exact_sums import LONG, SIZES, draw
+from emu.exact_sums import LONG, SIZES, download, draw, dtype_of
 from gpureduce import _core
 from gpureduce._interop import DeviceBuffer
 
 DDOFS = (0, 1, 2.5, -3, 0.1, 1e-300, -1e300, np.inf, -np.inf)
 PARTS = {"complex64": "float32", "complex128": "float64"}
-
-
-def dtype_of(name: str) -> np.dtype[Any]:
-    return DTYPES.get(name) or np.dtype(name)
 
 
 def upload(values: np.ndarray, offset: int) -> Any:
@@ -50,12 +46,6 @@ def upload(values: np.ndarray, offset: int) -> Any:
     pointer = room.memory.pointer + offset * values.itemsize
     strides = None if abs(steps) <= 1 else (abs(steps) * values.itemsize,)
     return _core.device_array(pointer, values.shape, strides, name, 0, stream, room)
-
-
-def download(buffer: DeviceBuffer) -> np.ndarray:
-    result = np.empty(buffer.shape, dtype_of(buffer.dtype))
-    _core.download(0, buffer.memory.pointer, result)
-    return result
 
 
 def room(shape: tuple[int, ...], name: str) -> tuple[DeviceBuffer, Any]:

@@ -12,17 +12,18 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from exact_reference import FLOATS, GENERATORS, assert_result, expected, is_finite, one_sided
+from exact_reference import FLOATS, FORMATS, GENERATORS, assert_result, expected, is_finite, one_sided
 from reference import DTYPES
 
 import gpureduce as gr
 from emu.cells import SCHEDULES, set_option
 from gpureduce import _core
+from gpureduce._interop import DeviceBuffer
 
 # Around a lane's vectors, a warp's tile and a block's; enough for a window to be emptied in between with one warp.
 SIZES = (1, 2, 7, 31, 33, 127, 129, 511, 513, 1025, 2100, 5001)
 LONG = 40_000
-STREAMED_TILES = 32  # of a block, from which on exact_stream reads them (LEAST_TILES in lib/plan.c)
+MOST_ADDS, MOST_KEPT = 1024, 32  # to a window before it is full, and of full windows before they go to digits
 
 
 def sum_on_device(
@@ -44,6 +45,16 @@ def sum_on_device(
     finally:
         _core.free_device(0, pointer)
         _core.free_device(0, out)
+
+
+def dtype_of(name: str) -> np.dtype[Any]:
+    return DTYPES.get(name) or np.dtype(name)
+
+
+def download(buffer: DeviceBuffer) -> np.ndarray:
+    result = np.empty(buffer.shape, dtype_of(buffer.dtype))
+    _core.download(0, buffer.memory.pointer, result)
+    return result
 
 
 def draw(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
@@ -117,49 +128,103 @@ def check_apart(task: dict[str, Any]) -> None:
         assert not np.signbit(sum_on_device(zeros, "sum", 0, block, grid, on_device)), f"one +0 of {where}"
 
 
-def check_streamed(task: dict[str, Any]) -> None:
-    """Sum ``count`` arrays of float64 in which each of a few blocks has so many tiles that exact_stream reads them:
-    ``block``, ``seed``. Some tiles, of those of any warp also several in a row, are not like the others.
+def check_kept(task: dict[str, Any]) -> None:
+    """Sum ``count`` arrays of ``dtype`` so long that windows are full several times: ``block``, ``seed``.
+
+    Some tiles, of those of any warp also several in a row, are not like the others; and numbers become larger or
+    smaller for good.
     """
-    block = task["block"]
-    tile = 8 * block  # elements; a warp's one are 256 of them
+    name, block = task["dtype"], task["block"]
+    dtype = DTYPES[name]
+    narrow = name == "float16"
     for number in range(task["count"]):
-        rng = np.random.default_rng([task["seed"], number, block])
+        rng = np.random.default_rng([task["seed"], number, *name.encode(), block])
         set_option("schedule", SCHEDULES[(task["seed"] + number) % len(SCHEDULES)])
         set_option("seed", int(rng.integers(1, 2**31)))
-        grid, offset, on_device = int(rng.integers(1, 4)), int(rng.integers(4)), bool(rng.random() < 0.5)
-        n = STREAMED_TILES * tile * grid + int(rng.choice([0, 1, 255, int(rng.integers(3 * tile * grid))]))
-        values = np.ldexp(rng.standard_normal(n), rng.integers(-5, 6, n))
-        for _ in range(int(rng.integers(5))):
-            some = values[int(rng.integers(n // 256)) * 256 :][: 256 * int(rng.integers(1, 5))]
-            some *= rng.choice([0.0, -0.0, 2.0**-45, 2.0**-1000, 2.0**20, 2.0**900])
-            if rng.random() < 0.5:
-                some[int(rng.integers(some.size))] *= rng.choice([2.0**-60, 2.0**40])
-        where = f"case {number} n={n} block={block} grid={grid} offset={offset} GPR_TEST_SEED={task['seed']}"
+        grid, offset, on_device = int(rng.integers(1, 3)), int(rng.integers(4)), bool(rng.random() < 0.5)
+        full = MOST_ADDS * block * grid
+        n = full + int(rng.integers(full * 3 // 2)) + int(rng.choice([0, 1, 255]))
+        numbers = rng.standard_normal(n) if rng.random() < 0.5 else rng.uniform(1, 2, n)  # which do not cancel
+        numbers = np.ldexp(numbers, rng.integers(-3, 4, n))
+        if rng.random() < 0.3:
+            numbers = one_sided(rng, name, n).astype(np.float64)
+        for _ in range(int(rng.integers(4))):
+            some = numbers[int(rng.integers(n // 256)) * 256 :][: 256 * int(rng.integers(1, 5))]
+            some *= rng.choice([0.0, -0.0, 2.0**-10, 2.0**10] if narrow else [0.0, -0.0, 2.0**-45, 2.0**20, 2.0**90])
+        if rng.random() < 0.3:
+            numbers[int(rng.integers(n)) :] *= 2.0 ** rng.integers(-10, 8) if narrow else 2.0 ** rng.integers(-40, 30)
+        values = numbers.astype(dtype)
+        where = (
+            f"{name} kept, case {number} n={n} block={block} grid={grid} offset={offset} GPR_TEST_SEED={task['seed']}"
+        )
 
         def summed(x: np.ndarray, op: str = "sum", skip_nan: bool = False) -> Any:
             return sum_on_device(x, op, offset, block, grid, on_device, skip_nan)  # noqa: B023
 
         check_all_digits(summed, values, where)
-        run = gr.last_run()
-        assert run is not None
-        assert run.variant == "exact_stream", where
-        assert_result(np.float64(summed(values, "mean")), expected(values, "float64", n), f"mean of {where}")
-        for special, sign in ((math.inf, 1), (-math.inf, 1), (math.nan, 1), (math.inf, -1)):
-            holed = values.copy()
-            holed[rng.integers(n, size=int(rng.integers(1, 3)))] = special
-            holed[rng.integers(n)] = sign * special
-            assert_result(np.float64(summed(holed)), expected(holed, "float64"), f"{special} in {where}")
-        zeros = -np.zeros(n)
-        assert np.signbit(summed(zeros)), f"only -0 of {where}"
+        assert_result(dtype.type(summed(values, "mean")), expected(values, name, n), f"mean of {where}")
+        special, sign = [(math.inf, 1), (-math.inf, 1), (math.nan, 1), (math.inf, -1)][int(rng.integers(4))]
+        holed = values.copy()
+        holed[rng.integers(n, size=int(rng.integers(1, 3)))] = special
+        holed[rng.integers(n)] = sign * special
+        assert_result(dtype.type(summed(holed)), expected(holed, name), f"{special} in {where}")
+        zeros = -np.zeros(n, dtype)
         zeros[rng.choice(n, 3)] = math.nan  # which are left out: no other zeros are seen by them
         assert np.signbit(summed(zeros, skip_nan=True)), f"-0 and NaN of {where}"
         zeros[rng.integers(n)] = 0
         assert not np.signbit(summed(zeros, skip_nan=True)), f"+0 of {where}"
-        values[rng.integers(n, size=int(rng.integers(1, 9)))] = math.nan
-        kept = values[values == values]
-        mean = np.float64(summed(values, "mean", skip_nan=True))
-        assert_result(mean, expected(kept, "float64", kept.size), f"nanmean of {where}")
+
+
+def check_kept_to_the_end(task: dict[str, Any]) -> None:
+    """Sum an array of ``dtype`` so long that one warp cannot keep all that its windows held: ``seed``. Their sum, and
+    that of several warps which keep all, needs more than the first window has room for.
+    """
+    name = task["dtype"]
+    rng = np.random.default_rng([task["seed"], *name.encode()])
+    largest = float(ml_dtypes.finfo(DTYPES[name]).max) if name == "float16" else 2.0**60
+    for block, grid, times in ((32, 1, MOST_KEPT + 2), (96, 2, 6)):
+        n = times * MOST_ADDS * block * grid + int(rng.integers(5000))
+        values = (largest * (1 - rng.random(n) / 8)).astype(DTYPES[name]) * DTYPES[name].type(rng.choice([-1, 1]))
+        where = f"{name} to the end, n={n} block={block} grid={grid} GPR_TEST_SEED={task['seed']}"
+        mean = sum_on_device(values, "mean", 0, block, grid, on_device=True)
+        assert_result(values.dtype.type(mean), expected(values, name, n), f"mean of {where}")
+        half = values.copy()
+        half[1::2] *= -1
+        check_all_digits(lambda x: sum_on_device(x, "sum", 0, block, grid, False), half, where)  # noqa: B023
+
+
+def check_few(task: dict[str, Any]) -> None:
+    """Sum rows of one to five elements of ``dtype``, which a thread has alone, along memory and across it, as float32
+    and float64: ``rows`` of each kind, ``seed``.
+    """
+    name, count = task["dtype"], task["rows"]
+    rng = np.random.default_rng([task["seed"], *name.encode()])
+    set_option("schedule", SCHEDULES[task["seed"] % len(SCHEDULES)])
+    set_option("seed", int(rng.integers(1, 2**31)))
+    half = 2.0 ** -(FORMATS[name][0] + 1)  # of the last bit of 1
+    edges = [1.0, 1 + 2 * half, half, 2 * half, half * half, 2.0**-140, 0.0, math.inf, math.nan]
+    edges += [float(ml_dtypes.finfo(DTYPES[name]).max), float(ml_dtypes.finfo(DTYPES[name]).smallest_subnormal)]
+    for n in range(1, 6):
+        rows = np.stack([draw(rng, name, n) for _ in range(count)])
+        near = (rng.choice(edges[:5], (count, n)) * rng.choice([-1, 1], (count, n))).astype(DTYPES[name])
+        apart = (rng.choice(edges, (count, n)) * rng.choice([-1, 1], (count, n))).astype(DTYPES[name])
+        # Beside a midpoint of float32, by a double's last bit and by less.
+        beside = rng.choice([1 + 2.0**-23, 1], (count, 1)), np.tile([2.0**-24, 2.0**-52, 2.0**-60, 0.0], (count, 1))
+        ties = rng.permuted(np.hstack(beside)[:, :n], axis=1) * rng.choice([-1, 1], (count, n))
+        # Warps whose rows are all alike, and those of which a few are not.
+        mixed = np.where(rng.random((count, 1)) < 0.1, apart, near)
+        rows = np.concatenate([rows, near, ties.astype(rows.dtype), mixed, apart])
+        where = f"{name} rows of {n} GPR_TEST_SEED={task['seed']}"
+        for axis, memory in ((1, rows), (0, np.ascontiguousarray(rows.T))):
+            shown = DeviceBuffer(memory.shape, name, 0, _core.device_stream(0))
+            _core.upload(0, shown.memory.pointer, memory)
+            for result in ("float32", "float64"):
+                got = download(gr.sum(shown, axis=axis, kernel="exact", dtype=DTYPES[result]))
+                run = gr.last_run()
+                assert run is not None
+                assert run.variant == "exact_rows", where
+                for row, one in zip(rows, got, strict=True):
+                    assert_result(one, expected(row, result), f"{row} as {result}, axis {axis}, {where}")
 
 
 def check_rows(task: dict[str, Any]) -> None:

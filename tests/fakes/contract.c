@@ -179,8 +179,8 @@ static shape shape_of(const char *variant)
                   {"auto_narrow", NARROW},        {"auto_strided", STRIDED},
                   {"auto_empty", EMPTY},          {"exact", EXACT},
                   {"exact_across", EXACT_ACROSS}, {"exact_rows", EXACT_ROWS},
-                  {"exact_stream", EXACT},        {"exact_moments", EXACT},
-                  {"exact_dot", EXACT},           {"exact_moments_across", EXACT_ACROSS}};
+                  {"exact_moments", EXACT},       {"exact_dot", EXACT},
+                  {"exact_moments_across", EXACT_ACROSS}};
 
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         if (strcmp(variant, shapes[i].name) == 0) return shapes[i].shape;
