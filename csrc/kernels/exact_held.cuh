@@ -19,8 +19,6 @@ constexpr int held_bits = 62; // as ShortSum takes them
 constexpr int small_bits = held_bits - 5;
 constexpr int held_flag_bits = 4;
 constexpr unsigned saw_digits = 1u << (2 * held_flag_bits); // there is more in digits
-// What lanes ask each other beside that.
-constexpr unsigned is_unlike = 1u << 29, has_first = 1u << 30, has_above = 1u << 31;
 
 // What windows at one place hold, of some threads: number 0 of a part is above the first window, as that is above the second.
 template <class In> struct alignas(sizeof(Vector)) Held {
@@ -69,26 +67,15 @@ template <class In> struct alignas(sizeof(Vector)) Held {
         constexpr unsigned all = saw_infinity | saw_minus_infinity | saw_nan | saw_not_minus_zero;
         return flags >> p * held_flag_bits & all;
     }
-    // Whether the first window has room for what is above it.
-    GPR_DEVICE bool is_short() const
-    {
-        constexpr long long most = 1ll << (held_bits - 2 - window_step);
-        bool is_empty = true, has_room = is_small();
-#pragma unroll
-        for (unsigned p = 0; p < parts; p++) {
-            is_empty = is_empty && number[p][0] == 0;
-            has_room = has_room && number[p][0] > -most && number[p][0] < most;
-        }
-        return is_empty || has_room;
-    }
-    // Whether 32 of them can be added.
+    // Whether 32 of them can be added, and none has anything above its windows: as is mostly so.
     GPR_DEVICE bool is_small() const
     {
         uint64 beyond = 0;
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) {
+            beyond |= static_cast<uint64>(number[p][0]);
 #pragma unroll
-            for (unsigned w = 0; w < numbers; w++) {
+            for (unsigned w = 1; w < numbers; w++) {
                 beyond |= (static_cast<uint64>(number[p][w]) + (1ull << small_bits)) >> (small_bits + 1);
             }
         }
@@ -102,9 +89,9 @@ template <class In> struct alignas(sizeof(Vector)) Held {
         const long long most = 1ll << (small_bits - 1 - shift);
         bool fits = shift == by;
 
-        make_small();
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) {
+            carry(p, 0);
             fits = fits && number[p][0] > -most && number[p][0] < most;
             carry(p, shift);
         }
@@ -123,37 +110,83 @@ template <class In> struct alignas(sizeof(Vector)) Held {
         }
         number[p][0] = static_cast<long long>(static_cast<uint64>(number[p][0]) << shift) + carried;
     }
-    // Makes numbers small. The one above the windows always is: it would take 2^60 elements for more.
-    GPR_DEVICE void make_small()
+    // Adds what others hold, if there is room; says whether there was.
+    GPR_DEVICE bool join(const Held &other)
     {
-        if (is_small()) return;
-#pragma unroll
-        for (unsigned p = 0; p < parts; p++) carry(p, 0);
-    }
-    // Adds what others hold, if there is room; says whether there was. Mostly that is of windows at the same place.
-    GPR_DEVICE bool join(Held other)
-    {
-        Held mine = *this;
-        if (mine.is_zero()) mine.top = other.top;
-        if (other.is_zero()) other.top = mine.top;
-        const int lower = mine.top < other.top ? mine.top : other.top;
-        if (mine.top != other.top || !mine.is_small() || !other.is_small()) {
-            const bool fits = mine.shift(static_cast<unsigned>(mine.top - lower));
-            if (!other.shift(static_cast<unsigned>(other.top - lower)) || !fits) return false;
+        if (top != other.top || !is_small() || !other.is_small()) {
+            const Joined joined = join_any(*this, other);
+            *this = joined.held;
+            return joined.fits;
         }
-        top = lower;
         flags |= other.flags;
         left_out += other.left_out;
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) {
 #pragma unroll
-            for (unsigned w = 0; w < numbers; w++) number[p][w] = mine.number[p][w] + other.number[p][w];
+            for (unsigned w = 1; w < numbers; w++) number[p][w] += other.number[p][w];
         }
         return true;
     }
+
+    // Takes what is above the windows into the first one, if then it is small.
+    GPR_DEVICE void lower()
+    {
+        constexpr long long most = 1ll << (small_bits - 1 - window_step);
+        bool fits = true;
+#pragma unroll
+        for (unsigned p = 0; p < parts; p++) {
+            carry(p, 0);
+            fits = fits && number[p][0] > -most && number[p][0] < most;
+        }
+#pragma unroll
+        for (unsigned p = 0; p < parts; p++) {
+            number[p][1] += fits ? static_cast<long long>(static_cast<uint64>(number[p][0]) << window_step) : 0;
+            number[p][0] = fits ? 0 : number[p][0];
+        }
+    }
+
+    // What is seldom needed comes by calls, and the program of what is needed is short: it is fetched as it is run.
+    struct Joined;
+    static GPR_CALLED Joined join_any(Held mine, Held other);
 };
+template <class In> struct Held<In>::Joined {
+    Held held;
+    bool fits;
+};
+template <class In> GPR_CALLED typename Held<In>::Joined Held<In>::join_any(Held mine, Held other)
+{
+    const Held before = mine;
+    if (mine.is_zero()) mine.top = other.top;
+    if (other.is_zero()) other.top = mine.top;
+    const int lower = mine.top < other.top ? mine.top : other.top;
+    const bool fits = mine.shift(static_cast<unsigned>(mine.top - lower));
+    if (!other.shift(static_cast<unsigned>(other.top - lower)) || !fits) return Joined{before, false};
+    mine.top = lower;
+    mine.flags |= other.flags;
+    mine.left_out += other.left_out;
+#pragma unroll
+    for (unsigned p = 0; p < parts; p++) {
+#pragma unroll
+        for (unsigned w = 0; w < numbers; w++) mine.number[p][w] += other.number[p][w];
+    }
+    return Joined{mine, true};
+}
 
 // ---------------------------------------------------------------- a warp's ----------------------
+
+// What a warp's windows hold with what was kept of them. All lanes must call.
+template <class In> GPR_CALLED Held<In> with_kept(Held<In> held)
+{
+    const Kept<In> &kept = RunTeam::kept<In>();
+    __syncwarp(); // what was kept can be read
+#pragma unroll
+    for (unsigned p = 0; p < held.parts; p++) {
+#pragma unroll
+        for (unsigned w = 0; w < held.windows; w++) held.number[p][w + 1] += kept.number[p][w];
+    }
+    held.lower();
+    return held;
+}
 
 // What a warp's windows hold, and what was kept of them. If they were emptied before, they are now, and all is in the block's
 // number. All lanes must call, and get it.
@@ -180,13 +213,7 @@ template <class Adder> GPR_DEVICE Held<typename Adder::In> hold(Adder &adder)
         held.clear();
         held.flags |= saw_digits;
     } else if (adder.times_kept() > 0) {
-        __syncwarp(); // what was kept can be read
-#pragma unroll
-        for (unsigned p = 0; p < held.parts; p++) {
-#pragma unroll
-            for (unsigned w = 0; w < held.windows; w++) held.number[p][w + 1] += RunTeam::kept<typename Adder::In>().number[p][w];
-            held.carry(p, 0);
-        }
+        return with_kept(held);
     }
     return held;
 }
@@ -244,6 +271,7 @@ GPR_CALLED Held<typename Cell::In> sum_of_any_lanes(BlockSum<typename Cell::In> 
 #pragma unroll
         for (unsigned w = 0; w < all.numbers; w++) all.number[p][w] = warp_total(all.number[p][w]);
     }
+    all.lower();
     return all;
 }
 
@@ -258,21 +286,19 @@ GPR_DEVICE Held<typename Cell::In> sum_of_lanes(BlockSum<typename Cell::In> &sum
     };
 
     all.top = shuffle_from(mine.top, 0);
-    const bool is_like = (mine.top == all.top || mine.is_zero()) && mine.is_small();
-    const unsigned first = all.usual > 1 && mine.has(1) ? has_first : 0, above = mine.has(0) ? has_above : 0;
-    const unsigned flags = warp_or(mine.flags | (is_like ? 0 : is_unlike) | first | above);
-    all.flags = flags & ~(is_unlike | has_first | has_above);
+    const bool are_alike = __all_sync(all_lanes, (mine.top == all.top || mine.is_zero()) && mine.is_small());
+    const bool has_first = all.usual > 1 && __any_sync(all_lanes, mine.has(1));
+    all.flags = warp_or(mine.flags);
     if constexpr (Cell::skips_nan) all.left_out = static_cast<uint64>(warp_total(static_cast<long long>(mine.left_out)));
 #pragma unroll
     for (unsigned p = 0; p < all.parts; p++) {
 #pragma unroll
         for (unsigned w = all.usual; w < all.numbers; w++) add_number(p, w);
     }
-    if ((flags & is_unlike) != 0) return sum_of_any_lanes<Cell>(sum, mine);
+    if (!are_alike) return sum_of_any_lanes<Cell>(sum, mine);
+    if (has_first) {
 #pragma unroll
-    for (unsigned p = 0; p < all.parts; p++) {
-        if ((flags & has_first) != 0) add_number(p, 1);
-        if ((flags & has_above) != 0) add_number(p, 0);
+        for (unsigned p = 0; p < all.parts; p++) add_number(p, 1);
     }
     return all;
 }
@@ -359,14 +385,13 @@ GPR_DEVICE void put_held(typename Cell::Out *out, BlockSum<typename Cell::In> &s
     using In = typename Cell::In;
     using T = PartType<In>;
     if constexpr (!same<typename Cell::Out, typename Cell::Acc>) { // accumulators that leave the kernel are digits
-        if ((all.flags & saw_digits) == 0 && all.is_short()) {
+        if ((all.flags & saw_digits) == 0 && !all.has(0)) {
             typename Held<In>::Short sums[Held<In>::parts];
             uint64 flags[Held<In>::parts];
 #pragma unroll
             for (unsigned p = 0; p < Held<In>::parts; p++) {
 #pragma unroll
                 for (unsigned w = 0; w < Held<In>::windows; w++) sums[p].number[w] = all.number[p][w + 1];
-                sums[p].number[0] += static_cast<long long>(static_cast<uint64>(all.number[p][0]) << window_step);
                 sums[p].unit = grid_lowest<T> + NearWindows<T>::place_at(all.top, Held<In>::windows - 1);
                 flags[p] = all.flags_of(p);
             }
@@ -431,12 +456,10 @@ GPR_DEVICE void finish_run(const Held<typename Cell::In> &held, const Row &row, 
         unsigned *ticket = scratch.tickets + slot * words * (1 + counters);
         uint64 *totals = reinterpret_cast<uint64 *>(ticket) + 1;
         Held<In> *partials = reinterpret_cast<Held<In> *>(scratch.partials) + slot * row.blocks;
-        all.make_small();
         if (warp == 0 && (all.flags & saw_digits) != 0) leave_number(sum, all, totals);
         if (!is_last_block(partials + row.block, all, ticket, row.blocks)) return;
         all = take_partials<Cell, BLOCK>(sum, partials, row.blocks);
         if (row.blocks > warp_lanes) { // if not, the first warp has them
-            all.make_small();
             if (lane == 0) by_warps[warp] = all;
             __syncthreads(); // all warps have their share
             all = sum_of_warps<Cell, BLOCK>(sum);

@@ -46,31 +46,28 @@ template <class In> struct Run {
     }
 };
 
-// A warp's share of a row: tiles of VECTORS vectors a thread, in rounds of all the row's blocks; in each, neighbouring warps have
-// neighbouring tiles. Of what is left for the last round every warp has about as much. The first warp has the edges after that.
+// A warp's share of a row: tiles of VECTORS vectors a thread, each a run of memory, in strides of the row's blocks; and for the
+// first warp the edges.
 template <unsigned VECTORS, unsigned BLOCK, class In> class Tiles {
 public:
     GPR_DEVICE Tiles(const Run<In> &of_run, const Row &row)
-        : run(of_run), mine(static_cast<long long>(static_cast<uint64>(row.block) * BLOCK + threadIdx.x - lane())),
-          at(run.begin() + mine * VECTORS + lane()), left(static_cast<long long>(run.vectors)),
+        : run(of_run), at(run.begin() + first_of(row) + lane()), left(static_cast<long long>(run.vectors - first_of(row))),
           step(static_cast<long long>(static_cast<uint64>(row.blocks) * (VECTORS * BLOCK))),
-          has_edges(mine == 0 && run.has_edges())
+          has_edges(row.block == 0 && threadIdx.x < warp_lanes && run.has_edges())
     {
     }
-    GPR_DEVICE bool is_done() const { return left <= mine && !has_edges; }
+    GPR_DEVICE bool is_done() const { return left <= 0 && !has_edges; }
     // The next tile; what it has no vector for is `nothing`. After the last one, the edges.
     GPR_DEVICE void fetch(Vector (&v)[VECTORS], const Vector &nothing) const
     {
-        if (left >= step) {
+        if (left >= full) {
 #pragma unroll
             for (unsigned k = 0; k < VECTORS; k++) v[k] = run.load(at + k * warp_lanes);
             return;
         }
-        const long long apart = step / VECTORS, first = mine + lane(); // of the last round's vectors
-        const Vector *last = at - mine * (VECTORS - 1);
 #pragma unroll
         for (unsigned k = 0; k < VECTORS; k++) {
-            v[k] = k * apart + first < left ? run.load(last + k * apart) : nothing;
+            v[k] = static_cast<long long>(lane() + k * warp_lanes) < left ? run.load(at + k * warp_lanes) : nothing;
         }
         if (left <= 0 && has_edges) v[0] = run.edge(lane(), nothing);
     }
@@ -83,14 +80,18 @@ public:
     }
 
 private:
+    static constexpr long long full = VECTORS * warp_lanes; // vectors of a tile
     const Run<In> &run;
-    const long long mine; // the warp's number among the row's threads
     const Vector *at;
-    long long left; // vectors from the round's first one on
+    long long left; // vectors from the warp's next one on
     const long long step;
     bool has_edges; // and they are still to come
 
     static GPR_DEVICE unsigned lane() { return threadIdx.x % warp_lanes; }
+    static GPR_DEVICE uint64 first_of(const Row &row) // the warp's
+    {
+        return (static_cast<uint64>(row.block) * BLOCK + threadIdx.x - lane()) * VECTORS;
+    }
 };
 
 // A thread's only tile of a row whose threads have one at most. Neighbouring threads of a block have neighbouring vectors, so that the

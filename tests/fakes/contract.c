@@ -174,12 +174,18 @@ static shape shape_of(const char *variant)
     static const struct {
         const char *name;
         shape shape;
-    } shapes[] = {{"auto_stream", STREAM},        {"auto_rows", ROWS},
-                  {"auto_counted", ROWS},         {"auto_columns", COLUMNS},
-                  {"auto_narrow", NARROW},        {"auto_strided", STRIDED},
-                  {"auto_empty", EMPTY},          {"exact", EXACT},
-                  {"exact_across", EXACT_ACROSS}, {"exact_rows", EXACT_ROWS},
-                  {"exact_moments", EXACT},       {"exact_dot", EXACT},
+    } shapes[] = {{"auto_stream", STREAM},
+                  {"auto_rows", ROWS},
+                  {"auto_counted", ROWS},
+                  {"auto_columns", COLUMNS},
+                  {"auto_narrow", NARROW},
+                  {"auto_strided", STRIDED},
+                  {"auto_empty", EMPTY},
+                  {"exact", EXACT},
+                  {"exact_across", EXACT_ACROSS},
+                  {"exact_rows", EXACT_ROWS},
+                  {"exact_moments", EXACT},
+                  {"exact_dot", EXACT},
                   {"exact_moments_across", EXACT_ACROSS}};
 
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
