@@ -210,14 +210,13 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
     // The same of what was kept, in halves, which have no more pieces than a thread adds.
     static GPR_CALLED void close_kept(int top)
     {
-        constexpr int lower_bits = 40;
         const unsigned w = threadIdx.x % warp_lanes;
         if (w >= near_windows<T>) return;
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) {
             const long long number = Team::template kept<In>().number[p][w];
-            const long long halves[2] = {number & ((1ll << lower_bits) - 1), number >> lower_bits};
-            const int place = NearWindows<T>::place_at(top, w), places[2] = {place, place + lower_bits};
+            const long long halves[2] = {number & ((1ll << half_bits) - 1), number >> half_bits};
+            const int place = NearWindows<T>::place_at(top, w), places[2] = {place, place + half_bits};
             LoneThread<1>::add(LoneThread<1>{}.template sum<In>().digit[p], halves, places);
         }
     }

@@ -158,6 +158,7 @@ template <int BITS> GPR_DEVICE long long sum_of_few(long long number)
 
 constexpr unsigned pieces = 4;                        // digits that a shifted number of 56 bits reaches
 constexpr unsigned most_numbers = warp_lanes / pieces; // that a warp adds at once: a lane adds one piece
+constexpr int half_bits = 40;                         // of longer numbers, which are added in halves
 
 // Adds piece i < pieces of a number below 2^56 in magnitude, in units of 2^(grid_lowest + place), to a part.
 GPR_DEVICE void add_piece(int *digit, long long number, int place, unsigned i)

@@ -8,7 +8,7 @@
 //
 // What does not go so goes into the block's number in shared memory: what a warp has added that moved its windows, or met what
 // they do not hold; and integers whose units are too far apart. If there is such a number, it goes to the row's counters in
-// global memory, digit by digit: that takes some ten microseconds.
+// global memory, digit by digit, and the row takes longer.
 #pragma once
 
 #include "exact_block.cuh"
@@ -115,7 +115,7 @@ template <class In> struct alignas(sizeof(Vector)) Held {
     {
         if (top != other.top || !is_small() || !other.is_small()) {
             const Joined joined = join_any(*this, other);
-            *this = joined.held;
+            *this = joined.held; // as it was, if not: to ask first takes registers that the loop over tiles has
             return joined.fits;
         }
         flags |= other.flags;
@@ -224,7 +224,6 @@ template <class Adder> GPR_DEVICE Held<typename Adder::In> hold(Adder &adder)
 template <class In> GPR_DEVICE void add_held(BlockSum<In> &sum, const Held<In> &held)
 {
     constexpr unsigned numbers = Held<In>::numbers, halves = 2;
-    constexpr int lower_bits = 40; // a lane adds 56
     static_assert(numbers * halves <= most_numbers, "a lane adds one piece");
     const unsigned lane = threadIdx.x % warp_lanes, mine = lane / pieces / halves;
     const bool is_upper = lane / pieces % halves != 0;
@@ -234,8 +233,8 @@ template <class In> GPR_DEVICE void add_held(BlockSum<In> &sum, const Held<In> &
         long long number = 0;
 #pragma unroll
         for (unsigned w = 0; w < numbers; w++) number = w == mine ? held.number[p][w] : number;
-        number = is_upper ? number >> lower_bits : number & ((1ll << lower_bits) - 1);
-        const int place = Held<In>::place_at(held.top, mine) + (is_upper ? lower_bits : 0);
+        number = is_upper ? number >> half_bits : number & ((1ll << half_bits) - 1);
+        const int place = Held<In>::place_at(held.top, mine) + (is_upper ? half_bits : 0);
         if (number != 0) add_piece(sum.digit[p], number, place, lane % pieces);
         if (held.flags_of(p) != 0 && lane == p) atomicOr(&sum.flags[p], held.flags_of(p));
     }

@@ -127,12 +127,8 @@ template <class Cell, unsigned VECTORS> GPR_DEVICE constexpr bool sums_few()
     using In = typename Cell::In;
     constexpr unsigned elements = VECTORS * vector_elements<In>;
     constexpr bool are_wide = is_float<In> && sizeof(In) >= sizeof(float) && sizeof(typename Cell::Out) >= sizeof(float);
-
-    if constexpr (are_wide && is_float<typename Cell::Out> && lanes == 1 && !masked && !integer_windows) {
-        return elements > 1 && elements <= most_few && rounds_digits<Cell> && !Cell::skips_nan;
-    } else {
-        return false;
-    }
+    constexpr bool are_few = lanes == 1 && elements > 1 && elements <= most_few;
+    return are_few && are_wide && rounds_digits<Cell> && !masked && !Cell::skips_nan && !integer_windows;
 }
 
 // Adds a group's row, `index`, and puts its sum if windows hold it; says whether they do. All lanes of a warp must call.

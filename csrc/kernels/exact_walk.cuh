@@ -76,8 +76,8 @@ private:
         In x[elements];
         bool keep[elements];
 
-        if constexpr (FULL && reduced_axes == 1) load_even(x, keep);
-        else load_some(x, keep, FULL ? elements : count);
+        if constexpr (FULL) load_even(x, keep);
+        else load_some(x, keep, count);
 #pragma unroll
         for (unsigned k = 0; k < VECTORS; k++) v[k] = nothing;
 #pragma unroll

@@ -311,8 +311,8 @@ typedef struct sample {
     int integer_windows;
 } sample;
 
-/* How many of them row `kernel` has by a rule; *samples: the first. A kernel without layouts is its own one. */
-static int samples_of(const gpr_kernel_row *row, const gpr_rule *rule, const sample **samples)
+/* How many of them row `kernel` has; *samples: the first. A kernel without layouts is its own one. */
+static int samples_of(const gpr_kernel_row *row, gpr_form form, const sample **samples)
 {
     static const sample planned[] = {
         {"auto_stream", 1, 1, 0, 0, 32, 1024, 0},   {"auto_rows", 2, 1, 0, 0, 32, 1024, 0},
@@ -331,11 +331,11 @@ static int samples_of(const gpr_kernel_row *row, const gpr_rule *rule, const sam
         *samples = planned;
         return sizeof planned / sizeof planned[0];
     }
-    if (rule->form == GPR_FORM_EXACT) {
+    if (form == GPR_FORM_EXACT) {
         *samples = exact;
         return sizeof exact / sizeof exact[0];
     }
-    if (rule->form == GPR_FORM_EXACT_MOMENTS) {
+    if (form == GPR_FORM_EXACT_MOMENTS) {
         *samples = moments;
         return sizeof moments / sizeof moments[0];
     }
@@ -363,7 +363,7 @@ gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dt
     GPR_TRY(gpr_check_kernel_folds(row, &rule));
     if (block_size == 0) block_size = row->block;
     GPR_TRY(gpr_check_block_size(row, block_size));
-    const int layouts = samples_of(row, &rule, &samples);
+    const int layouts = samples_of(row, rule.form, &samples);
     /* A variance's programs come twice: about rows' own means, and about given ones. */
     const int count = rule.form == GPR_FORM_MOMENTS ? 2 * layouts : layouts;
     for (int i = 0; i < count; i++) {
