@@ -155,28 +155,47 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
     GPR_DEVICE unsigned times_kept() const { return adds >> kept_shift; }
     GPR_DEVICE bool is_full() const { return (adds & ((1u << kept_shift) - 1)) > most_adds - elements; }
 
+    struct NearParts { Near of[parts]; };
+    GPR_DEVICE NearParts windows() const
+    {
+        NearParts now;
+#pragma unroll
+        for (unsigned p = 0; p < parts; p++) now.of[p] = near[p];
+        return now;
+    }
     // Makes room in the windows.
     GPR_DEVICE void flush()
     {
         if constexpr (Team::keeps) {
             const unsigned times = times_kept();
-            if (times < most_kept) {
-                NearParts now;
-#pragma unroll
-                for (unsigned p = 0; p < parts; p++) now.of[p] = near[p];
-                keep(now, times == 0);
-                begin(near[0].top);
-                adds = (times + 1) << kept_shift;
-                return;
-            }
+            keep(windows(), times);
+            begin(near[0].top);
+            has_emptied = has_emptied || times == most_kept;
+            adds = (times % most_kept + 1) << kept_shift;
+        } else {
+            empty();
         }
-        empty();
     }
-    // What windows hold is kept for the warp, with what was before if this is not the first time.
-    struct NearParts { Near of[parts]; };
-    static GPR_CALLED void keep(NearParts windows, bool is_first)
+    // Adds all that there is to the number in shared memory.
+    GPR_DEVICE void empty()
+    {
+        has_emptied = true;
+        close_near(team, windows(), times_kept());
+        begin(near[0].top);
+    }
+    static GPR_CALLED void close_near(Team team, NearParts windows, unsigned times)
+    {
+        if constexpr (Team::keeps) {
+            if (times > 0) close_kept(windows.of[0].top);
+        }
+#pragma unroll
+        for (unsigned p = 0; p < parts; p++) close_windows(team, windows.of[p], team.template sum<In>().digit[p]);
+    }
+    // What windows hold is kept for the warp, with what was before, of so many times.
+    static GPR_CALLED void keep(NearParts windows, unsigned times)
     {
         const unsigned lane = threadIdx.x % warp_lanes;
+        if (times == most_kept) close_kept(windows.of[0].top);
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) {
             long long number[near_windows<T>], mine = 0;
@@ -189,25 +208,10 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
             }
             if (lane >= near_windows<T>) continue;
             long long &kept = Team::template kept<In>().number[p][lane];
-            kept = is_first ? mine : kept + mine;
+            kept = times % most_kept == 0 ? mine : kept + mine;
         }
     }
-    // Adds all that there is to the number in shared memory.
-    GPR_DEVICE void empty()
-    {
-        has_emptied = true;
-        if constexpr (Team::keeps) {
-            if (times_kept() > 0) close_kept(near[0].top);
-        }
-#pragma unroll
-        for (unsigned p = 0; p < parts; p++) close_near(team, p, near[p]);
-        begin(near[0].top);
-    }
-    static GPR_CALLED void close_near(Team team, unsigned p, Near windows)
-    {
-        close_windows(team, windows, team.template sum<In>().digit[p]);
-    }
-    // The same of what was kept, in halves, which have no more pieces than a thread adds.
+    // Adds what was kept to the number, in halves, which have no more pieces than a thread adds.
     static GPR_CALLED void close_kept(int top)
     {
         const unsigned w = threadIdx.x % warp_lanes;
@@ -498,7 +502,11 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
                 atomicOr(&total.flags[p], static_cast<unsigned>(saw_not_minus_zero));
             }
         }
-        if (left_out != 0) atomicAdd(&total.left_out, static_cast<uint64>(left_out));
+        leave_left_out();
+    }
+    GPR_DEVICE void leave_left_out() const
+    {
+        if (left_out != 0) atomicAdd(&team.template sum<In>().left_out, static_cast<uint64>(left_out));
     }
 };
 

@@ -21,13 +21,12 @@ constexpr int held_flag_bits = 4;
 constexpr unsigned saw_digits = 1u << (2 * held_flag_bits); // there is more in digits
 
 // What windows at one place hold, of some threads: number 0 of a part is above the first window, as that is above the second.
-template <class In> struct alignas(sizeof(Vector)) Held {
+template <class In> struct Held {
     using T = PartType<In>;
     static constexpr unsigned parts = parts_of<In>, windows = near_windows<T>, numbers = windows + 1;
     static constexpr unsigned usual = windows > 1 ? 2 : 1; // the first number in which there usually is something
     using Short = ShortSum<windows, window_step>;
     long long number[parts][numbers]; // below 2^held_bits in magnitude
-    uint64 left_out;                  // elements
     int top;
     unsigned flags; // part p's from bit p * held_flag_bits on, and saw_digits
 
@@ -119,7 +118,6 @@ template <class In> struct alignas(sizeof(Vector)) Held {
             return joined.fits;
         }
         flags |= other.flags;
-        left_out += other.left_out;
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) {
 #pragma unroll
@@ -163,7 +161,6 @@ template <class In> GPR_CALLED typename Held<In>::Joined Held<In>::join_any(Held
     if (!other.shift(static_cast<unsigned>(other.top - lower)) || !fits) return Joined{before, false};
     mine.top = lower;
     mine.flags |= other.flags;
-    mine.left_out += other.left_out;
 #pragma unroll
     for (unsigned p = 0; p < parts; p++) {
 #pragma unroll
@@ -207,9 +204,9 @@ template <class Adder> GPR_DEVICE Held<typename Adder::In> hold(Adder &adder)
         const bool has_others = (held.parts == 1 ? adder.others : adder.others >> p & 1) != 0;
         if (__any_sync(all_lanes, has_others)) held.flags |= static_cast<unsigned>(saw_not_minus_zero) << p * held_flag_bits;
     }
-    if constexpr (Adder::skips_nan) held.left_out = static_cast<uint64>(warp_total(adder.left_out));
     if (adder.has_emptied) {
         adder.empty();
+        adder.leave_left_out(); // none else has any
         held.clear();
         held.flags |= saw_digits;
     } else if (adder.times_kept() > 0) {
@@ -238,7 +235,6 @@ template <class In> GPR_DEVICE void add_held(BlockSum<In> &sum, const Held<In> &
         if (number != 0) add_piece(sum.digit[p], number, place, lane % pieces);
         if (held.flags_of(p) != 0 && lane == p) atomicOr(&sum.flags[p], held.flags_of(p));
     }
-    if (held.left_out != 0 && lane == 0) atomicAdd(&sum.left_out, held.left_out);
 }
 
 // Adds what each lane holds to the block's number. All lanes must call.
@@ -249,19 +245,16 @@ template <class In> GPR_CALLED void add_each(BlockSum<In> &sum, Held<In> mine)
 
 // The sum of what the lanes of a warp hold, in all of them. What cannot be summed so is added to the block's number. All
 // lanes must call.
-template <class Cell>
-GPR_CALLED Held<typename Cell::In> sum_of_any_lanes(BlockSum<typename Cell::In> &sum, Held<typename Cell::In> mine)
+template <class In> GPR_CALLED Held<In> sum_of_any_lanes(BlockSum<In> &sum, Held<In> mine)
 {
-    Held<typename Cell::In> all = mine;
+    Held<In> all = mine;
     const bool counts = !mine.is_zero();
 
     all.top = static_cast<int>(warp_min(counts ? static_cast<unsigned>(mine.top) : ~0u));
     all.flags = warp_or(mine.flags);
-    if constexpr (Cell::skips_nan) all.left_out = static_cast<uint64>(warp_total(static_cast<long long>(mine.left_out)));
     if (__any_sync(all_lanes, !all.shift(counts ? static_cast<unsigned>(mine.top - all.top) : 0))) {
         add_each(sum, mine);
         all.clear();
-        all.left_out = 0;
         all.flags = saw_digits;
         return all;
     }
@@ -276,10 +269,9 @@ GPR_CALLED Held<typename Cell::In> sum_of_any_lanes(BlockSum<typename Cell::In> 
 
 // The same, of which the first SOME lanes hold something, mostly in windows at the first one's place, and often nothing in
 // the first windows. It is summed before it is known whether it may be, so that nobody waits for that.
-template <class Cell, unsigned SOME>
-GPR_DEVICE Held<typename Cell::In> sum_of_lanes(BlockSum<typename Cell::In> &sum, const Held<typename Cell::In> &mine)
+template <unsigned SOME, class In> GPR_DEVICE Held<In> sum_of_lanes(BlockSum<In> &sum, const Held<In> &mine)
 {
-    Held<typename Cell::In> all = mine;
+    Held<In> all = mine;
     const auto add_number = [&](unsigned p, unsigned w) {
         all.number[p][w] = SOME <= few_lanes ? sum_of_few<small_bits>(mine.number[p][w]) : warp_total(mine.number[p][w]);
     };
@@ -288,13 +280,12 @@ GPR_DEVICE Held<typename Cell::In> sum_of_lanes(BlockSum<typename Cell::In> &sum
     const bool are_alike = __all_sync(all_lanes, (mine.top == all.top || mine.is_zero()) && mine.is_small());
     const bool has_first = all.usual > 1 && __any_sync(all_lanes, mine.has(1));
     all.flags = warp_or(mine.flags);
-    if constexpr (Cell::skips_nan) all.left_out = static_cast<uint64>(warp_total(static_cast<long long>(mine.left_out)));
 #pragma unroll
     for (unsigned p = 0; p < all.parts; p++) {
 #pragma unroll
         for (unsigned w = all.usual; w < all.numbers; w++) add_number(p, w);
     }
-    if (!are_alike) return sum_of_any_lanes<Cell>(sum, mine);
+    if (!are_alike) return sum_of_any_lanes(sum, mine);
     if (has_first) {
 #pragma unroll
         for (unsigned p = 0; p < all.parts; p++) add_number(p, 1);
@@ -321,7 +312,6 @@ template <class In, class Use> GPR_DEVICE void for_each_digit(const Use &use)
 template <class In> GPR_DEVICE void leave_number(BlockSum<In> &sum, Held<In> &held, uint64 *counters)
 {
     __syncwarp(); // what this warp added last is there
-    held.left_out += sum.left_out;
 #pragma unroll
     for (unsigned p = 0; p < parts_of<In>; p++) held.flags |= sum.flags[p] << p * held_flag_bits;
     for_each_digit<In>([&](unsigned p, unsigned d, unsigned counter) {
@@ -329,9 +319,12 @@ template <class In> GPR_DEVICE void leave_number(BlockSum<In> &sum, Held<In> &he
         if (digit != 0) atomicAdd(counters + counter, static_cast<uint64>(digit));
         sum.digit[p][d] = 0;
     });
+    if (threadIdx.x % warp_lanes == 0 && sum.left_out != 0) {
+        atomicAdd(counters + digits_of<PartType<In>>, sum.left_out);
+        sum.left_out = 0;
+    }
     __syncwarp(); // flags have been read; and lane 0 takes the ticket after all have added
     if (threadIdx.x % warp_lanes < parts_of<In>) sum.flags[threadIdx.x % warp_lanes] = 0;
-    if (threadIdx.x % warp_lanes == 0) sum.left_out = 0;
 }
 
 // Adds the counters of a row to the block's number, and leaves them zero. The lanes of one warp must call.
@@ -343,31 +336,35 @@ template <class In> GPR_DEVICE void take_number(BlockSum<In> &sum, uint64 *count
         counters[counter] = 0;
         LoneThread<1>::add(sum.digit[p], number, place);
     });
+    if (threadIdx.x % warp_lanes != 0) return;
+    uint64 &left_out = counters[digits_of<PartType<In>>];
+    sum.left_out = left_out;
+    left_out = 0;
 }
 
 // Sums a warp's share of the partials of a row's blocks. All lanes must call, and get it.
-template <class Cell, unsigned BLOCK>
-GPR_DEVICE Held<typename Cell::In> take_partials(BlockSum<typename Cell::In> &sum, const Held<typename Cell::In> *partials,
-                                                 unsigned blocks)
+template <unsigned BLOCK, class In>
+GPR_DEVICE Held<In> take_partials(BlockSum<In> &sum, const Held<In> *partials, unsigned blocks)
 {
-    using Partial = Held<typename Cell::In>;
+    using Partial = Held<In>;
     const unsigned warp_begin = threadIdx.x / warp_lanes * warp_lanes;
     const auto load = [&](unsigned b) { return b < blocks ? partials[b] : Partial{}; };
 
     if (warp_begin >= blocks) return Partial{};
-    Partial all = load(threadIdx.x);
+    Partial all = load(threadIdx.x), next = load(threadIdx.x + BLOCK);
     unsigned left_flags = 0; // of those that there was no room for
 #pragma unroll 1
     for (unsigned first = BLOCK; warp_begin + first < blocks; first += BLOCK) {
-        const Partial next = load(threadIdx.x + first);
-        const bool fits = all.join(next);
+        const Partial now = next;
+        next = load(threadIdx.x + first + BLOCK);
+        const bool fits = threadIdx.x + first >= blocks || all.join(now);
         if (__any_sync(all_lanes, !fits)) {
-            add_each(sum, fits ? Partial{} : next);
+            add_each(sum, fits ? Partial{} : now);
             left_flags = saw_digits;
         }
     }
     all.flags |= left_flags;
-    return sum_of_lanes<Cell, warp_lanes>(sum, all);
+    return sum_of_lanes<warp_lanes>(sum, all);
 }
 
 // Puts what the first warp has of a whole row, and what is in the block's number. All its lanes must call.
@@ -394,7 +391,7 @@ GPR_DEVICE void put_held(typename Cell::Out *out, BlockSum<typename Cell::In> &s
                 sums[p].unit = grid_lowest<T> + NearWindows<T>::place_at(all.top, Held<In>::windows - 1);
                 flags[p] = all.flags_of(p);
             }
-            if (threadIdx.x == 0) Cell::put(out, sums, n - all.left_out, flags);
+            if (threadIdx.x == 0) Cell::put(out, sums, n, flags);
             return;
         }
     }
@@ -409,13 +406,12 @@ template <class In, unsigned BLOCK> GPR_DEVICE Held<In> *held_by_warps()
 }
 
 // Sums them. The result is the first warp's. All threads must call, after all have found what they have.
-template <class Cell, unsigned BLOCK> GPR_DEVICE Held<typename Cell::In> sum_of_warps(BlockSum<typename Cell::In> &sum)
+template <unsigned BLOCK, class In> GPR_DEVICE Held<In> sum_of_warps(BlockSum<In> &sum)
 {
-    using In = typename Cell::In;
     constexpr unsigned warps = BLOCK / warp_lanes;
     const unsigned lane = threadIdx.x;
     if (lane >= warp_lanes) return Held<In>{};
-    return sum_of_lanes<Cell, warps>(sum, lane < warps ? held_by_warps<In, BLOCK>()[lane] : Held<In>{});
+    return sum_of_lanes<warps>(sum, lane < warps ? held_by_warps<In, BLOCK>()[lane] : Held<In>{});
 }
 
 // Puts the sum of the block's row, if it has that alone and all its warps know what they hold, as is mostly so; says whether
@@ -429,7 +425,7 @@ GPR_DEVICE bool finish_alone(const Held<typename Cell::In> &held, bool is_held, 
     if (row.blocks > 1) return false;
     if (threadIdx.x % warp_lanes == 0) held_by_warps<In, BLOCK>()[threadIdx.x / warp_lanes] = held;
     if (!__syncthreads_and(is_held)) return false; // what all warps hold is there
-    const Held<In> all = sum_of_warps<Cell, BLOCK>(sum);
+    const Held<In> all = sum_of_warps<BLOCK>(sum);
     if (threadIdx.x < warp_lanes) put_held<Cell>(out, sum, all, row.n);
     return true;
 }
@@ -447,7 +443,7 @@ GPR_DEVICE void finish_run(const Held<typename Cell::In> &held, const Row &row, 
 
     if (lane == 0) by_warps[warp] = held;
     __syncthreads(); // all warps have found what they have
-    Held<In> all = sum_of_warps<Cell, BLOCK>(sum);
+    Held<In> all = sum_of_warps<BLOCK>(sum);
     if (row.blocks > 1) {
         constexpr unsigned words = sizeof(uint64) / sizeof(unsigned);
         constexpr unsigned counters = parts_of<In> * counters_of_part<PartType<In>>;
@@ -457,11 +453,11 @@ GPR_DEVICE void finish_run(const Held<typename Cell::In> &held, const Row &row, 
         Held<In> *partials = reinterpret_cast<Held<In> *>(scratch.partials) + slot * row.blocks;
         if (warp == 0 && (all.flags & saw_digits) != 0) leave_number(sum, all, totals);
         if (!is_last_block(partials + row.block, all, ticket, row.blocks)) return;
-        all = take_partials<Cell, BLOCK>(sum, partials, row.blocks);
+        all = take_partials<BLOCK>(sum, partials, row.blocks);
         if (row.blocks > warp_lanes) { // if not, the first warp has them
             if (lane == 0) by_warps[warp] = all;
             __syncthreads(); // all warps have their share
-            all = sum_of_warps<Cell, BLOCK>(sum);
+            all = sum_of_warps<BLOCK>(sum);
         }
         if (warp == 0 && (all.flags & saw_digits) != 0) take_number(sum, totals);
     }

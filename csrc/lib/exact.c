@@ -646,16 +646,14 @@ uint64_t gpr_exact_counters(gpr_form form, gpr_dtype element)
 
 uint64_t gpr_exact_partial_bytes(gpr_form form, gpr_dtype element)
 {
-    /* An integer a window, and one above; what was left out, where windows are, flags; in whole vectors. */
-    enum { WORD = 8, TAIL = 16, VECTOR = 16 };
+    enum { WORD = 8 }; /* an integer a window, and one above; where windows are, and flags */
     const gpr_dtype real = gpr_exact_part_dtype(element);
     const uint64_t windows = gpr_dtype_rows[real].bytes == sizeof(double)  ? 3
                              : gpr_dtype_rows[real].bytes == sizeof(float) ? 2
                                                                            : 1;
 
     if (form != GPR_FORM_EXACT || !is_float(real)) return 0;
-    const uint64_t bytes = (uint64_t)gpr_exact_parts(element) * (windows + 1) * WORD + TAIL;
-    return (bytes + VECTOR - 1) / VECTOR * VECTOR;
+    return ((uint64_t)gpr_exact_parts(element) * (windows + 1) + 1) * WORD;
 }
 
 int gpr_exact_read_acc(gpr_form form, gpr_dtype element, const void *packed, gpr_exact_part *parts)
