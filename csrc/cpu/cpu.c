@@ -291,24 +291,6 @@ static void fold_block(const recipe *how, const char *elements, int64_t stride, 
     if (rows > 0) how->loop.columns(elements, stride, rows, width, accumulators);
 }
 
-/* A view of `rows` positions by `width` columns in the order of memory, still to be located. */
-static void make_tile(const gpr_view *view, int64_t width, gpr_view *tile)
-{
-    const int across = view->outer - 1, along = view->outer + view->inner - 1;
-
-    tile->dtype = view->dtype;
-    tile->bytes = view->bytes;
-    tile->byteswapped = view->byteswapped;
-    tile->outer = 0;
-    tile->inner = 2;
-    tile->shape[0] = view->shape[along];
-    tile->strides[0] = view->strides[along];
-    tile->mask_strides[0] = view->mask_strides[along];
-    tile->shape[1] = width;
-    tile->strides[1] = view->strides[across];
-    tile->mask_strides[1] = view->mask_strides[across];
-}
-
 /* Folds one unit's positions first .. end - 1 into accumulators. */
 static void fold_columns(const job *work, const recipe *how, uint64_t row, uint64_t width, uint64_t first, uint64_t end,
                          char *accumulators)
@@ -318,7 +300,7 @@ static void fold_columns(const job *work, const recipe *how, uint64_t row, uint6
     gpr_view tile;
     stage s;
 
-    make_tile(work->view, (int64_t)width, &tile);
+    gpr_cpu_make_tile(work->view, (int64_t)width, &tile);
     fill(how, accumulators, width * work->copies);
     while (first < end) {
         const uint64_t run = least(end - first, extent - first % extent);
@@ -404,16 +386,6 @@ static void finish_column_pieces(job *work)
     }
 }
 
-static int columns_are_direct(const job *work)
-{
-    const gpr_view *view = work->view;
-    uint64_t bits = (uint64_t)(uintptr_t)view->data;
-
-    for (int i = 0; i < view->outer + view->inner; i++) bits |= (uint64_t)view->strides[i];
-    return work->how[0].direct && view->mask == NULL && !view->byteswapped && bits % view->bytes == 0 &&
-           view->strides[view->outer - 1] == (int64_t)view->bytes;
-}
-
 static gpr_status reduce_columns(job *work, gpr_run *run)
 {
     const gpr_view *view = work->view;
@@ -422,7 +394,7 @@ static gpr_status reduce_columns(job *work, gpr_run *run)
 
     gpr_cpu_cut_units(work, GPR_COLUMN_BLOCK);
     work->copies = copies_for(work->width, view->n);
-    work->columns_direct = columns_are_direct(work);
+    work->columns_direct = work->how[0].direct && gpr_cpu_columns_in_place(view);
     least_piece = work->units < MANY_UNITS ? COLUMN_PIECE : COLUMN_LONG_PIECE;
     work->length = piece / work->unit_rows;
     if (work->length < least_piece) work->length = least_piece;

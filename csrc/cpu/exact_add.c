@@ -1,4 +1,5 @@
-/* Adding arrays, and products of them, to exact sums, and rows of them to results, on all cores: by tiles (exact_tiles.h).
+/* Adding arrays, and products of them, to exact sums, and rows of them to results, on all cores: by tiles (exact_tiles.h), or where rows
+ * are short or lie crosswise side by side (exact_pairs.h).
  * Whatever the tasks, the parts are the same: they depend on the elements alone. */
 #include <fenv.h>
 #include <stdlib.h>
@@ -7,6 +8,7 @@
 #include "../lib/convert.h"
 #include "../lib/status.h"
 #include "cpu.h"
+#include "exact_pairs.h"
 #include "exact_tiles.h"
 #include "job.h"
 
@@ -36,10 +38,15 @@ typedef struct exact_job {
     gpr_value neutral;     /* element, for masks and NaN */
     uint64_t tile;         /* elements */
     uint64_t pieces;       /* of a row */
-    uint64_t per_task;     /* rows, where they are not in pieces */
+    uint64_t per_task;     /* rows or units, where they are not in pieces */
     gpr_exact_part *parts; /* `width` for each piece, where rows are in pieces */
-    const gpr_rule *rule;  /* where sums become results */
+    uint64_t across;       /* rows that lie side by side, of which a unit is up to unit_rows neighbours */
+    uint64_t unit_rows;
+    uint64_t blocks;      /* units of them */
+    uint64_t length;      /* elements of a row in a piece of a unit */
+    const gpr_rule *rule; /* where sums become results */
     char *result;
+    void (*task)(struct exact_job *work, uint64_t index);
     gpr_cpu_stop stop;
 } exact_job;
 
@@ -272,13 +279,14 @@ static void add_task(exact_job *work, uint64_t index)
 
 /* The task in a floating point environment of its own: a program may run with subnormal numbers flushed to zero, with
  * another rounding, or with traps, in its own threads and so in the pool's. */
-static void add_task_as_ieee(void *context, uint64_t index)
+static void task_as_ieee(void *context, uint64_t index)
 {
+    exact_job *work = context;
     fenv_t environment;
 
     (void)fegetenv(&environment);
     (void)fesetenv(FE_DFL_ENV);
-    add_task(context, index);
+    work->task(work, index);
     (void)fesetenv(&environment);
 }
 
@@ -287,6 +295,7 @@ static exact_job make_job(const gpr_view *view, gpr_dtype sum, int (*interrupted
     exact_job work = {.view = view,
                       .sum = sum,
                       .add = add_elements,
+                      .task = add_task,
                       .neutral = gpr_neutral_element(GPR_FOLD_exact, view->dtype),
                       .pieces = 1};
 
@@ -308,7 +317,7 @@ static gpr_status add_pieces(exact_job *work)
     work->parts = malloc(tasks * width * sizeof *work->parts);
     if (work->parts == NULL)
         return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial sums of %llu tasks", (unsigned long long)tasks);
-    (void)gpr_parallel_for(tasks, add_task_as_ieee, work);
+    (void)gpr_parallel_for(tasks, task_as_ieee, work);
     for (uint64_t row = 0; row < view->rows && !work->stop.stopped; row++) {
         gpr_exact_part *first = work->parts + row * work->pieces * width;
 
@@ -317,6 +326,154 @@ static gpr_status add_pieces(exact_job *work)
     }
     return status;
 }
+
+/* ---------------------------------------------------------------- rows side by side ---------- */
+
+/* Whether sums of rows become results side by side: there are several, short or crosswise ones, and each result is of all elements. */
+static int has_paired_rows(const exact_job *work)
+{
+    const gpr_view *view = work->view;
+
+    return work->rule->form == GPR_FORM_EXACT && gpr_cpu_has_pairs(view->dtype) && !work->counts_mask &&
+           view->rows > 1 && (view->n <= PAIRED_ELEMENTS || gpr_cpu_lies_crosswise(view));
+}
+
+/* First row of a unit, and its number of rows. */
+static uint64_t unit_row(const exact_job *work, uint64_t unit, uint64_t *rows)
+{
+    const uint64_t column = unit % work->blocks * work->unit_rows;
+
+    *rows = least(work->across - column, work->unit_rows);
+    return unit / work->blocks * work->across + column;
+}
+
+static int may_leave_out(const exact_job *work)
+{
+    return work->skip_nan || work->view->mask != NULL;
+}
+
+/* Some units of short rows, to results. Rows whose pairs do not hold are summed by themselves. */
+static void unit_task(exact_job *work, uint64_t index)
+{
+    const gpr_view *view = work->view;
+    const size_t bytes = gpr_dtype_bytes(work->rule->result);
+    const uint64_t units = view->rows / work->across * work->blocks;
+    gpr_exact_part parts[GPR_EXACT_MOST_PARTS];
+    uint8_t hold[PAIR_LANES];
+    exact_pairs pairs;
+
+    for (uint64_t unit = index * work->per_task; unit < least(units, (index + 1) * work->per_task); unit++) {
+        uint64_t rows;
+        const uint64_t row = unit_row(work, unit, &rows);
+
+        if (gpr_cpu_must_stop(&work->stop)) return;
+        gpr_cpu_sum_pairs(view, row, rows, 0, view->n, &pairs);
+        gpr_cpu_pairs_hold(&pairs, rows, may_leave_out(work), hold);
+        gpr_cpu_finish_pairs(&pairs, work->rule, rows, view->n, work->result + row * bytes, hold);
+        for (uint64_t r = 0; r < rows; r++) {
+            if (hold[r]) continue;
+            work->add(work, row + r, 0, view->n, parts);
+            finish_row(work, row + r, parts);
+        }
+    }
+}
+
+/* The parts of a piece of a unit's rows, of which there is room for unit_rows. */
+static gpr_exact_part *unit_parts(const exact_job *work, uint64_t unit, uint64_t piece, uint64_t row)
+{
+    return work->parts + (((unit * work->pieces) + piece) * work->unit_rows + row) * (uint64_t)work->width;
+}
+
+/* A piece of a unit of long rows that lie crosswise. */
+static void unit_piece_task(exact_job *work, uint64_t index)
+{
+    const uint64_t unit = index / work->pieces, piece = index % work->pieces;
+    const uint64_t end = least((piece + 1) * work->length, work->view->n);
+    exact_pairs pairs;
+    uint8_t hold[PAIR_LANES];
+    uint64_t rows;
+    const uint64_t row = unit_row(work, unit, &rows);
+
+    for (uint64_t i = 0; i < rows * (uint64_t)work->width; i++)
+        gpr_exact_clear(&unit_parts(work, unit, piece, 0)[i], work->sum);
+    for (uint64_t at = piece * work->length; at < end; at += PAIRED_ELEMENTS) {
+        const uint64_t until = least(end, at + PAIRED_ELEMENTS);
+
+        if (gpr_cpu_must_stop(&work->stop)) return;
+        gpr_cpu_sum_pairs(work->view, row, rows, at, until, &pairs);
+        gpr_cpu_pairs_hold(&pairs, rows, may_leave_out(work), hold);
+        for (uint64_t r = 0; r < rows; r++) {
+            gpr_exact_part *parts = unit_parts(work, unit, piece, r), others[GPR_EXACT_MOST_PARTS];
+
+            if (hold[r]) {
+                gpr_cpu_add_pairs(&pairs, r, until - at, parts);
+                continue;
+            }
+            work->add(work, row + r, at, until, others);
+            for (int p = 0; p < work->width; p++)
+                (void)gpr_exact_add_part(&parts[p], &others[p]); /* counts fit an array's */
+        }
+    }
+}
+
+static void run_tasks(exact_job *work, uint64_t tasks)
+{
+    if (work->view->rows * work->view->n * work->view->bytes > ALONE_BYTES) {
+        (void)gpr_parallel_for(tasks, task_as_ieee, work);
+        return;
+    }
+    for (uint64_t i = 0; i < tasks; i++) task_as_ieee(work, i);
+}
+
+/* Long rows that lie crosswise, in pieces. */
+static gpr_status reduce_unit_pieces(exact_job *work, uint64_t units)
+{
+    const uint64_t least_length = 4 * PAIRED_ELEMENTS, wanted = divide_up(MOST_TASKS, units);
+    gpr_status status = GPR_OK;
+
+    work->pieces = least(divide_up(work->view->n, least_length), wanted);
+    work->length = divide_up(divide_up(work->view->n, work->pieces), PAIRED_ELEMENTS) * PAIRED_ELEMENTS;
+    work->pieces = divide_up(work->view->n, work->length);
+    const uint64_t tasks = units * work->pieces;
+    work->parts = malloc(tasks * work->unit_rows * (uint64_t)work->width * sizeof *work->parts);
+    if (work->parts == NULL)
+        return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial sums of %llu tasks", (unsigned long long)tasks);
+    work->task = unit_piece_task;
+    run_tasks(work, tasks);
+    for (uint64_t unit = 0; unit < units && !work->stop.stopped; unit++) {
+        uint64_t rows;
+        const uint64_t row = unit_row(work, unit, &rows);
+
+        for (uint64_t r = 0; r < rows && status == GPR_OK; r++) {
+            gpr_exact_part *whole = unit_parts(work, unit, 0, r);
+
+            for (uint64_t piece = 1; piece < work->pieces; piece++) {
+                for (int p = 0; p < work->width && status == GPR_OK; p++)
+                    status = gpr_exact_add_part(&whole[p], &unit_parts(work, unit, piece, r)[p]);
+            }
+            if (status == GPR_OK) finish_row(work, row + r, whole);
+        }
+    }
+    free(work->parts);
+    return status;
+}
+
+static gpr_status reduce_side_by_side(exact_job *work)
+{
+    const gpr_view *view = work->view;
+
+    work->across = gpr_cpu_lies_crosswise(view) ? (uint64_t)view->shape[view->outer - 1] : view->rows;
+    work->unit_rows = least(work->across, gpr_cpu_paired_rows(view->dtype));
+    work->blocks = divide_up(work->across, work->unit_rows);
+    const uint64_t units = view->rows / work->across * work->blocks;
+    if (view->n > PAIRED_ELEMENTS) return reduce_unit_pieces(work, units);
+    work->task = unit_task;
+    work->per_task = units / MOST_TASKS + 1;
+    run_tasks(work, divide_up(units, work->per_task));
+    return GPR_OK;
+}
+
+/* ---------------------------------------------------------------- the calls ------------------ */
 
 static gpr_status interrupted_or(const exact_job *work, gpr_status status)
 {
@@ -336,7 +493,7 @@ static gpr_status add_one_row(exact_job *work, gpr_exact_part *parts)
         free(work->parts);
     } else {
         work->parts = parts;
-        add_task_as_ieee(work, 0);
+        task_as_ieee(work, 0);
     }
     return interrupted_or(work, status);
 }
@@ -381,17 +538,19 @@ gpr_status gpr_cpu_reduce_exactly(const gpr_view *view, const gpr_rule *rule, in
     run->variant = gpr_cpu_isa();
     run->block_size = 1;
     run->grid_size = 1;
-    if (row_bytes > ALONE_BYTES && view->rows < MOST_TASKS && gpr_thread_count() > 1) {
+    if (has_paired_rows(&work)) {
+        status = reduce_side_by_side(&work);
+    } else if (row_bytes > ALONE_BYTES && view->rows < MOST_TASKS && gpr_thread_count() > 1) {
         status = add_pieces(&work);
         for (uint64_t row = 0; row < view->rows && status == GPR_OK && !work.stop.stopped; row++)
             finish_row(&work, row, work.parts + row * work.pieces * (uint64_t)work.width);
         free(work.parts);
     } else if (row_bytes * view->rows > ALONE_BYTES) {
         work.per_task = view->rows / MOST_TASKS + 1;
-        (void)gpr_parallel_for(divide_up(view->rows, work.per_task), add_task_as_ieee, &work);
+        (void)gpr_parallel_for(divide_up(view->rows, work.per_task), task_as_ieee, &work);
     } else {
         work.per_task = view->rows;
-        add_task_as_ieee(&work, 0);
+        task_as_ieee(&work, 0);
     }
     return interrupted_or(&work, status);
 }

@@ -222,6 +222,32 @@ uint64_t gpr_cpu_unit_row(const job *work, uint64_t unit, uint64_t *rows)
     return unit / work->blocks * work->width + column;
 }
 
+int gpr_cpu_columns_in_place(const gpr_view *view)
+{
+    uint64_t bits = (uint64_t)(uintptr_t)view->data;
+
+    for (int i = 0; i < view->outer + view->inner; i++) bits |= (uint64_t)view->strides[i];
+    return view->mask == NULL && !view->byteswapped && bits % view->bytes == 0 &&
+           view->strides[view->outer - 1] == (int64_t)view->bytes;
+}
+
+void gpr_cpu_make_tile(const gpr_view *view, int64_t width, gpr_view *tile)
+{
+    const int across = view->outer - 1, along = view->outer + view->inner - 1;
+
+    tile->dtype = view->dtype;
+    tile->bytes = view->bytes;
+    tile->byteswapped = view->byteswapped;
+    tile->outer = 0;
+    tile->inner = 2;
+    tile->shape[0] = view->shape[along];
+    tile->strides[0] = view->strides[along];
+    tile->mask_strides[0] = view->mask_strides[along];
+    tile->shape[1] = width;
+    tile->strides[1] = view->strides[across];
+    tile->mask_strides[1] = view->mask_strides[across];
+}
+
 void gpr_cpu_locate(const gpr_view *view, uint64_t row, uint64_t position, gpr_view *tile)
 {
     tile->data = view->data;

@@ -109,6 +109,12 @@ void gpr_cpu_cut_units(job *work, uint64_t unit_rows);
 /* First row of a unit, and its number of rows. */
 uint64_t gpr_cpu_unit_row(const job *work, uint64_t unit, uint64_t *rows);
 
+/* Whether loops can read such rows where they are: neighbours are adjacent, aligned, unmasked, in native byte order. */
+int gpr_cpu_columns_in_place(const gpr_view *view);
+
+/* A view of positions of the last inner axis by `width` such rows in the order of memory, still to be located. */
+void gpr_cpu_make_tile(const gpr_view *view, int64_t width, gpr_view *tile);
+
 /* Sets tile->data and tile->mask to the element at (row, position) of the view. */
 void gpr_cpu_locate(const gpr_view *view, uint64_t row, uint64_t position, gpr_view *tile);
 

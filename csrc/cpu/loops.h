@@ -66,6 +66,13 @@ typedef struct gpr_exact_loops {
  * NaN are in high or low. Needs rounding to nearest, and subnormal numbers neither read nor written as zero. */
 typedef int (*gpr_products_loop)(const void *a, const void *b, uint64_t n, double *high, double *low);
 
+/* Adds `rows` rows of `width` numbers, `stride` bytes apart, to a pair of doubles for each column. An addition to sums[i] leaves an
+ * error, which is a double and goes to rests[i]; magnitudes of what additions to that leave are added to lost[i]. As long as that is
+ * 0, sums[i] + rests[i] is the real sum; with infinities and NaN, or beyond the largest double, rests[i] is NaN. Needs rounding to
+ * nearest, and subnormal numbers neither read nor written as zero. */
+typedef void (*gpr_pairs_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t width, double *sums,
+                               double *rests, double *lost);
+
 /* Sum of the squared distances of n numbers from `center`: of the even ones from center[0], of the odd ones from
  * center[1]. */
 typedef double (*gpr_squares_loop)(const void *data, uint64_t n, const double center[2]);
@@ -97,6 +104,7 @@ typedef struct gpr_loops {
     gpr_widening widen[GPR_DTYPE_COUNT];
     gpr_exact_loops exact[GPR_DTYPE_COUNT];      /* of floats */
     gpr_products_loop products[GPR_DTYPE_COUNT]; /* of float32 and float64 */
+    gpr_pairs_loop pairs[GPR_DTYPE_COUNT];       /* of the same */
 } gpr_loops;
 
 extern const gpr_loops gpr_loops_baseline;

@@ -1420,6 +1420,69 @@ DEFINE_EXTENT(16, uint16_t)
 DEFINE_EXTENT(32, uint32_t)
 DEFINE_EXTENT(64, uint64_t)
 
+/* A double and what an addition to it left: Knuth's sum of two, which asks nothing of their sizes. */
+#define ADD_WITH_REST(V, sum, x, rest)                   \
+    do {                                                 \
+        const V before = sum, after = before + (x);      \
+        const V of_x = after - before;                   \
+        sum = after;                                     \
+        rest = (before - (after - of_x)) + ((x) - of_x); \
+    } while (0)
+#define MAGNITUDES(x) (vec_f64)((vec_i64)(x) & INT64_MAX)
+enum { PAIR_VECTORS = 2 }; /* walked side by side: additions of one wait less for each other */
+
+#define DEFINE_PAIRS(name, T, LOAD)                                                                         \
+    static void pairs_##name(const char *data, int64_t stride, uint64_t rows, uint64_t width, double *sums, \
+                             double *rests, double *lost)                                                   \
+    {                                                                                                       \
+        const uint64_t lanes = PAIR_VECTORS * VECTOR_LANES;                                                 \
+        uint64_t i = 0;                                                                                     \
+                                                                                                            \
+        for (; i + lanes <= width; i += lanes) {                                                            \
+            const char *at = data + i * sizeof(T);                                                          \
+            vec_f64 sum[PAIR_VECTORS], rest[PAIR_VECTORS], gone[PAIR_VECTORS];                              \
+            UNROLLED                                                                                        \
+            for (int k = 0; k < PAIR_VECTORS; k++) {                                                        \
+                sum[k] = load_f64(sums + i + k * VECTOR_LANES);                                             \
+                rest[k] = load_f64(rests + i + k * VECTOR_LANES);                                           \
+                gone[k] = load_f64(lost + i + k * VECTOR_LANES);                                            \
+            }                                                                                               \
+            for (uint64_t row = 0; row < rows; row++, at += stride) {                                       \
+                UNROLLED                                                                                    \
+                for (int k = 0; k < PAIR_VECTORS; k++) {                                                    \
+                    const vec_f64 x = (vec_f64)LOAD((const T *)(const void *)at + k * VECTOR_LANES);        \
+                    vec_f64 error, rest_error;                                                              \
+                    ADD_WITH_REST(vec_f64, sum[k], x, error);                                               \
+                    ADD_WITH_REST(vec_f64, rest[k], error, rest_error);                                     \
+                    gone[k] += MAGNITUDES(rest_error);                                                      \
+                }                                                                                           \
+            }                                                                                               \
+            UNROLLED                                                                                        \
+            for (int k = 0; k < PAIR_VECTORS; k++) {                                                        \
+                memcpy(sums + i + k * VECTOR_LANES, &sum[k], sizeof sum[k]);                                \
+                memcpy(rests + i + k * VECTOR_LANES, &rest[k], sizeof rest[k]);                             \
+                memcpy(lost + i + k * VECTOR_LANES, &gone[k], sizeof gone[k]);                              \
+            }                                                                                               \
+        }                                                                                                   \
+        for (; i < width; i++) {                                                                            \
+            const char *at = data + i * sizeof(T);                                                          \
+            double sum = sums[i], rest = rests[i], gone = lost[i];                                          \
+            for (uint64_t row = 0; row < rows; row++, at += stride) {                                       \
+                const double x = *(const T *)(const void *)at;                                              \
+                double error, rest_error;                                                                   \
+                ADD_WITH_REST(double, sum, x, error);                                                       \
+                ADD_WITH_REST(double, rest, error, rest_error);                                             \
+                gone += fabs(rest_error);                                                                   \
+            }                                                                                               \
+            sums[i] = sum;                                                                                  \
+            rests[i] = rest;                                                                                \
+            lost[i] = gone;                                                                                 \
+        }                                                                                                   \
+    }
+
+DEFINE_PAIRS(float32, float, WIDEN_F32)
+DEFINE_PAIRS(float64, double, load_f64)
+
 /* What rounding took from a product of doubles. It is a double itself if the product's lowest bit, 105 places below its
  * highest at most, is one of a double's. */
 #if defined(HAS_FMA) || defined(__FP_FAST_FMA)
@@ -1602,4 +1665,5 @@ const gpr_loops LOOPS_TABLE = {
                              extent_64},
         },
     .products = {[GPR_FLOAT32] = products_float32, [GPR_FLOAT64] = products_float64},
+    .pairs = {[GPR_FLOAT32] = pairs_float32, [GPR_FLOAT64] = pairs_float64},
 };

@@ -1,0 +1,348 @@
+/* Exact sums of rows as two doubles each; see exact_pairs.h. */
+#include "exact_pairs.h"
+
+#include <complex.h>
+#include <math.h>
+#include <string.h>
+
+#include "../lib/convert.h"
+#include "../lib/rules.h"
+
+/* ---------------------------------------------------------------- adding --------------------- */
+
+enum {
+    COLUMNS = 16,            /* of a row that is no short one, added side by side */
+    SHORT_ROW = 4 * COLUMNS, /* elements; of shorter ones columns are too few elements */
+    STAGE = 1024,            /* elements packed at once */
+    POSITIONS = 24,          /* of crosswise rows at once, which stay in the first cache */
+    PITCH = PAIR_LANES +
+        64 / sizeof(double) /* of turned positions: those of a power of two would share sets of the cache */
+};
+
+/* Elements on their way to lanes. */
+typedef struct pair_stage {
+    _Alignas(64) double turned[SHORT_ROW * PITCH];
+    _Alignas(64) char packed[SHORT_ROW * PAIR_LANES * sizeof(double)];
+    _Alignas(64) float widened[SHORT_ROW * PAIR_LANES];
+} pair_stage;
+_Static_assert(STAGE *MOST_NUMBER_BYTES <= SHORT_ROW * PAIR_LANES * sizeof(double), "a piece of a row fits");
+
+int gpr_cpu_has_pairs(gpr_dtype dtype)
+{
+    const gpr_kind kind = gpr_dtype_rows[dtype].kind;
+
+    return kind == GPR_KIND_FLOAT || kind == GPR_KIND_COMPLEX;
+}
+
+uint64_t gpr_cpu_paired_rows(gpr_dtype dtype)
+{
+    return PAIR_LANES / (uint64_t)gpr_exact_parts(dtype);
+}
+
+static void clear(exact_pairs *pairs, uint64_t lanes)
+{
+    for (uint64_t i = 0; i < lanes; i++) {
+        pairs->sums[i] = -0.0; /* nothing else leaves a row of -0 what it is */
+        pairs->rests[i] = pairs->lost[i] = 0;
+    }
+}
+
+/* How the real numbers of elements reach the loop that adds them. */
+typedef struct reader {
+    gpr_widening widen; /* of 16-bit floats */
+    gpr_dtype real;     /* as the loop reads them */
+    gpr_pairs_loop add;
+    gpr_value neutral; /* element, for masks */
+} reader;
+
+static reader make_reader(gpr_dtype dtype)
+{
+    const gpr_loops *loops = gpr_cpu_loops();
+    reader how = {.widen = loops->widen[dtype], .real = gpr_exact_part_dtype(dtype)};
+
+    if (how.widen.loop != NULL) how.real = how.widen.to;
+    how.add = loops->pairs[how.real];
+    how.neutral = gpr_neutral_element(GPR_FOLD_exact, dtype);
+    return how;
+}
+
+/* Up to the stage's number of elements as the loop reads them. */
+static const char *prepare(const reader *how, const char *elements, uint64_t count, pair_stage *s)
+{
+    if (how->widen.loop == NULL) return elements;
+    how->widen.loop(elements, s->widened, count);
+    return (const char *)s->widened;
+}
+
+/* Rows that lie crosswise. */
+static void sum_columns(const gpr_view *view, const reader *how, uint64_t row, uint64_t rows, uint64_t first,
+                        uint64_t end, pair_stage *s, exact_pairs *pairs)
+{
+    const uint64_t extent = (uint64_t)view->shape[view->outer + view->inner - 1], lanes = rows * pairs->components;
+    const int in_place = gpr_cpu_columns_in_place(view) && how->widen.loop == NULL;
+    gpr_view tile;
+
+    gpr_cpu_make_tile(view, (int64_t)rows, &tile);
+    while (first < end) {
+        const uint64_t run = least(end - first, extent - first % extent);
+
+        gpr_cpu_locate(view, row, first, &tile);
+        for (uint64_t done = 0; done < run; done += POSITIONS) {
+            const uint64_t count = least(run - done, POSITIONS);
+            const char *elements = tile.data + (int64_t)done * tile.strides[0];
+            int64_t stride = tile.strides[0];
+
+            if (!in_place) {
+                gpr_pack(&tile, done * rows, count * rows, how->neutral.bytes, s->packed);
+                elements = prepare(how, s->packed, count * rows, s);
+                stride = (int64_t)(lanes * gpr_dtype_bytes(how->real));
+            }
+            how->add(elements, stride, count, lanes, pairs->sums, pairs->rests, pairs->lost);
+        }
+        first += run;
+    }
+}
+
+/* Rows of `width` numbers each, of type T, as columns of doubles. */
+#define DEFINE_TURN(name, T)                                                                                          \
+    static void turn_##name(const char *elements, uint64_t rows, uint64_t positions, uint64_t components, double *to) \
+    {                                                                                                                 \
+        const T *from = (const T *)(const void *)elements;                                                            \
+        const uint64_t width = positions * components;                                                                \
+                                                                                                                      \
+        for (uint64_t i = 0; i < positions; i++) {                                                                    \
+            for (uint64_t p = 0; p < components; p++) {                                                               \
+                for (uint64_t r = 0; r < rows; r++)                                                                   \
+                    to[i * PITCH + r * components + p] = from[r * width + i * components + p];                        \
+            }                                                                                                         \
+        }                                                                                                             \
+    }
+DEFINE_TURN(float32, float)
+DEFINE_TURN(float64, double)
+
+static void add_turned(uint64_t positions, uint64_t lanes, pair_stage *s, exact_pairs *pairs)
+{
+    gpr_cpu_loops()->pairs[GPR_FLOAT64]((const char *)s->turned, PITCH * sizeof(double), positions, lanes, pairs->sums,
+                                        pairs->rests, pairs->lost);
+}
+
+/* Rows of fewer than SHORT_ROW elements. */
+static void sum_short_rows(const gpr_view *view, const reader *how, uint64_t row, uint64_t rows, pair_stage *s,
+                           exact_pairs *pairs)
+{
+    const char *elements = s->packed;
+
+    if (view->contiguous)
+        elements = view->data + row * view->n * view->bytes;
+    else
+        gpr_pack(view, row * view->n, rows * view->n, how->neutral.bytes, s->packed);
+    elements = prepare(how, elements, rows * view->n, s);
+    if (how->real == GPR_FLOAT32)
+        turn_float32(elements, rows, view->n, pairs->components, s->turned);
+    else
+        turn_float64(elements, rows, view->n, pairs->components, s->turned);
+    add_turned(view->n, rows * pairs->components, s, pairs);
+}
+
+/* Every sixteenth number of a row's elements [first, end), to the columns of `mine`. */
+static void sum_in_columns(const gpr_view *view, const reader *how, uint64_t row, uint64_t first, uint64_t end,
+                           pair_stage *s, exact_pairs *mine)
+{
+    clear(mine, COLUMNS);
+    for (uint64_t at = first; at < end; at += STAGE) {
+        const uint64_t count = least(end - at, STAGE), numbers = count * mine->components;
+        const uint64_t whole = numbers / COLUMNS, left = numbers % COLUMNS;
+        const int64_t stride = (int64_t)(COLUMNS * gpr_dtype_bytes(how->real));
+        const char *elements = s->packed;
+
+        if (view->rows_contiguous)
+            elements = gpr_view_row(view, row) + at * view->bytes;
+        else
+            gpr_pack(view, row * view->n + at, count, how->neutral.bytes, s->packed);
+        elements = prepare(how, elements, count, s);
+        how->add(elements, stride, whole, COLUMNS, mine->sums, mine->rests, mine->lost);
+        how->add(elements + (int64_t)whole * stride, stride, 1, left, mine->sums, mine->rests, mine->lost);
+    }
+}
+
+/* Other rows: first to columns, and those, turned, to lanes. */
+static void sum_rows(const gpr_view *view, const reader *how, uint64_t row, uint64_t rows, uint64_t first, uint64_t end,
+                     pair_stage *s, exact_pairs *pairs)
+{
+    const uint64_t components = pairs->components, groups = COLUMNS / components;
+    exact_pairs mine = {.components = components};
+
+    for (uint64_t r = 0; r < rows; r++) {
+        double lost[GPR_EXACT_PARTS] = {0};
+
+        sum_in_columns(view, how, row + r, first, end, s, &mine);
+        for (uint64_t i = 0; i < COLUMNS; i++) {
+            const uint64_t lane = r * components + i % components;
+
+            s->turned[i / components * PITCH + lane] = mine.sums[i];
+            s->turned[(groups + i / components) * PITCH + lane] = mine.rests[i] != 0 ? mine.rests[i] : -0.0;
+            lost[i % components] += mine.lost[i];
+        }
+        for (uint64_t p = 0; p < components; p++) pairs->lost[r * components + p] = lost[p];
+    }
+    add_turned(2 * groups, rows * components, s, pairs);
+}
+
+void gpr_cpu_sum_pairs(const gpr_view *view, uint64_t row, uint64_t rows, uint64_t first, uint64_t end,
+                       exact_pairs *pairs)
+{
+    const reader how = make_reader(view->dtype);
+    pair_stage s;
+
+    pairs->components = (uint64_t)gpr_exact_parts(view->dtype);
+    clear(pairs, PAIR_LANES);
+    if (gpr_cpu_lies_crosswise(view))
+        sum_columns(view, &how, row, rows, first, end, &s, pairs);
+    else if (view->n < SHORT_ROW)
+        sum_short_rows(view, &how, row, rows, &s, pairs);
+    else
+        sum_rows(view, &how, row, rows, first, end, &s, pairs);
+}
+
+/* ---------------------------------------------------------------- what they come to ---------- */
+
+void gpr_cpu_pairs_hold(const exact_pairs *pairs, uint64_t rows, int may_leave_out, uint8_t *hold)
+{
+    uint8_t is_sum[PAIR_LANES];
+
+    for (int i = 0; i < PAIR_LANES; i++) {
+        const double sum = pairs->sums[i], rest = pairs->rests[i];
+
+        is_sum[i] = pairs->lost[i] == 0 && isfinite(sum) && isfinite(rest);
+        if (may_leave_out && sum == 0 && rest == 0 && signbit(sum)) is_sum[i] = 0;
+    }
+    if (pairs->components == 1) {
+        memcpy(hold, is_sum, rows);
+        return;
+    }
+    for (uint64_t r = 0; r < rows; r++) hold[r] = is_sum[2 * r] & is_sum[2 * r + 1];
+}
+
+/* Adds a double that is a multiple of the part's unit. */
+static void add_double(gpr_exact_part *part, double x)
+{
+    enum { FRACTION = 53 };
+    int exponent = 0;
+    int64_t number = (int64_t)ldexp(frexp(x, &exponent), FRACTION);
+
+    if (number == 0) return;
+    exponent -= FRACTION;
+    if (exponent < part->grid.lowest) { /* bits below the unit are 0 */
+        number /= INT64_C(1) << (part->grid.lowest - exponent);
+        exponent = part->grid.lowest;
+    }
+    gpr_exact_add_integer(part, number, exponent);
+}
+
+void gpr_cpu_add_pairs(const exact_pairs *pairs, uint64_t row, uint64_t count, gpr_exact_part *parts)
+{
+    for (uint64_t p = 0; p < pairs->components; p++) {
+        const uint64_t lane = row * pairs->components + p;
+        const double sum = pairs->sums[lane], rest = pairs->rests[lane];
+
+        add_double(&parts[p], sum);
+        add_double(&parts[p], rest);
+        parts[p].count += count;
+        if (sum != 0 || rest != 0 || !signbit(sum)) parts[p].flags |= GPR_EXACT_NOT_MINUS_ZERO;
+    }
+}
+
+/* A number as two doubles, of which the first is it rounded. */
+typedef struct two_doubles {
+    double upper, lower;
+} two_doubles;
+
+static two_doubles two_of(double a, double b)
+{
+    const double sum = a + b, of_b = sum - a;
+
+    return (two_doubles){sum, (a - (sum - of_b)) + (b - of_b)};
+}
+
+/* The number rounded to odd: rounding that to a type with two bits less, or fewer, is rounding the number. */
+static double round_to_odd(two_doubles number)
+{
+    uint64_t bits;
+
+    if (number.lower == 0) return number.upper;
+    memcpy(&bits, &number.upper, sizeof bits);
+    if (bits % 2 == 0) bits += (number.lower < 0) == (number.upper < 0) ? 1 : -UINT64_C(1);
+    memcpy(&number.upper, &bits, sizeof bits);
+    return number.upper;
+}
+
+/* Numbers so far from the ends of the range that nothing of what follows is subnormal or infinite. */
+static int is_moderate(double x)
+{
+    return fabs(x) > 0x1p-900 && fabs(x) < 0x1p900;
+}
+
+/* Makes *mean the number, which is not 0, over n, as what rounds to it in a type with two bits less or fewer (`narrow`), or in double. Returns 0
+ * where that is not certain. */
+static int divide_two(two_doubles number, uint64_t n, int narrow, double *mean)
+{
+    const double divisor = (double)n, quotient = number.upper / divisor;
+    const double doubt = 0x1p-48; /* of `error`, below, relatively: more than a few roundings of doubles */
+
+    if (!is_moderate(number.upper) || !is_moderate(quotient)) return 0;
+    if ((n & (n - 1)) == 0) { /* the bits stay what they are */
+        *mean = (narrow ? round_to_odd(number) : number.upper) / divisor;
+        return 1;
+    }
+    /* upper - quotient * n is a double: what a division leaves. */
+    const double left = fma(-quotient, divisor, number.upper);
+    if (left == 0 && number.lower == 0) {
+        *mean = quotient;
+        return 1;
+    }
+    const two_doubles remainder = two_of(left, number.lower);
+    const double error = remainder.upper / divisor;
+    if (remainder.upper == 0) return 0;
+    if (narrow) {
+        const two_doubles exactly = two_of(quotient, error);
+        if (fabs(exactly.lower) <= fabs(error) * doubt) return 0; /* on which side of the upper one it is is unknown */
+        *mean = round_to_odd(exactly);
+        return 1;
+    }
+    *mean = quotient + error * (1 - doubt);
+    return *mean == quotient + error * (1 + doubt);
+}
+
+void gpr_cpu_finish_pairs(const exact_pairs *pairs, const gpr_rule *rule, uint64_t rows, uint64_t n, char *results,
+                          uint8_t *hold)
+{
+    const int is_complex = gpr_dtype_rows[rule->result].kind == GPR_KIND_COMPLEX;
+    const int narrow = gpr_part_bytes(rule->result) < sizeof(double);
+    const uint64_t components = pairs->components, lanes = rows * components;
+    double value[PAIR_LANES];
+    gpr_wide_block block;
+
+    for (uint64_t i = 0; i < lanes; i++) {
+        const two_doubles number = two_of(pairs->sums[i], pairs->rests[i]);
+        const double rounded = narrow ? round_to_odd(number) : number.upper;
+
+        value[i] = pairs->rests[i] == 0 ? pairs->sums[i] : rounded; /* a zero keeps its sign */
+        hold[i / components] &= isfinite(number.upper) != 0;
+    }
+    for (uint64_t i = 0; rule->divide && i < lanes; i++) {
+        const two_doubles number = two_of(pairs->sums[i], pairs->rests[i]);
+
+        if (value[i] == 0) {
+            value[i] /= (double)n;
+        } else if (hold[i / components]) {
+            hold[i / components] = (uint8_t)divide_two(number, n, narrow, &value[i]);
+        }
+    }
+    for (uint64_t r = 0; r < rows; r++) {
+        if (!is_complex)
+            block.f64[r] = value[r];
+        else
+            block.c128[r] = components > 1 ? CMPLX(value[2 * r], value[2 * r + 1]) : CMPLX(value[r], 0);
+    }
+    gpr_store_wide(is_complex ? GPR_WIDE_COMPLEX : GPR_WIDE_FLOAT, &block, rows, rule->result, results);
+}

@@ -1,0 +1,173 @@
+"""Exact sums of rows on the CPU, row by row against Python's integers.
+
+Rows are summed side by side as two doubles where these hold them, and by themselves elsewhere: lengths, layouts and
+data are mixed so that both happen within one call.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("ml_dtypes")
+
+from exact_reference import (
+    FLOATS,
+    GENERATORS,
+    assert_result,
+    expected,
+    spread,
+)
+from reference import DTYPES
+
+import gpureduce as gr
+
+SEED = int(os.environ["GPR_TEST_SEED"])
+LENGTHS = (1, 2, 3, 7, 15, 16, 17, 31, 63, 64, 65, 66, 100, 127, 200)
+LONG = (1023, 1024, 1025, 1040, 4095, 4096)
+BEYOND = (4097, 8192, 9000, 40_000)  # of rows that lie crosswise: several pairs each
+
+
+def hard_rows(rng: np.random.Generator, name: str, rows: int, n: int) -> np.ndarray:
+    """Rows of n elements: mostly easy ones, and some of each sort that is hard to sum."""
+    values = np.empty((rows, n), DTYPES[name])
+    for row in values:
+        if rng.random() < 0.5:
+            row[:] = spread(rng, name, n, 1)
+            continue
+        generate = GENERATORS[int(rng.integers(len(GENERATORS)))]
+        with np.errstate(all="ignore"):
+            row[:] = np.resize(generate(rng, name, max(n, 2)), n)
+    return values
+
+
+def laid_out(rng: np.random.Generator, values: np.ndarray) -> np.ndarray:
+    """The same rows along axis 1, somewhere else in memory."""
+    kind = int(rng.integers(7))
+    rows, n = values.shape
+    if kind == 0:
+        return values
+    if kind == 1:
+        return np.asfortranarray(values)
+    if kind == 2:  # rows with gaps between them
+        wide = np.empty((rows, n + 3), values.dtype)
+        wide[:, 1 : n + 1] = values
+        return wide[:, 1 : n + 1]
+    if kind == 3:  # elements with gaps between them
+        wide = np.empty((rows, 2 * n), values.dtype)
+        wide[:, ::2] = values
+        return wide[:, ::2]
+    if kind == 4:
+        return values[::-1, ::-1].copy()[::-1, ::-1]
+    if kind == 5:  # columns with gaps between them
+        wide = np.empty((n, rows + 5), values.dtype)
+        wide[:, 2 : rows + 2] = values.T
+        return wide[:, 2 : rows + 2].T
+    raw = np.empty(values.nbytes + 1, np.uint8)[1:]
+    raw[:] = np.frombuffer(np.ascontiguousarray(values.T).tobytes(), np.uint8)
+    return raw.view(values.dtype).reshape(n, rows).T
+
+
+def assert_rows(got: np.ndarray, values: np.ndarray, result: str, count: int, context: Any) -> None:
+    for r, row in enumerate(values):
+        assert_result(got[r], expected(row, result, count), (r, *context, SEED))
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_rows_of_any_length_and_layout_are_rounded_once(name: str, isa: str, rng: np.random.Generator) -> None:
+    for _ in range(16):
+        n = int(rng.choice(LENGTHS if rng.random() < 0.8 else LONG))
+        rows = int(rng.choice((2, 3, 31, 63, 64, 65, 130) if n < 1000 else (2, 3, 9)))
+        values = hard_rows(rng, name, rows, n)
+        view = laid_out(rng, values)
+        result = str(rng.choice(FLOATS))
+        context = (name, result, isa, values.shape, view.strides)
+        total = gr.sum(view, axis=1, dtype=DTYPES[result], kernel="exact", device="cpu")
+        assert_rows(total, values, result, 1, context)
+        mean = gr.mean(view, axis=1, dtype=DTYPES[result], kernel="exact", device="cpu")
+        assert_rows(mean, values, result, n, context)
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_long_rows_that_lie_crosswise_are_added_pair_by_pair(name: str, isa: str, rng: np.random.Generator) -> None:
+    for n in BEYOND:
+        rows = int(rng.choice((2, 3, 5)))
+        values = hard_rows(rng, name, rows, n)
+        values[0] = spread(rng, name, n, 1)
+        values[0, rng.integers(n)] = spread(rng, name, 1, 300)[0]  # one pair of several does not hold
+        values[1] = np.copysign(DTYPES[name].type(0), DTYPES[name].type(-1))
+        view = np.asfortranarray(values)
+        assert_rows(gr.sum(view, axis=1, kernel="exact", device="cpu"), values, name, 1, (isa, n))
+        assert_rows(gr.mean(view, axis=1, kernel="exact", device="cpu"), values, name, n, (isa, n))
+
+
+@pytest.mark.parametrize("name", ["complex64", "complex128"])
+@pytest.mark.parametrize("n", [3, 16, 63, 64, 65, 1000, 5000])
+def test_parts_of_complex_rows_are_rows_of_their_own(name: str, n: int, isa: str, rng: np.random.Generator) -> None:
+    real = {"complex64": "float32", "complex128": "float64"}[name]
+    for rows in (2, 33, 65) if n < 1000 else (2, 3):
+        parts = [hard_rows(rng, real, rows, n) for _ in range(2)]
+        values = np.empty((rows, n), name)
+        values.real, values.imag = parts
+        for view in (values, np.asfortranarray(values)):
+            total = gr.sum(view, axis=1, kernel="exact", device="cpu")
+            mean = gr.mean(view, axis=1, kernel="exact", device="cpu")
+            for part, sums, means in zip(parts, (total.real, total.imag), (mean.real, mean.imag), strict=True):
+                assert_rows(sums, part, real, 1, (name, isa, view.strides))
+                assert_rows(means, part, real, n, (name, isa, view.strides))
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_elements_that_are_left_out_leave_no_trace(name: str, isa: str, rng: np.random.Generator) -> None:
+    for n in (3, 40, 64, 300, 5000):
+        rows = 70 if n < 1000 else 3
+        values = hard_rows(rng, name, rows, n)
+        keep = rng.random((rows, n)) < rng.choice([0.2, 0.9])
+        keep[0] = False
+        values[1] = np.copysign(DTYPES[name].type(0), DTYPES[name].type(-1))
+        with np.errstate(invalid="ignore"):
+            nan = np.isnan(values.astype(np.float64))
+        for order in ("C", "F"):
+            view, mask = np.asarray(values, order=order), np.asarray(keep, order=order)
+            masked = gr.sum(view, axis=1, where=mask, kernel="exact", device="cpu")
+            skipped = gr.nansum(view, axis=1, kernel="exact", device="cpu")
+            means = gr.nanmean(view[1:], axis=1, kernel="exact", device="cpu")
+            for r in range(rows):
+                context = (r, isa, n, order, SEED)
+                assert_result(masked[r], expected(values[r][keep[r]], name), context)
+                assert_result(skipped[r], expected(values[r][~nan[r]], name), context)
+                if r > 0 and not nan[r].all():
+                    left = values[r][~nan[r]]
+                    assert_result(means[r - 1], expected(left, name, left.size), context)
+
+
+def test_results_go_where_they_belong(rng: np.random.Generator) -> None:
+    values = hard_rows(rng, "float64", 6 * 5 * 4, 11).reshape(6, 5, 4, 11)
+    for axis, order in (((3,), "C"), ((0,), "C"), ((1,), "F"), ((0, 2), "C"), ((1, 3), "F")):
+        view = np.asarray(values, order=order)
+        kept = tuple(a for a in range(4) if a not in axis)
+        rows = view.transpose(*kept, *axis).reshape(-1, int(np.prod([view.shape[a] for a in axis])))
+        out = np.zeros([2 * view.shape[a] for a in kept])[tuple(slice(None, None, 2) for _ in kept)]
+        gr.sum(view, axis=axis, kernel="exact", device="cpu", out=out)
+        assert_rows(out.ravel(), rows, "float64", 1, (axis, order))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_number_of_threads_changes_no_bit(axis: int, rng: np.random.Generator) -> None:
+    values = spread(rng, "float32", 300_000, 2).reshape(-1, 3)
+    values[17, 1] = np.nan
+    rows = values if axis == 1 else values.T
+    some = range(3) if axis == 0 else [17, *rng.integers(0, len(rows), 500)]
+    before, results = gr.limits().cpu_threads, []
+    try:
+        for threads in (1, 2, 5):
+            gr.set_limits(cpu_threads=threads)
+            results.append(gr.sum(values, axis=axis, kernel="exact", device="cpu"))
+    finally:
+        gr.set_limits(cpu_threads=before)
+    assert len({got.tobytes() for got in results}) == 1, (axis, SEED)
+    for r in some:
+        assert_result(results[0][r], expected(rows[r], "float32"), (r, axis, SEED))
