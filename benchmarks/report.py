@@ -86,13 +86,20 @@ def peer_cells(row: dict[str, Any], peers: list[str]) -> list[str]:
     return cells
 
 
+OURS = ["`auto`", "`fast`"]
+
+
+def our_cells(row: dict[str, Any], moved: float = 1) -> list[str]:
+    """Speeds of ``auto``, and of ``fast`` where that is another kernel, times `moved`."""
+    return [gigabytes(moved * row[name]["bytes_per_second"]) if name in row else "" for name in ("auto", "fast")]
+
+
 def auto_table(result: dict[str, Any]) -> str:
     peers = ["cub", "cupy", "torch"]
     rows = []
     for row in result["rows"]:
-        ours = row["auto"]["bytes_per_second"]
-        rows.append([f"{row['op']} {row['dtype']}", gigabytes(ours), *peer_cells(row, peers), over_the_best(row)])
-    head = ["1 GiB on the device, GB/s", "`auto`", "CUB", "CuPy", "PyTorch", "`auto` over the best"]
+        rows.append([f"{row['op']} {row['dtype']}", *our_cells(row), *peer_cells(row, peers), over_the_best(row)])
+    head = ["1 GiB on the device, GB/s", *OURS, "CUB", "CuPy", "PyTorch", "`auto` over the best"]
     return f"{table(head, rows)}\n\n{caption(result)}"
 
 
@@ -107,14 +114,14 @@ def functions_table(result: dict[str, Any]) -> str:
     rows = [
         [
             f"{row['op']} {row['dtype']}",
-            gigabytes(row["auto"]["bytes_per_second"]),
+            *our_cells(row),
             *peer_cells(row, peers),
             over_the_best(row),
         ]
         for row in result["rows"]
     ]
     size = f"{result['bytes'] >> 20} MiB on the device, GB/s"
-    return f"{table([size, '`auto`', 'CUB', 'CuPy', 'PyTorch', '`auto` over the best'], rows)}\n\n{caption(result)}"
+    return f"{table([size, *OURS, 'CUB', 'CuPy', 'PyTorch', '`auto` over the best'], rows)}\n\n{caption(result)}"
 
 
 def axes_table(result: dict[str, Any]) -> str:
@@ -123,17 +130,18 @@ def axes_table(result: dict[str, Any]) -> str:
     for row in result["rows"]:
         # Results are written too, as many bytes whoever does it.
         moved = row["bytes"] / (row["auto"]["bytes_per_second"] * row["auto"]["milliseconds"]["median"] * 1e-3)
-        cells = [row["auto"], *(row["peers"].get(peer, {"absent": ""}) for peer in peers)]
+        cells = [row["peers"].get(peer, {"absent": ""}) for peer in peers]
         shape = "(" + ", ".join(f"{extent:,}" for extent in row["shape"]) + ")"
         rows.append(
             [
                 f"{row['op']} {row['dtype']} of {shape}",
                 ", ".join(map(str, row["axis"])),
+                *our_cells(row, moved),
                 *("" if "absent" in cell else gigabytes(moved * cell["bytes_per_second"]) for cell in cells),
                 over_the_best(row),
             ]
         )
-    head = ["on the device, GB/s read and written", "axes", "`auto`", "CuPy", "PyTorch", "`auto` over the best"]
+    head = ["on the device, GB/s read and written", "axes", *OURS, "CuPy", "PyTorch", "`auto` over the best"]
     return f"{table(head, rows)}\n\n{caption(result)}"
 
 
@@ -155,8 +163,8 @@ def sizes_table(result: dict[str, Any]) -> str:
             for peer in peers
             for found in [row["peers"].get(peer, {"absent": ""})]
         ]
-        rows.append([label, f"{1e3 * row['auto']['median']:.1f}", *cells])
-    head = ["sum of float32, device time in µs", "`auto`", "CUB", "CuPy", "PyTorch"]
+        rows.append([label, *(f"{1e3 * row[name]['median']:.1f}" for name in ("auto", "fast")), *cells])
+    head = ["sum of float32, device time in µs", *OURS, "CUB", "CuPy", "PyTorch"]
     return f"{table(head, rows)}\n\n{caption(result)}"
 
 
@@ -165,7 +173,7 @@ def size_of(count: int) -> str:
 
 
 def exact_table(result: dict[str, Any], only: Collection[str] | None = None) -> str:
-    """What `exact` takes beside `auto`: kinds of data at the largest size, and sizes of one kind."""
+    """What `exact` takes beside `fast`: kinds of data at the largest size, and sizes of one kind."""
     largest = max(row["bytes"] for row in result["rows"])
     dtypes = list(dict.fromkeys(row["dtype"] for row in result["rows"]))
     kinds = list(dict.fromkeys(row["data"] for row in result["rows"]))
@@ -175,7 +183,7 @@ def exact_table(result: dict[str, Any], only: Collection[str] | None = None) -> 
         (row,) = (r for r in result["rows"] if (r["dtype"], r["data"], r["bytes"]) == (dtype, data, size))
         if not row["same_bits"]:
             return "wrong"
-        return f"{row['exact']['median'] / row['auto']['median']:.2f}"
+        return f"{row['exact']['median'] / row['fast']['median']:.2f}"
 
     rows = [[f"{kind}, {size_of(largest)}", *(cell(dtype, kind, largest) for dtype in dtypes)] for kind in kinds]
     rows += [[f"normal, {size_of(size)}", *(cell(dtype, "normal", size) for dtype in dtypes)] for size in sizes]
@@ -183,7 +191,7 @@ def exact_table(result: dict[str, Any], only: Collection[str] | None = None) -> 
     def by_name(part: str, name_of: Callable[[dict[str, Any]], str]) -> list[list[str]]:
         cells: dict[str, dict[str, str]] = {}
         for row in result.get(part, []):
-            times = f"{row['exact']['median'] / row['auto']['median']:.2f}"
+            times = f"{row['exact']['median'] / row['fast']['median']:.2f}"
             cells.setdefault(name_of(row), {})[row["dtype"]] = times if row["same_bits"] else "wrong"
         return [[name, *(found.get(dtype, "") for dtype in dtypes)] for name, found in cells.items()]
 
@@ -194,7 +202,7 @@ def exact_table(result: dict[str, Any], only: Collection[str] | None = None) -> 
     rows += by_name("axes", axes_of)
     rows += by_name("variances", lambda row: f"var, {row['data']}, {size_of(row['bytes'])}")
     rows += by_name("variance_axes", lambda row: f"var, {axes_of(row)}")
-    return f"{table(['time of `exact` over that of `auto`', *dtypes], rows)}\n\n{caption(result)}"
+    return f"{table(['time of `exact` over that of `fast`', *dtypes], rows)}\n\n{caption(result)}"
 
 
 def accuracy_table(result: dict[str, Any]) -> str:
@@ -261,25 +269,25 @@ def cpu_table(result: dict[str, Any]) -> str:
 
 
 def exact_cpu_table(result: dict[str, Any]) -> str:
-    """Speeds of `exact` and `auto` on all cores, and of `exact` on one beside `math.fsum`."""
+    """Speeds of `exact` and `fast` on all cores, and of `exact` on one beside `math.fsum`."""
 
     def speed(row: dict[str, Any], kernel: str) -> float:
         return float(row["bytes"] / (row[kernel]["median"] * 1e-3))
 
     def ratio(of: dict[str, Any]) -> str:
-        return f"{of['auto']['median'] / of['exact']['median']:.2f}"
+        return f"{of['fast']['median'] / of['exact']['median']:.2f}"
 
     rows = [
         [
             f"{row['dtype']}, {row['data']}, {size_of(row['bytes'])}",
-            gigabytes(speed(row, "auto")),
+            gigabytes(speed(row, "fast")),
             gigabytes(speed(row, "exact")) if row["same_bits"] else "wrong",
             ratio(row),
             ratio(row["one_thread"]),
         ]
         for row in result["rows"]
     ]
-    head = ["sum, GB/s", "`auto`", "`exact`", "`exact` over `auto`", "on one thread"]
+    head = ["sum, GB/s", "`fast`", "`exact`", "`exact` over `fast`", "on one thread"]
     ways = ["math.fsum(array)", "math.fsum(list)"]
     beside = [
         [

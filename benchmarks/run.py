@@ -11,13 +11,13 @@ rows        2048 * 1024 rows of 256 float32, 128 to 1024 threads a block
 auto        kernel "auto" on 1 GiB on the device beside CUB, CuPy and PyTorch
 functions   the other functions on 512 MiB on the device, beside the libraries that have them
 axes        single axes and pairs of large arrays, tall, wide and three-dimensional, beside CuPy and PyTorch
-exact       kernel "exact" beside "auto" on data that is easy and hard to sum, over sizes and over axes
+exact       kernel "exact" beside "fast" on data that is easy and hard to sum, over sizes and over axes
 accuracy    how far sums of floats are from the real one, ours and the others', over sizes
 sizes       the same as auto over sizes from 4 KiB up
 host        1 GiB of NumPy array, pinned and ordinary, beside the copy itself, CuPy and PyTorch
 first_call  a kernel never compiled, one in the disk cache, one loaded
 cpu         the CPU backend beside numpy.sum, and the overhead of a small call
-exact_cpu   kernel "exact" beside "auto" on all cores, and on one beside math.fsum
+exact_cpu   kernel "exact" beside "fast" on all cores, and on one beside math.fsum
 
 Each result file has the environment, the raw samples in milliseconds and their medians. Peers are
 measured in the same process, in turns with us, so that a drift of the machine's clocks meets all.
@@ -173,10 +173,11 @@ def in_turns(
 ) -> dict[str, Any]:  # fmt: skip
     """Times of ours and of the peers on the same memory, a few of each at a time; bytes are those of the elements."""
     dtype, nbytes = values.dtype.name, values.nbytes
-    ours: list[float] = []
+    ours: dict[str, list[float]] = {kernel: [] for kernel in ours_of(op, dtype)}
     theirs: dict[str, Any] = {}
     for _ in range(turns):
-        ours += measure_axes(op, pointer, values, axis, repeats)
+        for kernel, times in ours.items():
+            times += measure_axes(op, pointer, values, axis, repeats, kernel)
         quick_ones = {name: peer for name, peer in peers.items() if not is_slow(theirs.get(name))}
         turn = peers_on(quick_ones, op, dtype, pointer, values.shape, axis, repeats, 0, values)
         for name, row in turn.items():
@@ -188,9 +189,18 @@ def in_turns(
     return {
         "op": op,
         "dtype": dtype,
-        "auto": {"milliseconds": summary(ours), "bytes_per_second": bandwidth(nbytes, ours)},
+        **{
+            kernel: {"milliseconds": summary(times), "bytes_per_second": bandwidth(nbytes, times)}
+            for kernel, times in ours.items()
+        },
         "peers": theirs,
     }
+
+
+def ours_of(op: str, dtype: str) -> tuple[str, ...]:
+    """Our kernels to measure: "auto", and "fast" where that is another one."""
+    is_exact = op.removeprefix("nan") in ("sum", "mean") and numpy_dtype(dtype).kind in "fV"
+    return ("auto", "fast") if is_exact else ("auto",)
 
 
 def is_slow(row: dict[str, Any] | None) -> bool:
@@ -199,15 +209,15 @@ def is_slow(row: dict[str, Any] | None) -> bool:
 
 
 def measure_axes(
-    op: str, pointer: int, values: np.ndarray, axis: int | tuple[int, ...] | None, repeats: int
+    op: str, pointer: int, values: np.ndarray, axis: int | tuple[int, ...] | None, repeats: int, kernel: str
 ) -> list[float]:
-    """Device times in milliseconds of "auto" over some axes of a C-ordered array at `pointer`."""
+    """Device times in milliseconds of a kernel over some axes of a C-ordered array at `pointer`."""
     skips = op.startswith("nan")
     axes = normalize_axis_tuple(range(values.ndim) if axis is None else axis, values.ndim)
     view = values.transpose(*(i for i in range(values.ndim) if i not in axes), *axes)
     return list(
         _core.measure(
-            op.removeprefix("nan"), pointer, view.shape, values.dtype, len(axes), "auto", 0, 0, 0, 2, repeats, 0,
+            op.removeprefix("nan"), pointer, view.shape, values.dtype, len(axes), kernel, 0, 0, 0, 2, repeats, 0,
             strides=view.strides, skip_nan=skips,
         )
     )  # fmt: skip
@@ -313,13 +323,13 @@ def hard_values(kind: str, dtype: str, n: int) -> np.ndarray:
     return repeat(pattern.astype(element), n)
 
 
-def exact_beside_auto(
+def exact_beside_fast(
     values: np.ndarray, repeats: int, turns: int, axes: tuple[int, ...] | None = None, op: str = "sum"
 ) -> dict[str, Any]:
     """Times of both in turns, and whether the card's results have the bits of the CPU's."""
     reduced = tuple(range(values.ndim)) if axes is None else axes
     view = values.transpose(*(axis for axis in range(values.ndim) if axis not in reduced), *reduced)
-    samples: dict[str, list[float]] = {"exact": [], "auto": []}
+    samples: dict[str, list[float]] = {"exact": [], "fast": []}
     flush = FLUSH if values.nbytes <= FLUSH else 0
     with on_device(values) as pointer:
         for _ in range(turns):
@@ -350,10 +360,10 @@ def part_exact(quick: bool) -> dict[str, Any]:
         itemsize = numpy_dtype(dtype).itemsize
         for kind in kinds:
             values = hard_values(kind, dtype, ((64 << 20) if quick else GIB) // itemsize)
-            rows.append({"dtype": dtype, "data": kind, **exact_beside_auto(values, 5 if quick else 8, 3)})
+            rows.append({"dtype": dtype, "data": kind, **exact_beside_fast(values, 5 if quick else 8, 3)})
         for exponent in range(12, 27, 2):
             values = hard_values("normal", dtype, 2**exponent // itemsize)
-            row = {"dtype": dtype, "data": "normal", **exact_beside_auto(values, 40, 3)}
+            row = {"dtype": dtype, "data": "normal", **exact_beside_fast(values, 40, 3)}
             if dtype in ("float32", "float64"):
                 with on_device(values) as pointer:
                     row["peers"] = peers_on(peers, "sum", dtype, pointer, values.shape, None, 30, FLUSH, values)
@@ -367,14 +377,14 @@ def part_exact(quick: bool) -> dict[str, Any]:
 
 
 def exact_variances(peers: dict[str, Any], quick: bool) -> list[dict[str, Any]]:
-    """Variances of exact and auto, and of the peers, of which none but PyTorch makes float16's in one pass."""
+    """Variances of exact and fast, and of the peers, of which none but PyTorch makes float16's in one pass."""
     rows = []
     for dtype in ("float64", "float32", "float16", "bfloat16"):
         itemsize = numpy_dtype(dtype).itemsize
         for kind in ("normal", "lognormal", "wide"):
             for nbytes in ((64 << 20) if quick else GIB, 1 << 20, 1 << 14):
                 values = hard_values(kind, dtype, nbytes // itemsize)
-                row = {"dtype": dtype, "data": kind, **exact_beside_auto(values, 5 if quick else 8, 3, op="var")}
+                row = {"dtype": dtype, "data": kind, **exact_beside_fast(values, 5 if quick else 8, 3, op="var")}
                 if kind == "normal" and dtype in ("float32", "float64"):
                     with on_device(values) as pointer:
                         row["peers"] = peers_on(peers, "var", dtype, pointer, values.shape, None, 10, FLUSH, values)
@@ -419,7 +429,7 @@ def exact_axes(quick: bool, op: str = "sum", most_rows: int | None = None) -> li
         for dtype in ("float64", "float32"):
             for kind in ("normal", "wide") if whole == (16384, 16384) else ("normal",):
                 values = hard_values(kind, dtype, math.prod(shape)).reshape(shape)
-                row = exact_beside_auto(values, 3 if quick else 5, 2, axes, op)
+                row = exact_beside_fast(values, 3 if quick else 5, 2, axes, op)
                 rows.append({"dtype": dtype, "data": kind, "shape": shape, "axis": axes, **row})
     return rows
 
@@ -443,7 +453,7 @@ def part_accuracy(quick: bool) -> dict[str, Any]:
                 if values.size <= 2**22:  # it takes its time
                     sums["math.fsum"] = values.dtype.type(math.fsum(values))
                 with on_device(values) as pointer:
-                    for kernel in ("auto", "exact"):
+                    for kernel in ("fast", "exact"):
                         sums[kernel] = _core.reduce_device("sum", pointer, values.shape, values.dtype, 1, kernel, 0)
                     view = DeviceView(pointer, values.shape, values.dtype, 0, values)
                     for name, peer in peers.items():
@@ -463,9 +473,12 @@ def part_sizes(quick: bool) -> dict[str, Any]:
         values = random_values("float32", n)
         flush = FLUSH if values.nbytes <= FLUSH else 0
         with on_device(values) as pointer:
-            ours = measure("sum", pointer, (n,), "float32", "auto", repeats, flush=flush)
+            ours = {
+                kernel: summary(measure("sum", pointer, (n,), "float32", kernel, repeats, flush=flush))
+                for kernel in ours_of("sum", "float32")
+            }
             theirs = peers_on(peers, "sum", "float32", pointer, (n,), None, repeats, flush, values)
-        rows.append({"bytes": values.nbytes, "cold": bool(flush), "auto": summary(ours), "peers": theirs})
+        rows.append({"bytes": values.nbytes, "cold": bool(flush), **ours, "peers": theirs})
     return {"op": "sum", "dtype": "float32", "absent": absent, "rows": rows}
 
 
@@ -527,7 +540,7 @@ FIRST_CALL = """
 import json, os, sys, time
 import numpy as np
 import gpureduce as gr
-values = np.arange(1000, dtype=np.int32)
+values = np.arange(1000, dtype=np.float32)
 gr.sum(values, kernel="sequential", device="cuda")   # driver, context and NVRTC are up after this
 kernel = sys.argv[1]
 times = []
@@ -627,7 +640,7 @@ def part_exact_cpu(quick: bool) -> dict[str, Any]:
         for kind in ("normal", "lognormal"):
             values = hard_values(kind, dtype, nbytes // numpy_dtype(dtype).itemsize)
             calls = {
-                kernel: functools.partial(gr.sum, values, kernel=kernel, device="cpu") for kernel in ("exact", "auto")
+                kernel: functools.partial(gr.sum, values, kernel=kernel, device="cpu") for kernel in ("exact", "fast")
             }
             samples = call_times(calls, 7 if quick else 25)
             with one_thread():

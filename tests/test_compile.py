@@ -3,7 +3,7 @@
 Needs NVRTC, no GPU. Variances have every program twice, the second time about means that are given.
 
 There are tens of thousands of cells, and NVRTC compiles one at a time in a process. So a run takes, for one
-architecture and a forty-eighth of the kernels and of the programs of ``auto``, drawn anew each time, each with every
+architecture and a forty-eighth of the kernels and of the programs of ``fast``, drawn anew each time, each with every
 dtype and with every operator, and some operators with some dtypes besides; and a sample for the others, with random
 block sizes. What a kernel does not fold is refused in every cell. ``GPR_ALL_CELLS=1`` takes everything, and
 ``GPR_TEST_SEED`` repeats a run.
@@ -31,7 +31,7 @@ ALL_CELLS = os.environ.get("GPR_ALL_CELLS", "0") != "0"
 
 ARCHITECTURES = (75, 80, 90, 120)
 OPERATORS = list(_core.OPERATORS)  # mean too: its sums have compute types of their own
-SHARE = 48  # of the kernels, and of auto's programs, an ordinary run takes so manyth
+SHARE = 48  # of the kernels, and of fast's programs, an ordinary run takes so manyth
 SHARE_OF_PAIRS = 10  # of the operators and dtypes that do not meet in these
 OTHERS = 6  # cells of the other architectures in an ordinary run
 LIBRARY_CELLS = 1  # cells of kernels that compile CUB, which take seconds each
@@ -68,13 +68,13 @@ def cells_of(kernel: gr.KernelInfo, cc: int, rng: random.Random | None = None) -
 
 
 @pytest.fixture(scope="module")
-def programs_of_auto(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
-    """How many programs a cell of auto has, by operator: as many as make up its machine code. Fakes count quickly."""
+def programs_of_fast(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
+    """How many programs a cell of fast has, by operator: as many as make up its machine code. Fakes count quickly."""
     counted = fakes.run(
         """
         from gpureduce import _core
         for op in ("sum", "var"):
-            cell = ("auto", op, "int32", None, 0, 90)
+            cell = ("fast", op, "int32", None, 0, 90)
             left, count = _core.compile_cell(*cell), 0
             while left > 0:
                 left -= _core.compile_cell(*cell, count)
@@ -100,7 +100,7 @@ def folds(cell: Cell) -> bool:
 def sample_of(drawn: list[tuple[gr.KernelInfo, int]], cc: int, about: range, rng: random.Random) -> list[Cell]:
     """Kernels' programs with each dtype and operator, some of these with each other, and what is refused.
 
-    Of ``auto``, those of its programs that are ``about`` given means too.
+    Of ``fast``, those of its programs that are ``about`` given means too.
     """
     chosen: list[Cell] = []
     left: dict[tuple[str, str], Cell] = {}
@@ -112,7 +112,7 @@ def sample_of(drawn: list[tuple[gr.KernelInfo, int]], cc: int, about: range, rng
         chosen += [cell for cell in cells if cell not in set(there)]
         picked = covering([cell[1:3] for cell in there], rng)
         chosen += [cell for cell in there if cell[1:3] in picked]
-        if kernel.name == "auto":
+        if kernel.name == "fast":
             dtypes = dict.fromkeys(cell[2] for cell in there)
             ways = {dtype: rng.choice(("var", "std")) for dtype in dtypes}
             chosen += [(*cell[:-1], rng.choice(about)) for cell in there if cell[1] == ways[cell[2]]]
@@ -161,21 +161,21 @@ def is_library(kernel: gr.KernelInfo) -> bool:
 
 
 @pytest.mark.timeout(3600)
-def test_every_cell_compiles(programs_of_auto: dict[str, int]) -> None:
+def test_every_cell_compiles(programs_of_fast: dict[str, int]) -> None:
     rng = random.Random(SEED)
-    own = [kernel for kernel in gr.kernels() if not is_library(kernel)]
+    own = [kernel for kernel in gr.kernels() if not is_library(kernel) and kernel.name != "auto"]  # which is others
     whole = rng.choice(ARCHITECTURES)
     print(f"seed {SEED}, sm_{whole}")
     if ALL_CELLS:
         cells = [cell for kernel in own for cell in cells_of(kernel, whole)]
     else:
-        plain = programs_of_auto["sum"]
-        about = range(plain, programs_of_auto["var"])
+        plain = programs_of_fast["sum"]
+        about = range(plain, programs_of_fast["var"])
         assert len(about) == plain
         units = [
             (kernel, program)
             for kernel in own
-            for program in (range(plain) if kernel.name == "auto" else [EVERY_PROGRAM])
+            for program in (range(plain) if kernel.name == "fast" else [EVERY_PROGRAM])
         ]
         cells = sample_of(rng.sample(units, -(-len(units) // SHARE)), whole, about, rng)
     others = [
@@ -192,15 +192,15 @@ def test_every_cell_compiles(programs_of_auto: dict[str, int]) -> None:
 
 
 @pytest.mark.timeout(3600)
-def test_variances_about_given_means_compile_for_the_oldest_and_todays_cards(programs_of_auto: dict[str, int]) -> None:
-    """Each of auto's programs, and of a kernel that is named, for every type of means; one of the cards a run."""
+def test_variances_about_given_means_compile_for_the_oldest_and_todays_cards(programs_of_fast: dict[str, int]) -> None:
+    """Each of fast's programs, and of a kernel that is named, for every type of means; one of the cards a run."""
     rng = random.Random(SEED)
-    plain, both = programs_of_auto["sum"], programs_of_auto["var"]
+    plain, both = programs_of_fast["sum"], programs_of_fast["var"]
     cells: list[Cell] = []
     for cc in (75, 90) if ALL_CELLS else (rng.choice((75, 90)),):
         dtypes = rng.sample(_core.DTYPES, len(_core.DTYPES))
         for place, program in enumerate(range(plain, both)):
-            cells.append(("auto", ("var", "std")[(place + cc) % 2], dtypes[place % len(dtypes)], 256, cc, program))
+            cells.append(("fast", ("var", "std")[(place + cc) % 2], dtypes[place % len(dtypes)], 256, cc, program))
         cells.append(("shfl_two_pass", "var", dtypes[-1], 256, cc, 1))
         cells.append(("last_block", "std", dtypes[-2], 128, cc, 1))
     expect_to_compile(cells, rng)

@@ -17,7 +17,8 @@ import gpureduce as gr
 from gpureduce import _core
 
 SEED = int(os.environ["GPR_TEST_SEED"])
-KERNELS = {info.name: info for info in gr.kernels() if info.name != "cub"}  # cub is not ours, and not for g++
+# cub is not ours, and not for g++; auto is one of the others.
+KERNELS = {info.name: info for info in gr.kernels() if info.name not in ("cub", "auto")}
 EVERYTHING = bool(os.environ.get("GPR_TEST_ALL"))
 # Of a kernel's cells a run takes so many, drawn anew, with every type and every operator among them; or all.
 CELLS = 20
@@ -55,8 +56,8 @@ def demand(tasks: list[dict[str, object]]) -> None:
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_kernel_is_right_and_breaks_no_rule_for_every_type_and_operator(kernel: str) -> None:
-    # Rows of each length are another program of auto's; a test of their own is below.
-    rows = {"rows": [(33, 5)]} if kernel == "auto" else {}
+    # Rows of each length are another program of fast's; a test of their own is below.
+    rows = {"rows": [(33, 5)]} if kernel == "fast" else {}
     demand(
         [
             cell(kernel, dtype, [op], small_block(kernel), **rows, spread=not EVERYTHING and dtype != "int32")
@@ -85,9 +86,9 @@ def test_kernels_are_right_and_break_no_rule_at_other_block_sizes() -> None:
     )
 
 
-def test_short_rows_of_auto_are_right_and_break_no_rule_for_any_number_of_lanes() -> None:
+def test_short_rows_of_fast_are_right_and_break_no_rule_for_any_number_of_lanes() -> None:
     rows = [(n, count) for n in (1, 3, 7, 16, 17, 40, 100, 129, 250) for count in (1, 70)]
-    demand([cell("auto", dtype, [op], 64, sizes=[1], rows=rows) for dtype, op in SOME_CELLS])
+    demand([cell("fast", dtype, [op], 64, sizes=[1], rows=rows) for dtype, op in SOME_CELLS])
 
 
 def test_kernels_are_right_and_break_no_rule_on_old_cards() -> None:

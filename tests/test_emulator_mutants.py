@@ -28,7 +28,7 @@ SEED = int(os.environ["GPR_TEST_SEED"])
 ONE_IN = 1 if os.environ.get("GPR_TEST_ALL") else 200  # mutants are tried in a run, others in another
 ENDS_SOON = 5.0  # seconds, after which a trial's time is compared with that of the kernels as they are
 SOURCES = {name: text for name, text in _core.sources().items() if name != "cub.cuh"}
-KERNELS = {info.name: info for info in gr.kernels() if info.name != "cub"}
+KERNELS = {info.name: info for info in gr.kernels() if info.name not in ("cub", "auto")}
 HALF_WARP = "0xffffu << (threadIdx.x & 16)"
 
 # What is changed, and into what: everything that threads do together, one place at a time.
@@ -332,9 +332,9 @@ FILES_OF_PRODUCTS = {
     f"{name}.cuh" for name in (*OF_PRODUCTS, "exact_brackets", "exact_join", "exact_products", "exact_variance")
 }
 
-# Kernels by what is tried, and the global functions that this comes to. What auto does with layouts is tried by kernel.
+# Kernels by what is tried, and the global functions that this comes to. What fast does with layouts is tried by kernel.
 ENTRIES = {
-    **{name: ["auto_stream", "auto_rows"] if name == "auto" else [name] for name in KERNELS},
+    **{name: ["auto_stream", "auto_rows"] if name == "fast" else [name] for name in KERNELS},
     **{name: [name] for name in (*MADE_FOR, *OF_PRODUCTS)},
 }
 
@@ -496,7 +496,7 @@ def exact_sums_to_try(kernels: list[str]) -> Iterator[Trial]:
 
 
 def what_to_do(kernel: str, op: str) -> dict[str, object]:
-    """The part of a task that differs between kernels with names of their own and those of auto's for layouts."""
+    """The part of a task that differs between kernels with names of their own and those of fast's for layouts."""
     if kernel in MADE_FOR:
         return {"do": "layouts.check_made_for", "op": op}
     return {"do": "cells.check_cell", "ops": [op], "sizes": [33, 5001, 300], "rows": [(33, 70), (3, 9), (1000, 2)]}

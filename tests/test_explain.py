@@ -29,7 +29,7 @@ from gpureduce import _cells, _cli, _core, _emulate, _explain, _explanation, _ht
 
 SEED = int(os.environ.get("GPR_TEST_SEED", secrets.randbits(32)))
 TREES = ("interleaved_modulo", "interleaved_strided", "sequential")
-KERNELS = tuple(name for name in _core.KERNEL_FILES if name != "cub")
+KERNELS = tuple(name for name in _core.KERNEL_FILES if name not in ("cub", "auto"))
 ACCUMULATOR = {"float32": 4, "int32": 8, "float64": 8, "uint8": 8, "float16": 4}
 
 needs_compiler = pytest.mark.skipif(
@@ -158,6 +158,12 @@ def test_a_long_array_is_one_launch() -> None:
 def test_explaining_twice_gives_the_same(strided: gr.Explanation) -> None:
     assert gr.explain("reduce1", block_size=128) == strided
     assert pickle.loads(pickle.dumps(strided)) == strided
+
+
+@needs_compiler
+def test_auto_is_explained_as_what_it_is_for_the_operator_and_dtype() -> None:
+    assert gr.explain("auto", op="sum", dtype="float32").kernel == "exact"
+    assert gr.explain("auto", op="max", dtype="float32").kernel == "fast"
 
 
 @needs_compiler

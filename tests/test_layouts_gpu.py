@@ -36,7 +36,7 @@ def on_device(memory: np.ndarray) -> Iterator[int]:
 
 
 def reduce_axes(
-    op: str, array: np.ndarray, reduced: tuple[int, ...], pointer: int, kernel: str = "auto", **more: Any
+    op: str, array: np.ndarray, reduced: tuple[int, ...], pointer: int, kernel: str = "fast", **more: Any
 ) -> np.ndarray:
     """Reduce axes of a C-ordered array whose memory is at `pointer`; the results come from the device."""
     kept = [axis for axis in range(array.ndim) if axis not in reduced]

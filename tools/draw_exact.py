@@ -15,7 +15,7 @@ IMAGES = ROOT / "docs" / "images"
 # Colours and marks by contender: told apart without colour, too.
 STYLES = {
     "exact": ("#0072b2", "o", "exact"),
-    "auto": ("#e69f00", "s", "auto"),
+    "fast": ("#e69f00", "s", "fast"),
     "numpy.sum": ("#555555", "v", "numpy.sum"),
     "math.fsum": ("#000000", "+", "math.fsum"),
     "cub": ("#009e73", "^", "CUB"),
@@ -65,7 +65,7 @@ def draw_speed(folder: pathlib.Path) -> None:
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
     rows = [row for row in result["rows"] if row["dtype"] == "float32" and "peers" in row]
     sizes = [row["bytes"] for row in rows]
-    for name in ("exact", "auto"):
+    for name in ("exact", "fast"):
         draw(left, name, sizes, [1e3 * row[name]["median"] for row in rows])
     for name in ("cub", "cupy", "torch"):
         points = [
@@ -89,7 +89,7 @@ def draw_speed(folder: pathlib.Path) -> None:
         zip(dtypes, ("#0072b2", "#e69f00", "#009e73", "#cc79a7"), ("", "//", "..", "xx"), strict=True)
     ):
         speeds = [
-            row["auto"]["median"] / row["exact"]["median"]
+            row["fast"]["median"] / row["exact"]["median"]
             for kind in kinds
             for row in at_largest
             if (row["dtype"], row["data"]) == (dtype, kind)
@@ -99,7 +99,7 @@ def draw_speed(folder: pathlib.Path) -> None:
     right.axhline(1, color="#555555", linewidth=0.8)
     right.set_xticks(range(len(kinds)), kinds, rotation=20)
     right.set_ylim(0, 1.28)
-    right.set_ylabel("speed of exact over auto's")
+    right.set_ylabel("speed of exact over fast's")
     right.set_title(f"{largest >> 30} GiB")
     right.legend(ncols=4, fontsize=8, loc="upper center")
     figure.savefig(folder / "exact-speed.png", dpi=110)

@@ -295,14 +295,12 @@ static int divide_two(two_doubles number, uint64_t n, int narrow, double *mean)
         return 1;
     }
     /* upper - quotient * n is a double: what a division leaves. */
-    const double left = fma(-quotient, divisor, number.upper);
-    if (left == 0 && number.lower == 0) {
+    const two_doubles remainder = two_of(fma(-quotient, divisor, number.upper), number.lower);
+    const double error = remainder.upper / divisor;
+    if (remainder.upper == 0) {
         *mean = quotient;
         return 1;
     }
-    const two_doubles remainder = two_of(left, number.lower);
-    const double error = remainder.upper / divisor;
-    if (remainder.upper == 0) return 0;
     if (narrow) {
         const two_doubles exactly = two_of(quotient, error);
         if (fabs(exactly.lower) <= fabs(error) * doubt) return 0; /* on which side of the upper one it is is unknown */

@@ -157,8 +157,8 @@ typedef struct gpr_request {
                    * then, else what the division makes */
     double ddof; /* var, std: the divisor is the number of elements less this, and not below 0 */
     int on_device; /* data and mask are memory of CUDA device `device`: any strides, elements aligned to their size, native byte
-                                  * order. Kernels that are named read contiguous rows without a mask only */
-    int kernel;          /* from gpr_find_kernel; a negative number: "auto" */
+                                  * order. Kernels other than "exact" and "fast" read contiguous rows without a mask only */
+    int kernel; /* from gpr_find_kernel; a negative number: "auto", which is "exact" for sums and means of floats, and else "fast" */
     int device;          /* GPR_DEVICE_* or a CUDA ordinal */
     uint32_t block_size; /* threads per block; 0: the kernel's own */
     uint32_t grid_size;  /* blocks per row, for kernels that loop; 0: the planner's */
@@ -335,6 +335,9 @@ GPR_API int gpr_kernel_count(void);
 GPR_API gpr_status gpr_kernel_info_at(int index, gpr_kernel_info *info);
 /* Index of the kernel with this name or alias. GPR_ERROR_VALUE: none; the message has near matches. */
 GPR_API gpr_status gpr_find_kernel(const char *name, int *index);
+/* The kernel that answers a request for `kernel`: of "auto", or a negative number, "exact" for sums and means of floats as floats and
+ * "fast" for all else; any other is itself. `compute` as in gpr_request. */
+GPR_API int gpr_choose_kernel(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dtype compute);
 /* Whether the kernel could run on `device` now; if not, the error's message says what to do. */
 GPR_API gpr_status gpr_kernel_available(int index, int device);
 /* The CUDA source file of kernel `index`, NUL-terminated, static. NULL: no such kernel. */

@@ -312,6 +312,7 @@ template <class In, class Use> GPR_DEVICE void for_each_digit(const Use &use)
 template <class In> GPR_DEVICE void leave_number(BlockSum<In> &sum, Held<In> &held, uint64 *counters)
 {
     __syncwarp(); // what this warp added last is there
+    const uint64 left_out = sum.left_out;
 #pragma unroll
     for (unsigned p = 0; p < parts_of<In>; p++) held.flags |= sum.flags[p] << p * held_flag_bits;
     for_each_digit<In>([&](unsigned p, unsigned d, unsigned counter) {
@@ -319,12 +320,11 @@ template <class In> GPR_DEVICE void leave_number(BlockSum<In> &sum, Held<In> &he
         if (digit != 0) atomicAdd(counters + counter, static_cast<uint64>(digit));
         sum.digit[p][d] = 0;
     });
-    if (threadIdx.x % warp_lanes == 0 && sum.left_out != 0) {
-        atomicAdd(counters + digits_of<PartType<In>>, sum.left_out);
-        sum.left_out = 0;
-    }
-    __syncwarp(); // flags have been read; and lane 0 takes the ticket after all have added
+    __syncwarp(); // flags and the count have been read; and lane 0 takes the ticket after all have added
     if (threadIdx.x % warp_lanes < parts_of<In>) sum.flags[threadIdx.x % warp_lanes] = 0;
+    if (threadIdx.x % warp_lanes != 0) return;
+    if (left_out != 0) atomicAdd(counters + digits_of<PartType<In>>, left_out);
+    sum.left_out = 0;
 }
 
 // Adds the counters of a row to the block's number, and leaves them zero. The lanes of one warp must call.

@@ -214,9 +214,9 @@ static int64_t plane_step(const gpr_request *request, const gpr_rule *rule, uint
 gpr_status gpr_array_prepare(gpr_array_job *job, gpr_run *run)
 {
     const gpr_request *request = job->request;
-    const int kernel = request->kernel < 0 ? GPR_KERNEL_auto : request->kernel;
+    const int kernel = gpr_choose_kernel(request->kernel, request->op, request->dtype, request->compute);
     /* Results of nothing are the planner's to write. */
-    const int planned = job->view->n == 0 ? GPR_KERNEL_auto : kernel;
+    const int planned = job->view->n == 0 ? GPR_KERNEL_fast : kernel;
     const uint64_t result_bytes = job->leaves_accumulators
                                       ? gpr_acc_bytes(job->rule->form, job->rule->device_acc)
                                       : (uint64_t)job->rule->planes * gpr_dtype_bytes(job->rule->result);

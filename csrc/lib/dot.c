@@ -111,7 +111,7 @@ static gpr_status sum_nothing(const gpr_request *reduction, gpr_dtype result)
     gpr_request empty = *reduction;
 
     empty.dtype = empty.compute = result;
-    empty.kernel = GPR_KERNEL_auto;
+    empty.kernel = GPR_KERNEL_fast;
     empty.block_size = empty.grid_size = 0;
     return gpr_reduce(&empty);
 }

@@ -356,8 +356,9 @@ gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dt
     if (machine_code_bytes != NULL) *machine_code_bytes = 0;
     if (kernel < 0 || kernel >= GPR_KERNEL_COUNT) return gpr_fail(GPR_ERROR_VALUE, "no kernel has index %d", kernel);
     if (variant < -1) return gpr_fail(GPR_ERROR_VALUE, "a variant is counted from 0, or -1 for all, not %d", variant);
+    if (kernel == GPR_KERNEL_auto) kernel = GPR_KERNEL_fast; /* what it has beside those of exact */
     const gpr_kernel_row *row = &gpr_kernel_rows[kernel];
-    const int is_auto = row->family == GPR_FAMILY_PLANNER;
+    const int is_planned = row->family == GPR_FAMILY_PLANNER;
     GPR_TRY(gpr_make_rule(op, dtype, compute, &rule));
     gpr_fit_rule(row, &rule);
     GPR_TRY(gpr_check_kernel_folds(row, &rule));
@@ -389,7 +390,7 @@ gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dt
         cell.masked = chosen->masked;
         cell.about = i >= layouts;
         cell.mean = rule.element;
-        cell.row_elements = is_auto ? SAMPLE_ROW : 0;
+        cell.row_elements = is_planned ? SAMPLE_ROW : 0;
         cell.integer_windows = chosen->integer_windows;
         cell.variant = chosen->name != NULL ? chosen->name : row->name;
         GPR_TRY(gpr_add_machine_code(&cell, cc, machine_code_bytes != NULL ? machine_code_bytes : &unasked));

@@ -67,9 +67,9 @@ gpr_status gpr_resolve(const gpr_request *request, gpr_resolved *resolved)
 {
     gpr_status status = GPR_OK;
 
-    resolved->kernel = request->kernel < 0 ? GPR_KERNEL_auto : request->kernel;
-    if (resolved->kernel >= GPR_KERNEL_COUNT)
-        return gpr_fail(GPR_ERROR_VALUE, "no kernel has index %d", resolved->kernel);
+    if (request->kernel >= GPR_KERNEL_COUNT)
+        return gpr_fail(GPR_ERROR_VALUE, "no kernel has index %d", request->kernel);
+    resolved->kernel = gpr_choose_kernel(request->kernel, request->op, request->dtype, request->compute);
     const gpr_kernel_row *row = &gpr_kernel_rows[resolved->kernel];
     GPR_TRY(make_rule(request, row, &resolved->rule));
     GPR_TRY(gpr_check_kernel_folds(row, &resolved->rule));
@@ -77,7 +77,7 @@ gpr_status gpr_resolve(const gpr_request *request, gpr_resolved *resolved)
     if (request->grid_size != 0) GPR_TRY(gpr_check_grid_size(row));
     GPR_TRY(gpr_make_view(request, &resolved->view));
     /* Results of nothing are the same whatever the kernel, and the planner's to write. */
-    if (resolved->view.n == 0) GPR_TRY(make_rule(request, &gpr_kernel_rows[GPR_KERNEL_auto], &resolved->rule));
+    if (resolved->view.n == 0) GPR_TRY(make_rule(request, &gpr_kernel_rows[GPR_KERNEL_fast], &resolved->rule));
     const gpr_view *view = &resolved->view;
     GPR_TRY(gpr_resolve_device(request->device, view->rows * view->n * view->bytes, &resolved->device));
     GPR_TRY(gpr_check_places(request, resolved->device));
@@ -119,7 +119,7 @@ static gpr_status reduce_in_order(const gpr_request *request, gpr_run *run)
 
     GPR_TRY(gpr_resolve(request, &resolved));
     const gpr_view *view = &resolved.view;
-    run->kernel = resolved.kernel;
+    run->kernel = request->kernel < 0 ? GPR_KERNEL_auto : request->kernel;
     run->elements = view->rows * view->n;
     run->bytes = run->elements * view->bytes;
     /* Without elements there is no result, even if there are no rows that want one: as NumPy has it. */

@@ -203,6 +203,17 @@ gpr_status gpr_take_mean(gpr_rule *rule, gpr_dtype mean)
     return GPR_OK;
 }
 
+int gpr_choose_kernel(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dtype compute)
+{
+    gpr_rule rule;
+
+    if (kernel >= 0 && kernel != GPR_KERNEL_auto) return kernel;
+    if (op != GPR_OP_SUM && op != GPR_OP_MEAN) return GPR_KERNEL_fast;
+    if (!valid_dtype(dtype) || kind_of(dtype) != GPR_KIND_FLOAT) return GPR_KERNEL_fast;
+    if (gpr_make_rule(op, dtype, compute, &rule) != GPR_OK) return GPR_KERNEL_fast; /* which fails in the same way */
+    return is_inexact(rule.result) ? GPR_KERNEL_exact : GPR_KERNEL_fast;
+}
+
 void gpr_fit_rule(const gpr_kernel_row *row, gpr_rule *rule)
 {
     if (row->family == GPR_FAMILY_PLANNER) rule->device_acc = rule->host_acc;

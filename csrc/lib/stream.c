@@ -56,6 +56,7 @@ typedef struct job {
     int sends_mask; /* no element stands for one that is left out: the kernel must be told */
     uint64_t unit;  /* bytes of a chunk for each element */
     const gpr_rule *rule;
+    int kernel; /* whose programs run */
     gpr_run *run;
     source_sort source;
     CUstream compute;
@@ -207,8 +208,7 @@ static gpr_status reduce_chunk(job *job, const chunk *part, CUdeviceptr elements
         work.second = elements + companion_offset(job, part->count);
         work.second_step = 1;
     }
-    GPR_TRY(gpr_make_plan(job->run->kernel, job->rule, &layout, job->block, job->request->grid_size, &device->facts,
-                          &plan));
+    GPR_TRY(gpr_make_plan(job->kernel, job->rule, &layout, job->block, job->request->grid_size, &device->facts, &plan));
     job->block = plan.block;
     const gpr_cell cell = gpr_plan_cell(&plan, job->rule, 0);
     GPR_TRY(gpr_load_program(device, &cell, job->run, &program));
@@ -487,7 +487,13 @@ static source_sort find_source(const job *job)
 gpr_status gpr_stream_reduce(int ordinal, const gpr_request *request, const gpr_view *view, const gpr_view *second,
                              const gpr_rule *rule, gpr_run *run)
 {
-    job job = {.request = request, .view = view, .second = second, .rule = rule, .run = run, .checked = gpr_seconds()};
+    job job = {.request = request,
+               .view = view,
+               .second = second,
+               .rule = rule,
+               .kernel = gpr_choose_kernel(request->kernel, request->op, request->dtype, request->compute),
+               .run = run,
+               .checked = gpr_seconds()};
     gpr_status status = gpr_device_enter(ordinal, &job.device);
 
     if (status != GPR_OK) return status;

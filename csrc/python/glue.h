@@ -66,7 +66,7 @@ typedef struct glue_call {
     npy_intp result_shape[GPR_MAX_NDIM + 1]; /* minmax has an axis of two before the others */
     int result_ndim;
     PyArray_Descr *result_descr; /* owned */
-    int names_kernel;            /* a kernel other than "auto" was asked for */
+    int names_kernel;            /* a kernel was asked for that only GPUs have */
 } glue_call;
 
 /* What a function that reduces is asked for, besides the array and the result's place; mask None: all elements count; mean None: each

@@ -388,6 +388,24 @@ static int read_dtype_name(PyObject *object, gpr_dtype *dtype)
     return -1;
 }
 
+/* choose_kernel(name or alias, op, dtype) -> the name of the kernel that answers for it */
+static PyObject *choose_kernel(PyObject *module, PyObject *arguments)
+{
+    const glue_state *state = glue_state_of(module);
+    PyObject *kernel_name = NULL, *op_number = NULL, *dtype_name = NULL;
+    gpr_kernel_info info;
+    gpr_dtype dtype;
+    gpr_operator op;
+    int kernel = 0;
+
+    if (!PyArg_ParseTuple(arguments, "OOO", &kernel_name, &op_number, &dtype_name)) return NULL;
+    if (glue_read_kernel(state, kernel_name, &kernel) < 0 || glue_read_operator(op_number, &op) < 0) return NULL;
+    if (read_dtype_name(dtype_name, &dtype) < 0) return NULL;
+    kernel = gpr_choose_kernel(kernel, op, dtype, GPR_DTYPE_DEFAULT);
+    if (gpr_kernel_info_at(kernel, &info) != GPR_OK) return glue_raise(state);
+    return PyUnicode_FromString(info.name);
+}
+
 /* compile_cell(kernel, op, dtype, compute, block_size, cc, variant=-1) -> bytes of machine code */
 static PyObject *compile_cell(PyObject *module, PyObject *arguments)
 {
@@ -453,6 +471,8 @@ PyMethodDef glue_memory_methods[] = {
      PyDoc_STR("measure(op, pointer, shape, dtype, reduced, kernel, device, block_size, grid_size, warmup, repeats, "
                "flush_bytes, compute=None, stream=0, *, strides=None, mask=0, mask_strides=None, result=0, "
                "result_strides=None, skip_nan=False, ddof=0.0) -> list of milliseconds")},
+    {"choose_kernel", choose_kernel, METH_VARARGS,
+     PyDoc_STR("choose_kernel(name or alias, op, dtype) -> the name of the kernel that answers for it")},
     {"compile_cell", compile_cell, METH_VARARGS,
      PyDoc_STR("compile_cell(kernel, op, dtype, compute, block_size, cc, variant=-1) -> bytes of machine code")},
     {"compile_dot", compile_dot, METH_VARARGS,

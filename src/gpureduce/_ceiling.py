@@ -1,6 +1,6 @@
 """How fast memory can be read: what a card's clock and bus come to, and what was measured here.
 
-The *read ceiling* is the best bandwidth that ``auto`` reaches over a long array: of a maximum of int32 and a sum of
+The *read ceiling* is the best bandwidth that ``fast`` reaches over a long array: of a maximum of int32 and a sum of
 float32, the least arithmetic there is per byte. It is measured once per process and device.
 """
 
@@ -50,7 +50,7 @@ def read_ceiling(device: DeviceInfo) -> float:
             for offset in range(0, nbytes, PIECE_BYTES):
                 _core.upload(ordinal, pointer + offset, piece)
             shape = (nbytes // piece.itemsize,)
-            times = _core.measure(op, pointer, shape, piece.dtype, 1, "auto", ordinal, 0, 0, 2, REPEATS, 0)
+            times = _core.measure(op, pointer, shape, piece.dtype, 1, "fast", ordinal, 0, 0, 2, REPEATS, 0)
             best = min(best, *times)
     finally:
         _core.free_device(ordinal, pointer)

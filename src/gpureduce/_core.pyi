@@ -114,6 +114,7 @@ def measure(
     stream: int = 0,
     /,
 ) -> list[float]: ...
+def choose_kernel(name: str, op: int | str, dtype: str, /) -> str: ...
 def compile_cell(
     kernel: str,
     op: int | str,

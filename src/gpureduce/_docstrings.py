@@ -37,8 +37,8 @@ _PARAMETERS = {
     "correction": """correction : int or float, optional
     The array API standard's name for `ddof`.""",
     "kernel": """kernel : str, optional
-    Name or alias of a kernel, see :func:`kernels`. ``"auto"`` is the fastest. Names are
-    checked on the CPU too, which then answers by its own means.""",
+    Name or alias of a kernel, see :func:`kernels`. ``"auto"`` is ``"exact"`` for sums and means of floats, which are
+    rounded once, and ``"fast"`` for all else. Names are checked on the CPU too, which has these two.""",
     "device": """device : str, optional
     ``None``: the first GPU if there is one, else the CPU. ``"cpu"``, ``"cuda"``,
     ``"cuda:N"``. ``"auto"``: wherever a measured cost model expects the answer soonest;
@@ -70,8 +70,8 @@ MemoryError
     Host or device memory ran out."""
 
 _DETERMINISM = """Determinism: the same input on the same device gives the same bits with every kernel whose
-``KernelInfo.deterministic`` is true, ``"auto"`` and the CPU backend among them. Kernels that
-fold floats with atomics may differ from run to run in the last bits."""
+``KernelInfo.deterministic`` is true, ``"auto"`` and the CPU backend among them. Exact sums, those of ``"auto"``,
+have the same bits on every device. Kernels that fold floats with atomics may differ from run to run."""
 
 _ONE_AXIS = """axis : int, optional
     Axis to search along; by default the flat array."""

@@ -73,7 +73,7 @@ def explain(
     Parameters
     ----------
     kernel : str or sequence of str
-        Name or alias of a kernel, or several to compare.
+        Name or alias of a kernel, or several to compare. ``"auto"`` is the one that it is for `op` and `dtype`.
     n : int, optional
         Elements of a row; by default as many as make four full blocks.
     block_size : int, optional
@@ -191,7 +191,7 @@ def _checked(
     one = np.ones(1, dtype)
     options = (kernel, "cpu", block_size, grid_size, None)
     _core.reduce(_core.OPERATORS[op], one, None, None, False, None, *options, False, 0.0)
-    name = _core.find_kernel(kernel)
+    name = _core.choose_kernel(kernel, op, dtype.name)
     if name == "cub":
         raise _exceptions.KernelUnavailableError(
             "kernel 'cub' cannot be explained: it is NVIDIA's code, whose headers the emulator does not compile"

@@ -60,7 +60,8 @@ static void test_pairs_are_rounded_once(void)
     for (int round = 0; round < ROUNDS; round++) {
         const gpr_dtype result = results[check_random() % RESULTS];
         const int divide = (int)(check_random() % 2), is_far = check_random() % 16 == 0;
-        const uint64_t n = check_random() % 2 ? (uint64_t)check_between(1, 20) : (uint64_t)check_between(1, PAIRED_ELEMENTS);
+        const uint64_t n =
+            check_random() % 2 ? (uint64_t)check_between(1, 20) : (uint64_t)check_between(1, PAIRED_ELEMENTS);
         gpr_rule rule;
         exact_pairs pairs = {.components = 1};
         uint8_t hold[PAIR_LANES], value[8];
@@ -87,8 +88,8 @@ static void test_pairs_are_rounded_once(void)
             if (!hold[i]) continue;
             certain += !is_far;
             reference(pairs.sums[i], pairs.rests[i], divide, n, result, value);
-            CHECK(memcmp(value, got + (size_t)i * bytes, bytes) == 0, "%s of %a and %a over %llu", gpr_dtype_name(result),
-                  pairs.sums[i], pairs.rests[i], (unsigned long long)n);
+            CHECK(memcmp(value, got + (size_t)i * bytes, bytes) == 0, "%s of %a and %a over %llu",
+                  gpr_dtype_name(result), pairs.sums[i], pairs.rests[i], (unsigned long long)n);
         }
     }
     CHECK(certain > all / 8 * 7, "%llu of %llu", (unsigned long long)certain, (unsigned long long)all);
@@ -109,7 +110,8 @@ static void fill(gpr_dtype dtype, char *elements, uint64_t count, int spread)
 }
 
 /* Whether a row's pair is the sum of its elements, `stride` of them apart. */
-static int is_sum(const exact_pairs *pairs, uint64_t row, gpr_dtype dtype, const char *first, uint64_t count, uint64_t stride)
+static int is_sum(const exact_pairs *pairs, uint64_t row, gpr_dtype dtype, const char *first, uint64_t count,
+                  uint64_t stride)
 {
     gpr_exact_part part, wanted;
 
@@ -136,7 +138,8 @@ static void test_pairs_hold_the_sum_or_say_no(void)
         for (int round = 0; round < ROUNDS; round++) {
             const gpr_dtype dtype = check_random() % 2 ? GPR_FLOAT32 : GPR_FLOAT64;
             const uint64_t rows = (uint64_t)check_between(2, PAIR_LANES), n = (uint64_t)check_between(2, MOST);
-            const int crosswise = (int)(check_random() % 2), spread = check_random() % 2 ? 8 : (int)check_between(8, 200);
+            const int crosswise = (int)(check_random() % 2),
+                      spread = check_random() % 2 ? 8 : (int)check_between(8, 200);
             const int64_t shape[2] = {(int64_t)(crosswise ? n : rows), (int64_t)(crosswise ? rows : n)};
             const int64_t bytes = (int64_t)gpr_dtype_bytes(dtype);
             const int64_t strides[2] = {crosswise ? bytes : shape[1] * bytes, crosswise ? shape[1] * bytes : bytes};

@@ -108,7 +108,7 @@ class Case:
     mask: Strided | None
     reduced: int
     grid: int
-    kernel: str = "auto"
+    kernel: str = "fast"
     skip_nan: bool = False
     ddof: float = 0
     mean: Strided | None = None
@@ -275,7 +275,7 @@ def check_layouts(task: dict[str, Any]) -> None:
     for number in range(task["count"]):
         rng, where = under_a_schedule(task, number, op)
         case = draw_case(rng, op, dtype)
-        case.kernel = task.get("kernel", "auto")
+        case.kernel = task.get("kernel", "fast")
         call(case, op, dtype, int(task["block"]), rng, f"{where} {case.kernel}")
 
 
@@ -310,7 +310,7 @@ MADE_FOR = {
     "exact_across": [((40, 500), (1, 40), 3), ((5, 300), (700, 2), 3), ((300, 130), (1, 300), 2)],
     "exact_rows": [((70, 5), (5, 1), 0), ((70, 40), (41, 1), 0), ((70, 3), (1, 70), 0)],
 }
-# And the kernel to name for it, where that is not auto.
+# And the kernel to name for it, where that is not fast.
 NAMED = {"finish_rows": "sequential", "exact_across": "exact", "exact_rows": "exact"}
 
 
@@ -328,7 +328,7 @@ def check_made_for(task: dict[str, Any]) -> None:
             continue
         if NAMED.get(task["kernel"]) == "exact" and op not in ("sum", "mean"):
             continue
-        case = Case(Strided(memory, view), None, 1, grid, NAMED.get(task["kernel"], "auto"))
+        case = Case(Strided(memory, view), None, 1, grid, NAMED.get(task["kernel"], "fast"))
         if op == ABOUT:
             case.mean = draw_means(rng, shape[:-1], dtype)
         call(case, op, dtype, int(task["block"]), rng, where)
