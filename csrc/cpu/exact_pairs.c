@@ -1,7 +1,6 @@
 /* Exact sums of rows as two doubles each; see exact_pairs.h. */
 #include "exact_pairs.h"
 
-#include <complex.h>
 #include <math.h>
 #include <string.h>
 
@@ -340,7 +339,7 @@ void gpr_cpu_finish_pairs(const exact_pairs *pairs, const gpr_rule *rule, uint64
         if (!is_complex)
             block.f64[r] = value[r];
         else
-            block.c128[r] = components > 1 ? CMPLX(value[2 * r], value[2 * r + 1]) : CMPLX(value[r], 0);
+            block.c128[r] = components > 1 ? gpr_complex(value[2 * r], value[2 * r + 1]) : gpr_complex(value[r], 0);
     }
     gpr_store_wide(is_complex ? GPR_WIDE_COMPLEX : GPR_WIDE_FLOAT, &block, rows, rule->result, results);
 }
