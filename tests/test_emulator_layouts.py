@@ -73,3 +73,14 @@ def test_variances_about_given_means_read_the_means_of_their_rows() -> None:
             task["block"] = 64
     wrong = emu.failures(tasks)
     assert not wrong, f"{len(wrong)} of {len(tasks)}:\n" + "\n".join(wrong)
+
+
+def test_exact_sums_of_short_rows_are_right_in_blocks_of_any_size() -> None:
+    """Each warp has numbers of its own in shared memory."""
+    tasks = [
+        {"do": "layouts.check_made_for", "op": op, "kernel": "exact_rows", "dtype": dtype, "block": block, "seed": SEED,
+         "limit": 120.0}
+        for op, dtype, block in (("sum", "float64", 1024), ("mean", "float32", 512), ("sum", "bfloat16", 800))
+    ]  # fmt: skip
+    wrong = emu.failures(tasks)
+    assert not wrong, f"{len(wrong)} of {len(tasks)}:\n" + "\n".join(wrong)

@@ -10,7 +10,7 @@
 // not hold are added again, one after another, by the whole warp, as `exact` adds them.
 //
 //   Launch: a lane group a row; blocks serve BLOCK / lanes rows each, and rows.n <= lanes * most_adds. No scratch.
-//   BLOCK is at most most_rows_block. `item` vectors are a tile.
+//   BLOCK is at most most_rows_block<In>. `item` vectors are a tile.
 //
 // Still paid: a row of numbers of many magnitudes takes as long as many others.
 #pragma once
@@ -21,7 +21,8 @@
 
 namespace gpr {
 
-constexpr unsigned most_rows_block = 256; // warps have numbers of their own in shared memory
+// Warps have numbers of their own in shared memory, and room to put them.
+template <class In> constexpr unsigned most_rows_block = parts_of<In> > 1 ? 512 : 1024;
 // Blocks of a multiprocessor: of float64 three windows and a large tile want more registers than as many threads have as fit
 // otherwise, and what does not find one goes to memory and back for every tile.
 template <class T, unsigned BLOCK> constexpr unsigned rows_blocks =
@@ -205,7 +206,8 @@ __global__ void __launch_bounds__(BLOCK, rows_blocks<PartType<typename Cell::In>
 exact_rows(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc>,
            const __grid_constant__ Layout layout)
 {
-    static_assert(BLOCK <= most_rows_block, "shared memory has room for the numbers of these warps");
+    using In = typename Cell::In;
+    static_assert(BLOCK <= most_rows_block<In>, "shared memory has room for the numbers of these warps");
     const uint64 index = (rows.first + blockIdx.x) * (BLOCK / lanes) + threadIdx.x / lanes;
     const bool has_row = index < layout.count;
     const Start start = layout.row(has_row ? index : 0);

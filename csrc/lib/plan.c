@@ -464,8 +464,9 @@ static gpr_status plan_passes(const gpr_kernel_row *row, uint64_t n, uint64_t bl
 /* Bytes of a strip of rows that lie side by side, and threads at least (most_across in kernels/exact_across.cuh); and bytes and threads
  * at most where each has numbers for a variance (most_moments_across in kernels/exact_moments_across.cuh). */
 enum { STRIP_BYTES = 256, MOMENTS_STRIP_BYTES = 128 };
-/* Additions that a window has room for (most_adds), and most threads of a block of exact_rows (most_rows_block). */
-enum { MOST_ADDS = 1024, MOST_ROWS_BLOCK = 256 };
+/* Additions that a window has room for (most_adds), and most threads of a block of exact_rows, of real and of complex elements
+ * (most_rows_block). */
+enum { MOST_ADDS = 1024, MOST_ROWS_BLOCK = 1024, MOST_COMPLEX_ROWS_BLOCK = 512 };
 /* Vectors of a tile of rows with one reduced axis, and with more (most_walked_vectors). */
 enum { TILE_VECTORS = 4, WALKED_TILE_VECTORS = 2 };
 /* Rows up to this many bytes are worth no more than a warp where there are enough of them to fill the card, and rows up to this many
@@ -533,7 +534,9 @@ static uint32_t exact_lanes(const task *t, const gpr_layout *layout)
     const uint64_t threads =
         (uint64_t)t->facts->multiprocessors * smaller(t->facts->threads_per_multiprocessor, RESIDENT_THREADS);
 
-    if (rows == 1 || t->grid != 0 || t->block > MOST_ROWS_BLOCK) return 0;
+    const uint32_t most_block = gpr_exact_parts(t->rule->device_acc) > 1 ? MOST_COMPLEX_ROWS_BLOCK : MOST_ROWS_BLOCK;
+
+    if (rows == 1 || t->grid != 0 || t->block > most_block) return 0;
     if (!is_along(layout)) return n <= THREAD_ROW_ELEMENTS || (n <= MOST_ADDS && rows >= threads);
     if (row_bytes <= SHORT_ROW_BYTES || (row_bytes <= WARP_ROW_BYTES && rows >= threads / WARP))
         return lanes_along(t, threads);

@@ -322,7 +322,7 @@ static int samples_of(const gpr_kernel_row *row, gpr_form form, const sample **s
         {"auto_strided", 1, 1, 0, 16, 32, 1024, 0}};
     static const sample exact[] = {{"exact", 1, 1, 0, 0, 32, 1024, 0},        {"exact", 1, 1, 0, 0, 32, 1024, 1},
                                    {"exact_across", 3, 3, 1, 0, 32, 1024, 0}, {"exact_across", 1, 1, 0, 0, 32, 1024, 1},
-                                   {"exact_rows", 2, 2, 1, 0, 4, 256, 0},     {"exact_rows", 2, 1, 0, 0, 8, 256, 1}};
+                                   {"exact_rows", 2, 2, 1, 0, 4, 512, 0},     {"exact_rows", 2, 1, 0, 0, 8, 512, 1}};
     static const sample moments[] = {{"exact_moments", 2, 1, 0, 0, 32, 1024, 0},
                                      {"exact_moments_across", 3, 3, 1, 0, 32, 1024, 0}};
     static const sample only = {NULL, 1, 1, 0, 0, 32, 1024, 0};

@@ -185,7 +185,7 @@ static void check_short_variances(const work *w, const gpr_plan *plan)
 /* What exact_rows relies on: windows that need not be emptied, and warps whose numbers fit shared memory. */
 static void check_exact_rows(const gpr_plan *plan, const char *what)
 {
-    enum { MOST_ADDS = 1024, MOST_BLOCK = 256, MOST_VECTORS = 4 };
+    enum { MOST_ADDS = 1024, MOST_BLOCK = 1024, MOST_VECTORS = 4 };
 
     CHECK(plan->passes[0].n <= (uint64_t)plan->lanes * MOST_ADDS, "%s: %u lanes", what, plan->lanes);
     CHECK(plan->block <= MOST_BLOCK && plan->per_thread == 1, "%s: block %u", what, plan->block);
