@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 import threading
+import warnings
 
 import numpy as np
 import pytest
 
 import gpureduce as gr
+from gpureduce import _core
 
 DEVICES = ["cpu", None, pytest.param("cuda", marks=pytest.mark.gpu)]
 on_devices = pytest.mark.parametrize("device", DEVICES)
@@ -321,3 +323,28 @@ def test_no_reference_is_leaked_on_any_path() -> None:
     tracemalloc.stop()
     assert grown < 50_000
     assert all(abs(x - y) < 100 for x, y in zip(counts, after, strict=True))
+
+
+def test_auto_is_exact_for_sums_and_means_of_floats_and_fast_for_all_else() -> None:
+    for op in _core.OPERATORS:
+        for dtype in _core.DTYPES:
+            is_exact = op in ("sum", "mean") and dtype in ("float16", "bfloat16", "float32", "float64")
+            assert _core.choose_kernel("auto", op, dtype) == ("exact" if is_exact else "fast"), (op, dtype)
+    assert _core.choose_kernel("reduce0", "sum", "float32") == "interleaved_modulo"
+    with pytest.raises(ValueError, match="unknown kernel"):
+        _core.choose_kernel("none", "sum", "float32")
+    with pytest.raises(ValueError, match="there is no dtype"):
+        _core.choose_kernel("auto", "sum", "float128")
+
+
+def test_sums_that_overflow_on_the_way_are_right_unless_fast_is_asked_for() -> None:
+    a = np.array([1e308, 1e308, -1e308, 2.5])
+    assert gr.sum(a, device="cpu") == 1e308
+    assert gr.mean(a, device="cpu") == 2.5e307
+    assert gr.sum(a, kernel="fast", device="cpu") == np.inf
+    assert gr.nansum(np.append(a, np.nan), device="cpu") == 1e308
+    # An integer result is that of truncated elements, as NumPy has it.
+    assert gr.sum([0.75, 0.75], dtype=np.int64, device="cpu") == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert gr.sum([0.5], kernel="fast") == gr.sum([0.5], kernel="exact") == 0.5
