@@ -211,7 +211,7 @@ int gpr_choose_kernel(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dtype co
     if (op != GPR_OP_SUM && op != GPR_OP_MEAN) return GPR_KERNEL_fast;
     if (!valid_dtype(dtype) || kind_of(dtype) != GPR_KIND_FLOAT) return GPR_KERNEL_fast;
     if (gpr_make_rule(op, dtype, compute, &rule) != GPR_OK) return GPR_KERNEL_fast; /* which fails in the same way */
-    return is_inexact(rule.result) ? GPR_KERNEL_exact : GPR_KERNEL_fast;
+    return kind_of(rule.result) == GPR_KIND_FLOAT ? GPR_KERNEL_exact : GPR_KERNEL_fast;
 }
 
 void gpr_fit_rule(const gpr_kernel_row *row, gpr_rule *rule)
