@@ -49,7 +49,7 @@ static void reference(double sum, double rest, int divide, uint64_t n, gpr_dtype
     gpr_exact_clear(&part, GPR_FLOAT64);
     gpr_exact_add_elements(&part, GPR_FLOAT64, both, rest == 0 ? 1 : 2);
     part.count = n;
-    CHECK(gpr_exact_round(&part, result, divide, value) == GPR_OK);
+    CHECK(gpr_exact_round(&part, result, divide, value) == GPR_OK, "%s", gpr_dtype_name(result));
 }
 
 static void test_pairs_are_rounded_once(void)
@@ -67,7 +67,8 @@ static void test_pairs_are_rounded_once(void)
         uint8_t hold[PAIR_LANES], value[8];
         char got[PAIR_LANES * 8];
 
-        CHECK(gpr_make_rule(divide ? GPR_OP_MEAN : GPR_OP_SUM, GPR_FLOAT64, GPR_DTYPE_DEFAULT, &rule) == GPR_OK);
+        CHECK(gpr_make_rule(divide ? GPR_OP_MEAN : GPR_OP_SUM, GPR_FLOAT64, GPR_DTYPE_DEFAULT, &rule) == GPR_OK,
+              "divide %d", divide);
         rule.result = result;
         for (int i = 0; i < PAIR_LANES; i++) {
             const int exponent = is_far ? (int)check_between(-1074, 1023) : (int)check_between(-30, 16);
@@ -158,8 +159,9 @@ static void test_pairs_hold_the_sum_or_say_no(void)
             gpr_view view;
 
             fill(dtype, (char *)memory, rows * n, spread);
-            CHECK(gpr_make_view(&request, &view) == GPR_OK && view.rows == rows && view.n == n);
-            CHECK(gpr_cpu_lies_crosswise(&view) == crosswise);
+            CHECK(gpr_make_view(&request, &view) == GPR_OK && view.rows == rows && view.n == n, "%llu by %llu",
+                  (unsigned long long)rows, (unsigned long long)n);
+            CHECK(gpr_cpu_lies_crosswise(&view) == crosswise, "crosswise %d", crosswise);
             gpr_cpu_sum_pairs(&view, 0, rows, 0, n, &pairs);
             gpr_cpu_pairs_hold(&pairs, rows, 0, hold);
             for (uint64_t r = 0; r < rows; r++) {
