@@ -198,8 +198,8 @@ def in_turns(
 
 def ours_of(op: str, dtype: str) -> tuple[str, ...]:
     """Our kernels to measure: "auto", and "fast" where that is another one."""
-    is_exact = op.removeprefix("nan") in ("sum", "mean") and numpy_dtype(dtype).kind in "fV"
-    return ("auto", "fast") if is_exact else ("auto",)
+    is_fast = _core.choose_kernel("auto", op.removeprefix("nan"), dtype) == "fast"
+    return ("auto",) if is_fast else ("auto", "fast")
 
 
 def is_slow(row: dict[str, Any] | None) -> bool:
