@@ -71,7 +71,7 @@ def test_the_kernels_source_gives_every_digit_on_the_emulator() -> None:
 @pytest.mark.long
 def test_rows_of_a_few_give_every_digit_on_the_emulator() -> None:
     tasks = [
-        {"do": "exact_sums.check_few", "dtype": name, "rows": 2000 if EVERYTHING else 100, "seed": SEED, "limit": 900.0}
+        {"do": "exact_sums.check_few", "dtype": name, "rows": 2000 if EVERYTHING else 64, "seed": SEED, "limit": 900.0}
         for name in ("float32", "float64")
     ]
     wrong = emu.failures(both_windows(tasks))

@@ -141,10 +141,12 @@ GPR_DEVICE bool put_short_row(const typename Cell::In *in, typename Cell::Out *o
     const unsigned lane = threadIdx.x % lanes;
     if constexpr (sums_few<Cell, VECTORS>()) {
         using Adder = FloatAdder<Cell, VECTORS, LoneThread<1>>;
-        WalkedTiles<Cell, VECTORS> only(in + start.in, nullptr, layout, 0, 1, has_row ? n : 0);
-        Vector v[VECTORS];
-        only.fetch(v, Adder::nothing());
-        if (__all_sync(all_lanes, !has_row || put_few<In>(v, out + start.out))) return true;
+        if (n <= WalkedTiles<Cell, VECTORS>::elements) { // and not more than a tile
+            WalkedTiles<Cell, VECTORS> only(in + start.in, nullptr, layout, 0, 1, has_row ? n : 0);
+            Vector v[VECTORS];
+            only.fetch(v, Adder::nothing());
+            if (__all_sync(all_lanes, !has_row || put_few<In>(v, out + start.out))) return true;
+        }
     }
     ShortRow<Cell, VECTORS> row;
     WalkedTiles<Cell, VECTORS> tiles(in + start.in, layout.mask + start.mask, layout, lane, lanes, has_row ? n : 0);

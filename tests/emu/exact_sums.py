@@ -194,8 +194,8 @@ def check_kept_to_the_end(task: dict[str, Any]) -> None:
 
 
 def check_few(task: dict[str, Any]) -> None:
-    """Sum rows of one to five elements of ``dtype``, which a thread has alone, along memory and across it, as float32
-    and float64: ``rows`` of each kind, ``seed``.
+    """Sum rows of one to nine elements of ``dtype``, which threads have alone, along memory and across it, of one axis and
+    of two, as any float: ``rows`` of each kind, of which 64 are warps of their own; ``seed``.
     """
     name, count = task["dtype"], task["rows"]
     rng = np.random.default_rng([task["seed"], *name.encode()])
@@ -204,27 +204,37 @@ def check_few(task: dict[str, Any]) -> None:
     half = 2.0 ** -(FORMATS[name][0] + 1)  # of the last bit of 1
     edges = [1.0, 1 + 2 * half, half, 2 * half, half * half, 2.0**-140, 0.0, math.inf, math.nan]
     edges += [float(ml_dtypes.finfo(DTYPES[name]).max), float(ml_dtypes.finfo(DTYPES[name]).smallest_subnormal)]
-    for n in range(1, 6):
+    for n in range(1, 10):
         rows = np.stack([draw(rng, name, n) for _ in range(count)])
         near = (rng.choice(edges[:5], (count, n)) * rng.choice([-1, 1], (count, n))).astype(DTYPES[name])
         apart = (rng.choice(edges, (count, n)) * rng.choice([-1, 1], (count, n))).astype(DTYPES[name])
-        # Beside a midpoint of float32, by a double's last bit and by less.
-        beside = rng.choice([1 + 2.0**-23, 1], (count, 1)), np.tile([2.0**-24, 2.0**-52, 2.0**-60, 0.0], (count, 1))
+        # Beside a midpoint of some result, by the last bit of what it may be added as, and by less.
+        digits = FORMATS[FLOATS[rng.integers(4)]][0]
+        tails = [2.0 ** -(digits + 1), 2.0 ** -rng.integers(20, 30), 2.0**-52, 2.0**-60, *[0.0] * 4]
+        beside = rng.choice([1 + 2.0**-digits, 1], (count, 1)), np.tile(tails, (count, 1))
         ties = rng.permuted(np.hstack(beside)[:, :n], axis=1) * rng.choice([-1, 1], (count, n))
         # Warps whose rows are all alike, and those of which a few are not.
         mixed = np.where(rng.random((count, 1)) < 0.1, apart, near)
         rows = np.concatenate([rows, near, ties.astype(rows.dtype), mixed, apart])
-        where = f"{name} rows of {n} GPR_TEST_SEED={task['seed']}"
-        for axis, memory in ((1, rows), (0, np.ascontiguousarray(rows.T))):
-            shown = DeviceBuffer(memory.shape, name, 0, _core.device_stream(0))
-            _core.upload(0, shown.memory.pointer, memory)
-            for result in ("float32", "float64"):
-                got = download(gr.sum(shown, axis=axis, kernel="exact", dtype=DTYPES[result]))
-                run = gr.last_run()
-                assert run is not None
-                assert run.variant == "exact_rows", where
-                for row, one in zip(rows, got, strict=True):
-                    assert_result(one, expected(row, result), f"{row} as {result}, axis {axis}, {where}")
+        views = [rows, np.asfortranarray(rows)]
+        for outer in (outer for outer in (2, 3) if n > outer and n % outer == 0):
+            pairs = np.zeros((len(rows), outer, n // outer + 1), rows.dtype)  # a gap keeps two axes two
+            pairs[..., :-1] = rows.reshape(len(rows), outer, -1)
+            views += [pairs[..., :-1], np.asfortranarray(pairs)[..., :-1]]
+        for view in views:
+            whole = view if view.base is None else view.base
+            pointer = _core.alloc_device(0, whole.nbytes)
+            _core.upload(0, pointer, whole.ravel(order="K"))
+            for result in rng.permutation(FLOATS)[:2].tolist():
+                got = _core.reduce_device(
+                    *("sum", pointer, view.shape, view.dtype, view.ndim - 1, "exact", 0, 0, 0, DTYPES[result]),
+                    strides=view.strides,
+                )
+                where = f"{name} rows of {n} as {result}, {view.shape} {view.strides} GPR_TEST_SEED={task['seed']}"
+                assert _core.last_run()["variant"] == "exact_rows", where
+                for row, one in zip(rows, np.asarray(got), strict=True):
+                    assert_result(one, expected(row, result), f"{row}, {where}")
+            _core.free_device(0, pointer)
 
 
 def check_rows(task: dict[str, Any]) -> None:
