@@ -401,7 +401,7 @@ static uint64_t fold_unit(const job *work, uint64_t unit, uint64_t first, uint64
     uint64_t rows = 1;
 
     if (work->composite->crosswise) {
-        *row = gpr_cpu_unit_row(work, unit, &rows);
+        *row = gpr_cpu_unit_row(&work->units, unit, &rows);
         if (work->composite->columns)
             fold_columns(work, *row, rows, first, end, values);
         else
@@ -491,7 +491,7 @@ static void find_in_rows(const job *work, uint64_t row, uint64_t end, stage *s)
 static void units_task(void *context, uint64_t index)
 {
     job *work = context;
-    const uint64_t end = least(work->units, (index + 1) * work->per_task);
+    const uint64_t end = least(work->units.count, (index + 1) * work->per_task);
     gpr_value values[RESULT_BATCH + MOMENT_COLUMNS];
     uint64_t waiting = 0, first_row = 0;
     scratch in;
@@ -507,7 +507,7 @@ static void units_task(void *context, uint64_t index)
 
         if (waiting == 0) first_row = row;
         waiting += rows;
-        if (waiting + work->unit_rows <= RESULT_BATCH && unit + 1 < end) continue;
+        if (waiting + work->units.rows <= RESULT_BATCH && unit + 1 < end) continue;
         finish(work, values, waiting, first_row);
         waiting = 0;
     }
@@ -523,7 +523,7 @@ static void unit_piece_task(void *context, uint64_t index)
 
     if (gpr_cpu_must_stop(&work->stop)) return;
     const uint64_t rows = fold_unit(work, unit, first, least(work->view->n, first + work->length), &in, &row, values);
-    for (uint64_t i = 0; i < rows; i++) partials[(unit * work->unit_rows + i) * work->pieces + piece] = values[i];
+    for (uint64_t i = 0; i < rows; i++) partials[(unit * work->units.rows + i) * work->pieces + piece] = values[i];
 }
 
 static void finish_pieces(const job *work)
@@ -531,14 +531,14 @@ static void finish_pieces(const job *work)
     const gpr_rule *rule = work->how[0].rule;
     gpr_value *partials = work->partials;
 
-    for (uint64_t unit = 0; unit < work->units; unit++) {
-        uint64_t rows = 1, row = unit;
+    for (uint64_t unit = 0; unit < work->units.count; unit++) {
+        uint64_t rows;
+        const uint64_t row = gpr_cpu_unit_row(&work->units, unit, &rows);
 
-        if (work->composite->crosswise) row = gpr_cpu_unit_row(work, unit, &rows);
         for (uint64_t i = 0; i < rows; i++) {
             const gpr_value value =
                 gpr_fold_partials(rule->fold, rule->compute, work->how[0].acc,
-                                  partials + (unit * work->unit_rows + i) * work->pieces, work->pieces);
+                                  partials + (unit * work->units.rows + i) * work->pieces, work->pieces);
             finish(work, &value, 1, row + i);
         }
     }
@@ -597,32 +597,29 @@ static void describe(const job *work, composite *c)
 gpr_status gpr_cpu_reduce_composite(job *work, gpr_run *run)
 {
     const gpr_view *view = work->view;
+    uint64_t most_rows = 1;
     composite c;
 
     describe(work, &c);
     work->composite = &c;
-    if (c.crosswise) {
-        gpr_cpu_cut_units(work, c.columns ? MOMENT_COLUMNS : TILE_ROWS);
-    } else {
-        work->unit_rows = 1;
-        work->units = view->rows;
-    }
-    work->length = divide_up(PIECE_BYTES / (view->bytes * work->unit_rows), c.segment) * c.segment;
+    if (c.crosswise) most_rows = c.columns ? MOMENT_COLUMNS : TILE_ROWS;
+    work->units = gpr_cpu_cut_units(view, most_rows);
+    work->length = divide_up(PIECE_BYTES / (view->bytes * work->units.rows), c.segment) * c.segment;
     work->pieces = divide_up(view->n, work->length);
     if (work->pieces == 1) {
         const uint64_t units = work->length / view->n;
 
         work->per_task = units > 0 ? units : 1;
-        run->grid_size = divide_up(work->units, work->per_task);
-        run->block_size = gpr_cpu_run_tasks(work, run->grid_size, units_task);
+        run->grid_size = divide_up(work->units.count, work->per_task);
+        run->block_size = gpr_cpu_run_tasks(view, run->grid_size, units_task, work);
         return GPR_OK;
     }
-    run->grid_size = work->units * work->pieces;
-    work->partials = malloc(run->grid_size * work->unit_rows * sizeof(gpr_value));
+    run->grid_size = work->units.count * work->pieces;
+    work->partials = malloc(run->grid_size * work->units.rows * sizeof(gpr_value));
     if (work->partials == NULL)
         return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial results of %llu tasks",
                         (unsigned long long)run->grid_size);
-    run->block_size = gpr_cpu_run_tasks(work, run->grid_size, unit_piece_task);
+    run->block_size = gpr_cpu_run_tasks(view, run->grid_size, unit_piece_task, work);
     if (!work->stop.stopped) finish_pieces(work);
     free(work->partials);
     return GPR_OK;

@@ -172,7 +172,7 @@ static gpr_status reduce_pieces(job *work, gpr_run *run)
         if (work->partials == NULL)
             return gpr_fail(GPR_ERROR_MEMORY, "no memory for %llu partial results", (unsigned long long)tasks);
     }
-    if (tasks > 0) run->block_size = gpr_cpu_run_tasks(work, tasks, piece_task);
+    if (tasks > 0) run->block_size = gpr_cpu_run_tasks(view, tasks, piece_task, work);
     if (!work->stop.stopped) finish_pieces(work);
     free(heap);
     return GPR_OK;
@@ -258,7 +258,7 @@ static gpr_status reduce_rows(job *work, gpr_run *run)
 
     work->per_task = rows > 0 ? rows : 1;
     run->grid_size = divide_up(work->view->rows, work->per_task);
-    run->block_size = gpr_cpu_run_tasks(work, run->grid_size, rows_task);
+    run->block_size = gpr_cpu_run_tasks(work->view, run->grid_size, rows_task, work);
     return GPR_OK;
 }
 
@@ -329,13 +329,13 @@ static void fold_columns(const job *work, const recipe *how, uint64_t row, uint6
 static void columns_task(void *context, uint64_t index)
 {
     job *work = context;
-    const uint64_t end = least(work->units, (index + 1) * work->per_task);
+    const uint64_t end = least(work->units.count, (index + 1) * work->per_task);
     _Alignas(64) char accumulators[MOST_RECIPES][GPR_COLUMN_BLOCK * MOST_NUMBER_BYTES];
 
     if (gpr_cpu_must_stop(&work->stop)) return;
     for (uint64_t unit = index * work->per_task; unit < end; unit++) {
         uint64_t width;
-        const uint64_t row = gpr_cpu_unit_row(work, unit, &width);
+        const uint64_t row = gpr_cpu_unit_row(&work->units, unit, &width);
 
         for (int k = 0; k < work->recipes; k++)
             fold_columns(work, &work->how[k], row, width, 0, work->view->n, accumulators[k]);
@@ -346,9 +346,9 @@ static void columns_task(void *context, uint64_t index)
 /* Accumulators of a unit's piece: a block of them for each unit and piece, and the next recipe's behind all of them. */
 static char *column_partials(const job *work, int k, uint64_t index)
 {
-    const uint64_t block = (uint64_t)k * work->units * work->pieces + index;
+    const uint64_t block = (uint64_t)k * work->units.count * work->pieces + index;
 
-    return (char *)work->partials + block * work->unit_rows * work->how[0].acc_bytes;
+    return (char *)work->partials + block * work->units.rows * work->how[0].acc_bytes;
 }
 
 static void column_piece_task(void *context, uint64_t index)
@@ -357,7 +357,7 @@ static void column_piece_task(void *context, uint64_t index)
     const uint64_t first = index % work->pieces * work->length;
     _Alignas(64) char accumulators[GPR_COLUMN_BLOCK * MOST_NUMBER_BYTES];
     uint64_t width;
-    const uint64_t row = gpr_cpu_unit_row(work, index / work->pieces, &width);
+    const uint64_t row = gpr_cpu_unit_row(&work->units, index / work->pieces, &width);
 
     if (gpr_cpu_must_stop(&work->stop)) return;
     for (int k = 0; k < work->recipes; k++) {
@@ -371,12 +371,12 @@ static void column_piece_task(void *context, uint64_t index)
 /* A block's partials are rows of accumulators, which fold like rows of elements. */
 static void finish_column_pieces(job *work)
 {
-    const int64_t block_bytes = (int64_t)(work->unit_rows * work->how[0].acc_bytes);
+    const int64_t block_bytes = (int64_t)(work->units.rows * work->how[0].acc_bytes);
 
-    for (uint64_t unit = 0; unit < work->units; unit++) {
+    for (uint64_t unit = 0; unit < work->units.count; unit++) {
         char *blocks[MOST_RECIPES] = {NULL};
         uint64_t width;
-        const uint64_t row = gpr_cpu_unit_row(work, unit, &width);
+        const uint64_t row = gpr_cpu_unit_row(&work->units, unit, &width);
 
         for (int k = 0; k < work->recipes; k++) {
             blocks[k] = column_partials(work, k, unit * work->pieces);
@@ -392,27 +392,27 @@ static gpr_status reduce_columns(job *work, gpr_run *run)
     const uint64_t piece = work->length;
     uint64_t tasks, least_piece;
 
-    gpr_cpu_cut_units(work, GPR_COLUMN_BLOCK);
-    work->copies = copies_for(work->width, view->n);
+    work->units = gpr_cpu_cut_units(view, GPR_COLUMN_BLOCK);
+    work->copies = copies_for(work->units.width, view->n);
     work->columns_direct = work->how[0].direct && gpr_cpu_columns_in_place(view);
-    least_piece = work->units < MANY_UNITS ? COLUMN_PIECE : COLUMN_LONG_PIECE;
-    work->length = piece / work->unit_rows;
+    least_piece = work->units.count < MANY_UNITS ? COLUMN_PIECE : COLUMN_LONG_PIECE;
+    work->length = piece / work->units.rows;
     if (work->length < least_piece) work->length = least_piece;
     work->pieces = divide_up(view->n, work->length);
     if (work->pieces == 1) {
-        const uint64_t units = piece / (view->n * work->unit_rows);
+        const uint64_t units = piece / (view->n * work->units.rows);
 
         work->per_task = units > 0 ? units : 1;
-        run->grid_size = divide_up(work->units, work->per_task);
-        run->block_size = gpr_cpu_run_tasks(work, run->grid_size, columns_task);
+        run->grid_size = divide_up(work->units.count, work->per_task);
+        run->block_size = gpr_cpu_run_tasks(view, run->grid_size, columns_task, work);
         return GPR_OK;
     }
-    tasks = work->units * work->pieces;
-    work->partials = malloc((uint64_t)work->recipes * tasks * work->unit_rows * work->how[0].acc_bytes);
+    tasks = work->units.count * work->pieces;
+    work->partials = malloc((uint64_t)work->recipes * tasks * work->units.rows * work->how[0].acc_bytes);
     if (work->partials == NULL)
         return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial results of %llu tasks", (unsigned long long)tasks);
     run->grid_size = tasks;
-    run->block_size = gpr_cpu_run_tasks(work, tasks, column_piece_task);
+    run->block_size = gpr_cpu_run_tasks(view, tasks, column_piece_task, work);
     if (!work->stop.stopped) finish_column_pieces(work);
     free(work->partials);
     return GPR_OK;

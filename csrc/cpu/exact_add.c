@@ -13,9 +13,8 @@
 #include "job.h"
 
 enum {
-    ALONE_BYTES = 1024 * 1024, /* up to this, waking other threads costs more than they save */
-    LEAST_TASK = 32768,        /* elements, at the mean, so that placing its first windows is little beside it */
-    MOST_TASKS = 256,          /* enough for an even load on many cores, few parts to keep and to merge */
+    LEAST_TASK = 32768, /* elements, at the mean, so that placing its first windows is little beside it */
+    MOST_TASKS = 256,   /* enough for an even load on many cores, few parts to keep and to merge */
     TILES_TO_ASK =
         8 /* from one time a task asks whether to stop to the next: the clock takes as long as part of a tile */
 };
@@ -40,11 +39,9 @@ typedef struct exact_job {
     uint64_t pieces;       /* of a row */
     uint64_t per_task;     /* rows or units, where they are not in pieces */
     gpr_exact_part *parts; /* `width` for each piece, where rows are in pieces */
-    uint64_t across;       /* rows that lie side by side, of which a unit is up to unit_rows neighbours */
-    uint64_t unit_rows;
-    uint64_t blocks;      /* units of them */
-    uint64_t length;      /* elements of a row in a piece of a unit */
-    const gpr_rule *rule; /* where sums become results */
+    gpr_cpu_units units;   /* of rows whose sums are made side by side */
+    uint64_t length;       /* elements of a row in a piece of a unit */
+    const gpr_rule *rule;  /* where sums become results */
     char *result;
     void (*task)(struct exact_job *work, uint64_t index);
     gpr_cpu_stop stop;
@@ -338,15 +335,6 @@ static int has_paired_rows(const exact_job *work)
            view->rows > 1 && (view->n <= PAIRED_ELEMENTS || gpr_cpu_lies_crosswise(view));
 }
 
-/* First row of a unit, and its number of rows. */
-static uint64_t unit_row(const exact_job *work, uint64_t unit, uint64_t *rows)
-{
-    const uint64_t column = unit % work->blocks * work->unit_rows;
-
-    *rows = least(work->across - column, work->unit_rows);
-    return unit / work->blocks * work->across + column;
-}
-
 static int may_leave_out(const exact_job *work)
 {
     return work->skip_nan || work->view->mask != NULL;
@@ -357,14 +345,14 @@ static void unit_task(exact_job *work, uint64_t index)
 {
     const gpr_view *view = work->view;
     const size_t bytes = gpr_dtype_bytes(work->rule->result);
-    const uint64_t units = view->rows / work->across * work->blocks;
+    const uint64_t end = least(work->units.count, (index + 1) * work->per_task);
     gpr_exact_part parts[GPR_EXACT_MOST_PARTS];
     uint8_t hold[PAIR_LANES];
     exact_pairs pairs;
 
-    for (uint64_t unit = index * work->per_task; unit < least(units, (index + 1) * work->per_task); unit++) {
+    for (uint64_t unit = index * work->per_task; unit < end; unit++) {
         uint64_t rows;
-        const uint64_t row = unit_row(work, unit, &rows);
+        const uint64_t row = gpr_cpu_unit_row(&work->units, unit, &rows);
 
         if (gpr_cpu_must_stop(&work->stop)) return;
         gpr_cpu_sum_pairs(view, row, rows, 0, view->n, &pairs);
@@ -378,10 +366,10 @@ static void unit_task(exact_job *work, uint64_t index)
     }
 }
 
-/* The parts of a piece of a unit's rows, of which there is room for unit_rows. */
+/* The parts of a piece of a unit's rows, of which there is room for units.rows. */
 static gpr_exact_part *unit_parts(const exact_job *work, uint64_t unit, uint64_t piece, uint64_t row)
 {
-    return work->parts + (((unit * work->pieces) + piece) * work->unit_rows + row) * (uint64_t)work->width;
+    return work->parts + (((unit * work->pieces) + piece) * work->units.rows + row) * (uint64_t)work->width;
 }
 
 /* A piece of a unit of long rows that lie crosswise. */
@@ -392,7 +380,7 @@ static void unit_piece_task(exact_job *work, uint64_t index)
     exact_pairs pairs;
     uint8_t hold[PAIR_LANES];
     uint64_t rows;
-    const uint64_t row = unit_row(work, unit, &rows);
+    const uint64_t row = gpr_cpu_unit_row(&work->units, unit, &rows);
 
     for (uint64_t i = 0; i < rows * (uint64_t)work->width; i++)
         gpr_exact_clear(&unit_parts(work, unit, piece, 0)[i], work->sum);
@@ -416,33 +404,24 @@ static void unit_piece_task(exact_job *work, uint64_t index)
     }
 }
 
-static void run_tasks(exact_job *work, uint64_t tasks)
-{
-    if (work->view->rows * work->view->n * work->view->bytes > ALONE_BYTES) {
-        (void)gpr_parallel_for(tasks, task_as_ieee, work);
-        return;
-    }
-    for (uint64_t i = 0; i < tasks; i++) task_as_ieee(work, i);
-}
-
 /* Long rows that lie crosswise, in pieces. */
-static gpr_status reduce_unit_pieces(exact_job *work, uint64_t units)
+static gpr_status reduce_unit_pieces(exact_job *work)
 {
-    const uint64_t least_length = 4 * PAIRED_ELEMENTS, wanted = divide_up(MOST_TASKS, units);
+    const uint64_t least_length = 4 * PAIRED_ELEMENTS, wanted = divide_up(MOST_TASKS, work->units.count);
     gpr_status status = GPR_OK;
 
     work->pieces = least(divide_up(work->view->n, least_length), wanted);
     work->length = divide_up(divide_up(work->view->n, work->pieces), PAIRED_ELEMENTS) * PAIRED_ELEMENTS;
     work->pieces = divide_up(work->view->n, work->length);
-    const uint64_t tasks = units * work->pieces;
-    work->parts = malloc(tasks * work->unit_rows * (uint64_t)work->width * sizeof *work->parts);
+    const uint64_t tasks = work->units.count * work->pieces;
+    work->parts = malloc(tasks * work->units.rows * (uint64_t)work->width * sizeof *work->parts);
     if (work->parts == NULL)
         return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial sums of %llu tasks", (unsigned long long)tasks);
     work->task = unit_piece_task;
-    run_tasks(work, tasks);
-    for (uint64_t unit = 0; unit < units && !work->stop.stopped; unit++) {
+    (void)gpr_cpu_run_tasks(work->view, tasks, task_as_ieee, work);
+    for (uint64_t unit = 0; unit < work->units.count && !work->stop.stopped; unit++) {
         uint64_t rows;
-        const uint64_t row = unit_row(work, unit, &rows);
+        const uint64_t row = gpr_cpu_unit_row(&work->units, unit, &rows);
 
         for (uint64_t r = 0; r < rows && status == GPR_OK; r++) {
             gpr_exact_part *whole = unit_parts(work, unit, 0, r);
@@ -462,14 +441,11 @@ static gpr_status reduce_side_by_side(exact_job *work)
 {
     const gpr_view *view = work->view;
 
-    work->across = gpr_cpu_lies_crosswise(view) ? (uint64_t)view->shape[view->outer - 1] : view->rows;
-    work->unit_rows = least(work->across, gpr_cpu_paired_rows(view->dtype));
-    work->blocks = divide_up(work->across, work->unit_rows);
-    const uint64_t units = view->rows / work->across * work->blocks;
-    if (view->n > PAIRED_ELEMENTS) return reduce_unit_pieces(work, units);
+    work->units = gpr_cpu_cut_units(view, gpr_cpu_paired_rows(view->dtype));
+    if (view->n > PAIRED_ELEMENTS) return reduce_unit_pieces(work);
     work->task = unit_task;
-    work->per_task = units / MOST_TASKS + 1;
-    run_tasks(work, divide_up(units, work->per_task));
+    work->per_task = work->units.count / MOST_TASKS + 1;
+    (void)gpr_cpu_run_tasks(view, divide_up(work->units.count, work->per_task), task_as_ieee, work);
     return GPR_OK;
 }
 

@@ -7,7 +7,6 @@
 #include "../lib/clock.h"
 #include "../lib/convert.h"
 
-enum { ALONE_BYTES = 1024 * 1024 };     /* up to this, waking other threads costs more than they save */
 static const double ASK_SECONDS = 0.01; /* between two questions whether to stop */
 
 /* ---------------------------------------------------------------- from elements to loops ------ */
@@ -193,9 +192,9 @@ int gpr_cpu_must_stop(gpr_cpu_stop *stop)
     return atomic_load_explicit(&stop->stopped, memory_order_relaxed);
 }
 
-uint32_t gpr_cpu_run_tasks(job *work, uint64_t count, gpr_task task)
+uint32_t gpr_cpu_run_tasks(const gpr_view *view, uint64_t count, gpr_task task, void *work)
 {
-    if (work->view->rows * work->view->n * work->view->bytes > ALONE_BYTES) return gpr_parallel_for(count, task, work);
+    if (view->rows * view->n * view->bytes > ALONE_BYTES) return gpr_parallel_for(count, task, work);
     for (uint64_t i = 0; i < count; i++) task(work, i);
     return 1;
 }
@@ -206,20 +205,23 @@ int gpr_cpu_lies_crosswise(const gpr_view *view)
            llabs(view->strides[view->outer - 1]) < llabs(view->strides[view->outer + view->inner - 1]);
 }
 
-void gpr_cpu_cut_units(job *work, uint64_t unit_rows)
+gpr_cpu_units gpr_cpu_cut_units(const gpr_view *view, uint64_t most_rows)
 {
-    work->width = (uint64_t)work->view->shape[work->view->outer - 1];
-    work->unit_rows = least(work->width, unit_rows);
-    work->blocks = divide_up(work->width, work->unit_rows);
-    work->units = work->view->rows / work->width * work->blocks;
+    gpr_cpu_units units = {.width = view->rows};
+
+    if (gpr_cpu_lies_crosswise(view)) units.width = (uint64_t)view->shape[view->outer - 1];
+    units.rows = least(units.width, most_rows);
+    units.blocks = divide_up(units.width, units.rows);
+    units.count = view->rows / units.width * units.blocks;
+    return units;
 }
 
-uint64_t gpr_cpu_unit_row(const job *work, uint64_t unit, uint64_t *rows)
+uint64_t gpr_cpu_unit_row(const gpr_cpu_units *units, uint64_t unit, uint64_t *rows)
 {
-    const uint64_t column = unit % work->blocks * work->unit_rows;
+    const uint64_t column = unit % units->blocks * units->rows;
 
-    *rows = least(work->width - column, work->unit_rows);
-    return unit / work->blocks * work->width + column;
+    *rows = least(units->width - column, units->rows);
+    return unit / units->blocks * units->width + column;
 }
 
 int gpr_cpu_columns_in_place(const gpr_view *view)

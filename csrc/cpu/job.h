@@ -12,9 +12,10 @@
 #include "loops.h"
 
 enum {
-    PIECE_BYTES = 256 * 1024, /* of a task: tens of microseconds of work, small beside any cache level that matters */
-    STAGE_ELEMENTS = 1024,    /* of a stage: three buffers of it fit the first cache */
-    MOST_NUMBER_BYTES = 16    /* of an element, and of the number in an accumulator */
+    ALONE_BYTES = 1024 * 1024, /* up to this, waking other threads costs more than they save */
+    PIECE_BYTES = 256 * 1024,  /* of a task: tens of microseconds of work, small beside any cache level that matters */
+    STAGE_ELEMENTS = 1024,     /* of a stage: three buffers of it fit the first cache */
+    MOST_NUMBER_BYTES = 16     /* of an element, and of the number in an accumulator */
 };
 
 /* ---- from elements to loops ---- */
@@ -70,44 +71,50 @@ void gpr_cpu_watch(gpr_cpu_stop *stop, int (*interrupted)(void *), void *interru
  * see its answer. */
 int gpr_cpu_must_stop(gpr_cpu_stop *stop);
 
+/* ---- units of rows ---- */
+
+/* Rows as units: blocks of neighbours, which lie side by side under one index of the axes before them where rows lie crosswise. */
+typedef struct gpr_cpu_units {
+    uint64_t width;  /* rows side by side: the extent of the last outer axis, or all rows */
+    uint64_t rows;   /* most of a unit */
+    uint64_t blocks; /* units of width */
+    uint64_t count;
+} gpr_cpu_units;
+
+/* Cuts a view of one row or more. */
+gpr_cpu_units gpr_cpu_cut_units(const gpr_view *view, uint64_t most_rows);
+
+/* First row of a unit, and its number of rows. */
+uint64_t gpr_cpu_unit_row(const gpr_cpu_units *units, uint64_t unit, uint64_t *rows);
+
+/* Runs tasks over a view's elements, on this thread alone if that is sooner. Returns how many threads could take part. */
+uint32_t gpr_cpu_run_tasks(const gpr_view *view, uint64_t count, gpr_task task, void *work);
+
 /* ---- a job ---- */
 
 enum { MOST_RECIPES = 2 };
 
 typedef struct job {
+    gpr_cpu_units units; /* of rows that lie crosswise, or of one row each */
     const gpr_view *view;
     recipe how[MOST_RECIPES]; /* a range is folded by two loops, all else by one */
     int recipes;
     char *result;
     size_t result_bytes;
-    uint64_t plane;           /* bytes from a row's first result to its second */
-    uint64_t per_task;        /* rows or units of a task */
-    uint64_t length;          /* elements of a piece of a row */
-    uint64_t pieces;          /* of a row, or of a unit */
-    void *partials;           /* accumulators of pieces */
-    _Atomic uint8_t *decided; /* any and all in pieces: rows whose result is known */
-    /* rows that lie crosswise: a unit is a block of neighbouring rows under one index of the axes before them */
-    uint64_t width;     /* of such rows, which are the extent of the last outer axis */
-    uint64_t unit_rows; /* most rows of a unit */
-    uint64_t blocks;    /* units of width */
-    uint64_t units;
+    uint64_t plane;                    /* bytes from a row's first result to its second */
+    uint64_t per_task;                 /* rows or units of a task */
+    uint64_t length;                   /* elements of a piece of a row */
+    uint64_t pieces;                   /* of a row, or of a unit */
+    void *partials;                    /* accumulators of pieces */
+    _Atomic uint8_t *decided;          /* any and all in pieces: rows whose result is known */
     uint64_t copies;                   /* columns: rows folded side by side */
     int columns_direct;                /* columns: memory is what the loop reads */
     const struct composite *composite; /* of composite.c */
     gpr_cpu_stop stop;
 } job;
 
-/* Runs the tasks, on this thread alone if that is sooner. Returns how many threads could take part. */
-uint32_t gpr_cpu_run_tasks(job *work, uint64_t count, gpr_task task);
-
 /* Whether neighbouring rows are nearer in memory than neighbouring elements of a row. */
 int gpr_cpu_lies_crosswise(const gpr_view *view);
-
-/* Cuts rows that lie crosswise into units of up to `unit_rows` rows. */
-void gpr_cpu_cut_units(job *work, uint64_t unit_rows);
-
-/* First row of a unit, and its number of rows. */
-uint64_t gpr_cpu_unit_row(const job *work, uint64_t unit, uint64_t *rows);
 
 /* Whether loops can read such rows where they are: neighbours are adjacent, aligned, unmasked, in native byte order. */
 int gpr_cpu_columns_in_place(const gpr_view *view);
