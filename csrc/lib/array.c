@@ -214,9 +214,6 @@ static int64_t plane_step(const gpr_request *request, const gpr_rule *rule, uint
 gpr_status gpr_array_prepare(gpr_array_job *job, gpr_run *run)
 {
     const gpr_request *request = job->request;
-    const int kernel = gpr_choose_kernel(request->kernel, request->op, request->dtype, request->compute);
-    /* Results of nothing are the planner's to write. */
-    const int planned = job->view->n == 0 ? GPR_KERNEL_fast : kernel;
     const uint64_t result_bytes = job->leaves_accumulators
                                       ? gpr_acc_bytes(job->rule->form, job->rule->device_acc)
                                       : (uint64_t)job->rule->planes * gpr_dtype_bytes(job->rule->result);
@@ -240,8 +237,8 @@ gpr_status gpr_array_prepare(gpr_array_job *job, gpr_run *run)
     GPR_TRY(check_stream(job->device, job->work.stream));
     GPR_TRY(check_all_memory(job));
     gpr_view_layout(job->view, request->result_on_device ? request->result : NULL, &layout);
-    GPR_TRY(gpr_make_plan(planned, job->rule, &layout, planned == kernel ? request->block_size : 0,
-                          planned == kernel ? request->grid_size : 0, &job->device->facts, &job->plan));
+    GPR_TRY(gpr_make_plan(job->kernel, job->rule, &layout, request->block_size, request->grid_size, &job->device->facts,
+                          &job->plan));
     const gpr_cell cell = gpr_plan_cell(&job->plan, job->rule, !job->leaves_accumulators);
     GPR_TRY(gpr_load_program(job->device, &cell, run, &job->program));
     GPR_TRY(
@@ -408,18 +405,25 @@ static gpr_status enter_and_reduce(int ordinal, gpr_array_job *job, gpr_run *run
     return status;
 }
 
-gpr_status gpr_array_reduce(int ordinal, const gpr_request *request, const gpr_view *view, const gpr_view *second,
-                            const gpr_rule *rule, gpr_run *run)
+gpr_status gpr_array_reduce(const gpr_request *request, const gpr_resolved *resolved, const gpr_view *second,
+                            gpr_run *run)
 {
-    gpr_array_job job = {.request = request, .view = view, .second = second, .rule = rule};
+    gpr_array_job job = {.request = request,
+                         .view = &resolved->view,
+                         .second = second,
+                         .rule = &resolved->rule,
+                         .kernel = resolved->kernel};
 
-    return enter_and_reduce(ordinal, &job, run);
+    return enter_and_reduce(resolved->device, &job, run);
 }
 
-gpr_status gpr_array_accumulate(int ordinal, const gpr_request *request, const gpr_view *view, const gpr_rule *rule,
-                                gpr_run *run)
+gpr_status gpr_array_accumulate(const gpr_request *request, const gpr_resolved *resolved, gpr_run *run)
 {
-    gpr_array_job job = {.request = request, .view = view, .rule = rule, .leaves_accumulators = 1};
+    gpr_array_job job = {.request = request,
+                         .view = &resolved->view,
+                         .rule = &resolved->rule,
+                         .kernel = resolved->kernel,
+                         .leaves_accumulators = 1};
 
-    return enter_and_reduce(ordinal, &job, run);
+    return enter_and_reduce(resolved->device, &job, run);
 }

@@ -120,32 +120,33 @@ static gpr_status multiply(const gpr_dot_request *request, gpr_dtype result, int
 {
     const int64_t shape = (int64_t)request->n;
     const gpr_request reduction = as_reduction(request, &shape);
-    const gpr_rule rule = make_rule(request, result);
+    gpr_resolved resolved = {.rule = make_rule(request, result), .kernel = GPR_KERNEL_exact, .device = device};
+    const gpr_view *a = &resolved.view;
     gpr_exact_part parts[GPR_EXACT_PARTS];
-    gpr_view a, b;
+    gpr_view b;
     gpr_status status = GPR_OK;
 
-    GPR_TRY(view_factor(&request->a, request->n, &a));
+    GPR_TRY(view_factor(&request->a, request->n, &resolved.view));
     GPR_TRY(view_factor(&request->b, request->n, &b));
     GPR_TRY(gpr_check_places(&reduction, device));
     if (device >= 0) GPR_TRY(gpr_cuda_available());
     if (request->on_device) {
-        GPR_TRY(gpr_check_array(&reduction, &a, &rule));
-        GPR_TRY(gpr_check_array(&reduction, &b, &rule));
+        GPR_TRY(gpr_check_array(&reduction, a, &resolved.rule));
+        GPR_TRY(gpr_check_array(&reduction, &b, &resolved.rule));
     }
-    run->bytes = request->n * (a.bytes + b.bytes);
+    run->bytes = request->n * (a->bytes + b.bytes);
     if (request->n == 0 && request->result_on_device) {
         GPR_TRY(sum_nothing(&reduction, result));
     } else if (request->n == 0 || device == GPR_DEVICE_CPU) {
         run->variant = gpr_cpu_isa();
         run->chunks = run->block_size = run->grid_size = 1;
         GPR_TRY(
-            gpr_cpu_multiply_exactly(&a, &b, request->factor, request->interrupted, request->interrupted_arg, parts));
-        gpr_finish_exact(&rule, parts, request->result);
+            gpr_cpu_multiply_exactly(a, &b, request->factor, request->interrupted, request->interrupted_arg, parts));
+        gpr_finish_exact(&resolved.rule, parts, request->result);
     } else if (request->on_device) {
-        GPR_TRY(gpr_array_reduce(device, &reduction, &a, &b, &rule, run));
+        GPR_TRY(gpr_array_reduce(&reduction, &resolved, &b, run));
     } else {
-        GPR_TRY(gpr_stream_reduce(device, &reduction, &a, &b, &rule, run));
+        GPR_TRY(gpr_stream_reduce(&reduction, &resolved, &b, run));
     }
 done:
     return status;

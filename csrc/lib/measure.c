@@ -60,6 +60,7 @@ gpr_status gpr_measure(const gpr_request *request, int warmup, int repeats, uint
     GPR_TRY(gpr_device_enter(resolved.device, &job.device));
     job.view = &resolved.view;
     job.rule = &resolved.rule;
+    job.kernel = resolved.kernel;
     status = measure(&job, warmup, repeats, flush_bytes, milliseconds);
     gpr_device_leave(job.device);
 done:

@@ -77,7 +77,10 @@ gpr_status gpr_resolve(const gpr_request *request, gpr_resolved *resolved)
     if (request->grid_size != 0) GPR_TRY(gpr_check_grid_size(row));
     GPR_TRY(gpr_make_view(request, &resolved->view));
     /* Results of nothing are the same whatever the kernel, and the planner's to write. */
-    if (resolved->view.n == 0) GPR_TRY(make_rule(request, &gpr_kernel_rows[GPR_KERNEL_fast], &resolved->rule));
+    if (resolved->view.n == 0) {
+        resolved->kernel = GPR_KERNEL_fast;
+        GPR_TRY(make_rule(request, &gpr_kernel_rows[GPR_KERNEL_fast], &resolved->rule));
+    }
     const gpr_view *view = &resolved->view;
     GPR_TRY(gpr_resolve_device(request->device, view->rows * view->n * view->bytes, &resolved->device));
     GPR_TRY(gpr_check_places(request, resolved->device));
@@ -132,13 +135,13 @@ static gpr_status reduce_in_order(const gpr_request *request, gpr_run *run)
         }
     }
     if (request->on_device) {
-        GPR_TRY(gpr_array_reduce(resolved.device, request, view, NULL, &resolved.rule, run));
+        GPR_TRY(gpr_array_reduce(request, &resolved, NULL, run));
     } else if (resolved.device == GPR_DEVICE_CPU) {
         run->chunks = 1;
         GPR_TRY(
             gpr_cpu_reduce(view, &resolved.rule, request->interrupted, request->interrupted_arg, request->result, run));
     } else {
-        GPR_TRY(gpr_stream_reduce(resolved.device, request, view, NULL, &resolved.rule, run));
+        GPR_TRY(gpr_stream_reduce(request, &resolved, NULL, run));
     }
 done:
     return status;

@@ -8,7 +8,7 @@
 typedef struct gpr_resolved {
     gpr_rule rule;
     gpr_view view;
-    int kernel; /* registry index of the one whose programs run */
+    int kernel; /* registry index of the one that answers, never auto's own; of rows without elements, fast's */
     int device; /* CUDA ordinal or GPR_DEVICE_CPU */
 } gpr_resolved;
 

@@ -484,17 +484,19 @@ static source_sort find_source(const job *job)
     return is_second_pinned && is_pinned_run(job->view) ? FROM_PINNED : FROM_MEMORY;
 }
 
-gpr_status gpr_stream_reduce(int ordinal, const gpr_request *request, const gpr_view *view, const gpr_view *second,
-                             const gpr_rule *rule, gpr_run *run)
+gpr_status gpr_stream_reduce(const gpr_request *request, const gpr_resolved *resolved, const gpr_view *second,
+                             gpr_run *run)
 {
+    const gpr_view *view = &resolved->view;
+    const gpr_rule *rule = &resolved->rule;
     job job = {.request = request,
                .view = view,
                .second = second,
                .rule = rule,
-               .kernel = gpr_choose_kernel(request->kernel, request->op, request->dtype, request->compute),
+               .kernel = resolved->kernel,
                .run = run,
                .checked = gpr_seconds()};
-    gpr_status status = gpr_device_enter(ordinal, &job.device);
+    gpr_status status = gpr_device_enter(resolved->device, &job.device);
 
     if (status != GPR_OK) return status;
     job.compute = request->stream != NULL ? (CUstream)request->stream : job.device->compute;
@@ -503,7 +505,7 @@ gpr_status gpr_stream_reduce(int ordinal, const gpr_request *request, const gpr_
     job.acc_bytes = gpr_acc_bytes(rule->form, rule->device_acc);
     job.result_bytes = gpr_dtype_bytes(rule->result);
     job.block = request->block_size;
-    run->device = ordinal;
+    run->device = resolved->device;
     if (content_bytes(&job, view->rows * view->n) <= GPR_SMALL_BYTES &&
         view->rows * job.acc_bytes <= GPR_SMALL_RESULTS && view->rows <= rows_within(&job, GPR_SMALL_SCRATCH)) {
         status = reduce_small(&job);
