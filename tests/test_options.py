@@ -106,7 +106,7 @@ def test_a_named_kernel_without_a_gpu_warns_once_at_the_callers_line() -> None:
         "import warnings, numpy as np, gpureduce as gr\n"
         "with warnings.catch_warnings(record=True) as caught:\n"
         "    warnings.simplefilter('always')\n"
-        "    gr.sum(np.ones(3)); gr.sum(np.ones(3), kernel='auto')\n"
+        "    gr.sum(np.ones(3)); [gr.sum(np.ones(3), kernel=name) for name in ('auto', 'exact', 'fast')]\n"
         "    gr.sum(np.ones(3), kernel='sequential', device='cpu')\n"
         "    print(len(caught))\n"
         "    gr.{call}\n"

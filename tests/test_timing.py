@@ -300,7 +300,10 @@ def test_a_gpu_that_is_not_there_is_an_error_and_so_is_its_profile(tmp_path: Pat
             gr.benchmark("auto", a, device="cuda")
         with raises(gr.DeviceUnavailableError, "nothing to profile", "libcuda"):
             gr.benchmark("auto", a, profile=True)
-        assert gr.benchmark("reduce0", a, seconds=0.01, ceiling=False).device == "cpu"   # and no NoDeviceWarning
+        timings = {name: gr.benchmark(name, a, seconds=0.01, ceiling=False) for name in ("reduce0", "exact", "fast")}
+        assert all(timing.device == "cpu" for timing in timings.values())   # and no NoDeviceWarning
+        told = [name for name, t in timings.items() if any("CPU backend answered" in each for each in t.warnings)]
+        assert told == ["reduce0"]
         """,
         tmp_path,
         GPUREDUCE_LIBCUDA="/nonexistent/libcuda.so",

@@ -328,6 +328,7 @@ typedef struct gpr_kernel_info {
     int commutative_only;       /* reorders operands */
     int deterministic;          /* same input, same card: same bits, floats included */
     int min_compute_capability; /* 10 * major + minor; 0: any supported */
+    int is_on_cpu; /* says how sums are rounded, not how a GPU makes them: the CPU backend answers for it too */
 } gpr_kernel_info;
 
 GPR_API int gpr_kernel_count(void);

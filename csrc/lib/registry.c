@@ -201,6 +201,7 @@ gpr_status gpr_kernel_info_at(int index, gpr_kernel_info *info)
         .commutative_only = (row->flags & GPR_ORDERED) == 0,
         .deterministic = (row->flags & GPR_VARIES) == 0,
         .min_compute_capability = row->min_cc,
+        .is_on_cpu = row->family == GPR_FAMILY_PLANNER || (row->flags & GPR_SUMS_EXACTLY) != 0,
     };
     return GPR_OK;
 }

@@ -149,25 +149,18 @@ int glue_read_stream(PyObject *object, void **stream)
     return 0;
 }
 
-/* Kernels that the CPU backend answers for by their names: they say how sums are rounded. */
-static int is_on_cpu(int kernel)
-{
-    gpr_kernel_info info;
-
-    if (kernel < 0 || gpr_kernel_info_at(kernel, &info) != GPR_OK) return 1;
-    return strcmp(info.name, "exact") == 0 || strcmp(info.name, "fast") == 0;
-}
-
 int glue_read_options(const glue_state *state, PyObject *const *options, glue_call *call)
 {
     gpr_request *request = &call->request;
+    gpr_kernel_info kernel;
 
     if (glue_read_kernel(state, options[GLUE_KERNEL], &request->kernel) < 0) return -1;
     if (glue_read_device(options[GLUE_DEVICE], &request->device) < 0) return -1;
     if (read_size(options[GLUE_BLOCK_SIZE], "block_size", &request->block_size) < 0) return -1;
     if (read_size(options[GLUE_GRID_SIZE], "grid_size", &request->grid_size) < 0) return -1;
     if (glue_read_stream(options[GLUE_STREAM], &request->stream) < 0) return -1;
-    call->names_kernel = !is_on_cpu(request->kernel);
+    call->names_kernel =
+        request->kernel >= 0 && gpr_kernel_info_at(request->kernel, &kernel) == GPR_OK && !kernel.is_on_cpu;
     return 0;
 }
 

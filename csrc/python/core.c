@@ -74,6 +74,29 @@ static int add_kernel_files(PyObject *module)
     return failed ? -1 : 0;
 }
 
+/* KERNELS_ON_CPU: those that the CPU backend answers for too, in the order of the course. */
+static int add_kernels_on_cpu(PyObject *module)
+{
+    PyObject *names = PyList_New(0), *fixed = NULL;
+    int failed = names == NULL;
+
+    for (int i = 0; i < gpr_kernel_count() && !failed; i++) {
+        gpr_kernel_info info;
+        PyObject *name = NULL;
+
+        failed = gpr_kernel_info_at(i, &info) != GPR_OK;
+        if (failed || !info.is_on_cpu) continue;
+        name = PyUnicode_FromString(info.name);
+        failed = name == NULL || PyList_Append(names, name) < 0;
+        Py_XDECREF(name);
+    }
+    if (!failed) fixed = PyList_AsTuple(names);
+    failed = fixed == NULL || PyModule_AddObjectRef(module, "KERNELS_ON_CPU", fixed) < 0;
+    Py_XDECREF(names);
+    Py_XDECREF(fixed);
+    return failed ? -1 : 0;
+}
+
 static int core_exec(PyObject *module)
 {
     glue_state *state = glue_state_of(module);
@@ -101,7 +124,7 @@ static int core_exec(PyObject *module)
     if (PyModule_AddFunctions(module, glue_library_methods) < 0) return -1;
     if (glue_add_device_array(module) < 0 || glue_add_names(state) < 0) return -1;
     if (PyModule_AddStringConstant(module, "__version__", gpr_version()) < 0) return -1;
-    if (add_operators(module) < 0 || add_kernel_files(module) < 0) return -1;
+    if (add_operators(module) < 0 || add_kernel_files(module) < 0 || add_kernels_on_cpu(module) < 0) return -1;
     return add_dtypes(module);
 }
 

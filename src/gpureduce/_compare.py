@@ -21,8 +21,8 @@ from ._environment import environment
 from ._operand import Operand, on_host, operand
 from ._peers import NumPy, available, numpy_function
 from ._profile import check_possible, counter_table, profile_kernel
-from ._records import KERNELS_ON_CPU, last_run, limits
 from ._records import kernels as catalogue
+from ._records import last_run, limits
 from ._sampling import NOISY, Spread, Turn, progress_bar, take_turns
 from ._tables import (
     Exported,
@@ -781,7 +781,7 @@ def compare(
         rate, trouble = (None, "")
         if ceiling:
             rate, trouble = ceiling_or_why(info if on_gpu else None, limits().cpu_threads)
-    named = [row.name for row in rows if row.is_kernel and row.ran_on == "cpu" and row.name not in KERNELS_ON_CPU]
+    named = [row.name for row in rows if row.is_kernel and row.ran_on == "cpu" and row.name not in _core.KERNELS_ON_CPU]
     if named and place == "cpu":
         warnings.append("the CPU backend answered for every kernel: the times are not the kernels'")
     setting = environment(info.ordinal if info is not None else 0)

@@ -9,6 +9,7 @@ __version__: str
 OPERATORS: dict[str, int]
 DTYPES: tuple[str, ...]
 KERNEL_FILES: dict[str, str]
+KERNELS_ON_CPU: tuple[str, ...]
 
 def reduce(
     op: int | str,

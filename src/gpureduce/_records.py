@@ -25,10 +25,6 @@ __all__ = [
 ]
 
 
-KERNELS_ON_CPU = ("auto", "exact", "fast")
-"""Kernels that the CPU backend answers for by their names: they say how sums are rounded."""
-
-
 @dataclass(frozen=True, slots=True)
 class KernelInfo:
     """A row of the kernel catalogue.

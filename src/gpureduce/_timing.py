@@ -17,7 +17,7 @@ from ._environment import environment
 from ._memory import empty_pinned
 from ._operand import Operand, operand
 from ._profile import check_possible, counter_table, profile_kernel
-from ._records import KERNELS_ON_CPU, last_run, limits
+from ._records import last_run, limits
 from ._sampling import NOISY, Spread, progress_bar, take_turns
 from ._tables import Exported, lay_out, markdown, show_bandwidth, show_bytes, show_time
 
@@ -471,7 +471,7 @@ def _time_kernel(
     tolerated = max(until[1], NOISY)
     warnings += host_turn.spread.troubles("the call's time", tolerated)
     warnings += on_device.troubles("the kernels' time", tolerated) if on_device is not None else []
-    if not on_gpu and options["kernel"] not in KERNELS_ON_CPU:
+    if not on_gpu and options["kernel"] not in _core.KERNELS_ON_CPU:
         warnings.append(f"the CPU backend answered for kernel '{options['kernel']}': its time is not the kernel's")
     counters: tuple[dict[str, Any], ...] = ()
     if profile and bed.reduced is not None:

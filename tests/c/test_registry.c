@@ -39,6 +39,8 @@ static void test_every_row_is_whole(void)
         CHECK(info.elements_per_thread == row->per_thread, "%s", row->name);
         CHECK(info.takes_grid_size == (row->cover == GPR_STRIDE), "%s", row->name);
         CHECK(info.commutative_only == ((row->flags & GPR_ORDERED) == 0), "%s", row->name);
+        CHECK(info.is_on_cpu == (i == GPR_KERNEL_auto || i == GPR_KERNEL_exact || i == GPR_KERNEL_fast), "%s",
+              row->name);
     }
 }
 
