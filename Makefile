@@ -268,7 +268,7 @@ $(eval $(call python_core,coverage,$(COVERAGE) -O0 -UNDEBUG -fprofile-update=ato
 # shorter than in `make test`: a line, an overflow or a stray access takes no thousand examples.
 EXAMPLES := $(or $(GPR_TEST_EXAMPLES),40)
 EMU_TESTS := $(sort $(wildcard tests/test_emulator_*.py))
-CORE_TESTS := $(addprefix tests/,test_contract.py test_differential.py test_options.py test_errors.py test_hostpath.py test_cache.py test_core.py test_import.py test_interop.py)
+CORE_TESTS := $(addprefix tests/,test_contract.py test_differential.py test_options.py test_errors.py test_hostpath.py test_cache.py test_core.py test_exact_rows.py test_import.py test_interop.py)
 define run_python_tests
 	$(2) PYTHONPATH=$(CURDIR)/build/$(1)/python $(PY) -c \
 	  'import sys, gpureduce; sys.exit(not gpureduce._core.__file__.startswith("$(CURDIR)/build/$(1)/python/"))'
