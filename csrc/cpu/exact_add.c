@@ -335,11 +335,6 @@ static int has_paired_rows(const exact_job *work)
            view->rows > 1 && (view->n <= PAIRED_ELEMENTS || gpr_cpu_lies_crosswise(view));
 }
 
-static int may_leave_out(const exact_job *work)
-{
-    return work->skip_nan || work->view->mask != NULL;
-}
-
 /* Some units of short rows, to results. Rows whose pairs do not hold are summed by themselves. */
 static void unit_task(exact_job *work, uint64_t index)
 {
@@ -356,7 +351,7 @@ static void unit_task(exact_job *work, uint64_t index)
 
         if (gpr_cpu_must_stop(&work->stop)) return;
         gpr_cpu_sum_pairs(view, row, rows, 0, view->n, &pairs);
-        gpr_cpu_pairs_hold(&pairs, rows, may_leave_out(work), hold);
+        gpr_cpu_pairs_hold(&pairs, rows, view->mask != NULL, hold);
         gpr_cpu_finish_pairs(&pairs, work->rule, rows, view->n, work->result + row * bytes, hold);
         for (uint64_t r = 0; r < rows; r++) {
             if (hold[r]) continue;
@@ -389,7 +384,7 @@ static void unit_piece_task(exact_job *work, uint64_t index)
 
         if (gpr_cpu_must_stop(&work->stop)) return;
         gpr_cpu_sum_pairs(work->view, row, rows, at, until, &pairs);
-        gpr_cpu_pairs_hold(&pairs, rows, may_leave_out(work), hold);
+        gpr_cpu_pairs_hold(&pairs, rows, work->view->mask != NULL, hold);
         for (uint64_t r = 0; r < rows; r++) {
             gpr_exact_part *parts = unit_parts(work, unit, piece, r), others[GPR_EXACT_MOST_PARTS];
 

@@ -205,7 +205,7 @@ void gpr_cpu_sum_pairs(const gpr_view *view, uint64_t row, uint64_t rows, uint64
 
 /* ---------------------------------------------------------------- what they come to ---------- */
 
-void gpr_cpu_pairs_hold(const exact_pairs *pairs, uint64_t rows, int may_leave_out, uint8_t *hold)
+void gpr_cpu_pairs_hold(const exact_pairs *pairs, uint64_t rows, int is_masked, uint8_t *hold)
 {
     uint8_t is_sum[PAIR_LANES];
 
@@ -213,7 +213,7 @@ void gpr_cpu_pairs_hold(const exact_pairs *pairs, uint64_t rows, int may_leave_o
         const double sum = pairs->sums[i], rest = pairs->rests[i];
 
         is_sum[i] = pairs->lost[i] == 0 && isfinite(sum) && isfinite(rest);
-        if (may_leave_out && sum == 0 && rest == 0 && signbit(sum)) is_sum[i] = 0;
+        if (is_masked && sum == 0 && rest == 0 && signbit(sum)) is_sum[i] = 0;
     }
     if (pairs->components == 1) {
         memcpy(hold, is_sum, rows);
@@ -227,15 +227,9 @@ static void add_double(gpr_exact_part *part, double x)
 {
     enum { FRACTION = 53 };
     int exponent = 0;
-    int64_t number = (int64_t)ldexp(frexp(x, &exponent), FRACTION);
+    const int64_t number = (int64_t)ldexp(frexp(x, &exponent), FRACTION);
 
-    if (number == 0) return;
-    exponent -= FRACTION;
-    if (exponent < part->grid.lowest) { /* bits below the unit are 0 */
-        number /= INT64_C(1) << (part->grid.lowest - exponent);
-        exponent = part->grid.lowest;
-    }
-    gpr_exact_add_integer(part, number, exponent);
+    gpr_exact_add_integer(part, number, exponent - FRACTION);
 }
 
 void gpr_cpu_add_pairs(const exact_pairs *pairs, uint64_t row, uint64_t count, gpr_exact_part *parts)

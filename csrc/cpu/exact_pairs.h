@@ -35,8 +35,8 @@ uint64_t gpr_cpu_paired_rows(gpr_dtype dtype);
 void gpr_cpu_sum_pairs(const gpr_view *view, uint64_t row, uint64_t rows, uint64_t first, uint64_t end,
                        exact_pairs *pairs);
 
-/* hold[r] says whether row r's pairs are its sum, and not the -0 that elements which are left out come to. */
-void gpr_cpu_pairs_hold(const exact_pairs *pairs, uint64_t rows, int may_leave_out, uint8_t *hold);
+/* hold[r] says whether row r's pairs are its sum, and not the -0 that elements which a mask leaves out come to. With NaN they never are. */
+void gpr_cpu_pairs_hold(const exact_pairs *pairs, uint64_t rows, int is_masked, uint8_t *hold);
 
 /* Adds a row's pairs, which hold, to its parts, as `count` elements. */
 void gpr_cpu_add_pairs(const exact_pairs *pairs, uint64_t row, uint64_t count, gpr_exact_part *parts);
