@@ -6,6 +6,7 @@ data are mixed so that both happen within one call.
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Any
 
@@ -16,10 +17,12 @@ pytest.importorskip("ml_dtypes")
 
 from exact_reference import (
     FLOATS,
+    FORMATS,
     GENERATORS,
     assert_result,
     expected,
     spread,
+    unit_of,
 )
 from reference import DTYPES
 
@@ -28,6 +31,7 @@ import gpureduce as gr
 SEED = int(os.environ["GPR_TEST_SEED"])
 LENGTHS = (1, 2, 3, 7, 15, 16, 17, 31, 63, 64, 65, 66, 100, 127, 200)
 LONG = (1023, 1024, 1025, 1040, 4095, 4096)
+PARTS = {"complex64": "float32", "complex128": "float64"}
 BEYOND = (4097, 8192, 9000, 40_000)  # of rows that lie crosswise: several pairs each
 
 
@@ -94,20 +98,36 @@ def test_rows_of_any_length_and_layout_are_rounded_once(name: str, isa: str, rng
 @pytest.mark.parametrize("name", FLOATS)
 def test_long_rows_that_lie_crosswise_are_added_pair_by_pair(name: str, isa: str, rng: np.random.Generator) -> None:
     for n in BEYOND:
-        rows = int(rng.choice((2, 3, 5)))
+        rows = int(rng.choice((4, 5)))
         values = hard_rows(rng, name, rows, n)
         values[0] = spread(rng, name, n, 1)
         values[0, rng.integers(n)] = spread(rng, name, 1, 300)[0]  # one pair of several does not hold
         values[1] = np.copysign(DTYPES[name].type(0), DTYPES[name].type(-1))
+        values[2] = 0
+        values[3] = rng.permutation(np.resize(np.arange(n // 2), n) * np.where(np.arange(n) < n // 2, 1, -1))
         view = np.asfortranarray(values)
         assert_rows(gr.sum(view, axis=1, kernel="exact", device="cpu"), values, name, 1, (isa, n))
         assert_rows(gr.mean(view, axis=1, kernel="exact", device="cpu"), values, name, n, (isa, n))
 
 
-@pytest.mark.parametrize("name", ["complex64", "complex128"])
+@pytest.mark.parametrize("name", [*FLOATS, *PARTS])
+def test_pieces_of_rows_may_begin_anywhere_within_an_axis(name: str, isa: str, rng: np.random.Generator) -> None:
+    units, outer, inner, rows = 2, 60, 300, 2
+    part = PARTS.get(name, name)
+    parts = [hard_rows(rng, part, units * rows, outer * inner) for _ in range(2 if name in PARTS else 1)]
+    wide = np.ones((units, outer, inner + 2, rows, len(parts)), DTYPES[part])  # some of which are no elements
+    wide[:, :, :inner] = np.stack(parts, axis=-1).reshape(units, rows, outer, inner, -1).transpose(0, 2, 3, 1, 4)
+    view = wide.view(name if name in PARTS else DTYPES[name])[:, :, :inner, :, 0]
+    total = gr.sum(view, axis=(1, 2), kernel="exact", device="cpu")
+    sums = total.reshape(-1, 1).view(DTYPES[part])
+    for p, values in enumerate(parts):
+        assert_rows(sums[:, p], values, part, 1, (name, isa))
+
+
+@pytest.mark.parametrize("name", PARTS)
 @pytest.mark.parametrize("n", [3, 16, 63, 64, 65, 1000, 5000])
 def test_parts_of_complex_rows_are_rows_of_their_own(name: str, n: int, isa: str, rng: np.random.Generator) -> None:
-    real = {"complex64": "float32", "complex128": "float64"}[name]
+    real = PARTS[name]
     for rows in (2, 33, 65) if n < 1000 else (2, 3):
         parts = [hard_rows(rng, real, rows, n) for _ in range(2)]
         values = np.empty((rows, n), name)
@@ -120,13 +140,55 @@ def test_parts_of_complex_rows_are_rows_of_their_own(name: str, n: int, isa: str
                 assert_rows(means, part, real, n, (name, isa, view.strides))
 
 
+@pytest.mark.parametrize("result", FLOATS)
+@pytest.mark.parametrize("exponent", [0, -1015, 1010])  # the others: quotients that are subnormal, or near infinity
+def test_a_hair_beside_a_midpoint_decides(result: str, exponent: int, isa: str) -> None:
+    half = exponent - FORMATS[result][0] - 1  # of the last place of 2**exponent
+    hair = max(half - 38, unit_of("float64"))
+    for n in (3, 4, 7, 64, 100, 1024, 3000):
+        values = np.zeros((6, n))
+        for row, (odd, side) in zip(values, np.ndindex(2, 3), strict=True):
+            row[0] = math.ldexp(n, exponent)
+            row[1] = math.ldexp(n * (1 + 2 * odd), half)  # what is even lies below the midpoint, or above it
+            row[2] = (side - 1) * math.ldexp(1, hair)
+        for signed in (values, -values):
+            for view in (signed, np.asfortranarray(signed)):
+                total = gr.sum(view / n, axis=1, dtype=DTYPES[result], kernel="exact", device="cpu")
+                assert_rows(total, view / n, result, 1, (result, isa, n, "sum"))
+                mean = gr.mean(view, axis=1, dtype=DTYPES[result], kernel="exact", device="cpu")
+                assert_rows(mean, view, result, n, (result, isa, n, "mean"))
+
+
+@pytest.mark.parametrize("result", FLOATS)
+def test_what_two_doubles_hold_may_be_infinite_together(result: str, isa: str) -> None:
+    largest = float(np.finfo(np.float64).max)
+    values = np.zeros((3, 5))
+    values[0] = [largest, *[math.ldexp(7, 967)] * 3, 0]  # each is less than half of the largest one's last place
+    values[1] = -values[0]
+    values[2] = [largest, *[math.ldexp(1, 967)] * 3, 0]
+    for view in (values, np.asfortranarray(values)):
+        total = gr.sum(view, axis=1, dtype=DTYPES[result], kernel="exact", device="cpu")
+        assert_rows(total, values, result, 1, (result, isa))
+        mean = gr.mean(view, axis=1, dtype=DTYPES[result], kernel="exact", device="cpu")
+        assert_rows(mean, values, result, 5, (result, isa))
+
+
+def test_what_two_doubles_lose_is_seen_where_it_cancels(isa: str) -> None:
+    row = np.array([2.0**300, 2.0**200, 2.0**100, 1, -(2.0**100), -(2.0**300), -(2.0**200)])
+    values = np.outer(np.where(np.arange(70) % 2 == 0, 1, -1), row)  # 70: lanes of vectors, and of none
+    for view in (values, np.asfortranarray(values)):
+        total = gr.sum(view, axis=1, kernel="exact", device="cpu")
+        assert_rows(total, values, "float64", 1, isa)
+
+
 @pytest.mark.parametrize("name", FLOATS)
 def test_elements_that_are_left_out_leave_no_trace(name: str, isa: str, rng: np.random.Generator) -> None:
-    for n in (3, 40, 64, 300, 5000):
+    for n in (3, 40, 64, 300, 3000, 5000):
         rows = 70 if n < 1000 else 3
         values = hard_rows(rng, name, rows, n)
         keep = rng.random((rows, n)) < rng.choice([0.2, 0.9])
         keep[0] = False
+        keep[1:, 0] = True
         values[1] = np.copysign(DTYPES[name].type(0), DTYPES[name].type(-1))
         with np.errstate(invalid="ignore"):
             nan = np.isnan(values.astype(np.float64))
@@ -134,10 +196,14 @@ def test_elements_that_are_left_out_leave_no_trace(name: str, isa: str, rng: np.
             view, mask = np.asarray(values, order=order), np.asarray(keep, order=order)
             masked = gr.sum(view, axis=1, where=mask, kernel="exact", device="cpu")
             skipped = gr.nansum(view, axis=1, kernel="exact", device="cpu")
-            means = gr.nanmean(view[1:], axis=1, kernel="exact", device="cpu")
+            masked_means = gr.mean(view[1:], axis=1, where=mask[1:], kernel="exact", device="cpu")
+            with np.errstate(invalid="ignore"):  # of NaN that signal
+                means = gr.nanmean(view[1:], axis=1, kernel="exact", device="cpu")
             for r in range(rows):
-                context = (r, isa, n, order, SEED)
-                assert_result(masked[r], expected(values[r][keep[r]], name), context)
+                context, kept = (r, isa, n, order, SEED), values[r][keep[r]]
+                assert_result(masked[r], expected(kept, name), context)
+                if r > 0:
+                    assert_result(masked_means[r - 1], expected(kept, name, kept.size), context)
                 assert_result(skipped[r], expected(values[r][~nan[r]], name), context)
                 if r > 0 and not nan[r].all():
                     left = values[r][~nan[r]]
@@ -153,6 +219,9 @@ def test_results_go_where_they_belong(rng: np.random.Generator) -> None:
         out = np.zeros([2 * view.shape[a] for a in kept])[tuple(slice(None, None, 2) for _ in kept)]
         gr.sum(view, axis=axis, kernel="exact", device="cpu", out=out)
         assert_rows(out.ravel(), rows, "float64", 1, (axis, order))
+    side_by_side = hard_rows(rng, "float64", 2 * 70, 7).reshape(2, 70, 7)  # 70: a unit and part of one, twice
+    total = gr.sum(side_by_side.transpose(0, 2, 1).copy(), axis=1, kernel="exact", device="cpu")
+    assert_rows(total.ravel(), side_by_side.reshape(-1, 7), "float64", 1, "side by side")
 
 
 @pytest.mark.parametrize("axis", [0, 1])
