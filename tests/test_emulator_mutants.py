@@ -20,6 +20,7 @@ from pathlib import Path
 import emu
 import pytest
 from emu.layouts import ABOUT, MADE_FOR
+from exact_reference import FLOATS
 
 import gpureduce as gr
 from gpureduce import _core
@@ -167,16 +168,23 @@ SLIPS = [
     (r"(?<=if \()has_first", "false"),
     (r"(?<=number\[p\]\[0\]\) )<< window_step", "<< (window_step - 1)"),
     (r"!all\.has\(0\)", "true"),
-    # Two doubles
-    (r"lost \|= (?=\(upper)", "lost = "),
+    # Two numbers
+    (r"lost \|= (?=magnitude\(lower\.rest\);)", "lost = "),
+    (r"lost \|= (?=magnitude\(lower\.rest\) \|)", "lost = "),
     (r"(?<=return )lost == 0 && ", ""),
-    (r"&& \(upper_bits\(second\) & exponent\) != exponent", ""),
+    (r"&& magnitude\(second\) < infinity", ""),
     (r"second == 0 \? first : (?=first \+)", ""),
     (r"second == 0 \? first : (?=two)", ""),
+    (r"second == 0 \? Out\(first\) : ", ""),
     (r"bits % 2 != 0(?=\) return two)", "false"),
     (r"(?<=two\.sum < 0\) \? )1 : -1", "-1 : 1"),
     (r"\(a - of_a\) \+ ", ""),
-    (r"put_few<In>(?=\()", "true || put_few<In>"),
+    (r"put_few<(?:FewNumbers<In>|double), row_elements, In>(?=\()", "true || put_few<double, row_elements, In>"),
+    (r"row_elements <= WalkedTiles<Cell, item>::elements", "true"),
+    (r"(?<=BLOCK / lanes )\* per_thread(?=\) \+ threadIdx)", ""),
+    (r"(?<=first \+ r )\* \(BLOCK", "* 0 * (BLOCK"),
+    (r"first - threadIdx\.x \+ groups \* per_thread <= layout\.count", "true"),
+    (r"(?<=layout\.row\(index \+ r )\* STEP", "* 0"),
     # What is kept of full windows
     (r"keep\(windows\(\), times\);", ""),
     (r"(?<=most_kept == 0 \? mine : )kept \+ mine", "mine"),
@@ -416,8 +424,8 @@ def what_to_try(mutant: Mutant) -> Iterator[Trial]:
         tried = (*sums, *layouts)
         parts = [((*cell, what | {"slow_float64": True}) for *cell, what in tried)]
     elif mutant.file == "exact_few.cuh":
-        what = {"do": "exact_sums.check_few", "rows": 100, "limit": 300.0}
-        parts = [[("exact", dtype, 0, what) for dtype in ("float32", "float64")]]
+        what = {"do": "exact_sums.check_few", "rows": 64, "sizes": 9, "limit": 600.0}
+        parts = [[("exact", dtype, 0, what) for dtype in FLOATS]]
     elif mutant.file in ("exact_rows.cuh", "exact_across.cuh", "exact_walk.cuh"):
         parts = [layouts, sums, variances, products, cells]
     else:
@@ -476,7 +484,7 @@ def exact_layouts_to_try(kernels: list[str]) -> Iterator[Trial]:
             yield "exact", dtype, 256, {"do": "exact_layouts.check_layouts", "count": 4}
         yield "exact", "float32", 0, {"do": "exact_sums.check_rows"}
     if "exact_rows" in kernels:
-        yield "exact", "float32", 0, {"do": "exact_sums.check_few", "rows": 50, "limit": 300.0}
+        yield "exact", "float32", 0, {"do": "exact_sums.check_few", "rows": 64, "sizes": 9, "limit": 600.0}
     if "exact_across" in kernels:
         for dtype in ("float32", "float64"):
             yield "exact", dtype, 32, {"do": "exact_layouts.check_across", "stride": 8, "limit": 300.0}

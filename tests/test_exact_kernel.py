@@ -71,8 +71,9 @@ def test_the_kernels_source_gives_every_digit_on_the_emulator() -> None:
 @pytest.mark.long
 def test_rows_of_a_few_give_every_digit_on_the_emulator() -> None:
     tasks = [
-        {"do": "exact_sums.check_few", "dtype": name, "rows": 2000 if EVERYTHING else 64, "seed": SEED, "limit": 900.0}
-        for name in ("float32", "float64")
+        {"do": "exact_sums.check_few", "dtype": name, "rows": 500 if EVERYTHING else 64, "seed": SEED, "limit": 900.0}
+        | {"sizes": 9 if EVERYTHING else 3}
+        for name in (FLOATS if EVERYTHING else (FLOATS[SEED % 4], FLOATS[(SEED // 4 + 1) % 4]))
     ]
     wrong = emu.failures(both_windows(tasks))
     assert not wrong, "\n".join(wrong)
@@ -287,6 +288,27 @@ def test_a_card_gives_every_digit(name: str, block: int, rng: np.random.Generato
                 )
             mean = sum_on_device(values, "mean", offset, block, grid, True)
             assert_result(values.dtype.type(mean), expected(values, name, n), context)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("part", range(16))
+def test_a_card_rounds_sums_and_means_of_all_pairs_of_float16_once(part: int, rng: np.random.Generator) -> None:
+    """A float64 holds such a sum, and half of it. An ordinary run draws one of sixteen pieces of each part."""
+    second = np.arange(65_536, dtype=np.uint16).view(np.float16)
+    pieces = range(16) if EVERYTHING else [int(rng.integers(16))]
+    for piece in pieces:
+        first = np.arange(256, dtype=np.uint16) + np.uint16((part * 16 + piece) * 256)
+        pairs = np.empty((256, 65_536, 2), np.float16)
+        pairs[..., 0] = first.view(np.float16)[:, np.newaxis]
+        pairs[..., 1] = second
+        with np.errstate(all="ignore"):
+            sums = pairs[..., 0].astype(np.float64) + pairs[..., 1]
+            wanted = {"sum": sums.astype(np.float16), "mean": (sums / 2).astype(np.float16)}
+        for op, right in wanted.items():
+            got = sum_on_device(pairs, op, 0, 256, 0, on_device=True)
+            same = (got.view(np.uint16) == right.view(np.uint16)) | (np.isnan(got) & np.isnan(right))
+            wrong = np.argwhere(~same)
+            assert wrong.size == 0, f"{op} of {pairs[tuple(wrong[0])]}: {got[tuple(wrong[0])]}, GPR_TEST_SEED={SEED}"
 
 
 @pytest.mark.gpu

@@ -6,12 +6,12 @@
 // which a block has as many in shared memory as rows lie across it, and which it shares with those below it in the
 // rectangle (across.cuh). Where rows are nearer to each other than the elements of one, they lie along it.
 //
-//   Launch: row v of `rows` is `across` rows of the array, most_across at most; blocks split their elements. rows.n
-//   counts elements, rows.count groups of rows. With more than one block a row, a group's counters are its ticket, a gap,
+//   Launch: row v of `rows` is `across` rows of the array, most_across at most; blocks split their items of neighbouring
+//   elements. rows.n counts items of a row, rows.count groups of rows. With more than one block a row, a group's counters are its ticket, a gap,
 //   and an accumulator for each of `across`: zero before and after. layout.slots groups have them, as rows have them in
 //   exact.cuh.
 //
-// Still paid: a few instructions an element for the walk; tiles that do not fit are added by one thread.
+// Still paid: a few instructions an item for the walk; tiles that do not fit are added by one thread.
 #pragma once
 
 #include "across.cuh"
@@ -20,8 +20,9 @@
 
 namespace gpr {
 
-// Rows of a block: so many that a warp reads whole runs of memory, and two warps 256 bytes of them.
-constexpr unsigned strip_bytes = 256;
+// Most rows of a block. A warp reads whole runs of memory; 256 bytes of rows that lie side by side are enough, more where the last
+// blocks would leave a card half empty otherwise.
+constexpr unsigned strip_bytes = 512;
 template <class In, unsigned BLOCK> constexpr unsigned most_across =
     sizeof(In) * warp_lanes >= strip_bytes ? warp_lanes
     : strip_bytes / sizeof(In) < BLOCK     ? strip_bytes / sizeof(In)
@@ -35,10 +36,12 @@ exact_across(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Sc
     using In = typename Cell::In;
     constexpr unsigned numbers = most_across<In, BLOCK>;
     const Strip<BLOCK> strip(rows, layout);
+    Row row = strip.row;
+    row.n = layout.elements; // not items
 
     clear_sums<In, numbers, BLOCK>();
     strip.template add<Cell, Adder, numbers>(in, layout);
-    finish_sums<Cell, numbers, BLOCK>(layout.across, strip.count, strip.row, scratch, layout.slots,
+    finish_sums<Cell, numbers, BLOCK>(layout.across, strip.count, row, scratch, layout.slots,
                                       [&](unsigned c) { return out + layout.row(strip.first + c).out; });
 }
 

@@ -6,11 +6,12 @@
 // none of them is emptied before the end; the integers are summed over the lanes, and one of these makes digits of
 // them, carries, rounds and stores, all in registers.
 //
-// A thread that has a row of a few elements alone adds them as exact_few.cuh does, without windows, if it can. Rows that windows do
-// not hold are added again, one after another, by the whole warp, as `exact` adds them.
+// A thread that has rows of a few elements alone adds them as exact_few.cuh does, without windows, if it can: several rows, whose
+// loads are under way together. Rows that windows do not hold are added again, one after another, by the whole warp, as `exact`
+// adds them.
 //
-//   Launch: a lane group a row; blocks serve BLOCK / lanes rows each, and rows.n <= lanes * most_adds. No scratch.
-//   BLOCK is at most most_rows_block<In>. `item` vectors are a tile.
+//   Launch: per_thread rows for each lane group; blocks serve BLOCK / lanes * per_thread rows each, and rows.n <= lanes * most_adds.
+//   No scratch. BLOCK is at most most_rows_block<In>. `item` vectors are a tile.
 //
 // Still paid: a row of numbers of many magnitudes takes as long as many others.
 #pragma once
@@ -122,31 +123,51 @@ template <class Cell, unsigned VECTORS> using ShortRow =
 
 // ---------------------------------------------------------------- rows --------------------------
 
-// Whether two doubles may be a row's sum: of a few elements that all count, not divided, where doubles are added quickly.
-template <class Cell, unsigned VECTORS> GPR_DEVICE constexpr bool sums_few()
+// Whether two numbers may be a row's sum: of as few floats as the program is made for, which all count, not divided. Doubles are
+// for cards that add them quickly.
+template <class Cell, class F> GPR_DEVICE constexpr bool sums_few()
 {
     using In = typename Cell::In;
-    constexpr unsigned elements = VECTORS * vector_elements<In>;
-    constexpr bool are_wide = is_float<In> && sizeof(In) >= sizeof(float) && sizeof(typename Cell::Out) >= sizeof(float);
-    constexpr bool are_few = lanes == 1 && elements > 1 && elements <= most_few;
-    return are_few && are_wide && rounds_digits<Cell> && !masked && !Cell::skips_nan && !integer_windows;
+    constexpr bool are_floats = is_float<In> && is_float<typename Cell::Out> && rounds_digits<Cell>;
+    constexpr bool are_few = lanes == 1 && row_elements > 0 && row_elements <= most_few<In>;
+    constexpr bool is_quick = !integer_windows || sizeof(F) == sizeof(float);
+    return are_floats && are_few && row_elements <= WalkedTiles<Cell, item>::elements && is_quick && !masked && !Cell::skips_nan;
 }
 
-// Adds a group's row, `index`, and puts its sum if windows hold it; says whether they do. All lanes of a warp must call.
+// Puts the sums of a thread's rows: row `index`, and those STEP rows further. Says of which two numbers are not the sum: bit r for
+// the r-th.
+template <class Cell, unsigned STEP>
+GPR_DEVICE unsigned put_few_rows(const typename Cell::In *in, typename Cell::Out *out, const Layout &layout, uint64 index)
+{
+    using In = typename Cell::In;
+    Vector v[per_thread][item];
+    unsigned left = 0;
+
+#pragma unroll
+    for (unsigned r = 0; r < per_thread; r++) { // all loads first
+        WalkedTiles<Cell, item> only(in + layout.row(index + r * STEP).in, nullptr, layout, 0, 1, row_elements);
+        only.fetch_part(v[r], FloatAdder<Cell, item, LoneThread<1>>::nothing());
+    }
+#pragma unroll
+    for (unsigned r = 0; r < per_thread; r++) {
+        const bool is_put = put_few<FewNumbers<In>, row_elements, In>(v[r], out + layout.row(index + r * STEP).out);
+        left |= is_put ? 0 : 1u << r;
+    }
+    return left;
+}
+
+// Adds a group's row and puts its sum if windows hold it; says whether they do. All lanes of a warp must call.
 template <class Cell, unsigned VECTORS>
 GPR_DEVICE bool put_short_row(const typename Cell::In *in, typename Cell::Out *out, const Layout &layout,
                               const Start &start, bool has_row, uint64 n)
 {
     using In = typename Cell::In;
     const unsigned lane = threadIdx.x % lanes;
-    if constexpr (sums_few<Cell, VECTORS>()) {
-        using Adder = FloatAdder<Cell, VECTORS, LoneThread<1>>;
-        if (n <= WalkedTiles<Cell, VECTORS>::elements) { // and not more than a tile
-            WalkedTiles<Cell, VECTORS> only(in + start.in, nullptr, layout, 0, 1, has_row ? n : 0);
-            Vector v[VECTORS];
-            only.fetch(v, Adder::nothing());
-            if (__all_sync(all_lanes, !has_row || put_few<In>(v, out + start.out))) return true;
-        }
+    if constexpr (sums_few<Cell, double>() && sizeof(In) < sizeof(double)) { // too far apart for two floats
+        WalkedTiles<Cell, VECTORS> only(in + start.in, nullptr, layout, 0, 1, has_row ? n : 0);
+        Vector v[VECTORS];
+        only.fetch(v, FloatAdder<Cell, VECTORS, LoneThread<1>>::nothing());
+        if (__all_sync(all_lanes, !has_row || put_few<double, row_elements, In>(v, out + start.out))) return true;
     }
     ShortRow<Cell, VECTORS> row;
     WalkedTiles<Cell, VECTORS> tiles(in + start.in, layout.mask + start.mask, layout, lane, lanes, has_row ? n : 0);
@@ -203,6 +224,46 @@ GPR_CALLED void put_any_row(const typename Cell::In *in, const unsigned char *ma
     put_sum<Cell>(out, room[warp], sum, n);
 }
 
+// The first row of a lane group; the others are BLOCK / lanes rows further each.
+template <unsigned BLOCK> GPR_DEVICE uint64 first_row(uint64 first_block)
+{
+    return (first_block + blockIdx.x) * (BLOCK / lanes * per_thread) + threadIdx.x / lanes;
+}
+
+// Puts the sums of those of a group's rows, of n elements, for which bit r of `left` is set, of the r-th. All lanes of a warp must call.
+template <class Cell, unsigned BLOCK>
+GPR_DEVICE void put_rows(const typename Cell::In *in, typename Cell::Out *out, const Layout &layout, uint64 first_block, uint64 n,
+                         unsigned left)
+{
+    const uint64 first = first_row<BLOCK>(first_block);
+
+#pragma unroll 1
+    for (unsigned r = 0; r < per_thread; r++) {
+        const uint64 index = first + r * (BLOCK / lanes);
+        const bool has_row = (left >> r & 1) != 0 && index < layout.count;
+        if (!__any_sync(all_lanes, has_row)) continue;
+        const Start start = layout.row(has_row ? index : 0);
+        bool fits = false; // of accumulators that leave the kernel all words are wanted
+        if constexpr (!same<typename Cell::Out, typename Cell::Acc>) {
+            fits = put_short_row<Cell, item>(in, out, layout, start, has_row, n);
+        }
+        unsigned any = __ballot_sync(all_lanes, has_row && !fits && threadIdx.x % lanes == 0);
+        while (any != 0) {
+            const unsigned lane = warp_lanes - 1 - static_cast<unsigned>(leading_zeros(any)); // the first of the row's
+            any ^= 1u << lane;
+            const Start of_row = layout.row(index - threadIdx.x % warp_lanes / lanes + lane / lanes);
+            put_any_row<Cell, BLOCK>(in + of_row.in, layout.mask + of_row.mask, out + of_row.out, layout, n);
+        }
+    }
+}
+// The same, away from what mostly needs none of its registers.
+template <class Cell, unsigned BLOCK>
+GPR_CALLED void put_rows_left(const typename Cell::In *in, typename Cell::Out *out, const Layout &layout, uint64 first_block,
+                              uint64 n, unsigned left)
+{
+    put_rows<Cell, BLOCK>(in, out, layout, first_block, n, left);
+}
+
 template <class Cell, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, rows_blocks<PartType<typename Cell::In>, BLOCK>)
 exact_rows(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc>,
@@ -210,20 +271,17 @@ exact_rows(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scra
 {
     using In = typename Cell::In;
     static_assert(BLOCK <= most_rows_block<In>, "shared memory has room for the numbers of these warps");
-    const uint64 index = (rows.first + blockIdx.x) * (BLOCK / lanes) + threadIdx.x / lanes;
-    const bool has_row = index < layout.count;
-    const Start start = layout.row(has_row ? index : 0);
-    bool fits = false; // of accumulators that leave the kernel all words are wanted
-    if constexpr (!same<typename Cell::Out, typename Cell::Acc>) {
-        fits = put_short_row<Cell, item>(in, out, layout, start, has_row, rows.n);
-    }
+    constexpr unsigned all = (1u << per_thread) - 1, groups = BLOCK / lanes;
 
-    unsigned left = __ballot_sync(all_lanes, has_row && !fits && threadIdx.x % lanes == 0);
-    while (left != 0) {
-        const unsigned first = warp_lanes - 1 - static_cast<unsigned>(leading_zeros(left)); // of the row's lanes
-        left ^= 1u << first;
-        const Start of_row = layout.row(index - threadIdx.x % warp_lanes / lanes + first / lanes);
-        put_any_row<Cell, BLOCK>(in + of_row.in, layout.mask + of_row.mask, out + of_row.out, layout, rows.n);
+    if constexpr (sums_few<Cell, FewNumbers<In>>()) {
+        const uint64 first = first_row<BLOCK>(rows.first);
+        unsigned left = all;
+        if (first - threadIdx.x + groups * per_thread <= layout.count) { // the block is full
+            left = put_few_rows<Cell, groups>(in, out, layout, first);
+        }
+        if (__any_sync(all_lanes, left != 0)) put_rows_left<Cell, BLOCK>(in, out, layout, rows.first, rows.n, left);
+    } else {
+        put_rows<Cell, BLOCK>(in, out, layout, rows.first, rows.n, all);
     }
 }
 

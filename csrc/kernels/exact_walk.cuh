@@ -11,12 +11,16 @@ namespace gpr {
 constexpr unsigned most_walked_vectors = reduced_axes == 1 ? 4 : 2;
 template <class In>
 constexpr unsigned walked_vectors = sizeof(In) < most_walked_vectors ? sizeof(In) : most_walked_vectors;
+// And of one that is made of items.
+constexpr unsigned item_vectors = 4;
 
-// A thread's way through a row of n elements: tiles of its elements first, first + step, first + 2 * step, ...
-template <class Cell, unsigned VECTORS> class WalkedTiles {
+// A thread's way through a row of n elements, or items of RUN neighbouring ones: tiles of number first, first + step,
+// first + 2 * step, ...
+template <class Cell, unsigned VECTORS, unsigned RUN = 1> class WalkedTiles {
 public:
     using In = typename Cell::In;
-    static constexpr unsigned elements = VECTORS * vector_elements<In>;
+    static constexpr unsigned elements = VECTORS * vector_elements<In>, steps = elements / RUN;
+    static_assert(RUN == 1 || RUN == item, "items are what load_item loads");
     unsigned left_out = 0; // elements so far that are in no tile: masked, or NaN that does not count
 
     GPR_DEVICE WalkedTiles(const In *row, const unsigned char *row_mask, const Layout &layout, uint64 first, uint64 step,
@@ -29,17 +33,24 @@ public:
     // The next tile; what it has no element for is `nothing`.
     GPR_DEVICE void fetch(Vector (&v)[VECTORS], const Vector &nothing)
     {
-        const unsigned count = left < elements ? static_cast<unsigned>(left) : elements;
+        const unsigned count = left < steps ? static_cast<unsigned>(left) : steps;
         left -= count;
-        if (reduced_axes == 1 && count == elements) take<true>(v, count, nothing);
+        if constexpr (RUN > 1) take_items(v, count, nothing);
+        else if (reduced_axes == 1 && count == elements) take<true>(v, count, nothing);
         else take<false>(v, count, nothing);
+    }
+    // The same of a row that is hardly ever a whole tile.
+    GPR_DEVICE void fetch_part(Vector (&v)[VECTORS], const Vector &nothing)
+    {
+        take<false>(v, left < elements ? static_cast<unsigned>(left) : elements, nothing);
+        left = 0;
     }
 
 private:
     const In *in;
     const unsigned char *mask;
     Walk walk;
-    uint64 left; // elements
+    uint64 left; // elements, or items
 
     // All loads come first.
     GPR_DEVICE void load_some(In (&x)[elements], bool (&keep)[elements], unsigned count)
@@ -87,6 +98,34 @@ private:
             if (keep[i]) put_element(v[i / vector_elements<In>], i % vector_elements<In>, x[i]);
         }
     }
+
+    GPR_DEVICE void take_items(Vector (&v)[VECTORS], unsigned count, const Vector &nothing)
+    {
+        Item<In> items[steps];
+
+#pragma unroll
+        for (unsigned i = 0; i < steps; i++) { // all loads first
+            if (i < count) items[i] = load_item(in, mask, walk.place());
+            walk.advance();
+        }
+#pragma unroll
+        for (unsigned k = 0; k < VECTORS; k++) v[k] = nothing;
+#pragma unroll
+        for (unsigned i = 0; i < steps; i++) {
+            if (i >= count) break;
+            if constexpr (RUN == vector_elements<In> && !masked && !Cell::skips_nan) {
+                v[i] = bit_copy<Vector>(items[i].elements);
+            } else {
+#pragma unroll
+                for (unsigned j = 0; j < RUN; j++) {
+                    const In x = items[i].element(j);
+                    const bool counts = items[i].kept(j) && !(Cell::skips_nan && is_nan(value_of(x)));
+                    if (counts) put_element(v[(i * RUN + j) / vector_elements<In>], (i * RUN + j) % vector_elements<In>, x);
+                    else left_out++;
+                }
+            }
+        }
+    }
 };
 
 // The rows that lie across a block: row v of `rows` is layout.across rows of the array, of which the first `count` exist.
@@ -106,15 +145,15 @@ template <unsigned BLOCK> struct Strip {
     template <class Cell, template <class, unsigned, class> class AnyAdder, unsigned NUMBERS>
     GPR_DEVICE void add(const typename Cell::In *in, const Layout &layout) const
     {
-        constexpr unsigned vectors = walked_vectors<typename Cell::In>;
+        constexpr unsigned vectors = item > 1 ? item_vectors : walked_vectors<typename Cell::In>;
         const bool has_row = r.works() && r.x < count;
         const unsigned together = __ballot_sync(all_lanes, has_row);
         if (!has_row) return;
         const Start start = layout.row(first + r.x);
         AnyAdder<Cell, vectors, LoneThread<NUMBERS>> adder(LoneThread<NUMBERS>{r.x});
-        WalkedTiles<Cell, vectors> tiles(in + start.in, layout.mask + start.mask, layout,
-                                         static_cast<uint64>(row.block) * r.down + r.y,
-                                         static_cast<uint64>(row.blocks) * r.down, row.n);
+        WalkedTiles<Cell, vectors, item> tiles(in + start.in, layout.mask + start.mask, layout,
+                                               static_cast<uint64>(row.block) * r.down + r.y,
+                                               static_cast<uint64>(row.blocks) * r.down, row.n);
         const Vector nothing = adder.nothing();
 
         // Lanes whose tiles did not fit, or whose windows were full, wait here for the others: else they would go on by

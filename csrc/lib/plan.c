@@ -341,6 +341,20 @@ static gpr_status plan_columns(const task *t, int column, gpr_plan *plan)
 
 /* ---- everything else ---- */
 
+/* Has rows walked by items of neighbouring elements, as large as can be; returns how many of them a row is. */
+static uint64_t walk_by_items(const task *t, gpr_plan *plan)
+{
+    const int last = t->layout->kept + t->layout->reduced - 1;
+    gpr_axis *walked = &plan->layout.axes[last];
+
+    plan->item = walked->in == 1 ? most_in_item(t, last) : 1;
+    walked->extent /= plan->item;
+    walked->in *= plan->item;
+    walked->mask *= plan->item;
+    walked->other *= plan->item;
+    return t->layout->n / plan->item;
+}
+
 static gpr_status plan_strided(const task *t, gpr_plan *plan)
 {
     const gpr_layout *layout = t->layout;
@@ -348,19 +362,12 @@ static gpr_status plan_strided(const task *t, gpr_plan *plan)
     const gpr_axis *kept = &layout->axes[layout->kept - 1], *reduced = &layout->axes[last];
     const uint64_t rows = layout->rows;
     const uint32_t block = t->block != 0 ? t->block : WALK_BLOCK;
-    const uint32_t item = reduced->in == 1 ? most_in_item(t, last) : 1;
-    const uint64_t n = layout->n / item;
+    const uint64_t n = walk_by_items(t, plan);
     uint64_t across = 1, down = 1;
 
     plan->variant = "auto_strided";
     plan->block = block;
-    plan->item = item;
     plan->item_position = reduced->other;
-    gpr_axis *walked = &plan->layout.axes[last];
-    walked->extent /= item;
-    walked->in *= item;
-    walked->mask *= item;
-    walked->other *= item;
     plan->along = kept->extent == 1 || magnitude(reduced->in) <= magnitude(kept->in);
     if (plan->along) {
         while (2 * down <= block && down * WALK_ITEMS < n) down *= 2;
@@ -461,9 +468,9 @@ static gpr_status plan_passes(const gpr_kernel_row *row, uint64_t n, uint64_t bl
 
 /* ---------------------------------------------------------------- exact sums ----------------- */
 
-/* Bytes of a strip of rows that lie side by side, and threads at least (most_across in kernels/exact_across.cuh); and bytes and threads
- * at most where each has numbers for a variance (most_moments_across in kernels/exact_moments_across.cuh). */
-enum { STRIP_BYTES = 256, MOMENTS_STRIP_BYTES = 128 };
+/* Bytes of a strip of rows that lie side by side, a warp's threads at least, and at most (most_across in kernels/exact_across.cuh); and
+ * bytes and threads at most where each has numbers for a variance (most_moments_across in kernels/exact_moments_across.cuh). */
+enum { STRIP_BYTES = 256, MOST_STRIP_BYTES = 512, MOMENTS_STRIP_BYTES = 128 };
 /* Additions that a window has room for (most_adds), and most threads of a block of exact_rows, of real and of complex elements
  * (most_rows_block). */
 enum { MOST_ADDS = 1024, MOST_ROWS_BLOCK = 1024, MOST_COMPLEX_ROWS_BLOCK = 512 };
@@ -498,12 +505,12 @@ static int is_along(const gpr_layout *layout)
 
 /* Each group of `width` rows is served by `blocks` blocks, which add what they found to counters beside the group's ticket, zero before
  * and after as it is: a ticket, a gap, and 8 bytes for each counter of each row. Each block of a group leaves a partial of `partial_bytes`. */
-static gpr_status add_exact_blocks(const task *t, uint64_t blocks, uint64_t width, uint64_t partial_bytes,
+static gpr_status add_exact_blocks(const task *t, uint64_t n, uint64_t blocks, uint64_t width, uint64_t partial_bytes,
                                    gpr_plan *plan)
 {
     const uint64_t counters = 2 + 2 * width * gpr_exact_counters(t->rule->form, t->rule->device_acc);
 
-    if (blocks > (1ull << 62) / plan->rows) return add_pass(plan, t->layout->n, UINT64_MAX, 0);
+    if (blocks > (1ull << 62) / plan->rows) return add_pass(plan, n, UINT64_MAX, 0);
     if (blocks > 1) {
         const uint64_t partials = smaller(blocks, UINT32_MAX) * partial_bytes;
         const uint64_t fit = EXACT_SCRATCH_BYTES / (counters * sizeof(uint32_t) + partials);
@@ -511,7 +518,7 @@ static gpr_status add_exact_blocks(const task *t, uint64_t blocks, uint64_t widt
         plan->tickets = plan->slots * counters;
         plan->partials = divide_up(plan->slots * partials, t->acc_bytes);
     }
-    return add_pass(plan, t->layout->n, blocks, plan->rows * blocks);
+    return add_pass(plan, n, blocks, plan->rows * blocks);
 }
 
 /* Lanes for a short row whose elements are near each other: so many that they load whole sectors together, then so few that rounding
@@ -543,8 +550,20 @@ static uint32_t exact_lanes(const task *t, const gpr_layout *layout)
     return 0;
 }
 
+/* Whether two numbers may be the sum of a row: of a few floats that all count, not divided (sums_few). */
+static int sums_few(const task *t)
+{
+    enum { FEW_ELEMENTS = 8, FEW_WIDE_ELEMENTS = 4 }; /* most_few, of float64 */
+    const gpr_rule *rule = t->rule;
+
+    return gpr_dtype_rows[rule->element].kind == GPR_KIND_FLOAT && !rule->divide && !rule->skip_nan &&
+           !t->layout->masked &&
+           t->layout->n <= (t->element_bytes == sizeof(double) ? FEW_WIDE_ELEMENTS : FEW_ELEMENTS);
+}
+
 static gpr_status plan_exact_rows(const task *t, uint32_t lanes, gpr_plan *plan)
 {
+    enum { MOST_FEW_ROWS = 4 }; /* of a thread, so that enough of them are under way */
     const uint64_t each = divide_up(t->layout->n, lanes) * t->element_bytes;
     const uint64_t vectors = plan->layout.reduced == 1 ? TILE_VECTORS : WALKED_TILE_VECTORS;
     const uint64_t most = smaller(vectors, t->element_bytes); /* of 16 elements at most */
@@ -552,17 +571,57 @@ static gpr_status plan_exact_rows(const task *t, uint32_t lanes, gpr_plan *plan)
     plan->variant = "exact_rows";
     plan->lanes = lanes;
     plan->per_thread = 1;
+    if (lanes == 1 && sums_few(t)) {
+        const uint64_t residents = planner_residents(t, plan->block);
+        plan->row_elements = (uint32_t)t->layout->n;
+        while (plan->per_thread < MOST_FEW_ROWS && plan->rows / (2 * plan->per_thread * plan->block) >= residents)
+            plan->per_thread *= 2;
+    }
     while (plan->item < most && plan->item * ITEM_BYTES < each) plan->item *= 2;
     return add_blocks(plan, t->layout->n, 0, 1);
 }
 
-/* Most rows that lie across a block. */
-static uint64_t strip_rows(const task *t, uint64_t block)
+/* Rows that lie across a block. */
+static uint64_t strip_rows(const task *t, uint64_t bytes, uint64_t block)
 {
-    const uint64_t rows = STRIP_BYTES / t->element_bytes;
+    const uint64_t rows = bytes / t->element_bytes;
 
     if (t->rule->form == GPR_FORM_EXACT_MOMENTS) return smaller(MOMENTS_STRIP_BYTES / t->element_bytes, WARP);
     return smaller(block, rows > WARP ? rows : WARP);
+}
+
+/* Rows across a block, and blocks for each strip of them, where strips are many: so that the last wave of blocks fills the card, and
+ * strips are shared by several blocks only where that pays for their partials. */
+static uint64_t choose_strip(const task *t, uint64_t block, uint64_t residents, uint64_t *blocks)
+{
+    enum {
+        SECTOR_BYTES = 32,
+        ALONE_BYTES = 50000,
+        SHARED_BYTES = 400000
+    }; /* bytes that a block reads while one ends */
+    const uint64_t n = t->layout->n, bytes = t->element_bytes, most = strip_rows(t, MOST_STRIP_BYTES, block);
+    const uint64_t step = bytes < SECTOR_BYTES ? SECTOR_BYTES / bytes : 1;
+    uint64_t best = strip_rows(t, STRIP_BYTES, block);
+    double best_time = 0;
+
+    for (uint64_t across = best; across <= most; across += step) {
+        const uint64_t strips = divide_up(t->layout->rows, across), down = block / across;
+        const uint64_t share = down * (STREAM_BYTES_PER_THREAD / bytes);
+        const uint64_t shared = split(t, residents, strips, divide_up(n, share));
+        for (uint64_t each = 1;; each = shared) {
+            const uint64_t waves = divide_up(strips * each, residents);
+            const double read =
+                (double)n * (double)(bytes * block) / (double)(down * each); /* as if all threads worked */
+            const double time = (double)waves * (read + (each > 1 ? SHARED_BYTES : ALONE_BYTES));
+            if (best_time == 0 || time < 0.97 * best_time) {
+                best = across;
+                *blocks = each;
+                best_time = time;
+            }
+            if (each == shared) break;
+        }
+    }
+    return best;
 }
 
 static gpr_status plan_exact_across(const task *t, const char *variant, gpr_plan *plan)
@@ -571,27 +630,31 @@ static gpr_status plan_exact_across(const task *t, const char *variant, gpr_plan
     /* Elements that make up for a thread's end, where it adds its windows to its row's numbers: of a variance they are many. */
     enum { MOMENTS_EACH = 32 };
     const uint64_t each = t->rule->form == GPR_FORM_EXACT_MOMENTS ? MOMENTS_EACH : WALK_ITEMS;
-    const uint64_t rows = t->layout->rows, n = t->layout->n, block = plan->block;
-    const uint64_t strip = strip_rows(t, block);
+    const uint64_t rows = t->layout->rows, block = plan->block;
+    const uint64_t strip = strip_rows(t, STRIP_BYTES, block);
     const uint32_t threads = (uint32_t)smaller(t->facts->threads_per_multiprocessor, EXACT_THREADS);
     const uint64_t all_threads = resident_blocks(t->facts, threads, WARP) * WARP;
-    uint64_t across = smaller(rows, strip), down = 1;
+    const uint64_t residents = resident_blocks(t->facts, threads, plan->block);
+    uint64_t across = smaller(rows, strip), down = 1, blocks = 0;
 
     plan->variant = variant;
     plan->along = (uint32_t)is_along(&plan->layout);
+    const uint64_t n = plan->along && t->rule->form == GPR_FORM_EXACT ? walk_by_items(t, plan) : t->layout->n;
     if (plan->along) {
         while (2 * down <= block && (down * each < n || (down * WALK_ITEMS < n && down * rows < all_threads)))
             down *= 2;
         across = smaller(across, block / down);
     } else if (rows > strip && rows <= FEW_STRIPS * strip) {
         across = divide_up(rows, divide_up(rows, strip));
+    } else if (rows > strip && t->rule->form == GPR_FORM_EXACT && t->grid == 0) {
+        across = choose_strip(t, block, residents, &blocks);
     }
     plan->across = (uint32_t)across;
     plan->rows = divide_up(rows, across);
     down = block / across;
-    const uint64_t share = down * (STREAM_BYTES_PER_THREAD / t->element_bytes);
-    return add_exact_blocks(
-        t, split(t, resident_blocks(t->facts, threads, plan->block), plan->rows, divide_up(n, share)), across, 0, plan);
+    const uint64_t share = down * (STREAM_BYTES_PER_THREAD / (plan->item * t->element_bytes));
+    if (blocks == 0) blocks = split(t, residents, plan->rows, divide_up(n, share));
+    return add_exact_blocks(t, n, blocks, across, 0, plan);
 }
 
 /* Blocks of a row of so many tiles. A card that is full reads a little faster than one that is not; but where blocks have few tiles, and
@@ -625,7 +688,8 @@ static gpr_status plan_exact_runs(const task *t, gpr_plan *plan)
                      ? even_blocks(t->facts, threads / plan->block, divide_up(t->layout->n, tile))
                      : stride_blocks(t->facts, threads, plan->rows, t->layout->n, plan->block, tile);
     }
-    return add_exact_blocks(t, blocks, 1, gpr_exact_partial_bytes(t->rule->form, t->rule->device_acc), plan);
+    return add_exact_blocks(t, t->layout->n, blocks, 1, gpr_exact_partial_bytes(t->rule->form, t->rule->device_acc),
+                            plan);
 }
 
 /* Rows that are runs are read by vectors, short ones, of which sums are made, by a few lanes, any others element by element. */

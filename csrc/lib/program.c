@@ -320,9 +320,12 @@ static int samples_of(const gpr_kernel_row *row, gpr_form form, const sample **s
         {"auto_strided", 3, 3, 1, 16, 32, 1024, 0}, {"auto_empty", 2, 1, 0, 0, 32, 1024, 0},
         {"auto_counted", 1, 1, 0, 16, 32, 1024, 0}, {"auto_columns", 1, 1, 0, 16, 32, 1024, 0},
         {"auto_strided", 1, 1, 0, 16, 32, 1024, 0}};
-    static const sample exact[] = {{"exact", 1, 1, 0, 0, 32, 1024, 0},        {"exact", 1, 1, 0, 0, 32, 1024, 1},
-                                   {"exact_across", 3, 3, 1, 0, 32, 1024, 0}, {"exact_across", 1, 1, 0, 0, 32, 1024, 1},
-                                   {"exact_rows", 2, 2, 1, 0, 4, 512, 0},     {"exact_rows", 2, 1, 0, 0, 8, 512, 1}};
+    static const sample exact[] = {
+        {"exact", 1, 1, 0, 0, 32, 1024, 0},         {"exact", 1, 1, 0, 0, 32, 1024, 1},
+        {"exact_across", 3, 3, 1, 0, 32, 1024, 0},  {"exact_across", 1, 1, 0, 0, 32, 1024, 1},
+        {"exact_across", 1, 2, 0, 16, 32, 1024, 0}, {"exact_across", 2, 2, 1, 4, 32, 1024, 0},
+        {"exact_rows", 2, 2, 1, 0, 4, 512, 0},      {"exact_rows", 2, 1, 0, 0, 8, 512, 1},
+        {"exact_rows", 1, 1, 0, 16, 1, 1024, 0}};
     static const sample moments[] = {{"exact_moments", 2, 1, 0, 0, 32, 1024, 0},
                                      {"exact_moments_across", 3, 3, 1, 0, 32, 1024, 0}};
     static const sample only = {NULL, 1, 1, 0, 0, 32, 1024, 0};
@@ -346,7 +349,11 @@ static int samples_of(const gpr_kernel_row *row, gpr_form form, const sample **s
 gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dtype compute, uint32_t block_size,
                             int variant, int cc, uint64_t *machine_code_bytes)
 {
-    enum { PLANNED_SHARED = 32 << 10, SAMPLE_ROW = 3 }; /* bytes, as the plan has it; elements */
+    enum {
+        PLANNED_SHARED = 32 << 10,
+        MOST_TILE_VECTORS = 4,
+        SAMPLE_ROW = 3
+    }; /* bytes, vectors as the plan has them; elements */
     uint64_t unasked = 0;
     const sample *samples = NULL;
     gpr_cell cell;
@@ -371,7 +378,9 @@ gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dt
         const sample *chosen = &samples[i % layouts];
         if (variant >= 0 && i != variant % count) continue;
         uint64_t item = chosen->item_bytes / gpr_dtype_bytes(dtype);
-        while (item > 1 && item * block_size * gpr_acc_bytes(rule.form, rule.device_acc) > PLANNED_SHARED) item /= 2;
+        while (is_planned && item > 1 && item * block_size * gpr_acc_bytes(rule.form, rule.device_acc) > PLANNED_SHARED)
+            item /= 2;
+        if (chosen->lanes == 1 && item > MOST_TILE_VECTORS) item = MOST_TILE_VECTORS;
         memset(&cell, 0, sizeof cell);
         cell.kernel = kernel;
         cell.fold = rule.fold;
@@ -390,7 +399,7 @@ gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dt
         cell.masked = chosen->masked;
         cell.about = i >= layouts;
         cell.mean = rule.element;
-        cell.row_elements = is_planned ? SAMPLE_ROW : 0;
+        cell.row_elements = is_planned || chosen->lanes == 1 ? SAMPLE_ROW : 0;
         cell.integer_windows = chosen->integer_windows;
         cell.variant = chosen->name != NULL ? chosen->name : row->name;
         GPR_TRY(gpr_add_machine_code(&cell, cc, machine_code_bytes != NULL ? machine_code_bytes : &unasked));

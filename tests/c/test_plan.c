@@ -188,7 +188,12 @@ static void check_exact_rows(const gpr_plan *plan, const char *what)
     enum { MOST_ADDS = 1024, MOST_BLOCK = 1024, MOST_VECTORS = 4 };
 
     CHECK(plan->passes[0].n <= (uint64_t)plan->lanes * MOST_ADDS, "%s: %u lanes", what, plan->lanes);
-    CHECK(plan->block <= MOST_BLOCK && plan->per_thread == 1, "%s: block %u", what, plan->block);
+    CHECK(plan->block <= MOST_BLOCK, "%s: block %u", what, plan->block);
+    CHECK(plan->row_elements == 0 ||
+              (plan->row_elements == plan->passes[0].n && plan->lanes == 1 && plan->row_elements <= 8),
+          "%s: made for %u elements", what, plan->row_elements);
+    CHECK(plan->per_thread == 1 || (plan->row_elements != 0 && plan->per_thread <= 4), "%s: %u rows a thread", what,
+          plan->per_thread);
     CHECK(plan->item <= MOST_VECTORS && (plan->item & (plan->item - 1)) == 0, "%s: %u vectors", what, plan->item);
 }
 
@@ -374,12 +379,12 @@ static const layout_case exact_cases[] = {
     {"rows of a few", "exact_rows", GPR_FLOAT64, 2, 1, {100000000, 3}, {0}, AT, 2, 90000},
     {"short rows", "exact_rows", GPR_FLOAT32, 2, 1, {1000000, 256}, {0}, AT, 4, 31250},
     {"a hundred short rows with a pitch", "exact_rows", GPR_FLOAT32, 2, 1, {100, 256}, {300, 1}, AT, 2, 12},
-    {"axis 0 of a matrix", "exact_across", GPR_FLOAT32, 2, 1, {16384, 16384}, {1, 16384}, AT, 1, 400},
+    {"axis 0 of a matrix", "exact_across", GPR_FLOAT32, 2, 1, {16384, 16384}, {1, 16384}, AT, 1, 384},
     {"axis 0 of wide rows", "exact_rows", GPR_FLOAT32, 2, 1, {100000000, 3}, {1, 100000000}, AT, 1, 90000},
     {"axis 0 of many rows", "exact_across", GPR_FLOAT64, 2, 1, {256, 1000000}, {1, 256}, AT, 1, 300},
     {"axis 1 of three", "exact_rows", GPR_FLOAT32, 3, 1, {512, 1024, 512}, {524288, 1, 1024}, AT, 4, 2000},
     {"three columns", "exact_across", GPR_FLOAT32, 2, 1, {3, 100000000}, {1, 3}, AT, 1, 300},
-    {"axes 0 and 2 of three", "exact_across", GPR_FLOAT32, 3, 2, {512, 512, 1024}, {1024, 524288, 1}, AT, 1, 512},
+    {"axes 0 and 2 of three", "exact_across", GPR_FLOAT32, 3, 2, {512, 512, 1024}, {1024, 524288, 1}, AT, 4, 512},
     {"every other element", "exact_across", GPR_FLOAT32, 1, 1, {MIBI}, {2}, AT, 1, 100},
     {"bytes backwards", "exact", GPR_INT8, 1, 1, {MIBI}, {-1}, AT + MIBI, 1, 10},
 };
@@ -531,13 +536,14 @@ static void check_array_plan(const gpr_plan *plan, const gpr_rule *rule, const c
         CHECK((uint64_t)plan->across * plan->item % width == 0, "%s: %u threads", what, plan->across);
         CHECK((uint64_t)plan->block * plan->item * acc <= 40 << 10, "%s: block %u", what, plan->block);
     } else if (strcmp(plan->variant, "exact_across") == 0 || strcmp(plan->variant, "exact_moments_across") == 0) {
-        const uint64_t some = 256 / bytes > 32 ? 256 / bytes : 32, few = 128 / bytes < 32 ? 128 / bytes : 32;
+        const uint64_t some = 512 / bytes > 32 ? 512 / bytes : 32, few = 128 / bytes < 32 ? 128 / bytes : 32;
         const uint64_t strip = rule->form == GPR_FORM_EXACT_MOMENTS ? few : some;
         CHECK(plan->across >= 1 && plan->across <= strip && plan->across <= plan->block, "%s: %u across", what,
               plan->across);
         CHECK(plan->rows * plan->across >= plan->layout.rows && (plan->rows - 1) * plan->across < plan->layout.rows,
               "%s", what);
-        CHECK(pass->n == plan->layout.n && pass->grid == plan->rows * pass->blocks, "%s", what);
+        CHECK(pass->n * plan->item == plan->layout.n && pass->grid == plan->rows * pass->blocks, "%s", what);
+        CHECK(plan->item == 1 || (plan->along && rule->form == GPR_FORM_EXACT), "%s: items of %u", what, plan->item);
     } else if (strcmp(plan->variant, "exact_rows") == 0) {
         check_exact_rows(plan, what);
     } else if (strcmp(plan->variant, "auto_strided") == 0) {

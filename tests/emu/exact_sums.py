@@ -23,6 +23,7 @@ from gpureduce._interop import DeviceBuffer
 # Around a lane's vectors, a warp's tile and a block's; enough for a window to be emptied in between with one warp.
 SIZES = (1, 2, 7, 31, 33, 127, 129, 511, 513, 1025, 2100, 5001)
 LONG = 40_000
+MANY_ROWS = 16384  # of which an emulated card's threads have four each, if they are short
 MOST_ADDS, MOST_KEPT = 1024, 32  # to a window before it is full, and of full windows before they go to digits
 
 
@@ -126,6 +127,13 @@ def check_apart(task: dict[str, Any]) -> None:
         assert np.signbit(sum_on_device(zeros, "sum", 0, block, grid, on_device)), f"only -0 of {where}"
         zeros[rng.integers(values.size)] = 0
         assert not np.signbit(sum_on_device(zeros, "sum", 0, block, grid, on_device)), f"one +0 of {where}"
+        # The smallest numbers there are, after NaN that is left out, of each thread or of one.
+        tiny = (rng.integers(1, 200, 3 * values.size) * float(ml_dtypes.finfo(DTYPES[name]).smallest_subnormal)).astype(
+            DTYPES[name]
+        )
+        tiny[:: int(rng.choice([vector, tiny.size]))] = math.nan
+        got = sum_on_device(tiny, "sum", 0, block, grid, on_device, skip_nan=True)
+        assert_result(tiny.dtype.type(got), expected(tiny[tiny == tiny], name), f"tiny numbers of {where}")
 
 
 def check_kept(task: dict[str, Any]) -> None:
@@ -194,8 +202,9 @@ def check_kept_to_the_end(task: dict[str, Any]) -> None:
 
 
 def check_few(task: dict[str, Any]) -> None:
-    """Sum rows of one to nine elements of ``dtype``, which threads have alone, along memory and across it, of one axis and
-    of two, as any float: ``rows`` of each kind, of which 64 are warps of their own; ``seed``.
+    """Sum rows of one to nine elements of ``dtype``, which threads have alone, along memory and across it, of one axis
+    or two, as any float: ``rows`` of each kind, of which 64 are warps of their own, of ``sizes`` numbers of elements;
+    ``seed``.
     """
     name, count = task["dtype"], task["rows"]
     rng = np.random.default_rng([task["seed"], *name.encode()])
@@ -204,18 +213,23 @@ def check_few(task: dict[str, Any]) -> None:
     half = 2.0 ** -(FORMATS[name][0] + 1)  # of the last bit of 1
     edges = [1.0, 1 + 2 * half, half, 2 * half, half * half, 2.0**-140, 0.0, math.inf, math.nan]
     edges += [float(ml_dtypes.finfo(DTYPES[name]).max), float(ml_dtypes.finfo(DTYPES[name]).smallest_subnormal)]
-    for n in range(1, 10):
+    sizes = rng.permutation(range(1, 10))[: task["sizes"]].tolist()
+    for n in sizes:
         rows = np.stack([draw(rng, name, n) for _ in range(count)])
         near = (rng.choice(edges[:5], (count, n)) * rng.choice([-1, 1], (count, n))).astype(DTYPES[name])
         apart = (rng.choice(edges, (count, n)) * rng.choice([-1, 1], (count, n))).astype(DTYPES[name])
-        # Beside a midpoint of some result, by the last bit of what it may be added as, and by less.
+        # A midpoint of some result, or what is beside it by the last bit of what it may be added as, and by less.
         digits = FORMATS[FLOATS[rng.integers(4)]][0]
-        tails = [2.0 ** -(digits + 1), 2.0 ** -rng.integers(20, 30), 2.0**-52, 2.0**-60, *[0.0] * 4]
-        beside = rng.choice([1 + 2.0**-digits, 1], (count, 1)), np.tile(tails, (count, 1))
-        ties = rng.permuted(np.hstack(beside)[:, :n], axis=1) * rng.choice([-1, 1], (count, n))
+        less = [0.0, 2.0 ** -rng.integers(20, 30), 2.0**-52, 2.0**-60, -(2.0**-60), 2.0**-140]
+        ties = [rng.choice([1 + 2.0**-digits, 1], count), np.full(count, 2.0 ** -(digits + 1)), rng.choice(less, count)]
+        ties = np.stack([*ties, *np.zeros((6, count))], axis=1)[:, :n]
+        ties = rng.permuted(ties, axis=1) * rng.choice([-1, 1], (count, 1))
         # Warps whose rows are all alike, and those of which a few are not.
         mixed = np.where(rng.random((count, 1)) < 0.1, apart, near)
         rows = np.concatenate([rows, near, ties.astype(rows.dtype), mixed, apart])
+        copies = 1 + MANY_ROWS // len(rows) if n == sizes[0] else 1
+        known = rows
+        rows = np.tile(rows, (copies, 1))
         views = [rows, np.asfortranarray(rows)]
         for outer in (outer for outer in (2, 3) if n > outer and n % outer == 0):
             pairs = np.zeros((len(rows), outer, n // outer + 1), rows.dtype)  # a gap keeps two axes two
@@ -232,8 +246,9 @@ def check_few(task: dict[str, Any]) -> None:
                 )
                 where = f"{name} rows of {n} as {result}, {view.shape} {view.strides} GPR_TEST_SEED={task['seed']}"
                 assert _core.last_run()["variant"] == "exact_rows", where
-                for row, one in zip(rows, np.asarray(got), strict=True):
-                    assert_result(one, expected(row, result), f"{row}, {where}")
+                wanted = [expected(row, result) for row in known]
+                for i, one in enumerate(np.asarray(got)):
+                    assert_result(one, wanted[i % len(known)], f"row {i}, {rows[i]}, {where}")
             _core.free_device(0, pointer)
 
 

@@ -308,7 +308,7 @@ MADE_FOR = {
     "auto_empty": [((70, 0), (1, 1), 0)],
     "finish_rows": [((70, 40), (40, 1), 0)],
     "exact_across": [((40, 500), (1, 40), 3), ((5, 300), (700, 2), 3), ((300, 130), (1, 300), 2)],
-    "exact_rows": [((70, 5), (5, 1), 0), ((70, 40), (41, 1), 0), ((70, 3), (1, 70), 0)],
+    "exact_rows": [((70, 5), (5, 1), 0), ((70, 40), (41, 1), 0), ((70, 3), (1, 70), 0), ((16387, 3), (3, 1), 0)],
 }
 # And the kernel to name for it, where that is not fast.
 NAMED = {"finish_rows": "sequential", "exact_across": "exact", "exact_rows": "exact"}

@@ -16,7 +16,7 @@ const int engine_tracks_writes = 0;
 
 enum { INVALID_IMAGE = 200, NOT_FOUND = 500, NAME_ROOM = 64 };
 /* What kernels of exact sums have room for: additions to a window, threads of exact_rows; bytes of a strip, or a warp's rows. */
-enum { MOST_ADDS = 1024, MOST_ROWS_BLOCK = 256, STRIP_BYTES = 256, WARP = 32 };
+enum { MOST_ADDS = 1024, MOST_ROWS_BLOCK = 1024, STRIP_BYTES = 512, WARP = 32 };
 
 struct engine_module {
     unsigned per_thread, lanes, kept, reduced, item;
@@ -887,7 +887,7 @@ static const char *check_planned(const engine_launch *op)
     const engine_kernel *f = op->kernel;
     const engine_module *m = f->module;
     const uint64_t rows = op->rows.count, blocks = op->rows.blocks, width = outputs_of_row(op);
-    const unsigned run = f->shape == STRIDED ? m->item : 1, axes = m->kept + m->reduced;
+    const unsigned run = f->shape == STRIDED || f->shape == EXACT_ACROSS ? m->item : 1, axes = m->kept + m->reduced;
     const char *wrong = check_results(op);
 
     if (wrong != NULL) return wrong;
