@@ -12,10 +12,10 @@
 // and the warp keeps what it held.
 //
 // Whether elements fit the windows is asked once for a tile: whether the first window ever left its range (an element is
-// too large, infinite or NaN), and whether a rest was left. If so, the tile does not count, and is added another way:
-// float32 and bfloat16 by windows that hold every number they have, the others digit by digit. After the second such tile
-// since the windows began, they move to where it lies. Where windows lie changes the time that is taken, never the sum.
-// Of float32 and bfloat16, integer instructions tell beforehand: that is cheaper than to look at what was left.
+// too large, infinite or NaN), and whether a rest was left. If so, the tile does not count, and its elements are added one by
+// one: to the windows, or digit by digit. Where that is much of a tile, and again, the windows move to where it lies; meanwhile
+// float32 and bfloat16 have windows that hold every number they have. Where windows lie changes the time that is taken, never
+// the sum. Of float32 and bfloat16, integer instructions tell beforehand: that is cheaper than to look at what was left.
 //
 // Still paid: three additions a window for each element, where a sum has one; and a little more at a block's end.
 //

@@ -20,6 +20,7 @@ template <unsigned NUMBERS> struct WarpTeam {
     static GPR_DEVICE bool leads() { return threadIdx.x % warp_lanes == 0; }
     static GPR_DEVICE bool any(bool is_so) { return __any_sync(all_lanes, is_so) != 0; }
     static GPR_DEVICE unsigned max(unsigned x) { return warp_max(x); }
+    static GPR_DEVICE unsigned min(unsigned x) { return warp_min(x); }
     template <unsigned COUNT>
     static GPR_DEVICE void add(int *digit, const long long (&numbers)[COUNT], const int (&place)[COUNT])
     {
@@ -68,6 +69,7 @@ template <unsigned NUMBERS> struct LoneThread {
     static GPR_DEVICE bool leads() { return true; }
     static GPR_DEVICE bool any(bool is_so) { return is_so; }
     static GPR_DEVICE unsigned max(unsigned x) { return x; }
+    static GPR_DEVICE unsigned min(unsigned x) { return x; }
     template <unsigned COUNT>
     static GPR_DEVICE void add(int *digit, const long long (&numbers)[COUNT], const int (&place)[COUNT])
     {
@@ -80,6 +82,10 @@ template <unsigned NUMBERS> struct LoneThread {
         }
     }
 };
+
+// What there is of a row beside the windows, in the number in shared memory.
+constexpr unsigned saw_digits = 1u << 8;   // of elements, or of windows that were emptied
+constexpr unsigned saw_specials = 1u << 9; // flags of infinities and NaN
 
 // Adds what windows hold to a part.
 template <class Team, class AnyWindows>
@@ -102,15 +108,18 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
     static constexpr unsigned elements = VECTORS * per_vector;
     static constexpr bool skips_nan = Cell::skips_nan;
     static constexpr unsigned most_skipped = 7; // tiles, after some that did not fit
+    static constexpr int little_above = near_windows<T> > 1 ? 16 : 0; // orders of magnitude that windows move for a few elements
     // Elements of which integer instructions tell quickly how large they are: that saves two additions of an element.
     // Integers as windows cut nothing, and must know.
     static constexpr bool asks_before =
         integer_windows || same<T, dt_float32> || (same<T, dt_bfloat16> && GPR_HAS_HALVES);
     using Near = RowWindows<T>;
     struct Tile { Vector v[VECTORS]; };
-    // What adding a tile the other way has found out.
+    // What adding a tile the other way has found out; the first three are the same in the whole team.
     struct Findings {
-        unsigned largest; // key
+        unsigned largest;   // key
+        unsigned elsewhere; // where there is something of it beside the windows
+        bool is_apart;      // much of it is not in the windows
         unsigned others, left_out;
     };
 
@@ -120,7 +129,7 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
     bool is_placed = is_always_near<T>;   // the same in the whole team, as are:
     unsigned misses = 0, skipped = 0;     // tiles that are added the other way at once, after the last that did not fit
     unsigned strikes = 0;                 // tiles that did not fit since the windows began
-    bool has_emptied = false;             // into the number in shared memory, windows, what was kept, or such a tile
+    unsigned elsewhere = 0;               // what is in the number in shared memory: saw_digits, saw_specials
     unsigned others = 0;                  // bits that are 0 as long as all elements were -0
     unsigned left_out = 0;
 
@@ -170,7 +179,7 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
             const unsigned times = times_kept();
             keep(windows(), times);
             begin(near[0].top);
-            has_emptied = has_emptied || times == most_kept;
+            elsewhere |= times == most_kept ? saw_digits : 0;
             adds = (times % most_kept + 1) << kept_shift;
         } else {
             empty();
@@ -179,7 +188,7 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
     // Adds all that there is to the number in shared memory.
     GPR_DEVICE void empty()
     {
-        has_emptied = true;
+        elsewhere |= saw_digits;
         close_near(team, windows(), times_kept());
         begin(near[0].top);
     }
@@ -229,7 +238,7 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
     GPR_DEVICE void place_for(unsigned key)
     {
         if (is_always_near<T> || field_of_key<T>(key) == last_field<T>) return;
-        if (is_placed) empty();
+        if (adds != 0) empty();
         begin(Near::top_for(key));
         is_placed = true;
     }
@@ -244,11 +253,11 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
         if constexpr (asks_before) return asked.largest;
         else return largest_key(v);
     }
-    static GPR_DEVICE unsigned largest_key(const Vector (&v)[VECTORS], unsigned used = VECTORS)
+    template <unsigned COUNT> static GPR_DEVICE unsigned largest_key(const Vector (&v)[COUNT], unsigned used = COUNT)
     {
         unsigned key = 0;
 #pragma unroll
-        for (unsigned k = 0; k < VECTORS; k++) { // vectors by themselves first: that is fewer steps one after another
+        for (unsigned k = 0; k < COUNT; k++) { // vectors by themselves first: that is fewer steps one after another
             if (k >= used) break;
             unsigned of_vector = 0;
 #pragma unroll
@@ -271,15 +280,12 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
             key = largest_key(v, asked);
             place_for(team.max(key));
         }
+        if (is_full()) flush();
         if (!is_placed || skipped > 0) {
             skipped -= skipped > 0 ? 1 : 0;
-            return take_anything(v);
+            return take_anything(v, false);
         }
-        if (is_full()) flush();
-        if (!take_near<AT_ONCE>(v, asked, used)) {
-            note_miss();
-            return take_anything(v);
-        }
+        if (!take_near<AT_ONCE>(v, asked, used)) return take_anything(v, true);
         note_fit();
         if constexpr (parts == 1) others |= key; // more than a zero
         if (others == 0) note_others(v);
@@ -289,9 +295,8 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
         misses = 0;
         adds += elements;
     }
-    GPR_DEVICE void note_miss()
+    GPR_DEVICE void skip_some()
     {
-        strikes++;
         skipped = misses;
         misses = misses < most_skipped ? 2 * misses + 1 : misses;
     }
@@ -386,79 +391,184 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
     };
 
     // Whether windows hold a tile: by its largest magnitude, and its smallest that is not 0.
-    GPR_DEVICE bool is_near(const Magnitudes &found) const
+    GPR_DEVICE bool is_near(const Magnitudes &found) const { return is_near(near[0], found); }
+    static GPR_DEVICE bool is_near(const Near &windows, const Magnitudes &found)
     {
         constexpr int fraction = key_fraction<T>;
         // Of numbers that begin at the last window's last place.
-        const int lowest = near[0].top - least_top<T> + 1;
+        const int lowest = windows.top - least_top<T> + 1;
         // Less the smallest number there is. Of float64 that makes a number with nothing in its lower half too small.
         const unsigned least = lowest > 1 ? (static_cast<unsigned>(lowest) << fraction) - (sizeof(T) == 8 ? 0 : 1) : 0;
-        return static_cast<int>(found.largest >> fraction) <= near[0].highest() && found.least_less >= least;
+        return static_cast<int>(found.largest >> fraction) <= windows.highest() && found.least_less >= least;
     }
 
     GPR_DEVICE void note_others(const Vector (&v)[VECTORS])
     {
+#pragma unroll
+        for (unsigned k = 0; k < VECTORS; k++) others |= others_of(v[k]);
+    }
+    static GPR_DEVICE unsigned others_of(const Vector &v)
+    {
+        constexpr unsigned period = sizeof(T) == 8 ? 2 : 1; // words of a part
         const Vector zeros = nothing();
+        unsigned found = 0;
 #pragma unroll
-        for (unsigned k = 0; k < VECTORS; k++) {
-#pragma unroll
-            for (unsigned w = 0; w < 4; w++) {
-                constexpr unsigned period = sizeof(T) == 8 ? 2 : 1; // words of a part
-                if constexpr (parts == 1) others |= v[k].word[w] ^ zeros.word[w];
-                else others |= (v[k].word[w] ^ zeros.word[w]) != 0 ? 1u << (w / period % parts) : 0;
-            }
+        for (unsigned w = 0; w < 4; w++) {
+            if constexpr (parts == 1) found |= v.word[w] ^ zeros.word[w];
+            else found |= (v.word[w] ^ zeros.word[w]) != 0 ? 1u << (w / period % parts) : 0;
         }
+        return found;
     }
 
-    GPR_DEVICE void take_anything(const Vector (&v)[VECTORS])
+    // A few elements that the windows do not hold leave them where they are: they go to the number by themselves.
+    GPR_DEVICE void take_anything(const Vector (&v)[VECTORS], bool is_miss)
     {
-        const bool moves = !is_placed || strikes > 1; // a single outlier leaves the windows where they are
-        has_emptied = true;
-        const Findings found = add_anything(team, bit_copy<Tile>(v));
+        const bool tries = misses == 0; // in vain after a tile that was mostly elsewhere
+        const Grown grown = add_anything(team, windows(), adds == 0, tries, bit_copy<Tile>(v));
+        const Findings &found = grown.found;
+
+#pragma unroll
+        for (unsigned p = 0; p < parts; p++) near[p] = grown.windows.of[p];
+        is_placed = is_placed || found.largest != 0;
+        adds += tries ? elements : 0;
+        elsewhere |= found.elsewhere;
         others |= found.others;
         left_out += found.left_out;
-        if (moves) place_for(found.largest);
+        if (!found.is_apart) misses = skipped = 0;
+        else if (is_miss) skip_some();
+        // Numbers that are only a little too large may come again.
+        const int above = static_cast<int>(field_of_key<T>(found.largest)) - near[0].highest();
+        if (!found.is_apart && (above <= 0 || above > little_above)) return;
+        strikes += is_miss ? 1 : 0;
+        if (strikes > 1) place_for(found.largest);
     }
 
-    // Adds a tile of anything. The whole team must call together.
-    static GPR_CALLED Findings add_anything(Team team, Tile tile)
+    // Adds a tile of anything: to the windows what they hold of it, if they are to be tried. Those that are new, and hold nothing,
+    // are placed for what most of the team has. The whole team must call together.
+    struct Grown {
+        NearParts windows;
+        Findings found;
+    };
+    static GPR_CALLED Grown add_anything(Team team, NearParts windows, bool are_new, bool tries, Tile tile)
     {
         BlockSum<In> &total = team.template sum<In>();
-        Findings found = {0, 0, 0};
+        Grown grown = {windows, {0, 0, false, 0, 0}};
+        Findings &found = grown.found;
+        unsigned apart = 0; // elements, of this thread
 
-        if constexpr (has_wide_windows<T>) {
-            static_assert(elements <= most_wide_adds, "wide windows have room for a tile");
-            WideWindows<T> wide[parts];
+        if (are_new && tries && !is_always_near<T>) {
+            const unsigned common = team.min(largest_finite_key(tile));
 #pragma unroll
-            for (unsigned p = 0; p < parts; p++) wide[p].begin(wide_top<T>);
+            for (unsigned p = 0; p < parts && common != ~0u; p++) grown.windows.of[p].begin(Near::top_for(common));
+        }
+        if (has_wide_windows<T> && !tries) {
+            if constexpr (has_wide_windows<T>) add_widely(team, tile, total, &found);
+            apart = elements;
+        } else {
 #pragma unroll 1
             for (unsigned k = 0; k < VECTORS; k++) {
                 const Vector vector = tile.v[k];
-#pragma unroll
+                if (tries && add_if_near(grown.windows, vector, &found)) continue;
+#pragma unroll 1
                 for (unsigned j = 0; j < per_vector; j++) {
-                    const bool is_there = look_at(total, vector, j, &found);
+                    if (!look_at(total, vector, j, &found)) continue;
+                    bool is_in = true;
 #pragma unroll
                     for (unsigned p = 0; p < parts; p++) {
                         const T x = part_of(vector, j, p);
-                        (void)wide[p].add(is_there && is_finite(x) ? widen(x) : 0.0);
+                        if (!is_finite(x) || (tries && add_if_near(grown.windows.of[p], x))) continue;
+                        add_digits(total.digit[p], x);
+                        is_in = false;
                     }
-                }
-            }
-#pragma unroll
-            for (unsigned p = 0; p < parts; p++) close_windows(team, wide[p], total.digit[p]);
-        } else {
-#pragma unroll 1
-            for (unsigned i = 0; i < elements; i++) {
-                if (!look_at(total, tile.v[i / per_vector], i % per_vector, &found)) continue;
-#pragma unroll
-                for (unsigned p = 0; p < parts; p++) {
-                    const T x = part_of(tile.v[i / per_vector], i % per_vector, p);
-                    if (is_finite(x)) add_digits(total.digit[p], x);
+                    apart += is_in ? 0 : 1;
                 }
             }
         }
+        found.elsewhere |= team.any(apart != 0) || Cell::skips_nan ? saw_digits : 0;
+        found.elsewhere |= team.any((found.elsewhere & saw_specials) != 0) ? saw_specials : 0;
+        found.is_apart = team.any(apart > elements / 4);
         found.largest = team.max(found.largest);
-        return found;
+        return grown;
+    }
+
+    // With some to spare for larger ones; ~0 if there is none but zeros.
+    static GPR_DEVICE unsigned largest_finite_key(const Tile &tile)
+    {
+        constexpr unsigned spare = 4; // binary orders of magnitude
+        unsigned largest = 0;
+#pragma unroll 1
+        for (unsigned i = 0; i < elements * parts; i++) {
+            const unsigned key = magnitude_key(part_of(tile.v[i / parts / per_vector], i / parts % per_vector, i % parts));
+            if (field_of_key<T>(key) != last_field<T> && key > largest) largest = key;
+        }
+        const unsigned more = largest + (spare << key_fraction<T>);
+        return largest == 0 ? ~0u : field_of_key<T>(more) < last_field<T> ? more : largest;
+    }
+
+    // Adds a tile to windows that hold everything.
+    static GPR_DEVICE void add_widely(Team team, const Tile &tile, BlockSum<In> &total, Findings *found)
+    {
+        static_assert(elements <= most_wide_adds, "wide windows have room for a tile");
+        WideWindows<T> wide[parts];
+#pragma unroll
+        for (unsigned p = 0; p < parts; p++) wide[p].begin(wide_top<T>);
+#pragma unroll 1
+        for (unsigned k = 0; k < VECTORS; k++) {
+            const Vector vector = tile.v[k];
+#pragma unroll
+            for (unsigned j = 0; j < per_vector; j++) {
+                const bool is_there = look_at(total, vector, j, found);
+#pragma unroll
+                for (unsigned p = 0; p < parts; p++) {
+                    const T x = part_of(vector, j, p);
+                    (void)wide[p].add(is_there && is_finite(x) ? widen(x) : 0.0);
+                }
+            }
+        }
+#pragma unroll
+        for (unsigned p = 0; p < parts; p++) close_windows(team, wide[p], total.digit[p]);
+    }
+
+    // Adds a vector to windows that hold all of it, and says whether they do.
+    static GPR_DEVICE bool add_if_near(NearParts &windows, const Vector &vector, Findings *found)
+    {
+        const Vector alone[1] = {vector};
+        if constexpr (asks_before) {
+            const Magnitudes asked = magnitudes_of<T>(alone);
+            if (!is_near(windows.of[0], asked)) return false;
+#pragma unroll
+            for (unsigned p = 0; p < parts; p++) windows.of[p].add_elements(some_parts<per_vector>(alone, 0, p).x);
+            found->largest = asked.largest > found->largest ? asked.largest : found->largest;
+        } else {
+            NearParts grown = windows;
+            Fit fit(windows.of);
+            fit.template add<1>(alone, 1, grown.of);
+            if (!fit.holds(grown.of)) return false;
+            windows = grown;
+            const unsigned key = largest_key(alone);
+            found->largest = key > found->largest ? key : found->largest;
+        }
+        found->others |= others_of(vector);
+        return true;
+    }
+    // Adds a finite element to windows that hold it, and says whether they do.
+    static GPR_DEVICE bool add_if_near(Near &windows, T x)
+    {
+        if constexpr (asks_before) {
+            Vector alone[1] = {nothing()};
+            put_element(alone[0], 0, x);
+            if (!is_near(windows, magnitudes_of<T>(alone))) return false;
+            const T one[1] = {x};
+            windows.add_elements(one);
+        } else {
+            constexpr unsigned exponent_and_sign = 0xfff00000u;
+            Near grown = windows;
+            const double rest = grown.add(widen(x));
+            const unsigned left_range = (upper_bits(grown.sum[0]) ^ upper_bits(windows.sum[0])) & exponent_and_sign;
+            if (left_range != 0 || rest != 0) return false;
+            windows = grown;
+        }
+        return true;
     }
 
     static GPR_DEVICE bool is_finite(T x) { return field_of_key<T>(magnitude_key(x)) != last_field<T>; }
@@ -486,6 +596,7 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
                                    : (bits & sign_of<T>) != 0 ? saw_minus_infinity
                                                               : saw_infinity;
                 atomicOr(&total.flags[p], static_cast<unsigned>(saw));
+                found->elsewhere |= saw_specials;
             }
         }
         return true;
@@ -494,7 +605,7 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
     GPR_DEVICE void close()
     {
         BlockSum<In> &total = team.template sum<In>();
-        if (is_placed) empty();
+        if (adds != 0) empty();
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) {
             const bool has_others = (parts == 1 ? others : others >> p & 1) != 0;

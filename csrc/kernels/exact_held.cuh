@@ -6,9 +6,9 @@
 // Where blocks share a row each leaves them as its partial, and the last block to arrive sums the partials in the same way. What
 // the first one has no room for goes to one more integer above it.
 //
-// What does not go so goes into the block's number in shared memory: what a warp has added that moved its windows, or met what
-// they do not hold; and integers whose units are too far apart. If there is such a number, it goes to the row's counters in
-// global memory, digit by digit, and the row takes longer.
+// What does not go so goes into the block's number in shared memory: elements that windows do not hold, what windows held before
+// they were moved, and integers whose units are too far apart. If there is such a number, it goes to the row's counters in
+// global memory, digit by digit, and the row takes longer. Infinities and NaN are flags alone.
 #pragma once
 
 #include "exact_block.cuh"
@@ -18,7 +18,7 @@ namespace gpr {
 constexpr int held_bits = 62; // as ShortSum takes them
 constexpr int small_bits = held_bits - 5;
 constexpr int held_flag_bits = 4;
-constexpr unsigned saw_digits = 1u << (2 * held_flag_bits); // there is more in digits
+static_assert(saw_digits == 1u << (2 * held_flag_bits), "behind the flags of two parts");
 
 // What windows at one place hold, of some threads: number 0 of a part is above the first window, as that is above the second.
 template <class In> struct Held {
@@ -28,7 +28,7 @@ template <class In> struct Held {
     using Short = ShortSum<windows, window_step>;
     long long number[parts][numbers]; // below 2^held_bits in magnitude
     int top;
-    unsigned flags; // part p's from bit p * held_flag_bits on, and saw_digits
+    unsigned flags; // part p's from bit p * held_flag_bits on, saw_digits and saw_specials
 
     GPR_DEVICE bool is_zero() const
     {
@@ -185,15 +185,16 @@ template <class In> GPR_CALLED Held<In> with_kept(Held<In> held)
     return held;
 }
 
-// What a warp's windows hold, and what was kept of them. If they were emptied before, they are now, and all is in the block's
-// number. All lanes must call, and get it.
+// What a warp's windows hold, and what was kept of them. There may be more in the block's number, if flags say so. All lanes must
+// call, and get it.
 template <class Adder> GPR_DEVICE Held<typename Adder::In> hold(Adder &adder)
 {
     Held<typename Adder::In> held = {};
 
-    if (adder.adds == 0 && !adder.has_emptied) return held; // no element came here
+    if (adder.adds == 0 && adder.elsewhere == 0) return held; // no element came here
 
     held.top = adder.near[0].top;
+    held.flags = adder.elsewhere;
 #pragma unroll
     for (unsigned p = 0; p < held.parts; p++) {
         long long number[held.windows];
@@ -204,15 +205,8 @@ template <class Adder> GPR_DEVICE Held<typename Adder::In> hold(Adder &adder)
         const bool has_others = (held.parts == 1 ? adder.others : adder.others >> p & 1) != 0;
         if (__any_sync(all_lanes, has_others)) held.flags |= static_cast<unsigned>(saw_not_minus_zero) << p * held_flag_bits;
     }
-    if (adder.has_emptied) {
-        adder.empty();
-        adder.leave_left_out(); // none else has any
-        held.clear();
-        held.flags |= saw_digits;
-    } else if (adder.times_kept() > 0) {
-        return with_kept(held);
-    }
-    return held;
+    if constexpr (Adder::skips_nan) adder.leave_left_out();
+    return adder.times_kept() > 0 ? with_kept(held) : held;
 }
 
 // ---------------------------------------------------------------- those of several --------------
@@ -307,6 +301,16 @@ template <class In, class Use> GPR_DEVICE void for_each_digit(const Use &use)
     }
 }
 
+// Takes the flags that are in the block's number. The lanes of one warp must call, after all have added.
+template <class In> GPR_CALLED Held<In> with_specials(const BlockSum<In> &sum, Held<In> held)
+{
+#pragma unroll
+    for (unsigned p = 0; p < parts_of<In>; p++) held.flags |= sum.flags[p] << p * held_flag_bits;
+    held.flags &= ~saw_specials;
+    __syncwarp(); // all lanes have read them
+    return held;
+}
+
 // Adds the block's number to its row's counters, and what else it knows to what the block holds; then it is zero. The
 // lanes of one warp must call, after all have added.
 template <class In> GPR_DEVICE void leave_number(BlockSum<In> &sum, Held<In> &held, uint64 *counters)
@@ -328,18 +332,34 @@ template <class In> GPR_DEVICE void leave_number(BlockSum<In> &sum, Held<In> &he
 }
 
 // Adds the counters of a row to the block's number, and leaves them zero. The lanes of one warp must call.
-template <class In> GPR_DEVICE void take_number(BlockSum<In> &sum, uint64 *counters)
+template <class In> GPR_CALLED void take_number(BlockSum<In> &sum, uint64 *counters)
 {
-    for_each_digit<In>([&](unsigned p, unsigned d, unsigned counter) {
-        const long long number[1] = {static_cast<long long>(counters[counter])};
-        const int place[1] = {static_cast<int>(d) * digit_bits};
-        counters[counter] = 0;
-        LoneThread<1>::add(sum.digit[p], number, place);
-    });
-    if (threadIdx.x % warp_lanes != 0) return;
-    uint64 &left_out = counters[digits_of<PartType<In>>];
-    sum.left_out = left_out;
-    left_out = 0;
+    using T = PartType<In>;
+    constexpr unsigned digits = digits_of<T>, chunks = (digits + warp_lanes - 1) / warp_lanes;
+    const unsigned lane = threadIdx.x % warp_lanes;
+
+#pragma unroll 1
+    for (unsigned p = 0; p < parts_of<In>; p++, counters += counters_of_part<T>) {
+        long long number[chunks];
+#pragma unroll
+        for (unsigned c = 0; c < chunks; c++) { // all loads first
+            const unsigned d = c * warp_lanes + lane;
+            number[c] = d < digits ? static_cast<long long>(counters[d]) : 0;
+        }
+#pragma unroll
+        for (unsigned c = 0; c < chunks; c++) {
+            const unsigned d = c * warp_lanes + lane;
+            if (number[c] == 0) continue;
+            const long long one[1] = {number[c]};
+            const int place[1] = {static_cast<int>(d) * digit_bits};
+            counters[d] = 0;
+            LoneThread<1>::add(sum.digit[p], one, place);
+        }
+        if (p != 0 || lane != 0) continue;
+        if (counters[digits] == 0) continue;
+        sum.left_out = counters[digits];
+        counters[digits] = 0;
+    }
 }
 
 // Sums a warp's share of the partials of a row's blocks. All lanes must call, and get it.
@@ -444,6 +464,7 @@ GPR_DEVICE void finish_run(const Held<typename Cell::In> &held, const Row &row, 
     if (lane == 0) by_warps[warp] = held;
     __syncthreads(); // all warps have found what they have
     Held<In> all = sum_of_warps<BLOCK>(sum);
+    if (warp == 0 && (all.flags & saw_specials) != 0) all = with_specials(sum, all);
     if (row.blocks > 1) {
         constexpr unsigned words = sizeof(uint64) / sizeof(unsigned);
         constexpr unsigned counters = parts_of<In> * counters_of_part<PartType<In>>;
