@@ -23,7 +23,8 @@ SPARE = 2  # elements of a row that its sums go to, to be taken away
 PARTS = {"complex64": "float32", "complex128": "float64"}
 COMPLEX = {"complex64": np.dtype(np.complex64), "complex128": np.dtype(np.complex128)}
 
-# Shapes and strides in elements of which each is for one of the kernel's ways, the last axis reduced; and blocks a row.
+# Shapes and strides in elements of which each is for one of the kernel's ways, all axes but the first reduced; and
+# blocks a row.
 SHAPES = [
     ((70, 5), (5, 1), 0),  # rows of a few, one after another
     ((70, 40), (41, 1), 0),  # short runs
@@ -34,6 +35,9 @@ SHAPES = [
     ((270, 60), (1, 270), 1),
     ((2, 1300), (3000, -2), 3),  # backwards, along
     ((5, 300), (1, 0), 0),  # one element all the time
+    ((7, 40, 64), (64, 448, 1), 0),  # several runs, of whole vectors where they are aligned
+    ((2, 3, 520), (520, 1040, 1), 2),
+    ((4, 6, 260), (-300, 1200, 1), 3),
 ]
 
 
@@ -131,7 +135,7 @@ def draw_case(rng: np.random.Generator, name: str, masked_share: float) -> layou
     """A random array of a random layout, in so many of all cases with a mask."""
     if rng.random() < 0.5:
         shape, strides, grid = SHAPES[int(rng.integers(len(SHAPES)))]
-        array, reduced = place(rng, draw_elements, name, shape, strides), 1
+        array, reduced = place(rng, draw_elements, name, shape, strides), len(shape) - 1
     else:
         shape, grid = layouts.draw_shape(rng), int(rng.choice([0, 0, 1, 3]))
         array = layouts.strided(rng, shape, lambda n: draw_elements(rng, name, n), bool(rng.random() < 0.2))

@@ -125,8 +125,12 @@ def check_apart(task: dict[str, Any]) -> None:
         check_all_digits(lambda x: sum_on_device(x, "sum", 0, block, grid, on_device), values, where)  # noqa: B023
         zeros = -np.zeros(values.size, values.dtype)
         assert np.signbit(sum_on_device(zeros, "sum", 0, block, grid, on_device)), f"only -0 of {where}"
-        zeros[rng.integers(values.size)] = 0
+        plus = int(rng.integers(values.size))
+        zeros[plus] = 0
         assert not np.signbit(sum_on_device(zeros, "sum", 0, block, grid, on_device)), f"one +0 of {where}"
+        zeros[plus - vector] = math.nan  # of a neighbour, so that each element is looked at
+        left = sum_on_device(zeros, "sum", 0, block, grid, on_device, skip_nan=True)
+        assert not np.signbit(left), f"one +0 beside NaN of {where}"
         # The smallest numbers there are, after NaN that is left out, of each thread or of one.
         tiny = (rng.integers(1, 200, 3 * values.size) * float(ml_dtypes.finfo(DTYPES[name]).smallest_subnormal)).astype(
             DTYPES[name]
