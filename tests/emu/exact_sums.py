@@ -223,9 +223,9 @@ def check_few(task: dict[str, Any]) -> None:
         near = (rng.choice(edges[:5], (count, n)) * rng.choice([-1, 1], (count, n))).astype(DTYPES[name])
         apart = (rng.choice(edges, (count, n)) * rng.choice([-1, 1], (count, n))).astype(DTYPES[name])
         # A midpoint of some result, or what is beside it by the last bit of what it may be added as, and by less.
-        digits = FORMATS[FLOATS[rng.integers(4)]][0]
+        digits = rng.choice([FORMATS[result][0] for result in FLOATS], count).astype(np.float64)
         less = [0.0, 2.0 ** -rng.integers(20, 30), 2.0**-52, 2.0**-60, -(2.0**-60), 2.0**-140]
-        ties = [rng.choice([1 + 2.0**-digits, 1], count), np.full(count, 2.0 ** -(digits + 1)), rng.choice(less, count)]
+        ties = [1 + rng.choice([0, 1], count) * 2.0**-digits, 2.0 ** -(digits + 1), rng.choice(less, count)]
         ties = np.stack([*ties, *np.zeros((6, count))], axis=1)[:, :n]
         ties = rng.permuted(ties, axis=1) * rng.choice([-1, 1], (count, 1))
         # Warps whose rows are all alike, and those of which a few are not.
