@@ -241,6 +241,16 @@ __forceinline__ double __fma_rn(double a, double b, double c)
 #endif
 }
 
+__forceinline__ float __fmaf_rn(float a, float b, float c)
+{
+#if defined(__x86_64__)
+    __asm__("vfmadd231ss %2, %1, %0" : "+x"(c) : "x"(a), "x"(b));
+    return c;
+#else
+    return __builtin_fmaf(a, b, c);
+#endif
+}
+
 // The upper halves of products of 128 bits.
 __forceinline__ unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
 {

@@ -46,6 +46,11 @@ template <class In> GPR_DEVICE uint64 word_of_sum(const BlockSum<In> &sum, unsig
     return w == words ? count - sum.left_out : sum.flags[p];
 }
 
+// Whether a cell makes results of sums, real floats; and whether these are means.
+template <class Cell, class = void> constexpr bool makes_floats = false;
+template <class Cell> constexpr bool makes_floats<Cell, Void<decltype(Cell::is_mean)>> = is_float<typename Cell::Out>;
+template <class Cell, class = void> constexpr bool makes_means = false;
+template <class Cell> constexpr bool makes_means<Cell, Void<decltype(Cell::is_mean)>> = Cell::is_mean;
 // Whether a cell's sums are rounded from their digits.
 template <class Cell, class = void> constexpr bool rounds_digits = false;
 template <class Cell> constexpr bool rounds_digits<Cell, Void<decltype(Cell::is_rounded)>> = Cell::is_rounded;

@@ -1,13 +1,15 @@
-// Exact sums of a few floats: as two numbers, which are rounded by one addition.
+// Exact sums of a few floats, and their means: as two numbers, which are rounded by one addition.
 //
 // Windows have to be placed, read and carried, which takes longer than adding three numbers. But s + x is a float and an
 // error that is one too (Knuth's sum of two): so a sum is two floats as long as errors add up without an error of their own.
 // That says whether it is. Where it is not, as with numbers far from each other, infinities and NaN, doubles or windows are
 // there.
+//
+// A mean is a quotient, and the quotient of what that leaves over, which is a float or two. The second quotient is made odd where it
+// leaves something itself: so it tells on which side of a midpoint the mean is.
 #pragma once
 
-#include "exact_windows.cuh"
-#include "tile.cuh"
+#include "exact_block.cuh"
 
 namespace gpr {
 
@@ -27,6 +29,23 @@ public:
         second = lower.sum;
         if constexpr (sizeof(F) == sizeof(float)) lost |= magnitude(lower.rest);
         else lost |= magnitude(lower.rest) | lower_bits(lower.rest);
+    }
+    // Makes them what they are over COUNT, if they are not so small that digits of that could be lost; says whether it did.
+    template <unsigned COUNT> GPR_DEVICE bool divide()
+    {
+        constexpr F count = F(COUNT), inverse = 1 / count;
+        constexpr unsigned least = static_cast<unsigned>(2 * Format<F>::fraction) << key_fraction<F>;
+        const Split two = split(first, second);
+        const F quotient = two.sum * inverse;
+        const Split left = split(multiply_add(-quotient, count, two.sum), two.rest);
+        const F guess = left.sum * inverse;
+        const F nearest = multiply_add(multiply_add(-guess, count, left.sum) + left.rest, inverse, guess);
+        const F rest = multiply_add(-nearest, count, left.sum) + left.rest;
+
+        if (two.sum == 0) return true; // so is the mean, with that sign
+        first = quotient;
+        second = rest == 0 ? nearest : made_odd(nearest, rest);
+        return magnitude(quotient) >= least;
     }
     // Whether they are the sum. With an infinity or NaN among the numbers, or beyond the largest, the second is NaN.
     GPR_DEVICE bool are_exact() const { return lost == 0 && magnitude(second) < infinity; }
@@ -55,27 +74,39 @@ private:
         if constexpr (sizeof(F) == sizeof(float)) return bit_copy<unsigned>(x) & ~sign_bit;
         else return upper_bits(x) & ~sign_bit;
     }
+    static GPR_DEVICE float multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+    static GPR_DEVICE double multiply_add(double a, double b, double c) { return __fma_rn(a, b, c); }
+    // The one of two neighbours whose last bit is set: x is the nearest to a number that is x and a rest.
+    static GPR_DEVICE F made_odd(F x, F rest)
+    {
+        const Bits<F> bits = bit_copy<Bits<F>>(x);
+        if (x == 0) return bit_copy<F>((bit_copy<Bits<F>>(rest) & sign_of<F>) + 1);
+        if (bits % 2 != 0) return x;
+        return bit_copy<F>((rest < 0) == (x < 0) ? bits + 1 : bits - 1);
+    }
     // Rounding this to nearest, to at least two bits less, is rounding the sum to nearest.
     GPR_DEVICE F rounded_to_odd() const
     {
-        using Integer = typename Select<sizeof(F) == sizeof(float), int, long long>::type;
         const Split two = split(first, second);
-        const Integer bits = bit_copy<Integer>(two.sum);
         if (two.rest == 0) return second == 0 ? first : two.sum;
-        if (bits % 2 != 0) return two.sum;
-        return bit_copy<F>(static_cast<Integer>(bits + ((two.rest < 0) == (two.sum < 0) ? 1 : -1)));
+        return made_odd(two.sum, two.rest);
     }
 };
 
 // Elements whose errors add up sooner than windows are placed.
 template <class In> constexpr unsigned most_few = sizeof(In) == sizeof(double) ? 4 : 8;
-// What they are added as first: additions of float64 take twice as long, and conversions longer.
-template <class In> using FewNumbers = typename Select<sizeof(In) == sizeof(double), double, float>::type;
+// What a cell adds them as first: additions of float64 take twice as long, and conversions longer. A mean's are no narrower than it.
+template <class Cell> constexpr bool few_are_doubles =
+    sizeof(typename Cell::In) == sizeof(double) || (makes_means<Cell> && sizeof(typename Cell::Out) == sizeof(double));
+template <class Cell> using FewNumbers = typename Select<few_are_doubles<Cell>, double, float>::type;
 
-// Puts the sum of the first COUNT elements of vectors as two F, if two F are it; says whether they are. Behind one element is a -0.
-template <class F, unsigned COUNT, class In, unsigned VECTORS, class Out>
-GPR_DEVICE bool put_few(const Vector (&v)[VECTORS], Out *out)
+// Puts the sum of the first COUNT elements of vectors as two F, or their mean, if two F are it; says whether they are. Behind one
+// element is a -0.
+template <class Cell, class F, unsigned COUNT, unsigned VECTORS>
+GPR_DEVICE bool put_few(const Vector (&v)[VECTORS], typename Cell::Out *out)
 {
+    using In = typename Cell::In;
+    using Out = typename Cell::Out;
     constexpr unsigned per_vector = vector_elements<In>;
     static_assert(VECTORS * per_vector >= 2 && COUNT <= VECTORS * per_vector, "the first two are there");
     const auto x = [&](unsigned i) { return static_cast<F>(value_of(element<In>(v[i / per_vector], i % per_vector))); };
@@ -84,6 +115,10 @@ GPR_DEVICE bool put_few(const Vector (&v)[VECTORS], Out *out)
 #pragma unroll
     for (unsigned i = 2; i < COUNT; i++) sum.add(x(i));
     if (!sum.are_exact()) return false;
+    if constexpr (makes_means<Cell>) {
+        static_assert(sizeof(Out) <= sizeof(F), "the second quotient is odd to digits that an Out has not");
+        if (!sum.template divide<COUNT>()) return false;
+    }
     *out = sum.template rounded<Out>();
     return true;
 }

@@ -16,7 +16,6 @@
 // Still paid: a row of numbers of many magnitudes takes as long as many others.
 #pragma once
 
-#include "exact_block.cuh"
 #include "exact_few.cuh"
 #include "exact_walk.cuh"
 
@@ -123,12 +122,12 @@ template <class Cell, unsigned VECTORS> using ShortRow =
 
 // ---------------------------------------------------------------- rows --------------------------
 
-// Whether two numbers may be a row's sum: of as few floats as the program is made for, which all count, not divided. Doubles are
-// for cards that add them quickly.
+// Whether two numbers may be a row's sum: of as few floats as the program is made for, which all count. Doubles are for cards that
+// add them quickly.
 template <class Cell, class F> GPR_DEVICE constexpr bool sums_few()
 {
     using In = typename Cell::In;
-    constexpr bool are_floats = is_float<In> && is_float<typename Cell::Out> && rounds_digits<Cell>;
+    constexpr bool are_floats = is_float<In> && makes_floats<Cell>;
     constexpr bool are_few = lanes == 1 && row_elements > 0 && row_elements <= most_few<In>;
     constexpr bool is_quick = !integer_windows || sizeof(F) == sizeof(float);
     return are_floats && are_few && row_elements <= WalkedTiles<Cell, item>::elements && is_quick && !masked && !Cell::skips_nan;
@@ -150,7 +149,7 @@ GPR_DEVICE unsigned put_few_rows(const typename Cell::In *in, typename Cell::Out
     }
 #pragma unroll
     for (unsigned r = 0; r < per_thread; r++) {
-        const bool is_put = put_few<FewNumbers<In>, row_elements, In>(v[r], out + layout.row(index + r * STEP).out);
+        const bool is_put = put_few<Cell, FewNumbers<Cell>, row_elements>(v[r], out + layout.row(index + r * STEP).out);
         left |= is_put ? 0 : 1u << r;
     }
     return left;
@@ -163,11 +162,11 @@ GPR_DEVICE bool put_short_row(const typename Cell::In *in, typename Cell::Out *o
 {
     using In = typename Cell::In;
     const unsigned lane = threadIdx.x % lanes;
-    if constexpr (sums_few<Cell, double>() && sizeof(In) < sizeof(double)) { // too far apart for two floats
+    if constexpr (sums_few<Cell, double>() && sizeof(FewNumbers<Cell>) < sizeof(double)) { // too far apart for two floats
         WalkedTiles<Cell, VECTORS> only(in + start.in, nullptr, layout, 0, 1, has_row ? n : 0);
         Vector v[VECTORS];
         only.fetch(v, FloatAdder<Cell, VECTORS, LoneThread<1>>::nothing());
-        if (__all_sync(all_lanes, !has_row || put_few<double, row_elements, In>(v, out + start.out))) return true;
+        if (__all_sync(all_lanes, !has_row || put_few<Cell, double, row_elements>(v, out + start.out))) return true;
     }
     ShortRow<Cell, VECTORS> row;
     WalkedTiles<Cell, VECTORS> tiles(in + start.in, layout.mask + start.mask, layout, lane, lanes, has_row ? n : 0);
@@ -273,7 +272,7 @@ exact_rows(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scra
     static_assert(BLOCK <= most_rows_block<In>, "shared memory has room for the numbers of these warps");
     constexpr unsigned all = (1u << per_thread) - 1, groups = BLOCK / lanes;
 
-    if constexpr (sums_few<Cell, FewNumbers<In>>()) {
+    if constexpr (sums_few<Cell, FewNumbers<Cell>>()) {
         const uint64 first = first_row<BLOCK>(rows.first);
         unsigned left = all;
         if (first - threadIdx.x + groups * per_thread <= layout.count) { // the block is full

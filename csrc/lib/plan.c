@@ -550,14 +550,13 @@ static uint32_t exact_lanes(const task *t, const gpr_layout *layout)
     return 0;
 }
 
-/* Whether two numbers may be the sum of a row: of a few floats that all count, not divided (sums_few). */
+/* Whether two numbers may be the sum of a row: of a few floats that all count (sums_few). */
 static int sums_few(const task *t)
 {
     enum { FEW_ELEMENTS = 8, FEW_WIDE_ELEMENTS = 4 }; /* most_few, of float64 */
     const gpr_rule *rule = t->rule;
 
-    return gpr_dtype_rows[rule->element].kind == GPR_KIND_FLOAT && !rule->divide && !rule->skip_nan &&
-           !t->layout->masked &&
+    return gpr_dtype_rows[rule->element].kind == GPR_KIND_FLOAT && !rule->skip_nan && !t->layout->masked &&
            t->layout->n <= (t->element_bytes == sizeof(double) ? FEW_WIDE_ELEMENTS : FEW_ELEMENTS);
 }
 

@@ -207,8 +207,8 @@ def check_kept_to_the_end(task: dict[str, Any]) -> None:
 
 def check_few(task: dict[str, Any]) -> None:
     """Sum rows of one to nine elements of ``dtype``, which threads have alone, along memory and across it, of one axis
-    or two, as any float: ``rows`` of each kind, of which 64 are warps of their own, of ``sizes`` numbers of elements;
-    ``seed``.
+    or two, as any float, and take their means: ``rows`` of each kind, of which 64 are warps of their own, of ``sizes``
+    numbers of elements; ``seed``.
     """
     name, count = task["dtype"], task["rows"]
     rng = np.random.default_rng([task["seed"], *name.encode()])
@@ -230,7 +230,7 @@ def check_few(task: dict[str, Any]) -> None:
         ties = rng.permuted(ties, axis=1) * rng.choice([-1, 1], (count, 1))
         # Warps whose rows are all alike, and those of which a few are not.
         mixed = np.where(rng.random((count, 1)) < 0.1, apart, near)
-        rows = np.concatenate([rows, near, ties.astype(rows.dtype), mixed, apart])
+        rows = np.concatenate([rows, near, ties.astype(rows.dtype), means.astype(rows.dtype), mixed, apart])
         copies = 1 + MANY_ROWS // len(rows) if n == sizes[0] else 1
         known = rows
         rows = np.tile(rows, (copies, 1))
@@ -243,14 +243,14 @@ def check_few(task: dict[str, Any]) -> None:
             whole = view if view.base is None else view.base
             pointer = _core.alloc_device(0, whole.nbytes)
             _core.upload(0, pointer, whole.ravel(order="K"))
-            for result in rng.permutation(FLOATS)[:2].tolist():
+            for op, result in zip(rng.permutation(["sum", "mean"]), rng.permutation(FLOATS), strict=False):
                 got = _core.reduce_device(
-                    *("sum", pointer, view.shape, view.dtype, view.ndim - 1, "exact", 0, 0, 0, DTYPES[result]),
+                    *(op, pointer, view.shape, view.dtype, view.ndim - 1, "exact", 0, 0, 0, DTYPES[result]),
                     strides=view.strides,
                 )
-                where = f"{name} rows of {n} as {result}, {view.shape} {view.strides} GPR_TEST_SEED={task['seed']}"
+                where = f"{op} of {name} rows of {n} as {result}, {view.shape} {view.strides}, seed {task['seed']}"
                 assert _core.last_run()["variant"] == "exact_rows", where
-                wanted = [expected(row, result) for row in known]
+                wanted = [expected(row, result, n if op == "mean" else 1) for row in known]
                 for i, one in enumerate(np.asarray(got)):
                     assert_result(one, wanted[i % len(known)], f"row {i}, {rows[i]}, {where}")
             _core.free_device(0, pointer)
@@ -299,6 +299,12 @@ def check_nothing(rng: np.random.Generator, name: str, device: str, sizes: tuple
             sums = [
                 gr.sum(numbers, where=kept, **options),
                 gr.nansum(values, **options),
+        # A sum whose mean is such a midpoint, in two elements, and what may be beside.
+        means = n * (1 + 2.0**-digits * rng.integers(1, 2 ** np.minimum(digits, 8)) + 2.0 ** -(digits + 1))
+        means *= 2.0 ** rng.choice([0, 0, 10, -100 if name in ("float32", "float64") else -3], count)
+        upper = means.astype(DTYPES[name]).astype(np.float64)
+        means = np.stack([upper, means - upper, rng.choice(less, count) * means, *np.zeros((6, count))], axis=1)[:, :n]
+        means = rng.permuted(means, axis=1) * rng.choice([-1, 1], (count, 1))
                 gr.nansum(numbers, where=kept, **options),
                 gr.sum(rows, 1, where=kept[::-1], **options)[0],
             ]
