@@ -160,7 +160,7 @@ SLIPS = [
     (r"(?<=flags )\|= other\.flags", "= other.flags"),
     (r"(?<=is_upper \? )half_bits(?= : 0)", "half_bits - 1"),
     (r"all\.clear\(\);", ""),
-    (r"(?:held|all)\.flags \|?= (?:saw_digits|left_flags);", ""),
+    (r"all\.flags \|?= (?:saw_digits \| \(all\.flags & saw_alone\)|left_flags);", ""),
     (r"(?<=all\.flags = )warp_or\(mine\.flags\)", "mine.flags"),
     (r"\(mine\.top == all\.top \|\| mine\.is_zero\(\)\)", "true"),
     (r"(?<=if \()has_first", "false"),
@@ -193,7 +193,8 @@ SLIPS = [
     # What windows do not hold
     (r"(?<=near\[p\] = )grown\.windows\.of\[p\](?=;\n        is_placed)", "near[p]"),
     (r"elsewhere \|= found\.elsewhere;", ""),
-    (r"found\.elsewhere \|= team\.any\(apart != 0\) \|\| Cell::skips_nan \? saw_digits : 0;", ""),
+    (r"team\.any_of\(found\.elsewhere \| \(Cell::skips_nan \? saw_digits : 0\)\)", "found.elsewhere"),
+    (r"found\.elsewhere \|= saw_digits;", ""),
     (r"found->elsewhere \|= saw_specials;", ""),
     (r"if \(!is_near\(windows, magnitudes_of<T>\(alone\)\)\) return false;", ""),
     (r"left_range != 0 \|\| (?=rest != 0)", ""),
@@ -203,7 +204,33 @@ SLIPS = [
     (r"if \(!fit\.holds\(grown\.of\)\) return false;", ""),
     (r"found->others \|= others_of\(vector\);", ""),
     (r"held\.flags = adder\.elsewhere;", ""),
-    (r"all = with_specials\(sum, all\);", ""),
+    (r"(?<=all = )leave_apart\(sum, all, totals\)", "leave_apart(sum, all, nullptr)"),
+    (r"all = leave_apart\(sum, all, nullptr\);", "(void)0;"),
+    # One element that windows do not hold
+    (r"(?<=\+ p, 0ull, bits\) )== 0\) return saw_alone", "== 0) return saw_digits"),
+    (r"(?<=\+ p, 0ull, bits\) )== 0", "!= 0"),
+    (r"sizeof\(BlockSums<In, NUMBERS>\)", "NUMBERS * sizeof(BlockSum<In>)"),
+    (r"(?<=is_added = )bits != 0 && atomicCAS", "bits != 0 && false && atomicCAS"),
+    (r"if \(is_added\) add_digits\(sum\.digit\[p\], number_alone<In>\(p\)\);", ""),
+    (r"\*alone_among<In>\(counters, p\) = 0;", ""),
+    (r"RunTeam::alone<In>\(\)\[p\] = \*alone_among<In>\(counters, p\);", ""),
+    (r"(?<=saw_digits )\| \((?:all|now)\.flags & saw_alone\)", ""),
+    (r"\(held\.flags & saw_alone\) != 0 && (?=leave_alone)", "false && "),
+    (r"(?<=\(all\.flags & saw_alone\) )!= 0(?= && p)", "!= 0 && false"),
+    (r"(?<=ANY && \(all\.flags & saw_alone\) )!= 0", "!= 0 && false"),
+    (r"(?<=unit )- 2 \+ offset", "+ offset"),
+    (r"(?<=distance % STEP )\+ 2", "+ 1"),
+    (r"(?<=highest = static_cast<int>\(far_numbers\) )- 2", "- 1"),
+    (r"(?<=of_one == 1 \? )upper", "0"),
+    (r"(?<=significand << 1 )>> \(STEP \+ 1 - shift\)", ">> (STEP - shift)"),
+    (r"(?<=unit = )sign_of_sum != 0 \? sum\.unit : place", "sum.unit"),
+    (r"(?<=all\.unit = )unit - moved \* STEP", "unit"),
+    (r"(?<=far_numbers - 1\] = )sign_of_sum", "0"),
+    (r"(?<=far_numbers - 1\] = )significand != 0 \? sign_of_one : 0", "0"),
+    (r"(?<=significand != 0 \? )sign_of_one", "1"),
+    (r"first < 0 \? -1 : (?=first != 0)", ""),
+    (r"first != 0 \|\| second != 0 \|\| (?=has_rest)", ""),
+    (r"\|\| has_rest(?= \? 1 : 0; \})", ""),
     # What is kept of full windows
     (r"keep\(windows\(\), times\);", ""),
     (r"(?<=most_kept == 0 \? mine : )kept \+ mine", "mine"),
@@ -228,7 +255,7 @@ SLIPS = [
     (r"atomicAdd\(counters \+ digits_of<PartType<In>>, left_out\)", "(void)0"),
     (r"(?<=sum\.left_out = )counters\[digits\]", "0"),
     (r"(?<=\(all\.flags & saw_digits\) )== 0", ">= 0"),
-    (r"&& \(all\.flags & saw_digits\) != 0(?=\) (?:leave|take)_number)", "&& false"),
+    (r"\((?:held\.)?flags & saw_digits\) != 0(?=\) (?:leave|take)_number)", "false"),
     (r"(?<=Held<In>::windows )- 1(?=\);)", "- 2"),
     (r"row\.blocks > 1(?=\) return false)", "false"),
     (r"(?<=row\.blocks )> warp_lanes", "> 2 * warp_lanes"),
@@ -520,6 +547,8 @@ def exact_sums_to_try(kernels: list[str]) -> Iterator[Trial]:
             what = {"do": "exact_tiles.check_tiles", "blocks": blocks, "count": 6, "only_sums": True}
             yield "exact", dtype, block, what
         yield "exact", "float64", 32, {"do": "exact_sums.check_kept", "count": 2, "limit": 300.0}
+        for dtype in ("float64", "float32"):
+            yield "exact", dtype, 0, {"do": "exact_sums.check_alone", "count": 10, "limit": 300.0}
         for dtype in ("float64", "bfloat16"):
             yield "exact", dtype, 0, {"do": "exact_sums.check_apart", "limit": 300.0}
         for dtype in ("float32", "float64", "bfloat16"):

@@ -17,7 +17,7 @@ pytest.importorskip("ml_dtypes")
 
 import emu
 from emu import exact_layouts, exact_states
-from emu.exact_sums import check_all_digits, check_nothing, draw, sum_on_device
+from emu.exact_sums import check_all_digits, check_alone_among, check_nothing, draw, sum_on_device
 from exact_reference import FLOATS, GENERATORS, assert_result, exact_sum, expected
 from reference import DTYPES, random_array
 
@@ -59,6 +59,11 @@ def test_the_kernels_source_gives_every_digit_on_the_emulator() -> None:
     tasks += [
         {"do": "exact_sums.check_apart", "dtype": name, "seed": SEED, "limit": 300.0}
         for name in (FLOATS if EVERYTHING else (FLOATS[SEED % 4], "float64"))
+    ]
+    tasks += [
+        {"do": "exact_sums.check_alone", "dtype": name, "seed": SEED, "limit": 600.0}
+        | {"count": 200 if EVERYTHING else 12}
+        for name in (wide if EVERYTHING else (wide[SEED // 3 % 3],))
     ]
     tasks += [
         {"do": "exact_sums.check_edges", "dtype": name, "stride": 1 if EVERYTHING else 8, "seed": SEED, "limit": 300.0}
@@ -309,6 +314,12 @@ def test_a_card_rounds_sums_and_means_of_all_pairs_of_float16_once(part: int, rn
             same = (got.view(np.uint16) == right.view(np.uint16)) | (np.isnan(got) & np.isnan(right))
             wrong = np.argwhere(~same)
             assert wrong.size == 0, f"{op} of {pairs[tuple(wrong[0])]}: {got[tuple(wrong[0])]}, GPR_TEST_SEED={SEED}"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", [name for name in FLOATS if name != "float16"])
+def test_a_card_sums_a_number_that_windows_do_not_hold(name: str, rng: np.random.Generator) -> None:
+    check_alone_among(rng, name, 1000, f"GPR_TEST_SEED={SEED}")
 
 
 @pytest.mark.gpu

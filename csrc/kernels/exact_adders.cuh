@@ -19,6 +19,7 @@ template <unsigned NUMBERS> struct WarpTeam {
     }
     static GPR_DEVICE bool leads() { return threadIdx.x % warp_lanes == 0; }
     static GPR_DEVICE bool any(bool is_so) { return __any_sync(all_lanes, is_so) != 0; }
+    static GPR_DEVICE unsigned any_of(unsigned bits) { return warp_or(bits); }
     static GPR_DEVICE unsigned max(unsigned x) { return warp_max(x); }
     static GPR_DEVICE unsigned min(unsigned x) { return warp_min(x); }
     template <unsigned COUNT>
@@ -58,6 +59,8 @@ struct RunTeam : WarpTeam<1> {
         __shared__ Kept<In> of_warp[most_warps];
         return of_warp[threadIdx.x / warp_lanes];
     }
+    // Of each part the block's one element that windows do not hold, as bits; 0: there is none.
+    template <class In> static GPR_DEVICE uint64 *alone() { return all_block_sums<In, 1>().alone; }
 };
 
 // A thread that adds to one of a block's NUMBERS numbers, alone or beside others.
@@ -68,6 +71,7 @@ template <unsigned NUMBERS> struct LoneThread {
     template <class In> GPR_DEVICE BlockSum<In> &sum() const { return block_sums<In, NUMBERS>()[number]; }
     static GPR_DEVICE bool leads() { return true; }
     static GPR_DEVICE bool any(bool is_so) { return is_so; }
+    static GPR_DEVICE unsigned any_of(unsigned bits) { return bits; }
     static GPR_DEVICE unsigned max(unsigned x) { return x; }
     static GPR_DEVICE unsigned min(unsigned x) { return x; }
     template <unsigned COUNT>
@@ -86,6 +90,7 @@ template <unsigned NUMBERS> struct LoneThread {
 // What there is of a row beside the windows, in the number in shared memory.
 constexpr unsigned saw_digits = 1u << 8;   // of elements, or of windows that were emptied
 constexpr unsigned saw_specials = 1u << 9; // flags of infinities and NaN
+constexpr unsigned saw_alone = 1u << 10;   // an element by itself, not in that number (RunTeam)
 
 // Adds what windows hold to a part.
 template <class Team, class AnyWindows>
@@ -129,7 +134,7 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
     bool is_placed = is_always_near<T>;   // the same in the whole team, as are:
     unsigned misses = 0, skipped = 0;     // tiles that are added the other way at once, after the last that did not fit
     unsigned strikes = 0;                 // tiles that did not fit since the windows began
-    unsigned elsewhere = 0;               // what is in the number in shared memory: saw_digits, saw_specials
+    unsigned elsewhere = 0;               // what there is beside the windows: saw_digits, saw_specials, saw_alone
     unsigned others = 0;                  // bits that are 0 as long as all elements were -0
     unsigned left_out = 0;
 
@@ -463,6 +468,7 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
         }
         if (has_wide_windows<T> && !tries) {
             if constexpr (has_wide_windows<T>) add_widely(team, tile, total, &found);
+            found.elsewhere |= saw_digits;
             apart = elements;
         } else {
 #pragma unroll 1
@@ -472,23 +478,34 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
 #pragma unroll 1
                 for (unsigned j = 0; j < per_vector; j++) {
                     if (!look_at(total, vector, j, &found)) continue;
-                    bool is_in = true;
+                    unsigned where = 0;
 #pragma unroll
                     for (unsigned p = 0; p < parts; p++) {
                         const T x = part_of(vector, j, p);
                         if (!is_finite(x) || (tries && add_if_near(grown.windows.of[p], x))) continue;
-                        add_digits(total.digit[p], x);
-                        is_in = false;
+                        where |= put_apart(total, p, x, tries);
                     }
-                    apart += is_in ? 0 : 1;
+                    found.elsewhere |= where;
+                    apart += where == 0 ? 0 : 1;
                 }
             }
         }
-        found.elsewhere |= team.any(apart != 0) || Cell::skips_nan ? saw_digits : 0;
-        found.elsewhere |= team.any((found.elsewhere & saw_specials) != 0) ? saw_specials : 0;
+        found.elsewhere = team.any_of(found.elsewhere | (Cell::skips_nan ? saw_digits : 0));
         found.is_apart = team.any(apart > elements / 4);
         found.largest = team.max(found.largest);
         return grown;
+    }
+
+    // Adds a finite element that windows do not hold to the number, or leaves the first one of a row's block by itself. Returns
+    // which it was. Of many nobody asks for the first: `may_be_first`.
+    static GPR_DEVICE unsigned put_apart(BlockSum<In> &total, unsigned p, T x, bool may_be_first)
+    {
+        if constexpr (Team::keeps) {
+            const uint64 bits = bit_copy<Bits<T>>(x);
+            if (may_be_first && atomicCAS(Team::template alone<In>() + p, 0ull, bits) == 0) return saw_alone;
+        }
+        add_digits(total.digit[p], x);
+        return saw_digits;
     }
 
     // With some to spare for larger ones; ~0 if there is none but zeros.

@@ -24,8 +24,8 @@ constexpr unsigned most_rooms = 8; // sums that a block makes results of at once
 // Makes the block's NUMBERS numbers zero. All threads must call; a block barrier is passed.
 template <class In, unsigned NUMBERS, unsigned BLOCK> GPR_DEVICE void clear_sums()
 {
-    constexpr unsigned words = NUMBERS * sizeof(BlockSum<In>) / sizeof(unsigned);
-    unsigned *cleared = reinterpret_cast<unsigned *>(block_sums<In, NUMBERS>());
+    constexpr unsigned words = sizeof(BlockSums<In, NUMBERS>) / sizeof(unsigned);
+    unsigned *cleared = reinterpret_cast<unsigned *>(&all_block_sums<In, NUMBERS>());
 
     if constexpr (words <= BLOCK) {
         if (threadIdx.x < words) cleared[threadIdx.x] = 0;

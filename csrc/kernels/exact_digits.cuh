@@ -75,12 +75,18 @@ template <class In> struct BlockSum {
     unsigned flags[parts_of<In>];
     uint64 left_out;
 };
-// COUNT numbers of a block, and the one of a block that has no more.
-template <class In, unsigned COUNT> GPR_DEVICE BlockSum<In> *block_sums()
+// COUNT numbers of a block; and an element that is in none of them (RunTeam), of each part its bits, or 0.
+template <class In, unsigned COUNT> struct BlockSums {
+    BlockSum<In> of[COUNT];
+    uint64 alone[parts_of<In>];
+};
+template <class In, unsigned COUNT> GPR_DEVICE BlockSums<In, COUNT> &all_block_sums()
 {
-    __shared__ BlockSum<In> sums[COUNT];
+    __shared__ BlockSums<In, COUNT> sums;
     return sums;
 }
+template <class In, unsigned COUNT> GPR_DEVICE BlockSum<In> *block_sums() { return all_block_sums<In, COUNT>().of; }
+// The one of a block that has no more.
 template <class In> GPR_DEVICE BlockSum<In> &block_sum() { return *block_sums<In, 1>(); }
 
 GPR_CALLED void carry_digit(int *digit)

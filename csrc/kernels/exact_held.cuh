@@ -8,7 +8,8 @@
 //
 // What does not go so goes into the block's number in shared memory: elements that windows do not hold, what windows held before
 // they were moved, and integers whose units are too far apart. If there is such a number, it goes to the row's counters in
-// global memory, digit by digit, and the row takes longer. Infinities and NaN are flags alone.
+// global memory, digit by digit, and the row takes longer. Infinities and NaN are flags alone; and a row's only element that windows
+// do not hold stays by itself until the sum is rounded.
 #pragma once
 
 #include "exact_block.cuh"
@@ -28,7 +29,7 @@ template <class In> struct Held {
     using Short = ShortSum<windows, window_step>;
     long long number[parts][numbers]; // below 2^held_bits in magnitude
     int top;
-    unsigned flags; // part p's from bit p * held_flag_bits on, saw_digits and saw_specials
+    unsigned flags; // part p's from bit p * held_flag_bits on, saw_digits, saw_specials and saw_alone
 
     GPR_DEVICE bool is_zero() const
     {
@@ -65,6 +66,15 @@ template <class In> struct Held {
     {
         constexpr unsigned all = saw_infinity | saw_minus_infinity | saw_nan | saw_not_minus_zero;
         return flags >> p * held_flag_bits & all;
+    }
+    // What a part's windows hold, if it has nothing above them.
+    GPR_DEVICE Short sum_of(unsigned p) const
+    {
+        Short sum;
+#pragma unroll
+        for (unsigned w = 0; w < windows; w++) sum.number[w] = number[p][w + 1];
+        sum.unit = grid_lowest<T> + NearWindows<T>::place_at(top, windows - 1);
+        return sum;
     }
     // Whether 32 of them can be added, and none has anything above its windows: as is mostly so.
     GPR_DEVICE bool is_small() const
@@ -249,7 +259,7 @@ template <class In> GPR_CALLED Held<In> sum_of_any_lanes(BlockSum<In> &sum, Held
     if (__any_sync(all_lanes, !all.shift(counts ? static_cast<unsigned>(mine.top - all.top) : 0))) {
         add_each(sum, mine);
         all.clear();
-        all.flags = saw_digits;
+        all.flags = saw_digits | (all.flags & saw_alone);
         return all;
     }
 #pragma unroll
@@ -301,30 +311,56 @@ template <class In, class Use> GPR_DEVICE void for_each_digit(const Use &use)
     }
 }
 
-// Takes the flags that are in the block's number. The lanes of one warp must call, after all have added.
-template <class In> GPR_CALLED Held<In> with_specials(const BlockSum<In> &sum, Held<In> held)
+// The element that a row's blocks have by itself, of part p: its bits, where other kernels have that part's flags.
+template <class In> GPR_DEVICE uint64 *alone_among(uint64 *counters, unsigned p)
 {
-#pragma unroll
-    for (unsigned p = 0; p < parts_of<In>; p++) held.flags |= sum.flags[p] << p * held_flag_bits;
-    held.flags &= ~saw_specials;
-    __syncwarp(); // all lanes have read them
-    return held;
+    return counters + p * counters_of_part<PartType<In>> + digits_of<PartType<In>> + 1;
+}
+// The one that the block has.
+template <class In> GPR_DEVICE PartType<In> number_alone(unsigned p)
+{
+    using T = PartType<In>;
+    return bit_copy<T>(static_cast<Bits<T>>(RunTeam::alone<In>()[p]));
 }
 
-// Adds the block's number to its row's counters, and what else it knows to what the block holds; then it is zero. The
-// lanes of one warp must call, after all have added.
-template <class In> GPR_DEVICE void leave_number(BlockSum<In> &sum, Held<In> &held, uint64 *counters)
+// Leaves the element that the block has by itself to its row, or adds it to the block's number if the row has one already. Says
+// whether it did that. The lanes of one warp must call.
+template <class In> GPR_DEVICE bool leave_alone(BlockSum<In> &sum, uint64 *counters)
+{
+    const unsigned p = threadIdx.x % warp_lanes;
+    bool is_added = false;
+
+    if (p < parts_of<In>) {
+        const uint64 bits = RunTeam::alone<In>()[p];
+        is_added = bits != 0 && atomicCAS(alone_among<In>(counters, p), 0ull, bits) != 0;
+        if (is_added) add_digits(sum.digit[p], number_alone<In>(p));
+    }
+    __syncwarp(); // lane 0 takes the ticket after all have left theirs
+    return __any_sync(all_lanes, is_added) != 0;
+}
+
+// Takes the element that the row's blocks have by itself, and leaves zero. The lanes of one warp must call.
+template <class In> GPR_DEVICE void take_alone(uint64 *counters)
+{
+    const unsigned p = threadIdx.x % warp_lanes;
+    if (p < parts_of<In>) {
+        RunTeam::alone<In>()[p] = *alone_among<In>(counters, p);
+        *alone_among<In>(counters, p) = 0;
+    }
+    __syncwarp(); // it can be read
+}
+
+// Adds the block's number to its row's counters; then it is zero. The lanes of one warp must call, after all have added.
+template <class In> GPR_DEVICE void leave_number(BlockSum<In> &sum, uint64 *counters)
 {
     __syncwarp(); // what this warp added last is there
     const uint64 left_out = sum.left_out;
-#pragma unroll
-    for (unsigned p = 0; p < parts_of<In>; p++) held.flags |= sum.flags[p] << p * held_flag_bits;
     for_each_digit<In>([&](unsigned p, unsigned d, unsigned counter) {
         const long long digit = sum.digit[p][d];
         if (digit != 0) atomicAdd(counters + counter, static_cast<uint64>(digit));
         sum.digit[p][d] = 0;
     });
-    __syncwarp(); // flags and the count have been read; and lane 0 takes the ticket after all have added
+    __syncwarp(); // the count has been read; and lane 0 takes the ticket after all have added
     if (threadIdx.x % warp_lanes < parts_of<In>) sum.flags[threadIdx.x % warp_lanes] = 0;
     if (threadIdx.x % warp_lanes != 0) return;
     if (left_out != 0) atomicAdd(counters + digits_of<PartType<In>>, left_out);
@@ -332,7 +368,7 @@ template <class In> GPR_DEVICE void leave_number(BlockSum<In> &sum, Held<In> &he
 }
 
 // Adds the counters of a row to the block's number, and leaves them zero. The lanes of one warp must call.
-template <class In> GPR_CALLED void take_number(BlockSum<In> &sum, uint64 *counters)
+template <class In> GPR_DEVICE void take_number(BlockSum<In> &sum, uint64 *counters)
 {
     using T = PartType<In>;
     constexpr unsigned digits = digits_of<T>, chunks = (digits + warp_lanes - 1) / warp_lanes;
@@ -362,6 +398,31 @@ template <class In> GPR_CALLED void take_number(BlockSum<In> &sum, uint64 *count
     }
 }
 
+// Something of a row is not in the windows, which is seldom so: what comes of it then.
+constexpr unsigned saw_apart = saw_digits | saw_specials | saw_alone;
+
+// What a block holds, with the flags in its number. What is neither goes where the last block finds it, if there are several: among
+// the row's `counters`, or NULL. The lanes of one warp must call, after all have added.
+template <class In> GPR_CALLED Held<In> leave_apart(BlockSum<In> &sum, Held<In> held, uint64 *counters)
+{
+    __syncwarp(); // what this warp added last is there
+#pragma unroll
+    for (unsigned p = 0; p < parts_of<In>; p++) held.flags |= sum.flags[p] << p * held_flag_bits;
+    held.flags &= ~saw_specials;
+    __syncwarp(); // all lanes have read them
+    if (counters == nullptr) return held;
+    if ((held.flags & saw_alone) != 0 && leave_alone(sum, counters)) held.flags |= saw_digits;
+    if ((held.flags & saw_digits) != 0) leave_number(sum, counters);
+    return held;
+}
+
+// Takes what blocks left there. The lanes of one warp must call.
+template <class In> GPR_CALLED void take_apart(BlockSum<In> &sum, unsigned flags, uint64 *counters)
+{
+    if ((flags & saw_alone) != 0) take_alone<In>(counters);
+    if ((flags & saw_digits) != 0) take_number(sum, counters);
+}
+
 // Sums a warp's share of the partials of a row's blocks. All lanes must call, and get it.
 template <unsigned BLOCK, class In>
 GPR_DEVICE Held<In> take_partials(BlockSum<In> &sum, const Held<In> *partials, unsigned blocks)
@@ -380,38 +441,54 @@ GPR_DEVICE Held<In> take_partials(BlockSum<In> &sum, const Held<In> *partials, u
         const bool fits = threadIdx.x + first >= blocks || all.join(now);
         if (__any_sync(all_lanes, !fits)) {
             add_each(sum, fits ? Partial{} : now);
-            left_flags = saw_digits;
+            left_flags |= saw_digits | (now.flags & saw_alone);
         }
     }
     all.flags |= left_flags;
     return sum_of_lanes<warp_lanes>(sum, all);
 }
 
-// Puts what the first warp has of a whole row, and what is in the block's number. All its lanes must call.
+// Puts what the first warp has of a whole row, and what is in the block's number or by itself. All its lanes must call.
 template <class Cell>
 GPR_CALLED void put_digits(typename Cell::Out *out, BlockSum<typename Cell::In> &sum, const Held<typename Cell::In> all, uint64 n)
 {
     __shared__ typename Cell::Acc room;
+    const unsigned p = threadIdx.x % warp_lanes;
     add_held(sum, all);
+    if ((all.flags & saw_alone) != 0 && p < parts_of<typename Cell::In>) {
+        add_digits(sum.digit[p], number_alone<typename Cell::In>(p));
+    }
     put_sum<Cell>(out, room, sum, n);
 }
-template <class Cell>
-GPR_DEVICE void put_held(typename Cell::Out *out, BlockSum<typename Cell::In> &sum, const Held<typename Cell::In> &all, uint64 n)
+// The same by one thread, of a row that has nothing in the block's number. ONE: something is by itself.
+template <class Cell, bool ONE>
+GPR_DEVICE void put_short(typename Cell::Out *out, const Held<typename Cell::In> &all, uint64 n)
 {
     using In = typename Cell::In;
-    using T = PartType<In>;
+    using Short = typename Held<In>::Short;
+    typename Select<ONE, ShortSum<far_numbers, window_step>, Short>::type sums[Held<In>::parts];
+    uint64 flags[Held<In>::parts];
+#pragma unroll
+    for (unsigned p = 0; p < Held<In>::parts; p++) {
+        if constexpr (ONE) sums[p] = with_one(all.sum_of(p), number_alone<In>(p));
+        else sums[p] = all.sum_of(p);
+        flags[p] = all.flags_of(p);
+    }
+    Cell::put(out, sums, n, flags);
+}
+template <class Cell> GPR_CALLED void put_with_one(typename Cell::Out *out, const Held<typename Cell::In> all, uint64 n)
+{
+    put_short<Cell, true>(out, all, n);
+}
+// Whichever it is; none is by itself unless ANY is.
+template <class Cell, bool ANY>
+GPR_DEVICE void put_held(typename Cell::Out *out, BlockSum<typename Cell::In> &sum, const Held<typename Cell::In> &all, uint64 n)
+{
     if constexpr (!same<typename Cell::Out, typename Cell::Acc>) { // accumulators that leave the kernel are digits
         if ((all.flags & saw_digits) == 0 && !all.has(0)) {
-            typename Held<In>::Short sums[Held<In>::parts];
-            uint64 flags[Held<In>::parts];
-#pragma unroll
-            for (unsigned p = 0; p < Held<In>::parts; p++) {
-#pragma unroll
-                for (unsigned w = 0; w < Held<In>::windows; w++) sums[p].number[w] = all.number[p][w + 1];
-                sums[p].unit = grid_lowest<T> + NearWindows<T>::place_at(all.top, Held<In>::windows - 1);
-                flags[p] = all.flags_of(p);
-            }
-            if (threadIdx.x == 0) Cell::put(out, sums, n, flags);
+            if (threadIdx.x != 0) return;
+            if (ANY && (all.flags & saw_alone) != 0) put_with_one<Cell>(out, all, n);
+            else put_short<Cell, false>(out, all, n);
             return;
         }
     }
@@ -446,7 +523,7 @@ GPR_DEVICE bool finish_alone(const Held<typename Cell::In> &held, bool is_held, 
     if (threadIdx.x % warp_lanes == 0) held_by_warps<In, BLOCK>()[threadIdx.x / warp_lanes] = held;
     if (!__syncthreads_and(is_held)) return false; // what all warps hold is there
     const Held<In> all = sum_of_warps<BLOCK>(sum);
-    if (threadIdx.x < warp_lanes) put_held<Cell>(out, sum, all, row.n);
+    if (threadIdx.x < warp_lanes) put_held<Cell, false>(out, sum, all, row.n); // of tiles that windows hold
     return true;
 }
 
@@ -464,15 +541,16 @@ GPR_DEVICE void finish_run(const Held<typename Cell::In> &held, const Row &row, 
     if (lane == 0) by_warps[warp] = held;
     __syncthreads(); // all warps have found what they have
     Held<In> all = sum_of_warps<BLOCK>(sum);
-    if (warp == 0 && (all.flags & saw_specials) != 0) all = with_specials(sum, all);
-    if (row.blocks > 1) {
+    if (row.blocks == 1) {
+        if (warp == 0 && (all.flags & saw_apart) != 0) all = leave_apart(sum, all, nullptr);
+    } else {
         constexpr unsigned words = sizeof(uint64) / sizeof(unsigned);
         constexpr unsigned counters = parts_of<In> * counters_of_part<PartType<In>>;
         const uint64 slot = row.index < slots ? row.index : row.index % slots;
         unsigned *ticket = scratch.tickets + slot * words * (1 + counters);
         uint64 *totals = reinterpret_cast<uint64 *>(ticket) + 1;
+        if (warp == 0 && (all.flags & saw_apart) != 0) all = leave_apart(sum, all, totals);
         Held<In> *partials = reinterpret_cast<Held<In> *>(scratch.partials) + slot * row.blocks;
-        if (warp == 0 && (all.flags & saw_digits) != 0) leave_number(sum, all, totals);
         if (!is_last_block(partials + row.block, all, ticket, row.blocks)) return;
         all = take_partials<BLOCK>(sum, partials, row.blocks);
         if (row.blocks > warp_lanes) { // if not, the first warp has them
@@ -480,9 +558,9 @@ GPR_DEVICE void finish_run(const Held<typename Cell::In> &held, const Row &row, 
             __syncthreads(); // all warps have their share
             all = sum_of_warps<BLOCK>(sum);
         }
-        if (warp == 0 && (all.flags & saw_digits) != 0) take_number(sum, totals);
+        if (warp == 0 && (all.flags & saw_apart) != 0) take_apart(sum, all.flags, totals);
     }
-    if (warp == 0) put_held<Cell>(out, sum, all, row.n);
+    if (warp == 0) put_held<Cell, true>(out, sum, all, row.n);
 }
 
 } // namespace gpr

@@ -51,6 +51,7 @@ template <unsigned COUNT, int STEP> struct Carried {
         first += carry;
         has_rest = rest != 0;
     }
+    GPR_DEVICE int sign() const { return first < 0 ? -1 : first != 0 || second != 0 || has_rest ? 1 : 0; }
 };
 
 // Whether |x| is from 2^LEAST to 2^MOST.
@@ -97,6 +98,44 @@ GPR_DEVICE bool round_quickly(const ShortSum<COUNT, STEP> &sum, Float *result)
     const int field = static_cast<int>(static_cast<unsigned>(bits >> fraction) & fields) + moves;
     *result = float_of_bits<Float>((bits + (static_cast<uint64>(static_cast<long long>(moves)) << fraction)) | sign);
     return is_sure && field > 0 && field < last;
+}
+
+// ---------------------------------------------------------------- one number more ---------------
+
+// A sum and one number x of type T more, however far they are apart. The one that lies so low that no digit of it could be kept
+// only says which way to round: its sign does that.
+constexpr unsigned far_numbers = 7;
+template <class T, unsigned COUNT, int STEP> GPR_DEVICE ShortSum<far_numbers, STEP> with_one(const ShortSum<COUNT, STEP> &sum, T x)
+{
+    constexpr int most = static_cast<int>(far_numbers - COUNT), highest = static_cast<int>(far_numbers) - 2;
+    constexpr int fraction = Format<T>::fraction, offset = 64; // in numbers: what is divided is not negative
+    constexpr Bits<T> implied = static_cast<Bits<T>>(Bits<T>(1) << fraction);
+    const Bits<T> bits = bit_copy<Bits<T>>(x);
+    const int field = static_cast<int>(static_cast<unsigned>(bits >> fraction) & last_field<T>);
+    const uint64 significand = (bits & (implied - 1u)) | (field != 0 ? implied : 0u);
+    const int sign_of_sum = Carried<COUNT, STEP>(sum).sign(), sign_of_one = (bits & sign_of<T>) != 0 ? -1 : 1;
+    const int place = grid_lowest<T> + (field != 0 ? field - 1 : 0); // of the last bit of x
+    const int unit = sign_of_sum != 0 ? sum.unit : place;
+    // x is in number `at` and the next above it, counted from the sum's last one; with 2 bits or more in the upper one, so that it can
+    // be rounded quickly. Both are moved by `moved` numbers, so that the higher one is among the first.
+    const int distance = place - unit - 2 + offset * STEP, at = distance / STEP - offset, shift = distance % STEP + 2;
+    const int moved = most < highest - at ? most : highest - at;
+    const long long lower = static_cast<long long>(significand << shift & ((1ull << STEP) - 1)) * sign_of_one;
+    const long long upper = static_cast<long long>(significand << 1 >> (STEP + 1 - shift)) * sign_of_one;
+    ShortSum<far_numbers, STEP> all;
+
+    all.unit = unit - moved * STEP;
+#pragma unroll
+    for (unsigned i = 0; i < far_numbers; i++) {
+        const int from_last = static_cast<int>(far_numbers - 1 - i), of_sum = from_last - moved, of_one = of_sum - at;
+        long long number = of_one == 0 ? lower : of_one == 1 ? upper : 0;
+#pragma unroll
+        for (unsigned j = 0; j < COUNT; j++) number += moved >= 0 && of_sum == static_cast<int>(COUNT - 1 - j) ? sum.number[j] : 0;
+        all.number[i] = number;
+    }
+    if (moved < 0) all.number[far_numbers - 1] = sign_of_sum;
+    else if (at + moved < 0) all.number[far_numbers - 1] = significand != 0 ? sign_of_one : 0;
+    return all;
 }
 
 // ---------------------------------------------------------------- any of them -------------------

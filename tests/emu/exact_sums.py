@@ -140,6 +140,77 @@ def check_apart(task: dict[str, Any]) -> None:
         assert_result(tiny.dtype.type(got), expected(tiny[tiny == tiny], name), f"tiny numbers of {where}")
 
 
+def alone_rows(rng: np.random.Generator, name: str, count: int, n: int) -> np.ndarray:
+    """Rows of ``n`` elements of which one or two are unlike the others, larger or smaller: so that all digits of both
+    are seen, or that they only tell which way to round. Often the one, or all of the others, are about a midpoint.
+    """
+    fraction, exponent = FORMATS[name]
+    bias = 2 ** (exponent - 1) - 1
+    rows = np.zeros((count, n))
+    for number, row in enumerate(rows):
+        kind, far = number % 6, int(rng.integers(bias // 4, bias // 2))
+        e = -far if kind == 5 else int(rng.integers(-bias // 2, bias // 2))
+        # What cancels, and where windows lie; then what is left of that.
+        half = rng.standard_normal((n - 8) // 2).astype(DTYPES[name]) if rng.random() < 0.7 else np.zeros(4)
+        half = np.ldexp(half.astype(np.float64), e)
+        rest = np.ldexp(rng.integers(-3, 4, 6).astype(np.float64), e - rng.integers(0, fraction, 6))
+        odd = float((rng.integers(2**fraction) | 1) + 2**fraction)
+        if kind == 0:
+            one = np.ldexp(odd, int(rng.integers(-bias - fraction, bias - fraction)))
+        elif kind == 1:  # the others together are half of the one's last bit, or nearly
+            rest = np.ldexp([1.0, float(rng.integers(-1, 2))], [e, e - int(rng.integers(1, 2 * fraction))])
+            one = np.ldexp(odd, e + 1)
+        elif kind == 2:  # the one is half of the others' last bit, which windows may still reach
+            depth = int(rng.integers(fraction, 135))
+            rest, one = np.ldexp([odd, 0.0], e - depth), np.ldexp(1.0, e - depth - 1)
+        elif kind in (3, 4):  # the others are a midpoint: the one decides
+            rest = np.ldexp([odd, 0.5], e - fraction)
+            one = np.ldexp(1.0, e - (far if kind == 4 else int(rng.integers(1, far))))
+        else:  # the one is a midpoint of narrower types, or its mean is: the others decide
+            one = (1 + 2.0 ** -(1 + FORMATS[rng.choice(["float32", name])][0])) * rng.choice([1, n])
+        others = np.concatenate([half, -half, rest * rng.choice([-1, 1])])
+        row[: others.size] = rng.permutation(others)
+        row[-1] = one * rng.choice([-1, 1])
+        if rng.random() < 0.15:
+            with np.errstate(over="ignore"):
+                row[-2] = one * rng.choice([-1, 1, 2.0**70, 2.0**-70])
+            row[[-2, n // 3]] = row[[n // 3, -2]]  # maybe of another block
+        row[:] = np.roll(row, rng.integers(n))
+    with np.errstate(over="ignore"):
+        return rows.astype(DTYPES[name])
+
+
+def check_alone(task: dict[str, Any]) -> None:
+    """Sum ``count`` rows of ``dtype`` with an element that windows do not hold; ``seed``."""
+    name = task["dtype"]
+    rng = np.random.default_rng([task["seed"], *name.encode()])
+    set_option("schedule", SCHEDULES[task["seed"] % len(SCHEDULES)])
+    set_option("seed", int(rng.integers(1, 2**31)))
+    check_alone_among(rng, name, task["count"], f"GPR_TEST_SEED={task['seed']}")
+
+
+def check_alone_among(rng: np.random.Generator, name: str, count: int, where: str) -> None:
+    """The same by one block a row and by several, of means, sums as float32, and parts of complex numbers."""
+    for grid, n in ((1, 100), (1, 300), (3, 300)):
+        rows = alone_rows(rng, name, count, n)
+        case = f"{name} alone, n={n} grid={grid} {where}"
+        sums = [sum_on_device(rows, op, 0, 32, grid, on_device=True) for op in ("sum", "mean")]
+        options: dict[str, Any] = {"kernel": "exact", "device": "cuda", "block_size": 32, "grid_size": grid}
+        sums += [function(rows, 1, dtype="float32", **options) for function in (gr.sum, gr.mean)]
+        for row, one, mean, other, other_mean in zip(rows, *sums, strict=True):
+            assert_result(rows.dtype.type(one), expected(row, name), f"{case}: {row[row != 0].tolist()}")
+            assert_result(rows.dtype.type(mean), expected(row, name, n), f"mean of {case}: {row[row != 0].tolist()}")
+            assert_result(other, expected(row, "float32"), f"float32 of {case}: {row[row != 0].tolist()}")
+            assert_result(other_mean, expected(row, "float32", n), f"float32 mean of {case}: {row[row != 0].tolist()}")
+    if name in ("float32", "float64"):
+        parts = [alone_rows(rng, name, count, 100) for _ in range(2)]
+        numbers = np.stack(parts, -1).view(f"c{2 * DTYPES[name].itemsize}")[..., 0]
+        sums = sum_on_device(numbers, "sum", 0, 32, 2, on_device=True)
+        for got, rows in zip((sums.real, sums.imag), parts, strict=True):
+            for one, row in zip(got, rows, strict=True):
+                assert_result(one, expected(row, name), f"part of {name} alone {where}: {row[row != 0].tolist()}")
+
+
 def check_kept(task: dict[str, Any]) -> None:
     """Sum ``count`` arrays of ``dtype`` so long that windows are full several times: ``block``, ``seed``.
 
@@ -228,6 +299,12 @@ def check_few(task: dict[str, Any]) -> None:
         ties = [1 + rng.choice([0, 1], count) * 2.0**-digits, 2.0 ** -(digits + 1), rng.choice(less, count)]
         ties = np.stack([*ties, *np.zeros((6, count))], axis=1)[:, :n]
         ties = rng.permuted(ties, axis=1) * rng.choice([-1, 1], (count, 1))
+        # A sum whose mean is such a midpoint, in two elements, and what may be beside.
+        means = n * (1 + 2.0**-digits * rng.integers(1, 2 ** np.minimum(digits, 8)) + 2.0 ** -(digits + 1))
+        means *= 2.0 ** rng.choice([0, 0, 10, -100 if name in ("float32", "float64") else -3], count)
+        upper = means.astype(DTYPES[name]).astype(np.float64)
+        means = np.stack([upper, means - upper, rng.choice(less, count) * means, *np.zeros((6, count))], axis=1)[:, :n]
+        means = rng.permuted(means, axis=1) * rng.choice([-1, 1], (count, 1))
         # Warps whose rows are all alike, and those of which a few are not.
         mixed = np.where(rng.random((count, 1)) < 0.1, apart, near)
         rows = np.concatenate([rows, near, ties.astype(rows.dtype), means.astype(rows.dtype), mixed, apart])
@@ -299,12 +376,6 @@ def check_nothing(rng: np.random.Generator, name: str, device: str, sizes: tuple
             sums = [
                 gr.sum(numbers, where=kept, **options),
                 gr.nansum(values, **options),
-        # A sum whose mean is such a midpoint, in two elements, and what may be beside.
-        means = n * (1 + 2.0**-digits * rng.integers(1, 2 ** np.minimum(digits, 8)) + 2.0 ** -(digits + 1))
-        means *= 2.0 ** rng.choice([0, 0, 10, -100 if name in ("float32", "float64") else -3], count)
-        upper = means.astype(DTYPES[name]).astype(np.float64)
-        means = np.stack([upper, means - upper, rng.choice(less, count) * means, *np.zeros((6, count))], axis=1)[:, :n]
-        means = rng.permuted(means, axis=1) * rng.choice([-1, 1], (count, 1))
                 gr.nansum(numbers, where=kept, **options),
                 gr.sum(rows, 1, where=kept[::-1], **options)[0],
             ]
