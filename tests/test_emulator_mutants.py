@@ -41,6 +41,8 @@ TOGETHER = [
     (r"\ball_lanes(?=,)", f"({HALF_WARP})"),
     (r"__syncthreads_and\(is_held\)", "(__syncthreads(), is_held)"),
     (r"__syncthreads_and\(", "__all_sync(all_lanes, "),
+    (r"__syncthreads_or\(has_digits\)", "(__syncthreads(), has_digits)"),
+    (r"__syncthreads_or\(", "__any_sync(all_lanes, "),
     (r"atomicAdd\(ticket", "[](unsigned *p, unsigned x) { return (*p += x) - x; }(ticket"),
 ]
 # Slips of the pen: bounds, offsets, who works.
@@ -232,19 +234,20 @@ SLIPS = [
     (r"first != 0 \|\| second != 0 \|\| (?=has_rest)", ""),
     (r"\|\| has_rest(?= \? 1 : 0; \})", ""),
     # What is kept of full windows
-    (r"keep\(windows\(\), times\);", ""),
-    (r"(?<=most_kept == 0 \? mine : )kept \+ mine", "mine"),
+    (r"keep\(team, windows\(\), times\);", ""),
+    (r"(?<=most_kept == 0 \? number\[w\] : )kept \+ number", "number"),
     (r"(?<=adds = )\(times % most_kept \+ 1\) << kept_shift", "0"),
     (r"elsewhere \|= times == most_kept \? saw_digits : 0;", ""),
-    (r"if \(times == most_kept\) close_kept\(windows\.of\[0\]\.top\);", ""),
-    (r"if \(times > 0\) close_kept\(windows\.of\[0\]\.top\);", ""),
+    (r"if \(times == most_kept\) close_kept\(team, windows\.of\[0\]\.top\);", ""),
+    (r"if \(times > 0\) close_kept\(team, windows\.of\[0\]\.top\);", ""),
     (r"(?<=number )>> half_bits(?=\};)", ">> (half_bits - 1)"),
     (r"(?<=\{place, place )\+ half_bits", "+ half_bits - 1"),
-    (r"(?<=\[w \+ 1\] )\+=(?= kept)", "="),
-    (r"with_kept\(held\)(?= : held)", "held"),
+    (r"(?<=\[w \+ 1\] )\+=(?= Team::template kept)", "="),
+    (r"with_kept<Team>\(held\)(?= : held)", "held"),
     (r"if \(adds != 0\) empty\(\);(?=\n        begin)", ""),
     (r"(?<=if \()adds != 0(?=\) empty\(\);)", "is_placed"),
-    (r"held\.flags \|= sum\.flags\[p\] << p \* held_flag_bits;", ""),
+    (r"held\.take_flags\(sum\);", ""),
+    (r"(?<=others != )\(1u << parts\) - 1", "0"),
     (r"sum\.digit\[p\]\[d\] = 0;", ""),
     (r"counters\[d\] = 0;", ""),
     (r"counters\[digits\] = 0;", ""),
@@ -256,11 +259,32 @@ SLIPS = [
     (r"(?<=sum\.left_out = )counters\[digits\]", "0"),
     (r"(?<=\(all\.flags & saw_digits\) )== 0", ">= 0"),
     (r"\((?:held\.)?flags & saw_digits\) != 0(?=\) (?:leave|take)_number)", "false"),
-    (r"(?<=Held<In>::windows )- 1(?=\);)", "- 2"),
+    (r"(?<=place_at\(top, windows )- 1", "- 2"),
     (r"row\.blocks > 1(?=\) return false)", "false"),
     (r"(?<=row\.blocks )> warp_lanes", "> 2 * warp_lanes"),
     (r"sum\.number\[0\] == 0(?= \? round_quickly)", "true"),
     (r"(?<=others\.unit = )sum\.unit", "sum.unit + STEP"),
+    # What the threads of a row across memory hold
+    (r"(?<=Room::block )\+ threadIdx\.x", "+ threadIdx.x / 2"),
+    (r"(?<=\? r\.y - )half", "half / 2"),
+    (r"r\.x \* pairs \+ y", "r.x * pairs"),
+    (r"(?<=y \* r\.across )\+ r\.x", ""),
+    (r"(?<=gives = r\.y )>= half", "> half"),
+    (r"(?<=takes = r\.y )< pairs", "< pairs - 1"),
+    (r"add_own\(sum, (other|mine)\);", "(void)0;"),
+    (r"mine\.flags \|= saw_digits;", ""),
+    (r"(?<=b \+= )r\.down", "r.down + 1"),
+    (r"next = load\(b \+ r\.down\)", "next = Held<In>{}"),
+    (r"mine\.take_flags\(sum\);", ""),
+    (r"is_left\[r\.x\] = has_digits;", "is_left[r.x] = false;"),
+    (r"(?<=r\.x \* counters )\+ digits", ""),
+    (r"(?<=row\.block \* step), layout\.across", ", 1"),
+    (r"leave_number\(sums\[c\], totals \+ c \* counters\);", ""),
+    (r"smaller\(r\.down, row\.blocks\)", "smaller(r.down, row.blocks - 1)"),
+    (r"\(mine\.flags & saw_digits\) == 0 && (?=!mine\.has)", ""),
+    (r"if \(left_out != 0\) counted = 0;", ""),
+    (r"(?<=layout\.elements )- left_out", ""),
+    (r"if \(totals != nullptr\) take_number\(sums\[c\], totals \+ c \* counters\);", ""),
     (r"(?<=left >= last )\+ warp_lanes", "+ warp_lanes - 1"),
     (r"(?<=k \* BLOCK )< left", "<= left"),
     (r"(?<=k \* warp_lanes\) )< left", "<= left"),
@@ -474,6 +498,8 @@ def what_to_try(mutant: Mutant) -> Iterator[Trial]:
     elif mutant.file == "exact_few.cuh":
         what = {"do": "exact_sums.check_few", "rows": 64, "sizes": 5, "limit": 600.0}
         parts = [[("exact", dtype, 0, what) for dtype in ("float64", "float32", "bfloat16")]]
+    elif mutant.file == "exact_columns.cuh":
+        parts = [columns_to_try(), layouts, sums]
     elif mutant.file in ("exact_rows.cuh", "exact_across.cuh", "exact_walk.cuh"):
         parts = [layouts, sums, variances, products, cells]
     else:
@@ -536,6 +562,13 @@ def exact_layouts_to_try(kernels: list[str]) -> Iterator[Trial]:
     if "exact_across" in kernels:
         for dtype in ("float32", "float64"):
             yield "exact", dtype, 32, {"do": "exact_layouts.check_across", "stride": 8, "limit": 300.0}
+        yield from columns_to_try()
+
+
+def columns_to_try() -> Iterator[Trial]:
+    """Exact sums of rows across memory."""
+    for dtype, block in (("float32", 32), ("float64", 64), ("complex64", 32)):
+        yield "exact", dtype, block, {"do": "exact_layouts.check_columns", "count": 6, "limit": 300.0}
 
 
 def exact_sums_to_try(kernels: list[str]) -> Iterator[Trial]:

@@ -77,7 +77,7 @@ def test_the_kernels_source_gives_every_digit_on_the_emulator() -> None:
 def test_rows_of_a_few_give_every_digit_on_the_emulator() -> None:
     tasks = [
         {"do": "exact_sums.check_few", "dtype": name, "rows": 500 if EVERYTHING else 64, "seed": SEED, "limit": 900.0}
-        | {"sizes": 9 if EVERYTHING else 3}
+        | {"sizes": 9 if EVERYTHING else 2}
         for name in (FLOATS if EVERYTHING else (FLOATS[SEED % 4], FLOATS[(SEED // 4 + 1) % 4]))
     ]
     wrong = emu.failures(both_windows(tasks))
@@ -95,6 +95,10 @@ def test_windows_that_are_full_give_every_digit_on_the_emulator() -> None:
     tasks += [
         {"do": "exact_sums.check_kept_to_the_end", "dtype": name, "seed": SEED, "limit": 900.0}
         for name in (FLOATS if EVERYTHING else ("float16",))
+    ]
+    tasks += [
+        {"do": "exact_layouts.check_columns_to_the_end", "dtype": name, "seed": SEED, "limit": 900.0}
+        for name in (FLOATS if EVERYTHING else (FLOATS[SEED % 4],))
     ]
     wrong = emu.failures(both_windows(tasks) if EVERYTHING else tasks)
     assert not wrong, "\n".join(wrong)
@@ -133,6 +137,12 @@ def test_the_kernels_source_sums_every_layout_on_the_emulator() -> None:
         {"do": "exact_layouts.check_across", "dtype": name, "seed": SEED, "limit": 600.0}
         | {"stride": 2 if EVERYTHING else 24}
         for name in (wide if EVERYTHING else (wide[SEED % 3],))
+    ]
+    tasks += [
+        {"do": "exact_layouts.check_columns", "dtype": name, "block": block, "seed": SEED, "limit": 900.0}
+        | {"count": 10 if EVERYTHING else 2}
+        for name in [*floats, names[-2]]
+        for block in ((32, 96, 256, 1024) if EVERYTHING else ((32, 64, 256, 1024)[SEED // 4 % 4],))
     ]
     if EVERYTHING:  # a minute
         tasks.append({"do": "exact_layouts.check_slots", "seed": SEED, "limit": 600.0})

@@ -2,21 +2,21 @@
 //
 // Problem: the warps of `exact` add to one row together. Where rows lie across memory, like axis 0 of a C-ordered
 // matrix, neighbouring threads must take neighbouring rows, or memory brings 32 bytes for each element. So a thread is
-// alone: it has windows of its own, and asks nobody whether a tile fitted. What it finds goes to its row's number, of
-// which a block has as many in shared memory as rows lie across it, and which it shares with those below it in the
-// rectangle (across.cuh). Where rows are nearer to each other than the elements of one, they lie along it.
+// alone: it has windows of its own, and asks nobody whether a tile fitted. What its windows hold it joins to what those below
+// it in the rectangle (across.cuh) hold of its row (exact_columns.cuh). What windows do not hold, and integers, go to the row's
+// number, of which a block has as many in shared memory as rows lie across it. Where the elements of a row are nearer to each
+// other than rows are, they lie along it.
 //
 //   Launch: row v of `rows` is `across` rows of the array, most_across at most; blocks split their items of neighbouring
 //   elements. rows.n counts items of a row, rows.count groups of rows. With more than one block a row, a group's counters are its ticket, a gap,
-//   and an accumulator for each of `across`: zero before and after. layout.slots groups have them, as rows have them in
-//   exact.cuh.
+//   and an accumulator for each of `across`: zero before and after. Of floats its partials are a Held for each block and row, too.
+//   layout.slots groups have them, as rows have them in exact.cuh.
 //
-// Still paid: a few instructions an item for the walk; tiles that do not fit are added by one thread.
+// Still paid: a few instructions an item for the walk; tiles that do not fit are added by one thread, and rows that have such are
+// put by a warp each.
 #pragma once
 
-#include "across.cuh"
-#include "exact_block.cuh"
-#include "exact_walk.cuh"
+#include "exact_columns.cuh"
 
 namespace gpr {
 
@@ -35,14 +35,26 @@ exact_across(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Sc
 {
     using In = typename Cell::In;
     constexpr unsigned numbers = most_across<In, BLOCK>;
+    constexpr unsigned vectors = strip_vectors<In>;
+    using Room = ColumnRoom<Cell, numbers, BLOCK>;
+    using Team = typename Select<adds_floats<Cell>, ColumnThread<Room>, LoneThread<numbers>>::type;
     const Strip<BLOCK> strip(rows, layout);
-    Row row = strip.row;
-    row.n = layout.elements; // not items
 
     clear_sums<In, numbers, BLOCK>();
-    strip.template add<Cell, Adder, numbers>(in, layout);
-    finish_sums<Cell, numbers, BLOCK>(layout.across, strip.count, row, scratch, layout.slots,
-                                      [&](unsigned c) { return out + layout.row(strip.first + c).out; });
+    Adder<Cell, vectors, Team> adder(Team::of_row(strip.r.x));
+    adder.left_out += strip.template walk<Cell>(in, layout, adder.nothing(), [&] { adder.make_room(); },
+                                                [&](const Vector (&v)[vectors]) { adder.add(v); });
+    if constexpr (adds_floats<Cell>) {
+        Held<In> held = {};
+        if (strip.has_row()) held = hold(adder);
+        finish_columns<Cell, Room, BLOCK>(held, rows, layout, scratch, out);
+    } else {
+        Row row = strip.row;
+        row.n = layout.elements; // not items
+        if (strip.has_row()) adder.close();
+        finish_sums<Cell, numbers, BLOCK>(layout.across, strip.count, row, scratch, layout.slots,
+                                          [&](unsigned c) { return out + layout.row(strip.first + c).out; });
+    }
 }
 
 } // namespace gpr

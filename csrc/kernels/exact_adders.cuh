@@ -10,7 +10,9 @@ namespace gpr {
 
 // A warp that adds to one of a block's NUMBERS numbers. All its lanes call together.
 template <unsigned NUMBERS> struct WarpTeam {
-    static constexpr bool keeps = false;
+    static constexpr bool keeps = false, has_alone = false;
+    static constexpr unsigned size = warp_lanes;
+    using Elsewhere = unsigned;
     unsigned number = 0;
 
     template <class In> GPR_DEVICE BlockSum<In> &sum() const
@@ -22,6 +24,8 @@ template <unsigned NUMBERS> struct WarpTeam {
     static GPR_DEVICE unsigned any_of(unsigned bits) { return warp_or(bits); }
     static GPR_DEVICE unsigned max(unsigned x) { return warp_max(x); }
     static GPR_DEVICE unsigned min(unsigned x) { return warp_min(x); }
+    static GPR_DEVICE long long total(long long x) { return warp_sum(x); } // of numbers below 2^51 in magnitude
+    static GPR_DEVICE void meet() { __syncwarp(); }
     template <unsigned COUNT>
     static GPR_DEVICE void add(int *digit, const long long (&numbers)[COUNT], const int (&place)[COUNT])
     {
@@ -48,16 +52,16 @@ template <unsigned NUMBERS> struct WarpTeam {
 };
 
 // The same, of a row that is a run: what full windows held is kept, and put with what they hold at the end (exact_held.cuh). Of a
-// warp, it is as many integers as there are windows, in units of their last places; 2^56 for each time.
+// warp, it is as many integers as there are windows, in units of their last places; 2^56 for each time. Lane w has window w's.
 template <class In> struct Kept { long long number[parts_of<In>][near_windows<PartType<In>>]; };
 constexpr unsigned most_kept = 32; // times, before it goes to the block's number
 constexpr unsigned most_warps = 1024 / warp_lanes;
 struct RunTeam : WarpTeam<1> {
-    static constexpr bool keeps = true;
-    template <class In> static GPR_DEVICE Kept<In> &kept()
+    static constexpr bool keeps = true, has_alone = true;
+    template <class In> static GPR_DEVICE long long &kept(unsigned p, unsigned w)
     {
         __shared__ Kept<In> of_warp[most_warps];
-        return of_warp[threadIdx.x / warp_lanes];
+        return of_warp[threadIdx.x / warp_lanes].number[p][w];
     }
     // Of each part the block's one element that windows do not hold, as bits; 0: there is none.
     template <class In> static GPR_DEVICE uint64 *alone() { return all_block_sums<In, 1>().alone; }
@@ -65,15 +69,20 @@ struct RunTeam : WarpTeam<1> {
 
 // A thread that adds to one of a block's NUMBERS numbers, alone or beside others.
 template <unsigned NUMBERS> struct LoneThread {
-    static constexpr bool keeps = false;
+    static constexpr bool keeps = false, has_alone = false;
+    static constexpr unsigned size = 1;
+    using Elsewhere = unsigned;
     unsigned number = 0;
 
+    static GPR_DEVICE LoneThread of_row(unsigned number) { return LoneThread{number}; }
     template <class In> GPR_DEVICE BlockSum<In> &sum() const { return block_sums<In, NUMBERS>()[number]; }
     static GPR_DEVICE bool leads() { return true; }
     static GPR_DEVICE bool any(bool is_so) { return is_so; }
     static GPR_DEVICE unsigned any_of(unsigned bits) { return bits; }
     static GPR_DEVICE unsigned max(unsigned x) { return x; }
     static GPR_DEVICE unsigned min(unsigned x) { return x; }
+    static GPR_DEVICE long long total(long long x) { return x; }
+    static GPR_DEVICE void meet() {}
     template <unsigned COUNT>
     static GPR_DEVICE void add(int *digit, const long long (&numbers)[COUNT], const int (&place)[COUNT])
     {
@@ -86,6 +95,14 @@ template <unsigned NUMBERS> struct LoneThread {
         }
     }
 };
+
+// Adds a number of a thread's, below 2^62 in magnitude, in halves, which have no more pieces than a thread adds.
+GPR_DEVICE void add_long(int *digit, long long number, int place)
+{
+    const long long halves[2] = {number & ((1ll << half_bits) - 1), number >> half_bits};
+    const int places[2] = {place, place + half_bits};
+    LoneThread<1>::add(digit, halves, places);
+}
 
 // What there is of a row beside the windows, in the number in shared memory.
 constexpr unsigned saw_digits = 1u << 8;   // of elements, or of windows that were emptied
@@ -134,7 +151,7 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
     bool is_placed = is_always_near<T>;   // the same in the whole team, as are:
     unsigned misses = 0, skipped = 0;     // tiles that are added the other way at once, after the last that did not fit
     unsigned strikes = 0;                 // tiles that did not fit since the windows began
-    unsigned elsewhere = 0;               // what there is beside the windows: saw_digits, saw_specials, saw_alone
+    typename Team::Elsewhere elsewhere{}; // what there is beside the windows: saw_digits, saw_specials, saw_alone
     unsigned others = 0;                  // bits that are 0 as long as all elements were -0
     unsigned left_out = 0;
 
@@ -182,7 +199,7 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
     {
         if constexpr (Team::keeps) {
             const unsigned times = times_kept();
-            keep(windows(), times);
+            keep(team, windows(), times);
             begin(near[0].top);
             elsewhere |= times == most_kept ? saw_digits : 0;
             adds = (times % most_kept + 1) << kept_shift;
@@ -200,42 +217,39 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
     static GPR_CALLED void close_near(Team team, NearParts windows, unsigned times)
     {
         if constexpr (Team::keeps) {
-            if (times > 0) close_kept(windows.of[0].top);
+            if (times > 0) close_kept(team, windows.of[0].top);
         }
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) close_windows(team, windows.of[p], team.template sum<In>().digit[p]);
     }
-    // What windows hold is kept for the warp, with what was before, of so many times.
-    static GPR_CALLED void keep(NearParts windows, unsigned times)
+    // What windows hold is kept for the team, with what was before, of so many times.
+    static GPR_CALLED void keep(Team team, NearParts windows, unsigned times)
     {
-        const unsigned lane = threadIdx.x % warp_lanes;
-        if (times == most_kept) close_kept(windows.of[0].top);
+        const unsigned member = threadIdx.x % Team::size;
+        if (times == most_kept) close_kept(team, windows.of[0].top);
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) {
-            long long number[near_windows<T>], mine = 0;
+            long long number[near_windows<T>];
             int place[near_windows<T>];
             windows.of[p].read(number, place);
 #pragma unroll
+            for (unsigned w = 0; w < near_windows<T>; w++) number[w] = team.total(number[w]);
+#pragma unroll
             for (unsigned w = 0; w < near_windows<T>; w++) {
-                const long long sum = warp_sum(number[w]);
-                mine = lane == w ? sum : mine;
+                if (w % Team::size != member) continue;
+                long long &kept = team.template kept<In>(p, w);
+                kept = times % most_kept == 0 ? number[w] : kept + number[w];
             }
-            if (lane >= near_windows<T>) continue;
-            long long &kept = Team::template kept<In>().number[p][lane];
-            kept = times % most_kept == 0 ? mine : kept + mine;
         }
     }
-    // Adds what was kept to the number, in halves, which have no more pieces than a thread adds.
-    static GPR_CALLED void close_kept(int top)
+    // Adds what was kept to the number.
+    static GPR_CALLED void close_kept(Team team, int top)
     {
-        const unsigned w = threadIdx.x % warp_lanes;
-        if (w >= near_windows<T>) return;
+#pragma unroll 1
+        for (unsigned w = threadIdx.x % Team::size; w < near_windows<T>; w += Team::size) {
+            const int place = NearWindows<T>::place_at(top, w);
 #pragma unroll
-        for (unsigned p = 0; p < parts; p++) {
-            const long long number = Team::template kept<In>().number[p][w];
-            const long long halves[2] = {number & ((1ll << half_bits) - 1), number >> half_bits};
-            const int place = NearWindows<T>::place_at(top, w), places[2] = {place, place + half_bits};
-            LoneThread<1>::add(LoneThread<1>{}.template sum<In>().digit[p], halves, places);
+            for (unsigned p = 0; p < parts; p++) add_long(team.template sum<In>().digit[p], team.template kept<In>(p, w), place);
         }
     }
 
@@ -279,13 +293,22 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
     // registers. The whole team must call together.
     template <unsigned AT_ONCE = 1> GPR_DEVICE void take(const Vector (&v)[VECTORS], unsigned used = VECTORS)
     {
+        make_room();
+        add<AT_ONCE>(v, used);
+    }
+    // The same in two steps; the first one before a tile is there, which else had to stay in registers meanwhile.
+    GPR_DEVICE void make_room()
+    {
+        if (is_full()) flush();
+    }
+    template <unsigned AT_ONCE = 1> GPR_DEVICE void add(const Vector (&v)[VECTORS], unsigned used = VECTORS)
+    {
         const Magnitudes asked = ask(v);
         unsigned key = 0;
         if (!is_placed) {
             key = largest_key(v, asked);
             place_for(team.max(key));
         }
-        if (is_full()) flush();
         if (!is_placed || skipped > 0) {
             skipped -= skipped > 0 ? 1 : 0;
             return take_anything(v, false);
@@ -293,7 +316,7 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
         if (!take_near<AT_ONCE>(v, asked, used)) return take_anything(v, true);
         note_fit();
         if constexpr (parts == 1) others |= key; // more than a zero
-        if (others == 0) note_others(v);
+        if (parts == 1 ? others == 0 : others != (1u << parts) - 1) note_others(v); // until each part has some
     }
     GPR_DEVICE void note_fit()
     {
@@ -500,7 +523,7 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
     // which it was. Of many nobody asks for the first: `may_be_first`.
     static GPR_DEVICE unsigned put_apart(BlockSum<In> &total, unsigned p, T x, bool may_be_first)
     {
-        if constexpr (Team::keeps) {
+        if constexpr (Team::has_alone) {
             const uint64 bits = bit_copy<Bits<T>>(x);
             if (may_be_first && atomicCAS(Team::template alone<In>() + p, 0ull, bits) == 0) return saw_alone;
         }
@@ -685,8 +708,12 @@ struct IntegerAdder : IntegerSums<typename Cell::In> {
     }
     GPR_DEVICE void take(const Vector (&v)[VECTORS])
     {
-        if (tiles++ == most_tiles) flush();
+        make_room();
         add(v);
+    }
+    GPR_DEVICE void make_room()
+    {
+        if (tiles++ == most_tiles) flush();
     }
     GPR_DEVICE void add(const Vector (&v)[VECTORS])
     {

@@ -62,6 +62,12 @@ template <class In> struct Held {
             for (unsigned w = 0; w < numbers; w++) number[p][w] = 0;
         }
     }
+    // Takes the flags that are in the number of its row.
+    GPR_DEVICE void take_flags(const BlockSum<In> &sum)
+    {
+#pragma unroll
+        for (unsigned p = 0; p < parts; p++) flags |= sum.flags[p] << p * held_flag_bits;
+    }
     GPR_DEVICE unsigned flags_of(unsigned p) const
     {
         constexpr unsigned all = saw_infinity | saw_minus_infinity | saw_nan | saw_not_minus_zero;
@@ -179,26 +185,58 @@ template <class In> GPR_CALLED typename Held<In>::Joined Held<In>::join_any(Held
     return Joined{mine, true};
 }
 
-// ---------------------------------------------------------------- a warp's ----------------------
-
-// What a warp's windows hold with what was kept of them. All lanes must call.
-template <class In> GPR_CALLED Held<In> with_kept(Held<In> held)
+// What is seldom needed: the same as held.lower().
+template <class In> GPR_CALLED Held<In> lowered(Held<In> held)
 {
-    const Kept<In> &kept = RunTeam::kept<In>();
-    __syncwarp(); // what was kept can be read
+    held.lower();
+    return held;
+}
+
+// As words that lie `step` words from each other.
+template <class In> constexpr unsigned words_of_held = Held<In>::parts * Held<In>::numbers + 1;
+template <class In> GPR_DEVICE void store_held(uint64 *at, uint64 step, const Held<In> &held)
+{
 #pragma unroll
     for (unsigned p = 0; p < held.parts; p++) {
 #pragma unroll
-        for (unsigned w = 0; w < held.windows; w++) held.number[p][w + 1] += kept.number[p][w];
+        for (unsigned w = 0; w < held.numbers; w++) at[(p * held.numbers + w) * step] = static_cast<uint64>(held.number[p][w]);
+    }
+    at[(words_of_held<In> - 1) * step] = static_cast<uint64>(held.flags) << word_bits | static_cast<unsigned>(held.top);
+}
+template <class In> GPR_DEVICE Held<In> load_held(const uint64 *at, uint64 step)
+{
+    Held<In> held;
+#pragma unroll
+    for (unsigned p = 0; p < held.parts; p++) {
+#pragma unroll
+        for (unsigned w = 0; w < held.numbers; w++) held.number[p][w] = static_cast<long long>(at[(p * held.numbers + w) * step]);
+    }
+    const uint64 last = at[(words_of_held<In> - 1) * step];
+    held.top = static_cast<int>(last);
+    held.flags = static_cast<unsigned>(last >> word_bits);
+    return held;
+}
+
+// ---------------------------------------------------------------- a team's ----------------------
+
+// What a team's windows hold with what was kept of them. The whole team must call.
+template <class Team, class In> GPR_CALLED Held<In> with_kept(Held<In> held)
+{
+    Team::meet(); // what was kept can be read
+#pragma unroll
+    for (unsigned p = 0; p < held.parts; p++) {
+#pragma unroll
+        for (unsigned w = 0; w < held.windows; w++) held.number[p][w + 1] += Team::template kept<In>(p, w);
     }
     held.lower();
     return held;
 }
 
-// What a warp's windows hold, and what was kept of them. There may be more in the block's number, if flags say so. All lanes must
-// call, and get it.
+// What a team's windows hold, and what was kept of them. There may be more in its row's number, if flags say so. The whole team
+// must call, and gets it.
 template <class Adder> GPR_DEVICE Held<typename Adder::In> hold(Adder &adder)
 {
+    using Team = decltype(adder.team);
     Held<typename Adder::In> held = {};
 
     if (adder.adds == 0 && adder.elsewhere == 0) return held; // no element came here
@@ -211,12 +249,13 @@ template <class Adder> GPR_DEVICE Held<typename Adder::In> hold(Adder &adder)
         int place[held.windows];
         adder.near[p].read(number, place);
 #pragma unroll
-        for (unsigned w = 0; w < held.windows; w++) held.number[p][w + 1] = warp_sum(number[w]);
+        for (unsigned w = 0; w < held.windows; w++) held.number[p][w + 1] = Team::total(number[w]);
         const bool has_others = (held.parts == 1 ? adder.others : adder.others >> p & 1) != 0;
-        if (__any_sync(all_lanes, has_others)) held.flags |= static_cast<unsigned>(saw_not_minus_zero) << p * held_flag_bits;
+        if (Team::any(has_others)) held.flags |= static_cast<unsigned>(saw_not_minus_zero) << p * held_flag_bits;
     }
-    if constexpr (Adder::skips_nan) adder.leave_left_out();
-    return adder.times_kept() > 0 ? with_kept(held) : held;
+    if constexpr (masked || Adder::skips_nan) adder.leave_left_out();
+    if constexpr (Team::keeps) return adder.times_kept() > 0 ? with_kept<Team>(held) : held;
+    else return held;
 }
 
 // ---------------------------------------------------------------- those of several --------------
@@ -406,8 +445,7 @@ constexpr unsigned saw_apart = saw_digits | saw_specials | saw_alone;
 template <class In> GPR_CALLED Held<In> leave_apart(BlockSum<In> &sum, Held<In> held, uint64 *counters)
 {
     __syncwarp(); // what this warp added last is there
-#pragma unroll
-    for (unsigned p = 0; p < parts_of<In>; p++) held.flags |= sum.flags[p] << p * held_flag_bits;
+    held.take_flags(sum);
     held.flags &= ~saw_specials;
     __syncwarp(); // all lanes have read them
     if (counters == nullptr) return held;
@@ -460,7 +498,8 @@ GPR_CALLED void put_digits(typename Cell::Out *out, BlockSum<typename Cell::In> 
     }
     put_sum<Cell>(out, room, sum, n);
 }
-// The same by one thread, of a row that has nothing in the block's number. ONE: something is by itself.
+// The same by one thread, of a row that has nothing in a number. ONE: something is by itself.
+template <class Cell> constexpr bool puts_short = !same<typename Cell::Out, typename Cell::Acc>; // which leave as digits
 template <class Cell, bool ONE>
 GPR_DEVICE void put_short(typename Cell::Out *out, const Held<typename Cell::In> &all, uint64 n)
 {
@@ -484,7 +523,7 @@ template <class Cell> GPR_CALLED void put_with_one(typename Cell::Out *out, cons
 template <class Cell, bool ANY>
 GPR_DEVICE void put_held(typename Cell::Out *out, BlockSum<typename Cell::In> &sum, const Held<typename Cell::In> &all, uint64 n)
 {
-    if constexpr (!same<typename Cell::Out, typename Cell::Acc>) { // accumulators that leave the kernel are digits
+    if constexpr (puts_short<Cell>) {
         if ((all.flags & saw_digits) == 0 && !all.has(0)) {
             if (threadIdx.x != 0) return;
             if (ANY && (all.flags & saw_alone) != 0) put_with_one<Cell>(out, all, n);

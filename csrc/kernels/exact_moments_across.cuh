@@ -84,7 +84,10 @@ exact_moments_across(const typename Cell::In *in, typename Cell::Out *out, Rows 
     const uint64 counted = row.block == 0 ? row.n : 0; // each element by one block
 
     clear_shared<BLOCK>(block_moments<In, numbers>(), numbers);
-    strip.template add<Cell, MomentsAdder, numbers>(in, layout);
+    MomentsAdder<Cell, strip_vectors<In>, LoneThread<numbers>> adder(LoneThread<numbers>{strip.r.x});
+    const auto add = [&](const Vector (&v)[strip_vectors<In>]) { adder.take(v); };
+    adder.left_out += strip.template walk<Cell>(in, layout, adder.nothing(), [] {}, add);
+    if (strip.has_row()) adder.close();
     __syncthreads(); // all threads have added
 
     // Word i of what the block has found of all its rows.

@@ -13,6 +13,8 @@ template <class In>
 constexpr unsigned walked_vectors = sizeof(In) < most_walked_vectors ? sizeof(In) : most_walked_vectors;
 // And of one that is made of items.
 constexpr unsigned item_vectors = 4;
+// Of a thread that has a row alone.
+template <class In> constexpr unsigned strip_vectors = item > 1 ? item_vectors : walked_vectors<In>;
 
 // A thread's way through a row of n elements, or items of RUN neighbouring ones: tiles of number first, first + step,
 // first + 2 * step, ...
@@ -141,31 +143,32 @@ template <unsigned BLOCK> struct Strip {
           count(layout.count - first < layout.across ? static_cast<unsigned>(layout.count - first) : layout.across)
     {
     }
-    // Adds what this thread has of its row, number r.x of the block's, to the row's number.
-    template <class Cell, template <class, unsigned, class> class AnyAdder, unsigned NUMBERS>
-    GPR_DEVICE void add(const typename Cell::In *in, const Layout &layout) const
+    // Whether this thread has a row: number r.x of the block's.
+    GPR_DEVICE bool has_row() const { return r.works() && r.x < count; }
+    // Adds what this thread has of its row: make_room() comes before a tile is loaded, add(v) after that. Returns how many of its
+    // elements are left out. All threads must call.
+    template <class Cell, class MakeRoom, class Add>
+    GPR_DEVICE unsigned walk(const typename Cell::In *in, const Layout &layout, const Vector &nothing, const MakeRoom &make_room,
+                             const Add &add) const
     {
-        constexpr unsigned vectors = item > 1 ? item_vectors : walked_vectors<typename Cell::In>;
-        const bool has_row = r.works() && r.x < count;
-        const unsigned together = __ballot_sync(all_lanes, has_row);
-        if (!has_row) return;
+        constexpr unsigned vectors = strip_vectors<typename Cell::In>;
+        const unsigned together = __ballot_sync(all_lanes, has_row());
+        if (!has_row()) return 0;
         const Start start = layout.row(first + r.x);
-        AnyAdder<Cell, vectors, LoneThread<NUMBERS>> adder(LoneThread<NUMBERS>{r.x});
         WalkedTiles<Cell, vectors, item> tiles(in + start.in, layout.mask + start.mask, layout,
                                                static_cast<uint64>(row.block) * r.down + r.y,
                                                static_cast<uint64>(row.blocks) * r.down, row.n);
-        const Vector nothing = adder.nothing();
 
         // Lanes whose tiles did not fit, or whose windows were full, wait here for the others: else they would go on by
         // themselves to the end, each with loads of its own.
         while (__any_sync(together, !tiles.is_done())) {
             if (tiles.is_done()) continue;
             Vector v[vectors];
+            make_room();
             tiles.fetch(v, nothing);
-            adder.take(v);
+            add(v);
         }
-        adder.left_out += tiles.left_out;
-        adder.close();
+        return tiles.left_out;
     }
 };
 

@@ -151,7 +151,7 @@ int gpr_exact_read_acc(gpr_form form, gpr_dtype element, const void *packed, gpr
 /* Counters of 8 bytes that several blocks add to: of a sum each part's digits, its count and its flags (kernels/exact_block.cuh), of
  * the other forms an accumulator (kernels/exact_join.cuh). */
 uint64_t gpr_exact_counters(gpr_form form, gpr_dtype element);
-/* What each block of a run of floats leaves for the last one: 0 bytes where blocks leave nothing (kernels/exact_held.cuh). */
+/* What each block of a row of floats leaves for the last one: 0 bytes where blocks leave nothing (kernels/exact_held.cuh). */
 uint64_t gpr_exact_partial_bytes(gpr_form form, gpr_dtype element);
 
 /* The sum, or with `divide` the mean, as one element of type `result`, which has room for what elements are: rounded once,

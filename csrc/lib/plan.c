@@ -504,15 +504,17 @@ static int is_along(const gpr_layout *layout)
 }
 
 /* Each group of `width` rows is served by `blocks` blocks, which add what they found to counters beside the group's ticket, zero before
- * and after as it is: a ticket, a gap, and 8 bytes for each counter of each row. Each block of a group leaves a partial of `partial_bytes`. */
-static gpr_status add_exact_blocks(const task *t, uint64_t n, uint64_t blocks, uint64_t width, uint64_t partial_bytes,
-                                   gpr_plan *plan)
+ * and after as it is: a ticket, a gap, and 8 bytes for each counter of each row. Of each row each block leaves a partial, where
+ * there are such. */
+static gpr_status add_exact_blocks(const task *t, uint64_t n, uint64_t blocks, uint64_t width, gpr_plan *plan)
 {
     const uint64_t counters = 2 + 2 * width * gpr_exact_counters(t->rule->form, t->rule->device_acc);
 
     if (blocks > (1ull << 62) / plan->rows) return add_pass(plan, n, UINT64_MAX, 0);
     if (blocks > 1) {
-        const uint64_t partials = smaller(blocks, UINT32_MAX) * partial_bytes;
+        const uint64_t of_row =
+            smaller(blocks, UINT32_MAX) * gpr_exact_partial_bytes(t->rule->form, t->rule->device_acc);
+        const uint64_t partials = width * of_row;
         const uint64_t fit = EXACT_SCRATCH_BYTES / (counters * sizeof(uint32_t) + partials);
         plan->slots = (uint32_t)smaller(plan->rows, fit > 0 ? fit : 1);
         plan->tickets = plan->slots * counters;
@@ -653,7 +655,7 @@ static gpr_status plan_exact_across(const task *t, const char *variant, gpr_plan
     down = block / across;
     const uint64_t share = down * (STREAM_BYTES_PER_THREAD / (plan->item * t->element_bytes));
     if (blocks == 0) blocks = split(t, residents, plan->rows, divide_up(n, share));
-    return add_exact_blocks(t, n, blocks, across, 0, plan);
+    return add_exact_blocks(t, n, blocks, across, plan);
 }
 
 /* Blocks of a row of so many tiles. A card that is full reads a little faster than one that is not; but where blocks have few tiles, and
@@ -687,8 +689,7 @@ static gpr_status plan_exact_runs(const task *t, gpr_plan *plan)
                      ? even_blocks(t->facts, threads / plan->block, divide_up(t->layout->n, tile))
                      : stride_blocks(t->facts, threads, plan->rows, t->layout->n, plan->block, tile);
     }
-    return add_exact_blocks(t, t->layout->n, blocks, 1, gpr_exact_partial_bytes(t->rule->form, t->rule->device_acc),
-                            plan);
+    return add_exact_blocks(t, t->layout->n, blocks, 1, plan);
 }
 
 /* Rows that are runs are read by vectors, short ones, of which sums are made, by a few lanes, any others element by element. */

@@ -14,7 +14,7 @@
     F(types) F(operators) F(structures) F(cell) F(rows) F(warp) F(block) F(tile) F(local) F(runs) F(results) F(layout) \
     F(across) F(auto_columns) F(auto_counted) F(auto_narrow) F(auto_strided) F(finish_rows) F(exact_grid) \
     F(exact_rounding) F(exact_brackets) F(exact_short) F(exact_tile) F(exact_sum) F(exact_digits) F(exact_windows) F(exact_few) F(exact_fixed) \
-    F(exact_adders) F(exact_block) F(exact_held) F(exact_run) F(exact_walk) F(exact_across) F(exact_rows) \
+    F(exact_adders) F(exact_block) F(exact_held) F(exact_run) F(exact_walk) F(exact_columns) F(exact_across) F(exact_rows) \
     F(exact_join) F(exact_products) F(exact_variance) F(exact_moments) F(exact_moments_across) F(exact_dot)
 /* clang-format on */
 

@@ -96,14 +96,13 @@ static void check_passes(const work *w, const gpr_plan *plan)
 }
 
 /* Counters of exact sums: for each row, or each group of `across`, a ticket and a gap of its size, and those of its sums; where they are
- * runs of floats also a partial for each block of a row. For no more rows than a bounded memory has room for. */
+ * of floats also a partial of each row for each of its blocks. For no more rows than a bounded memory has room for. */
 static void check_exact_scratch(const gpr_plan *plan, const gpr_rule *rule, const char *what)
 {
     enum { MOST_BYTES = 64 << 20 };
     const uint64_t blocks = plan->passes[0].blocks;
     const uint64_t counters = 2 * (1 + plan->across * gpr_exact_counters(rule->form, rule->device_acc));
-    const int have_partials = strcmp(plan->variant, "exact") == 0;
-    const uint64_t partials = have_partials ? blocks * gpr_exact_partial_bytes(rule->form, rule->device_acc) : 0;
+    const uint64_t partials = blocks * plan->across * gpr_exact_partial_bytes(rule->form, rule->device_acc);
     const uint64_t bytes = counters * sizeof(uint32_t) + partials;
     const uint64_t room = plan->partials * gpr_acc_bytes(rule->form, rule->device_acc);
 

@@ -6,6 +6,7 @@ element is in two places, the sums are taken away from their rows and the rest i
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,12 @@ from reference import DTYPES, random_array
 
 import gpureduce as gr
 from emu import layouts
-from emu.exact_sums import draw, edge_rows, sum_on_device
+from emu.exact_sums import MOST_ADDS, MOST_KEPT, draw, edge_rows, sum_on_device
+from gpureduce import _core
 
 FILLING = 2300  # elements of a thread that fill its windows, twice
 MANY_ROWS = 60_000  # of complex128: their numbers and tickets take more than 64 MiB
+MOST_DRAWN = 250_000  # elements of an array of long rows
 SPARE = 2  # elements of a row that its sums go to, to be taken away
 PARTS = {"complex64": "float32", "complex128": "float64"}
 COMPLEX = {"complex64": np.dtype(np.complex64), "complex128": np.dtype(np.complex128)}
@@ -192,6 +195,97 @@ def check_across(task: dict[str, Any]) -> None:
     for row, values in zip(array.view, rows, strict=True):
         row[: values.size] = values
     check_case(rng, name, layouts.Case(array, None, 1, 1, "exact"), 32, True, where)
+
+
+def draw_column(rng: np.random.Generator, name: str, n: int, shares: int) -> np.ndarray:
+    """A row of real numbers whose every ``shares``-th elements are one thread's, and of one size or another.
+
+    Mostly windows hold them, at one place or at several; some rows have what windows do not hold, or only zeros.
+    """
+    kind = int(rng.integers(10))
+    numbers = rng.uniform(1, 2, n) if rng.random() < 0.5 else rng.standard_normal(n)
+    sizes = np.zeros(shares, int)
+    if kind < 3:  # apart by less than shifts bridge, and by more
+        sizes = rng.integers(0, (6, 40, 90)[kind], shares)
+    if name == "float16":
+        sizes = sizes % 16
+    numbers = np.ldexp(numbers, sizes[np.arange(n) % shares] - int(rng.integers(8)))
+    if kind == 3:
+        numbers = -np.zeros(n)
+    if kind == 4:
+        numbers[:] = -0.0
+        numbers[int(rng.integers(n))] = rng.choice([0.0, 2.0**-10])
+    places = rng.integers(n, size=int(rng.integers(1, 4)))
+    if kind == 5:
+        numbers[places] = rng.choice([math.inf, -math.inf, math.nan])
+    if kind == 6:
+        numbers[places] *= rng.choice([2.0**-14, 2.0**14] if name == "float16" else [2.0**-90, 2.0**90])
+    if kind == 7:
+        return draw(rng, name, n)
+    if kind == 8:
+        return one_sided(rng, name, n)
+    return numbers.astype(DTYPES[name])
+
+
+def check_columns(task: dict[str, Any]) -> None:
+    """Sum ``count`` arrays of ``dtype`` of rows across memory, some so long that threads' windows are full several
+    times, by one block or several, as that type and as others, on the device and of the host; ``block``, ``seed``.
+    """
+    name, block = task["dtype"], int(task["block"])
+    part = PARTS.get(name, name)
+    gr.set_limits(device_bytes=1 << 20, pinned_bytes=1 << 20)
+    for number in range(task["count"]):
+        rng, where = layouts.under_a_schedule(task, number, "columns")
+        rows, blocks = int(rng.choice([2, 3, 7, 20, 31, 70])), int(rng.choice([1, 1, 2, 3, 5]))
+        shares = max(1, block // rows) * blocks
+        each = FILLING if rows * shares * FILLING < MOST_DRAWN and rng.random() < 0.7 else int(rng.integers(1, 90))
+        n = shares * each + int(rng.integers(shares)) + SPARE + 1
+        apart = rng.random() < 0.3  # and nearer to each other than rows are
+        strides = (2 * n + 1, 2) if apart else (1, rows)
+        array = place(rng, lambda rng, name, n: np.zeros(n, number_type(name)), name, (rows, n), strides)
+        for row in array.view:
+            for numbers in part_views(row):
+                numbers[:] = draw_column(rng, part, n, shares)
+        array.view[:, -SPARE:] = -number_type(name).type(0)
+        masked = rng.random() < 0.3
+        mask = layouts.strided(rng, (rows, n), lambda n: rng.random(n) < 0.7, False) if masked else None  # noqa: B023
+        case = layouts.Case(array, mask, 1, blocks, "exact", bool(rng.random() < 0.3))
+        where += f" {each} elements each GPR_TEST_SEED={task['seed']}"
+        check_others(rng, name, np.ascontiguousarray(array.view[:, : MOST_DRAWN // rows]), block, blocks, where)
+        check_case(rng, name, case, block, True, where)
+
+
+def check_columns_to_the_end(task: dict[str, Any]) -> None:
+    """Sum rows of ``dtype`` across memory, a thread each, so long that not all that full windows held can be kept."""
+    name, rows = task["dtype"], 17
+    rng, where = layouts.under_a_schedule(task, 0, "to the end")
+    n = (MOST_KEPT + 2) * MOST_ADDS + int(rng.integers(500)) + SPARE
+    make = lambda rng, name, n: rng.uniform(1, 2, n).astype(DTYPES[name])  # noqa: E731
+    array = place(rng, make, name, (rows, n), (1, rows))
+    array.view[:, -SPARE:] = -DTYPES[name].type(0)
+    check_case(rng, name, layouts.Case(array, None, 1, 1, "exact"), 32, True, where)
+
+
+def check_others(rng: np.random.Generator, name: str, rows: np.ndarray, block: int, blocks: int, where: str) -> None:
+    """Sum rows across memory as another type; and of a host array, whose chunks' accumulators are joined."""
+    part = PARTS.get(name, name)
+    columns = np.ascontiguousarray(rows.T)
+    if name not in PARTS:
+        result = str(rng.choice(FLOATS))
+        memory = _core.alloc_device(0, columns.nbytes)
+        _core.upload(0, memory, columns)
+        got = _core.reduce_device(
+            *("sum", memory, rows.shape, rows.dtype, 1, "exact", 0, block, blocks, DTYPES[result]),
+            strides=columns.T.strides,
+        )
+        assert _core.last_run()["variant"] == "exact_across", where
+        _core.free_device(0, memory)
+        for row, one in zip(rows, np.asarray(got), strict=True):
+            assert_result(one, expected(row, result), f"{where}, as {result}")
+    got = gr.sum(columns, axis=0, kernel="exact", device="cuda", block_size=block)
+    for row, one in zip(rows, np.asarray(got), strict=True):
+        for numbers, of_part in zip(part_views(row), part_views(np.asarray(one)), strict=True):
+            assert_result(of_part[()], expected(np.ascontiguousarray(numbers), part), f"{where}, of the host")
 
 
 def check_slots(task: dict[str, Any]) -> None:

@@ -924,8 +924,12 @@ static const char *check_planned(const engine_launch *op)
     if (f->shape == EXACT || f->shape == EXACT_ACROSS) {
         const uint64_t first = op->rows.first / blocks, last = (op->rows.first + op->grid - 1) / blocks;
         if (last - first >= op->layout.slots) return "more rows under way than there are counters for";
-        return check_array((uintptr_t)op->scratch.tickets, op->layout.slots * exact_counters(op), 4, 8,
-                           "counters outside live memory or unaligned");
+        wrong = check_array((uintptr_t)op->scratch.tickets, op->layout.slots * exact_counters(op), 4, 8,
+                            "counters outside live memory or unaligned");
+        const uint64_t partial = gpr_exact_partial_bytes(m->form, m->acc);
+        if (wrong != NULL || partial == 0) return wrong;
+        return check_array((uintptr_t)op->scratch.partials, op->layout.slots * blocks * width, partial, 8,
+                           "partials of exact sums outside live memory or unaligned");
     }
     wrong = check_array((uintptr_t)op->scratch.partials, rows * blocks * width, acc_bytes(m), acc_alignment(m),
                         "partials outside live memory or unaligned");

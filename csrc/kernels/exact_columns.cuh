@@ -1,0 +1,225 @@
+// Exact sums of rows that lie across memory: from what threads hold in windows to the results, the short way.
+//
+// As of rows that are runs (exact_held.cuh), windows that were never moved hold all that was added to them, as a few integers; but
+// here a thread is alone with its windows, and a block has many rows. So a thread keeps for itself what full windows held; threads
+// that share a row join their integers in shared memory; and one thread a row makes the result of them, for all rows of the block at
+// once. Where blocks share rows each leaves a row's integers as its partial, and the last block to arrive joins those of a row by the
+// threads that it has for it.
+//
+// What does not go so goes into the row's number in shared memory: elements that windows do not hold, what windows held before they
+// were moved, and integers whose units are too far apart. Rows that have such a number are put by a warp each, digit by digit, as
+// are accumulators that leave the kernel; and between blocks it goes by the row's counters in global memory.
+#pragma once
+
+#include "exact_held.cuh"
+#include "exact_walk.cuh"
+
+namespace gpr {
+
+GPR_DEVICE constexpr unsigned smaller(unsigned a, unsigned b) { return a < b ? a : b; }
+GPR_DEVICE constexpr unsigned larger(unsigned a, unsigned b) { return a < b ? b : a; }
+
+// Shared memory that a block may take: what every card has for one without asking, less what little else there is.
+constexpr unsigned columns_shared_bytes = (48 << 10) - 512;
+
+// A block's shared memory beside the numbers of its ROWS rows, and what each thread notes: first for what its threads keep of full windows, if it has room for that,
+// then for what they pass to each other, and last for sums on their way to results. Word i of what thread t has lies beside that of
+// thread t + 1.
+template <class Cell, unsigned ROWS, unsigned BLOCK> struct ColumnRoom {
+    using In = typename Cell::In;
+    using T = PartType<In>;
+    using Note = unsigned short;
+    static constexpr unsigned rows = ROWS, block = BLOCK, word = sizeof(uint64);
+    static constexpr unsigned there = (columns_shared_bytes - ROWS * sizeof(BlockSum<In>) - BLOCK * sizeof(Note)) / word;
+    static constexpr unsigned kept = parts_of<In> * near_windows<T> * BLOCK;
+    static constexpr bool keeps = kept <= there;
+    static constexpr unsigned slots = smaller(BLOCK / 2, there / words_of_held<In>); // to pass something by
+    static constexpr unsigned warps = smaller(smaller(BLOCK / warp_lanes, most_rooms), ROWS); // that put sums digit by digit
+    static constexpr unsigned of_sum = sizeof(typename Cell::Acc) / word;
+    static constexpr unsigned words = larger(larger(keeps ? kept : 0, slots * words_of_held<In>), warps * of_sum);
+    static_assert(slots > 0 && words <= there, "there is room for each of them");
+
+    static GPR_DEVICE uint64 *begin()
+    {
+        __shared__ uint64 all[words];
+        return all;
+    }
+};
+
+// A thread that is alone with its row's windows, and keeps what they held when they were full. Which row it is, and what is elsewhere
+// of it, is noted in shared memory: it is seldom asked, and registers are short.
+template <class Room> struct ColumnThread : LoneThread<1> {
+    static constexpr bool keeps = Room::keeps;
+    static GPR_DEVICE typename Room::Note &note()
+    {
+        __shared__ typename Room::Note of_thread[Room::block];
+        return of_thread[threadIdx.x];
+    }
+    static GPR_DEVICE ColumnThread of_row(unsigned row)
+    {
+        note() = static_cast<typename Room::Note>(row);
+        return ColumnThread{};
+    }
+    template <class In> static GPR_DEVICE BlockSum<In> &sum()
+    {
+        static_assert(Room::rows <= saw_digits, "flags are above a row's number");
+        return block_sums<In, Room::rows>()[note() % saw_digits];
+    }
+    struct Elsewhere {
+        GPR_DEVICE void operator|=(unsigned flags) { note() |= static_cast<typename Room::Note>(flags); }
+        GPR_DEVICE operator unsigned() const { return note() / saw_digits * saw_digits; }
+    };
+    template <class In> static GPR_DEVICE long long &kept(unsigned p, unsigned w)
+    {
+        const unsigned i = p * near_windows<PartType<In>> + w;
+        return reinterpret_cast<long long *>(Room::begin())[i * Room::block + threadIdx.x];
+    }
+};
+
+// ---------------------------------------------------------------- a row's threads ---------------
+
+// Adds what a thread holds to its row's number. One integer is a call's, not all of them: else the compiler had other registers for
+// a tile's elements, and moved them in every round.
+GPR_CALLED void add_one(int *digit, long long number, int place) { add_long(digit, number, place); }
+template <class In> GPR_DEVICE void add_own(BlockSum<In> &sum, const Held<In> &held)
+{
+#pragma unroll
+    for (unsigned p = 0; p < held.parts; p++) {
+#pragma unroll
+        for (unsigned w = 0; w < held.numbers; w++) add_one(sum.digit[p], held.number[p][w], held.place_at(held.top, w));
+        if (held.flags_of(p) != 0) atomicOr(&sum.flags[p], held.flags_of(p));
+    }
+}
+// Joins what a thread holds and what another one held of the same row; to the row's number goes what cannot be joined.
+template <class In> GPR_DEVICE void join_or_add(BlockSum<In> &sum, Held<In> &mine, const Held<In> &other)
+{
+    if (mine.join(other)) return;
+    add_own(sum, other); // and its flags
+    mine.flags |= saw_digits;
+}
+
+// Joins what the first `left` threads of each row hold; the threads with r.y == 0 get it. All threads of the block must call. What
+// threads kept is no longer there then, if left is more than 1.
+template <class Room, class In>
+GPR_DEVICE void join_down(BlockSum<In> &sum, Held<In> &mine, const Rectangle &r, bool along, unsigned left)
+{
+    while (left > 1) {
+        const unsigned half = (left + 1) / 2, pairs = left - half; // of each row
+        const bool gives = r.y >= half && r.y < left, takes = r.y < pairs;
+        const unsigned y = gives ? r.y - half : r.y;
+        const unsigned slot = along ? r.x * pairs + y : y * r.across + r.x; // neighbours' are neighbours
+#pragma unroll 1
+        for (unsigned first = 0; first < pairs * r.across; first += Room::slots) {
+            const bool is_here = slot - first < Room::slots;
+            uint64 *at = Room::begin() + (slot - first);
+            __syncthreads(); // what was there has been read
+            if (gives && is_here) store_held(at, Room::slots, mine);
+            __syncthreads(); // what threads pass is there
+            if (takes && is_here) join_or_add(sum, mine, load_held<In>(at, Room::slots));
+        }
+        left = half;
+    }
+}
+
+// Joins a thread's share of the partials of a row's blocks, which begin at `partials`, `step` words from one to the next, as those of
+// its words are `across`.
+template <class In>
+GPR_DEVICE Held<In> join_partials(BlockSum<In> &sum, const uint64 *partials, uint64 step, unsigned across, const Rectangle &r,
+                                  unsigned blocks)
+{
+    const auto load = [&](unsigned b) { return b < blocks ? load_held<In>(partials + b * step, across) : Held<In>{}; };
+    Held<In> all = load(r.y), next = load(r.y + r.down);
+
+#pragma unroll 1
+    for (unsigned b = r.y + r.down; b < blocks; b += r.down) {
+        const Held<In> now = next;
+        next = load(b + r.down);
+        join_or_add(sum, all, now);
+    }
+    return all;
+}
+
+// ---------------------------------------------------------------- a block's rows ----------------
+
+// use(c), by a warp each, for those of the first `count` rows that are left. All threads must call.
+template <class Room, class Use> GPR_DEVICE void for_each_left(const bool *is_left, unsigned count, const Use &use)
+{
+    const unsigned warp = threadIdx.x / warp_lanes;
+#pragma unroll 1
+    for (unsigned c = warp; warp < Room::warps && c < count; c += Room::warps) {
+        if (is_left[c]) use(c);
+    }
+}
+
+// Puts the sums of the block's rows, of which each thread holds some, or leaves what the block has found where the last block puts
+// them. All threads must call. Counters and partials of layout.slots groups of rows are in scratch.
+template <class Cell, class Room, unsigned BLOCK>
+GPR_DEVICE void finish_columns(Held<typename Cell::In> mine, const Rows &rows, const Layout &layout,
+                               const Scratch<typename Cell::Acc> &scratch, typename Cell::Out *out)
+{
+    using In = typename Cell::In;
+    using Acc = typename Cell::Acc;
+    constexpr unsigned digits = digits_of<PartType<In>>, counters = parts_of<In> * counters_of_part<PartType<In>>;
+    constexpr bool counts = masked || Cell::skips_nan; // elements that are left out
+    __shared__ bool is_left[Room::rows]; // to be put, or left to the last block, digit by digit
+    BlockSum<In> *sums = block_sums<In, Room::rows>();
+    const Strip<BLOCK> strip(rows, layout); // made anew: the loop over tiles has no registers for it
+    const Row &row = strip.row;
+    const Rectangle &r = strip.r;
+    const bool is_along = layout.along != 0, puts = strip.has_row() && r.y == 0;
+    const unsigned warp = threadIdx.x / warp_lanes;
+    BlockSum<In> &sum = sums[r.x];
+    uint64 *totals = nullptr;
+    bool has_digits = false;
+
+    join_down<Room>(sum, mine, r, is_along, r.down);
+    if (puts && (mine.flags & (saw_digits | saw_specials)) != 0) mine.take_flags(sum);
+    if (row.blocks > 1) {
+        constexpr unsigned words = sizeof(uint64) / sizeof(unsigned);
+        const uint64 slot = row.index < layout.slots ? row.index : row.index % layout.slots;
+        const uint64 step = words_of_held<In> * layout.across; // of a block's partials
+        unsigned *ticket = scratch.tickets + slot * words * (1 + layout.across * counters);
+        uint64 *partials = reinterpret_cast<uint64 *>(scratch.partials) + slot * row.blocks * step + r.x;
+        totals = reinterpret_cast<uint64 *>(ticket) + 1;
+        if (puts) {
+            has_digits = (mine.flags & saw_digits) != 0;
+            is_left[r.x] = has_digits;
+            if (counts && !has_digits && sum.left_out != 0) atomicAdd(totals + r.x * counters + digits, sum.left_out);
+            store_held(partials + row.block * step, layout.across, mine);
+        }
+        if (__syncthreads_or(has_digits)) {
+            for_each_left<Room>(is_left, strip.count, [&](unsigned c) { leave_number(sums[c], totals + c * counters); });
+        }
+        if (!is_last_to_arrive(ticket, row.blocks)) return;
+        mine = {};
+        if (strip.has_row()) mine = join_partials(sum, partials, step, layout.across, r, row.blocks);
+        join_down<Room>(sum, mine, r, is_along, smaller(r.down, row.blocks));
+    }
+    if (puts) {
+        bool is_short = false;
+        if constexpr (puts_short<Cell>) {
+            if (mine.has(0)) mine = lowered(mine);
+            is_short = (mine.flags & saw_digits) == 0 && !mine.has(0);
+            if (is_short) {
+                uint64 left_out = 0;
+                if constexpr (counts) {
+                    uint64 &counted = totals == nullptr ? sum.left_out : totals[r.x * counters + digits];
+                    left_out = counted;
+                    if (left_out != 0) counted = 0;
+                }
+                put_short<Cell, false>(out + layout.row(strip.first + r.x).out, mine, layout.elements - left_out);
+            }
+        }
+        if (!is_short) add_own(sum, mine);
+        has_digits = !is_short;
+        is_left[r.x] = has_digits;
+    }
+    if (!__syncthreads_or(has_digits)) return;
+    Acc *rooms = reinterpret_cast<Acc *>(Room::begin());
+    for_each_left<Room>(is_left, strip.count, [&](unsigned c) {
+        if (totals != nullptr) take_number(sums[c], totals + c * counters);
+        put_sum<Cell>(out + layout.row(strip.first + c).out, rooms[warp], sums[c], layout.elements);
+    });
+}
+
+} // namespace gpr
