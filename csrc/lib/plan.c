@@ -591,35 +591,29 @@ static uint64_t strip_rows(const task *t, uint64_t bytes, uint64_t block)
     return smaller(block, rows > WARP ? rows : WARP);
 }
 
-/* Rows across a block, and blocks for each strip of them, where strips are many: so that the last wave of blocks fills the card, and
- * strips are shared by several blocks only where that pays for their partials. */
+/* Rows across a block, and blocks for each strip of them, where strips are many: those with which a card is done first. It runs them in
+ * waves, of which the last one takes less time where it is not full. */
 static uint64_t choose_strip(const task *t, uint64_t block, uint64_t residents, uint64_t *blocks)
 {
-    enum {
-        SECTOR_BYTES = 32,
-        ALONE_BYTES = 50000,
-        SHARED_BYTES = 400000
-    }; /* bytes that a block reads while one ends */
+    enum { END_BYTES = 100000, WAVES = 4 }; /* that a block reads while one begins and ends */
     const uint64_t n = t->layout->n, bytes = t->element_bytes, most = strip_rows(t, MOST_STRIP_BYTES, block);
-    const uint64_t step = bytes < SECTOR_BYTES ? SECTOR_BYTES / bytes : 1;
-    uint64_t best = strip_rows(t, STRIP_BYTES, block);
+    uint64_t best = 0;
     double best_time = 0;
 
-    for (uint64_t across = best; across <= most; across += step) {
+    for (uint64_t across = strip_rows(t, STRIP_BYTES, block); across <= most; across *= 2) {
         const uint64_t strips = divide_up(t->layout->rows, across), down = block / across;
-        const uint64_t share = down * (STREAM_BYTES_PER_THREAD / bytes);
-        const uint64_t shared = split(t, residents, strips, divide_up(n, share));
-        for (uint64_t each = 1;; each = shared) {
-            const uint64_t waves = divide_up(strips * each, residents);
-            const double read =
-                (double)n * (double)(bytes * block) / (double)(down * each); /* as if all threads worked */
-            const double time = (double)waves * (read + (each > 1 ? SHARED_BYTES : ALONE_BYTES));
-            if (best_time == 0 || time < 0.97 * best_time) {
+        const uint64_t shares = divide_up(n, down * (STREAM_BYTES_PER_THREAD / bytes));
+        const uint64_t enough = smaller(shares, divide_up(WAVES * residents, strips));
+        for (uint64_t each = 1; each <= enough; each++) {
+            const uint64_t waves = strips * each / residents, more = strips * each % residents;
+            const double last = more > 0 ? 0.5 + 0.5 * (double)more / (double)residents : 0;
+            const double read = (double)n * (double)(bytes * block) / (double)(down * each); /* by all threads */
+            const double time = ((double)waves + last) * (read + END_BYTES);
+            if (best == 0 || time < 0.97 * best_time) {
                 best = across;
                 *blocks = each;
                 best_time = time;
             }
-            if (each == shared) break;
         }
     }
     return best;
