@@ -22,9 +22,9 @@ GPR_DEVICE constexpr unsigned larger(unsigned a, unsigned b) { return a < b ? b 
 // Shared memory that a block may take: what every card has for one without asking, less what little else there is.
 constexpr unsigned columns_shared_bytes = (48 << 10) - 512;
 
-// A block's shared memory beside the numbers of its ROWS rows, and what each thread notes: first for what its threads keep of full windows, if it has room for that,
-// then for what they pass to each other, and last for sums on their way to results. Word i of what thread t has lies beside that of
-// thread t + 1.
+// A block's shared memory beside the numbers of its ROWS rows, and what each thread notes: first for what its threads keep of full
+// windows, if it has room for that, then for what they pass to each other, and last for sums on their way to results. Word i of what
+// thread t has lies beside that of thread t + 1.
 template <class Cell, unsigned ROWS, unsigned BLOCK> struct ColumnRoom {
     using In = typename Cell::In;
     using T = PartType<In>;

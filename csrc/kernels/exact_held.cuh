@@ -498,8 +498,8 @@ GPR_CALLED void put_digits(typename Cell::Out *out, BlockSum<typename Cell::In> 
     }
     put_sum<Cell>(out, room, sum, n);
 }
-// The same by one thread, of a row that has nothing in a number. ONE: something is by itself.
 template <class Cell> constexpr bool puts_short = !same<typename Cell::Out, typename Cell::Acc>; // which leave as digits
+// The same by one thread, of a row that has nothing in a number, if puts_short. ONE: something is by itself.
 template <class Cell, bool ONE>
 GPR_DEVICE void put_short(typename Cell::Out *out, const Held<typename Cell::In> &all, uint64 n)
 {
