@@ -411,8 +411,8 @@ def test_loans_end_when_the_device_is_done_and_not_before(tmp_path: Path) -> Non
         fill(last.held, slow, 0.0)
     _core.order_streams(0, slow, stream)
     dawdle(0)
+    mark = _core.mark_stream(0, stream)  # the device passes it before the loan's own
     _interop.loans.keep(0, stream, _core.import_dlpack(last.__dlpack__(stream=stream), stream))
-    mark = _core.mark_stream(0, stream)
     _interop.loans.keep(0, stream)
     returned = last.returned
     assert returned == 0 or _core.mark_passed(mark)
