@@ -11,6 +11,7 @@ import random
 
 import emu
 import pytest
+from emu.cells import FULL
 from reference import ALL_DTYPES, OPERATORS, covering, takes
 
 import gpureduce as gr
@@ -64,6 +65,11 @@ def test_kernel_is_right_and_breaks_no_rule_for_every_type_and_operator(kernel: 
             for dtype, op in cells_of(kernel)
         ]
     )
+
+
+def test_accumulators_are_filled_to_the_end_of_their_memory_and_no_further() -> None:
+    wrong = emu.failures([cell("naive_atomic", "int32", ["sum"], 32, sizes=[1], rows=[FULL])])
+    assert not wrong, wrong
 
 
 def other_blocks(kernel: str) -> list[int]:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import emu
 import pytest
+from emu.cells import FULL
 from emu.layouts import ABOUT, MADE_FOR
 
 import gpureduce as gr
@@ -392,7 +393,9 @@ def mutants(changes: list[tuple[str, str]]) -> Iterator[Mutant]:
     assert not left, f"what these would break is no longer there: {left}"
 
 
-DEFINITION = re.compile(r"\b(?:GPR_DEVICE|__global__)\b[^;{}]*?\b(?!__launch_bounds__)(\w+)\(|\bstruct (\w+)")
+DEFINITION = re.compile(
+    r"\b(?:GPR_DEVICE|GPR_CALLED|__global__)\b[^;{}]*?\b(?!__launch_bounds__)(\w+)\(|\bstruct (\w+)"
+)
 
 
 def functions() -> dict[str, tuple[set[str], set[tuple[str, int]]]]:
@@ -418,9 +421,18 @@ FILES_OF_PRODUCTS = {
     f"{name}.cuh" for name in (*OF_PRODUCTS, "exact_brackets", "exact_join", "exact_products", "exact_variance")
 }
 
+
+def entries_of(name: str) -> list[str]:
+    """Global functions that a kernel of the registry is launched with."""
+    if name == "fast":
+        return ["auto_stream", "auto_rows"]
+    is_filled = any("fill_identity" in SOURCES[file] for file, _ in FUNCTIONS[name][1])
+    return [name, "fill_identity"] if is_filled else [name]
+
+
 # Kernels by what is tried, and the global functions that this comes to. What fast does with layouts is tried by kernel.
 ENTRIES = {
-    **{name: ["auto_stream", "auto_rows"] if name == "fast" else [name] for name in KERNELS},
+    **{name: entries_of(name) for name in KERNELS},
     **{name: [name] for name in (*MADE_FOR, *OF_PRODUCTS)},
 }
 
@@ -547,7 +559,7 @@ def cells_to_try(mutant: Mutant, kernels: list[str]) -> Iterator[Trial]:
             if op == ABOUT and (kernel not in MADE_FOR or kernel.startswith("exact")):
                 continue
             for block in (32,) if kernel in KERNELS and KERNELS[kernel].block_rule == "32" else (256, 64):
-                yield kernel, dtype, block, what_to_do(kernel, op)
+                yield kernel, dtype, block, what_to_do(mutant, kernel, op)
 
 
 def exact_layouts_to_try(kernels: list[str]) -> Iterator[Trial]:
@@ -592,11 +604,16 @@ def exact_sums_to_try(kernels: list[str]) -> Iterator[Trial]:
         yield "exact", "float16", 0, {"do": "exact_sums.check_kept_to_the_end", "limit": 300.0}
 
 
-def what_to_do(kernel: str, op: str) -> dict[str, object]:
-    """The part of a task that differs between kernels with names of their own and those of fast's for layouts."""
+def what_to_do(mutant: Mutant, kernel: str, op: str) -> dict[str, object]:
+    """The part of a task that differs between kernels with names of their own and those of fast's for layouts, and
+    where accumulators are filled.
+    """
     if kernel in MADE_FOR:
         return {"do": "layouts.check_made_for", "op": op}
-    return {"do": "cells.check_cell", "ops": [op], "sizes": [33, 5001, 300], "rows": [(33, 70), (3, 9), (1000, 2)]}
+    what = {"do": "cells.check_cell", "ops": [op], "sizes": [33, 5001, 300], "rows": [(33, 70), (3, 9), (1000, 2)]}
+    if (mutant.file, mutant.line) in FUNCTIONS["fill_identity"][1]:
+        what["rows"] = [(33, 70), FULL]
+    return what
 
 
 def is_caught(mutant: Mutant, overlay: Path) -> bool:
@@ -617,6 +634,7 @@ def survivors(tmp_path: Path, changes: list[tuple[str, str]]) -> tuple[list[Muta
     count = 0
     draw = random.Random(SEED)
     for count, mutant in enumerate(mutants(changes), 1):
+        assert kernels_of(mutant), f"{mutant}: no kernel is known to come there"
         if draw.randrange(ONE_IN) != 0 or mutant.is_unmissed:
             continue
         folder = tmp_path / str(count)

@@ -26,6 +26,7 @@ import gpureduce as gr
 from gpureduce import _core
 
 SCHEDULES = ("forward", "reverse", "random")
+FULL = (1, 8192)  # n, count of rows whose accumulators of eight bytes end where their memory does
 
 
 def set_option(key: str, value: Any) -> None:
@@ -73,15 +74,26 @@ def check(result: Any, values: np.ndarray, op: str, where: str) -> None:
 
 
 def on_device(values: np.ndarray, shape: tuple[int, ...], offset: int, op: str, kernel: str, block: int) -> Any:
-    """Reduce the last axis of a device array that ends where its memory does, `offset` elements from its start."""
+    """Reduce the last axis of a device array that ends where its memory does, `offset` elements from its start.
+
+    Results of rows stay on the device meanwhile, in memory that ends where they do; those of two planes do not.
+    """
     memory = np.concatenate([np.zeros(offset, values.dtype), values])
-    pointer = _core.alloc_device(0, memory.nbytes)
+    result = None
+    if len(shape) > 1 and op != "minmax":
+        result = np.empty(shape[0], gr.reduce(np.ones(1, values.dtype), op, device="cpu").dtype)
+    pointer, out = _core.alloc_device(0, memory.nbytes), _core.alloc_device(0, 1 if result is None else result.nbytes)
     try:
         _core.upload(0, pointer, memory)
-        start = pointer + offset * values.itemsize
-        return _core.reduce_device(op, start, shape, values.dtype, 1, kernel, 0, block)
+        arguments = (op, pointer + offset * values.itemsize, shape, values.dtype, 1, kernel, 0, block)
+        if result is None:
+            return _core.reduce_device(*arguments)
+        _core.reduce_device(*arguments, result=out)
+        _core.download(0, out, result)
+        return result
     finally:
         _core.free_device(0, pointer)
+        _core.free_device(0, out)
 
 
 def sizes_around(block: int) -> list[int]:
