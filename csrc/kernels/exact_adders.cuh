@@ -334,7 +334,7 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
     GPR_DEVICE bool take_near(const Vector (&v)[VECTORS], const Magnitudes &asked, unsigned used = VECTORS)
     {
         if constexpr (asks_before) {
-            if (team.any(!is_near(asked))) return false;
+            if (team.any(!holds(near, asked))) return false;
             add_all<AT_ONCE>(v, used);
             return true;
         } else {
@@ -418,10 +418,23 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
         unsigned before[parts], left_range = 0, rest = 0, lower_rest = 0; // bits
     };
 
-    // Whether windows hold a tile: by its largest magnitude, and its smallest that is not 0.
-    GPR_DEVICE bool is_near(const Magnitudes &found) const { return is_near(near[0], found); }
+    // Whether windows hold a tile of which they are told beforehand.
+    static GPR_DEVICE bool holds(const Near (&windows)[parts], const Magnitudes &found)
+    {
+        const bool fits = is_near(windows[0], found), has = has_room(windows); // without a branch between them
+        return fits && has;
+    }
+    static GPR_DEVICE bool has_room(const Near (&windows)[parts])
+    {
+        bool has = true;
+#pragma unroll
+        for (unsigned p = 0; p < parts; p++) has = has && windows[p].has_room();
+        return has;
+    }
+    // By a tile's largest magnitude, and its smallest that is not 0.
     static GPR_DEVICE bool is_near(const Near &windows, const Magnitudes &found)
     {
+        static_assert(elements <= most_tile_adds, "the first window has room for a tile");
         constexpr int fraction = key_fraction<T>;
         // Of numbers that begin at the last window's last place.
         const int lowest = windows.top - least_top<T> + 1;
@@ -575,7 +588,7 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
         const Vector alone[1] = {vector};
         if constexpr (asks_before) {
             const Magnitudes asked = magnitudes_of<T>(alone);
-            if (!is_near(windows.of[0], asked)) return false;
+            if (!holds(windows.of, asked)) return false;
 #pragma unroll
             for (unsigned p = 0; p < parts; p++) windows.of[p].add_elements(some_parts<per_vector>(alone, 0, p).x);
             found->largest = asked.largest > found->largest ? asked.largest : found->largest;
@@ -597,7 +610,7 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
         if constexpr (asks_before) {
             Vector alone[1] = {nothing()};
             put_element(alone[0], 0, x);
-            if (!is_near(windows, magnitudes_of<T>(alone))) return false;
+            if (!windows.has_room() || !is_near(windows, magnitudes_of<T>(alone))) return false;
             const T one[1] = {x};
             windows.add_elements(one);
         } else {

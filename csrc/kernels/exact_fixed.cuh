@@ -39,6 +39,8 @@ template <class T> struct FixedWindows {
         const int field = place() + reach + 1;
         return field < static_cast<int>(last_field<T>) ? field : static_cast<int>(last_field<T>) - 1;
     }
+    // There is, for most_adds.
+    static GPR_DEVICE bool has_room() { return true; }
     GPR_DEVICE void add_element(T x)
     {
         constexpr Bits<T> implied = static_cast<Bits<T>>(Bits<T>(1) << fraction);

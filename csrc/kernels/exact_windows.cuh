@@ -142,10 +142,11 @@ template <class T, unsigned COUNT, int STEP, bool QUICK = false> struct Windows 
 // The windows that a thread has all the time.
 constexpr int window_step = 42;
 constexpr unsigned most_adds = 1024;  // to a window: 2^(52 - window_step)
-// From a tile's largest exponent to the first bias's: for most_adds, and larger ones. A single window has one to spare.
+// From a tile's largest exponent to the first bias's: for most_adds, and larger ones.
 constexpr int headroom_bits = 16;
-template <class T> constexpr int near_headroom = same<T, dt_bfloat16> ? headroom_bits + 1 : headroom_bits;
-constexpr int least_headroom = 12;    // for most_adds
+constexpr int least_headroom = 12; // for most_adds
+constexpr int tile_headroom = 8;   // for those of a tile, where the sum is in the middle half of its range before
+constexpr unsigned most_tile_adds = 1u << (tile_headroom - 3);
 // Several windows are placed at multiples of so many bits: so those of different warps mostly lie at one place, and what
 // they hold is added as it is. A single one has no bits to spare for that.
 constexpr int place_step = 4;
@@ -159,12 +160,19 @@ template <class T> struct NearWindows : Windows<T, near_windows<T>, window_step>
     static GPR_DEVICE int top_for(unsigned key)
     {
         constexpr int step = near_windows<T> > 1 ? place_step : 1;
-        const int needed = field_offset<T> + static_cast<int>(field_of_key<T>(key)) + near_headroom<T>;
+        const int needed = field_offset<T> + static_cast<int>(field_of_key<T>(key)) + headroom_bits;
         const int top = (needed + step - 1) / step * step;
         return top < least_top<T> ? least_top<T> : top < highest_field<T> ? top : highest_field<T>;
     }
-    // The largest exponent field of numbers of which most_adds stay in range.
-    GPR_DEVICE int highest() const { return this->top - least_headroom - field_offset<T>; }
+    // The largest exponent field of numbers of which a tile stays in range, if there is room.
+    GPR_DEVICE int highest() const { return this->top - tile_headroom - field_offset<T>; }
+    // Whether the first window's sum is in the middle half of its range: the first two bits of the fraction differ.
+    GPR_DEVICE bool has_room() const
+    {
+        constexpr unsigned first_bit = 1u << 19;
+        const unsigned upper = upper_bits(this->sum[0]);
+        return ((upper ^ upper << 1) & first_bit) != 0;
+    }
 };
 
 // One window holds every float16 there is.

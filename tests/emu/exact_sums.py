@@ -422,9 +422,22 @@ def edge_rows(rng: np.random.Generator, name: str) -> Iterator[np.ndarray]:
     for above in range(20):
         first = all_ones(name, np.full(tile, int(rng.integers(low, high - above))))
         yield np.concatenate([first, np.tile(first * dtype.type(2) ** above, 5)])
+    yield from growing_rows(rng, name, tile, 6)
     for order in range(info.minexp, high, max(1, (high - info.minexp) // 300)):
         ones = all_ones(name, np.full(2 * tile, order))
         yield np.concatenate([[info.max, info.smallest_subnormal], ones, [-info.max]])
+
+
+def growing_rows(rng: np.random.Generator, name: str, tile: int, tiles: int) -> Iterator[np.ndarray]:
+    """Rows for one warp whose numbers grow after the first tile, some of the next tiles more than others: so sums come
+    to the edge of the first window's range, from anywhere.
+    """
+    dtype, info = DTYPES[name], ml_dtypes.finfo(DTYPES[name])
+    for above in range(4, 16):
+        first = all_ones(name, np.full(tile, int(rng.integers(info.minexp + LOOSE, info.maxexp - LOOSE - above))))
+        first *= dtype.type(rng.choice([-1, 1]))
+        factors = np.exp2(above - rng.integers(0, 4, tiles)).astype(dtype)
+        yield np.concatenate([first, *(first * factor for factor in factors)])
 
 
 def check_edges(task: dict[str, Any]) -> None:
@@ -439,6 +452,14 @@ def check_edges(task: dict[str, Any]) -> None:
     where = f"{name} edges GPR_TEST_SEED={task['seed']}"
     for row, got in zip(rows, sum_on_device(padded, "sum", 0, 32, 1, False), strict=True):
         assert_result(values_type(padded)(got), expected(row, name), f"{where}: {row[:2]} and {row[-3:]}")
+    if name == "float32":  # of complex numbers one part grows, the other does not
+        growing = np.stack(list(growing_rows(rng, name, 256, 24)))
+        parts = [growing, np.tile(growing[:, :256], 25)]
+        for real, imaginary in (parts, parts[::-1]):
+            sums = sum_on_device(real + 1j * imaginary, "sum", 0, 32, 1, False)
+            for got, part in ((sums.real, real), (sums.imag, imaginary)):
+                for one, row in zip(got, part, strict=True):
+                    assert_result(one, expected(row, name), f"part of {where}: {row[::256]}")
 
 
 def values_type(values: np.ndarray) -> Any:
