@@ -510,7 +510,7 @@ def what_to_try(mutant: Mutant) -> Iterator[Trial]:
         tried = (*sums, *layouts)
         parts = [((*cell, what | {"slow_float64": True}) for *cell, what in tried)]
     elif mutant.file == "exact_few.cuh":
-        what = {"do": "exact_sums.check_few", "rows": 64, "sizes": 5, "limit": 600.0}
+        what = {"do": "exact_sums.check_few", "rows": 64, "sizes": 5, "many": False, "limit": 600.0}
         parts = [[("exact", dtype, 0, what) for dtype in ("float64", "float32", "bfloat16")]]
     elif mutant.file == "exact_columns.cuh":
         parts = [columns_to_try(), layouts, sums]

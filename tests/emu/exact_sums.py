@@ -279,7 +279,7 @@ def check_kept_to_the_end(task: dict[str, Any]) -> None:
 def check_few(task: dict[str, Any]) -> None:
     """Sum rows of one to nine elements of ``dtype``, which threads have alone, along memory and across it, of one axis
     or two, as any float, and take their means: ``rows`` of each kind, of which 64 are warps of their own, of ``sizes``
-    numbers of elements; ``seed``.
+    numbers of elements, of the first of them so ``many`` that threads have several, if not told otherwise; ``seed``.
     """
     name, count = task["dtype"], task["rows"]
     rng = np.random.default_rng([task["seed"], *name.encode()])
@@ -308,7 +308,7 @@ def check_few(task: dict[str, Any]) -> None:
         # Warps whose rows are all alike, and those of which a few are not.
         mixed = np.where(rng.random((count, 1)) < 0.1, apart, near)
         rows = np.concatenate([rows, near, ties.astype(rows.dtype), means.astype(rows.dtype), mixed, apart])
-        copies = 1 + MANY_ROWS // len(rows) if n == sizes[0] else 1
+        copies = 1 + MANY_ROWS // len(rows) if n == sizes[0] and task.get("many", True) else 1
         known = rows
         rows = np.tile(rows, (copies, 1))
         views = [rows, np.asfortranarray(rows)]
