@@ -217,6 +217,60 @@ static void test_no_setting_of_the_floating_point_unit_changes_a_sum(void)
     }
 }
 
+/* Sums, or means, of rows that lie along memory or across it. */
+static gpr_status reduce_rows(const void *values, gpr_dtype dtype, int64_t rows, int64_t n, int across, gpr_operator op,
+                              void *results)
+{
+    const int64_t bytes = (int64_t)gpr_dtype_bytes(dtype), shape[] = {rows, n};
+    const int64_t strides[] = {across ? bytes : n * bytes, across ? rows * bytes : bytes};
+
+    return gpr_reduce(&(gpr_request){.op = op,
+                                     .dtype = dtype,
+                                     .compute = GPR_DTYPE_DEFAULT,
+                                     .ndim = 2,
+                                     .reduced = 1,
+                                     .shape = shape,
+                                     .strides = strides,
+                                     .data = values,
+                                     .kernel = GPR_KERNEL_exact,
+                                     .device = GPR_DEVICE_CPU,
+                                     .result = results});
+}
+
+/* Of rows as pairs, too, which are sums and quotients of doubles. Without traps: as products. */
+static void test_no_setting_of_the_floating_point_unit_changes_rows(void)
+{
+    enum { ROWS = 200, MOST = 40, TRIES = 20 };
+    static const int settings[] = {FLUSH, UPWARD, DOWNWARD, FLUSH | UPWARD};
+    static double values[ROWS * MOST], plain[ROWS], got[ROWS];
+    static float singles[ROWS * MOST];
+
+    for (int i = 0; i < TRIES; i++) {
+        const int low = (int)check_between(0, 60), n = (int)check_between(2, MOST), across = i % 2;
+        const gpr_operator op = i / 2 % 2 == 0 ? GPR_OP_SUM : GPR_OP_MEAN;
+
+        fill_doubles(values, ROWS * MOST, low, low + (int)check_between(0, 60));
+        fill_floats(singles, ROWS * MOST, 0, (int)check_between(0, 40));
+        for (int is_single = 0; is_single < 2; is_single++)
+            for (size_t s = 0; s <= sizeof settings / sizeof settings[0]; s++) {
+                double *results = s == 0 ? plain : got;
+                gpr_status status;
+
+                memset(results, 0, sizeof got);
+                set_unit(s == 0 ? 0 : settings[s - 1]);
+                const unsigned before = unit_setting();
+                status = is_single ? reduce_rows(singles, GPR_FLOAT32, ROWS, n, across, op, results)
+                                   : reduce_rows(values, GPR_FLOAT64, ROWS, n, across, op, results);
+                const unsigned after = unit_setting();
+                set_unit(0);
+                CHECK(status == GPR_OK, "%s", gpr_last_error()->message);
+                CHECK(before == after, "setting %zu: the unit is set as it was, %#x not %#x", s, after, before);
+                CHECK(s == 0 || memcmp(plain, got, sizeof got) == 0, "setting %zu: rows of %d, across %d, single %d", s,
+                      n, across, is_single);
+            }
+    }
+}
+
 /* ---------------------------------------------------------------- windows -------------------- */
 
 static void set_bits(gpr_dtype dtype, void *values, uint64_t at, uint64_t bits)
@@ -1147,6 +1201,7 @@ int main(void)
     check_begin();
     test_no_setting_of_the_floating_point_unit_changes_a_sum();
     test_no_setting_of_the_floating_point_unit_changes_a_product();
+    test_no_setting_of_the_floating_point_unit_changes_rows();
     test_windows_are_exact_or_refuse();
     test_tiles_of_all_kinds_follow_each_other();
     test_pieces_of_any_length_have_every_element_once();
