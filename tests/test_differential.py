@@ -82,6 +82,10 @@ def start_and_out(case: d.Case, theirs: d.Outcome, ours: d.Outcome) -> bool:
     return case.keywords.get("initial") is not None or case.name == "bitwise_and"
 
 
+def first_into_out(case: d.Case, theirs: d.Outcome, ours: d.Outcome) -> bool:
+    return case.name == "logical_xor" and {"initial", "out"} <= set(case.keywords)
+
+
 def keepdims(case: d.Case, theirs: d.Outcome, ours: d.Outcome) -> bool:
     return case.family == "position" and case.mistake == "keepdims of a string"
 
@@ -115,6 +119,7 @@ EXCUSES: dict[str, Excuse] = {
     "dtypes": dtypes,
     "own-methods": own_methods,
     "start-and-out": start_and_out,
+    "first-into-out": first_into_out,
     "keepdims": keepdims,
     "nan-position": nan_position,
     "mean-of-infinities": mean_of_infinities,
@@ -218,6 +223,11 @@ def overlapping_ptp(module: Any) -> Any:
     return module.ptp(a, axis=1, out=a[:, 0]).tolist()
 
 
+def truth_of_a_half() -> tuple[Any, Any]:
+    half, keywords = np.array([0.5, 0.0]), {"initial": None, "out": np.zeros((), np.int64)}
+    return np.logical_xor.reduce(half, **keywords).tolist(), gr.logical_xor(half, **keywords).tolist()
+
+
 A = np.array([1.5, 2.0, 4.0])
 NAN = float("nan")
 
@@ -236,6 +246,7 @@ SHOWN: dict[str, Callable[[], tuple[Any, Any]]] = {
     "mean-of-infinities": lambda: both("var", np.array([np.inf, 1.0]), mean=0.0),
     "several-mistakes": lambda: both("mean", np.array(5), axis=True),
     "start-and-out": lambda: both("min", np.array([5], np.int8), initial=2.5, out=np.zeros(())),
+    "first-into-out": truth_of_a_half,
     "keepdims": lambda: both("argmin", A, keepdims="yes"),
     "mean-shape": lambda: both("var", A, mean=A),
     "ddof": lambda: both("nanvar", A, ddof=1j),
