@@ -597,7 +597,7 @@ def exact_sums_to_try(kernels: list[str]) -> Iterator[Trial]:
             yield "exact", dtype, 32, {"do": "exact_sums.check_edges", "stride": 1}
         yield "exact", "float64", 32, {"do": "exact_sums.check_kept", "count": 2, "limit": 300.0}
         for dtype in ("float64", "float32"):
-            yield "exact", dtype, 0, {"do": "exact_sums.check_alone", "count": 10, "limit": 300.0}
+            yield "exact", dtype, 0, {"do": "exact_sums.check_alone", "count": 20, "limit": 300.0}
         for dtype in ("float64", "bfloat16"):
             yield "exact", dtype, 0, {"do": "exact_sums.check_apart", "limit": 300.0}
         for dtype in ("float64", "float32", "float16"):

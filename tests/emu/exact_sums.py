@@ -28,16 +28,25 @@ MOST_ADDS, MOST_KEPT = 1024, 32  # to a window before it is full, and of full wi
 
 
 def sum_on_device(
-    values: np.ndarray, op: str, offset: int, block: int, grid: int, on_device: bool, skip_nan: bool = False
+    values: np.ndarray,
+    op: str,
+    offset: int,
+    block: int,
+    grid: int,
+    on_device: bool,
+    skip_nan: bool = False,
+    dtype: np.dtype[Any] | None = None,
 ) -> Any:
-    """Sum the last axis of a copy on the device, `offset` elements into its memory; the result stays there or not."""
+    """Sum the last axis of a copy on the device, `offset` elements into its memory, rounded to its type or to `dtype`;
+    the result stays there or not.
+    """
     memory = np.concatenate([np.zeros(offset, values.dtype), values.ravel()])
-    result = np.zeros(values.shape[:-1] or (1,), values.dtype)
+    result = np.zeros(values.shape[:-1] or (1,), dtype or values.dtype)
     pointer, out = _core.alloc_device(0, memory.nbytes), _core.alloc_device(0, result.nbytes)
     try:
         _core.upload(0, pointer, memory)
         start = pointer + offset * values.itemsize
-        arguments = (op, start, values.shape, values.dtype, 1, "exact", 0, block, grid)
+        arguments = (op, start, values.shape, values.dtype, 1, "exact", 0, block, grid, dtype)
         if not on_device:
             return _core.reduce_device(*arguments, skip_nan=skip_nan)
         _core.reduce_device(*arguments, result=out, skip_nan=skip_nan)
@@ -148,8 +157,8 @@ def alone_rows(rng: np.random.Generator, name: str, count: int, n: int) -> np.nd
     bias = 2 ** (exponent - 1) - 1
     rows = np.zeros((count, n))
     for number, row in enumerate(rows):
-        kind, far = number % 6, int(rng.integers(bias // 4, bias // 2))
-        e = -far if kind == 5 else int(rng.integers(-bias // 2, bias // 2))
+        kind, far = number % 7, int(rng.integers(bias // 4, bias // 2))
+        e = -far if kind >= 5 else int(rng.integers(-bias // 2, bias // 2))
         # What cancels, and where windows lie; then what is left of that.
         half = rng.standard_normal((n - 8) // 2).astype(DTYPES[name]) if rng.random() < 0.7 else np.zeros(4)
         half = np.ldexp(half.astype(np.float64), e)
@@ -166,8 +175,8 @@ def alone_rows(rng: np.random.Generator, name: str, count: int, n: int) -> np.nd
         elif kind in (3, 4):  # the others are a midpoint: the one decides
             rest = np.ldexp([odd, 0.5], e - fraction)
             one = np.ldexp(1.0, e - (far if kind == 4 else int(rng.integers(1, far))))
-        else:  # the one is a midpoint of narrower types, or its mean is: the others decide
-            one = (1 + 2.0 ** -(1 + FORMATS[rng.choice(["float32", name])][0])) * rng.choice([1, n])
+        else:  # of a float64 the one is a midpoint of float32, or its mean is: the others decide
+            one = (1 + 2.0 ** -(1 + FORMATS["float32"][0])) * rng.choice([1, n])
         others = np.concatenate([half, -half, rest * rng.choice([-1, 1])])
         row[: others.size] = rng.permutation(others)
         row[-1] = one * rng.choice([-1, 1])
@@ -194,9 +203,11 @@ def check_alone_among(rng: np.random.Generator, name: str, count: int, where: st
     for grid, n in ((1, 100), (1, 300), (3, 300)):
         rows = alone_rows(rng, name, count, n)
         case = f"{name} alone, n={n} grid={grid} {where}"
-        sums = [sum_on_device(rows, op, 0, 32, grid, on_device=True) for op in ("sum", "mean")]
-        options: dict[str, Any] = {"kernel": "exact", "device": "cuda", "block_size": 32, "grid_size": grid}
-        sums += [function(rows, 1, dtype="float32", **options) for function in (gr.sum, gr.mean)]
+        sums = [
+            sum_on_device(rows, op, 0, 32, grid, on_device=True, dtype=dtype)
+            for dtype in (None, np.dtype(np.float32))
+            for op in ("sum", "mean")
+        ]
         for row, one, mean, other, other_mean in zip(rows, *sums, strict=True):
             assert_result(rows.dtype.type(one), expected(row, name), f"{case}: {row[row != 0].tolist()}")
             assert_result(rows.dtype.type(mean), expected(row, name, n), f"mean of {case}: {row[row != 0].tolist()}")
