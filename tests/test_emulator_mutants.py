@@ -2,12 +2,14 @@
 
 A mutant is a kernel file with one place changed; the emulator compiles it instead of the real one (its `overlay`). It
 is caught if, for some kernel that comes to the place, a rule is broken or a result is wrong. Places are found by
-reading the files, so that a new barrier is broken too. A run takes one in 300 of them, drawn anew each time
-(GPR_TEST_ALL=1: all). What no kernel would miss does not belong there: see UNMISSED.
+reading the files, so that a new barrier is broken too. A run takes one in 300 of them, drawn anew each time, and has
+some minutes for each (GPR_TEST_ALL=1: all, as long as it takes). What no kernel would miss does not belong there: see
+UNMISSED.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import re
@@ -27,6 +29,7 @@ from gpureduce import _core
 
 SEED = int(os.environ["GPR_TEST_SEED"])
 ONE_IN = 1 if os.environ.get("GPR_TEST_ALL") else 300  # mutants are tried in a run, others in another
+PATIENCE = math.inf if os.environ.get("GPR_TEST_ALL") else 150.0  # seconds for a mutant, which is left undecided then
 ENDS_SOON = 5.0  # seconds, after which a trial's time is compared with that of the kernels as they are
 SOURCES = {name: text for name, text in _core.sources().items() if name != "cub.cuh"}
 KERNELS = {info.name: info for info in gr.kernels() if info.name not in ("cub", "auto")}
@@ -619,9 +622,12 @@ def what_to_do(mutant: Mutant, kernel: str, op: str) -> dict[str, object]:
 
 
 def is_caught(mutant: Mutant, overlay: Path) -> bool:
-    """Whether some trial goes wrong; none that comes after it is made."""
+    """Whether some trial goes wrong, or nobody has the patience for more; none that comes after it is made."""
     began = time.monotonic()
     for number, task in enumerate(trials(mutant, overlay), 1):
+        if time.monotonic() - began > PATIENCE:
+            print(f"{mutant}: not caught by {number - 1} trials, and others are left")
+            return True
         answer = emu.do(task)
         assert "cannot compile" not in answer, f"{mutant} does not compile, {task['kernel']}: {answer}"
         if answer:

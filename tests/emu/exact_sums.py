@@ -245,7 +245,9 @@ def check_kept(task: dict[str, Any]) -> None:
         for _ in range(int(rng.integers(4))):
             some = numbers[int(rng.integers(n // 256)) * 256 :][: 256 * int(rng.integers(1, 5))]
             some *= rng.choice([0.0, -0.0, 2.0**-10, 2.0**10] if narrow else [0.0, -0.0, 2.0**-45, 2.0**20, 2.0**90])
-        if rng.random() < 0.3:
+        if number == 0 and not narrow:  # windows move when some were full
+            numbers[full + (n - full) // 4 :] *= 2.0**30
+        elif rng.random() < 0.3:
             numbers[int(rng.integers(n)) :] *= 2.0 ** rng.integers(-10, 8) if narrow else 2.0 ** rng.integers(-40, 30)
         values = numbers.astype(dtype)
         where = (
