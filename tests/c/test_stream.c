@@ -363,6 +363,44 @@ static void test_random_device_arrays_reduce_right(int cases)
     fake.set_delays(1, 0);
 }
 
+/* Rows of two axes that make no run, read by 16 bytes where their elements lie side by side. */
+static void test_device_rows_of_items_reduce_right(void)
+{
+    static const gpr_dtype dtypes[] = {GPR_FLOAT16, GPR_BFLOAT16, GPR_FLOAT32, GPR_FLOAT64, GPR_INT32};
+    random_source source = {check_random()};
+
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
+        test_case c = {.place = ON_DEVICE, .rows = (uint64_t)between(&source, 1, 5)};
+        gpr_request *r = &c.request;
+        const int64_t bytes = (int64_t)gpr_dtype_bytes(dtypes[i]), inner = 16 * between(&source, 1, 40);
+        const int64_t shape[3] = {(int64_t)c.rows, between(&source, 2, 40), inner};
+        const int64_t strides[3] = {inner * bytes, (int64_t)c.rows * inner * bytes, bytes};
+
+        memcpy(c.shape, shape, sizeof shape);
+        memcpy(c.strides, strides, sizeof strides);
+        c.elements = (uint64_t)(shape[0] * shape[1] * shape[2]);
+        c.memory = malloc(c.elements * (size_t)bytes);
+        c.result = malloc(c.rows * 8);
+        REQUIRE(c.memory != NULL && c.result != NULL);
+        draw_values(&source, GPR_OP_SUM, dtypes[i], c.elements, c.memory);
+        REQUIRE(gpr_alloc_device(0, c.elements * (size_t)bytes, &c.on_device) == GPR_OK);
+        REQUIRE(gpr_upload(0, c.on_device, c.memory, c.elements * (size_t)bytes) == GPR_OK);
+        *r = (gpr_request){.op = GPR_OP_SUM, .dtype = dtypes[i], .compute = GPR_DTYPE_DEFAULT, .kernel = -1};
+        r->ndim = 3;
+        r->reduced = 2;
+        r->shape = c.shape;
+        r->strides = c.strides;
+        r->data = c.on_device;
+        r->result = c.result;
+        r->on_device = 1;
+        c.host_data = c.memory;
+        (void)snprintf(c.text, sizeof c.text, "sums of %s, %lld rows of %lld by %lld", gpr_dtype_name(dtypes[i]),
+                       (long long)shape[0], (long long)shape[1], (long long)shape[2]);
+        run_case(&c);
+        free_case(&c);
+    }
+}
+
 static void *run_cases(void *argument)
 {
     random_source source = {*(uint64_t *)argument};
@@ -648,6 +686,7 @@ int main(int count, char **arguments)
     test_pinned_arrays_skip_staging();
     test_random_arrays_reduce_right_and_within_the_limits(count > 1 ? atoi(arguments[1]) : 40);
     test_random_device_arrays_reduce_right(count > 1 ? atoi(arguments[1]) : 60);
+    test_device_rows_of_items_reduce_right();
     test_products_of_two_arrays_are_those_of_the_cpu(count > 1 ? atoi(arguments[1]) : 30);
     test_exact_variances_of_chunks_are_those_of_the_cpu();
     test_many_threads_share_a_device();

@@ -529,12 +529,18 @@ static output output_at(const engine_launch *op, uint64_t row, uint64_t k)
     return o;
 }
 
+/* Neighbouring elements at a position of a row. */
+static unsigned elements_walked(const engine_launch *op)
+{
+    return op->kernel->shape == STRIDED || op->kernel->shape == EXACT_ACROSS ? op->kernel->module->item : 1;
+}
+
 /* Folds positions [first, first + count) of an output's row. */
 static gpr_value fold_output(const engine_launch *op, const output *o, uint64_t first, uint64_t count)
 {
     const engine_module *m = op->kernel->module;
     const layout_parameter *l = &op->layout;
-    const unsigned elements = op->kernel->shape == STRIDED ? m->item : 1;
+    const unsigned elements = elements_walked(op);
     const size_t bytes = gpr_dtype_bytes(m->element);
     const axis_parameter *row = &l->axes[m->kept];
     gpr_value value = identity(m);
@@ -706,6 +712,7 @@ static void add_exact_output(const engine_launch *op, const output *o, uint64_t 
     enum { MOST = 256 };
     const engine_module *m = op->kernel->module;
     const layout_parameter *l = &op->layout;
+    const unsigned elements = elements_walked(op);
     const size_t bytes = gpr_dtype_bytes(m->element);
     const int64_t step = m->second == GPR_DTYPE_DEFAULT ? 0 : op->second.step * (int64_t)gpr_dtype_bytes(m->second);
     const char *others = m->second == GPR_DTYPE_DEFAULT ? NULL : (const char *)(uintptr_t)op->second.in;
@@ -716,11 +723,12 @@ static void add_exact_output(const engine_launch *op, const output *o, uint64_t 
         uint64_t position = 0;
         output at = *o;
         step_to(l->axes + m->kept, m->reduced, p, &at, &position);
-        if (!m->masked || *((const uint8_t *)(uintptr_t)l->mask + at.mask) != 0) {
-            memcpy(gathered + held * bytes, (const char *)op->from + at.in * (int64_t)bytes, bytes);
+        for (unsigned j = 0; j < elements; j++) {
+            if (m->masked && *((const uint8_t *)(uintptr_t)l->mask + at.mask + j) == 0) continue;
+            memcpy(gathered + held * bytes, (const char *)op->from + (at.in + (int64_t)j) * (int64_t)bytes, bytes);
             held++;
         }
-        if (held == MOST || p + 1 == first + count) {
+        if (held + elements > MOST || p + 1 == first + count) {
             add_exactly(m, gathered, others == NULL ? NULL : others + (int64_t)(p + 1 - held) * step, step, held,
                         packed);
             held = 0;
