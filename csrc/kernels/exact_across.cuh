@@ -42,8 +42,8 @@ exact_across(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Sc
 
     clear_sums<In, numbers, BLOCK>();
     Adder<Cell, vectors, Team> adder(Team::of_row(strip.r.x));
-    adder.left_out += strip.template walk<Cell>(in, layout, adder.nothing(), [&] { adder.make_room(); },
-                                                [&](const Vector (&v)[vectors]) { adder.add(v); });
+    adder.left_out += strip.template walk<Cell, vectors>(in, layout, adder.nothing(), [&] { adder.make_room(); },
+                                                         [&](const Vector (&v)[vectors]) { adder.add(v); });
     if constexpr (adds_floats<Cell>) {
         Held<In> held = {};
         if (strip.has_row()) held = hold(adder);

@@ -75,6 +75,7 @@ exact_moments_across(const typename Cell::In *in, typename Cell::Out *out, Rows 
     using In = typename Cell::In;
     using Words = MomentWords<In>;
     constexpr unsigned numbers = most_moments_across<In>, rooms = moments_rooms<In, BLOCK>;
+    constexpr unsigned vectors = walked_vectors<In>;
     static_assert(rooms > 0, "rows leave room for a result");
     static_assert(sizeof(typename Cell::Acc) == Words::all * sizeof(uint64), "words, a count and flags of each");
     __shared__ MomentsRoom<In> room[rooms];
@@ -84,9 +85,9 @@ exact_moments_across(const typename Cell::In *in, typename Cell::Out *out, Rows 
     const uint64 counted = row.block == 0 ? row.n : 0; // each element by one block
 
     clear_shared<BLOCK>(block_moments<In, numbers>(), numbers);
-    MomentsAdder<Cell, strip_vectors<In>, LoneThread<numbers>> adder(LoneThread<numbers>{strip.r.x});
-    const auto add = [&](const Vector (&v)[strip_vectors<In>]) { adder.take(v); };
-    adder.left_out += strip.template walk<Cell>(in, layout, adder.nothing(), [] {}, add);
+    MomentsAdder<Cell, vectors, LoneThread<numbers>> adder(LoneThread<numbers>{strip.r.x});
+    const auto add = [&](const Vector (&v)[vectors]) { adder.take(v); };
+    adder.left_out += strip.template walk<Cell, vectors>(in, layout, adder.nothing(), [] {}, add);
     if (strip.has_row()) adder.close();
     __syncthreads(); // all threads have added
 

@@ -11,10 +11,11 @@ namespace gpr {
 constexpr unsigned most_walked_vectors = reduced_axes == 1 ? 4 : 2;
 template <class In>
 constexpr unsigned walked_vectors = sizeof(In) < most_walked_vectors ? sizeof(In) : most_walked_vectors;
-// And of one that is made of items.
-constexpr unsigned item_vectors = 4;
-// Of a thread that has a row alone.
-template <class In> constexpr unsigned strip_vectors = item > 1 ? item_vectors : walked_vectors<In>;
+// And of one that a thread makes for a sum of its own: of items, or of elements that take so little to add that loads are what
+// is waited for.
+constexpr unsigned most_strip_vectors = 4;
+template <class In> constexpr unsigned strip_vectors =
+    item > 1 || (reduced_axes == 1 && same<In, dt_float16>) ? most_strip_vectors : walked_vectors<In>;
 
 // A thread's way through a row of n elements, or items of RUN neighbouring ones: tiles of number first, first + step,
 // first + 2 * step, ...
@@ -145,17 +146,16 @@ template <unsigned BLOCK> struct Strip {
     }
     // Whether this thread has a row: number r.x of the block's.
     GPR_DEVICE bool has_row() const { return r.works() && r.x < count; }
-    // Adds what this thread has of its row: make_room() comes before a tile is loaded, add(v) after that. Returns how many of its
-    // elements are left out. All threads must call.
-    template <class Cell, class MakeRoom, class Add>
+    // Adds what this thread has of its row, by tiles of VECTORS: make_room() comes before one is loaded, add(v) after that. Returns
+    // how many of its elements are left out. All threads must call.
+    template <class Cell, unsigned VECTORS, class MakeRoom, class Add>
     GPR_DEVICE unsigned walk(const typename Cell::In *in, const Layout &layout, const Vector &nothing, const MakeRoom &make_room,
                              const Add &add) const
     {
-        constexpr unsigned vectors = strip_vectors<typename Cell::In>;
         const unsigned together = __ballot_sync(all_lanes, has_row());
         if (!has_row()) return 0;
         const Start start = layout.row(first + r.x);
-        WalkedTiles<Cell, vectors, item> tiles(in + start.in, layout.mask + start.mask, layout,
+        WalkedTiles<Cell, VECTORS, item> tiles(in + start.in, layout.mask + start.mask, layout,
                                                static_cast<uint64>(row.block) * r.down + r.y,
                                                static_cast<uint64>(row.blocks) * r.down, row.n);
 
@@ -163,7 +163,7 @@ template <unsigned BLOCK> struct Strip {
         // themselves to the end, each with loads of its own.
         while (__any_sync(together, !tiles.is_done())) {
             if (tiles.is_done()) continue;
-            Vector v[vectors];
+            Vector v[VECTORS];
             make_room();
             tiles.fetch(v, nothing);
             add(v);
