@@ -183,7 +183,10 @@ def result_dtype(op: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _moment_error(result: Any, values: np.ndarray, op: str) -> tuple[float, float]:
-    """Absolute error of a variance or deviation, and its bound: some roundings of double, and one of the result."""
+    """Absolute error of a variance or deviation, and its bound: some roundings of double, and one of the result.
+
+    Integers beyond 2^53 are rounded when they become doubles, which changes a deviation by no more than the largest is.
+    """
     parts = [values.real, values.imag] if values.dtype.kind == "c" else [values]
     variance = np.longdouble(0)
     for part in parts:
@@ -191,7 +194,10 @@ def _moment_error(result: Any, values: np.ndarray, op: str) -> tuple[float, floa
         variance += np.mean((wide - np.mean(wide)) ** 2)
     expected = float(np.sqrt(variance) if op == "std" else variance)
     name = "bfloat16" if np.asarray(result).dtype == BFLOAT16 else np.asarray(result).dtype.name
-    return abs(float(result) - expected), (64 * 2**-52 + _RESULT_EPS[name]) * expected + _SMALLEST[name]
+    rounded = float(np.max(np.abs(values.astype(np.float64)))) * 2**-53 if values.dtype.kind in "iu" else 0.0
+    if op == "var":
+        rounded *= 2 * float(np.sqrt(variance)) + rounded
+    return abs(float(result) - expected), (64 * 2**-52 + _RESULT_EPS[name]) * expected + _SMALLEST[name] + rounded
 
 
 def _complex_error(result: Any, values: np.ndarray, op: str, chain: float) -> tuple[float, float]:
