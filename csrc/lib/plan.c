@@ -312,6 +312,25 @@ static uint64_t split_strips(const task *t, uint32_t block, uint64_t strips, uin
     return split(t, planner_residents(t, block), strips, divide_up(t->layout->n, down * WALK_ITEMS * WALK_ROUNDS));
 }
 
+/* Threads that lie across where a block could have `across` of them. Of narrower strips there are more, each with fewer blocks, of which
+ * the last one has more threads below each other to read their partials: where rows are short that takes longer than they do. With
+ * one partial a thread narrower strips are no better, unless they need none. */
+static uint64_t narrow_strip(const task *t, uint32_t block, uint64_t others, uint64_t items, uint32_t item,
+                             uint64_t across)
+{
+    enum { LEAST_BYTES = 256, PARTIAL_ROWS = 32 }; /* of a strip; a partial takes as long as so many rows */
+    uint64_t best = 0;
+
+    for (;; across = divide_up(across, 2)) {
+        const uint64_t down = block / across, strips = others * divide_up(items, across);
+        const uint64_t blocks = split_strips(t, block, strips, down), partials = divide_up(blocks, down);
+        const int is_long = PARTIAL_ROWS * blocks * partials * down <= t->layout->n;
+        if (blocks == 1) return across;
+        if (best == 0 && partials == 1) best = across;
+        if (is_long || across * item * t->element_bytes < 2 * LEAST_BYTES) return best != 0 ? best : across;
+    }
+}
+
 static gpr_status plan_columns(const task *t, int column, gpr_plan *plan)
 {
     /* Partials that a thread of the last block may have to read; and a thread's rows that leave it no time to want registers. */
@@ -321,13 +340,14 @@ static gpr_status plan_columns(const task *t, int column, gpr_plan *plan)
     uint32_t block = t->block != 0 ? t->block : WALK_BLOCK;
     const uint32_t item = fit_outputs(t, most_in_item(t, column), n <= FEW_ROWS ? 2 * OUTPUT_BYTES : OUTPUT_BYTES);
     const uint64_t items = columns.extent / item;
-    const uint64_t across = strip_width(items, block);
+    uint64_t across = strip_width(items, block);
 
     while (t->block == 0 && block > 2 * WARP && block / 2 >= across && block / 2 / across >= n) block /= 2;
     if (t->block == 0 && block == WALK_BLOCK && LARGE_BLOCK * t->acc_bytes <= SHARED_BYTES) {
         const uint64_t down = block / across, strips = others * divide_up(items, across);
         if (split_strips(t, block, strips, down) > MOST_PARTIALS * down) block = LARGE_BLOCK;
     }
+    if (t->grid == 0) across = narrow_strip(t, block, others, items, item, across);
     plan->variant = "auto_columns";
     plan->block = block;
     plan->item = item;

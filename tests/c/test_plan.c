@@ -416,6 +416,38 @@ static void test_each_layout_gets_the_kernel_that_reads_it_best(void)
     check_cases(GPR_KERNEL_exact, exact_cases, sizeof exact_cases / sizeof exact_cases[0]);
 }
 
+/* Of columns, the threads of a strip's last block read one partial each, or fewer than pay off, if strips are no narrower than memory
+ * is read well by; and no strip is, but of narrower rows. */
+static void test_strips_of_short_columns_leave_few_partials_a_thread(void)
+{
+    enum { LEAST_BYTES = 256, PARTIAL_ROWS = 32 };
+    static const gpr_dtype dtypes[] = {GPR_UINT8, GPR_FLOAT16, GPR_FLOAT32, GPR_INT64, GPR_COMPLEX128};
+    static const gpr_operator operators[] = {GPR_OP_PROD, GPR_OP_COUNT_NONZERO, GPR_OP_MAX, GPR_OP_ARGMAX};
+    int split = 0;
+
+    for (int i = 0; i < 4000; i++) {
+        const gpr_dtype dtype = dtypes[check_between(0, sizeof dtypes / sizeof *dtypes - 1)];
+        const gpr_operator op = operators[check_between(0, sizeof operators / sizeof *operators - 1)];
+        const int64_t bytes = (int64_t)gpr_dtype_bytes(dtype), columns = 64 * (int64_t)check_between(8, 1000);
+        const int64_t shape[2] = {columns, (int64_t)check_between(1, 40000)}, strides[2] = {bytes, columns * bytes};
+        gpr_plan plan;
+
+        CHECK(plan_array(GPR_KERNEL_fast, op, dtype, 2, 1, shape, strides, NULL, NULL, AT, &plan) == GPR_OK, "%s",
+              gpr_last_error()->message);
+        if (strcmp(plan.variant, "auto_columns") != 0) continue;
+        const uint64_t blocks = plan.passes[0].blocks, down = plan.block / plan.across;
+        const uint64_t partials = blocks > 1 ? (blocks + down - 1) / down : 0;
+        const uint64_t strip = (uint64_t)plan.across * plan.item * (uint64_t)bytes;
+        CHECK(strip >= LEAST_BYTES, "%llu bytes", (unsigned long long)strip);
+        CHECK(partials <= 1 || strip < 2 * LEAST_BYTES || PARTIAL_ROWS * partials * blocks * down <= (uint64_t)shape[1],
+              "%s of %s, %lld columns of %lld: %llu partials a thread, strips of %llu bytes", gpr_operator_name(op),
+              gpr_dtype_name(dtype), (long long)columns, (long long)shape[1], (unsigned long long)partials,
+              (unsigned long long)strip);
+        split += blocks > 1;
+    }
+    CHECK(split > 100, "%d plans of several blocks a strip", split);
+}
+
 /* Of a row that all blocks share, none that is under way at once may have much more to do than the others. */
 static void test_blocks_share_the_tiles_of_an_exact_sum_evenly(void)
 {
@@ -621,6 +653,7 @@ int main(int count, char **arguments)
     test_plans_depend_on_their_arguments_alone();
     test_what_cannot_be_planned_is_refused();
     test_each_layout_gets_the_kernel_that_reads_it_best();
+    test_strips_of_short_columns_leave_few_partials_a_thread();
     test_blocks_share_the_tiles_of_an_exact_sum_evenly();
     test_exact_moments_and_products_have_kernels_of_their_own();
     test_lanes_take_several_rows_where_rows_are_short();
