@@ -3,7 +3,7 @@
 A mutant is a kernel file with one place changed; the emulator compiles it instead of the real one (its `overlay`). It
 is caught if, for some kernel that comes to the place, a rule is broken or a result is wrong. Places are found by
 reading the files, so that a new barrier is broken too. A run takes one in 300 of them, drawn anew each time, and has
-some minutes for each (GPR_TEST_ALL=1: all, as long as it takes). What no kernel would miss does not belong there: see
+a minute for each (GPR_TEST_ALL=1: all, as long as it takes). What no kernel would miss does not belong there: see
 UNMISSED.
 """
 
@@ -29,7 +29,7 @@ from gpureduce import _core
 
 SEED = int(os.environ["GPR_TEST_SEED"])
 ONE_IN = 1 if os.environ.get("GPR_TEST_ALL") else 300  # mutants are tried in a run, others in another
-PATIENCE = math.inf if os.environ.get("GPR_TEST_ALL") else 150.0  # seconds for a mutant, which is left undecided then
+PATIENCE = math.inf if os.environ.get("GPR_TEST_ALL") else 60.0  # seconds for a mutant, which is left undecided then
 ENDS_SOON = 5.0  # seconds, after which a trial's time is compared with that of the kernels as they are
 SOURCES = {name: text for name, text in _core.sources().items() if name != "cub.cuh"}
 KERNELS = {info.name: info for info in gr.kernels() if info.name not in ("cub", "auto")}

@@ -37,24 +37,50 @@ struct Rectangle {
     GPR_DEVICE bool works() const { return y < down; }
 };
 
-// Combines one value a thread down the rectangle; the threads with y == 0 hold the results. All threads of the block
-// must call. `partial` is shared memory of BLOCK accumulators; another call with the same rectangle may follow at once, as
-// of each slot only its own thread reads after the last barrier.
-template <class Cell> GPR_DEVICE typename Cell::Acc fold_down(typename Cell::Acc *partial, typename Cell::Acc value,
-                                                              const Rectangle &r)
+// Outputs that are combined down a block at once: with 64 bytes of shared memory a thread, and 32 KiB a block, as many blocks
+// as before have room.
+template <class Cell, unsigned BLOCK, unsigned OUTPUTS> GPR_DEVICE constexpr unsigned folded_together()
 {
+    constexpr unsigned long most = BLOCK <= 512 ? 64 : 32 * 1024 / BLOCK;
+    unsigned together = OUTPUTS;
+    while (together > 1 && together * sizeof(typename Cell::Acc) > most) together /= 2;
+    return together;
+}
+
+// Combines the values of threads down the rectangle, some outputs at a time; the threads with y == 0 hold the results. All
+// threads of the block must call. `partial` is shared memory of BLOCK accumulators for each output of those; another call
+// with the same rectangle may follow at once, as of each slot only its own thread reads after the last barrier.
+template <class Cell, unsigned BLOCK, unsigned OUTPUTS>
+GPR_DEVICE void fold_down(typename Cell::Acc *partial, typename Cell::Acc (&value)[OUTPUTS], const Rectangle &r)
+{
+    constexpr unsigned together = folded_together<Cell, BLOCK, OUTPUTS>();
     const unsigned slot = r.y * r.across + r.x;
 
-    if (r.down == 1) return value;
-    if (r.works()) partial[slot] = value;
-    __syncthreads(); // partials are there
-    for (unsigned left = r.down; left > 1;) {
-        const unsigned half = (left + 1) / 2;
-        if (r.y + half < left) partial[slot] = Cell::combine(partial[slot], partial[slot + half * r.across]);
-        __syncthreads(); // the next step reads what this one wrote
-        left = half;
+    if (r.down == 1) return;
+#pragma unroll
+    for (unsigned first = 0; first < OUTPUTS; first += together) {
+        if (r.works()) {
+#pragma unroll
+            for (unsigned k = 0; k < together; k++) partial[k * BLOCK + slot] = value[first + k];
+        }
+        __syncthreads(); // partials are there
+        for (unsigned left = r.down; left > 1;) {
+            const unsigned half = (left + 1) / 2;
+            if (r.y + half < left) {
+#pragma unroll
+                for (unsigned k = 0; k < together; k++) {
+                    typename Cell::Acc &mine = partial[k * BLOCK + slot];
+                    mine = Cell::combine(mine, partial[k * BLOCK + slot + half * r.across]);
+                }
+            }
+            __syncthreads(); // the next step reads what this one wrote
+            left = half;
+        }
+        if (r.y == 0) {
+#pragma unroll
+            for (unsigned k = 0; k < together; k++) value[first + k] = partial[k * BLOCK + slot];
+        }
     }
-    return r.y == 0 ? partial[slot] : value;
 }
 
 // What a thread folds OUTPUTS outputs into. OUTPUTS is 1, where the elements of an item are of one row, or item, where
@@ -244,7 +270,7 @@ GPR_DEVICE void walk_to_extremes(const typename Cell::In *in, const Layout &layo
 
 // Makes of one block's values those of all blocks that share its rows, in the last of them to arrive; says whether this
 // is that block. `width` outputs a block.
-template <class Cell, unsigned OUTPUTS>
+template <class Cell, unsigned BLOCK, unsigned OUTPUTS>
 GPR_DEVICE bool join_blocks(const Scratch<typename Cell::Acc> &scratch, const Row &row, const Rectangle &r,
                             typename Cell::Acc *partial, typename Cell::Acc (&value)[OUTPUTS])
 {
@@ -267,8 +293,7 @@ GPR_DEVICE bool join_blocks(const Scratch<typename Cell::Acc> &scratch, const Ro
             for (unsigned k = 0; k < OUTPUTS; k++) value[k] = Cell::combine(value[k], first[b * width + k]);
         }
     }
-#pragma unroll
-    for (unsigned k = 0; k < OUTPUTS; k++) value[k] = fold_down<Cell>(partial, value[k], r);
+    fold_down<Cell, BLOCK>(partial, value, r);
     return true;
 }
 
@@ -311,7 +336,7 @@ GPR_DEVICE bool fold_across(const typename Cell::In *in, const unsigned char *ma
                             const Scratch<typename Cell::Acc> &scratch, const Row &row, const Rectangle &r,
                             bool has_rows, typename Cell::Acc (&value)[OUTPUTS])
 {
-    __shared__ typename Cell::Acc partial[BLOCK];
+    __shared__ typename Cell::Acc partial[BLOCK * folded_together<Cell, BLOCK, OUTPUTS>()];
 
 #pragma unroll
     for (unsigned k = 0; k < OUTPUTS; k++) value[k] = Cell::identity();
@@ -323,9 +348,8 @@ GPR_DEVICE bool fold_across(const typename Cell::In *in, const unsigned char *ma
         }
         if (!is_done) walk_rows<Cell, OUTPUTS>(in, mask, layout, row, r, value);
     }
-#pragma unroll
-    for (unsigned k = 0; k < OUTPUTS; k++) value[k] = fold_down<Cell>(partial, value[k], r);
-    return row.blocks == 1 || join_blocks<Cell, OUTPUTS>(scratch, row, r, partial, value);
+    fold_down<Cell, BLOCK>(partial, value, r);
+    return row.blocks == 1 || join_blocks<Cell, BLOCK>(scratch, row, r, partial, value);
 }
 
 } // namespace gpr
