@@ -1,9 +1,9 @@
 """Run every kernel on the first GPU and check what it returns: work for compute-sanitizer.
 
 Sizes straddle warps and blocks and make several blocks; results are checked, so that a tool that changes timing still
-finds a wrong one. What else `exact` has ways for is tried too: rows of several layouts in GPU memory, for those of the
-host are packed on their way, pairs of arrays, and states. By default a few types and operators; ``--all`` takes every
-cell, and ``--shard I/N`` every N-th of them, so that several processes can share the work.
+finds a wrong one. What else `fast` and `exact` have ways for is tried too: rows of several layouts in GPU memory (those
+of the host are packed on their way), pairs of arrays, and states. By default a few types and operators; ``--all`` takes
+every cell, and ``--shard I/N`` every N-th of them, so that several processes can share the work.
 """
 
 from __future__ import annotations
@@ -43,6 +43,12 @@ LAYOUTS = (
     ((70, 5), (1, 70), None),  # short rows across memory
     ((40, 700), (1, 40), 3),  # long ones
     ((2, 5003), (20_000, -3), 2),  # gaps, backwards
+)
+# Rows that lie side by side across memory, as many as items of 16 bytes and more hold.
+COLUMNS = (
+    ((304, 3001), (1, 304), None),
+    ((304, 301), (1, 304), 5),
+    ((2048, 33), (1, 2048), None),
 )
 
 
@@ -113,7 +119,7 @@ def reductions(kernel: str, op: str, name: str, rng: np.random.Generator, sizes:
             yield Trial(f"n={n} axis={axis}", call, partial(is_right, values, op, axis))
 
 
-# ---------------------------------------------------------------- exact sums
+# ---------------------------------------------------------------- layouts
 
 
 def lay_out(
@@ -124,6 +130,25 @@ def lay_out(
     first = sum(-step * (n - 1) for n, step in zip(shape, steps, strict=True) if step < 0)
     memory = rng.integers(0, 3, span).astype(dtype)
     return np.ndarray(shape, dtype, memory, first * dtype.itemsize, [step * dtype.itemsize for step in steps])
+
+
+def fast_rows(op: str, name: str, rng: np.random.Generator, _: tuple[int, ...]) -> Iterator[Trial]:
+    """Rows of each layout."""
+    for shape, steps, grid in (*LAYOUTS, *COLUMNS):
+        rows = lay_out(rng, numpy_dtype(name), shape, steps)
+        if op == "prod":  # at most 2**5, of types that hold no more
+            rows[:] = 1
+            rows[:, rng.integers(0, shape[1], 5)] = 2
+        call = partial(gr.reduce, OnDevice(rows), op, axis=1, kernel="fast", grid_size=grid)
+
+        def is_right_there(result: Any, rows: np.ndarray[Any, Any] = rows) -> bool:
+            found = tuple(map(fetch, result)) if op == "minmax" else fetch(result)
+            return is_right(rows, op, 1, found)
+
+        yield Trial(f"shape={shape} steps={steps}", call, is_right_there)
+
+
+# ---------------------------------------------------------------- exact sums
 
 
 def is_nearest(number: Any, exact: Fraction, is_root: bool) -> bool:
@@ -208,6 +233,14 @@ def cells_of_kernel(kernel: str, dtypes: tuple[str, ...], operators: tuple[str, 
             yield Cell(f"{kernel} {op} {name}", probe, partial(reductions, kernel, op, name))
 
 
+def fast_cells(dtypes: tuple[str, ...], operators: tuple[str, ...]) -> Iterator[Cell]:
+    """Kernels for layouts that `fast` has beside those for runs."""
+    for name in dtypes:
+        for op in operators:
+            probe = partial(gr.reduce, np.ones(1, numpy_dtype(name)), op, kernel="fast", device="cuda")
+            yield Cell(f"fast {op} {name} of layouts", probe, partial(fast_rows, op, name))
+
+
 def exact_cells(dtypes: tuple[str, ...], operators: tuple[str, ...]) -> Iterator[Cell]:
     """What else `exact` has ways for."""
     for name in dtypes:
@@ -252,6 +285,8 @@ def main() -> int:
     if options.kernel:
         kernels = [kernel for kernel in kernels if kernel in options.kernel]
     cells = [(kernel, cell) for kernel in kernels for cell in cells_of_kernel(kernel, dtypes, operators)]
+    if "fast" in kernels:
+        cells += [("fast", cell) for cell in fast_cells(dtypes, operators)]
     if "exact" in kernels:
         cells += [("exact", cell) for cell in exact_cells(dtypes, exact_operators)]
     for kernel, cell in cells[shard::shards]:
