@@ -272,6 +272,7 @@ GOOD: dict[str, Callable[[Any], Any]] = {
     "out and dtype": lambda m: m.sum(A, dtype=np.int32, out=np.zeros(())),
     "out of mean": lambda m: m.mean(A, out=np.zeros((), np.int32)),
     "out of mean, half": lambda m: m.mean(A.astype("e"), out=np.zeros((), "e")),
+    "out of mean, half in bytes": lambda m: m.mean(np.array([254.875, 0.06, 0.06], "e"), out=np.zeros((), np.uint8)),
     "out of any": lambda m: m.any(A, axis=1, out=np.zeros(2)),
     "amin": lambda m: m.amin(A, axis=0),
     "amax": lambda m: m.amax(A, axis=0),
@@ -398,6 +399,7 @@ WARNED: dict[str, Callable[[Any], Any]] = {
     "mean of nothing": lambda m: m.mean(np.zeros(0)),
     "mean of nothing, rows": lambda m: m.mean(np.zeros((0, 2)), axis=0),
     "mean of nothing, masked": lambda m: m.mean(A, where=False),
+    "mean of half into complex": lambda m: m.mean(A.astype("e"), out=np.zeros((), complex)),
     "mean of nothing, one row": lambda m: m.mean(A, axis=1, where=[[True], [False]]),
     "mean of no times": lambda m: m.mean(TIMES[:0]),
     "nanmean of NaN": lambda m: m.nanmean(NAN, axis=1),
@@ -437,6 +439,19 @@ def test_warnings_are_numpys_and_point_to_the_callers_line(case: str, device: st
     assert {one.filename for one in ours} == {__file__}
     np.testing.assert_array_equal(np.asarray(result), np.asarray(expected))
     assert np.asarray(result).dtype == np.asarray(expected).dtype
+
+
+@on_devices
+@pytest.mark.parametrize("name", ["mean", "nanmean"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "complex64"])
+def test_means_are_as_precise_as_a_wider_out(
+    dtype: str, name: str, device: str | None, rng: np.random.Generator
+) -> None:
+    array = rng.normal(size=(50, 3)).astype(dtype)
+    for wider in ["complex128"] if dtype == "complex64" else ["float64", "complex128"]:
+        out = np.zeros(50, wider)
+        assert getattr(gr, name)(array, axis=1, out=out, device=device) is out
+        np.testing.assert_allclose(out, array.astype(wider).mean(1), rtol=0, atol=2e-15)
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,8 @@ def mean(call: Call) -> Any:
     if call.out is not None and _divides_integers(call):
         return _mean_into_integers(call, mask)
     if call.out is not None:
-        check_out(call.out, np.add, call.array, call.dtype or _float_of(call.array.dtype))
+        check_out(call.out, np.add, call.array, call.dtype or _type_of_mean(call))
+        call = _as_precise_as_out(call)
     result = run(call, mask=mask)
     if leaves_out:
         warn_if_nothing_is_left(call, mask, result)
@@ -84,8 +85,25 @@ def _divides_integers(call: Call) -> bool:
     return call.out.dtype.kind in "biu" or (call.dtype is not None and np.dtype(call.dtype).kind in "biu")
 
 
+def _type_of_mean(call: Call) -> np.dtype[Any] | None:
+    """Type that ``numpy.mean`` sums in where none is asked for; None for elements that keep their own."""
+    if call.array.dtype == np.float16 and not call.skip_nan:
+        return np.dtype(np.float32)
+    return _float_of(call.array.dtype)
+
+
+def _as_precise_as_out(call: Call) -> Call:
+    """Have a mean of floats rounded to the type of a wider ``out``, not to the elements' first."""
+    if call.dtype is not None or call.array.dtype.kind not in "fc" or call.out.dtype.kind not in "fc":
+        return call
+    wider = np.result_type(call.array, call.out)
+    if call.array.dtype.kind == "f":
+        wider = np.empty(0, wider).real.dtype
+    return call if wider == call.array.dtype else call._replace(dtype=wider)
+
+
 def _mean_into_integers(call: Call, mask: Array | None) -> Array:
-    dtype = call.dtype or _float_of(call.array.dtype)
+    dtype = call.dtype or _type_of_mean(call)
     check_out(call.out, np.add, call.array, dtype)
     if dtype is None:
         dtype = np.add.resolve_dtypes((call.out.dtype, call.array.dtype, None), casting="unsafe", reduction=True)[0]
