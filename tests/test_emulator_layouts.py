@@ -75,6 +75,16 @@ def test_variances_about_given_means_read_the_means_of_their_rows() -> None:
     assert not wrong, f"{len(wrong)} of {len(tasks)}:\n" + "\n".join(wrong)
 
 
+def test_columns_of_a_thread_go_down_large_blocks_in_several_steps() -> None:
+    tasks = [
+        {"do": "layouts.check_made_for", "kernel": "auto_columns", "block": 1024, "seed": SEED, "limit": 120.0}
+        | {"op": op, "dtype": dtype}
+        for op, dtype in (("var", "float32"), ("max", "uint8"), ("argmin", "float16"))
+    ]
+    wrong = emu.failures(tasks)
+    assert not wrong, f"{len(wrong)} of {len(tasks)}:\n" + "\n".join(wrong)
+
+
 def test_exact_sums_of_short_rows_are_right_in_blocks_of_any_size() -> None:
     """Each warp has numbers of its own in shared memory."""
     tasks = [

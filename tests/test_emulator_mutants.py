@@ -63,6 +63,8 @@ SLIPS = [
     (r"lane \+ s\b", "lane + s + 1"),
     (r"i \+ BLOCK", "i + BLOCK + 1"),
     (r"(?<=s = )BLOCK / 2", "BLOCK / 4"),
+    (r"(?<=value\[)first \+ k(?=\];)", "k"),
+    (r"(?<=partial\[)k \* BLOCK \+ slot(?=\] =)", "slot"),
     (r"lane == 0", "lane != 0"),
     (r"row\.blocks - 1", "row.blocks - 2"),
     (r"(?<== )blocks - 1", "blocks - 2"),
@@ -559,6 +561,9 @@ def products_to_try(kernels: list[str]) -> Iterator[Trial]:
 def cells_to_try(mutant: Mutant, kernels: list[str]) -> Iterator[Trial]:
     """Each kernel with the types and operators that come to the place."""
     cells = next(cells for word, cells in CELLS.items() if word in mutant.whole_line)
+    if "auto_columns" in kernels:  # of its largest blocks a thread's columns go down in several steps
+        yield "auto_columns", "float32", 1024, {"do": "layouts.check_made_for", "op": "var"}
+        yield "auto_columns", "uint8", 1024, {"do": "layouts.check_made_for", "op": "max"}
     for kernel in (kernel for kernel in kernels if kernel not in OF_PRODUCTS):
         for dtype, op in cells:
             if op == ABOUT and (kernel not in MADE_FOR or kernel.startswith("exact")):
