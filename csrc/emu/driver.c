@@ -8,7 +8,7 @@
  *
  * Tests steer it through the fake_* functions, or through the engine's variable, key=value,...:
  *   devices, cc, version, init (what cuInit returns), flags (of contexts), objects (that a graph holds), device_bytes, pinned_bytes (memory there is), seed, delay (most
- *   microseconds before an operation), fail=FUNCTION:NTH:CODE; other keys are the engine's. */
+ *   microseconds before an operation), least_delay (before each of them), fail=FUNCTION:NTH:CODE; other keys are the engine's. */
 #include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -131,7 +131,7 @@ static struct {
 } watched;
 static uint64_t pageable_bytes; /* copied in from memory that is not pinned */
 static uint64_t calls_made, launches_made;
-static unsigned delay_us;
+static unsigned delay_us, least_delay_us;
 static uint64_t random_state = 1;
 static char violation[2048];
 
@@ -455,7 +455,7 @@ static void do_operation(const operation *op)
     while (op->kind == WAIT && op->event->done < op->target) pthread_cond_wait(&changed, &lock);
     const unsigned delay = delay_us > 0 && next_random() % 2 == 0 ? next_random() % delay_us : 0;
     pthread_mutex_unlock(&lock);
-    dawdle(delay);
+    dawdle(least_delay_us + delay);
     pthread_mutex_lock(&lock);
     const char *wrong = check_operation(op);
     if (wrong != NULL) {
@@ -1256,6 +1256,7 @@ static void set_option(const char *key, const char *value)
     if (strcmp(key, "pinned_bytes") == 0) machine.memory[PINNED_MEMORY] = number;
     if (strcmp(key, "seed") == 0) random_state ^= number << 8;
     if (strcmp(key, "delay") == 0) delay_us = (unsigned)number;
+    if (strcmp(key, "least_delay") == 0) least_delay_us = (unsigned)number;
     if (strcmp(key, "fail") == 0 && steering_parse(value, function, &nth, &code)) fake_fail(function, nth, code);
     engine_set(key, value);
 }

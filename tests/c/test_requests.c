@@ -374,7 +374,7 @@ int main(void)
     in_child(measurements_that_make_no_sense_are_refused, "measurements", "");
     in_child(kernels_that_the_card_is_too_old_for_say_so, "an old card", "cc=75");
     in_child(statuses_have_names, "statuses", "");
-    in_child(a_slow_device_is_not_chosen, "a slow device", "delay=20000");
+    in_child(a_slow_device_is_not_chosen, "a slow device", "least_delay=20000");
     in_child(a_device_that_does_not_answer_is_not_chosen, "a device that does not answer", "");
     in_child(a_child_forked_while_the_driver_is_opened_is_told_so, "a fork while opening", "");
     in_child(whoever_waits_sleeps_if_the_context_says_so, "a context that blocks", "flags=4");
