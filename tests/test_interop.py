@@ -430,6 +430,12 @@ def test_out_receives_the_result_and_is_returned(tmp_path: Path) -> None:
         array = lend(ROWS)
         out = lend(np.zeros(20, np.float32))
         assert gr.sum(array, axis=1, out=out) is out and (out.held.read() == ROWS.sum(axis=1)).all()
+        thirds = lend(ROWS / np.float32(3))
+        wider = lend(np.zeros(20, np.float64))
+        for make in (gr.mean, gr.nanmean):
+            assert make(thirds, axis=1, out=wider) is wider
+            exact = (ROWS / np.float32(3)).astype(np.float64).mean(axis=1)
+            assert np.allclose(wider.held.read(), exact, rtol=1e-15, atol=0)
         with raises(ValueError, "wrong number of dimensions", "add"):
             gr.sum(array, out=out)
         with raises(ValueError, "shape"):

@@ -203,6 +203,16 @@ def check_out(out: Any, ufunc: np.ufunc, array: Array, dtype: Any = None) -> Non
     ufunc.reduce(np.zeros(1, types[0]), 0, types[2], np.zeros((), types[1]))
 
 
+def type_of_mean_into(out: np.dtype[Any], elements: np.dtype[Any]) -> np.dtype[Any] | None:
+    """Type that a mean of floats into a wider ``out`` is rounded to; None where it is the elements' own."""
+    if elements.kind not in "fc" or out.kind not in "fc":
+        return None
+    wider = np.result_type(out, elements)
+    if elements.kind == "f":
+        wider = np.empty(0, wider).real.dtype
+    return None if wider == elements else wider
+
+
 def store(out: Array, result: Any, name: str) -> Array:
     """Fill ``out``, converted to its dtype. Whether that is allowed has been checked."""
     result = np.asarray(result)

@@ -23,6 +23,7 @@ from ._arguments import (
     check_takes_positions,
     check_variance_dtype,
     count_reduced,
+    type_of_mean_into,
 )
 from ._calls import Call, NoValue, Options, warn
 from ._core import DeviceArray
@@ -299,7 +300,7 @@ class _Reduction(Work):
         target = None if out is None else _Out(self, ufunc.__name__, out)
         if target is not None:
             target.check_dtype(self.op, self.skip_nan)
-        if target is not None and dtype is None and self.op in ("sum", "prod"):
+        if target is not None and dtype is None and self.op in ("sum", "prod", "mean"):
             dtype = target.resolve(ufunc)
         room: Room = self.empty if target is None else target.room
         self.join(self.home)
@@ -423,10 +424,12 @@ class _Out:
             check_inexact("out", name)
 
     def resolve(self, ufunc: np.ufunc) -> Any:
-        """The type that a sum into `out` is computed in, by NumPy's rule."""
+        """The type that a sum into `out` is computed in, by NumPy's rule, and that a mean into it is rounded to."""
         own, source = self.memory.dtype, self.call.source.dtype
         if "bfloat16" in (str(own), source):
             return None
+        if self.call.op == "mean":
+            return type_of_mean_into(np.dtype(own), np.dtype(source))
         operands = (np.dtype(own), np.dtype(source), None)
         return ufunc.resolve_dtypes(operands, casting="unsafe", reduction=True)[0]
 

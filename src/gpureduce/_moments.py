@@ -20,6 +20,7 @@ from ._arguments import (
     run,
     set_nan,
     store,
+    type_of_mean_into,
     warn_of_imaginary_parts,
 )
 from ._calls import Array, Call, NoValue, warn
@@ -48,7 +49,7 @@ def mean(call: Call) -> Any:
         return _mean_into_integers(call, mask)
     if call.out is not None:
         check_out(call.out, np.add, call.array, call.dtype or _type_of_mean(call))
-        call = _as_precise_as_out(call)
+        call = call._replace(dtype=call.dtype or type_of_mean_into(call.out.dtype, call.array.dtype))
     result = run(call, mask=mask)
     if leaves_out:
         warn_if_nothing_is_left(call, mask, result)
@@ -90,16 +91,6 @@ def _type_of_mean(call: Call) -> np.dtype[Any] | None:
     if call.array.dtype == np.float16 and not call.skip_nan:
         return np.dtype(np.float32)
     return _float_of(call.array.dtype)
-
-
-def _as_precise_as_out(call: Call) -> Call:
-    """Have a mean of floats rounded to the type of a wider ``out``, not to the elements' first."""
-    if call.dtype is not None or call.array.dtype.kind not in "fc" or call.out.dtype.kind not in "fc":
-        return call
-    wider = np.result_type(call.array, call.out)
-    if call.array.dtype.kind == "f":
-        wider = np.empty(0, wider).real.dtype
-    return call if wider == call.array.dtype else call._replace(dtype=wider)
 
 
 def _mean_into_integers(call: Call, mask: Array | None) -> Array:
