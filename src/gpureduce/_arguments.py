@@ -193,7 +193,7 @@ def check_out(out: Any, ufunc: np.ufunc, array: Array, dtype: Any = None) -> Non
         raise TypeError(f"out of dtype {out.dtype} is not supported: it must be of numbers or times")
     types = (array.dtype, out.dtype, None if dtype is None else np.dtype(dtype))
     if array.dtype.kind not in "mM" and any(one is not None and one.kind == "c" for one in types):
-        inner = types[2] or ufunc.resolve_dtypes((out.dtype, array.dtype, None), casting="unsafe", reduction=True)[0]
+        inner = types[2] or type_of_fold_into(ufunc, out.dtype, array.dtype)
         if inner.kind in "iuf" or (inner.kind == "c" and out.dtype.kind in "iuf"):
             warn_of_imaginary_parts()
         types = (inner, inner, inner)
@@ -201,6 +201,11 @@ def check_out(out: Any, ufunc: np.ufunc, array: Array, dtype: Any = None) -> Non
         # NumPy refuses other elements with bfloat16 for dtype and out, until it has reduced such without an out.
         types = (types[2], out.dtype, types[2])
     ufunc.reduce(np.zeros(1, types[0]), 0, types[2], np.zeros((), types[1]))
+
+
+def type_of_fold_into(ufunc: np.ufunc, out: np.dtype[Any], elements: np.dtype[Any]) -> np.dtype[Any]:
+    """Type that ``ufunc.reduce`` computes in where ``out`` is given and ``dtype`` is not."""
+    return ufunc.resolve_dtypes((out, elements, None), casting="unsafe", reduction=True)[0]
 
 
 def type_of_mean_into(out: np.dtype[Any], elements: np.dtype[Any]) -> np.dtype[Any] | None:

@@ -23,6 +23,7 @@ from ._arguments import (
     check_takes_positions,
     check_variance_dtype,
     count_reduced,
+    type_of_fold_into,
     type_of_mean_into,
 )
 from ._calls import Call, NoValue, Options, warn
@@ -430,8 +431,7 @@ class _Out:
             return None
         if self.call.op == "mean":
             return type_of_mean_into(np.dtype(own), np.dtype(source))
-        operands = (np.dtype(own), np.dtype(source), None)
-        return ufunc.resolve_dtypes(operands, casting="unsafe", reduction=True)[0]
+        return type_of_fold_into(ufunc, np.dtype(own), np.dtype(source))
 
     def room(self, shape: tuple[int, ...], name: str) -> tuple[Any, DeviceArray | np.ndarray[Any, Any]]:
         """`out` itself if the result is of its type, else memory for the result before it is converted."""

@@ -20,6 +20,7 @@ from ._arguments import (
     run,
     set_nan,
     store,
+    type_of_fold_into,
     type_of_mean_into,
     warn_of_imaginary_parts,
 )
@@ -97,7 +98,7 @@ def _mean_into_integers(call: Call, mask: Array | None) -> Array:
     dtype = call.dtype or _type_of_mean(call)
     check_out(call.out, np.add, call.array, dtype)
     if dtype is None:
-        dtype = np.add.resolve_dtypes((call.out.dtype, call.array.dtype, None), casting="unsafe", reduction=True)[0]
+        dtype = type_of_fold_into(np.add, call.out.dtype, call.array.dtype)
     return _divide_into(call, run(call._replace(dtype=dtype), "sum", mask), mask)
 
 

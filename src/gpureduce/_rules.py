@@ -30,6 +30,7 @@ from ._arguments import (
     run,
     set_nan,
     store,
+    type_of_fold_into,
     wrap,
 )
 from ._calls import Array, Call, NoValue, warn
@@ -107,8 +108,7 @@ def _fold(call: Call) -> Any:
     if out is not None:
         check_out(out, ufunc, array, np.bool_ if call.op in ("any", "all") else call.dtype)
         if call.dtype is None and call.op in ("sum", "prod") and array.dtype.kind not in "mM":
-            operands = (out.dtype, array.dtype, None)
-            call = call._replace(dtype=ufunc.resolve_dtypes(operands, casting="unsafe", reduction=True)[0])
+            call = call._replace(dtype=type_of_fold_into(ufunc, out.dtype, array.dtype))
     if array.size == 0 and has_initial(call) and ufunc.identity is None:
         result = only_start(call, ufunc)
     else:

@@ -192,7 +192,7 @@ def call(case: Case, op: str, dtype: np.dtype[Any], block: int, rng: np.random.G
 
 
 def check_moments(op: str, got: np.ndarray, rows: np.ndarray, mask: np.ndarray | None, where: str) -> None:
-    """Compare means or deviations of the last axis with exact ones: NumPy rounds the mean of wide integers on its way."""
+    """Compare means or deviations of the last axis with exact ones: NumPy rounds the mean of wide integers."""
     for row in np.ndindex(got.shape):
         elements = rows[row] if mask is None else rows[row][mask[row]]
         if elements.size == 0:
