@@ -125,6 +125,11 @@ class Tiles:
         row[-1 - int(self.rng.integers(last))] = ("ordinary", field - shift)
         return row
 
+    def parted_row(self, warps: int) -> list[tuple[str, int]]:
+        """The first half too far above the other to be summed with it, and too far below the largest numbers."""
+        field = int(np.clip(self.field(), self.highest // 2, self.highest * 3 // 4))
+        return [("ordinary", field - i * 2 // warps * FARTHEST) for i in range(warps)]
+
     def row(self, warps: int) -> list[tuple[str, int]]:
         """What a row's warps have."""
         rng, field = self.rng, self.field()
@@ -180,15 +185,21 @@ def make_rows(rng: np.random.Generator, name: str, count: int, block: int, block
     for i, row in enumerate(rows):
         warps = blocks * block // LANES
         made = tiles.shifted_row(warps, SHIFTS[i]) if i < len(SHIFTS) else tiles.row(warps)
+        is_parted = i == len(SHIFTS) + 1
         if i == len(SHIFTS):
             made = [("below", tiles.field())] * warps
+        elif is_parted:
+            made = tiles.parted_row(warps)
         head = min(-(offset + i * n) % per_vector, n)
         whole = np.resize(tiles.vectors(made, block, blocks), n - head)
         tail = (n - head) % per_vector
         row[:head] = tiles.edge(made[0][1])[:head]
         row[head:] = whole
         row[n - tail :] = tiles.edge(made[0][1])[:tail]
-        chosen = rng.random() if i > len(SHIFTS) else 1
+        if is_parted:  # one of the other half's is far from all: mostly larger, so that the first sum shows it
+            field = tiles.highest - int(rng.integers(8)) if rng.random() < 0.8 else tiles.field()
+            row[int(rng.integers(n // 2, n))] = tiles.numbers(field, rng.integers(2**tiles.fraction), False)[()]
+        chosen = rng.random() if i > len(SHIFTS) + 1 else 1
         if chosen < 0.1:
             row[int(rng.integers(n))] = rng.choice([np.inf, -np.inf, np.nan])
         elif chosen < 0.15:
