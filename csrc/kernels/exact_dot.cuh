@@ -414,7 +414,7 @@ exact_dot(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scrat
         return w > words ? part.flags[p] : row.block == 0 ? row.n : 0;
     };
     const auto is_flags = [](unsigned i) { return i % part_words == words + 1; };
-    if (!join_blocks<BLOCK>(reinterpret_cast<uint64 (&)[all_words]>(whole), row, scratch.tickets, layout.slots, found,
+    if (!join_words<BLOCK>(reinterpret_cast<uint64 (&)[all_words]>(whole), row, scratch.tickets, layout.slots, found,
                             is_flags)) {
         return;
     }

@@ -55,7 +55,7 @@ private:
 // found(i) is word i of what the block has found, is_flags(i) says whether its bits are flags, not a number. True for the
 // row's only block, or its last one to arrive: then `whole` has the words after a barrier. All threads must call.
 template <unsigned BLOCK, unsigned WORDS, class Found, class IsFlags>
-GPR_DEVICE bool join_blocks(uint64 (&whole)[WORDS], const Row &row, unsigned *tickets, unsigned slots, const Found &found,
+GPR_DEVICE bool join_words(uint64 (&whole)[WORDS], const Row &row, unsigned *tickets, unsigned slots, const Found &found,
                             const IsFlags &is_flags)
 {
     if (row.blocks == 1) {

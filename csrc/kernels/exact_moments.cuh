@@ -364,7 +364,7 @@ exact_moments(const typename Cell::In *in, typename Cell::Out *out, Rows rows, S
     const uint64 counted = row.block == 0 ? row.n : 0; // each element by one block
     const auto found = [&](unsigned i) { return Words::word(*part, i, counted); };
     const auto is_flags = [](unsigned i) { return Words::is_flags(i); };
-    if (!join_blocks<BLOCK>(reinterpret_cast<uint64 (&)[all_words]>(whole), row, scratch.tickets, layout.slots, found,
+    if (!join_words<BLOCK>(reinterpret_cast<uint64 (&)[all_words]>(whole), row, scratch.tickets, layout.slots, found,
                             is_flags)) {
         return;
     }
