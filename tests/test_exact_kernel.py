@@ -61,6 +61,11 @@ def test_the_kernels_source_gives_every_digit_on_the_emulator() -> None:
         for name in (FLOATS if EVERYTHING else (FLOATS[SEED % 4], "float64"))
     ]
     tasks += [
+        {"do": "exact_sums.check_runs", "dtype": name, "block": (32, 64, 96, 256)[(SEED + i) % 4], "seed": SEED}
+        | {"count": 60 if EVERYTHING else 4, "limit": 600.0}
+        for i, name in enumerate(FLOATS)
+    ]
+    tasks += [
         {"do": "exact_sums.check_alone", "dtype": name, "seed": SEED, "limit": 600.0}
         | {"count": 200 if EVERYTHING else 12}
         for name in (wide if EVERYTHING else (wide[SEED // 3 % 3],))

@@ -86,14 +86,16 @@ def check_all_digits(reduce: Any, values: np.ndarray, where: str) -> None:
 
 
 def check_exact(task: dict[str, Any]) -> None:
-    """Sum ``count`` random arrays of ``dtype``: ``block``, ``seed``; each under one schedule, one grid, one start."""
+    """Sum ``count`` random arrays of ``dtype``: ``block``, ``seed``; each under one schedule, one grid, one start. One
+    warp's first ones, ``fills`` or one, fill its windows.
+    """
     name, block = task["dtype"], task["block"]
     for number in range(task["count"]):
         rng = np.random.default_rng([task["seed"], number, *name.encode(), block])
         schedule, schedule_seed = SCHEDULES[(task["seed"] + number) % len(SCHEDULES)], int(rng.integers(1, 2**31))
         set_option("schedule", schedule)
         set_option("seed", schedule_seed)
-        fills = number == 0 and block == 32  # windows, in one warp
+        fills = number < task.get("fills", 1) and block == 32
         n = LONG if fills else int(rng.choice(SIZES))
         offset, grid = int(rng.integers(8)), 1 if fills else int(rng.choice([0, 1, 2, 5, 40]))
         on_device = bool(rng.random() < 0.5)
@@ -110,6 +112,28 @@ def check_exact(task: dict[str, Any]) -> None:
         if kept.size > 0:
             mean = gr.nanmean(some, kernel="exact", device="cuda", block_size=block, grid_size=grid or None)
             assert_result(mean, expected(kept, name, kept.size), f"nanmean of {where}")
+
+
+def check_runs(task: dict[str, Any]) -> None:
+    """Sum ``count`` arrays of ``dtype`` whose warps have several tiles, the last ones mostly not whole: ``block``,
+    ``seed``.
+    """
+    name, block = task["dtype"], task["block"]
+    per_vector, tile = 16 // DTYPES[name].itemsize, 4 * 32
+    for number in range(task["count"]):
+        rng = np.random.default_rng([task["seed"], number, *name.encode(), block])
+        set_option("schedule", SCHEDULES[(task["seed"] + number) % len(SCHEDULES)])
+        set_option("seed", int(rng.integers(1, 2**31)))
+        grid, on_device = int(rng.integers(1, 4)), bool(rng.random() < 0.5)
+        tiles = grid * block // 32 * int(rng.integers(1, 3)) + int(rng.integers(1, grid * block // 32 + 1))
+        vectors = tiles * tile - int(rng.choice([0, 1, rng.integers(32), 32, rng.integers(tile)]))
+        offset, n = int(rng.integers(per_vector)), vectors * per_vector + int(rng.integers(per_vector))
+        where = (
+            f"{name} run, case {number} n={n} block={block} grid={grid} offset={offset} on_device={on_device}"
+            f" GPR_TEST_SEED={task['seed']}"
+        )
+        values = draw(rng, name, n)
+        check_all_digits(lambda x: sum_on_device(x, "sum", offset, block, grid, on_device), values, where)  # noqa: B023
 
 
 def check_apart(task: dict[str, Any]) -> None:
@@ -309,6 +333,8 @@ def check_few(task: dict[str, Any]) -> None:
         # A midpoint of some result, or what is beside it by the last bit of what it may be added as, and by less.
         digits = rng.choice([FORMATS[result][0] for result in FLOATS], count).astype(np.float64)
         less = [0.0, 2.0 ** -rng.integers(20, 30), 2.0**-52, 2.0**-60, -(2.0**-60), 2.0**-140]
+        less += [sign * (2.0**-place - 2.0 ** -(place + 10)) for place in (23, 52) for sign in (-1, 1)]
+        less += [2.0**-48, 2.0 ** -rng.integers(40, 56), 2.0**-106, 2.0 ** -rng.integers(96, 112)]
         ties = [1 + rng.choice([0, 1], count) * 2.0**-digits, 2.0 ** -(digits + 1), rng.choice(less, count)]
         ties = np.stack([*ties, *np.zeros((6, count))], axis=1)[:, :n]
         ties = rng.permuted(ties, axis=1) * rng.choice([-1, 1], (count, 1))
@@ -316,7 +342,8 @@ def check_few(task: dict[str, Any]) -> None:
         means = n * (1 + 2.0**-digits * rng.integers(1, 2 ** np.minimum(digits, 8)) + 2.0 ** -(digits + 1))
         means *= 2.0 ** rng.choice([0, 0, 10, -100 if name in ("float32", "float64") else -3], count)
         upper = means.astype(DTYPES[name]).astype(np.float64)
-        means = np.stack([upper, means - upper, rng.choice(less, count) * means, *np.zeros((6, count))], axis=1)[:, :n]
+        beside = rng.choice(less, count) * np.where(rng.random(count) < 0.5, means, 1)
+        means = np.stack([upper, means - upper, beside, *np.zeros((6, count))], axis=1)[:, :n]
         means = rng.permuted(means, axis=1) * rng.choice([-1, 1], (count, 1))
         # Warps whose rows are all alike, and those of which a few are not.
         mixed = np.where(rng.random((count, 1)) < 0.1, apart, near)
