@@ -328,6 +328,9 @@ UNMISSED = {
         for file, comment in (("exact_rows.cuh", "the sum is zero"), ("exact_block.cuh", "the sum is there"))
         for new in (";", f"__syncwarp({HALF_WARP});")
     },
+    ("exact_held.cuh", f"__syncwarp({HALF_WARP});", "it can be read"): (
+        "the lanes of the first half write it, and read it"
+    ),
     ("exact_rows.cuh", f"({HALF_WARP})", "whoever has a place goes along"): (
         "only where there are thousands of rows do several of a warp have more than one tile"
     ),
@@ -405,36 +408,53 @@ DEFINITION = re.compile(
 )
 
 
-def functions() -> dict[str, tuple[set[str], set[tuple[str, int]]]]:
-    """Device functions, and structures' members before their first, by name: the words in their bodies, and the lines
-    that these are on. Overloads are one.
-    """
-    found: dict[str, tuple[set[str], set[tuple[str, int]]]] = {}
+@dataclass
+class Definition:
+    """What a file has of a device function, or of a structure before its first member: overloads are one."""
+
+    words: set[str]
+    lines: set[int]
+
+
+def definitions() -> dict[str, dict[str, Definition]]:
+    """By name, and by the file that has it."""
+    found: dict[str, dict[str, Definition]] = {}
     for file, text in SOURCES.items():
         code = code_only(text)
         starts = list(DEFINITION.finditer(code))
         for start, end in zip(starts, [*(each.start() for each in starts[1:]), len(code)], strict=True):
-            words, lines = found.setdefault(start.group(1) or start.group(2), (set(), set()))
-            words |= set(re.findall(r"\w+", code[start.end() : end]))
+            one = found.setdefault(start.group(1) or start.group(2), {}).setdefault(file, Definition(set(), set()))
+            one.words |= set(re.findall(r"\w+", code[start.end() : end]))
             first, last = (code.count("\n", 0, at) + 1 for at in (start.start(), end))
-            lines |= {(file, line) for line in range(first, last + 1)}
+            one.lines |= set(range(first, last + 1))
     return found
 
 
-FUNCTIONS = functions()
+def included() -> dict[str, set[str]]:
+    """Each file, and those that it includes, and those that they do."""
+    named = {file: set(re.findall(r'#include "(\w+\.cuh)"', text)) & set(SOURCES) for file, text in SOURCES.items()}
+    found = {file: {file} for file in SOURCES}
+    for _ in SOURCES:
+        found = {file: some.union(*(named[one] for one in some)) for file, some in found.items()}
+    return found
+
+
+DEFINITIONS = definitions()
+INCLUDED = included()
 OF_PRODUCTS = ("exact_moments", "exact_moments_across", "exact_dot")
-# Files that other kernels come to by name alone: members of structures are looked up by theirs.
-FILES_OF_PRODUCTS = {
-    f"{name}.cuh" for name in (*OF_PRODUCTS, "exact_brackets", "exact_join", "exact_products", "exact_variance")
-}
+
+
+def file_of(entry: str) -> str:
+    """The file that has a global function."""
+    (file,) = (file for file in DEFINITIONS[entry] if re.search(rf"__global__[^;{{}}]*\b{entry}\(", SOURCES[file]))
+    return file
 
 
 def entries_of(name: str) -> list[str]:
     """Global functions that a kernel of the registry is launched with."""
     if name == "fast":
         return ["auto_stream", "auto_rows"]
-    is_filled = any("fill_identity" in SOURCES[file] for file, _ in FUNCTIONS[name][1])
-    return [name, "fill_identity"] if is_filled else [name]
+    return [name, "fill_identity"] if "fill_identity" in SOURCES[file_of(name)] else [name]
 
 
 # Kernels by what is tried, and the global functions that this comes to. What fast does with layouts is tried by kernel.
@@ -445,17 +465,21 @@ ENTRIES = {
 
 
 def lines_of(kernel: str) -> dict[tuple[str, int], int]:
-    """Lines of the functions that a kernel may come to, and by how many calls at least."""
+    """Lines of the functions that a kernel may come to, and by how many calls at least. Functions of one name are told
+    apart by their files.
+    """
     lines: dict[tuple[str, int], int] = {}
     reached: set[str] = set()
     new, calls = list(ENTRIES[kernel]), 0
+    files = set().union(*(INCLUDED[file_of(name)] for name in new))
     while new:
         reached.update(new)
-        for name in new:
-            for line in FUNCTIONS[name][1]:
-                lines.setdefault(line, calls)
-        words = set().union(*(FUNCTIONS[name][0] for name in new))
-        new, calls = [word for word in words if word in FUNCTIONS and word not in reached], calls + 1
+        found = [(file, one) for name in new for file, one in DEFINITIONS[name].items() if file in files]
+        for file, one in found:
+            for line in one.lines:
+                lines.setdefault((file, line), calls)
+        words = set().union(*(one.words for _, one in found))
+        new, calls = [word for word in words if word in DEFINITIONS and word not in reached], calls + 1
     return lines
 
 
@@ -496,6 +520,21 @@ TILES = [
 Trial = tuple[str, str, int, dict[str, object]]
 """Kernel, dtype, block size, and what to do with them."""
 
+# Of these each warp has several tiles.
+RUNS: list[Trial] = [
+    ("exact", dtype, block, {"do": "exact_sums.check_runs", "count": 12, "limit": 300.0})
+    for dtype, block in (("float64", 256), ("float32", 64), ("bfloat16", 256))
+]
+# Trials of exact sums that a file's mutants have first.
+FIRST: dict[str, list[Trial]] = {
+    "exact_block.cuh": [("exact", "int64", 256, {"do": "exact_layouts.check_layouts", "count": 4})],
+    "exact_run.cuh": RUNS,
+    "exact_short.cuh": [("exact", "float64", 0, {"do": "exact_sums.check_alone", "count": 20, "limit": 300.0})],
+    "exact_windows.cuh": [
+        ("exact", "float64", 32, {"do": "exact_sums.check_exact", "count": 4, "fills": 4, "limit": 300.0})
+    ],
+}
+
 
 def what_to_try(mutant: Mutant) -> Iterator[Trial]:
     """Trials of the cells that come to the place, and those of exact sums and products: these first in exact's own
@@ -509,20 +548,20 @@ def what_to_try(mutant: Mutant) -> Iterator[Trial]:
     variances = variances_to_try(kernels)
     if not mutant.file.startswith("exact") and not kernels[0].startswith("exact"):
         parts: list[Iterable[Trial]] = [cells, layouts, sums, products, variances]
-    elif mutant.file in FILES_OF_PRODUCTS:
-        parts = [variances, products]
+    elif set(kernels) <= set(OF_PRODUCTS):
+        parts = [products, variances] if kernels[0] == "exact_dot" else [variances, products]
     elif mutant.file == "exact_fixed.cuh":
         tried = (*sums, *layouts)
         parts = [((*cell, what | {"slow_float64": True}) for *cell, what in tried)]
     elif mutant.file == "exact_few.cuh":
-        what = {"do": "exact_sums.check_few", "rows": 64, "sizes": 5, "many": False, "limit": 600.0}
-        parts = [[("exact", dtype, 0, what) for dtype in ("float64", "float32", "bfloat16")]]
+        what = {"do": "exact_sums.check_few", "rows": 256, "sizes": 5, "many": False, "limit": 600.0}
+        parts = [[("exact", dtype, 0, what) for dtype in ("float32", "bfloat16", "float64")]]
     elif mutant.file == "exact_columns.cuh":
         parts = [columns_to_try(), layouts, sums]
     elif mutant.file in ("exact_rows.cuh", "exact_across.cuh", "exact_walk.cuh"):
         parts = [layouts, sums, variances, products, cells]
     else:
-        parts = [sums, layouts, products, variances, cells]
+        parts = [FIRST.get(mutant.file, []), sums, layouts, products, variances, cells]
     for part in parts:
         yield from part
 
@@ -546,16 +585,20 @@ def products_to_try(kernels: list[str]) -> Iterator[Trial]:
     """Dot products and variances at the edges of windows, and beyond, if a kernel of theirs comes to the place."""
     if not set(OF_PRODUCTS) & set(kernels):
         return
-    for dtype in ("float64", "float32", "float16"):
-        for block in (256, 32):  # one warp fills windows, which takes long
-            yield "exact", dtype, block, {"do": "exact_products.check_variances", "count": 8}
-            yield "exact", dtype, block, {"do": "exact_products.check_dot", "count": 8}
-        yield "exact", dtype, 32, {"do": "exact_products.check_exponents", "stride": 3, "limit": 300.0}
+    if "exact_dot" in kernels:
+        for dtype in ("float32", "complex64", "int64"):
+            yield "exact", dtype, 32, {"do": "exact_products.check_kinds", "limit": 300.0}
+        for dtype in ("float64", "float32", "float16"):
+            for block in (256, 32):  # one warp fills windows, which takes long
+                yield "exact", dtype, block, {"do": "exact_products.check_dot", "count": 8}
     for dtype in ("float64", "float32", "bfloat16"):
         yield "exact", dtype, 32, {"do": "exact_products.check_edges", "stride": 1, "limit": 300.0}
+    for dtype in ("float64", "float32", "float16"):
+        for block in (256, 32):
+            yield "exact", dtype, block, {"do": "exact_products.check_variances", "count": 8}
+        yield "exact", dtype, 32, {"do": "exact_products.check_exponents", "stride": 3, "limit": 300.0}
     for dtype in ("float32", "int64", "complex64"):
-        for do in ("check_kinds", "check_variance_kinds"):
-            yield "exact", dtype, 32, {"do": f"exact_products.{do}", "limit": 300.0}
+        yield "exact", dtype, 32, {"do": "exact_products.check_variance_kinds", "limit": 300.0}
 
 
 def cells_to_try(mutant: Mutant, kernels: list[str]) -> Iterator[Trial]:
@@ -601,11 +644,12 @@ def exact_sums_to_try(kernels: list[str]) -> Iterator[Trial]:
         for dtype, block, blocks in TILES:
             what = {"do": "exact_tiles.check_tiles", "blocks": blocks, "count": 6, "only_sums": True}
             yield "exact", dtype, block, what
+        for dtype in ("float64", "float32"):
+            yield "exact", dtype, 0, {"do": "exact_sums.check_alone", "count": 20, "limit": 300.0}
+        yield from RUNS
         for dtype in ("float32", "float64", "bfloat16"):
             yield "exact", dtype, 32, {"do": "exact_sums.check_edges", "stride": 1}
         yield "exact", "float64", 32, {"do": "exact_sums.check_kept", "count": 2, "limit": 300.0}
-        for dtype in ("float64", "float32"):
-            yield "exact", dtype, 0, {"do": "exact_sums.check_alone", "count": 20, "limit": 300.0}
         for dtype in ("float64", "bfloat16"):
             yield "exact", dtype, 0, {"do": "exact_sums.check_apart", "limit": 300.0}
         for dtype in ("float64", "float32", "float16"):
@@ -621,7 +665,7 @@ def what_to_do(mutant: Mutant, kernel: str, op: str) -> dict[str, object]:
     if kernel in MADE_FOR:
         return {"do": "layouts.check_made_for", "op": op}
     what = {"do": "cells.check_cell", "ops": [op], "sizes": [33, 5001, 300], "rows": [(33, 70), (3, 9), (1000, 2)]}
-    if (mutant.file, mutant.line) in FUNCTIONS["fill_identity"][1]:
+    if mutant.line in DEFINITIONS["fill_identity"].get(mutant.file, Definition(set(), set())).lines:
         what["rows"] = [(33, 70), FULL]
     return what
 
