@@ -621,7 +621,8 @@ def exact_layouts_to_try(kernels: list[str]) -> Iterator[Trial]:
         for dtype in ("float32", "float64", "bfloat16"):
             yield "exact", dtype, 64, {"do": "exact_layouts.check_kinds"}
             yield "exact", dtype, 256, {"do": "exact_layouts.check_layouts", "count": 4}
-        yield "exact", "float32", 0, {"do": "exact_sums.check_rows"}
+        for dtype in ("float64", "float32"):
+            yield "exact", dtype, 0, {"do": "exact_sums.check_rows"}
     if "exact_rows" in kernels:
         yield "exact", "float32", 0, {"do": "exact_sums.check_few", "rows": 64, "sizes": 4, "limit": 300.0}
     if "exact_across" in kernels:

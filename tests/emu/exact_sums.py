@@ -388,6 +388,7 @@ def check_rows(task: dict[str, Any]) -> None:
     short = np.ascontiguousarray(rows[:, :256].reshape(-1, 16))
     for row, got in zip(short, gr.sum(short, axis=1, kernel="exact", device="cuda"), strict=True):
         assert_result(got, expected(row, name), f"short {where}")
+    check_late_rows(rng, name, where)
     for row, got in zip(rows, gr.nansum(rows, axis=1, kernel="exact", device="cuda"), strict=True):
         assert_result(got, expected(row[row == row], name), f"nansum of {where}")
     kept = rng.random(257) < 0.6
@@ -437,6 +438,29 @@ def check_nothing_there(task: dict[str, Any]) -> None:
         got = gr.sum(numbers, kernel="exact", device="cuda", where=kept)
         assert gr.last_run().chunks > 1
         assert got.tobytes() == (numbers[place] if one else numbers.dtype.type(0)).tobytes(), (task, place, got)
+
+
+def check_late_rows(rng: np.random.Generator, name: str, where: str) -> None:
+    """Rows, also those across memory that a thread has alone: the smallest numbers, after a tile or so larger ones that
+    cancel.
+    """
+    dtype = DTYPES[name]
+    smallest = float(ml_dtypes.finfo(dtype).smallest_subnormal)
+    for n in (16, 32, 61):
+        rows = np.zeros((64, n), dtype)
+        for row in rows:
+            first = int(rng.integers(1, n - 1))
+            row[rng.integers(first, size=2)] = smallest * rng.integers(1, 100, 2)
+            row[first + rng.permutation(n - first)[:2]] = rng.choice([2.0**-12, 1, 100]) * np.array([1, -1])
+        for laid_out in (rows, np.asfortranarray(rows)):
+            pointer = _core.alloc_device(0, rows.nbytes)
+            _core.upload(0, pointer, laid_out.ravel(order="K"))
+            sums = _core.reduce_device(
+                *("sum", pointer, rows.shape, dtype, 1, "exact", 0, 0, 0), strides=laid_out.strides
+            )
+            _core.free_device(0, pointer)
+            for row, got in zip(rows, sums, strict=True):
+                assert_result(got, expected(row, name), f"late {laid_out.strides} of {where}: {row[row != 0]}")
 
 
 LOOSE = 60  # binary orders of magnitude below and above what is drawn, so that sums neither over- nor underflow
