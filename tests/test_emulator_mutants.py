@@ -331,6 +331,9 @@ UNMISSED = {
     ("exact_held.cuh", f"__syncwarp({HALF_WARP});", "it can be read"): (
         "the lanes of the first half write it, and read it"
     ),
+    ("exact_walk.cuh", f"({HALF_WARP})", "who waits for each other"): (
+        "halves of a warp that wait for their own are as right, and read memory in smaller pieces"
+    ),
     ("exact_rows.cuh", f"({HALF_WARP})", "whoever has a place goes along"): (
         "only where there are thousands of rows do several of a warp have more than one tile"
     ),
@@ -527,6 +530,7 @@ RUNS: list[Trial] = [
 ]
 # Trials of exact sums that a file's mutants have first.
 FIRST: dict[str, list[Trial]] = {
+    "exact_adders.cuh": [("exact", "complex64", 0, {"do": "exact_sums.check_nothing_there", "limit": 300.0})],
     "exact_block.cuh": [("exact", "int64", 256, {"do": "exact_layouts.check_layouts", "count": 4})],
     "exact_run.cuh": RUNS,
     "exact_short.cuh": [("exact", "float64", 0, {"do": "exact_sums.check_alone", "count": 20, "limit": 300.0})],

@@ -152,7 +152,7 @@ template <unsigned BLOCK> struct Strip {
     GPR_DEVICE unsigned walk(const typename Cell::In *in, const Layout &layout, const Vector &nothing, const MakeRoom &make_room,
                              const Add &add) const
     {
-        const unsigned together = __ballot_sync(all_lanes, has_row());
+        const unsigned together = __ballot_sync(all_lanes, has_row()); // who waits for each other
         if (!has_row()) return 0;
         const Start start = layout.row(first + r.x);
         WalkedTiles<Cell, VECTORS, item> tiles(in + start.in, layout.mask + start.mask, layout,
