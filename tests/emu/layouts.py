@@ -300,6 +300,7 @@ MADE_FOR = {
         ((8, 1200), (1, 8), 2),
         ((1200, 5), (1, 1200), 0),
         ((12, 733), (1, 12), 1),
+        ((256, 300), (1, 256), 7),  # more blocks than a block of 64 threads has rows of threads
     ],
     "auto_narrow": [
         ((3, 2900), (1, 3), 3),
