@@ -279,7 +279,7 @@ def test_ctrl_c_stops_a_long_reduction_and_the_next_call_works() -> None:
         "signal.setitimer(signal.ITIMER_REAL, 0.3)\n"
         "start = time.perf_counter()\n"
         "try: gr.sum(a, device='cpu')\n"
-        "except KeyboardInterrupt as error: print(error, time.perf_counter() - start < 5)\n"
+        "except KeyboardInterrupt as error: print(error, time.perf_counter() - start < 30)\n"
         "print(gr.sum(np.ones(10), device='cpu'))\n"
     )
     assert run_fresh(code).split() == ["stop", "True", "10.0"]
