@@ -331,6 +331,12 @@ UNMISSED = {
     ("exact_held.cuh", f"__syncwarp({HALF_WARP});", "it can be read"): (
         "the lanes of the first half write it, and read it"
     ),
+    **{
+        ("exact_held.cuh", new, "what was added to it is there"): (
+            "whoever calls has passed a barrier since anything was added; this is where it is needed"
+        )
+        for new in (";", f"__syncwarp({HALF_WARP});")
+    },
     ("exact_walk.cuh", f"({HALF_WARP})", "who waits for each other"): (
         "halves of a warp that wait for their own are as right, and read memory in smaller pieces"
     ),

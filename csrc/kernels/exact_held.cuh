@@ -392,7 +392,7 @@ template <class In> GPR_DEVICE void take_alone(uint64 *counters)
 // Adds the block's number to its row's counters; then it is zero. The lanes of one warp must call, after all have added.
 template <class In> GPR_DEVICE void leave_number(BlockSum<In> &sum, uint64 *counters)
 {
-    __syncwarp(); // what this warp added last is there
+    __syncwarp(); // what was added to it is there
     const uint64 left_out = sum.left_out;
     for_each_digit<In>([&](unsigned p, unsigned d, unsigned counter) {
         const long long digit = sum.digit[p][d];
