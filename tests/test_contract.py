@@ -16,6 +16,7 @@ import pytest
 
 pytest.importorskip("hypothesis")
 
+import ml_dtypes
 from differential import LAYOUTS, NAMES, Sub, builtin_class, lay_out
 
 import gpureduce as gr
@@ -164,6 +165,11 @@ ARGUMENTS: dict[str, Callable[[Any], Any]] = {
     "nanvar axis past the end": lambda m: m.nanvar(A, axis=3),
     "var where None": lambda m: m.var(A, where=None),
     "mean where of a string": lambda m: m.mean(A, where="x"),
+    "nanmean into times": lambda m: m.nanmean(A, out=np.zeros((), "m8[s]")),
+    "nanvar as float32 into dates": lambda m: m.nanvar(A, dtype="f4", out=np.zeros((), "M8[D]")),
+    "mean of integers into dates": lambda m: m.mean([1, 2, 4], out=np.zeros((), "M8[D]")),
+    "mean of swapped float16 into dates": lambda m: m.mean(np.ones(3, ">f2"), out=np.zeros((), "M8[D]")),
+    "var of integers into dates": lambda m: m.var([1, 2, 4], out=np.zeros((), "M8[D]")),
     "std into times": lambda m: m.std(np.arange(3), out=np.zeros((), "m8[s]")),
     "nanmean axis past a scalar's": lambda m: m.nanmean(2.5, axis=1),
     "nanmean axis of an integer": lambda m: m.nanmean(2, axis=0),
@@ -330,6 +336,7 @@ GOOD: dict[str, Callable[[Any], Any]] = {
     "std matrix": lambda m: m.std(np.matrix(A), axis=0),
     "std subclass": lambda m: m.std(A.view(Sub), axis=0),
     "std out": lambda m: m.std(A, axis=0, out=np.zeros(3, np.float32)),
+    "mean of swapped float16 out": lambda m: m.mean(np.arange(3, dtype=">f2"), out=np.zeros((), "m8[s]")),
     "std out, wider": lambda m: m.std(np.arange(4, dtype=np.float16), out=np.zeros(())),
     "std out, complex": lambda m: m.std(A, axis=1, out=np.zeros(2, complex)),
     "std out, narrower, mean": lambda m: m.std(A, axis=1, mean=1.0, out=np.zeros(2, np.float16)),
@@ -443,17 +450,31 @@ def test_warnings_are_numpys_and_point_to_the_callers_line(case: str, device: st
 
 @on_devices
 @pytest.mark.parametrize("name", ["mean", "nanmean"])
-@pytest.mark.parametrize("dtype", ["float16", "float32", "complex64"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "complex64"])
 def test_means_are_as_precise_as_a_wider_out(
     dtype: str, name: str, device: str | None, rng: np.random.Generator
 ) -> None:
-    array = rng.normal(size=(50, 3)).astype(dtype)
+    array = rng.normal(size=(50, 3)).astype(np.dtype(dtype))
     for wider in ["complex128"] if dtype == "complex64" else ["float64", "complex128"]:
         out = np.zeros(50, wider)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", np.exceptions.ComplexWarning)  # float16 is summed in float32, NumPy says
             assert getattr(gr, name)(array, axis=1, out=out, device=device) is out
         np.testing.assert_allclose(out, array.astype(wider).mean(1), rtol=0, atol=2e-15)
+
+
+def test_means_into_another_sixteen_bit_float_are_rounded_there() -> None:
+    halves = np.array([-1.6201171875, -0.131103515625, -0.27099609375], np.float16)
+    short, half = ml_dtypes.bfloat16, np.float16
+    assert gr.mean(halves, out=np.zeros((), short)) == short(-0.67578125)
+    assert gr.mean(np.array([1, 1, 2], short), out=np.zeros((), half)) == half(4 / 3)
+
+
+def test_minmax_writes_neither_out_unless_it_can_write_both() -> None:
+    low = np.full((), 9.0)
+    with pytest.raises(ValueError, match="wrong number of dimensions"):
+        gr.minmax(A, out=(low, np.zeros(3)))
+    assert low == 9
 
 
 @pytest.mark.parametrize(

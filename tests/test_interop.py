@@ -436,6 +436,8 @@ def test_out_receives_the_result_and_is_returned(tmp_path: Path) -> None:
             assert make(thirds, axis=1, out=wider) is wider
             exact = (ROWS / np.float32(3)).astype(np.float64).mean(axis=1)
             assert np.allclose(wider.held.read(), exact, rtol=1e-15, atol=0)
+            brief = Lender(np.array([[0x3F80, 0x3F80, 0x4000]], np.uint16), dtype="bfloat16")  # 1, 1, 2
+            assert make(brief, axis=1, out=np.zeros(1))[0] == 4 / 3
         with raises(ValueError, "wrong number of dimensions", "add"):
             gr.sum(array, out=out)
         with raises(ValueError, "shape"):

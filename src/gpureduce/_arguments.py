@@ -28,8 +28,8 @@ def run(call: Call, op: str | None = None, mask: Array | None = None) -> Any:
 
 
 def check_inexact(name: str, dtype: str) -> None:
-    """Refuse integers to compute in or to fill where elements have NaN to leave out, as NumPy does."""
-    if dtype.startswith(("bool", "int", "uint")):
+    """Refuse integers and times to compute in or to fill where elements have NaN to leave out, as NumPy does."""
+    if dtype.startswith(("bool", "int", "uint", "datetime", "timedelta")):
         raise TypeError(f"If a is inexact, then {name} must be inexact")
 
 
@@ -208,26 +208,33 @@ def type_of_fold_into(ufunc: np.ufunc, out: np.dtype[Any], elements: np.dtype[An
     return ufunc.resolve_dtypes((out, elements, None), casting="unsafe", reduction=True)[0]
 
 
-def type_of_mean_into(out: np.dtype[Any], elements: np.dtype[Any]) -> np.dtype[Any] | None:
+def type_of_mean_into(out: str, elements: str) -> np.dtype[Any] | None:
     """Type that a mean of floats into a wider ``out`` is rounded to; None where it is the elements' own."""
-    if elements.kind not in "fc" or out.kind not in "fc":
+    own, source = (np.dtype("float32" if name == "bfloat16" else name) for name in (out, elements))
+    if out == elements or source.kind not in "fc" or own.kind not in "fc":
         return None
-    wider = np.result_type(out, elements)
-    if elements.kind == "f":
+    wider = np.result_type(own, source)
+    if source.kind == "f":
         wider = np.empty(0, wider).real.dtype
-    return None if wider == elements else wider
+    return None if wider.name == elements else wider
+
+
+def check_shape(out: Array, result: Any, name: str) -> None:
+    """Refuse an ``out`` that is not of the result's shape."""
+    shape = np.shape(result)
+    if out.ndim != len(shape):
+        raise ValueError(
+            f"output parameter for reduction operation {name} has the wrong number of dimensions: "
+            f"Found {out.ndim} but expected {len(shape)}"
+        )
+    if out.shape != shape:
+        raise ValueError(f"output array has shape {out.shape}, the result has shape {shape}")
 
 
 def store(out: Array, result: Any, name: str) -> Array:
     """Fill ``out``, converted to its dtype. Whether that is allowed has been checked."""
     result = np.asarray(result)
-    if out.ndim != result.ndim:
-        raise ValueError(
-            f"output parameter for reduction operation {name} has the wrong number of dimensions: "
-            f"Found {out.ndim} but expected {result.ndim}"
-        )
-    if out.shape != result.shape:
-        raise ValueError(f"output array has shape {out.shape}, the result has shape {result.shape}")
+    check_shape(out, result, name)
     if result.dtype.kind == "c" and out.dtype.kind in "iuf":
         result = result.real
     with np.errstate(all="ignore"):

@@ -426,11 +426,11 @@ class _Out:
 
     def resolve(self, ufunc: np.ufunc) -> Any:
         """The type that a sum into `out` is computed in, by NumPy's rule, and that a mean into it is rounded to."""
-        own, source = self.memory.dtype, self.call.source.dtype
-        if "bfloat16" in (str(own), source):
-            return None
+        own, source = str(self.memory.dtype), self.call.source.dtype
         if self.call.op == "mean":
-            return type_of_mean_into(np.dtype(own), np.dtype(source))
+            return type_of_mean_into(own, source)
+        if "bfloat16" in (own, source):
+            return None
         return type_of_fold_into(ufunc, np.dtype(own), np.dtype(source))
 
     def room(self, shape: tuple[int, ...], name: str) -> tuple[Any, DeviceArray | np.ndarray[Any, Any]]:

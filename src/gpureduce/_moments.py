@@ -49,12 +49,19 @@ def mean(call: Call) -> Any:
     if call.out is not None and _divides_integers(call):
         return _mean_into_integers(call, mask)
     if call.out is not None:
-        check_out(call.out, np.add, call.array, call.dtype or _type_of_mean(call))
-        call = call._replace(dtype=call.dtype or type_of_mean_into(call.out.dtype, call.array.dtype))
+        _check_out(call.out, call.array, call.dtype or _type_of_mean(call))
+        call = call._replace(dtype=call.dtype or type_of_mean_into(call.out.dtype.name, call.array.dtype.name))
     result = run(call, mask=mask)
     if leaves_out:
         warn_if_nothing_is_left(call, mask, result)
     return result if call.out is None else store(call.out, result, np.add.__name__)
+
+
+def _check_out(out: Any, array: Array, dtype: Any) -> None:
+    """Refuse what neither holds a sum nor a quotient."""
+    check_out(out, np.add, array, dtype)
+    if out.dtype.kind == "M":
+        np.true_divide(np.zeros(1, out.dtype), 1)  # dates are not divided: NumPy's TypeError
 
 
 def warn_if_nothing_is_left(call: Call, mask: Array | None, result: Any) -> None:
@@ -89,14 +96,14 @@ def _divides_integers(call: Call) -> bool:
 
 def _type_of_mean(call: Call) -> np.dtype[Any] | None:
     """Type that ``numpy.mean`` sums in where none is asked for; None for elements that keep their own."""
-    if call.array.dtype == np.float16 and not call.skip_nan:
+    if call.array.dtype.type is np.float16 and not call.skip_nan:
         return np.dtype(np.float32)
     return _float_of(call.array.dtype)
 
 
 def _mean_into_integers(call: Call, mask: Array | None) -> Array:
     dtype = call.dtype or _type_of_mean(call)
-    check_out(call.out, np.add, call.array, dtype)
+    _check_out(call.out, call.array, dtype)
     if dtype is None:
         dtype = type_of_fold_into(np.add, call.out.dtype, call.array.dtype)
     return _divide_into(call, run(call._replace(dtype=dtype), "sum", mask), mask)
@@ -113,7 +120,7 @@ def _divide_into(call: Call, total: Any, mask: Array | None) -> Array:
 def _mean_of_times(call: Call, mask: Array | None) -> Any:
     np.add.reduce(np.zeros(1, call.array.dtype), 0, call.dtype)  # dates do not add: NumPy's TypeError
     if call.out is not None:
-        check_out(call.out, np.add, call.array, call.dtype)
+        _check_out(call.out, call.array, call.dtype)
     total = run(call, "sum", mask)
     if call.out is not None:
         return _divide_into(call, total, mask)
@@ -136,7 +143,7 @@ def variance(call: Call) -> Any:
         warn("Degrees of freedom <= 0 for slice")
     cast, call = _cast_of(call)
     if call.out is not None:
-        check_out(call.out, np.add, np.empty(0, _result_of(call)), cast or call.dtype or _float_of(call.array.dtype))
+        _check_out(call.out, np.empty(0, _result_of(call)), cast or call.dtype or _float_of(call.array.dtype))
         if call.op == "std" and call.out.dtype.kind in "biumM":
             raise TypeError(f"cannot take the square root into out of dtype {call.out.dtype}: it must be inexact")
     is_root = call.op == "std" and call.out is not None and not call.rounds_once  # it is taken in the type of out

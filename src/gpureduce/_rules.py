@@ -19,6 +19,7 @@ from ._arguments import (
     as_mask,
     check_identity,
     check_out,
+    check_shape,
     check_takes_positions,
     check_where,
     count_kept,
@@ -211,6 +212,9 @@ def _minmax(call: Call) -> tuple[Any, Any]:
         check_identity(call, np.minimum)
         both = run(call, "minmax", mask)
         results = [fold_in(call, ufunc, one) for ufunc, one in zip(ufuncs, both, strict=True)]
+    for ufunc, out, one in zip(ufuncs, outs, results, strict=True):  # before either is written
+        if out is not None:
+            check_shape(out, one, ufunc.__name__)
     low, high = (
         one if out is None else store(out, one, ufunc.__name__)
         for ufunc, out, one in zip(ufuncs, outs, results, strict=True)
