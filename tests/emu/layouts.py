@@ -140,6 +140,8 @@ def draw_case(rng: np.random.Generator, op: str, dtype: np.dtype[Any]) -> Case:
     shape, plain = draw_shape(rng), bool(rng.random() < 0.3)
     reduced = int(rng.integers(1, len(shape) + 1))
     array = strided(rng, shape, elements_of(rng, op, dtype), plain)
+    if op == "prod" and is_float(dtype) and 0 in array.view.strides:  # powers that repeat overflow on the way: signs
+        array.memory[...] = np.where(np.signbit(array.memory.astype(np.float32)), -1, 1)
     masked = op not in POSITIONS and rng.random() < 0.3
     mask = strided(rng, shape, lambda n: rng.random(n) < 0.7, bool(rng.random() < 0.5)) if masked else None
     case = Case(array, mask, reduced, int(rng.choice([0, 0, 1, 3])))
