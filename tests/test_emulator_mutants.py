@@ -676,7 +676,8 @@ def what_to_do(mutant: Mutant, kernel: str, op: str) -> dict[str, object]:
     if kernel in MADE_FOR:
         return {"do": "layouts.check_made_for", "op": op}
     what = {"do": "cells.check_cell", "ops": [op], "sizes": [33, 5001, 300], "rows": [(33, 70), (3, 9), (1000, 2)]}
-    if mutant.line in DEFINITIONS["fill_identity"].get(mutant.file, Definition(set(), set())).lines:
+    fills = DEFINITIONS["fill_identity"]
+    if mutant.file in fills and mutant.line in fills[mutant.file].lines:
         what["rows"] = [(33, 70), FULL]
     return what
 

@@ -415,7 +415,7 @@ exact_dot(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scrat
     };
     const auto is_flags = [](unsigned i) { return i % part_words == words + 1; };
     if (!join_words<BLOCK>(reinterpret_cast<uint64 (&)[all_words]>(whole), row, scratch.tickets, layout.slots, found,
-                            is_flags)) {
+                           is_flags)) {
         return;
     }
     __syncthreads(); // the sum is there

@@ -56,7 +56,7 @@ private:
 // row's only block, or its last one to arrive: then `whole` has the words after a barrier. All threads must call.
 template <unsigned BLOCK, unsigned WORDS, class Found, class IsFlags>
 GPR_DEVICE bool join_words(uint64 (&whole)[WORDS], const Row &row, unsigned *tickets, unsigned slots, const Found &found,
-                            const IsFlags &is_flags)
+                           const IsFlags &is_flags)
 {
     if (row.blocks == 1) {
         for (unsigned i = threadIdx.x; i < WORDS; i += BLOCK) whole[i] = found(i);

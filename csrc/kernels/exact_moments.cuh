@@ -365,7 +365,7 @@ exact_moments(const typename Cell::In *in, typename Cell::Out *out, Rows rows, S
     const auto found = [&](unsigned i) { return Words::word(*part, i, counted); };
     const auto is_flags = [](unsigned i) { return Words::is_flags(i); };
     if (!join_words<BLOCK>(reinterpret_cast<uint64 (&)[all_words]>(whole), row, scratch.tickets, layout.slots, found,
-                            is_flags)) {
+                           is_flags)) {
         return;
     }
     __syncthreads(); // the sums are there

@@ -219,22 +219,21 @@ def type_of_mean_into(out: str, elements: str) -> np.dtype[Any] | None:
     return None if wider.name == elements else wider
 
 
-def check_shape(out: Array, result: Any, name: str) -> None:
-    """Refuse an ``out`` that is not of the result's shape."""
-    shape = np.shape(result)
-    if out.ndim != len(shape):
+def check_shape(out: tuple[int, ...], result: tuple[int, ...], name: str) -> None:
+    """Refuse the shape of an ``out`` that is not the result's."""
+    if len(out) != len(result):
         raise ValueError(
             f"output parameter for reduction operation {name} has the wrong number of dimensions: "
-            f"Found {out.ndim} but expected {len(shape)}"
+            f"Found {len(out)} but expected {len(result)}"
         )
-    if out.shape != shape:
-        raise ValueError(f"output array has shape {out.shape}, the result has shape {shape}")
+    if out != result:
+        raise ValueError(f"output array has shape {out}, the result has shape {result}")
 
 
 def store(out: Array, result: Any, name: str) -> Array:
     """Fill ``out``, converted to its dtype. Whether that is allowed has been checked."""
     result = np.asarray(result)
-    check_shape(out, result, name)
+    check_shape(out.shape, result.shape, name)
     if result.dtype.kind == "c" and out.dtype.kind in "iuf":
         result = result.real
     with np.errstate(all="ignore"):

@@ -19,6 +19,7 @@ from ._arguments import (
     as_ddof,
     check_inexact,
     check_mean,
+    check_shape,
     check_takes_mean,
     check_takes_positions,
     check_variance_dtype,
@@ -436,14 +437,7 @@ class _Out:
     def room(self, shape: tuple[int, ...], name: str) -> tuple[Any, DeviceArray | np.ndarray[Any, Any]]:
         """`out` itself if the result is of its type, else memory for the result before it is converted."""
         memory = self.memory
-        own = memory.shape
-        if len(own) != len(shape):
-            raise ValueError(
-                f"output parameter for reduction operation {self.name} has the wrong number of dimensions: "
-                f"Found {len(own)} but expected {len(shape)}"
-            )
-        if own != shape:
-            raise ValueError(f"output array has shape {own}, the result has shape {shape}")
+        check_shape(memory.shape, shape, self.name)
         if isinstance(memory, np.ndarray):
             if memory.dtype == numpy_dtype(name) and memory.flags.behaved:
                 return self.out, memory

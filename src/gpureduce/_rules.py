@@ -214,7 +214,7 @@ def _minmax(call: Call) -> tuple[Any, Any]:
         results = [fold_in(call, ufunc, one) for ufunc, one in zip(ufuncs, both, strict=True)]
     for ufunc, out, one in zip(ufuncs, outs, results, strict=True):  # before either is written
         if out is not None:
-            check_shape(out, one, ufunc.__name__)
+            check_shape(out.shape, np.shape(one), ufunc.__name__)
     low, high = (
         one if out is None else store(out, one, ufunc.__name__)
         for ufunc, out, one in zip(ufuncs, outs, results, strict=True)
