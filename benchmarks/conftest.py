@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpureduce._environment import environment
+from gpureduce._bench.environment import environment
 
 
 @pytest.hookimpl(optionalhook=True)

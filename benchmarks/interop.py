@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 import gpureduce as gr
-from gpureduce._environment import environment
-from gpureduce._sampling import summary
+from gpureduce._bench.environment import environment
+from gpureduce._bench.sampling import summary
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 ROUNDS = 15

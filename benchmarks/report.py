@@ -16,9 +16,9 @@ import sys
 from collections.abc import Callable, Collection
 from typing import Any
 
-from gpureduce._environment import show_cuda_version
-from gpureduce._tables import markdown as table
-from gpureduce._tables import show_bandwidth as gigabytes
+from gpureduce._bench.environment import show_cuda_version
+from gpureduce._display.tables import markdown as table
+from gpureduce._display.tables import show_bandwidth as gigabytes
 
 ROOT = pathlib.Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"

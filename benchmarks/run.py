@@ -46,11 +46,11 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 import gpureduce as gr
 from gpureduce import _core
-from gpureduce._environment import environment
-from gpureduce._interop import numpy_dtype
-from gpureduce._operand import on_device, random_values, repeat
-from gpureduce._peers import DeviceView, available, numpy_function
-from gpureduce._sampling import summary
+from gpureduce._bench.baselines import DeviceView, available, numpy_function
+from gpureduce._bench.benchmark_array import on_device, random_values, repeat
+from gpureduce._bench.environment import environment
+from gpureduce._bench.sampling import summary
+from gpureduce._interop.libraries import numpy_dtype
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 GIB = 2**30

@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 import gpureduce as gr
-from gpureduce._bed import REFUSED, Bed
-from gpureduce._compare import check, reference
-from gpureduce._operand import operand, random_values
+from gpureduce._bench.benchmark_array import operand, random_values
+from gpureduce._bench.compare import check, reference
+from gpureduce._bench.session import REFUSED, Bed
 
 pytest.importorskip("pytest_benchmark", reason="needs pytest-benchmark: pip install 'gpureduce[bench]'")
 

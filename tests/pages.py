@@ -138,9 +138,10 @@ def run(page: str, with_gpu: bool) -> int:
     import numpy as np
 
     import gpureduce as gr
-    from gpureduce import _ceiling, _cli
+    from gpureduce._bench import roofline
+    from gpureduce._cli import command
 
-    _ceiling.host_read_ceiling = lambda threads: 1e10  # reads a gigabyte many times, and no example is about it
+    roofline.host_read_ceiling = lambda threads: 1e10  # reads a gigabyte many times, and no example is about it
     for measuring in (gr.benchmark, gr.compare):
         measuring.__kwdefaults__["seconds"] = SECONDS
     warnings.simplefilter("ignore", gr.NoDeviceWarning)
@@ -172,7 +173,7 @@ def run(page: str, with_gpu: bool) -> int:
         else:
             for words in commands(block):
                 if words[0] == "gpureduce":
-                    assert _cli.main(words[1:]) == 0, f"{page}:{block.line}: {shlex.join(words)}"
+                    assert command.main(words[1:]) == 0, f"{page}:{block.line}: {shlex.join(words)}"
         ran += 1
     return ran
 

@@ -18,12 +18,14 @@ import pytest
 from test_explain import assert_balanced, run_command
 
 import gpureduce as gr
-from gpureduce import _bed, _cli, _functions, _watch
+from gpureduce import _functions
+from gpureduce._bench import session
+from gpureduce._cli import command, watch
 
 
 def run(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
     """Status, output and errors of the command, in this process."""
-    status = _cli.main(arguments)
+    status = command.main(arguments)
     return status, *capsys.readouterr()
 
 
@@ -43,20 +45,20 @@ def saved(tmp_path: Path) -> tuple[str, np.ndarray[Any, Any]]:
 # ---------------------------------------------------------------- reductions
 
 
-@pytest.mark.parametrize("name", _cli.reductions())
+@pytest.mark.parametrize("name", command.reductions())
 def test_every_reduction_reads_a_file(
     name: str, saved: tuple[str, np.ndarray[Any, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, values = saved
     out = json.loads(succeed(name, path, "--device", "cpu", "--json", capsys=capsys))
     result = getattr(gr, name)(values, device="cpu")
-    assert out["result"] == _cli.as_json(result)
+    assert out["result"] == command.as_json(result)
     assert (out["op"], out["elements"], out["bytes"], out["device"]) == (name, 24, 96, "cpu")
 
 
 def test_all_of_the_packages_reductions_are_there() -> None:
-    assert {"sum", "prod", "min", "max", "mean", "any", "all"} <= set(_cli.reductions())
-    assert set(_cli.reductions()) <= set(_functions.__all__)
+    assert {"sum", "prod", "min", "max", "mean", "any", "all"} <= set(command.reductions())
+    assert set(command.reductions()) <= set(_functions.__all__)
 
 
 def test_a_result_prints_alone(saved: tuple[str, np.ndarray[Any, Any]], capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,7 +111,7 @@ def test_files_of_any_order_and_byte_order_are_mapped(
 ) -> None:
     values = np.random.default_rng(0).integers(0, 9, (30, 20)).astype(dtype, order=order)
     np.save(tmp_path / "a.npy", values)
-    array, path = _cli.load(str(tmp_path / "a.npy"))
+    array, path = command.load(str(tmp_path / "a.npy"))
     assert path == tmp_path / "a.npy"
     assert type(array) is np.ndarray
     assert isinstance(array.base, np.memmap)
@@ -149,7 +151,7 @@ def test_an_empty_file_is_reduced_as_numpy_would(tmp_path: Path, capsys: pytest.
     ],
 )
 def test_results_are_json_that_json_has(value: Any, plain: Any) -> None:
-    assert json.loads(json.dumps(_cli.as_json(value), allow_nan=False)) == plain
+    assert json.loads(json.dumps(command.as_json(value), allow_nan=False)) == plain
 
 
 @pytest.mark.parametrize(
@@ -222,8 +224,8 @@ def test_an_interrupt_is_status_130(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     def interrupt(_: object) -> int:
         raise KeyboardInterrupt
 
-    info = _cli.SUBCOMMANDS["info"]
-    monkeypatch.setitem(_cli.SUBCOMMANDS, "info", _cli._Subcommand(info.summary, info.add_arguments, interrupt))
+    info = command.SUBCOMMANDS["info"]
+    monkeypatch.setitem(command.SUBCOMMANDS, "info", command._Subcommand(info.summary, info.add_arguments, interrupt))
     assert run("info", capsys=capsys) == (130, "", "gpureduce info: interrupted\n")
 
 
@@ -241,26 +243,26 @@ def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
 def test_what_was_read_of_a_mapped_file_is_known(tmp_path: Path) -> None:
     path = (tmp_path / "a.npy").resolve()
     np.save(path, np.ones(1 << 20))
-    array, _ = _cli.load(str(path))
-    before = _watch.resident_bytes(path)
+    array, _ = command.load(str(path))
+    before = watch.resident_bytes(path)
     assert float(array[: 1 << 19].sum()) == 1 << 19
-    half = _watch.resident_bytes(path)
+    half = watch.resident_bytes(path)
     assert float(array.sum()) == 1 << 20
-    whole = _watch.resident_bytes(path)
+    whole = watch.resident_bytes(path)
     assert before < half < whole
     assert whole >= array.nbytes
     assert half >= array.nbytes / 2
-    assert _watch.resident_bytes(tmp_path / "other.npy") == 0
+    assert watch.resident_bytes(tmp_path / "other.npy") == 0
 
 
 def test_progress_is_told_while_a_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_watch, "PERIOD", 0.001)
+    monkeypatch.setattr(watch, "PERIOD", 0.001)
     path = (tmp_path / "a.npy").resolve()
     np.save(path, np.ones(1 << 16))
-    array, _ = _cli.load(str(path))
+    array, _ = command.load(str(path))
     array.sum()
     told: list[float] = []
-    with _watch.watching(path, array.nbytes, told.append):
+    with watch.watching(path, array.nbytes, told.append):
         patience = time.monotonic() + 30
         while not told and time.monotonic() < patience:
             time.sleep(0.001)
@@ -337,7 +339,7 @@ def test_the_cache_is_shown_and_cleared(tmp_path: Path) -> None:
     env = fakes.environment(tmp_path)
     cache = tmp_path / "cache"
 
-    def command(*arguments: str) -> Any:
+    def cache_command(*arguments: str) -> Any:
         done = subprocess.run(
             [sys.executable, "-m", "gpureduce", "cache", *arguments, "--json"], env=env, capture_output=True, text=True
         )
@@ -345,10 +347,10 @@ def test_the_cache_is_shown_and_cleared(tmp_path: Path) -> None:
         return json.loads(done.stdout)
 
     fakes.run("works()", tmp_path)
-    shown = command()
+    shown = cache_command()
     assert (shown["directory"], shown["entries"]) == (str(cache), 1)
-    assert command("clear")["entries"] == 0
-    assert command("show")["entries"] == 0
+    assert cache_command("clear")["entries"] == 0
+    assert cache_command("show")["entries"] == 0
     off = run_command("cache", GPUREDUCE_CACHE_BYTES="0")
     assert off.stdout.startswith("off: ")
 
@@ -361,7 +363,7 @@ QUICK = ("--device", "cpu", "--seconds", "0.01")
 @pytest.fixture
 def cheap_ceiling(monkeypatch: pytest.MonkeyPatch) -> None:
     """A read ceiling that is not measured: the commands have no option against it."""
-    monkeypatch.setattr("gpureduce._ceiling.host_read_ceiling", lambda threads: 1e10)
+    monkeypatch.setattr("gpureduce._bench.roofline.host_read_ceiling", lambda threads: 1e10)
 
 
 @pytest.mark.usefixtures("cheap_ceiling")
@@ -415,7 +417,7 @@ def test_what_cannot_be_written_is_said_before_anything_is_measured(
 ) -> None:
     pytest.importorskip("matplotlib", reason="needs matplotlib")
     for name in ("explained", "bench", "contest"):
-        monkeypatch.setattr(_cli, name, lambda *_: pytest.fail("it was measured"))
+        monkeypatch.setattr(command, name, lambda *_: pytest.fail("it was measured"))
     status, out, err = run(*words, capsys=capsys)
     assert (status, out) == (expected, "")
     assert message in err
@@ -425,18 +427,20 @@ def test_without_matplotlib_no_picture_is_promised(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr(_cli, "contest", lambda *_: pytest.fail("it was measured"))
+    monkeypatch.setattr(command, "contest", lambda *_: pytest.fail("it was measured"))
     status, _, err = run("compare", "--plot", "x.png", capsys=capsys)
-    assert status == _cli.FAILED
+    assert status == command.FAILED
     assert "pip install 'gpureduce[plot]'" in err
 
 
 @pytest.mark.usefixtures("cheap_ceiling")
 def test_a_wrong_kernel_is_status_3(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("gpureduce._bed.Bed.reduction", lambda *_: lambda array: gr.sum(array, device="cpu") * 2)
+    monkeypatch.setattr(
+        "gpureduce._bench.session.Bed.reduction", lambda *_: lambda array: gr.sum(array, device="cpu") * 2
+    )
     arguments = ("compare", "-n", "1000", *QUICK, "--baselines", "numpy", "--no-break-even")
     status, out, _ = run(*arguments, capsys=capsys)
-    assert status == _cli.WRONG_ANSWER
+    assert status == command.WRONG_ANSWER
     assert "WRONG" in out
 
 
@@ -473,7 +477,7 @@ def test_measuring_fails_in_one_line(arguments: tuple[str, ...], status: int, me
         (["gpureduce", "sum", "--kernel", "interleaved_"], {"interleaved_modulo", "interleaved_strided"}),
         (["gpureduce", "kernels", "--source", "warp_"], {"warp_registers"}),
         (["gpureduce", "cache", "cl"], {"clear"}),
-        (["gpureduce", "bench", "--op", "me"], {op for op in _bed.operators() if op.startswith("me")}),
+        (["gpureduce", "bench", "--op", "me"], {op for op in session.operators() if op.startswith("me")}),
     ],
 )
 def test_the_completion_script_completes(
@@ -490,5 +494,5 @@ def test_the_completion_script_completes(
 def test_help_lists_every_subcommand() -> None:
     done = run_command("--help")
     assert done.returncode == 0
-    for name in _cli.SUBCOMMANDS:
+    for name in command.SUBCOMMANDS:
         assert name in done.stdout

@@ -28,9 +28,10 @@ from test_explain import assert_balanced
 from test_timing import over_fakes
 
 import gpureduce as gr
-from gpureduce import _bed, _charts, _compare, _core, _peers, _profile
-from gpureduce._compare import BreakEven, Contender, check, find_break_even, reference
-from gpureduce._sampling import Spread
+from gpureduce import _core
+from gpureduce._bench import baselines, charts, compare, profile, session
+from gpureduce._bench.compare import BreakEven, Contender, check, find_break_even, reference
+from gpureduce._bench.sampling import Spread
 
 SEED = int(os.environ.get("GPR_TEST_SEED", secrets.randbits(32)))
 SHORT = {"seconds": 0.01, "ceiling": False}
@@ -42,7 +43,7 @@ def spread(seconds: float) -> Spread:
 
 
 def row(name: str, **more: Any) -> Contender:
-    return Contender(name, name not in _peers.PEERS, **{"elements": 1000, "bytes": 4000, **more})
+    return Contender(name, name not in baselines.PEERS, **{"elements": 1000, "bytes": 4000, **more})
 
 
 def made(*rows: Contender, **more: Any) -> gr.Comparison:
@@ -82,7 +83,7 @@ def test_numpys_own_answer_is_right(op: str, dtype: str) -> None:
         values = (1 + noise / 256 if op == "prod" else values + noise).astype(dtype)
     for axis in (None, 0, 1):
         result = getattr(np, op)(values, axis=axis)
-        right = _compare.loosened(reference(op, values, axis), values.dtype)
+        right = compare.loosened(reference(op, values, axis), values.dtype)
         verdict = check(result, right, np.asarray(result).dtype)
         assert verdict.right, (op, dtype, axis, verdict)
 
@@ -130,8 +131,8 @@ def test_integers_are_right_or_wrong(op: str, off: int) -> None:
     values = np.random.default_rng(SEED).integers(-1000, 1000, 500)
     exact = getattr(np, op)(values)
     right = reference(op, values, None)
-    assert check(exact, right, exact.dtype) == _compare.Verdict(True, 0.0)
-    assert check(exact + off, right, exact.dtype) == _compare.Verdict(False, float(abs(off)))
+    assert check(exact, right, exact.dtype) == compare.Verdict(True, 0.0)
+    assert check(exact + off, right, exact.dtype) == compare.Verdict(False, float(abs(off)))
 
 
 def test_what_is_not_a_number_must_be_where_it_should() -> None:
@@ -156,13 +157,13 @@ def test_bfloat16_is_checked_in_its_own_ulps() -> None:
 
 
 def test_what_is_wrong_is_shown_and_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    reduction = _bed.Bed.reduction
+    reduction = session.Bed.reduction
 
-    def broken(self: _bed.Bed, op: str, options: dict[str, Any]) -> Any:
+    def broken(self: session.Bed, op: str, options: dict[str, Any]) -> Any:
         call = reduction(self, op, options)
         return call if options["kernel"] != "sequential" else lambda array: call(array) + np.float64(1)
 
-    monkeypatch.setattr(_bed.Bed, "reduction", broken)
+    monkeypatch.setattr(session.Bed, "reduction", broken)
     found = gr.compare(np.ones(1000), ["auto", "sequential"], device="cpu", **PAIR)
     assert (found["auto"].right, found["sequential"].right) == (True, False)
     assert found["sequential"].host is None
@@ -452,7 +453,7 @@ class OnDevice:
 
 
 class View:
-    """What :class:`_peers.DeviceView` says of memory, for a made-up device in host memory."""
+    """What :class:`baselines.DeviceView` says of memory, for a made-up device in host memory."""
 
     def __init__(self, values: np.ndarray[Any, Any]) -> None:
         self.values = values
@@ -494,7 +495,7 @@ def fake_torch(values: np.ndarray[Any, Any]) -> SimpleNamespace:
 def test_a_library_is_timed_by_its_own_events(name: str, module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.arange(12.0).reshape(3, 4)
     monkeypatch.setitem(sys.modules, name, module(values))
-    peer = _peers.PEERS[name]()
+    peer = baselines.PEERS[name]()
     for axis in (None, 0):
         assert np.array_equal(peer.host_call("sum", values, axis)(), values.sum(axis=axis))
         work = peer.device_work("sum", View(values), axis, 1024)
@@ -505,12 +506,12 @@ def test_a_library_is_timed_by_its_own_events(name: str, module: Any, monkeypatc
 def test_torch_is_asked_for_the_extreme_without_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.arange(6.0).reshape(2, 3)
     monkeypatch.setitem(sys.modules, "torch", fake_torch(values))
-    assert np.array_equal(_peers.Torch().host_call("max", values, 1)(), [2, 5])
+    assert np.array_equal(baselines.Torch().host_call("max", values, 1)(), [2, 5])
     module = fake_torch(values)
     module.cuda.is_available = lambda: False
     monkeypatch.setitem(sys.modules, "torch", module)
     with pytest.raises(RuntimeError, match="no CUDA device"):
-        _peers.Torch()
+        baselines.Torch()
 
 
 def test_a_library_is_flushed_before_each_run_when_it_is_cold(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -519,17 +520,17 @@ def test_a_library_is_flushed_before_each_run_when_it_is_cold(monkeypatch: pytes
     scratch = OnDevice(np.empty(0))
     module.empty = lambda n, dtype: scratch
     monkeypatch.setitem(sys.modules, "cupy", module)
-    _peers.CuPy().device_work("sum", View(values), None, 1024).take(4)
-    assert scratch.fills == _peers.WARMUP + 4
+    baselines.CuPy().device_work("sum", View(values), None, 1024).take(4)
+    assert scratch.fills == baselines.WARMUP + 4
 
 
 def test_absent_libraries_are_listed_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_core, "why_no_cuda", lambda: None)
-    monkeypatch.setattr(_peers, "_made", {})
+    monkeypatch.setattr(baselines, "_made", {})
     monkeypatch.setitem(sys.modules, "cupy", None)
     monkeypatch.setattr(shutil, "which", lambda _: None)
     monkeypatch.setenv("PATH", "/nonexistent")
-    present, absent = _peers.available(["numpy", "cupy", "cub"])
+    present, absent = baselines.available(["numpy", "cupy", "cub"])
     assert list(present) == ["numpy"]
     assert absent["cupy"] == "cupy is not installed"
     assert "nvcc, which compiles cub::DeviceReduce, is not on PATH" in absent["cub"]
@@ -545,7 +546,7 @@ def test_a_library_that_refuses_says_so_in_its_row(monkeypatch: pytest.MonkeyPat
         device_work = host_call
 
     monkeypatch.setattr(_core, "why_no_cuda", lambda: "there is no GPU")
-    monkeypatch.setattr(_peers, "_made", {"cupy": Refusing()})
+    monkeypatch.setattr(baselines, "_made", {"cupy": Refusing()})
     found = gr.compare(np.ones(100), device="cpu", baselines=["numpy", "cupy"], break_even=False, **SHORT)
     assert "not this dtype" in found["cupy"].absent
 
@@ -560,16 +561,16 @@ def test_a_library_that_is_wrong_is_shown_as_wrong(monkeypatch: pytest.MonkeyPat
         def device_work(self, *_: Any) -> Any:
             raise NotImplementedError("none")
 
-    monkeypatch.setattr(_peers, "_made", {"cupy": Wrong()})
+    monkeypatch.setattr(baselines, "_made", {"cupy": Wrong()})
     found = gr.compare(np.ones(100), device="cpu", baselines=["cupy"], break_even=False, **SHORT)
     assert (found["cupy"].right, found["cupy"].host) == (False, None)
 
 
 def test_numpy_has_a_function_for_ufuncs_too() -> None:
     values = np.array([6, 12], np.uint8)
-    assert _peers.numpy_function("bitwise_and")(values) == 4
+    assert baselines.numpy_function("bitwise_and")(values) == 4
     with pytest.raises(NotImplementedError, match="numpy has no minmax"):
-        _peers.numpy_function("minmax")
+        baselines.numpy_function("minmax")
 
 
 # ---------------------------------------------------------------- forms
@@ -715,16 +716,16 @@ def test_labels_are_spread_out_and_stay_inside() -> None:
     rng = np.random.default_rng(SEED)
     for n in (1, 5, 40):
         places = sorted(rng.random(n).tolist())
-        moved = _charts.spread_out(places, 0.02)
+        moved = charts.spread_out(places, 0.02)
         assert all(b - a >= 0.02 - 1e-12 for a, b in itertools.pairwise(moved))
         assert max(moved) <= 1
         assert min(moved) >= -1e-12
-    assert _charts.spread_out([0.1, 0.5, 0.8], 0.1) == [0.1, 0.5, 0.8]
+    assert charts.spread_out([0.1, 0.5, 0.8], 0.1) == [0.1, 0.5, 0.8]
 
 
 def test_pictures_are_saved_without_a_display(comparison: gr.Comparison, pictures: Any, tmp_path: Path) -> None:
-    for kind in _charts.KINDS:
-        _charts.save(comparison, tmp_path / f"{kind}.png", kind)
+    for kind in charts.KINDS:
+        charts.save(comparison, tmp_path / f"{kind}.png", kind)
         assert (tmp_path / f"{kind}.png").stat().st_size > 10_000
 
 
@@ -760,22 +761,22 @@ def ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_counters_are_read_from_nsight_compute(ncu: Path) -> None:
-    output, rows = _profile.run_ncu(["a", "b", "a"], [sys.executable, "-c", "print('it ran')"])
+    output, rows = profile.run_ncu(["a", "b", "a"], [sys.executable, "-c", "print('it ran')"])
     assert output == "it ran\n"
     assert [row["Kernel Name"] for row in rows] == ["kernel0", "kernel1"]
-    assert _profile.number(rows[1], ["a", "b"]) == 2000 + 2001
+    assert profile.number(rows[1], ["a", "b"]) == 2000 + 2001
 
 
 def test_why_there_are_no_counters_is_said(ncu: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ncu.write_text("#!/bin/sh\necho '==ERROR== ERR_NVGPUCTRPERM - no permission' >&2\nexit 1\n")
     with pytest.raises(gr.DeviceUnavailableError, match="NVreg_RestrictProfilingToAdminUsers=0"):
-        _profile.run_ncu(["a"], ["true"])
+        profile.run_ncu(["a"], ["true"])
     ncu.write_text("#!/bin/sh\necho 'something else' >&2\nexit 9\n")
     with pytest.raises(gr.DeviceUnavailableError, match="status 9: something else"):
-        _profile.run_ncu(["a"], ["true"])
+        profile.run_ncu(["a"], ["true"])
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(gr.DeviceUnavailableError, match="ncu is not on PATH"):
-        _profile.run_ncu(["a"], ["true"])
+        profile.run_ncu(["a"], ["true"])
 
 
 def test_a_profile_adds_the_tutorials_columns(ncu: Path, tmp_path: Path) -> None:
@@ -804,9 +805,9 @@ def test_the_process_that_is_profiled_launches_the_kernel(tmp_path: Path) -> Non
     request |= {"shape": [10, 20], "dtype": "float32", "reduced": 1, "device": 0}
     over_fakes(
         f"""
-        from gpureduce import _profile
+        from gpureduce._bench import profile
         sys.argv = ["profile", {json.dumps(json.dumps(request))}]
-        _profile.main()
+        profile.main()
         run = gr.last_run()
         assert (run.kernel, run.block_size, run.elements) == ("sequential", 64, 200)
         """,

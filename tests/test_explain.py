@@ -25,7 +25,9 @@ import pytest
 import tree_model
 
 import gpureduce as gr
-from gpureduce import _cells, _cli, _core, _emulate, _explain, _explanation, _html
+from gpureduce import _core
+from gpureduce._cli import command
+from gpureduce._explain import emulator_worker, explain, explanation, page, timeline
 
 SEED = int(os.environ.get("GPR_TEST_SEED", secrets.randbits(32)))
 TREES = ("interleaved_modulo", "interleaved_strided", "sequential")
@@ -48,7 +50,7 @@ def strided(trees: gr.Explanations) -> gr.Explanation:
     return trees[1]
 
 
-def figures_of(figures: _explanation.Figures, names: Any) -> dict[str, int]:
+def figures_of(figures: explanation.Figures, names: Any) -> dict[str, int]:
     return {name: getattr(figures, name) for name in names}
 
 
@@ -209,8 +211,8 @@ def test_the_table_says_what_each_phase_did(strided: gr.Explanation) -> None:
 def test_a_long_course_is_cut_and_says_by_how_much() -> None:
     each = gr.explain("single_warp_ordered_padded", 640)
     many = len(each.main.columns)
-    assert many > _explanation.MOST_ROWS
-    assert f"{many - _explanation.MOST_ROWS:,} more" in str(each)
+    assert many > explanation.MOST_ROWS
+    assert f"{many - explanation.MOST_ROWS:,} more" in str(each)
     assert len(each.to_csv().splitlines()) == 1 + sum(len(launch.columns) for launch in each.launches)
 
 
@@ -309,9 +311,9 @@ def test_html_is_balanced_escaped_and_has_picture_table_and_source(strided: gr.E
 @needs_compiler
 def test_html_of_several_and_as_a_page(trees: gr.Explanations) -> None:
     assert assert_balanced(trees._repr_html_()).seen.count("svg") == 3
-    page = _html.page(trees)
-    assert page.startswith("<!DOCTYPE html>")
-    assert {"html", "head", "title", "body"} <= set(assert_balanced(page).seen)
+    text = page.page(trees)
+    assert text.startswith("<!DOCTYPE html>")
+    assert {"html", "head", "title", "body"} <= set(assert_balanced(text).seen)
 
 
 # ---------------------------------------------------------------- pictures
@@ -321,35 +323,37 @@ def test_html_of_several_and_as_a_page(trees: gr.Explanations) -> None:
 def test_the_picture_shows_each_thread_as_the_map_has_it(trees: gr.Explanations) -> None:
     for each in trees:
         launch = each.main
-        for strip, did, ways in zip(_cells.strips(launch), launch.map.did, launch.map.ways, strict=True):
+        for strip, did, ways in zip(timeline.strips(launch), launch.map.did, launch.map.ways, strict=True):
             shown = [run.kind for run in strip.runs for _ in range(run.first, run.last + 1)]
             assert len(shown) == launch.block
-            idle = (_cells.GONE, _cells.WAITING, _cells.DIVERGED)
+            idle = (timeline.GONE, timeline.WAITING, timeline.DIVERGED)
             assert [kind not in idle for kind in shown] == [bool(bits) for bits in did]
-            assert [kind == _cells.CONFLICT for kind in shown] == [degree > 1 for degree in ways]
+            assert [kind == timeline.CONFLICT for kind in shown] == [degree > 1 for degree in ways]
             for warp in range(0, launch.block, 32):
                 kinds = set(shown[warp : warp + 32]) & set(idle)
-                assert kinds <= ({_cells.DIVERGED} if any(did[warp : warp + 32]) else {_cells.WAITING, _cells.GONE})
+                assert kinds <= (
+                    {timeline.DIVERGED} if any(did[warp : warp + 32]) else {timeline.WAITING, timeline.GONE}
+                )
 
 
 @needs_compiler
 def test_warps_that_have_exited_are_left_white(strided: gr.Explanation) -> None:
-    last = _cells.strips(strided.main)[-1]
+    last = timeline.strips(strided.main)[-1]
     assert [(run.first, run.kind) for run in last.runs] == [
-        (0, _cells.STORE),
-        (1, _cells.DIVERGED),
-        (32, _cells.GONE),
+        (0, timeline.STORE),
+        (1, timeline.DIVERGED),
+        (32, timeline.GONE),
     ]
 
 
 @needs_compiler
 def test_thin_cells_are_drawn_wide_enough_to_see_and_over_nothing_that_works(trees: gr.Explanations) -> None:
-    for strip in (strip for each in trees for strip in _cells.strips(each.main)):
-        drawn = _cells.with_heights(strip.runs, 128)
+    for strip in (strip for each in trees for strip in timeline.strips(each.main)):
+        drawn = timeline.with_heights(strip.runs, 128)
         for (run, height), following in zip(drawn, [*strip.runs[1:], None], strict=True):
             own = run.last - run.first + 1
             assert height >= own
-            if following is None or following.kind > _cells.DIVERGED:
+            if following is None or following.kind > timeline.DIVERGED:
                 assert height == own
 
 
@@ -372,7 +376,7 @@ def test_pictures_are_drawn_side_by_side(trees: gr.Explanations, tmp_path: Path)
     with pytest.raises(ValueError, match="no explanation"):
         trees[:0].plot()
     for name in ("picture.png", "picture.svg"):
-        assert _cli.main(["explain", *TREES, "--block-size", "64", "--plot", str(tmp_path / name)]) == 0
+        assert command.main(["explain", *TREES, "--block-size", "64", "--plot", str(tmp_path / name)]) == 0
         assert (tmp_path / name).stat().st_size > 10_000
 
 
@@ -420,13 +424,13 @@ def test_an_unknown_kernel_is_refused_in_the_words_of_the_reductions() -> None:
 
 
 def test_a_missing_emulator_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_explain, "emulator", lambda: None)
+    monkeypatch.setattr(explain, "emulator", lambda: None)
     with pytest.raises(gr.DeviceUnavailableError, match="the emulator is not beside the package"):
         gr.explain("sequential")
 
 
 def test_the_emulator_is_built_with_the_package() -> None:
-    assert _explain.emulator() is not None
+    assert explain.emulator() is not None
 
 
 def test_a_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -441,7 +445,7 @@ def test_a_process_that_dies_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_pa
     program = tmp_path / "python"
     program.write_text("#!/bin/sh\necho no way >&2\nexit 3\n")
     program.chmod(0o755)
-    monkeypatch.setattr(_explain.sys, "executable", str(program))
+    monkeypatch.setattr(explain.sys, "executable", str(program))
     with pytest.raises(RuntimeError, match="ended with status 3: no way"):
         gr.explain("sequential")
 
@@ -452,9 +456,9 @@ def test_a_broken_rule_is_the_callers_error(monkeypatch: pytest.MonkeyPatch, tmp
     overlay.mkdir()
     text = gr.kernel_source("sequential").replace("__syncthreads(); // the next", "// the next")
     (overlay / "sequential.cuh").write_text(text)
-    environment = _explain._environment
+    environment = explain._environment
     monkeypatch.setattr(
-        _explain,
+        explain,
         "_environment",
         lambda library, report: (
             environment(library, report)
@@ -467,14 +471,14 @@ def test_a_broken_rule_is_the_callers_error(monkeypatch: pytest.MonkeyPatch, tmp
 
 def test_a_wrong_answer_is_not_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     request = {"kernel": "sequential", "n": 10, "rows": 2, "block_size": 64, "grid_size": None}
-    monkeypatch.setattr(_emulate, "reduce_there", lambda array, *_: array.sum(axis=-1) + np.array([0, 1]))
+    monkeypatch.setattr(emulator_worker, "reduce_there", lambda array, *_: array.sum(axis=-1) + np.array([0, 1]))
     with pytest.raises(RuntimeError, match=r"kernel 'sequential' computed .* where NumPy has .*, in row 1"):
-        _emulate.answer(request | {"dtype": "int32", "op": "sum"})
+        emulator_worker.answer(request | {"dtype": "int32", "op": "sum"})
 
 
 def test_a_report_of_another_format_is_refused() -> None:
     with pytest.raises(RuntimeError, match="format 99"):
-        _explanation.read_report('{"format": 99}')
+        explanation.read_report('{"format": 99}')
 
 
 # ---------------------------------------------------------------- the command
@@ -495,7 +499,7 @@ def run_command(*arguments: str, **environment: str) -> subprocess.CompletedProc
 def test_the_command_prints_the_table_and_the_source(
     strided: gr.Explanation, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert _cli.main(["explain", "interleaved_strided", "--block-size", "128", "--source"]) == 0
+    assert command.main(["explain", "interleaved_strided", "--block-size", "128", "--source"]) == 0
     out = capsys.readouterr().out
     assert out == f"{strided}\n{strided.annotated_source()}".replace("\n\n\n", "\n\n")
 
@@ -514,7 +518,7 @@ def test_the_command_writes_json_csv_and_html(trees: gr.Explanations, tmp_path: 
 
 @needs_compiler
 def test_the_command_compares_several_kernels(capsys: pytest.CaptureFixture[str], trees: gr.Explanations) -> None:
-    assert _cli.main(["explain", *TREES, "--block-size", "128"]) == 0
+    assert command.main(["explain", *TREES, "--block-size", "128"]) == 0
     out = capsys.readouterr().out
     assert out.endswith(str(trees))
     assert all(str(each).rstrip() in out for each in trees)
@@ -550,9 +554,9 @@ def test_the_command_fails_where_a_file_cannot_be_written(tmp_path: Path) -> Non
 
 def test_the_documentation_says_what_each_number_means() -> None:
     text = (Path(__file__).parents[1] / "docs" / "explain.md").read_text()
-    for _, word in _explanation.FIGURE_WORDS:
+    for _, word in explanation.FIGURE_WORDS:
         assert f"**{word}**" in text, word
-    for kind in _cells.KINDS:
+    for kind in timeline.KINDS:
         assert kind.words in text, kind.words
 
 

@@ -17,7 +17,8 @@ SETUP = """
     from fakes import lenders
     from fakes.lenders import Exchanged, Lender, Shown, dawdle, fill, lend_late, make_stream, memory_of
     from fakes.lenders import offer, settle, value
-    from gpureduce import _core, _interop
+    from gpureduce import _core
+    from gpureduce._interop import libraries
     ROWS = np.arange(600, dtype=np.float32).reshape(20, 30)
     DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32",
               "float64")
@@ -300,7 +301,7 @@ def test_results_are_numpys_in_the_memory_of_the_device(tmp_path: Path) -> None:
                     for keepdims in (False, True):
                         result = getattr(gr, op)(array, axis=axis, keepdims=keepdims)
                         expected = getattr(np, op)(values, axis=axis, keepdims=keepdims)
-                        assert isinstance(result, _interop.DeviceBuffer)
+                        assert isinstance(result, libraries.DeviceBuffer)
                         found = value(result)
                         assert found.dtype == expected.dtype and np.shape(found) == np.shape(expected)
                         np.testing.assert_allclose(found, expected, rtol=1e-3, err_msg=f"{op} {axis} {dtype}")
@@ -401,7 +402,7 @@ def test_loans_end_when_the_device_is_done_and_not_before(tmp_path: Path) -> Non
     second = gr.sum(array)  # looks whether earlier loans have ended
     assert array.lent == 2 and array.returned == 1
     settle()
-    _interop.loans.end()
+    libraries.loans.end()
     assert array.returned == 2
     # A stream that waits for another one, which dawdles: its loan lasts as long.
     slow, stream = make_stream(), _core.device_stream(0)
@@ -412,11 +413,11 @@ def test_loans_end_when_the_device_is_done_and_not_before(tmp_path: Path) -> Non
     _core.order_streams(0, slow, stream)
     dawdle(0)
     mark = _core.mark_stream(0, stream)  # the device passes it before the loan's own
-    _interop.loans.keep(0, stream, _core.import_dlpack(last.__dlpack__(stream=stream), stream))
-    _interop.loans.keep(0, stream)
+    libraries.loans.keep(0, stream, _core.import_dlpack(last.__dlpack__(stream=stream), stream))
+    libraries.loans.keep(0, stream)
     returned = last.returned
     assert returned == 0 or _core.mark_passed(mark)
-    _interop.loans.end()
+    libraries.loans.end()
     assert last.returned == 1 and _core.mark_passed(mark)
     """,
         tmp_path,
@@ -785,7 +786,7 @@ def test_a_given_mean_is_read_in_order_and_before_out_is_written(tmp_path: Path)
         lent = Lender(ones)
         mean = Lender(np.full(4, 3, np.float32))
         assert (value(gr.var(lent, axis=0, mean=mean)) == 4).all()
-        _interop.loans.end()
+        libraries.loans.end()
         assert (lent.returned, mean.returned) == (1, 1)
     dawdle(0)
     out = Shown(np.full(4, 3, np.float32))
@@ -905,7 +906,7 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
                     gr.sum(array, **bad)
                 except (ValueError, TypeError):
                     pass
-        _interop.loans.end()
+        libraries.loans.end()
         gc.collect()
         settle()
     def census():
@@ -942,24 +943,24 @@ def test_a_result_of_ours_is_lent_in_order_and_outlives_its_maker(tmp_path: Path
     again = gr.sum(result)
     assert value(again) == ROWS.sum()
     del result
-    _interop.loans.end()
+    libraries.loans.end()
     gc.collect()
     assert (value(found) == ROWS.sum(axis=1)).all()
     del found, again, shown
-    _interop.loans.end()
+    libraries.loans.end()
     gc.collect()
     before = cuda.fake_live(b"device")
     for more in ({}, {"max_version": (1, 3)}):
-        lent = _interop.DeviceBuffer((2,), "int8", 0, 1).__dlpack__(stream=1, **more)
+        lent = libraries.DeviceBuffer((2,), "int8", 0, 1).__dlpack__(stream=1, **more)
         assert cuda.fake_live(b"device") == before + 1
         found = _core.import_dlpack(lent, 1)
         del lent
         assert cuda.fake_live(b"device") == before + 1
         del found
         assert cuda.fake_live(b"device") == before
-        _interop.DeviceBuffer((2,), "int8", 0, 1).__dlpack__(stream=1, **more)  # nobody consumes it
+        libraries.DeviceBuffer((2,), "int8", 0, 1).__dlpack__(stream=1, **more)  # nobody consumes it
         assert cuda.fake_live(b"device") == before
-    buffer = _interop.DeviceBuffer((2,), "int8", 0, _core.device_stream(0))
+    buffer = libraries.DeviceBuffer((2,), "int8", 0, _core.device_stream(0))
     with raises(BufferError, "copied elsewhere"):
         buffer.__dlpack__(dl_device=(1, 0))
     with raises(BufferError, "not copied"):
@@ -967,7 +968,7 @@ def test_a_result_of_ours_is_lent_in_order_and_outlives_its_maker(tmp_path: Path
     with raises(ValueError, "stream 0"):
         buffer.__dlpack__(stream=0)
     assert buffer.__dlpack__(stream=-1) is not None and buffer.__dlpack__(dl_device=(2, 0)) is not None
-    brief = _interop.DeviceBuffer((2,), "bfloat16", 0, 1)
+    brief = libraries.DeviceBuffer((2,), "bfloat16", 0, 1)
     assert not hasattr(brief, "__cuda_array_interface__")
     with raises(TypeError):
         _core.export_dlpack(5, True)
@@ -1005,7 +1006,7 @@ def test_arrays_on_the_host_stay_there(tmp_path: Path) -> None:
         def __dlpack_device__(self):
             return (1, 0)
     assert gr.sum(HostOnly()) == ROWS.sum() and type(gr.sum(HostOnly())) is np.float32
-    assert not _interop.is_on_device(Pinned()) and not _interop.is_on_device(ROWS) and not _interop.is_on_device([1])
+    assert not libraries.is_on_device(Pinned()) and not libraries.is_on_device(ROWS) and not libraries.is_on_device([1])
     assert gr.ExactSum("float32").update(Pinned()) == gr.ExactSum("float32").update(ROWS)
     with raises(TypeError, "Lender is in GPU memory. Copy it to the host first"):  # what is measured
         gr.benchmark("sum", Lender(ROWS))
@@ -1044,7 +1045,7 @@ def test_states_take_arrays_of_any_library_and_type_on_any_device(tmp_path: Path
     assert (total.count, cuda.fake_violation()) == (3, b"")
     # The library's own memory, and a tree over host and devices.
     buffer = gr.sum(Shown(ROWS), axis=1)
-    assert type(buffer) is _interop.DeviceBuffer
+    assert type(buffer) is libraries.DeviceBuffer
     parts = [gr.ExactSum("float32").update(buffer), gr.ExactSum("float32").update(Shown(-ROWS, device=1))]
     wanted = gr.ExactSum("float32").update(ROWS.sum(1)).update(ROWS).update(-ROWS)
     assert parts[0].merge(parts[1]).update(ROWS) == wanted
@@ -1167,7 +1168,7 @@ def test_pytorch_gets_tensors_on_its_current_stream(tmp_path: Path) -> None:
         """
     Tensor.current = make_stream()
     tensor = Tensor(ROWS)
-    assert _interop.device_library(tensor).memory(tensor).stream == Tensor.current
+    assert libraries.device_library(tensor).memory(tensor).stream == Tensor.current
     for op in ("sum", "max", "mean", "any"):
         result = getattr(gr, op)(tensor, axis=1)
         assert type(result) is Tensor and (value(result) == getattr(np, op)(ROWS, axis=1)).all()
@@ -1197,7 +1198,7 @@ def test_pytorch_gets_tensors_on_its_current_stream(tmp_path: Path) -> None:
     wants.requires_grad = True
     with raises(TypeError, "detach()"):
         gr.std(tensor, axis=1, mean=wants)
-    assert _interop.device_library(tensor) is _interop.device_library(Tensor(ROWS))
+    assert libraries.device_library(tensor) is libraries.device_library(Tensor(ROWS))
     with raises(TypeError, "PyTorch", "NumPy array"):
         gr.sum(tensor, out=Tensor(np.zeros((), np.float32), False))
     """,
@@ -1294,7 +1295,7 @@ def test_cupy_gets_arrays_on_their_device_and_its_current_stream(tmp_path: Path)
         array = ndarray(ROWS, device)
         for stream in (0, 2, make_stream(device)):
             state.stream = stream
-            memory = _interop.device_library(array).memory(array)
+            memory = libraries.device_library(array).memory(array)
             assert memory.stream == (stream or 1) and memory.device == device
             result = gr.max(array, axis=1)
             assert type(result) is ndarray and result.data.device_id == device and state.device == 0
@@ -1502,7 +1503,7 @@ def test_numba_gets_arrays_on_the_stream_of_the_array(tmp_path: Path, per_thread
     config = types.SimpleNamespace(CUDA_PER_THREAD_DEFAULT_STREAM={per_thread})
     lenders.install("numba", cuda=cuda_module, config=config)
     array = DeviceNDArray(ROWS)
-    assert _interop.device_library(array).memory(array).stream == {per_thread} + 1
+    assert libraries.device_library(array).memory(array).stream == {per_thread} + 1
     result = gr.sum(array, axis=1)
     assert type(result) is DeviceNDArray and (value(result) == ROWS.sum(axis=1)).all() and entered
     home = make_stream()
@@ -1545,7 +1546,7 @@ def test_jax_gets_arrays_by_from_dlpack_and_is_never_written(tmp_path: Path) -> 
     assert gr.sum(array, out=host) == ROWS.sum()
     array.platform = "cpu"
     assert type(gr.sum(array)) is np.float32
-    assert not _interop.is_on_device(Tracer.__new__(Tracer))
+    assert not libraries.is_on_device(Tracer.__new__(Tracer))
     """,
         tmp_path,
     )

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import gpureduce as gr
-from gpureduce import _interop
+from gpureduce._interop import libraries
 
 pytestmark = pytest.mark.gpu
 
@@ -523,7 +523,7 @@ def test_jax_arrays_come_back_as_arrays_and_tracers_are_refused() -> None:
         jax.jit(gr.sum)(array)
     with pytest.raises(TypeError, match="never written"):
         gr.sum(array, out=array)
-    _interop.loans.end()
+    libraries.loans.end()
 
 
 def test_numba_arrays_keep_their_stream() -> None:

@@ -18,7 +18,7 @@ QUICK = "--device cpu --seconds 0.01"
 
 @pytest.fixture
 def magics(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    monkeypatch.setattr("gpureduce._ceiling.host_read_ceiling", lambda threads: 1e10)
+    monkeypatch.setattr("gpureduce._bench.roofline.host_read_ceiling", lambda threads: 1e10)
     found: dict[str, Any] = {}
     names = {"a": np.arange(1000), "np": np}
     shell = SimpleNamespace(
@@ -70,7 +70,7 @@ def test_bad_words_are_errors_and_not_exits(name: str, line: str, message: str, 
 
 def test_ipython_loads_the_extension(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
-    monkeypatch.setattr("gpureduce._ceiling.host_read_ceiling", lambda threads: 1e10)
+    monkeypatch.setattr("gpureduce._bench.roofline.host_read_ceiling", lambda threads: 1e10)
     shell = InteractiveShell()
     shell.extension_manager.load_extension("gpureduce")
     shell.user_ns["a"] = np.arange(10)

@@ -120,7 +120,7 @@ def test_the_hosts_name_is_found(kind: str, tool: ModuleType, monkeypatch: pytes
 # ---------------------------------------------------------------- run
 
 # Gigabytes are not read many times in each.
-CHEAP = "import gpureduce._ceiling as c; c.read_ceiling = c.host_read_ceiling = lambda of: 1e12"
+CHEAP = "import gpureduce._bench.roofline as c; c.read_ceiling = c.host_read_ceiling = lambda of: 1e12"
 # On less than a GPU is for, and for a shorter time: sources, and what stands in their place.
 ON_LESS = {
     "1-staircase": {"100_000_000": "100_000", "seconds=0.2": "seconds=0.01"},

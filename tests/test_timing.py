@@ -26,15 +26,16 @@ import pytest
 from test_explain import assert_balanced
 
 import gpureduce as gr
-from gpureduce import _bed, _ceiling, _clocks, _environment, _operand, _sampling, _tables, _timing
-from gpureduce._sampling import Spread, Turn, take_turns
+from gpureduce._bench import benchmark_array, clocks, environment, roofline, sampling, session, timing
+from gpureduce._bench.sampling import Spread, Turn, take_turns
+from gpureduce._display import tables
 
 SEED = int(os.environ.get("GPR_TEST_SEED", secrets.randbits(32)))
 SHORT = {"seconds": 0.01, "ceiling": False}
 
 
 @pytest.fixture(scope="module")
-def timing() -> gr.Timing:
+def timed() -> gr.Timing:
     return gr.benchmark("auto", np.arange(50_000, dtype=np.int32), device="cpu", **SHORT)
 
 
@@ -109,18 +110,18 @@ def test_noise_drift_and_few_samples_are_named() -> None:
 def test_turns_end_when_the_median_is_known() -> None:
     turn = Turn(lambda count: [1.0] * count)
     take_turns([turn], seconds=1e9, precision=0.01)
-    assert len(turn.samples) == _sampling.LEAST_SAMPLES
+    assert len(turn.samples) == sampling.LEAST_SAMPLES
 
 
 def test_turns_end_when_time_is_spent_and_two_samples_are_there() -> None:
     rng = np.random.default_rng(SEED)
     turn = Turn(lambda count: rng.random(count).tolist())
     take_turns([turn], seconds=1e-12, precision=0.0)
-    assert len(turn.samples) == _sampling.LEAST_AFTER_BUDGET
+    assert len(turn.samples) == sampling.LEAST_AFTER_BUDGET
 
 
 def test_turns_end_at_the_most_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_sampling, "MOST_SAMPLES", 40)
+    monkeypatch.setattr(sampling, "MOST_SAMPLES", 40)
     rng = np.random.default_rng(SEED)
     turn = Turn(lambda count: rng.random(count).tolist(), batch=4)
     take_turns([turn], seconds=1e9, precision=0.0)
@@ -148,29 +149,29 @@ def test_contenders_alternate_and_their_order_changes() -> None:
 
 
 def test_short_calls_are_timed_several_at_once() -> None:
-    assert _sampling.calls_for(2.0**-20) == math.ceil(_sampling.SHORTEST_SAMPLE * 2**20)
-    assert _sampling.calls_for(1.0) == 1
-    assert _sampling.calls_for(0.0) == 1
+    assert sampling.calls_for(2.0**-20) == math.ceil(sampling.SHORTEST_SAMPLE * 2**20)
+    assert sampling.calls_for(1.0) == 1
+    assert sampling.calls_for(0.0) == 1
     counted: list[int] = []
     flushed: list[int] = []
-    take = _sampling.host_samples(lambda: counted.append(1), 7, lambda: flushed.append(1))
+    take = sampling.host_samples(lambda: counted.append(1), 7, lambda: flushed.append(1))
     assert len(take(3)) == 3
     assert (len(counted), len(flushed)) == (21, 3)
 
 
 def test_a_pipe_gets_no_bar_and_a_terminal_gets_one(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("tqdm", reason="needs tqdm")
-    with _sampling.progress_bar("x") as bar:
+    with sampling.progress_bar("x") as bar:
         bar(0.5)
         assert bar._bar is None
     stream = io.StringIO()
     stream.isatty = lambda: True  # type: ignore[method-assign]
     monkeypatch.setattr(sys, "stderr", stream)
-    with _sampling.progress_bar("measuring") as bar:
+    with sampling.progress_bar("measuring") as bar:
         bar.part(0.5, 1.0)(0.5)
         assert bar._bar.n == 0.75
     assert "measuring" in stream.getvalue()
-    with _sampling.progress_bar("x", False) as bar:
+    with sampling.progress_bar("x", False) as bar:
         assert bar._bar is None
 
 
@@ -179,8 +180,8 @@ def test_a_bar_is_drawn_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
     stream.isatty = lambda: True  # type: ignore[method-assign]
     monkeypatch.setattr(sys, "stderr", stream)
-    monkeypatch.setattr(_sampling, "REDRAW_SECONDS", 3600.0)
-    with _sampling.progress_bar("measuring") as bar:
+    monkeypatch.setattr(sampling, "REDRAW_SECONDS", 3600.0)
+    with sampling.progress_bar("measuring") as bar:
         for i in range(1000):
             bar(i / 1000)
         bar(2.0)
@@ -191,46 +192,46 @@ def test_a_bar_is_drawn_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_tqdm_there_is_no_bar_unless_one_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)
-    monkeypatch.setattr(_sampling, "_is_watched", lambda: True)
-    with _sampling.progress_bar("x") as bar:
+    monkeypatch.setattr(sampling, "_is_watched", lambda: True)
+    with sampling.progress_bar("x") as bar:
         bar(1.0)
     with pytest.raises(ImportError, match=re.escape("gpureduce[progress]")):
-        _sampling.progress_bar("x", True)
+        sampling.progress_bar("x", True)
 
 
 # ---------------------------------------------------------------- the CPU
 
 
-def test_a_timing_says_what_was_done(timing: gr.Timing) -> None:
-    assert (timing.op, timing.kernel, timing.device, timing.dtype) == ("sum", "auto", "cpu", "int32")
-    assert timing.bytes == 50_000 * 4 + 8
-    assert timing.on_device is None
-    assert timing.why_no_device
-    assert (timing.peak, timing.of_peak, timing.of_ceiling) == (None, None, None)
-    assert timing.bandwidth == timing.bytes / timing.host.median
-    assert timing.host.minimum > 0
-    assert timing.first_call > 0
-    assert timing.environment["cpu"]
+def test_a_timing_says_what_was_done(timed: gr.Timing) -> None:
+    assert (timed.op, timed.kernel, timed.device, timed.dtype) == ("sum", "auto", "cpu", "int32")
+    assert timed.bytes == 50_000 * 4 + 8
+    assert timed.on_device is None
+    assert timed.why_no_device
+    assert (timed.peak, timed.of_peak, timed.of_ceiling) == (None, None, None)
+    assert timed.bandwidth == timed.bytes / timed.host.median
+    assert timed.host.minimum > 0
+    assert timed.first_call > 0
+    assert timed.environment["cpu"]
 
 
 @pytest.mark.parametrize("cache", ["hot", "cold", "rotated"])
 def test_the_cache_may_be_hot_cold_or_rotated(cache: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_bed, "last_level_cache_bytes", lambda: 1 << 20)
+    monkeypatch.setattr(session, "last_level_cache_bytes", lambda: 1 << 20)
     found = gr.benchmark("auto", np.ones(30_000), cache=cache, device="cpu", **SHORT)
     assert found.cache == cache
     assert any("fits in" in each for each in found.warnings) == (cache == "hot")
 
 
 def test_rotated_copies_are_enough_to_overflow_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_bed, "last_level_cache_bytes", lambda: 1 << 20)
+    monkeypatch.setattr(session, "last_level_cache_bytes", lambda: 1 << 20)
     values = np.arange(10_000.0)
-    with _bed.Bed(_operand.operand(values), None, "cpu", "rotated") as bed:
+    with session.Bed(benchmark_array.operand(values), None, "cpu", "rotated") as bed:
         assert len(bed._arrays) * values.nbytes >= 2 << 20
         seen: list[int] = []
         bed.host_turn(lambda array: seen.append(id(array))).take(1)
         assert len(set(seen)) == len(bed._arrays)
         assert all(np.array_equal(array, values) for array in bed._arrays)
-    with _bed.Bed(_operand.operand(values), None, "cpu", "cold") as bed:
+    with session.Bed(benchmark_array.operand(values), None, "cpu", "cold") as bed:
         assert bed._scratch is not None
         assert bed._scratch.nbytes == 2 << 20
 
@@ -311,14 +312,14 @@ def test_a_gpu_that_is_not_there_is_an_error_and_so_is_its_profile(tmp_path: Pat
 
 
 def test_the_read_ceiling_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_ceiling, "HOST_BYTES", 1 << 20)
-    monkeypatch.setattr(_ceiling, "last_level_cache_bytes", lambda: 0)
-    _ceiling.host_read_ceiling.cache_clear()
+    monkeypatch.setattr(roofline, "HOST_BYTES", 1 << 20)
+    monkeypatch.setattr(roofline, "last_level_cache_bytes", lambda: 0)
+    roofline.host_read_ceiling.cache_clear()
     made_arrays: list[str] = []
-    random_values = _ceiling.random_values
-    monkeypatch.setattr(_ceiling, "random_values", lambda *a: (made_arrays.append(a[0]), random_values(*a))[1])
+    random_values = roofline.random_values
+    monkeypatch.setattr(roofline, "random_values", lambda *a: (made_arrays.append(a[0]), random_values(*a))[1])
     found = [gr.benchmark("auto", np.ones(1000), device="cpu", seconds=0.01) for _ in range(2)]
-    _ceiling.host_read_ceiling.cache_clear()
+    roofline.host_read_ceiling.cache_clear()
     assert made_arrays == ["int32", "float32"]
     assert found[0].ceiling == found[1].ceiling
     assert found[0].of_ceiling == found[0].bandwidth / found[0].ceiling
@@ -328,7 +329,7 @@ def test_a_ceiling_that_cannot_be_measured_is_a_warning(monkeypatch: pytest.Monk
     def fail(threads: int) -> float:
         raise MemoryError("there is no room")
 
-    monkeypatch.setattr(_ceiling, "host_read_ceiling", fail)
+    monkeypatch.setattr(roofline, "host_read_ceiling", fail)
     found = gr.benchmark("auto", np.ones(1000), device="cpu", seconds=0.01)
     assert found.ceiling is None
     assert any("could not be measured: there is no room" in each for each in found.warnings)
@@ -337,8 +338,9 @@ def test_a_ceiling_that_cannot_be_measured_is_a_warning(monkeypatch: pytest.Monk
 # ---------------------------------------------------------------- the GPU, over the fake driver
 
 SMALL_CEILING = """
-from gpureduce import _ceiling, _core
-_ceiling.PIECE_BYTES, _ceiling.MOST_BYTES = 1 << 16, 1 << 18
+from gpureduce import _core
+from gpureduce._bench import roofline
+roofline.PIECE_BYTES, roofline.MOST_BYTES = 1 << 16, 1 << 18
 """
 
 
@@ -455,10 +457,10 @@ def test_a_contiguous_device_array_is_measured_where_it_lies(tmp_path: Path) -> 
 
 
 def test_a_stream_is_passed_on_as_its_handle() -> None:
-    assert _bed.stream_handle(None) == 0
-    assert _bed.stream_handle(77) == 77
-    assert _bed.stream_handle(SimpleNamespace(ptr=5)) == 5
-    assert _bed.stream_handle(SimpleNamespace(cuda_stream=6)) == 6
+    assert session.stream_handle(None) == 0
+    assert session.stream_handle(77) == 77
+    assert session.stream_handle(SimpleNamespace(ptr=5)) == 5
+    assert session.stream_handle(SimpleNamespace(cuda_stream=6)) == 6
 
 
 def test_another_callable_is_not_uploaded_for(tmp_path: Path) -> None:
@@ -490,35 +492,35 @@ def test_on_a_card_the_kernels_stay_below_the_ceiling_of_physics() -> None:
 # ---------------------------------------------------------------- clocks
 
 
-def reading(sm: int, memory: int = 2000, *slowed: str) -> _clocks.Clocks:
-    return _clocks.Clocks(sm, memory, slowed)
+def reading(sm: int, memory: int = 2000, *slowed: str) -> clocks.Clocks:
+    return clocks.Clocks(sm, memory, slowed)
 
 
 def test_clocks_that_moved_are_named() -> None:
-    assert _clocks.moved([]) == []
-    assert _clocks.moved([reading(1000), reading(1010)]) == []
-    assert _clocks.moved([reading(1000), reading(1980)]) == [
+    assert clocks.moved([]) == []
+    assert clocks.moved([reading(1000), reading(1010)]) == []
+    assert clocks.moved([reading(1000), reading(1980)]) == [
         "the clock of the multiprocessors moved between 1,000 and 1,980 MHz"
     ]
-    assert "the clock of the memory moved" in _clocks.moved([reading(1000, 2000), reading(1000, 1000)])[0]
-    assert _clocks.moved([reading(1000, 2000, "its power limit")] * 2) == ["the card was slowed by its power limit"]
+    assert "the clock of the memory moved" in clocks.moved([reading(1000, 2000), reading(1000, 1000)])[0]
+    assert clocks.moved([reading(1000, 2000, "its power limit")] * 2) == ["the card was slowed by its power limit"]
 
 
 def test_without_the_management_library_there_are_no_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_clocks, "_library", lambda: None)
-    _clocks._handle.cache_clear()
-    assert _clocks.read_clocks("GPU-0") is None
-    _clocks._handle.cache_clear()
+    monkeypatch.setattr(clocks, "_library", lambda: None)
+    clocks._handle.cache_clear()
+    assert clocks.read_clocks("GPU-0") is None
+    clocks._handle.cache_clear()
 
 
 def test_clocks_are_read_from_the_management_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    clocks, reasons = {1: 1980, 2: 2619}, [0x4 | 0x1]
+    megahertz, reasons = {1: 1980, 2: 2619}, [0x4 | 0x1]
 
     def handle_by_uuid(uuid: bytes, handle: Any) -> int:
         return 0 if uuid == b"GPU-abc" else 6
 
     def clock_info(handle: Any, kind: int, mhz: Any) -> int:
-        mhz._obj.value = clocks[kind]
+        mhz._obj.value = megahertz[kind]
         return 0
 
     def throttle(handle: Any, bits: Any) -> int:
@@ -530,11 +532,11 @@ def test_clocks_are_read_from_the_management_library(monkeypatch: pytest.MonkeyP
         nvmlDeviceGetClockInfo=clock_info,
         nvmlDeviceGetCurrentClocksThrottleReasons=throttle,
     )
-    monkeypatch.setattr(_clocks, "_library", lambda: library)
-    _clocks._handle.cache_clear()
-    assert _clocks.read_clocks("abc") == _clocks.Clocks(1980, 2619, ("its power limit",))
-    assert _clocks.read_clocks("GPU-other") is None
-    _clocks._handle.cache_clear()
+    monkeypatch.setattr(clocks, "_library", lambda: library)
+    clocks._handle.cache_clear()
+    assert clocks.read_clocks("abc") == clocks.Clocks(1980, 2619, ("its power limit",))
+    assert clocks.read_clocks("GPU-other") is None
+    clocks._handle.cache_clear()
 
 
 # ---------------------------------------------------------------- forms
@@ -563,8 +565,8 @@ def test_html_escapes_what_it_shows() -> None:
     assert any("<lambda>" in text for text in parsed.data)
 
 
-def test_json_holds_everything_and_is_json(timing: gr.Timing) -> None:
-    for each in (timing, made()):
+def test_json_holds_everything_and_is_json(timed: gr.Timing) -> None:
+    for each in (timed, made()):
         again = json.loads(each.to_json(indent=1))
         assert again == each.to_dict()
         assert again["host"]["samples"] == list(each.host.samples)
@@ -584,7 +586,7 @@ def test_csv_has_a_row_a_sample_with_the_environment(tmp_path: Path) -> None:
     assert {row["device.name"] for row in rows} == {"X"}
 
 
-def test_stages_are_drawn_with_their_times(timing: gr.Timing) -> None:
+def test_stages_are_drawn_with_their_times(timed: gr.Timing) -> None:
     matplotlib = pytest.importorskip("matplotlib", reason="needs matplotlib")
     matplotlib.use("Agg")
     ax = made().plot()
@@ -595,7 +597,7 @@ def test_stages_are_drawn_with_their_times(timing: gr.Timing) -> None:
     label = next(text for text in ax.texts if text.get_text().strip() == "20.00 ms")
     assert label.get_position()[0] >= max(spread.get_xdata()), "the time stands on the line of its quartiles"
     own = matplotlib.figure.Figure().subplots()
-    assert timing.plot(own) is own
+    assert timed.plot(own) is own
 
 
 def test_drawing_without_matplotlib_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -609,42 +611,42 @@ def test_drawing_without_matplotlib_says_what_to_install(monkeypatch: pytest.Mon
     [(0, "0 s"), (1.5, "1.500 s"), (0.0123456, "12.35 ms"), (2e-6, "2.000 µs"), (3e-9, "3.000 ns"), (1234, "1,234 s")],
 )
 def test_times_have_the_unit_that_suits_them(seconds: float, words: str) -> None:
-    assert _tables.show_time(seconds) == words
+    assert tables.show_time(seconds) == words
 
 
 def test_sizes_and_rates_are_never_shown_as_none_unless_they_are() -> None:
-    assert _tables.show_bytes(1 << 30) == "1 GiB"
-    assert _tables.show_bytes(1000) == "1,000 B"
-    assert _tables.show_bytes(1536) == "1.5 KiB"
-    assert _tables.show_bandwidth(4.5e12) == "4,500"
-    assert _tables.show_bandwidth(2.5e6) == "0.0025"
-    assert [_tables.show_ratio(ratio) for ratio in (1234.5, 0.5, 0.00123, 6e-5)] == [
+    assert tables.show_bytes(1 << 30) == "1 GiB"
+    assert tables.show_bytes(1000) == "1,000 B"
+    assert tables.show_bytes(1536) == "1.5 KiB"
+    assert tables.show_bandwidth(4.5e12) == "4,500"
+    assert tables.show_bandwidth(2.5e6) == "0.0025"
+    assert [tables.show_ratio(ratio) for ratio in (1234.5, 0.5, 0.00123, 6e-5)] == [
         *("1,234.50", "0.50", "0.0012", "0.00006"),
     ]
-    assert _tables.time_unit([0.2, 3e-5]) == (1e-6, "µs")
-    assert _tables.time_unit([]) == (1.0, "s")
+    assert tables.time_unit([0.2, 3e-5]) == (1e-6, "µs")
+    assert tables.time_unit([]) == (1.0, "s")
 
 
 def test_the_environment_knows_the_machine() -> None:
-    found = _environment.environment()
+    found = environment.environment()
     assert json.loads(json.dumps(found)) == found
     assert found["gpureduce"] == gr.__version__
     assert found["versions"]["numpy"] == np.__version__
-    assert _environment.show_cuda_version(12080) == "12.8"
-    assert _environment.last_level_cache_bytes() >= 0
+    assert environment.show_cuda_version(12080) == "12.8"
+    assert environment.last_level_cache_bytes() >= 0
 
 
 def test_the_documentation_names_every_stage() -> None:
     text = (Path(__file__).parents[1] / "docs" / "measuring.md").read_text()
-    for name in _timing.STAGES:
+    for name in timing.STAGES:
         assert f"**{name}**" in text, name
-    for name in _bed.CACHES:
+    for name in session.CACHES:
         assert f'"{name}"' in text, name
 
 
 def test_random_values_fill_the_range_of_their_dtype() -> None:
     for dtype in ("int8", "uint16", "float32", "bool", "complex64"):
-        values = _operand.random_values(dtype, 1000)
+        values = benchmark_array.random_values(dtype, 1000)
         assert (values.dtype, values.size) == (np.dtype(dtype), 1000)
         assert np.unique(values).size > 1
 

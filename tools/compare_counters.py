@@ -75,7 +75,7 @@ def labels(output: str) -> list[dict[str, Any]]:
 
 def hardware() -> tuple[list[dict[str, Any]], list[dict[str, float]]]:
     """Counters of every launch, by Nsight Compute."""
-    from gpureduce._profile import number, run_ncu
+    from gpureduce._bench.profile import number, run_ncu
 
     names = [name for theirs in METRICS.values() for name in theirs]
     try:
@@ -133,7 +133,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.workload:
         return workload()
-    from gpureduce._environment import environment
+    from gpureduce._bench.environment import environment
 
     real_labels, real = hardware()
     our_labels, reports = emulated()

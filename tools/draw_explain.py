@@ -6,7 +6,7 @@ import pathlib
 import sys
 
 import gpureduce as gr
-from gpureduce._picture import save
+from gpureduce._explain.picture import save
 
 IMAGES = pathlib.Path(__file__).parents[1] / "docs" / "images"
 PICTURES = {

@@ -19,7 +19,7 @@ import numpy as np
 
 import gpureduce as gr
 from gpureduce import _core
-from gpureduce._interop import DeviceBuffer, numpy_dtype
+from gpureduce._interop.libraries import DeviceBuffer, numpy_dtype
 
 DTYPES = ("uint8", "float16", "int32", "float32", "float64")
 OPERATORS = ("sum", "max")

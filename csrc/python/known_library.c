@@ -1,6 +1,6 @@
 /* The short way: arrays of PyTorch and CuPy are read without Python's help, so that a small call costs little more than its kernel.
  *
- * src/gpureduce/_interop.py makes a library known when it meets it, and does the same work for every call that is not plain: whatever
+ * src/gpureduce/_interop/ makes a library known when it meets it, and does the same work for every call that is not plain: whatever
  * asks for more here is left to it before room is made for a result, and so are all errors, which it words. */
 #include "device_array.h"
 

@@ -18,8 +18,8 @@ import report  # benchmarks/report.py
 
 import gpureduce as gr
 from gpureduce import _core
+from gpureduce._display.tables import markdown as table
 from gpureduce._locate import emulator
-from gpureduce._tables import markdown as table
 
 BLOCK_SIZE = 128
 """Threads of the blocks that are drawn: four warps are enough to see a pattern, and few enough to see a thread."""

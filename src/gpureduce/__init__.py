@@ -64,10 +64,10 @@ from ._records import (
 )
 
 if TYPE_CHECKING:
-    from ._compare import Comparison, compare
-    from ._explain import explain
-    from ._explanation import Explanation, Explanations
-    from ._timing import Timing, benchmark
+    from ._bench.compare import Comparison, compare
+    from ._bench.timing import Timing, benchmark
+    from ._explain.explain import explain
+    from ._explain.explanation import Explanation, Explanations
 
 __all__ = [
     "CacheInfo",
@@ -134,13 +134,13 @@ __all__ = [
 ]
 
 _LATE = {
-    "benchmark": "_timing",
-    "compare": "_compare",
-    "Comparison": "_compare",
-    "explain": "_explain",
-    "Explanation": "_explanation",
-    "Explanations": "_explanation",
-    "Timing": "_timing",
+    "benchmark": "_bench.timing",
+    "compare": "_bench.compare",
+    "Comparison": "_bench.compare",
+    "explain": "_explain.explain",
+    "Explanation": "_explain.explanation",
+    "Explanations": "_explain.explanation",
+    "Timing": "_bench.timing",
 }
 """Names whose modules are imported when they are first used."""
 
@@ -166,6 +166,6 @@ def load_ipython_extension(shell: object) -> None:
     ----------
     shell : IPython.core.interactiveshell.InteractiveShell
     """
-    from ._magics import register
+    from ._cli.magics import register
 
     register(shell)

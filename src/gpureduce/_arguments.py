@@ -7,7 +7,6 @@ with an array of one element or of none: it raises and warns as it would for all
 from __future__ import annotations
 
 import math
-import sys
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from ._calls import ON_CPU, Array, Call, NoValue, run_core, warn
 from ._dates import run_dates
-from ._interop import from_host, is_on_device
 
 
 def run(call: Call, op: str | None = None, mask: Array | None = None) -> Any:
@@ -46,21 +44,6 @@ def check_variance_dtype(name: str, element: str, dtype: str) -> None:
 
 
 # ---------------------------------------------------------------- inputs
-
-
-def as_array(a: Any, instead_of_masked: str) -> Array:
-    """Make what NumPy takes an array; a ``TypeError`` says what to pass instead of what we do not take."""
-    if isinstance(a, np.ndarray):
-        masked = sys.modules.get("numpy.ma")
-        if masked is not None and isinstance(a, masked.MaskedArray):
-            raise TypeError(f"masked arrays are not supported: pass {instead_of_masked}")
-        return a
-    if is_on_device(a):
-        raise TypeError(
-            f"device arrays are not supported here: {type(a).__name__} is in GPU memory. Copy it to "
-            "the host first, as with cupy.asnumpy(a) or a.cpu().numpy()"
-        )
-    return from_host(a)
 
 
 def as_mask(where: Any, shape: tuple[int, ...]) -> Array | None:

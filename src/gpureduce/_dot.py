@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import numpy as np
 
 from . import _core
-from ._arguments import as_array
 from ._calls import Options
-from ._device import Work
-from ._interop import Library, device_library, numpy_dtype
+from ._interop.device_reduction import Work
+from ._interop.inputs import as_array
+from ._interop.libraries import Library, device_library, numpy_dtype
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike, NDArray

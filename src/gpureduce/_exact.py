@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _core
-from ._arguments import as_array
-from ._interop import device_library, numpy_dtype
+from ._interop.inputs import as_array
+from ._interop.libraries import device_library, numpy_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Buffer, Callable

@@ -25,7 +25,7 @@ from ._arguments import (
     warn_of_imaginary_parts,
 )
 from ._calls import Array, Call, NoValue, warn
-from ._interop import is_on_device
+from ._interop.libraries import is_on_device
 
 # ---------------------------------------------------------------- means
 

@@ -15,7 +15,6 @@ import numpy as np
 
 from . import _moments
 from ._arguments import (
-    as_array,
     as_mask,
     check_identity,
     check_out,
@@ -35,25 +34,10 @@ from ._arguments import (
     wrap,
 )
 from ._calls import Array, Call, NoValue, warn
-from ._device import reduce_on_device
-from ._interop import device_library
-
-_UFUNCS: dict[str, np.ufunc] = {
-    "sum": np.add,
-    "prod": np.multiply,
-    "min": np.minimum,
-    "max": np.maximum,
-    "nansum": np.add,
-    "nanprod": np.multiply,
-    "nanmin": np.fmin,
-    "nanmax": np.fmax,
-    "any": np.logical_or,
-    "all": np.logical_and,
-    "bitwise_and": np.bitwise_and,
-    "bitwise_or": np.bitwise_or,
-    "bitwise_xor": np.bitwise_xor,
-    "logical_xor": np.logical_xor,
-}
+from ._interop.device_reduction import reduce_on_device
+from ._interop.inputs import as_array
+from ._interop.libraries import device_library
+from ._ufuncs import UFUNCS
 
 
 def reduce_any(call: Call) -> Any:
@@ -99,7 +83,7 @@ def _is_plain(call: Call, result: Any) -> bool:
 
 def _fold(call: Call) -> Any:
     """Sums, products, extremes, truths, bits: what NumPy does by a ufunc's ``reduce``."""
-    ufunc = _UFUNCS[call.name]
+    ufunc = UFUNCS[call.name]
     check_where(call, ufunc, as_mask(call.where, call.array.shape))  # the caller's mask, before it gets another purpose
     call = real_part(call)
     array, out = call.array, call.out
@@ -123,7 +107,7 @@ def _fold(call: Call) -> Any:
 
 
 def _finish_fold(call: Call, mask: Array | None, result: Any) -> Any:
-    return fold_in(call, _UFUNCS[call.name], result)
+    return fold_in(call, UFUNCS[call.name], result)
 
 
 def finish_extreme(call: Call, mask: Array | None, found: Any) -> Any:
@@ -136,7 +120,7 @@ def finish_extreme(call: Call, mask: Array | None, found: Any) -> Any:
     bad: Any = found != found
     if has_initial(call) and not call.is_exact and call.array.size == 0:
         bad = np.equal(count_kept(call, mask), 0)
-    result = fold_in(call, _UFUNCS[call.name], found)
+    result = fold_in(call, UFUNCS[call.name], found)
     if call.is_exact:
         bad = result != result
     elif np.any(bad):

@@ -29,7 +29,7 @@ import gpureduce as gr
 from emu.cells import SCHEDULES, set_option
 from emu.exact_sums import LONG, SIZES, download, draw, dtype_of
 from gpureduce import _core
-from gpureduce._interop import DeviceBuffer
+from gpureduce._interop.libraries import DeviceBuffer
 
 DDOFS = (0, 1, 2.5, -3, 0.1, 1e-300, -1e300, np.inf, -np.inf)
 PARTS = {"complex64": "float32", "complex128": "float64"}

@@ -18,7 +18,7 @@ from reference import DTYPES
 import gpureduce as gr
 from emu.cells import SCHEDULES, set_option
 from gpureduce import _core
-from gpureduce._interop import DeviceBuffer
+from gpureduce._interop.libraries import DeviceBuffer
 
 # Around a lane's vectors, a warp's tile and a block's; enough for a window to be emptied in between with one warp.
 SIZES = (1, 2, 7, 31, 33, 127, 129, 511, 513, 1025, 2100, 5001)

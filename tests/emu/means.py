@@ -15,7 +15,8 @@ from reference import ALL_DTYPES
 
 import gpureduce as gr
 from emu.layouts import Strided, draw_shape, rounding_of, strided, under_a_schedule
-from gpureduce import _core, _interop
+from gpureduce import _core
+from gpureduce._interop import libraries
 
 FUNCTIONS = ("var", "std", "nanvar", "nanstd")
 DTYPES = {name: dtype for name, dtype in ALL_DTYPES.items() if name != "bfloat16"}  # the interface has no bfloat16
@@ -191,7 +192,7 @@ def carry_out(case: Case) -> np.ndarray:
         result = getattr(gr, case.name)(Lent(case.array), axis=case.axis, mean=mean, out=out, **keywords)
     assert out is None or result is out
     if isinstance(result, Lent):
-        return result.read(_interop.LEGACY_STREAM)
+        return result.read(libraries.LEGACY_STREAM)
     if isinstance(result, np.ndarray):
         return result
     found = np.empty(result.shape, result.dtype)

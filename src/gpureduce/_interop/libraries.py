@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from . import _core
-from ._core import DeviceArray
+from .. import _core
+from .._core import DeviceArray
 
 __all__ = ["DeviceBuffer", "Library", "device_library", "from_host", "is_on_device"]
 

@@ -18,7 +18,7 @@ import shlex
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import _cli
+from . import command
 
 __all__ = ["register"]
 
@@ -79,15 +79,15 @@ def _over_array(
 
 def register(shell: Any) -> None:
     """Register the magics with a shell."""
-    commands = _cli.SUBCOMMANDS
+    commands = command.SUBCOMMANDS
 
     def explain(line: str) -> Any:
         options = _parser("gr_explain", commands["explain"].add_arguments).parse_args(shlex.split(line))
         _refuse_files("gr_explain", options)
-        found = _cli.explained(options)
+        found = command.explained(options)
         return found if len(found) > 1 else found[0]
 
-    bench = _over_array(shell, "gr_bench", commands["bench"].add_arguments, _cli.bench)
-    compare = _over_array(shell, "gr_compare", commands["compare"].add_arguments, _cli.contest)
+    bench = _over_array(shell, "gr_bench", commands["bench"].add_arguments, command.bench)
+    compare = _over_array(shell, "gr_compare", commands["compare"].add_arguments, command.contest)
     for name, magic in (("gr_bench", bench), ("gr_compare", compare), ("gr_explain", explain)):
         shell.register_magic_function(magic, "line", name)

@@ -1,7 +1,7 @@
 """The process in which a kernel runs on the emulator: a request as JSON comes in, an answer goes out.
 
 The environment names the emulator as libcuda and NVRTC and says where it reports. A reduction that fails, or whose
-result is not NumPy's, is answered by its error. Run by :mod:`gpureduce._explain`.
+result is not NumPy's, is answered by its error. Run by :mod:`gpureduce._explain.explain`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from . import _core
-from ._explain import _dtype
+from .. import _core
+from .._dtypes import native_dtype
 
 SEED = 1
 BLOCKS = 4
@@ -70,7 +70,7 @@ def reduce_there(array: np.ndarray[Any, Any], op: str, kernel: str, block_size: 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     """Run the reduction that is asked for and check it."""
-    dtype = _dtype(request["dtype"])
+    dtype = native_dtype(request["dtype"])
     kernel, op, block_size = request["kernel"], request["op"], request["block_size"]
     n = request["n"] or default_length(kernel, block_size, dtype)
     rows = request["rows"]

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _core
+from .. import _core
 
 __all__ = ["PEERS", "DeviceView", "DeviceWork", "available", "numpy_function"]
 

@@ -1,7 +1,7 @@
 """See what a kernel does, without a GPU: run it on the emulator and read the emulator's report.
 
 The emulator is a library that stands in for libcuda and NVRTC. It is opened once per process, as the driver is, so a
-process of its own runs the reduction: :mod:`gpureduce._emulate`.
+process of its own runs the reduction: :mod:`gpureduce._explain.emulator_worker`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from . import _core, _exceptions
-from ._explanation import Explanation, Explanations, read_report
-from ._locate import emulator
+from .. import _core, _exceptions
+from .._dtypes import native_dtype
+from .._locate import emulator
+from .explanation import Explanation, Explanations, read_report
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -143,7 +144,7 @@ def _explain_one(
     grid_size: int | None,
     rows: int,
 ) -> Explanation:
-    descr = _dtype(dtype)
+    descr = native_dtype(dtype)
     request = _checked(kernel, n, block_size, descr, op, grid_size, rows)
     answer, report = _run(request)
     return Explanation(
@@ -155,17 +156,6 @@ def _explain_one(
         block_size=answer["block_size"],
         launches=read_report(report),
     )
-
-
-def _dtype(dtype: DTypeLike) -> np.dtype[Any]:
-    if isinstance(dtype, str) and dtype == "bfloat16":
-        try:
-            import ml_dtypes
-        except ImportError:
-            raise ImportError("bfloat16 is a dtype of ml_dtypes: pip install 'gpureduce[bf16]'") from None
-        dtype = ml_dtypes.bfloat16
-    descr: np.dtype[Any] = np.dtype(dtype).newbyteorder("=")
-    return descr
 
 
 def _checked(
@@ -220,7 +210,7 @@ def _run(request: dict[str, Any]) -> tuple[dict[str, Any], str]:
         if "," in str(report):
             raise ValueError(f"the folder for temporary files must have no comma in its name: {directory} (see TMPDIR)")
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "gpureduce._emulate"],
+            [sys.executable, "-P", "-m", "gpureduce._explain.emulator_worker"],
             input=json.dumps(request),
             capture_output=True,
             text=True,

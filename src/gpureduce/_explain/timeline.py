@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ._explanation import (
+from .explanation import (
     ATOMIC_GLOBAL,
     ATOMIC_SHARED,
     EXCHANGE,

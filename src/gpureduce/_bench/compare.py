@@ -13,18 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _core
-from ._bed import REFUSED, Bed, check_operator, ignoring_array
-from ._ceiling import ceiling_or_why
-from ._clocks import moved
-from ._environment import environment
-from ._operand import Operand, on_host, operand
-from ._peers import NumPy, available, numpy_function
-from ._profile import check_possible, counter_table, profile_kernel
-from ._records import kernels as catalogue
-from ._records import last_run, limits
-from ._sampling import NOISY, Spread, Turn, progress_bar, take_turns
-from ._tables import (
+from .. import _core
+from .._display.tables import (
     Exported,
     lay_out,
     markdown,
@@ -35,7 +25,17 @@ from ._tables import (
     show_time,
     time_unit,
 )
-from ._timing import finished, flat_environment
+from .._records import kernels as catalogue
+from .._records import last_run, limits
+from .baselines import NumPy, available, numpy_function
+from .benchmark_array import Operand, on_host, operand
+from .clocks import moved
+from .environment import environment
+from .profile import check_possible, counter_table, profile_kernel
+from .roofline import ceiling_or_why
+from .sampling import NOISY, Spread, Turn, progress_bar, take_turns
+from .session import REFUSED, Bed, check_operator, ignoring_array
+from .timing import finished, flat_environment
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -515,7 +515,7 @@ class Comparison(Exported):
         return "\n\n".join([*parts, *(["\n".join(f"- {each}" for each in said)] if said else [])]) + "\n"
 
     def _repr_html_(self) -> str:
-        from ._html import element, table
+        from .._explain.page import element, table
 
         tables = []
         for heading, headings, rows in self._tables():
@@ -638,7 +638,7 @@ class Comparison(Exported):
         ValueError
             An unknown kind or column, or nothing was timed.
         """
-        from ._charts import plot_comparison
+        from .charts import plot_comparison
 
         return plot_comparison(self, kind or self.default_kind, column, ax)
 

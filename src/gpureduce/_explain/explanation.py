@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, overload
 
-from . import _core
-from ._tables import Exported, lay_out
+from .. import _core
+from .._display.tables import Exported, lay_out
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -713,14 +713,14 @@ class Explanation(Exported):
         ImportError
             matplotlib is not installed.
         """
-        from . import _picture
+        from . import picture
 
-        return _picture.plot([self], None if ax is None else [ax])[0]
+        return picture.plot([self], None if ax is None else [ax])[0]
 
     def _repr_html_(self) -> str:
-        from . import _html
+        from . import page
 
-        return _html.fragment([self])
+        return page.fragment([self])
 
 
 class Explanations(Exported, Sequence[Explanation]):
@@ -793,14 +793,14 @@ class Explanations(Exported, Sequence[Explanation]):
         ValueError
             Not as many axes as kernels, or no kernels.
         """
-        from . import _picture
+        from . import picture
 
-        return _picture.plot(self._all, axes)
+        return picture.plot(self._all, axes)
 
     def _repr_html_(self) -> str:
-        from . import _html
+        from . import page
 
-        return _html.fragment(self._all)
+        return page.fragment(self._all)
 
 
 def _as_lists(value: Any) -> Any:

@@ -9,8 +9,8 @@ import platform
 from pathlib import Path
 from typing import Any
 
-from ._core import __version__
-from ._records import DeviceInfo, cuda_versions, devices
+from .._core import __version__
+from .._records import DeviceInfo, cuda_versions, devices
 
 __all__ = ["cpu_name", "environment", "last_level_cache_bytes", "peak_bytes_per_second", "show_cuda_version"]
 

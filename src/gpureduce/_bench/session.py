@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from . import _core, _functions
-from ._clocks import Clocks, read_clocks
-from ._environment import last_level_cache_bytes, peak_bytes_per_second
-from ._exceptions import CudaError, DeviceUnavailableError, KernelUnavailableError
-from ._operand import Operand, on_device
-from ._peers import DeviceView
-from ._records import DeviceInfo, devices
-from ._sampling import Turn, calls_for, host_samples
-from ._tables import show_bytes
+from .. import _core, _functions
+from .._display.tables import show_bytes
+from .._exceptions import CudaError, DeviceUnavailableError, KernelUnavailableError
+from .._records import DeviceInfo, devices
+from .baselines import DeviceView
+from .benchmark_array import Operand, on_device
+from .clocks import Clocks, read_clocks
+from .environment import last_level_cache_bytes, peak_bytes_per_second
+from .sampling import Turn, calls_for, host_samples
 
 __all__ = ["CACHES", "REFUSED", "Bed"]
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from . import _core
-from ._arguments import (
+from .. import _core
+from .._arguments import (
     as_ddof,
     check_inexact,
     check_mean,
@@ -27,9 +27,10 @@ from ._arguments import (
     type_of_fold_into,
     type_of_mean_into,
 )
-from ._calls import Call, NoValue, Options, warn
-from ._core import DeviceArray
-from ._interop import (
+from .._calls import Call, NoValue, Options, warn
+from .._core import DeviceArray
+from .._ufuncs import UFUNCS
+from .libraries import (
     ITEM_BYTES,
     LEGACY_STREAM,
     DeviceBuffer,
@@ -147,9 +148,7 @@ def _minmax(library: Library, call: Call) -> tuple[Any, Any]:
 
 
 def _ufunc_of(op: str, skip_nan: bool) -> np.ufunc:
-    from ._rules import _UFUNCS
-
-    return _UFUNCS.get("nan" + op if skip_nan else op, np.add)
+    return UFUNCS.get("nan" + op if skip_nan else op, np.add)
 
 
 class Work:

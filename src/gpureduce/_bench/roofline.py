@@ -9,11 +9,11 @@ from __future__ import annotations
 import functools
 import time
 
-from . import _core
-from ._environment import last_level_cache_bytes
-from ._functions import reduce
-from ._operand import random_values
-from ._records import DeviceInfo
+from .. import _core
+from .._functions import reduce
+from .._records import DeviceInfo
+from .benchmark_array import random_values
+from .environment import last_level_cache_bytes
 
 __all__ = ["host_read_ceiling", "read_ceiling"]
 

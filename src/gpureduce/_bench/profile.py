@@ -1,7 +1,7 @@
 """What the hardware's counters say of a kernel, by Nsight Compute: ``profile=True``.
 
-``ncu`` runs ``python -m gpureduce._profile``, a process of its own that launches the kernel once over random elements.
-The clocks are left alone, as they are for the times beside which the counters stand.
+``ncu`` runs ``python -m gpureduce._bench.profile``, a process of its own that launches the kernel once over random
+elements. The clocks are left alone, as they are for the times beside which the counters stand.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from . import _core
-from ._exceptions import DeviceUnavailableError
-from ._operand import Operand, on_device, random_values
+from .. import _core
+from .._dtypes import native_dtype
+from .._exceptions import DeviceUnavailableError
+from .benchmark_array import Operand, on_device, random_values
 
 __all__ = ["COLUMNS", "Column", "check_possible", "counter_table", "profile_kernel", "run_ncu"]
 
@@ -176,7 +177,7 @@ def profile_kernel(op: str, options: dict[str, Any], it: Operand, reduced: int) 
     # The child finds the modules that this process does, wherever it was started.
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(os.path.abspath(entry) for entry in sys.path)}
     metrics = [name for column in COLUMNS.values() for name in column.metrics]
-    command = [sys.executable, "-P", "-m", "gpureduce._profile", json.dumps(request)]
+    command = [sys.executable, "-P", "-m", "gpureduce._bench.profile", json.dumps(request)]
     _, rows = run_ncu(metrics, command, environment)
     return tuple(
         {"launch": i, "entry": row.get("Kernel Name", "")}
@@ -198,11 +199,9 @@ def counter_table(counters: Sequence[Mapping[str, Any]]) -> tuple[list[str], lis
 
 def main() -> None:
     """Launch what the argument says, once: this is the process that ``ncu`` watches."""
-    from ._explain import _dtype
-
     request = json.loads(sys.argv[1])
-    dtype = _dtype(request["dtype"])
-    compute = None if request["compute"] is None else _dtype(request["compute"])
+    dtype = native_dtype(request["dtype"])
+    compute = None if request["compute"] is None else native_dtype(request["compute"])
     shape = tuple(request["shape"])
     device = request["device"]
     with on_device(random_values(dtype, int(np.prod(shape))), device) as pointer:

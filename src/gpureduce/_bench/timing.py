@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _core, _functions
-from ._bed import REFUSED, Bed, check_operator
-from ._ceiling import ceiling_or_why
-from ._clocks import moved
-from ._environment import environment
-from ._memory import empty_pinned
-from ._operand import Operand, operand
-from ._profile import check_possible, counter_table, profile_kernel
-from ._records import last_run, limits
-from ._sampling import NOISY, Spread, progress_bar, take_turns
-from ._tables import Exported, lay_out, markdown, show_bandwidth, show_bytes, show_time
+from .. import _core, _functions
+from .._display.tables import Exported, lay_out, markdown, show_bandwidth, show_bytes, show_time
+from .._memory import empty_pinned
+from .._records import last_run, limits
+from .benchmark_array import Operand, operand
+from .clocks import moved
+from .environment import environment
+from .profile import check_possible, counter_table, profile_kernel
+from .roofline import ceiling_or_why
+from .sampling import NOISY, Spread, progress_bar, take_turns
+from .session import REFUSED, Bed, check_operator
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -199,7 +199,7 @@ class Timing(Exported):
         return "\n\n".join(parts) + "\n"
 
     def _repr_html_(self) -> str:
-        from ._html import element, table
+        from .._explain.page import element, table
 
         tables = [table(*self._table(), left=1)]
         if self.stages:
@@ -257,7 +257,7 @@ class Timing(Exported):
         ImportError
             matplotlib is not installed.
         """
-        from ._charts import plot_stages
+        from .charts import plot_stages
 
         return plot_stages(self, ax)
 

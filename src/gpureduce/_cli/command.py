@@ -20,15 +20,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from . import __version__, _core, _functions
-from ._exceptions import CudaError, DeviceUnavailableError, KernelUnavailableError
+from .. import _core, _functions
+from .._core import __version__
+from .._exceptions import CudaError, DeviceUnavailableError, KernelUnavailableError
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ._compare import Comparison
-    from ._explanation import Explanations
-    from ._timing import Timing
+    from .._bench.compare import Comparison
+    from .._bench.timing import Timing
+    from .._explain.explanation import Explanations
 
 FAILED, WRONG_USAGE, WRONG_ANSWER, INTERRUPTED = 1, 2, 3, 130
 STANDARD_INPUT = "-"
@@ -86,7 +87,7 @@ def _add_explain(parser: argparse.ArgumentParser) -> None:
 
 def explained(options: argparse.Namespace) -> Explanations:
     """Explain kernels as the options say."""
-    from ._explain import explain
+    from .._explain.explain import explain
 
     found: Explanations = explain(
         options.kernel,
@@ -106,11 +107,11 @@ def _expect_to_write(options: argparse.Namespace) -> None:
         if not path.resolve().parent.is_dir():
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path.parent))
     if options.plot is not None:
-        from ._picture import check_format
+        from .._explain.picture import check_format
 
         check_format(options.plot)
     if getattr(options, "kind", None) is not None:
-        from ._charts import check_kind
+        from .._bench.charts import check_kind
 
         check_kind(options.kind)
 
@@ -121,11 +122,11 @@ def _explain(options: argparse.Namespace) -> int:
     if options.csv is not None:
         found.to_csv(options.csv)
     if options.html is not None:
-        from ._html import page
+        from .._explain.page import page
 
         options.html.write_text(page(found), encoding="utf-8")
     if options.plot is not None:
-        from ._picture import save
+        from .._explain.picture import save
 
         save(found, options.plot)
     if options.json:
@@ -161,9 +162,9 @@ def _add_reduction(parser: argparse.ArgumentParser) -> None:
 
 
 def _named(dtype: str) -> np.dtype[Any]:
-    from ._explain import _dtype
+    from .._dtypes import native_dtype
 
-    return _dtype(dtype)
+    return native_dtype(dtype)
 
 
 class _Pipe:
@@ -224,9 +225,9 @@ def as_json(value: Any) -> Any:
 def _reduce(options: argparse.Namespace) -> int:
     import numpy as np
 
-    from ._records import last_run
-    from ._sampling import progress_bar
-    from ._watch import watching
+    from .._bench.sampling import progress_bar
+    from .._records import last_run
+    from .watch import watching
 
     function = getattr(_functions, options.subcommand)
     array, path = load(options.file)
@@ -282,7 +283,7 @@ def _add_measured(parser: argparse.ArgumentParser) -> None:
 
 def _measured(options: argparse.Namespace) -> np.ndarray[Any, Any]:
     """The array that is measured."""
-    from ._operand import random_values
+    from .._bench.benchmark_array import random_values
 
     if options.file is not None:
         if options.n is not None or options.dtype is not None:
@@ -305,11 +306,11 @@ def _show(found: Any, options: argparse.Namespace, **plot: Any) -> None:
     if options.csv is not None:
         found.to_csv(options.csv)
     if options.html is not None:
-        from ._html import whole_page
+        from .._explain.page import whole_page
 
         options.html.write_text(whole_page(found.title, found._repr_html_()), encoding="utf-8")
     if options.plot is not None:
-        from ._charts import save
+        from .._bench.charts import save
 
         save(found, options.plot, **plot)
     if options.json:
@@ -327,7 +328,7 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
 
 def bench(array: Any, options: argparse.Namespace) -> Timing:
     """Time a reduction of the array as the options say."""
-    from ._timing import benchmark
+    from .._bench.timing import benchmark
 
     sizes = {"block_size": options.block_size, "grid_size": options.grid_size}
     return benchmark(options.kernel, array, **sizes, **_shared(options))
@@ -340,7 +341,7 @@ def _bench(options: argparse.Namespace) -> int:
 
 
 def _add_compare(parser: argparse.ArgumentParser) -> None:
-    from ._compare import BASELINES
+    from .._bench.compare import BASELINES
 
     parser.add_argument("kernel", nargs="*", help="names or aliases (default: all, or auto where there is no GPU)")
     _add_measured(parser)
@@ -355,7 +356,7 @@ def _add_compare(parser: argparse.ArgumentParser) -> None:
 
 def contest(array: Any, options: argparse.Namespace) -> Comparison:
     """Compare on the array as the options say."""
-    from ._compare import compare
+    from .._bench.compare import compare
 
     return compare(
         array,
@@ -383,7 +384,7 @@ def _missing(versions: tuple[int, int]) -> dict[str, str]:
     import importlib.util
     import shutil
 
-    from ._locate import emulator
+    from .._locate import emulator
 
     found = {}
     no_cuda = _core.why_no_cuda()
@@ -409,14 +410,14 @@ def _missing(versions: tuple[int, int]) -> dict[str, str]:
 
 
 def _info(options: argparse.Namespace) -> int:
-    from ._environment import environment, last_level_cache_bytes, peak_bytes_per_second, show_cuda_version
-    from ._records import cache_info, cuda_versions, devices, limits
-    from ._tables import lay_out, show_bandwidth, show_bytes
+    from .._bench.environment import environment, last_level_cache_bytes, peak_bytes_per_second, show_cuda_version
+    from .._display.tables import lay_out, show_bandwidth, show_bytes
+    from .._records import cache_info, cuda_versions, devices, limits
 
     _core.why_no_cuda()
     found, versions = devices(), cuda_versions()
     if not versions[1]:
-        from ._locate import locate
+        from .._locate import locate
 
         locate()
         versions = cuda_versions()
@@ -462,8 +463,8 @@ def _add_kernels(parser: argparse.ArgumentParser) -> None:
 
 
 def _kernels(options: argparse.Namespace) -> int:
-    from ._records import kernel_source, kernels
-    from ._tables import lay_out
+    from .._display.tables import lay_out
+    from .._records import kernel_source, kernels
 
     if options.source is not None:
         text = kernel_source(options.source)
@@ -512,7 +513,7 @@ def _add_cache(parser: argparse.ArgumentParser) -> None:
 
 
 def _cache_words(info: Any) -> str:
-    from ._tables import show_bytes
+    from .._display.tables import show_bytes
 
     if not info.directory:
         return f"off: {info.reason}"
@@ -520,7 +521,7 @@ def _cache_words(info: Any) -> str:
 
 
 def _cache(options: argparse.Namespace) -> int:
-    from ._records import cache_info, clear_cache
+    from .._records import cache_info, clear_cache
 
     if options.action == "clear":
         clear_cache()
@@ -560,7 +561,7 @@ _NAMING_KERNELS = ("bench", "compare", "explain", "kernels")
 
 def _completion(options: argparse.Namespace) -> int:
     """Print a script for the shell, made from the parser itself."""
-    from ._bed import operators
+    from .._bench.session import operators
 
     names = [each["name"] for each in _core.kernels()]
     cases = []

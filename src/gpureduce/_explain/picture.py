@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ._cells import CONFLICT, DIVERGED, GONE, KINDS, WAITING, Strip, strips, with_heights
-from ._explanation import WARP_LANES, Explanation, show_figure
+from .explanation import WARP_LANES, Explanation, show_figure
+from .timeline import CONFLICT, DIVERGED, GONE, KINDS, WAITING, Strip, strips, with_heights
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

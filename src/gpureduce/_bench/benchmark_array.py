@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from . import _core
-from ._arguments import as_array
+from .. import _core
+from .._interop.inputs import as_array
 
 __all__ = ["Operand", "on_device", "on_host", "operand", "random_values", "repeat"]
 

@@ -11,16 +11,16 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ._picture import DPI, INK, LEGEND_SIZE, TEXT_SIZE, TITLE_SIZE, matplotlib_or_why
-from ._tables import show_bandwidth, show_bytes, show_time
-from ._timing import STAGES
+from .._display.tables import show_bandwidth, show_bytes, show_time
+from .._explain.picture import DPI, INK, LEGEND_SIZE, TEXT_SIZE, TITLE_SIZE, matplotlib_or_why
+from .timing import STAGES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from ._compare import Comparison, Contender
-    from ._timing import Timing
+    from .compare import Comparison, Contender
+    from .timing import Timing
 
 __all__ = ["KINDS", "check_kind", "draw_bars", "plot_comparison", "plot_stages", "save"]
 
@@ -398,7 +398,7 @@ def save(found: Comparison | Timing, path: str | os.PathLike[str], kind: str | N
     matplotlib_or_why()
     from matplotlib.figure import Figure
 
-    from ._timing import Timing as OneTiming
+    from .timing import Timing as OneTiming
 
     figure = Figure(layout="constrained", facecolor="white")
     if isinstance(found, OneTiming):

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from ._cells import CONFLICT, DIVERGED, GONE, KINDS, WAITING, Run, strips, with_heights
-from ._explanation import (
+from .._display.tables import html as table
+from .explanation import (
     MOST_ROWS,
     WARP_LANES,
     Explanation,
@@ -18,7 +18,7 @@ from ._explanation import (
     shorten,
     totals_table,
 )
-from ._tables import html as table
+from .timeline import CONFLICT, DIVERGED, GONE, KINDS, WAITING, Run, strips, with_heights
 
 __all__ = ["element", "fragment", "page", "table", "whole_page"]
 

@@ -1,0 +1,1 @@
+"""Tables, pages and figures: what measurements and explanations are shown with."""

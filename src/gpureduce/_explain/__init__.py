@@ -1,0 +1,1 @@
+"""Explaining: :func:`gpureduce.explain` runs a kernel on the emulator; its records print and draw what happened."""
