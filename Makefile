@@ -79,7 +79,7 @@ $(STAMPS)/venv:
 	$(PIP) install 'setuptools>=77' 'numpy>=2'
 	@mkdir -p $(STAMPS) && touch $@
 
-$(STAMPS)/build: $(STAMPS)/venv $(LIB_SOURCES) $(GLUE_SOURCES) $(EMU_SOURCES) $(EMBEDDED) $(wildcard csrc/*/*.h) pyproject.toml setup.py
+$(STAMPS)/build: $(STAMPS)/venv $(LIB_SOURCES) $(GLUE_SOURCES) $(EMU_SOURCES) $(EMBEDDED) $(wildcard csrc/*/*.h csrc/vendor/*/*.h) pyproject.toml setup.py
 	$(PIP) install --no-build-isolation --no-deps --editable .
 	@touch $@
 

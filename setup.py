@@ -45,8 +45,13 @@ core = Extension(
     "gpureduce._core",
     sources=SOURCES,
     # Device code is embedded and tables are included, so an edit there is a reason to build again.
-    depends=sorted(glob("csrc/*/*.h") + glob("csrc/registry/*.def") + glob("csrc/kernels/*") + ["pyproject.toml"]),
-    include_dirs=["csrc/include", "csrc/registry", "csrc/kernels", numpy.get_include()],
+    depends=sorted(
+        [
+            *(*glob("csrc/*/*.h"), *glob("csrc/vendor/*/*.h")),
+            *(*glob("csrc/registry/*.def"), *glob("csrc/kernels/*"), "pyproject.toml"),
+        ]
+    ),
+    include_dirs=["csrc/include", "csrc/registry", "csrc/kernels", "csrc/vendor", numpy.get_include()],
     # The last one holds, whatever CFLAGS say: exact sums are made of additions as they are written.
     extra_compile_args=[
         *("-std=gnu11", "-ffp-contract=off", "-O3", "-fvisibility=hidden", "-pthread"),

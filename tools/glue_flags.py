@@ -1,4 +1,4 @@
-"""Print the compiler flags that find Python's and NumPy's headers."""
+"""Print the compiler flags that find the headers of Python, NumPy and DLPack."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ import sysconfig
 
 import numpy as np
 
-print(f"-isystem {sysconfig.get_paths()['include']} -isystem {np.get_include()}")
+print(f"-isystem {sysconfig.get_paths()['include']} -isystem {np.get_include()} -isystem csrc/vendor")

@@ -2,8 +2,9 @@
 #ifndef GLUE_DEVICE_ARRAY_H
 #define GLUE_DEVICE_ARRAY_H
 
-#include "dlpack.h"
 #include "glue.h"
+
+#include <dlpack/dlpack.h>
 
 /* gpureduce._core.DeviceArray. It keeps alive what lent it the memory: an object, or a managed tensor whose deleter is called when
  * the last reference goes. */
