@@ -52,7 +52,7 @@ EMBEDDED := $(wildcard csrc/kernels/* csrc/registry/*)
 C_TESTS := $(sort $(patsubst tests/c/%.c,%,$(wildcard tests/c/test_*.c)))
 # Stand-ins for the driver and NVRTC: the boundary that the emulator has too, and kernels by contract behind it.
 FAKES := fake_cuda fake_nvrtc
-fake_cuda_SOURCES := csrc/emu/driver.c tests/fakes/contract.c
+fake_cuda_SOURCES := $(wildcard csrc/emu/driver_*.c) tests/fakes/contract.c
 fake_nvrtc_SOURCES := tests/fakes/fake_nvrtc.c
 # What a test puts between the library and libc, by the linker; the list is in the test.
 WRAPPED = $(patsubst %,-Wl$(COMMA)--wrap=%,$(shell awk -F, '/^    WRAP/ { gsub(" ", "", $$2); print $$2 }' $(1)))
@@ -206,7 +206,7 @@ build/$(1)/objects.a: $$($(1)_OBJECTS)
 	@rm -f $$@
 	$$(Q)$$(AR) rcs $$@ $$^
 
-build/$(1)/fakes/fake_cuda.so: $$(fake_cuda_SOURCES) csrc/emu/engine.h csrc/emu/steering.h
+build/$(1)/fakes/fake_cuda.so: $$(fake_cuda_SOURCES) $$(wildcard csrc/emu/*.h)
 build/$(1)/fakes/fake_nvrtc.so: $$(fake_nvrtc_SOURCES) csrc/emu/steering.h
 build/$(1)/fakes/%.so: tests/fakes/fakes.h build/$(1)/objects.a
 	@mkdir -p $$(@D) && echo "cc $$@"

@@ -1,11 +1,13 @@
-/* Between a kernel compiled for the CPU (device.h) and the emulator: what the emulator does for it, and what a module says of itself.
- * C and C++ read this file. A module carries its own copy: GPR_EMU_ABI tells whether both agree. */
+/* Between a kernel compiled for the CPU (device.h) and the emulator: what the emulator does for
+ * it, and what a module says of itself. C and C++ read this file. A module carries its own copy:
+ * GPR_EMU_ABI tells whether both agree. */
 #ifndef GPR_EMU_ABI_H
 #define GPR_EMU_ABI_H
 
 #define GPR_EMU_ABI 1u
 
-/* Shared variables lie this far apart, in bytes. None is larger than 48 KiB, so behind each there is room that belongs to nobody. */
+/* Shared variables lie this far apart, in bytes. None is larger than 48 KiB, so behind each
+ * there is room that belongs to nobody. */
 #define GPR_EMU_SHARED_SPACING 65536
 
 enum gpr_emu_access { GPR_EMU_LOAD, GPR_EMU_STORE, GPR_EMU_ATOMIC };
@@ -37,7 +39,8 @@ typedef struct gpr_emu_dim {
     unsigned x, y, z;
 } gpr_emu_dim;
 
-/* Each is called by a thread where it stands; `pc` is an address in the kernel's code. Those that wait return when all have come. */
+/* Each is called by a thread where it stands; `pc` is an address in the kernel's code. Those
+ * that wait return when all have come. */
 typedef struct gpr_emu_hooks {
     void (*access)(const void *address, unsigned bytes, int access, const void *pc);
     unsigned (*block_op)(int op, unsigned predicate, const void *pc);
@@ -56,7 +59,7 @@ typedef struct gpr_emu_entry {
 /* What a module exports, under the name gpr_emu_exports. */
 typedef struct gpr_emu_module {
     unsigned abi;
-    const gpr_emu_hooks **hooks; /* filled in when it is loaded */
+    const gpr_emu_hooks **hooks; /* set when blocks run */
     gpr_emu_dim *thread, *block, *block_dim, *grid_dim;
     const gpr_emu_entry *entries;
     unsigned entry_count;

@@ -1,14 +1,17 @@
 /* The rules of memory.
  *
- * Every access is inside a shared variable or an allocation, aligned to its size, and reads only what somebody has written. Two
- * accesses to the same word by two threads, one of them a write and not both atomic, are ordered by something: if not, they race.
- * What orders them:
+ * Every access is inside a shared variable or an allocation, aligned to its size, and reads only
+ * what somebody has written. Two accesses to the same word by two threads, one of them a write
+ * and not both atomic, are ordered by something: if not, they race. What orders them:
  *   - in a block, a block barrier between them;
  *   - in a warp, a warp barrier of both lanes between them (a shuffle is none);
- *   - between blocks, a device fence after the first, then an atomic on some word; then an atomic on that word by the other block, a
- *     fence, and the second. Barriers pass on, inside a block, what one of its threads has come to know that way.
- *   - an atomic of the second thread on the very word comes after the atomics that it has seen there.
- * This does not depend on which thread happened to run first, so one schedule finds a race that another would show as a wrong result. */
+ *   - between blocks, a device fence after the first, then an atomic on some word; then an atomic
+ *     on that word by the other block, a fence, and the second. Barriers pass on, inside a block,
+ *     what one of its threads has come to know that way;
+ *   - an atomic of the second thread on the very word comes after the atomics that it has seen
+ *     there.
+ * This does not depend on which thread happened to run first, so one schedule finds a race that
+ * another would show as a wrong result. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -131,7 +134,8 @@ static const record *find_unordered(const records *records, uint32_t list, const
     return NULL;
 }
 
-/* The same for atomics: those before one of the thread's own on this word came before it in the word's own order. */
+/* The same for atomics: those before one of the thread's own on this word came before it in the
+ * word's own order. */
 static const record *find_unordered_atomic(const records *records, uint32_t list, const emu_thread *thread,
                                            unsigned bytes)
 {
@@ -183,22 +187,22 @@ static void report_race(engine_launch *launch, const emu_thread *thread, const r
 }
 
 /* Looks for a race on one word and notes the access for later ones. */
-static void check_word(engine_launch *launch, emu_thread *thread, cell *cell, records *records, uintptr_t word,
-                       uintptr_t address, unsigned size, int access, const void *pc, const char *(*name)(void *),
-                       void *named)
+static void check_word(engine_launch *launch, emu_thread *thread, word_history *history, records *records,
+                       uintptr_t word, uintptr_t address, unsigned size, int access, const void *pc,
+                       const char *(*name)(void *), void *named)
 {
     const unsigned first = address > word ? (unsigned)(address - word) : 0;
     const unsigned end = address + size < word + WORD_BYTES ? (unsigned)(address + size - word) : WORD_BYTES;
     const unsigned bytes = (1u << end) - (1u << first);
-    const record *other = find_unordered(records, cell->writes, thread, bytes);
+    const record *other = find_unordered(records, history->writes, thread, bytes);
     const char *did = "wrote";
 
     if (other == NULL && access != GPR_EMU_LOAD) {
-        other = find_unordered(records, cell->reads, thread, bytes);
+        other = find_unordered(records, history->reads, thread, bytes);
         did = "read";
     }
     if (other == NULL && access != GPR_EMU_ATOMIC) {
-        other = find_unordered_atomic(records, cell->atomics, thread, bytes);
+        other = find_unordered_atomic(records, history->atomics, thread, bytes);
         did = "updated atomically";
     }
     if (other != NULL) report_race(launch, thread, other, did, name(named), access, pc);
@@ -210,7 +214,9 @@ static void check_word(engine_launch *launch, emu_thread *thread, cell *cell, re
                          .bytes = (uint8_t)bytes,
                          .time = launch->now,
                          .pc = pc};
-    uint32_t *list = access == GPR_EMU_LOAD ? &cell->reads : access == GPR_EMU_STORE ? &cell->writes : &cell->atomics;
+    uint32_t *list = access == GPR_EMU_LOAD    ? &history->reads
+                     : access == GPR_EMU_STORE ? &history->writes
+                                               : &history->atomics;
     if (!add_record(records, list, &made)) launch->out_of_memory = 1;
 }
 
@@ -249,10 +255,11 @@ static void check_shared(engine_launch *launch, emu_thread *thread, uintptr_t ad
     }
     memset(block->written + offset, 1, bytes);
     for (size_t w = offset / WORD_BYTES; w <= (offset + bytes - 1) / WORD_BYTES; w++) {
-        cell *cell = &block->cells[w];
-        if (cell->epoch != block->epoch)
-            *cell = (struct cell){.epoch = block->epoch}; /* a barrier orders all before it */
-        check_word(launch, thread, cell, &block->records, w * WORD_BYTES, offset, bytes, access, pc, say_shared, &name);
+        word_history *history = &block->histories[w];
+        if (history->epoch != block->epoch)
+            *history = (struct word_history){.epoch = block->epoch}; /* a barrier orders all before it */
+        check_word(launch, thread, history, &block->records, w * WORD_BYTES, offset, bytes, access, pc, say_shared,
+                   &name);
     }
 }
 
@@ -272,7 +279,7 @@ static const char *say_global(void *argument)
     return name->text;
 }
 
-static cell *global_cell(engine_launch *launch, uintptr_t word)
+static word_history *global_history(engine_launch *launch, uintptr_t word)
 {
     int is_new = 0;
     uint64_t *index = table_at(&launch->word_of, word, &is_new);
@@ -280,7 +287,7 @@ static cell *global_cell(engine_launch *launch, uintptr_t word)
     if (index == NULL) return NULL;
     if (is_new) {
         if (!grow((void **)&launch->words, &launch->word_room, launch->word_count, sizeof *launch->words)) return NULL;
-        launch->words[launch->word_count] = (cell){0};
+        launch->words[launch->word_count] = (word_history){0};
         *index = ++launch->word_count;
     }
     return &launch->words[*index - 1];
@@ -308,8 +315,8 @@ static int add_release(releases *releases, const release *what)
     return 1;
 }
 
-/* An atomic hands on, to those who come to the word later, what its thread had made visible by a fence, and will let the thread know,
- * at its next fence, what others had handed on there. */
+/* An atomic hands on, to those who come to the word later, what its thread had made visible by a
+ * fence, and will let the thread know, at its next fence, what others had handed on there. */
 static void pass_through(engine_launch *launch, emu_thread *thread, uintptr_t word)
 {
     int is_new = 0;
@@ -338,12 +345,12 @@ static void check_global(engine_launch *launch, emu_thread *thread, const driver
         report_finding(launch, pc, "read of %s, which nobody has written", say_global(&name));
     }
     for (uintptr_t word = address / WORD_BYTES * WORD_BYTES; word < address + bytes; word += WORD_BYTES) {
-        cell *cell = global_cell(launch, word);
-        if (cell == NULL) {
+        word_history *history = global_history(launch, word);
+        if (history == NULL) {
             launch->out_of_memory = 1;
             return;
         }
-        check_word(launch, thread, cell, &launch->records, word, address, bytes, access, pc, say_global, &name);
+        check_word(launch, thread, history, &launch->records, word, address, bytes, access, pc, say_global, &name);
     }
     if (access != GPR_EMU_LOAD) memset(a->written + offset, 1, bytes);
     if (access == GPR_EMU_ATOMIC) pass_through(launch, thread, address);
@@ -405,7 +412,7 @@ void check_block_met(engine_launch *launch, emu_block *block)
 {
     block->epoch++;
     block->barrier_time = ++launch->now;
-    block->records.count = 0; /* cells of the epoch before are not looked at */
+    block->records.count = 0; /* histories of the epoch before are not looked at */
     for (unsigned i = 0; i < block->threads; i++) {
         emu_thread *thread = &block->thread[i];
         if (!take_over(&block->known, &thread->known)) launch->out_of_memory = 1;
@@ -440,7 +447,7 @@ void check_block_starts(engine_launch *launch, emu_block *block)
     for (unsigned i = 0; i < launch->module->shared_count; i++) bytes += (launch->module->shared[i].bytes + 7) / 8 * 8;
     if (bytes > 0) {
         memset(block->written, 0, bytes);
-        memset(block->cells, 0, bytes / WORD_BYTES * sizeof *block->cells);
+        memset(block->histories, 0, bytes / WORD_BYTES * sizeof *block->histories);
     }
     block->records.count = 0;
     block->known.count = 0;

@@ -1,6 +1,7 @@
-/* NVRTC's functions: a program's text becomes a shared object for this machine, by g++ (or the compiler that CXX or the setting
- * `compiler` names). The text is what lib/program.c wrote for the card, between device.h and a list of the entries that were asked
- * for; its headers are written out beside it. */
+/* NVRTC's functions: a program's text becomes a shared object for this machine, by g++ (or the
+ * compiler that CXX or the setting `compiler` names). The text is what lib/program.c wrote for
+ * the GPU, between device.h and a list of the entries that were asked for; its headers are
+ * written out beside it. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +56,8 @@ API const char *nvrtcGetErrorString(int result)
     }
 }
 
-/* A version that no NVRTC has and that changes with device.h, so that the cache mixes nothing up: programs are cached by it. */
+/* A version that no NVRTC has and that changes with device.h, so that the cache mixes nothing
+ * up: programs are cached by it. */
 API int nvrtcVersion(int *major, int *minor)
 {
     uint32_t hash = 2166136261u;
@@ -237,8 +239,9 @@ static int compile(const char *folder, int arch)
     (void)snprintf(define, sizeof define, "-DGPR_ARCH=%d", 10 * arch);
     for (size_t i = 0; i < sizeof compilers / sizeof compilers[0] && (status == -1 || status == 127); i++) {
         if (compilers[i] == NULL || compilers[i][0] == '\0') continue;
-        /* -O1: accesses stay where the text has them, and their lines are known. No jump is threaded: a copy of the code for one
-         * thread would be another instruction than its neighbours'. Nothing is linked in. */
+        /* -O1: accesses stay where the text has them, and their lines are known. No jump is
+         * threaded: a copy of the code for one thread would be another instruction than its
+         * neighbours'. Nothing is linked in. */
         const char *arguments[] = {compilers[i],
                                    "-std=c++17",
                                    "-O1",

@@ -1,8 +1,9 @@
 /* What a launch did, counted as the hardware would.
  *
- * Threads leave events. When a block's phase ends they are sorted into requests, which are what a warp's lanes do at the same
- * instruction for the same time since they last met; each request is then looked at as the memory would: how many passes over the banks,
- * how many sectors. docs/explain.md has the words; docs/emulator.md the format of the report. */
+ * Threads leave events. When a block's phase ends they are sorted into requests, which are what
+ * a warp's lanes do at the same instruction for the same time since they last met; each request
+ * is then looked at as the memory would: how many passes over the banks, how many sectors.
+ * docs/explain.md has the words; docs/emulator.md the format of the report. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -170,10 +171,11 @@ static int same_request(const event *a, const event *b)
 
 /* ---------------------------------------------------------------- requests ------------------- */
 
-/* Passes over the banks that a request takes: a bank serves one of its words at a time, to all that want it, so the bank with most
- * different words decides. Atomics on one word go one after the other. `ideal` is what the passes would be without conflicts, as
- * the counters of a card have it: for a load, as many as its words fill; for a store, one for each group of neighbouring lanes that
- * together would fill the banks. */
+/* Passes over the banks that a request takes: a bank serves one of its words at a time, to all
+ * that want it, so the bank with most different words decides. Atomics on one word go one after
+ * the other. `ideal` is what the passes would be without conflicts, as the counters of a GPU
+ * have it: for a load, as many as its words fill; for a store, one for each group of
+ * neighbouring lanes that together would fill the banks. */
 static void count_banks(const event *e, size_t n, uint64_t *passes, uint64_t *ideal)
 {
     const unsigned words = e->bytes <= WORD_BYTES ? 1 : e->bytes / WORD_BYTES;
@@ -197,7 +199,8 @@ static void count_banks(const event *e, size_t n, uint64_t *passes, uint64_t *id
     if (*ideal > *passes) *ideal = *passes; /* lanes of several groups that store to one word */
 }
 
-/* Sectors that a request touches, and as many as its different addresses would fill side by side. */
+/* Sectors that a request touches, and as many as its different addresses would fill side by
+ * side. */
 static void count_sectors(const event *e, size_t n, uint64_t *sectors, uint64_t *ideal)
 {
     uintptr_t touched[2 * WARP_LANES], addresses[WARP_LANES];

@@ -148,7 +148,7 @@ __forceinline__ void __threadfence_system()
 
 // ---------------------------------------------------------------- warps -------------------------
 
-// A value of 4 or 8 bytes goes as one or two words, as on the card.
+// A value of 4 or 8 bytes goes as one or two words, as on the GPU.
 template <class T> __forceinline__ T gpr_emu_shuffle(int op, unsigned mask, T value, unsigned argument, int width)
 {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8, "shuffles move 4 or 8 bytes");

@@ -1,16 +1,20 @@
-/* The emulator: kernels on the CPU, one fiber for each CUDA thread, watched at every step.
+/* The emulator: kernels on the CPU, one fiber per CUDA thread, watched at every step.
  *
- *   compiler.c  NVRTC's functions: a program's text becomes a shared object, by g++
- *   driver.c    libcuda's functions: memory, streams, events; launches go to
- *   engine.c    what the driver asks for: modules and launches
- *   module.c    a loaded shared object: entries, shared variables, source lines
- *   run.c       blocks, warps and threads: who runs next, who waits for whom
- *   check.c     the rules of memory: bounds, alignment, nothing read that nobody wrote, no races
- *   count.c     what happened, counted as the hardware would, for the report
- *   fiber.c     a thread of control with a stack of its own
- *   table.c     numbers to numbers
+ * One launch runs at a time, on the thread of its stream. Each file uses only those above it:
  *
- * One launch runs at a time, on the thread of its stream. */
+ *   table.c      numbers to numbers
+ *   fiber.c      a thread of control with a stack of its own
+ *   settings.c   options
+ *   module.c     a loaded shared object: entries, shared variables, source lines
+ *   finding.c    the first broken rule of a launch
+ *   check.c      the rules of memory: bounds, alignment, initialized reads, no races
+ *   count.c      events of a launch, counted as the hardware counts them, for the report
+ *   run.c        blocks, warps and threads: which one runs next, and what each waits for
+ *   driver_state.c, driver_memory.c
+ *                what the stand-in driver's files share (driver_state.h), and its allocations
+ *   engine.c     the launches of the stand-in driver (engine.h)
+ *   driver_*.c   libcuda's functions: streams, events, copies, captures, modules, devices
+ *   compiler.c   NVRTC's functions: g++ compiles a program's text to a shared object */
 #ifndef GPR_EMU_EMU_H
 #define GPR_EMU_EMU_H
 
@@ -23,6 +27,20 @@
 
 enum { WARP_LANES = 32, MOST_THREADS = 1024, WORD_BYTES = 4, MOST_RESIDENT = 4 };
 
+/* ---------------------------------------------------------------- settings.c ----------------- */
+
+typedef enum schedule { FORWARD, REVERSE, RANDOM } schedule;
+
+typedef struct emu_settings {
+    schedule schedule;
+    uint64_t seed;
+    char report[512];   /* file; "": none */
+    char overlay[512];  /* folder of files that replace kernel sources of their names; "": none */
+    char compiler[256]; /* "": CXX, g++ or clang++ */
+} emu_settings;
+
+extern emu_settings emu_settings_now;
+
 /* ---------------------------------------------------------------- table.c -------------------- */
 
 /* Open addressing; keys other than ~0. Zero-initialised it is empty. */
@@ -33,7 +51,8 @@ typedef struct table {
     size_t room, count;
 } table;
 
-/* The value for a key, made 0 and *is_new 1 if there was none. NULL: out of memory. It stays where it is until the next call. */
+/* The value for a key, made 0 and *is_new 1 if there was none. NULL: out of memory. It stays
+ * where it is until the next call. */
 uint64_t *table_at(table *table, uint64_t key, int *is_new);
 void table_clear(table *table); /* keeps the memory */
 void table_free(table *table);
@@ -47,8 +66,8 @@ typedef struct fiber fiber;
 
 fiber *fiber_create(void);
 void fiber_free(fiber *fiber);
-/* Lets a fiber run until it calls fiber_yield or its function ends. A fiber that is new, or whose function has ended, begins
- * function(argument). */
+/* Lets a fiber run until it calls fiber_yield or its function ends. A fiber that is new, or
+ * whose function has ended, begins function(argument). */
 void fiber_run(fiber *fiber, void (*function)(void *), void *argument);
 int fiber_ended(const fiber *fiber);
 /* Back to fiber_run's caller. */
@@ -103,14 +122,16 @@ struct engine_module {
 
 /* Index of the site at `pc`. */
 unsigned module_site(engine_module *module, const void *pc);
-/* Finds the lines of all sites that are not known yet, by addr2line; without it they stay "" and 0. */
+/* Finds the lines of all sites that are not known yet, by addr2line; without it they stay "" and
+ * 0. */
 void module_look_up(engine_module *module);
-/* The shared variable that holds `address`, or the one before it: what an address past an end belongs to. NULL: none. */
+/* The shared variable that holds `address`, or the one before it: what an address past an end
+ * belongs to. NULL: none. */
 const shared_variable *module_shared(const engine_module *module, uintptr_t address);
 /* Runs a program with its output in the file `output`; its exit status, or -1. */
 int run_program(char *const *arguments, const char *output);
 
-/* ---------------------------------------------------------------- run.c ---------------------- */
+/* ---------------------------------------------------------------- a launch ------------------- */
 
 /* An access that later ones must be ordered after. */
 typedef struct record {
@@ -123,10 +144,10 @@ typedef struct record {
 } record;
 
 /* What has been done to a word: lists of records. */
-typedef struct cell {
+typedef struct word_history {
     uint32_t epoch;
     uint32_t reads, writes, atomics;
-} cell;
+} word_history;
 
 typedef struct records {
     record *all;
@@ -134,8 +155,9 @@ typedef struct records {
     uint32_t count;
 } records;
 
-/* What a thread has made visible to other blocks: of `block`, all that its thread `thread` did before `fence`, all that any of its
- * threads did before `barrier`, and of the thread's warp all that its lanes had seen each other do. */
+/* What a thread has made visible to other blocks: of `block`, all that its thread `thread` did
+ * before `fence`, all that any of its threads did before `barrier`, and of the thread's warp all
+ * that its lanes had seen each other do. */
 typedef struct release {
     uint32_t block;
     uint16_t thread;
@@ -182,9 +204,9 @@ struct emu_block {
     uint64_t barrier_time;
     releases known;
     emu_thread *thread;
-    unsigned char *shared;  /* a copy while another block is in */
-    unsigned char *written; /* a byte for each byte of shared memory */
-    cell *cells;            /* one for each word of it */
+    unsigned char *shared;   /* a copy while another block is in */
+    unsigned char *written;  /* a byte for each byte of shared memory */
+    word_history *histories; /* one for each word of it */
     records records;
     event *events;
     size_t event_room, event_count;
@@ -196,18 +218,6 @@ typedef struct finding {
     char what[400], other[240], end[240];
     const void *pc, *other_pc;
 } finding;
-
-typedef enum schedule { FORWARD, REVERSE, RANDOM } schedule;
-
-typedef struct emu_settings {
-    schedule schedule;
-    uint64_t seed;
-    char report[512];   /* file; "": none */
-    char overlay[512];  /* folder of files that replace kernel sources of their names; "": none */
-    char compiler[256]; /* "": CXX, g++ or clang++ */
-} emu_settings;
-
-extern emu_settings emu_settings_now;
 
 typedef struct counts counts;
 
@@ -226,7 +236,7 @@ struct engine_launch {
     size_t allocation_count;
     const driver_allocation *last_allocation;
     table word_of; /* global words: to index + 1 in `words` */
-    cell *words;
+    word_history *words;
     size_t word_room, word_count;
     records records;   /* of global words */
     table released_at; /* words of atomics: to index + 1 in `released` */
@@ -237,18 +247,22 @@ struct engine_launch {
     int out_of_memory;
 };
 
-/* Runs all blocks of a launch. */
-void run_blocks(engine_launch *launch);
-extern const gpr_emu_hooks run_hooks;
-/* Ends the launch: `what` (printf) happened at pc. Called by the running thread, it does not return. */
+/* ---------------------------------------------------------------- finding.c ------------------ */
+
+/* Ends the launch: `what` (printf) happened at pc. Called by the running thread; it does not
+ * return. */
 void report_finding(engine_launch *launch, const void *pc, const char *what, ...) __attribute__((format(printf, 3, 4)));
+/* The same when no thread runs: `thread` waits for something that never comes. The first finding
+ * stays. */
+void report_waiting(engine_launch *launch, emu_thread *thread, const char *what, ...)
+    __attribute__((format(printf, 3, 4)));
 /* "thread 33 (warp 1, lane 1)" */
 const char *thread_name(unsigned index, char room[48]);
-uint64_t draw(engine_launch *launch, uint64_t below);
 
 /* ---------------------------------------------------------------- check.c -------------------- */
 
-/* Whether the running thread may make this access; notes it for later ones. What kind of memory it is, for counting. */
+/* Whether the running thread may make this access; notes it for later ones. What kind of memory
+ * it is, for counting. */
 typedef enum place { SHARED_MEMORY, GLOBAL_MEMORY, OTHER_MEMORY } place;
 place check_access(engine_launch *launch, emu_thread *thread, uintptr_t address, unsigned bytes, int access,
                    const void *pc);
@@ -284,5 +298,10 @@ void count_event(engine_launch *launch, emu_thread *thread, event_kind kind, uin
 void count_phase(engine_launch *launch, emu_block *block);
 /* Appends the launch to the report. */
 void counts_write(engine_launch *launch, const char *path);
+
+/* ---------------------------------------------------------------- run.c ---------------------- */
+
+/* Runs all blocks of a launch. */
+void run_blocks(engine_launch *launch);
 
 #endif

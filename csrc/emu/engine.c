@@ -9,26 +9,12 @@ const char engine_variable[] = "GPUREDUCE_EMULATOR";
 const char engine_device_name[] = "Emulated GPU";
 const int engine_tracks_writes = 1;
 
-emu_settings emu_settings_now = {.seed = 1};
-
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
-/* Blocks, and what their threads stand on: made once, for as many as a launch ever had at a time. */
+/* Blocks, and what their threads stand on: made once, for as many as a launch ever had at a
+ * time. */
 static emu_block blocks[MOST_RESIDENT];
 static fiber *fibers[MOST_RESIDENT * MOST_THREADS];
 static char said[2048]; /* what the last finding was */
-
-void engine_set(const char *key, const char *value)
-{
-    emu_settings *s = &emu_settings_now;
-
-    if (strcmp(key, "schedule") == 0) {
-        s->schedule = strcmp(value, "reverse") == 0 ? REVERSE : strcmp(value, "random") == 0 ? RANDOM : FORWARD;
-    }
-    if (strcmp(key, "seed") == 0) s->seed = strtoull(value, NULL, 0);
-    if (strcmp(key, "report") == 0) (void)snprintf(s->report, sizeof s->report, "%s", value);
-    if (strcmp(key, "overlay") == 0) (void)snprintf(s->overlay, sizeof s->overlay, "%s", value);
-    if (strcmp(key, "compiler") == 0) (void)snprintf(s->compiler, sizeof s->compiler, "%s", value);
-}
 
 /* ---------------------------------------------------------------- arguments ------------------ */
 
@@ -47,7 +33,7 @@ const char *engine_prepare(engine_kernel *kernel, unsigned grid, unsigned block,
     launch->arguments = calloc(entry->argument_count + 1, sizeof *launch->arguments);
     if (launch->arguments == NULL) goto fail;
     for (unsigned i = 0; i < entry->argument_count; i++) {
-        /* as a parameter lies in the card's memory */
+        /* as a parameter lies in a GPU's memory */
         if (posix_memalign(&launch->arguments[i], 16, entry->argument_bytes[i]) != 0) goto fail;
         memcpy(launch->arguments[i], arguments[i], entry->argument_bytes[i]);
     }
@@ -120,7 +106,7 @@ static void free_block(emu_block *block)
     free(block->thread);
     free(block->shared);
     free(block->written);
-    free(block->cells);
+    free(block->histories);
     free(block->records.all);
     free(block->known.all);
     free(block->events);
@@ -135,12 +121,12 @@ static int prepare_block(const engine_launch *launch, emu_block *block, unsigned
     for (unsigned i = 0; i < launch->module->shared_count; i++) bytes += (launch->module->shared[i].bytes + 7) / 8 * 8;
     free(block->shared);
     free(block->written);
-    free(block->cells);
+    free(block->histories);
     block->shared = malloc(bytes);
     block->written = calloc(bytes, 1);
-    block->cells = calloc(bytes / WORD_BYTES, sizeof *block->cells);
+    block->histories = calloc(bytes / WORD_BYTES, sizeof *block->histories);
     if (block->thread == NULL) block->thread = calloc(MOST_THREADS, sizeof *block->thread);
-    if (block->shared == NULL || block->written == NULL || block->cells == NULL || block->thread == NULL) return 0;
+    if (block->shared == NULL || block->written == NULL || block->histories == NULL || block->thread == NULL) return 0;
     block->live = 0;
     block->threads = launch->block_threads;
     block->event_count = 0;

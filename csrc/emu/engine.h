@@ -1,35 +1,17 @@
-/* What runs kernels behind the stand-in driver (driver.c). Two engines implement this: engine.c runs the kernels themselves, a fiber
- * for each CUDA thread; tests/fakes/contract.c does what the launch contract says a kernel does, which is quick.
+/* The engine behind the stand-in driver: modules and launches. Two engines implement this
+ * interface: engine.c runs the kernels themselves, a fiber per CUDA thread;
+ * tests/fakes/contract.c computes what the launch contract promises, which is quick.
  *
- * A rule that is broken comes back as a text that says so; NULL: none was. */
+ * Functions that check return the text of the broken rule, or NULL. */
 #ifndef GPR_EMU_ENGINE_H
 #define GPR_EMU_ENGINE_H
 
 #include "driver.h"
+#include "driver_memory.h"
 
 typedef struct engine_module engine_module;
 typedef struct engine_kernel engine_kernel;
 typedef struct engine_launch engine_launch;
-
-/* ---------------------------------------------------------------- memory, as the driver knows it */
-
-/* One live allocation. `written` has a byte for each byte, 0 if nobody has written it; NULL if the engine does not ask. */
-typedef struct driver_allocation {
-    uintptr_t start;
-    size_t bytes;
-    int pinned, ordinal;
-    unsigned char *written;
-    struct driver_allocation *next;
-} driver_allocation;
-
-/* All live allocations. What is found stays alive until the running launch ends. */
-void driver_lock_memory(void);
-const driver_allocation *driver_allocations(void);
-/* The live allocation that holds all of [start, start + bytes), or NULL. */
-const driver_allocation *driver_find_allocation(uintptr_t start, size_t bytes);
-void driver_unlock_memory(void);
-
-/* ---------------------------------------------------------------- what an engine provides ---- */
 
 extern const char engine_variable[]; /* environment variable of settings: key=value,... */
 extern const char engine_device_name[];
@@ -38,14 +20,15 @@ extern const int engine_tracks_writes;
 /* A setting that is not the driver's own. */
 void engine_set(const char *key, const char *value);
 
-/* Loads an image for a card of compute capability `cc`. */
+/* Loads an image for a GPU of compute capability `cc`. */
 CUresult engine_load(const void *image, int cc, engine_module **loaded);
 void engine_unload(engine_module *module);
 
 /* The kernel of that name; it lives as long as its module. */
 CUresult engine_find(engine_module *module, const char *name, engine_kernel **kernel);
 
-/* Takes a copy of the arguments of a launch, which is then run, or dropped, once. *prepared is NULL without memory. */
+/* Takes a copy of the arguments of a launch, which is then run, or dropped, once. *prepared is
+ * NULL without memory. */
 const char *engine_prepare(engine_kernel *kernel, unsigned grid, unsigned block, void **arguments,
                            engine_launch **prepared);
 

@@ -1,5 +1,6 @@
-/* Fibers. ucontext starts one on its stack; from then on _setjmp and _longjmp go back and forth, which spares the system call that
- * swapcontext makes for the signal mask. Under the address sanitizer swapcontext does it all: it knows that one. */
+/* Fibers. ucontext starts one on its stack; from then on _setjmp and _longjmp go back and forth,
+ * which spares the system call that swapcontext makes for the signal mask. Under the address
+ * sanitizer swapcontext does it all: it knows that one. */
 #undef _FORTIFY_SOURCE /* its longjmp refuses to go to another stack */
 #include <setjmp.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* Loading what compiler.c made, and reading from its ELF tables what a debugger would want to know. */
+/* Loading what compiler.c made, and reading from its ELF tables what a debugger would want to
+ * know. */
 #define _GNU_SOURCE /* dlinfo, environ */
 #include <dlfcn.h>
 #include <elf.h>
@@ -15,7 +16,8 @@
 
 enum { INVALID_IMAGE = 200, NOT_FOUND = 500 };
 
-/* The environment without what is loaded into this process first (a sanitizer, say): that is not meant for a compiler. */
+/* The environment without what is loaded into this process first (a sanitizer, say): that is not
+ * meant for a compiler. */
 static char **environment_of_programs(void)
 {
     size_t count = 0, kept = 0;
@@ -85,7 +87,8 @@ static size_t size_of_image(const void *image)
 
 /* ---------------------------------------------------------------- shared variables ----------- */
 
-/* The name of a variable inside a function, from the end of its mangled name: "_ZZ...E7partial" or "_ZZ...E7partial_0". */
+/* The name of a variable inside a function, from the end of its mangled name: "_ZZ...E7partial"
+ * or "_ZZ...E7partial_0". */
 static void name_of_local(const char *mangled, char name[48])
 {
     size_t length = strlen(mangled);
@@ -185,7 +188,7 @@ CUresult engine_load(const void *image, int cc, engine_module **loaded)
     char path[64 + 512];
     CUresult status = INVALID_IMAGE;
 
-    (void)cc; /* compiler.c compiles for any card */
+    (void)cc; /* compiler.c compiles for any GPU */
     if (bytes == 0) return INVALID_IMAGE;
     engine_module *module = calloc(1, sizeof *module);
     if (module == NULL || (module->image = malloc(bytes)) == NULL) {
@@ -194,7 +197,8 @@ CUresult engine_load(const void *image, int cc, engine_module **loaded)
     }
     memcpy(module->image, image, bytes);
     module->image_bytes = bytes;
-    /* A file of a name of its own: the loader takes a name that it has met for the object it met it with. */
+    /* A file of a name of its own: the loader takes a name that it has met for the object it met
+     * it with. */
     if (!write_image(module->image, bytes, path)) goto fail;
     module->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     (void)unlink(path);
@@ -208,7 +212,6 @@ CUresult engine_load(const void *image, int cc, engine_module **loaded)
     for (unsigned i = 0; i < module->code->entry_count; i++) {
         module->kernels[i] = (engine_kernel){module, &module->code->entries[i]};
     }
-    *module->code->hooks = &run_hooks;
     *loaded = module;
     return CUDA_SUCCESS;
 fail:
@@ -279,7 +282,8 @@ static int parse_frame(const char *text, source_line *where)
     return 1;
 }
 
-/* addr2line prints, for each address, the address and then its frames from the innermost function on out. */
+/* addr2line prints, for each address, the address and then its frames from the innermost
+ * function on out. */
 static void read_lines(engine_module *module, FILE *text, const unsigned *asked, unsigned count)
 {
     char line[1024];

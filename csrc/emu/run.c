@@ -1,9 +1,10 @@
-/* Blocks, warps and threads: who runs next, who waits for whom, and what comes of it when all have met.
+/* Blocks, warps and threads: who runs next, who waits for whom, and what comes of it when all
+ * have met.
  *
- * A thread runs until it has to wait; nothing interrupts it. `forward` lets threads run in the order of their numbers, block after
- * block; `reverse` the other way round; `random` draws the next thread each time, keeps several blocks under way, and lets a thread
- * wait at atomics and fences too, where blocks meet. */
-#include <stdarg.h>
+ * A thread runs until it has to wait; nothing interrupts it. `forward` lets threads run in the
+ * order of their numbers, block after block; `reverse` the other way round; `random` draws the
+ * next thread each time, keeps several blocks under way, and lets a thread wait at atomics and
+ * fences too, where blocks meet. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,52 +12,12 @@
 
 static engine_launch *running; /* for the hooks, which are called by kernels */
 
-const char *thread_name(unsigned index, char room[48])
-{
-    (void)snprintf(room, 48, "thread %u (warp %u, lane %u)", index, index / WARP_LANES, index % WARP_LANES);
-    return room;
-}
-
-uint64_t draw(engine_launch *launch, uint64_t below)
+static uint64_t draw(engine_launch *launch, uint64_t below)
 {
     launch->random ^= launch->random << 13;
     launch->random ^= launch->random >> 7;
     launch->random ^= launch->random << 17;
     return (launch->random >> 11) % below;
-}
-
-/* ---------------------------------------------------------------- findings ------------------- */
-
-static void note_finding(engine_launch *launch, const void *pc, const char *what, va_list arguments)
-{
-    finding *finding = &launch->finding;
-
-    (void)vsnprintf(finding->what, sizeof finding->what, what, arguments);
-    finding->pc = pc;
-    finding->found = 1;
-}
-
-void report_finding(engine_launch *launch, const void *pc, const char *what, ...)
-{
-    va_list arguments;
-
-    va_start(arguments, what);
-    note_finding(launch, pc, what, arguments);
-    va_end(arguments);
-    for (;;) fiber_yield(); /* nobody comes back here */
-}
-
-/* A finding about threads that wait, when none of them runs: what `thread` waits for never comes. */
-__attribute__((format(printf, 3, 4))) static void report_waiting(engine_launch *launch, emu_thread *thread,
-                                                                 const char *what, ...)
-{
-    va_list arguments;
-
-    if (launch->finding.found) return;
-    launch->current = thread;
-    va_start(arguments, what);
-    note_finding(launch, thread->pc, what, arguments);
-    va_end(arguments);
 }
 
 /* ---------------------------------------------------------------- barriers ------------------- */
@@ -350,7 +311,7 @@ static void hook_fence(int scope, const void *pc)
     if (scope == GPR_EMU_FENCE_DEVICE) check_fence(launch, launch->current);
 }
 
-const gpr_emu_hooks run_hooks = {hook_access, hook_block_op, hook_warp_op, hook_active_lanes, hook_fence};
+static const gpr_emu_hooks hooks = {hook_access, hook_block_op, hook_warp_op, hook_active_lanes, hook_fence};
 
 /* ---------------------------------------------------------------- blocks --------------------- */
 
@@ -445,8 +406,8 @@ static void run_thread(engine_launch *launch, emu_thread *thread)
     }
 }
 
-/* The order in which blocks begin: `place` of all of them. A random one visits each once, by steps that share no factor with
- * their number. */
+/* The order in which blocks begin: `place` of all of them. A random one visits each once, by
+ * steps that share no factor with their number. */
 typedef struct block_order {
     uint64_t first, step, count;
 } block_order;
@@ -481,6 +442,7 @@ void run_blocks(engine_launch *launch)
     unsigned live = 0;
 
     running = launch;
+    *launch->module->code->hooks = &hooks;
     *launch->module->code->block_dim = (gpr_emu_dim){launch->block_threads, 1, 1};
     *launch->module->code->grid_dim = (gpr_emu_dim){launch->grid, 1, 1};
     while (!launch->finding.found && !launch->out_of_memory) {

@@ -1,4 +1,5 @@
-/* How stand-ins are steered: by a variable of settings, and by one call that is made to fail. For the file that includes it. */
+/* How stand-ins are steered: by a variable of settings, and by one call that is made to fail.
+ * For the file that includes it. */
 #ifndef GPR_EMU_STEERING_H
 #define GPR_EMU_STEERING_H
 

@@ -88,7 +88,7 @@ def directory() -> Path:
         command = [compiler, *options, *more, *includes, *sources, "-lm", "-o", str(place / name)]
         subprocess.run(command, check=True)
 
-    driver = [str(CSRC / "emu" / "driver.c"), str(HERE / "contract.c"), *library]
+    driver = [*map(str, sorted((CSRC / "emu").glob("driver_*.c"))), str(HERE / "contract.c"), *library]
     build("libfakecuda.so", driver)
     build("libfakenvrtc.so", [str(HERE / "fake_nvrtc.c")])
     # A driver from before one of the functions was there.

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "convert.h"
+#include "emu/driver_memory.h"
 #include "emu/engine.h"
 #include "exact.h"
 #include "rules.h"

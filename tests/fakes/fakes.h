@@ -1,4 +1,4 @@
-/* The steering of the fake driver and compiler (csrc/emu/driver.c with contract.c, fake_nvrtc.c) for C tests.
+/* The steering of the fake driver and compiler (csrc/emu/driver_*.c with contract.c, fake_nvrtc.c) for C tests.
  *
  * GPUREDUCE_LIBCUDA and GPUREDUCE_LIBNVRTC say where they are; load_fakes() opens the same libraries as gpureduce will. */
 #ifndef FAKES_H

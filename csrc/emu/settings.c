@@ -1,0 +1,20 @@
+/* The emulator's options: order of threads and blocks, report, overlay, compiler. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "emu.h"
+
+emu_settings emu_settings_now = {.seed = 1};
+
+void engine_set(const char *key, const char *value)
+{
+    emu_settings *s = &emu_settings_now;
+
+    if (strcmp(key, "schedule") == 0) {
+        s->schedule = strcmp(value, "reverse") == 0 ? REVERSE : strcmp(value, "random") == 0 ? RANDOM : FORWARD;
+    }
+    if (strcmp(key, "seed") == 0) s->seed = strtoull(value, NULL, 0);
+    if (strcmp(key, "report") == 0) (void)snprintf(s->report, sizeof s->report, "%s", value);
+    if (strcmp(key, "overlay") == 0) (void)snprintf(s->overlay, sizeof s->overlay, "%s", value);
+    if (strcmp(key, "compiler") == 0) (void)snprintf(s->compiler, sizeof s->compiler, "%s", value);
+}
