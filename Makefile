@@ -41,14 +41,15 @@ STAMPS := $(VENV)/stamps
 C_FLAGS := -std=gnu11 -ffp-contract=off -fno-fast-math -fvisibility=hidden -pthread
 C_OPTIMIZE := -O3
 C_WARNINGS := -Wall -Wextra -Werror
-C_INCLUDES := -Icsrc/include -Icsrc/registry -Icsrc/kernels
+# Our own headers are named from csrc ("lib/rules/rules.h"); the folders of csrc/kernels are for the assembler, which embeds their files.
+C_INCLUDES := -iquote csrc -Icsrc/include -Icsrc/registry $(patsubst %/,-I%,$(wildcard csrc/kernels/*/))
 C_DEFINES := -DGPR_VERSION='"$(VERSION)"'
 C_LIBS := -pthread -ldl -lm
 
 # The loops take longest to compile: first come, first started.
 LIB_SOURCES := $(sort $(wildcard csrc/cpu/loops_*.c)) $(filter-out csrc/cpu/loops_%,$(sort $(wildcard csrc/cpu/*.c))) \
-               $(sort $(wildcard csrc/lib/*.c))
-EMBEDDED := $(wildcard csrc/kernels/* csrc/registry/*)
+               $(sort $(wildcard csrc/lib/*/*.c csrc/dispatch/*.c))
+EMBEDDED := $(wildcard csrc/kernels/*/* csrc/registry/*)
 C_TESTS := $(sort $(patsubst tests/c/%.c,%,$(wildcard tests/c/test_*.c)))
 # Stand-ins for the driver and NVRTC: the boundary that the emulator has too, and kernels by contract behind it.
 FAKES := fake_cuda fake_nvrtc
@@ -58,7 +59,7 @@ fake_nvrtc_SOURCES := tests/fakes/fake_nvrtc.c
 WRAPPED = $(patsubst %,-Wl$(COMMA)--wrap=%,$(shell awk -F, '/^    WRAP/ { gsub(" ", "", $$2); print $$2 }' $(1)))
 COMMA := ,
 FAKED_TESTS := $(sort $(patsubst tests/c/%.c,%,$(shell grep -l 'fakes\.h' tests/c/test_*.c 2>/dev/null)))
-C_STYLED := $(wildcard csrc/include/*.h csrc/lib/*.[ch] csrc/cpu/*.[ch] csrc/emu/*.[ch] csrc/python/*.[ch] tests/c/*.[ch] tests/fakes/*.[ch] \
+C_STYLED := $(wildcard csrc/include/*.h csrc/lib/*/*.[ch] csrc/dispatch/*.[ch] csrc/cpu/*.[ch] csrc/emu/*.[ch] csrc/python/*.[ch] tests/c/*.[ch] tests/fakes/*.[ch] \
                        examples/*.c)
 GLUE_SOURCES := $(wildcard csrc/python/*.[ch])
 EMU_SOURCES := $(wildcard csrc/emu/*.[ch])
@@ -79,7 +80,7 @@ $(STAMPS)/venv:
 	$(PIP) install 'setuptools>=77' 'numpy>=2'
 	@mkdir -p $(STAMPS) && touch $@
 
-$(STAMPS)/build: $(STAMPS)/venv $(LIB_SOURCES) $(GLUE_SOURCES) $(EMU_SOURCES) $(EMBEDDED) $(wildcard csrc/*/*.h csrc/vendor/*/*.h) pyproject.toml setup.py
+$(STAMPS)/build: $(STAMPS)/venv $(LIB_SOURCES) $(GLUE_SOURCES) $(EMU_SOURCES) $(EMBEDDED) $(wildcard csrc/*/*.h csrc/*/*/*.h) pyproject.toml setup.py
 	$(PIP) install --no-build-isolation --no-deps --editable .
 	@touch $@
 
@@ -200,7 +201,7 @@ build/$(1)/%.o: csrc/%.c Makefile pyproject.toml
 	@mkdir -p $$(@D) && echo "cc $$@"
 	$$(Q)$$(CC) $$(C_FLAGS) $(2) $$(C_INCLUDES) $$(C_DEFINES) -fPIC -MMD -MP -c $$< -o $$@
 
-build/$(1)/lib/sources.o: $$(EMBEDDED)
+build/$(1)/lib/driver/sources.o: $$(EMBEDDED)
 
 build/$(1)/objects.a: $$($(1)_OBJECTS)
 	@rm -f $$@
@@ -210,11 +211,11 @@ build/$(1)/fakes/fake_cuda.so: $$(fake_cuda_SOURCES) $$(wildcard csrc/emu/*.h)
 build/$(1)/fakes/fake_nvrtc.so: $$(fake_nvrtc_SOURCES) csrc/emu/steering.h
 build/$(1)/fakes/%.so: tests/fakes/fakes.h build/$(1)/objects.a
 	@mkdir -p $$(@D) && echo "cc $$@"
-	$$(Q)$$(CC) $$(C_FLAGS) $(2) -Icsrc $$(C_INCLUDES) $$(C_DEFINES) -Icsrc/lib -fPIC -shared $$(filter %.c,$$^) build/$(1)/objects.a $$(C_LIBS) -o $$@
+	$$(Q)$$(CC) $$(C_FLAGS) $(2) $$(C_INCLUDES) $$(C_DEFINES) -fPIC -shared $$(filter %.c,$$^) build/$(1)/objects.a $$(C_LIBS) -o $$@
 
 build/$(1)/tests/%: tests/c/%.c $$(wildcard tests/c/*.h tests/fakes/*.h) build/$(1)/objects.a
 	@mkdir -p $$(@D) && echo "cc $$@"
-	$$(Q)$$(CC) $$(C_FLAGS) $(2) $$(C_INCLUDES) $$(C_DEFINES) -Icsrc/lib -Icsrc/cpu -Itests/c $$< build/$(1)/objects.a $$(C_LIBS) $$(call WRAPPED,$$<) -o $$@
+	$$(Q)$$(CC) $$(C_FLAGS) $(2) $$(C_INCLUDES) $$(C_DEFINES) -Itests/c $$< build/$(1)/objects.a $$(C_LIBS) $$(call WRAPPED,$$<) -o $$@
 
 -include $$($(1)_OBJECTS:.o=.d)
 endef
@@ -290,12 +291,12 @@ coverage: $(C_TESTS:%=build/coverage/tests/%) $(FAKES:%=build/release/fakes/%.so
 	$(call run_c_tests,coverage,,release)
 	$(call run_python_tests,coverage,)
 	@mkdir -p build/coverage/html
-	$(VENV)/bin/gcovr --root . $(addprefix --filter csrc/,lib/ cpu/ python/) --print-summary --txt - \
+	$(VENV)/bin/gcovr --root . $(addprefix --filter csrc/,lib/ cpu/ dispatch/ python/) --print-summary --txt - \
 	  --html-details build/coverage/html/index.html build/coverage
 
 build/strict/all: $(strict_OBJECTS) $(GLUE_SOURCES) $(EMU_SOURCES) $(STAMPS)/build examples/sum_file.c
 	for source in $(filter %.c,$(EMU_SOURCES)); do \
-	  $(CC) $(C_FLAGS) $(C_WARNINGS) $(C_OPTIMIZE) -iquote csrc/lib $(C_INCLUDES) -fsyntax-only $$source || exit 1; \
+	  $(CC) $(C_FLAGS) $(C_WARNINGS) $(C_OPTIMIZE) $(C_INCLUDES) -fsyntax-only $$source || exit 1; \
 	done
 	for source in $(filter %.c,$(GLUE_SOURCES)); do \
 	  $(CC) $(C_FLAGS) $(C_WARNINGS) $(C_OPTIMIZE) $(C_INCLUDES) $$($(PY) tools/glue_flags.py) -fsyntax-only $$source || exit 1; \
@@ -307,7 +308,7 @@ TIDIED := $(LIB_SOURCES) $(filter %.c,$(GLUE_SOURCES) $(EMU_SOURCES))
 .PHONY: tidy $(TIDIED:%=tidy/%)
 tidy: $(TIDIED:%=tidy/%)
 $(TIDIED:%=tidy/%): tidy/%: % $(STAMPS)/dev
-	@$(VENV)/bin/clang-tidy --quiet --warnings-as-errors='*' $< -- $(C_FLAGS) -iquote csrc/lib -iquote csrc/emu $(C_INCLUDES) $(C_DEFINES) $$($(PY) tools/glue_flags.py) \
+	@$(VENV)/bin/clang-tidy --quiet --warnings-as-errors='*' $< -- $(C_FLAGS) $(C_INCLUDES) $(C_DEFINES) $$($(PY) tools/glue_flags.py) \
 	  2>&1 | { grep -v 'warnings generated\|^Suppressed\|^Use -header-filter' || true; } ; exit $${PIPESTATUS[0]}
 
 # ---------------------------------------------------------------- the C library

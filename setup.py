@@ -37,21 +37,24 @@ class build_ext(setuptools_build_ext):
 SOURCES = [
     *sorted(glob("csrc/cpu/loops_*.c")),
     *sorted(set(glob("csrc/cpu/*.c")) - set(glob("csrc/cpu/loops_*.c"))),
-    *sorted(glob("csrc/lib/*.c")),
+    *sorted(glob("csrc/lib/*/*.c")),
+    *sorted(glob("csrc/dispatch/*.c")),
     *sorted(glob("csrc/python/*.c")),
 ]
+
+HEADERS = sorted(glob("csrc/*/*.h") + glob("csrc/*/*/*.h"))
+# Our own headers are named from csrc: "lib/rules/rules.h".
+INCLUDES = ["csrc", "csrc/include"]
 
 core = Extension(
     "gpureduce._core",
     sources=SOURCES,
     # Device code is embedded and tables are included, so an edit there is a reason to build again.
-    depends=sorted(
-        [
-            *(*glob("csrc/*/*.h"), *glob("csrc/vendor/*/*.h")),
-            *(*glob("csrc/registry/*.def"), *glob("csrc/kernels/*"), "pyproject.toml"),
-        ]
-    ),
-    include_dirs=["csrc/include", "csrc/registry", "csrc/kernels", "csrc/vendor", numpy.get_include()],
+    depends=sorted([*HEADERS, *glob("csrc/registry/*.def"), *glob("csrc/kernels/*/*"), "pyproject.toml"]),
+    include_dirs=[
+        *(*INCLUDES, "csrc/registry", *sorted(glob("csrc/kernels/*/"))),
+        *("csrc/vendor", numpy.get_include()),
+    ],
     # The last one holds, whatever CFLAGS say: exact sums are made of additions as they are written.
     extra_compile_args=[
         *("-std=gnu11", "-ffp-contract=off", "-O3", "-fvisibility=hidden", "-pthread"),
@@ -67,8 +70,8 @@ core = Extension(
 emulator = Extension(
     "gpureduce._emulator",
     sources=sorted(glob("csrc/emu/*.c")),
-    depends=sorted(glob("csrc/emu/*.h") + ["csrc/lib/driver.h", "csrc/lib/status.h", "csrc/include/gpureduce.h"]),
-    include_dirs=["csrc/emu", "csrc/lib", "csrc/include"],
+    depends=HEADERS,
+    include_dirs=INCLUDES,
     extra_compile_args=["-std=gnu11", "-O2", "-fvisibility=hidden", "-pthread", *EXTRA],
     extra_link_args=["-pthread", *EXTRA],
     libraries=["dl"],

@@ -114,11 +114,11 @@ def test_a_kernel_files_preface_is_a_lesson(file: str) -> None:
     lines = course.preface(_core.sources()[file])
     named = lines[0].partition(": ")[0].split(", ")
     kernels = [info.name for info in gr.kernels() if _core.KERNEL_FILES[info.name] == file]
-    assert set(kernels) <= set(named) or file == "auto.cuh"
+    assert set(kernels) <= set(named) or file == "fast.cuh"
     text = course.prose(lines, {})
     for part in ("Still paid", "Launch"):
         assert f"**{part}:** " in text
-    if file != "auto.cuh":
+    if file != "fast.cuh":
         assert "**Reference:** " in text
 
 

@@ -25,6 +25,7 @@ from exact_reference import FLOATS, FORMATS, root_to, round_to
 SEED = int(os.environ["GPR_TEST_SEED"])
 EXAMPLES = 100_000 if os.environ.get("GPR_TEST_ALL") else 4_000
 HERE = Path(__file__).parent
+CSRC = HERE.parent / "csrc"
 COUNT = 40  # digits of a number
 RADIX, WORD_RADIX = 20, 32  # bits of them
 TOO_WIDE = 2**60
@@ -56,7 +57,7 @@ def brackets(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         "-fPIC",
         "-shared",
         "-DGPR_ARCH=900",
-        f"-I{HERE.parent / 'csrc'}",
+        *(f"-I{folder}" for folder in (CSRC / "emu", *sorted((CSRC / "kernels").iterdir()))),
         "-o",
         library,
     ]

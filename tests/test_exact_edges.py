@@ -345,7 +345,7 @@ def test_flags_under_which_additions_are_reordered_are_undone_or_refused(flags: 
     done = subprocess.run([sys.executable, "-c", OUR_FLAGS], cwd=ROOT, capture_output=True, text=True, check=True)
     ours = json.loads(done.stdout)
     source = str(ROOT / "csrc" / "cpu" / "loops_baseline.c")
-    includes = [f"-I{ROOT / 'csrc' / folder}" for folder in ("include", "registry")]
+    includes = [f"-I{ROOT / 'csrc' / folder}" for folder in (".", "include", "registry")]
     for order, works in ((flags.split() + ours, True), (ours[:-1] + flags.split(), False)):
         done = subprocess.run([*compiler, *order, *includes, "-E", source], capture_output=True, text=True, check=False)
         assert (done.returncode == 0) == works, done.stderr

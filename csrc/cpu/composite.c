@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../lib/status.h"
-#include "job.h"
+#include "cpu/job.h"
+#include "lib/base/status.h"
 
 enum {
     SEGMENT_BYTES = 16 * 1024, /* read in place: half of a small first cache */

@@ -9,14 +9,14 @@
  * The loops (loops.h) want aligned native elements of one of their dtypes. Where the array is that, they read it in
  * place; elsewhere a stage of a few KiB is packed, converted and folded, over and over, without leaving the first
  * cache. */
-#include "cpu.h"
+#include "cpu/cpu.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "../lib/clock.h"
-#include "../lib/status.h"
-#include "job.h"
+#include "cpu/job.h"
+#include "lib/base/clock.h"
+#include "lib/base/status.h"
 
 enum {
     ROW_BATCH = 512,          /* accumulators of short rows between two calls to finish them */

@@ -2,9 +2,9 @@
 #ifndef GPR_CPU_H
 #define GPR_CPU_H
 
-#include "../lib/exact.h"
-#include "../lib/rules.h"
-#include "../lib/view.h"
+#include "lib/exact/exact.h"
+#include "lib/rules/nd_view.h"
+#include "lib/rules/rules.h"
 
 /* Reduces each row of a host view into `result` (rule->result elements, C order; one per row, n > 0 or the fold has
  * an identity). The split into tasks depends on shapes alone, so the bits do not depend on the number of threads.

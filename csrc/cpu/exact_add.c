@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../lib/convert.h"
-#include "../lib/status.h"
-#include "cpu.h"
-#include "exact_pairs.h"
-#include "exact_tiles.h"
-#include "job.h"
+#include "cpu/cpu.h"
+#include "cpu/exact_pairs.h"
+#include "cpu/exact_tiles.h"
+#include "cpu/job.h"
+#include "lib/base/convert.h"
+#include "lib/base/status.h"
 
 enum {
     LEAST_TASK = 32768, /* elements, at the mean, so that placing its first windows is little beside it */

@@ -1,11 +1,11 @@
 /* Exact sums of rows as two doubles each; see exact_pairs.h. */
-#include "exact_pairs.h"
+#include "cpu/exact_pairs.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "../lib/convert.h"
-#include "../lib/rules.h"
+#include "lib/base/convert.h"
+#include "lib/rules/rules.h"
 
 /* ---------------------------------------------------------------- adding --------------------- */
 

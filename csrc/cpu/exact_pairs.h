@@ -8,8 +8,8 @@
 #ifndef GPR_CPU_EXACT_PAIRS_H
 #define GPR_CPU_EXACT_PAIRS_H
 
-#include "../lib/exact.h"
-#include "job.h"
+#include "cpu/job.h"
+#include "lib/exact/exact.h"
 
 enum {
     PAIR_LANES = 64,        /* real numbers side by side, of as many rows */

@@ -1,5 +1,5 @@
 /* Adding tiles exactly; see exact_tiles.h. */
-#include "exact_tiles.h"
+#include "cpu/exact_tiles.h"
 
 #include <string.h>
 

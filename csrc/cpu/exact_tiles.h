@@ -11,8 +11,8 @@
 #ifndef GPR_CPU_EXACT_TILES_H
 #define GPR_CPU_EXACT_TILES_H
 
-#include "../lib/exact.h"
-#include "loops.h"
+#include "cpu/loops.h"
+#include "lib/exact/exact.h"
 
 /* Windows in a place. */
 typedef struct exact_windows {

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../lib/status.h"
-#include "loops.h"
+#include "cpu/loops.h"
+#include "lib/base/status.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>

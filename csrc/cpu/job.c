@@ -1,11 +1,11 @@
 /* From elements to loops, and tasks that can be stopped; see job.h. */
-#include "job.h"
+#include "cpu/job.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "../lib/clock.h"
-#include "../lib/convert.h"
+#include "lib/base/clock.h"
+#include "lib/base/convert.h"
 
 static const double ASK_SECONDS = 0.01; /* between two questions whether to stop */
 

@@ -6,10 +6,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "../lib/rules.h"
-#include "../lib/threads.h"
-#include "../lib/view.h"
-#include "loops.h"
+#include "cpu/loops.h"
+#include "lib/base/threads.h"
+#include "lib/rules/nd_view.h"
+#include "lib/rules/rules.h"
 
 enum {
     ALONE_BYTES = 1024 * 1024, /* up to this, waking other threads costs more than they save */

@@ -6,7 +6,7 @@
 #ifndef GPR_CPU_LOOPS_H
 #define GPR_CPU_LOOPS_H
 
-#include "../lib/registry.h"
+#include "lib/base/registry.h"
 
 /* Folds each of `rows` rows of n > 0 elements, `stride` bytes apart, into accumulators[row]. */
 typedef void (*gpr_rows_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t n, void *accumulators);

@@ -1,5 +1,5 @@
 /* The loops with AVX2, FMA and F16C, for x86-64 machines that have them. */
-#include "loops.h"
+#include "cpu/loops.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -41,7 +41,7 @@ enum { HALF_VECTOR = 8 };
 #define WIDEN_HALF_VECTOR(source, destination) \
     _mm256_storeu_ps(destination, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(source))))
 
-#include "loops_template.h"
+#include "cpu/loops_template.h"
 
 #if defined(__clang__)
 #pragma clang attribute pop

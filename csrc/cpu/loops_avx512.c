@@ -1,5 +1,5 @@
 /* The loops with AVX-512 (F, BW, DQ, VL), for x86-64 machines that have them. */
-#include "loops.h"
+#include "cpu/loops.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -42,7 +42,7 @@ enum { HALF_VECTOR = 16 };
 #define WIDEN_HALF_VECTOR(source, destination) \
     _mm512_storeu_ps(destination, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(source))))
 
-#include "loops_template.h"
+#include "cpu/loops_template.h"
 
 #if defined(__clang__)
 #pragma clang attribute pop

@@ -27,4 +27,4 @@ typedef __m128d flag_f64;
 #define SMALLER_i16(x, y) _mm_min_epi16((__m128i)(x), (__m128i)(y))
 #endif
 
-#include "loops_template.h"
+#include "cpu/loops_template.h"

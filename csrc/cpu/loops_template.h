@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "loops.h"
+#include "cpu/loops.h"
 
 /* Exact sums take from x what an addition kept of it, `x - ((a + x) - a)`: not a 0 that a compiler may write in another order. */
 #if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__)

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "emu.h"
+#include "emu/emu.h"
 
 /* ---------------------------------------------------------------- finding the place ---------- */
 

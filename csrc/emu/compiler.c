@@ -1,5 +1,5 @@
 /* NVRTC's functions: a program's text becomes a shared object for this machine, by g++ (or the
- * compiler that CXX or the setting `compiler` names). The text is what lib/program.c wrote for
+ * compiler that CXX or the setting `compiler` names). The text is what lib/driver/program.c wrote for
  * the GPU, between device.h and a list of the entries that were asked for; its headers are
  * written out beside it. */
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "emu.h"
+#include "emu/emu.h"
 
 #define API __attribute__((visibility("default")))
 
@@ -32,8 +32,8 @@ enum { MOST_HEADERS = 48, MOST_ENTRIES = 8, PATH_ROOM = 640, NAME_ROOM = 64 };
             ".byte 0\n"                 \
             ".popsection\n");           \
     extern const char gpr_emu_text_##name[] __attribute__((visibility("hidden")));
-EMBED(device, "device.h")
-EMBED(abi, "abi.h")
+EMBED(device, "emu/device.h")
+EMBED(abi, "emu/abi.h")
 
 typedef struct nvrtc_program {
     char *text;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "emu.h"
+#include "emu/emu.h"
 
 enum { BANKS = 32, SECTOR_BYTES = 32, MOST_WORDS = 4, MOST_MAPPED = 512, FORMAT = 1 };
 

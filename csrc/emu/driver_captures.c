@@ -2,7 +2,7 @@
  * long. */
 #include <stdlib.h>
 
-#include "driver_state.h"
+#include "emu/driver_state.h"
 
 CUresult cuStreamGetCaptureInfo(CUstream handle, int *state, unsigned long long *id, CUgraph *graph,
                                 const CUgraphNode **dependencies, size_t *dependency_count)

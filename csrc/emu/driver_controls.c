@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "driver_state.h"
+#include "emu/driver_state.h"
 
 /* See steering_fail. */
 GPR_API void fake_fail(const char *function, int nth, int code)

@@ -1,5 +1,5 @@
 /* Copies and memsets of the stand-in driver. */
-#include "driver_state.h"
+#include "emu/driver_state.h"
 
 static struct {
     uintptr_t start;

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "driver_state.h"
+#include "emu/driver_state.h"
 
 enum { MULTIPROCESSORS = 4, RESIDENT_THREADS = 2048 };
 

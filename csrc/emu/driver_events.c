@@ -1,5 +1,5 @@
 /* Events of the stand-in driver. */
-#include "driver_state.h"
+#include "emu/driver_state.h"
 
 static int event_exists(CUevent event)
 {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "driver_state.h"
+#include "emu/driver_state.h"
 
 static driver_allocation *allocations;
 

@@ -1,5 +1,5 @@
 /* Modules and launches of the stand-in driver. */
-#include "driver_state.h"
+#include "emu/driver_state.h"
 
 CUresult cuModuleLoadData(CUmodule *module, const void *image)
 {

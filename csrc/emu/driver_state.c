@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "driver_state.h"
+#include "emu/driver_state.h"
 
 driver_state driver = {
     .lock = PTHREAD_MUTEX_INITIALIZER,

@@ -28,9 +28,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "driver.h"
-#include "engine.h"
-#include "steering.h"
+#include "emu/engine.h"
+#include "emu/steering.h"
+#include "lib/driver/driver.h"
 
 /* The functions of the driver under their exported names; a definition that differs from the
  * library's declaration does not compile. */

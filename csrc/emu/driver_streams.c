@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "driver_state.h"
+#include "emu/driver_state.h"
 
 /* CUDA's own handles stand for these streams, which are made when they are first used. */
 static struct CUstream_st *legacy_streams[MOST_DEVICES];

@@ -22,8 +22,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "abi.h"
-#include "engine.h"
+#include "emu/abi.h"
+#include "emu/engine.h"
 
 enum { WARP_LANES = 32, MOST_THREADS = 1024, WORD_BYTES = 4, MOST_RESIDENT = 4 };
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "emu.h"
+#include "emu/emu.h"
 
 const char engine_variable[] = "GPUREDUCE_EMULATOR";
 const char engine_device_name[] = "Emulated GPU";

@@ -6,8 +6,8 @@
 #ifndef GPR_EMU_ENGINE_H
 #define GPR_EMU_ENGINE_H
 
-#include "driver.h"
-#include "driver_memory.h"
+#include "emu/driver_memory.h"
+#include "lib/driver/driver.h"
 
 typedef struct engine_module engine_module;
 typedef struct engine_kernel engine_kernel;

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
-#include "emu.h"
+#include "emu/emu.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define BY_CONTEXT 1

@@ -1,7 +1,7 @@
 /* Broken rules: the first one of a launch, and the end of the thread that broke it. */
 #include <stdarg.h>
 
-#include "emu.h"
+#include "emu/emu.h"
 
 const char *thread_name(unsigned index, char room[48])
 {

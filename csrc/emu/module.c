@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "emu.h"
+#include "emu/emu.h"
 
 enum { INVALID_IMAGE = 200, NOT_FOUND = 500 };
 
@@ -259,7 +259,7 @@ unsigned module_site(engine_module *module, const void *pc)
 /* Files in which no kernel does what it does: an instruction there is its caller's. */
 static int is_helper(const char *file)
 {
-    static const char *const helpers[] = {"device.h", "types.cuh", "operators.cuh", "cell.cuh"};
+    static const char *const helpers[] = {"device.h", "types.cuh", "operators.cuh", "kernel_traits.cuh"};
 
     for (size_t i = 0; i < sizeof helpers / sizeof helpers[0]; i++) {
         if (strcmp(file, helpers[i]) == 0) return 1;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "emu.h"
+#include "emu/emu.h"
 
 static engine_launch *running; /* for the hooks, which are called by kernels */
 

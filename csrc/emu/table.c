@@ -1,7 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "emu.h"
+#include "emu/emu.h"
 
 enum { FEWEST_SLOTS = 64 };
 static const uint64_t NO_KEY = ~0ull;

@@ -1,7 +1,7 @@
 /* Reading arguments: operators, kernels, devices, dtypes, axes. Error texts follow NumPy's where NumPy has one. */
 #include <math.h>
 
-#include "glue.h"
+#include "python/glue.h"
 
 /* ---------------------------------------------------------------- names ---------------------- */
 

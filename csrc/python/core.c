@@ -1,7 +1,7 @@
 /* gpureduce._core: the extension module. Its functions take positional arguments only and check what the C library
  * cannot; the Python package wraps them. Importing it opens no driver. */
 #define GLUE_IMPORTS_NUMPY
-#include "device_array.h"
+#include "python/device_array.h"
 
 static PyMethodDef reduce_methods[] = {
     {"reduce", (PyCFunction)(void (*)(void))glue_reduce, METH_FASTCALL,

@@ -2,7 +2,7 @@
  * by what an array says of itself. Nothing is copied and no stream waits for another: that is the caller's part.
  *
  * Whatever is wrong with what a producer says is an exception, and what was taken from it is given back. */
-#include "device_array.h"
+#include "python/device_array.h"
 
 #include <structmember.h>
 

@@ -2,7 +2,7 @@
 #ifndef GLUE_DEVICE_ARRAY_H
 #define GLUE_DEVICE_ARRAY_H
 
-#include "glue.h"
+#include "python/glue.h"
 
 #include <dlpack/dlpack.h>
 

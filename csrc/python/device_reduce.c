@@ -1,6 +1,6 @@
 /* Reducing device arrays for Python: an imported array becomes a request whose result a callable of Python makes room for, in the
  * caller's library; and the order of streams around it. */
-#include "device_array.h"
+#include "python/device_array.h"
 
 /* ---------------------------------------------------------------- requests ------------------- */
 

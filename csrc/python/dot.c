@@ -1,5 +1,5 @@
 /* Sums of products: two NumPy arrays of one axis become a request, and its result a NumPy scalar. */
-#include "glue.h"
+#include "python/glue.h"
 
 static int read_factor(PyArrayObject *array, gpr_factor *factor)
 {

@@ -1,5 +1,5 @@
 /* From a gpr_status to an exception: the one place that maps them. */
-#include "glue.h"
+#include "python/glue.h"
 
 static PyObject *raise_cuda_error(const glue_state *state, const gpr_error *error)
 {

@@ -1,6 +1,6 @@
 /* Looking inside: kernels, sources, devices, the last run, limits, the cache. Records leave as dicts; the package's
  * dataclasses give them types. */
-#include "glue.h"
+#include "python/glue.h"
 
 static PyObject *new_bool(int truth)
 {

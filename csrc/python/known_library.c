@@ -2,7 +2,7 @@
  *
  * src/gpureduce/_interop/ makes a library known when it meets it, and does the same work for every call that is not plain: whatever
  * asks for more here is left to it before room is made for a result, and so are all errors, which it words. */
-#include "device_array.h"
+#include "python/device_array.h"
 
 /* ---------------------------------------------------------------- names ---------------------- */
 

@@ -1,6 +1,6 @@
 /* Pinned and device memory, and what benchmarks and tests do with it: reducing memory that is on the device already,
  * measuring, compiling one cell. */
-#include "glue.h"
+#include "python/glue.h"
 
 /* ---------------------------------------------------------------- pinned memory -------------- */
 

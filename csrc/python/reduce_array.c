@@ -1,6 +1,6 @@
 /* One reduction: a NumPy array becomes a request, the library carries it out without the GIL, the result becomes a NumPy
  * scalar or array. */
-#include "device_array.h"
+#include "python/device_array.h"
 
 /* ---------------------------------------------------------------- running -------------------- */
 

@@ -21,6 +21,8 @@ from gpureduce import _core
 from gpureduce._display.tables import markdown as table
 from gpureduce._locate import emulator
 
+_ROOT = Path(__file__).parents[2]
+
 BLOCK_SIZE = 128
 """Threads of the blocks that are drawn: four warps are enough to see a pattern, and few enough to see a thread."""
 
@@ -245,9 +247,15 @@ _FACTS = ["name", "aliases", "block size", "`grid_size`", "operand order", "same
 _COLUMNS = ["kernel", "what it is", "removes", "still pays"]
 
 
+def _path(file: str) -> str:
+    """Where a file of device code is in the repository: no two have the same name."""
+    (path,) = (_ROOT / "csrc" / "kernels").glob(f"*/{file}")
+    return path.relative_to(_ROOT).as_posix()
+
+
 def _code(file: str, source: str) -> str:
     first = len(preface(source)) + 1
-    return f"```{{literalinclude}} /csrc/kernels/{file}\n:language: cuda\n:lines: {first}-\n:lineno-match:\n```\n"
+    return f"```{{literalinclude}} /{_path(file)}\n:language: cuda\n:lines: {first}-\n:lineno-match:\n```\n"
 
 
 def pages(kept: Path) -> dict[str, str]:
@@ -287,7 +295,7 @@ def pages(kept: Path) -> dict[str, str]:
             parts.append(f"## Measured\n\n{found}")
         does = "its threads do" if len(names) == 1 else "their threads do"
         parts.append(f"## What {does}\n\n{picture}")
-        parts.append(f"## Source\n\n`csrc/kernels/{file}`\n\n{_code(file, sources[file])}")
+        parts.append(f"## Source\n\n`{_path(file)}`\n\n{_code(file, sources[file])}")
         made[f"kernels/{Path(file).stem}.md"] = "\n\n".join(parts)
         before = infos[0]
     for file in shared:

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "rules.h"
+#include "lib/rules/rules.h"
 
 typedef __int128 naive_int;
 

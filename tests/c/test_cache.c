@@ -15,8 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cache.h"
 #include "check.h"
+#include "lib/driver/cache.h"
 
 static char root[200], directory[256];
 

@@ -2,9 +2,9 @@
  * steps, any layout, every instruction set of this machine, NaN and infinity in every place; and that bits do not
  * depend on the number of threads or the instruction set. */
 #include "check.h"
-#include "cpu.h"
+#include "cpu/cpu.h"
+#include "lib/base/status.h"
 #include "naive.h"
-#include "status.h"
 
 static const char *const isas[] = {"avx512", "avx2", "baseline"};
 enum { ISAS = 3, RANDOM_EXAMPLES = 250 };

@@ -7,12 +7,12 @@
 #include <string.h>
 
 #include "check.h"
-#include "cpu.h"
-#include "exact.h"
-#include "exact_tiles.h"
-#include "loops.h"
-#include "registry.h"
-#include "status.h"
+#include "cpu/cpu.h"
+#include "cpu/exact_tiles.h"
+#include "cpu/loops.h"
+#include "lib/base/registry.h"
+#include "lib/base/status.h"
+#include "lib/exact/exact.h"
 
 #if defined(__SSE2__)
 #include <immintrin.h>

@@ -2,13 +2,13 @@
  * and one number that is no ordinary one at every place of a tile.
  *
  * The code is that of all formats, compiled in here: how many bits a format has is a constant of it. */
-#include "../../csrc/lib/exact.c"
+#include "lib/exact/exact.c"
 
 #include <stdlib.h>
 
 #include "check.h"
-#include "exact_tiles.h"
-#include "loops.h"
+#include "cpu/exact_tiles.h"
+#include "cpu/loops.h"
 
 /* ---------------------------------------------------------------- a scaled-down format ------- */
 

@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "check.h"
-#include "exact.h"
-#include "exact_pairs.h"
-#include "loops.h"
-#include "rules.h"
+#include "cpu/exact_pairs.h"
+#include "cpu/loops.h"
+#include "lib/exact/exact.h"
+#include "lib/rules/rules.h"
 
 static const char *const isas[] = {"avx512", "avx2", "baseline"};
 enum { ISAS = sizeof isas / sizeof isas[0] };

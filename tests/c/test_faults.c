@@ -14,9 +14,9 @@
 
 #include "../fakes/fakes.h"
 #include "check.h"
-#include "driver.h"
 #include "gpureduce.h"
-#include "nvrtc.h"
+#include "lib/driver/driver.h"
+#include "lib/driver/nvrtc.h"
 #include "request.h"
 
 enum { PAST_THE_END = 77, UNKNOWN = 999, OUT_OF_MEMORY = 2, NAMELESS = 12345, NVRTC_INTERNAL_ERROR = 11 };

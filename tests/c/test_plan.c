@@ -2,9 +2,9 @@
 #include <string.h>
 
 #include "check.h"
-#include "exact.h"
-#include "plan.h"
-#include "registry.h"
+#include "lib/base/registry.h"
+#include "lib/exact/exact.h"
+#include "lib/rules/plan.h"
 
 typedef struct work {
     int kernel;

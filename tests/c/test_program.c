@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 #include "../fakes/fakes.h"
-#include "cache.h"
 #include "check.h"
-#include "program.h"
+#include "lib/driver/cache.h"
+#include "lib/driver/program.h"
 
 enum { HEADER_BYTES = 56, KEY_ROOM = 8192 };
 

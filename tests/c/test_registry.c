@@ -2,9 +2,9 @@
 #include <string.h>
 
 #include "check.h"
-#include "plan.h"
-#include "registry.h"
-#include "sources.h"
+#include "lib/base/registry.h"
+#include "lib/driver/sources.h"
+#include "lib/rules/plan.h"
 
 static void test_names_and_aliases_are_unique(void)
 {

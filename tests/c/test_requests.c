@@ -14,7 +14,7 @@
 #include "../fakes/fakes.h"
 #include "check.h"
 #include "gpureduce.h"
-#include "registry.h"
+#include "lib/base/registry.h"
 #include "request.h"
 
 enum { LONGEST_SECONDS = 120, COUNT = 100 };

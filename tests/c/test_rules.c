@@ -1,10 +1,10 @@
 /* Number rules: the types of every operator and dtype against NumPy's table, conversions against rounding by
  * definition, and what becomes of accumulators. */
 #include "check.h"
-#include "convert.h"
-#include "exact.h"
+#include "lib/base/convert.h"
+#include "lib/base/status.h"
+#include "lib/exact/exact.h"
 #include "naive.h"
-#include "status.h"
 
 /* NumPy's promotion of sums and products, in words. */
 static gpr_dtype numpy_sum(gpr_dtype dtype)

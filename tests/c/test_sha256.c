@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "sha256.h"
+#include "lib/base/sha256.h"
 
 static void hash_in_pieces(const uint8_t *data, size_t bytes, size_t piece, char hex[GPR_SHA256_HEX])
 {

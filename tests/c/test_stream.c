@@ -10,12 +10,12 @@
 
 #include "../fakes/fakes.h"
 #include "check.h"
-#include "convert.h"
 #include "gpureduce.h"
+#include "lib/base/convert.h"
+#include "lib/base/registry.h"
+#include "lib/base/status.h"
 #include "naive.h"
-#include "registry.h"
 #include "request.h"
-#include "status.h"
 
 enum { KIB = 1 << 10, MIB = 1 << 20, MOST_AXES = 4, THREADS = 6 };
 

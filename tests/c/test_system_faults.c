@@ -25,9 +25,9 @@
 #include <unistd.h>
 
 #include "../fakes/fakes.h"
-#include "cache.h"
 #include "check.h"
-#include "program.h"
+#include "lib/driver/cache.h"
+#include "lib/driver/program.h"
 
 enum { PAST_THE_END = 77, LONGEST_SECONDS = 60 };
 

@@ -7,7 +7,7 @@
 
 #include "check.h"
 #include "gpureduce.h"
-#include "threads.h"
+#include "lib/base/threads.h"
 
 enum { MOST_TASKS = 5000 };
 

@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "check.h"
-#include "status.h"
-#include "view.h"
+#include "lib/base/status.h"
+#include "lib/rules/nd_view.h"
 
 static gpr_request request_of(int ndim, int reduced, const int64_t *shape, const int64_t *strides, const void *data)
 {

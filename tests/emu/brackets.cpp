@@ -1,10 +1,10 @@
 // What csrc/kernels/exact_brackets.cuh does in one thread, to be called from Python: it needs no warp, and no emulator.
-#include "emu/device.h"
+#include "device.h"
 
 namespace gpr {
 constexpr unsigned kept_axes = 1; // as a program begins
 }
-#include "kernels/exact_brackets.cuh"
+#include "exact_brackets.cuh"
 
 using namespace gpr;
 

@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "convert.h"
 #include "emu/driver_memory.h"
 #include "emu/engine.h"
-#include "exact.h"
-#include "rules.h"
+#include "lib/base/convert.h"
+#include "lib/exact/exact.h"
+#include "lib/rules/rules.h"
 
 const char engine_variable[] = "FAKE_CUDA";
 const char engine_device_name[] = "Fake";
@@ -47,7 +47,7 @@ struct engine_kernel {
     engine_kernel *next;
 };
 
-/* The kernels' parameters, as kernels/rows.cuh, layout.cuh and results.cuh have them. */
+/* The kernels' parameters, as kernels/rows.cuh, layout.cuh and finalize.cuh have them. */
 typedef struct rows_parameter {
     uint64_t n, count, first;
     uint32_t blocks;

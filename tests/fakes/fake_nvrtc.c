@@ -1,4 +1,4 @@
-/* A stand-in for NVRTC: reads a program's text the way lib/program.c writes it, and "compiles" it to a line of words that
+/* A stand-in for NVRTC: reads a program's text the way lib/driver/program.c writes it, and "compiles" it to a line of words that
  * contract.c runs. A program it does not understand is refused with a log, so that a change of the text is noticed.
  *
  * Steered by fake_nvrtc_*, or by FAKE_NVRTC=key=value,...:
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../csrc/emu/steering.h"
+#include "emu/steering.h"
 
 #if defined(__GNUC__)
 #define API __attribute__((visibility("default")))

@@ -20,7 +20,7 @@ SEED = 1
 BLOCKS = 4
 """Full blocks that make the default length: enough for several of every kind of launch."""
 AUTO_BYTES_PER_THREAD = 64
-"""What the planner's kernel gives a thread before it takes another block (lib/plan.c)."""
+"""What the planner's kernel gives a thread before it takes another block (lib/rules/plan.c)."""
 
 
 def default_length(kernel: str, block_size: int | None, dtype: np.dtype[Any]) -> int:

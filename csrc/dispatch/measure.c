@@ -1,0 +1,68 @@
+/* Device time of a reduction, by events around its launches. */
+#include "dispatch/reduce.h"
+#include "lib/run/device_path.h"
+
+#include <string.h>
+
+/* Writes `flush_bytes` to device memory, so that L2 holds nothing of the array, and times one run. */
+static gpr_status run_once(gpr_array_job *job, CUdeviceptr outputs, uint64_t flush_bytes, int value,
+                           float *milliseconds)
+{
+    gpr_device *device = job->device;
+    const CUstream stream = job->work.stream;
+    uint32_t launches = 0;
+    gpr_status status = GPR_OK;
+
+    if (flush_bytes != 0) GPR_CU(cuMemsetD8Async, device->flush.address, (unsigned char)value, flush_bytes, stream);
+    GPR_CU(cuEventRecord, device->started, stream);
+    GPR_TRY(gpr_array_queue(job, outputs, &launches));
+    GPR_CU(cuEventRecord, device->stopped, stream);
+    GPR_CU(cuEventSynchronize, device->stopped);
+    GPR_CU(cuEventElapsedTime, milliseconds, device->started, device->stopped);
+done:
+    return status;
+}
+
+static gpr_status measure(gpr_array_job *job, int warmup, int repeats, uint64_t flush_bytes, float *milliseconds)
+{
+    gpr_device *device = job->device;
+    CUdeviceptr outputs = (CUdeviceptr)(uintptr_t)job->request->result;
+    gpr_run run = {0};
+    float ignored = 0;
+    gpr_status status = GPR_OK;
+
+    GPR_TRY(gpr_array_prepare(job, &run));
+    if (!job->request->result_on_device) {
+        GPR_TRY(gpr_buffer_ensure(&device->outputs, job->result_bytes, 0, job->work.stream));
+        outputs = device->outputs.address;
+    }
+    GPR_TRY(gpr_buffer_ensure(&device->flush, flush_bytes, 0, job->work.stream));
+    for (int i = 0; i < warmup; i++) GPR_TRY(run_once(job, outputs, flush_bytes, i, &ignored));
+    for (int i = 0; i < repeats; i++) GPR_TRY(run_once(job, outputs, flush_bytes, i, &milliseconds[i]));
+done:
+    status = gpr_array_leave(job, status);
+    gpr_buffer_clear(&device->outputs);
+    gpr_buffer_clear(&device->flush);
+    return status;
+}
+
+gpr_status gpr_measure(const gpr_request *request, int warmup, int repeats, uint64_t flush_bytes, float *milliseconds)
+{
+    gpr_array_job job = {.request = request};
+    gpr_resolved resolved;
+    gpr_status status = GPR_OK;
+
+    if (!request->on_device) return gpr_fail(GPR_ERROR_VALUE, "gpr_measure takes an array in device memory");
+    if (warmup < 0 || repeats < 0) return gpr_fail(GPR_ERROR_VALUE, "numbers of runs are not negative");
+    GPR_TRY(gpr_resolve(request, &resolved));
+    if (resolved.view.n == 0 || resolved.view.rows == 0)
+        return gpr_fail(GPR_ERROR_VALUE, "there is nothing to measure in an empty array");
+    GPR_TRY(gpr_device_enter(resolved.device, &job.device));
+    job.view = &resolved.view;
+    job.rule = &resolved.rule;
+    job.kernel = resolved.kernel;
+    status = measure(&job, warmup, repeats, flush_bytes, milliseconds);
+    gpr_device_leave(job.device);
+done:
+    return status;
+}

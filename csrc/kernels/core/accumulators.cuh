@@ -1,0 +1,161 @@
+// Folds whose accumulators are structures: positions, ranges, tallies, moments.
+//
+// A structure can be copied as bytes, has no constructor and no padding, and is laid out as the host reads it
+// (lib/rules/rules.h): a number first, then what goes with it.
+#pragma once
+
+#include "operators.cuh"
+
+namespace gpr {
+
+// ---------------------------------------------------------------- positions ---------------------
+
+// A number, of 8 bytes or more, and where in its row it was found.
+template <class T> struct Found {
+    using Number = T;
+    T number;
+    uint64 position;
+};
+
+constexpr uint64 nowhere = ~0ull; // behind every position
+
+// The first of the extremes; the first NaN, if there is one. Operands may be reordered: positions decide.
+template <class ExtremeFold> struct Find {
+    using Extreme = ExtremeFold;
+    static constexpr bool commutative = true;
+    static constexpr bool positional = true;
+
+    // Whether a is kept and not b, wherever they stand.
+    template <class T> static GPR_DEVICE bool prefers(T a, T b)
+    {
+        const bool beyond = same<Extreme, fold_min> ? is_less(a, b) : is_less(b, a);
+        return beyond || (is_nan(a) && !is_nan(b));
+    }
+    template <class Acc, class Compute> static GPR_DEVICE Acc identity()
+    {
+        return Acc{Extreme::template identity<typename Acc::Number, Compute>(), nowhere};
+    }
+    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x, uint64 i)
+    {
+        return Acc{element_of<typename Acc::Number>(value_of(x)), i};
+    }
+    template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b)
+    {
+        const bool a_is_first = a.position < b.position && !prefers(b.number, a.number);
+        return a_is_first || prefers(a.number, b.number) ? a : b;
+    }
+};
+
+using fold_argmin = Find<fold_min>;
+using fold_argmax = Find<fold_max>;
+
+// ---------------------------------------------------------------- ranges ------------------------
+
+template <class T> struct Range {
+    using Number = T;
+    T low, high;
+};
+
+struct fold_range {
+    static constexpr bool commutative = true;
+    template <class Acc, class Compute> static GPR_DEVICE Acc identity()
+    {
+        return Acc{largest_of<Compute, typename Acc::Number>(), smallest_of<Compute, typename Acc::Number>()};
+    }
+    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x)
+    {
+        const typename Acc::Number number = element_of<typename Acc::Number>(value_of(x));
+        return Acc{number, number};
+    }
+    template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b)
+    {
+        return Acc{smaller_of(a.low, b.low), larger_of(a.high, b.high)};
+    }
+};
+
+// ---------------------------------------------------------------- tallies -----------------------
+
+// A sum, of 8 bytes or more, and how many elements it is of.
+template <class T> struct Tally {
+    using Number = T;
+    T sum;
+    uint64 count;
+};
+
+struct fold_tally {
+    static constexpr bool commutative = true;
+    template <class Acc, class Compute> static GPR_DEVICE Acc identity()
+    {
+        return Acc{element_of<typename Acc::Number>(0), 0};
+    }
+    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x)
+    {
+        return Acc{element_of<typename Acc::Number>(value_of(x)), 1};
+    }
+    template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return Acc{a.sum + b.sum, a.count + b.count}; }
+};
+
+template <class T> GPR_DEVICE void atomic_fold(fold_tally, Tally<T> *address, Tally<T> value)
+{
+    atomic_fold(fold_sum{}, &address->sum, value.sum);
+    atomicAdd(&address->count, value.count);
+}
+
+// ---------------------------------------------------------------- moments -----------------------
+
+// A real mean is kept as a number near it and the rest: far from zero a double alone would have no digits left for
+// distances between means, which the squares' sum is made of.
+struct RealMean {
+    double near, rest;
+};
+
+template <class T> struct MeanOf { using type = RealMean; };
+template <> struct MeanOf<dt_complex128> { using type = dt_complex128; };
+
+GPR_DEVICE RealMean mean_of(double x) { return {x, 0}; }
+GPR_DEVICE dt_complex128 mean_of(dt_complex128 x) { return x; }
+GPR_DEVICE double value_of(RealMean mean) { return mean.near + mean.rest; }
+GPR_DEVICE double apart(RealMean a, RealMean b) { return (b.near - a.near) + (b.rest - a.rest); }
+GPR_DEVICE dt_complex128 apart(dt_complex128 a, dt_complex128 b) { return b - a; }
+GPR_DEVICE RealMean moved(RealMean mean, double by) { return {mean.near, mean.rest + by}; }
+GPR_DEVICE dt_complex128 moved(dt_complex128 mean, dt_complex128 by) { return mean + by; }
+GPR_DEVICE double scaled(double x, double factor) { return x * factor; }
+GPR_DEVICE dt_complex128 scaled(dt_complex128 x, double factor) { return {x.re * factor, x.im * factor}; }
+GPR_DEVICE double inner(double x, double y) { return x * y; }
+GPR_DEVICE double inner(dt_complex128 x, dt_complex128 y) { return x.re * y.re + x.im * y.im; }
+GPR_DEVICE double squared(double x) { return x * x; }
+GPR_DEVICE double squared(dt_complex128 x) { return x.re * x.re + x.im * x.im; }
+
+// Of `count` numbers their mean, and the sum of their squared distances from it.
+template <class T> struct Moments {
+    using Number = T;
+    typename MeanOf<T>::type mean;
+    double squares;
+    uint64 count;
+};
+
+struct fold_moments {
+    static constexpr bool commutative = true;
+    template <class Acc, class Compute> static GPR_DEVICE Acc identity()
+    {
+        return Acc{mean_of(element_of<typename Acc::Number>(0)), 0, 0};
+    }
+    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x)
+    {
+        const typename Acc::Number number = element_of<typename Acc::Number>(value_of(x));
+        return Acc{mean_of(number), squared(number - number), 1}; // 0, but NaN of an infinity or NaN
+    }
+    // Chan, Golub and LeVeque's way to join two sets: the distance of their means makes up for their being two.
+    template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b)
+    {
+        if (a.count == 0) return b;
+        if (b.count == 0) return a;
+        double share = 0.5; // what the division gives for sets of one size, which most are
+        if (a.count != b.count) share = static_cast<double>(b.count) / static_cast<double>(a.count + b.count);
+        const typename Acc::Number distance = apart(a.mean, b.mean);
+        return Acc{moved(a.mean, scaled(distance, share)),
+                   a.squares + b.squares + squared(distance) * share * static_cast<double>(a.count), a.count + b.count};
+    }
+};
+
+} // namespace gpr

@@ -1,0 +1,169 @@
+// Results: how an accumulator becomes what the caller gets. Kernels of auto write results themselves, others leave
+// accumulators that finish_rows, or the host, turns into results. lib/rules/rules.c has the same for the host.
+#pragma once
+
+#include "kernel_traits.cuh"
+
+namespace gpr {
+
+// What a result depends on beside its accumulator.
+struct Ending {
+    double ddof;  // var, std
+    uint64 plane; // minmax: results from a row's smallest to its largest
+
+    // What that is for one row of the layout: number `row` along its kept axes, number `column` along its column.
+    template <class Layout> GPR_DEVICE Ending of(const Layout &, uint64, uint64) const { return *this; }
+};
+
+// Of a variance about means that are given.
+template <class Number> struct RowAbout : Ending { Number given; };
+
+// The same of all rows. A given mean lies wherever its steps lead, or is one for all.
+template <class Given, class Number> struct EndingAbout : Ending {
+    dt_complex128 for_all;
+    const Given *given;        // NULL: for_all
+    long long column;          // steps in given means: along the layout's column,
+    long long kept[kept_axes]; // and along its kept axes
+
+    template <class Layout>
+    GPR_DEVICE RowAbout<Number> of(const Layout &layout, uint64 row, uint64 place) const
+    {
+        if (given == nullptr) return {*this, element_of<Number>(for_all)};
+        long long at = static_cast<long long>(place) * column;
+#pragma unroll
+        for (unsigned a = kept_axes; a-- > 0;) {
+            const uint64 i = a > 0 ? row % layout.kept[a].extent : row;
+            at += static_cast<long long>(i) * kept[a];
+            if (a > 0) row /= layout.kept[a].extent;
+        }
+        return {*this, element_of<Number>(value_of(given[at]))};
+    }
+};
+
+// ---------------------------------------------------------------- ways to finish ----------------
+
+// A way to finish, named by an operator's row in the registry, has
+//   put<Cell>(out, acc, n, ending)    *out = the result of a row of n elements
+
+// The accumulator's number.
+struct finish_number {
+    template <class Cell, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending)
+    {
+        *out = element_of<Out>(acc);
+    }
+};
+
+GPR_DEVICE double over(double sum, double count) { return sum / count; }
+GPR_DEVICE dt_complex128 over(dt_complex128 sum, double count) { return {sum.re / count, sum.im / count}; }
+
+// A sum of integers is first read as the type it was computed in: NumPy's would have wrapped there, and its sign is not
+// the accumulator's.
+template <class Compute, class Number> GPR_DEVICE auto as_computed(Number sum)
+{
+    if constexpr (is_complex<Number>) return element_of<dt_complex128>(sum);
+    else if constexpr (is_float<Number>) return static_cast<double>(sum);
+    else return static_cast<double>(value_of(element_of<Compute>(sum)));
+}
+
+struct finish_mean {
+    template <class Cell, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64 n, Ending)
+    {
+        *out = element_of<Out>(over(as_computed<typename Cell::Compute>(acc), static_cast<double>(n)));
+    }
+    template <class Cell, class T, class Out>
+    static GPR_DEVICE void put(Out *out, Tally<T> acc, uint64, Ending)
+    {
+        *out = element_of<Out>(over(as_computed<typename Cell::Compute>(acc.sum), static_cast<double>(acc.count)));
+    }
+};
+
+// Of a row where nothing was left to look at: -1.
+struct finish_position {
+    template <class Cell, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending)
+    {
+        *out = static_cast<Out>(acc.position);
+    }
+};
+
+struct finish_variance {
+    // Too few elements for the divisor make what the division by 0 does; where NaN are left out, always NaN.
+    template <class Cell, class Acc> static GPR_DEVICE double variance(Acc acc, Ending ending)
+    {
+        const double divisor = static_cast<double>(acc.count) - ending.ddof;
+        if constexpr (Cell::skips_nan) acc.squares = divisor > 0 ? acc.squares : 0;
+        return acc.squares / (divisor > 0 ? divisor : 0);
+    }
+    template <class Cell, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending ending)
+    {
+        *out = element_of<Out>(variance<Cell>(acc, ending));
+    }
+};
+
+struct finish_deviation {
+    template <class Cell, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending ending)
+    {
+        *out = element_of<Out>(sqrt(finish_variance::variance<Cell>(acc, ending)));
+    }
+};
+
+// A variance or deviation about a mean of type Given: what the squares' sum lacks is the distance of both means, for each
+// of the row's elements. Of none there is no distance, even from NaN.
+template <class Way, class Given> struct About {
+    template <class Cell, class Acc, class Out, class Number>
+    static GPR_DEVICE void put(Out *out, Acc acc, uint64 n, const RowAbout<Number> &ending)
+    {
+        if (acc.count != 0) {
+            acc.squares += squared(apart(acc.mean, mean_of(ending.given))) * static_cast<double>(acc.count);
+        }
+        Way::template put<Cell>(out, acc, n, ending);
+    }
+};
+
+// What a way to finish depends on.
+template <class Way, class Acc> struct EndingOf { using type = Ending; };
+template <class Way, class Given, class Acc> struct EndingOf<About<Way, Given>, Acc> {
+    using type = EndingAbout<Given, typename Acc::Number>;
+};
+
+// Integers wrap, as NumPy's do.
+struct finish_distance {
+    template <class Cell, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending)
+    {
+        if constexpr (is_integer<typename Acc::Number>) {
+            *out = static_cast<Out>(static_cast<uint64>(acc.high) - static_cast<uint64>(acc.low));
+        } else {
+            *out = element_of<Out>(acc.high - acc.low);
+        }
+    }
+};
+
+struct finish_both {
+    template <class Cell, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending ending)
+    {
+        out[0] = element_of<Out>(acc.low);
+        out[ending.plane] = element_of<Out>(acc.high);
+    }
+};
+
+// ---------------------------------------------------------------- cells that finish -------------
+
+// A cell whose kernel leaves accumulators, which the host joins: of chunks of host arrays, or of arrays added to an ExactSum.
+template <class CellType> struct Unfinished : CellType {
+    using Out = typename CellType::Acc;
+    using AllEnding = Ending;
+    static GPR_DEVICE void put(Out *out, typename CellType::Acc acc, uint64, Ending) { *out = acc; }
+};
+
+// A cell whose kernel writes results. `out` points to a row's; what its result depends on beside is one row's share of
+// the kernel's AllEnding.
+template <class CellType, class Result, class Way> struct Finished : CellType {
+    using Out = Result;
+    using AllEnding = typename EndingOf<Way, typename CellType::Acc>::type;
+    template <class RowEnding>
+    static GPR_DEVICE void put(Out *out, typename CellType::Acc acc, uint64 n, const RowEnding &ending)
+    {
+        Way::template put<CellType>(out, acc, n, ending);
+    }
+};
+
+} // namespace gpr

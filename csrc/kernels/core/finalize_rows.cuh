@@ -1,0 +1,21 @@
+// finish_rows: accumulators to results, where a kernel that was named left accumulators and results stay on the device.
+// The planner's kernels write results themselves.
+#pragma once
+
+#include "layout.cuh"
+#include "finalize.cuh"
+
+namespace gpr {
+
+// A thread a row; any grid, any block size.
+template <class Cell>
+__global__ void finish_rows(const typename Cell::Acc *accumulators, typename Cell::Out *out, const __grid_constant__ Layout layout,
+                            typename Cell::AllEnding ending)
+{
+    const uint64 threads = static_cast<uint64>(gridDim.x) * blockDim.x;
+    for (uint64 i = static_cast<uint64>(blockIdx.x) * blockDim.x + threadIdx.x; i < layout.count; i += threads) {
+        Cell::put(out + layout.row(i).out, accumulators[i], layout.elements, ending.of(layout, i, 0));
+    }
+}
+
+} // namespace gpr

@@ -1,0 +1,60 @@
+// A cell of the table kernel x operator x dtype, as kernels see it: the types they read and hold, and what to do with
+// them. Kernels use nothing else about numbers.
+#pragma once
+
+#include "accumulators.cuh"
+
+namespace gpr {
+
+template <class...> using Void = void;
+
+// Whether a fold asks where in its row an element is.
+template <class Fold, class = void> constexpr bool is_positional = false;
+template <class Fold> constexpr bool is_positional<Fold, Void<decltype(Fold::positional)>> = true;
+
+// Elements are converted to ComputeType, lifted to Accumulator, and combined there. Where SKIP_NAN, a NaN element is
+// lifted to the identity.
+template <class FoldType, class Element, class ComputeType, class Accumulator, bool SKIP_NAN = false> struct Cell {
+    using Fold = FoldType;
+    using In = Element;
+    using Compute = ComputeType;
+    using Acc = Accumulator;
+    static constexpr bool commutative = Fold::commutative;
+    static constexpr bool positional = is_positional<Fold>;
+    static constexpr bool skips_nan = SKIP_NAN;
+    // The same elements under another fold.
+    template <class OtherFold, class OtherAcc> using With = Cell<OtherFold, In, Compute, OtherAcc, SKIP_NAN>;
+
+    static GPR_DEVICE Acc identity() { return Fold::template identity<Acc, Compute>(); }
+    // Element number i of its row.
+    static GPR_DEVICE Acc lift(In x, uint64 i)
+    {
+        if constexpr (SKIP_NAN) {
+            if (is_nan(value_of(x))) return identity();
+        }
+        if constexpr (positional) return Fold::template lift<Acc>(convert<Compute>(x), i);
+        else return Fold::template lift<Acc>(convert<Compute>(x));
+    }
+    // a comes before b in the array.
+    static GPR_DEVICE Acc combine(Acc a, Acc b) { return Fold::combine(a, b); }
+    // *address = combine(*address, value) as one step; global or shared memory.
+    static GPR_DEVICE void atomic_combine(Acc *address, Acc value) { atomic_fold(Fold{}, address, value); }
+};
+
+// The cell of a later pass: its elements are the accumulators of First.
+template <class First> struct Next {
+    using Fold = typename First::Fold;
+    using In = typename First::Acc;
+    using Compute = typename First::Acc;
+    using Acc = typename First::Acc;
+    static constexpr bool commutative = First::commutative;
+    static constexpr bool positional = false; // accumulators carry their positions
+    static constexpr bool skips_nan = false;
+
+    static GPR_DEVICE Acc identity() { return First::identity(); }
+    static GPR_DEVICE Acc lift(In x, uint64) { return x; }
+    static GPR_DEVICE Acc combine(Acc a, Acc b) { return First::combine(a, b); }
+    static GPR_DEVICE void atomic_combine(Acc *address, Acc value) { First::atomic_combine(address, value); }
+};
+
+} // namespace gpr

@@ -1,0 +1,107 @@
+// Runs: how a team of threads folds neighbouring elements. fold_vectors loads them 16 bytes at a time; fold_elements one
+// at a time, for the kernels that teach why vectors help. Both reorder operands.
+#pragma once
+
+#include "thread_accumulator.cuh"
+#include "rows.cuh"
+
+namespace gpr {
+
+// A thread's place among those that share a run.
+struct Team {
+    uint64 me, size;
+};
+
+// All threads of the blocks that serve a row.
+template <unsigned BLOCK> GPR_DEVICE Team grid_of(const Row &row)
+{
+    return Team{static_cast<uint64>(row.block) * BLOCK + threadIdx.x, static_cast<uint64>(row.blocks) * BLOCK};
+}
+
+// This thread's share of in[0 .. n), an element at a time, by a stride of the whole team.
+template <class Cell> GPR_DEVICE typename Cell::Acc fold_elements(const typename Cell::In *in, uint64 n, Team team)
+{
+    typename Cell::Acc value = Cell::identity();
+    for (uint64 i = team.me; i < n; i += team.size) value = Cell::combine(value, Cell::lift(in[i], i));
+    return value;
+}
+
+// Position in the run `in` of a vector's first element.
+template <class In> GPR_DEVICE uint64 position_of(const Vector *vector, const In *in)
+{
+    return static_cast<uint64>(reinterpret_cast<const In *>(vector) - in);
+}
+
+// This thread's share of in[0 .. n), by 16-byte vectors, of which up to VECTORS are under way at once. `in` is aligned
+// to its elements only: the elements before the first multiple of 16 bytes and after the last whole vector are taken
+// one by one, by the team's first and last threads.
+//
+// WIDTH, which divides the team's size, is how many of its threads are neighbours: a block, or the lanes of a row. As
+// long as there is work for everybody, a team of WIDTH neighbours takes VECTORS * WIDTH vectors in a row: a thread's
+// loads are then constant distances apart, so that one address serves all of them and registers are left for what they
+// bring. What remains is dealt out a vector a thread, so that no thread has more than one vector more than another.
+//
+// The run must be of elements that vectors hold whole; take_run below asks nothing.
+template <class Cell, unsigned VECTORS, unsigned WIDTH>
+GPR_DEVICE void take_whole_vectors(Local<Cell> &local, const typename Cell::In *in, uint64 n, Team team)
+{
+    using In = typename Cell::In;
+    const unsigned past = static_cast<unsigned>(reinterpret_cast<uint64>(in) % sizeof(Vector) / sizeof(In));
+    const unsigned to_aligned = past == 0 ? 0 : vector_elements<In> - past;
+    const uint64 head = to_aligned < n ? to_aligned : n;
+    const Vector *vectors = reinterpret_cast<const Vector *>(in + head);
+    uint64 left = (n - head) / vector_elements<In>; // vectors that nobody has taken
+    const uint64 tail = head + left * vector_elements<In>;
+
+    for (uint64 i = team.me; i < head; i += team.size) local.take(in[i], i);
+    for (uint64 i = tail + team.size - team.me - 1; i < n; i += team.size) local.take(in[i], i);
+
+    const uint64 round = VECTORS * team.size;
+    const uint64 place = VECTORS == 1 ? team.me : team.me / WIDTH * (WIDTH * VECTORS) + team.me % WIDTH;
+    const Vector *end = vectors + left;
+    const Vector *mine = vectors + place;
+#pragma unroll 1
+    for (; left >= round; left -= round, mine += round) {
+        Vector v[VECTORS];
+#pragma unroll
+        for (unsigned k = 0; k < VECTORS; k++) v[k] = load_vector(mine + k * WIDTH);
+        local.take_tile(v, in, position_of(mine, in), WIDTH * vector_elements<In>);
+    }
+
+    Vector v[VECTORS][1]; // again all loads first
+    mine = end - left + team.me;
+#pragma unroll
+    for (unsigned k = 0; k < VECTORS; k++) {
+        if (mine + k * team.size < end) v[k][0] = load_vector(mine + k * team.size);
+    }
+#pragma unroll
+    for (unsigned k = 0; k < VECTORS; k++) {
+        if (mine + k * team.size < end) local.take_tile(v[k], in, position_of(mine + k * team.size, in), 0);
+    }
+}
+
+// The same for any elements: accumulators of an earlier pass may be of a size that vectors do not hold, and elements of
+// 16 bytes may begin where vectors do not. Those are taken one by one.
+template <class Cell, unsigned VECTORS, unsigned WIDTH>
+GPR_DEVICE void take_run(Local<Cell> &local, const typename Cell::In *in, uint64 n, Team team)
+{
+    constexpr unsigned bytes = sizeof(typename Cell::In);
+    const auto take_elements = [&] {
+        for (uint64 i = team.me; i < n; i += team.size) local.take(in[i], i);
+    };
+
+    if constexpr (sizeof(Vector) % bytes != 0) take_elements();
+    else if (bytes == sizeof(Vector) && reinterpret_cast<uint64>(in) % sizeof(Vector) != 0) take_elements();
+    else take_whole_vectors<Cell, VECTORS, WIDTH>(local, in, n, team);
+}
+
+// This thread's share, folded.
+template <class Cell, unsigned VECTORS, unsigned WIDTH>
+GPR_DEVICE typename Cell::Acc fold_vectors(const typename Cell::In *in, uint64 n, Team team)
+{
+    Local<Cell> local;
+    take_run<Cell, VECTORS, WIDTH>(local, in, n, team);
+    return local.close();
+}
+
+} // namespace gpr

@@ -1,0 +1,274 @@
+// Tiles: how a thread folds what it loaded, 16 bytes at a time.
+//
+// fold_tile folds a few vectors that are in registers, by the quickest way there is for the cell; which way that is, is
+// decided here and nowhere else. Operands are reordered.
+#pragma once
+
+#include "kernel_traits.cuh"
+
+namespace gpr {
+
+// ---------------------------------------------------------------- elements of a vector ----------
+
+template <class In> constexpr unsigned vector_elements = sizeof(Vector) / sizeof(In);
+
+// Element j of a vector. With j known to the compiler this is a shift or nothing.
+template <class In> GPR_DEVICE In element(const Vector &v, unsigned j)
+{
+    if constexpr (sizeof(In) == 1) {
+        return bit_copy<In>(static_cast<unsigned char>(v.word[j / 4] >> (8 * (j % 4))));
+    } else if constexpr (sizeof(In) == 2) {
+        return bit_copy<In>(static_cast<unsigned short>(v.word[j / 2] >> (16 * (j % 2))));
+    } else if constexpr (sizeof(In) == 4) {
+        return bit_copy<In>(v.word[j]);
+    } else if constexpr (sizeof(In) == 8) {
+        return bit_copy<In>(static_cast<uint64>(v.word[2 * j + 1]) << 32 | v.word[2 * j]);
+    } else {
+        return bit_copy<In>(v);
+    }
+}
+
+// Puts x at place j of a vector, which the compiler knows.
+template <class In> GPR_DEVICE void put_element(Vector &v, unsigned j, In x)
+{
+    if constexpr (sizeof(In) == 1) {
+        const unsigned shift = 8 * (j % 4), bits = bit_copy<unsigned char>(x);
+        v.word[j / 4] = (v.word[j / 4] & ~(0xffu << shift)) | bits << shift;
+    } else if constexpr (sizeof(In) == 2) {
+        const unsigned shift = 16 * (j % 2), bits = bit_copy<unsigned short>(x);
+        v.word[j / 2] = (v.word[j / 2] & ~(0xffffu << shift)) | bits << shift;
+    } else if constexpr (sizeof(In) == 4) {
+        v.word[j] = bit_copy<unsigned>(x);
+    } else if constexpr (sizeof(In) == 8) {
+        const uint64 bits = bit_copy<uint64>(x);
+        v.word[2 * j] = static_cast<unsigned>(bits);
+        v.word[2 * j + 1] = static_cast<unsigned>(bits >> 32);
+    } else {
+        v = bit_copy<Vector>(x);
+    }
+}
+
+// ---------------------------------------------------------------- ways to fold a tile -----------
+
+// The way for every cell that does not ask for positions: a few independent accumulators, so that combines overlap, then a tree over those.
+template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc fold_each(const Vector (&v)[VECTORS])
+{
+    using In = typename Cell::In;
+    constexpr unsigned elements = vector_elements<In>;
+    constexpr unsigned chains = elements < 4 ? elements : 4;
+    typename Cell::Acc chain[chains];
+
+#pragma unroll
+    for (unsigned k = 0; k < VECTORS; k++) {
+#pragma unroll
+        for (unsigned j = 0; j < elements; j++) {
+            const typename Cell::Acc x = Cell::lift(element<In>(v[k], j), 0);
+            chain[j % chains] = k == 0 && j < chains ? x : Cell::combine(chain[j % chains], x);
+        }
+    }
+#pragma unroll
+    for (unsigned s = chains / 2; s > 0; s /= 2) {
+#pragma unroll
+        for (unsigned j = 0; j < s; j++) chain[j] = Cell::combine(chain[j], chain[j + s]);
+    }
+    return chain[0];
+}
+
+// Sums of integers of 1 or 2 bytes: four or two elements in one instruction, in 32 bits, which a tile does not
+// overflow. For a float accumulator that is exact where adding one by one would round.
+template <class Cell> GPR_DEVICE constexpr bool sums_words()
+{
+    using In = typename Cell::In;
+    using Compute = typename Cell::Compute;
+    constexpr bool small = sizeof(In) <= 2 && (is_integer<In> || same<In, dt_bool>);
+
+    if constexpr (!same<typename Cell::Fold, fold_sum> || !small) return false;
+    else if constexpr (is_signed<Compute>) return sizeof(Compute) > sizeof(In) || is_signed<In> || same<In, dt_bool>;
+    else if constexpr (is_unsigned<Compute>) return sizeof(Compute) == 8 || !is_signed<In>;
+    else return same<Compute, dt_float32> || same<Compute, dt_float64>; // these hold every element exactly
+}
+
+// Sums of 16-bit floats in doubles: a tile of them is summed in float32, which has room for what they have.
+template <class Cell> GPR_DEVICE constexpr bool sums_halves()
+{
+    using In = typename Cell::In;
+    return same<typename Cell::Fold, fold_sum> && sizeof(In) == 2 && same<typename Cell::Compute, In> &&
+           same<typename Cell::Acc, double>;
+}
+
+// Bits 7 of the bytes that are not zero.
+GPR_DEVICE unsigned true_bytes(unsigned word)
+{
+    return (((word & 0x7f7f7f7fu) + 0x7f7f7f7fu) | word) & 0x80808080u;
+}
+
+template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc sum_words(const Vector (&v)[VECTORS])
+{
+    using In = typename Cell::In;
+    using Partial = typename Select<is_signed<In>, int, unsigned>::type;
+    static_assert(VECTORS * 8 * 65535ull < 1ull << 31, "a tile must not overflow 32 bits");
+    Partial partial = 0;
+
+#pragma unroll
+    for (unsigned k = 0; k < VECTORS; k++) {
+#pragma unroll
+        for (unsigned w = 0; w < 4; w++) {
+            if constexpr (same<In, dt_bool>) partial = add_bytes(true_bytes(v[k].word[w]) >> 7, partial);
+            else if constexpr (sizeof(In) == 1) partial = add_bytes(v[k].word[w], partial);
+            else partial = add_halves(v[k].word[w], partial);
+        }
+    }
+    return static_cast<typename Cell::Acc>(partial);
+}
+
+// any: the bits of all elements together, without the signs of zeros.
+template <class In> GPR_DEVICE constexpr unsigned truth_mask(unsigned word)
+{
+    constexpr unsigned bytes = is_complex<In> ? sizeof(In) / 2 : sizeof(In); // of what has a sign
+    if constexpr (!is_float<In> && !is_complex<In>) return ~0u;
+    else if constexpr (bytes == 2) return 0x7fff7fffu;
+    else if constexpr (bytes == 4) return 0x7fffffffu;
+    else return word % 2 == 0 ? ~0u : 0x7fffffffu;
+}
+
+template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc or_words(const Vector (&v)[VECTORS])
+{
+    unsigned bits = 0;
+
+#pragma unroll
+    for (unsigned k = 0; k < VECTORS; k++) {
+#pragma unroll
+        for (unsigned w = 0; w < 4; w++) bits |= v[k].word[w] & truth_mask<typename Cell::In>(w);
+    }
+    return bits != 0;
+}
+
+// all, for elements of one byte: four at a time.
+template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc and_bytes(const Vector (&v)[VECTORS])
+{
+    unsigned all_true = 0x80808080u;
+
+#pragma unroll
+    for (unsigned k = 0; k < VECTORS; k++) {
+#pragma unroll
+        for (unsigned w = 0; w < 4; w++) all_true &= true_bytes(v[k].word[w]);
+    }
+    return all_true == 0x80808080u;
+}
+
+// How many bytes are not zero, and whether their number is odd.
+template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc count_bytes(const Vector (&v)[VECTORS])
+{
+    unsigned count = 0;
+
+#pragma unroll
+    for (unsigned k = 0; k < VECTORS; k++) {
+#pragma unroll
+        for (unsigned w = 0; w < 4; w++) count += __popc(true_bytes(v[k].word[w]));
+    }
+    return same<typename Cell::Fold, fold_odd> ? count & 1 : count;
+}
+
+// Bits of integers: whole words first, then their halves or bytes.
+template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc fold_words(const Vector (&v)[VECTORS])
+{
+    using Fold = typename Cell::Fold;
+    constexpr unsigned bytes = sizeof(typename Cell::In);
+    unsigned even = v[0].word[0], odd = v[0].word[1];
+
+#pragma unroll
+    for (unsigned k = 0; k < VECTORS; k++) {
+#pragma unroll
+        for (unsigned w = k == 0 ? 2 : 0; w < 4; w += 2) {
+            even = Fold::combine(even, v[k].word[w]);
+            odd = Fold::combine(odd, v[k].word[w + 1]);
+        }
+    }
+    if constexpr (bytes == 8) {
+        return static_cast<uint64>(odd) << 32 | even;
+    } else {
+        unsigned word = Fold::combine(even, odd);
+        if constexpr (bytes <= 2) word = Fold::combine(word >> 16, word);
+        if constexpr (bytes == 1) word = Fold::combine(word >> 8, word);
+        return word; // what is above the element's bits becomes no result
+    }
+}
+
+// How many elements are there, where NaN is left out.
+template <class Cell, unsigned VECTORS> GPR_DEVICE unsigned count_present(const Vector (&v)[VECTORS])
+{
+    using In = typename Cell::In;
+    unsigned count = VECTORS * vector_elements<In>;
+
+    if constexpr (Cell::skips_nan) {
+#pragma unroll
+        for (unsigned k = 0; k < VECTORS; k++) {
+#pragma unroll
+            for (unsigned j = 0; j < vector_elements<In>; j++) count -= is_nan(value_of(element<In>(v[k], j)));
+        }
+    }
+    return count;
+}
+
+// min and max of integers of one byte: two halves at a time. A half compares as its upper byte does, and a word's other
+// bytes are made upper bytes by leaving the first ones out. Signed bytes sort as unsigned ones when their sign is
+// flipped.
+GPR_DEVICE unsigned fold_halves(fold_min, unsigned a, unsigned b) { return smaller_halves(a, b); }
+GPR_DEVICE unsigned fold_halves(fold_max, unsigned a, unsigned b) { return larger_halves(a, b); }
+
+template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc extreme_byte(const Vector (&v)[VECTORS])
+{
+    using Fold = typename Cell::Fold;
+    using In = typename Cell::In;
+    constexpr unsigned flip = is_signed<In> ? 0x80808080u : 0u;
+    unsigned upper = v[0].word[0] ^ flip, lower = upper & 0x00ff00ffu;
+
+#pragma unroll
+    for (unsigned k = 0; k < VECTORS; k++) {
+#pragma unroll
+        for (unsigned w = k == 0 ? 1 : 0; w < 4; w++) {
+            upper = fold_halves(Fold{}, upper, v[k].word[w] ^ flip);
+            lower = fold_halves(Fold{}, lower, (v[k].word[w] ^ flip) & 0x00ff00ffu);
+        }
+    }
+    const unsigned halves = fold_halves(Fold{}, upper >> 8 & 0x00ff00ffu, lower);
+    const unsigned best = Fold::combine(halves >> 16, halves & 0xffffu);
+    return static_cast<typename Cell::Acc>(static_cast<In>(best ^ (flip & 0xffu)));
+}
+
+// Folds vectors that are in registers. Not for positions: see thread_accumulator.cuh.
+template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc fold_tile(const Vector (&v)[VECTORS])
+{
+    using Fold = typename Cell::Fold;
+    using In = typename Cell::In;
+    using Compute = typename Cell::Compute;
+    using Acc = typename Cell::Acc;
+    constexpr bool lifts = !same<In, Acc>; // elements are not accumulators of an earlier pass
+    constexpr bool is_bits =
+        same<Fold, fold_bit_and> || same<Fold, fold_bit_or> || same<Fold, fold_bit_xor>;
+    constexpr bool as_it_is = same<Compute, In> || same<Compute, dt_bool>;
+    constexpr bool is_any = same<Fold, fold_any> || (same<Fold, fold_max> && same<In, dt_bool>);
+    constexpr bool is_all = same<Fold, fold_all> || (same<Fold, fold_min> && same<In, dt_bool>);
+    constexpr bool is_extreme = same<Fold, fold_min> || same<Fold, fold_max>;
+
+    if constexpr (same<Fold, fold_range> && lifts) {
+        using Number = typename Acc::Number;
+        return Acc{fold_tile<typename Cell::template With<fold_min, Number>>(v),
+                   fold_tile<typename Cell::template With<fold_max, Number>>(v)};
+    } else if constexpr (same<Fold, fold_tally> && lifts) {
+        using Number = typename Acc::Number;
+        return Acc{fold_tile<typename Cell::template With<fold_sum, Number>>(v), count_present<Cell>(v)};
+    } else if constexpr (sums_halves<Cell>()) {
+        return fold_each<typename Cell::template With<fold_sum, float>>(v);
+    } else if constexpr (sizeof(In) == 1 && (same<Fold, fold_count> || same<Fold, fold_odd>)) {
+        return count_bytes<Cell>(v);
+    } else if constexpr (is_bits && same<Compute, In> && !same<In, dt_bool>) {
+        return fold_words<Cell>(v);
+    } else if constexpr (sums_words<Cell>()) return sum_words<Cell>(v);
+    else if constexpr (is_any && as_it_is) return or_words<Cell>(v);
+    else if constexpr (is_all && as_it_is && sizeof(In) == 1) return and_bytes<Cell>(v);
+    else if constexpr (GPR_HAS_HALVES && is_extreme && as_it_is && sizeof(In) == 1) return extreme_byte<Cell>(v);
+    else return fold_each<Cell>(v);
+}
+
+} // namespace gpr

@@ -1,0 +1,226 @@
+// Warp reductions: 32 lanes exchange registers, without shared memory and without a block barrier.
+//
+// Every function here must be called by all 32 lanes of a warp together.
+#pragma once
+
+#include "kernel_traits.cuh"
+
+namespace gpr {
+
+constexpr unsigned warp_lanes = 32;
+constexpr unsigned all_lanes = 0xffffffffu;
+
+// ---------------------------------------------------------------- shuffles ----------------------
+
+// An accumulator as the 32-bit words that shuffles move.
+template <class T> struct Words {
+    static_assert(sizeof(T) % 4 == 0, "shuffles move whole words");
+    unsigned word[sizeof(T) / 4];
+};
+
+// The value of the lane `delta` above, within groups of `width` lanes; lanes without one get their own.
+template <class T> GPR_DEVICE T shuffle_down(T value, unsigned delta, unsigned width = warp_lanes)
+{
+    Words<T> words = bit_copy<Words<T>>(value);
+#pragma unroll
+    for (unsigned i = 0; i < sizeof(T) / 4; i++) {
+        words.word[i] = __shfl_down_sync(all_lanes, words.word[i], delta, width);
+    }
+    return bit_copy<T>(words);
+}
+
+// The value of the lane whose number differs in the bits of `mask`.
+template <class T> GPR_DEVICE T shuffle_xor(T value, unsigned mask)
+{
+    Words<T> words = bit_copy<Words<T>>(value);
+#pragma unroll
+    for (unsigned i = 0; i < sizeof(T) / 4; i++) {
+        words.word[i] = __shfl_xor_sync(all_lanes, words.word[i], mask);
+    }
+    return bit_copy<T>(words);
+}
+
+// The value of the lane below; the first lane gets its own.
+template <class T> GPR_DEVICE T shuffle_up(T value)
+{
+    Words<T> words = bit_copy<Words<T>>(value);
+#pragma unroll
+    for (unsigned i = 0; i < sizeof(T) / 4; i++) words.word[i] = __shfl_up_sync(all_lanes, words.word[i], 1);
+    return bit_copy<T>(words);
+}
+
+// The value of one lane.
+template <class T> GPR_DEVICE T shuffle_from(T value, int lane)
+{
+    Words<T> words = bit_copy<Words<T>>(value);
+#pragma unroll
+    for (unsigned i = 0; i < sizeof(T) / 4; i++) words.word[i] = __shfl_sync(all_lanes, words.word[i], lane);
+    return bit_copy<T>(words);
+}
+
+// Reduces each group of LANES neighbouring lanes (a power of two). The first lane of a group holds its result, the
+// others hold nothing of use. Halves fold onto each other, which reorders operands.
+template <class Cell, unsigned LANES = warp_lanes> GPR_DEVICE typename Cell::Acc warp_reduce(typename Cell::Acc value)
+{
+#pragma unroll
+    for (unsigned delta = LANES / 2; delta > 0; delta /= 2) {
+        value = Cell::combine(value, shuffle_down(value, delta, LANES));
+    }
+    return value;
+}
+
+// The butterfly of shfl_xor.cuh: every lane of the warp holds the result, and all the same bits of it.
+template <class Cell> GPR_DEVICE typename Cell::Acc warp_all_reduce(typename Cell::Acc value)
+{
+    using Acc = typename Cell::Acc;
+#pragma unroll
+    for (unsigned mask = warp_lanes / 2; mask > 0; mask /= 2) {
+        const Acc other = shuffle_xor(value, mask);
+        value = (threadIdx.x & mask) == 0 ? Cell::combine(value, other) : Cell::combine(other, value);
+    }
+    return value;
+}
+
+// What warp_reduce does, for several values a lane at once, so that the exchanges of one do not wait for those of another.
+template <class Cell, unsigned LANES, unsigned VALUES>
+GPR_DEVICE void warp_reduce_all(typename Cell::Acc (&value)[VALUES])
+{
+#pragma unroll
+    for (unsigned delta = LANES / 2; delta > 0; delta /= 2) {
+        typename Cell::Acc other[VALUES];
+#pragma unroll
+        for (unsigned k = 0; k < VALUES; k++) other[k] = shuffle_down(value[k], delta, LANES);
+#pragma unroll
+        for (unsigned k = 0; k < VALUES; k++) value[k] = Cell::combine(value[k], other[k]);
+    }
+}
+
+// ---------------------------------------------------------------- redux -------------------------
+
+// Whether the card can reduce 32 bits over a warp by one instruction (compute capability 8.0).
+#if GPR_ARCH >= 800
+#define GPR_HAS_REDUX 1
+#else
+#define GPR_HAS_REDUX 0
+#endif
+
+// warp_redux(fold, value) overloads, best first: one instruction; a few; the shuffles above for the rest.
+// All lanes hold the result, except from the last, where only lane 0 does.
+#if GPR_HAS_REDUX
+
+GPR_DEVICE unsigned redux(fold_any, unsigned value) { return __reduce_or_sync(all_lanes, value); }
+GPR_DEVICE unsigned redux(fold_all, unsigned value) { return __reduce_and_sync(all_lanes, value); }
+GPR_DEVICE int redux(fold_min, int value) { return __reduce_min_sync(all_lanes, value); }
+GPR_DEVICE int redux(fold_max, int value) { return __reduce_max_sync(all_lanes, value); }
+GPR_DEVICE unsigned redux(fold_min, unsigned value) { return __reduce_min_sync(all_lanes, value); }
+GPR_DEVICE unsigned redux(fold_max, unsigned value) { return __reduce_max_sync(all_lanes, value); }
+
+// A sum of 32 pieces of 27 bits fits a word, so a 64-bit sum is three of those: bits 0-26, 27-53 and 54-63. The last
+// one may wrap only where the sum itself wraps.
+GPR_DEVICE uint64 redux(fold_sum, uint64 value)
+{
+    constexpr unsigned piece = (1u << 27) - 1;
+    const uint64 low = __reduce_add_sync(all_lanes, static_cast<unsigned>(value) & piece);
+    const uint64 middle = __reduce_add_sync(all_lanes, static_cast<unsigned>(value >> 27) & piece);
+    const uint64 high = __reduce_add_sync(all_lanes, static_cast<unsigned>(value >> 54));
+    return low + (middle << 27) + (high << 54);
+}
+
+GPR_DEVICE uint64 redux(fold_count, uint64 value) { return redux(fold_sum{}, value); }
+GPR_DEVICE unsigned redux(fold_odd, unsigned value) { return __reduce_xor_sync(all_lanes, value); }
+
+// Bits of 64 are those of two words.
+GPR_DEVICE unsigned redux(fold_bit_and, unsigned value) { return __reduce_and_sync(all_lanes, value); }
+GPR_DEVICE unsigned redux(fold_bit_or, unsigned value) { return __reduce_or_sync(all_lanes, value); }
+GPR_DEVICE unsigned redux(fold_bit_xor, unsigned value) { return __reduce_xor_sync(all_lanes, value); }
+template <class Fold> GPR_DEVICE uint64 redux(Fold fold, uint64 value)
+{
+    const uint64 upper = redux(fold, static_cast<unsigned>(value >> 32));
+    return upper << 32 | redux(fold, static_cast<unsigned>(value));
+}
+
+// 64 bits in two steps: the upper words decide, and the lower words only of the lanes that tie there.
+template <class Fold, class Upper> GPR_DEVICE uint64 redux_in_two(Fold fold, uint64 value, unsigned loser)
+{
+    const Upper upper = static_cast<Upper>(value >> 32);
+    const Upper best = redux(fold, upper);
+    const unsigned lower = redux(fold, upper == best ? static_cast<unsigned>(value) : loser);
+    return static_cast<uint64>(static_cast<unsigned>(best)) << 32 | lower;
+}
+
+GPR_DEVICE uint64 redux(fold_min f, uint64 value) { return redux_in_two<fold_min, unsigned>(f, value, ~0u); }
+GPR_DEVICE uint64 redux(fold_max f, uint64 value) { return redux_in_two<fold_max, unsigned>(f, value, 0u); }
+GPR_DEVICE long long redux(fold_min f, long long value)
+{
+    return static_cast<long long>(redux_in_two<fold_min, int>(f, static_cast<uint64>(value), ~0u));
+}
+GPR_DEVICE long long redux(fold_max f, long long value)
+{
+    return static_cast<long long>(redux_in_two<fold_max, int>(f, static_cast<uint64>(value), 0u));
+}
+
+// Floats by integers that sort as they do. The keys at either end belong to NaNs: a NaN takes the one that wins.
+template <class Float> GPR_DEVICE Float redux_ordered(fold_min f, Float value)
+{
+    return from_ordered<Float>(redux(f, value != value ? Word<Float>(0) : to_ordered(value)));
+}
+template <class Float> GPR_DEVICE Float redux_ordered(fold_max f, Float value)
+{
+    return from_ordered<Float>(redux(f, value != value ? ~Word<Float>(0) : to_ordered(value)));
+}
+GPR_DEVICE float redux(fold_min f, float value) { return redux_ordered(f, value); }
+GPR_DEVICE float redux(fold_max f, float value) { return redux_ordered(f, value); }
+GPR_DEVICE double redux(fold_min f, double value) { return redux_ordered(f, value); }
+GPR_DEVICE double redux(fold_max f, double value) { return redux_ordered(f, value); }
+
+template <class Fold, class Acc>
+constexpr bool has_redux =
+    (same<Fold, fold_sum> && same<Acc, uint64>) || (same<Fold, fold_min> && !is_complex<Acc>) ||
+    (same<Fold, fold_max> && !is_complex<Acc>) || same<Fold, fold_any> || same<Fold, fold_all> ||
+    same<Fold, fold_odd> || same<Fold, fold_count> || same<Fold, fold_bit_and> || same<Fold, fold_bit_or> ||
+    same<Fold, fold_bit_xor>;
+
+#endif
+
+// The largest value of a warp, in all lanes.
+GPR_DEVICE unsigned warp_max(unsigned value)
+{
+#if GPR_HAS_REDUX
+    return __reduce_max_sync(all_lanes, value);
+#else
+#pragma unroll
+    for (unsigned mask = warp_lanes / 2; mask > 0; mask /= 2) {
+        const unsigned other = shuffle_xor(value, mask);
+        if (other > value) value = other;
+    }
+    return value;
+#endif
+}
+
+// The smallest.
+GPR_DEVICE unsigned warp_min(unsigned value) { return ~warp_max(~value); }
+
+// The bits that any lane of a warp has, in all lanes.
+GPR_DEVICE unsigned warp_or(unsigned value)
+{
+#if GPR_HAS_REDUX
+    return __reduce_or_sync(all_lanes, value);
+#else
+#pragma unroll
+    for (unsigned mask = warp_lanes / 2; mask > 0; mask /= 2) value |= shuffle_xor(value, mask);
+    return value;
+#endif
+}
+
+// Reduces a warp by hardware where fold, type and card have it, else by shuffles; lane 0 holds the result.
+template <class Cell> GPR_DEVICE typename Cell::Acc warp_redux(typename Cell::Acc value)
+{
+#if GPR_HAS_REDUX
+    if constexpr (has_redux<typename Cell::Fold, typename Cell::Acc>) return redux(typename Cell::Fold{}, value);
+    else return warp_reduce<Cell>(value);
+#else
+    return warp_reduce<Cell>(value);
+#endif
+}
+
+} // namespace gpr

@@ -1,0 +1,67 @@
+// Exact sums: the fixed-point numbers that the exact kernels add to. lib/exact/exact.c has the same for the host, and the same
+// layout.
+//
+// A part holds the sum of real elements as an integer in units of the smallest number of their type, in radix 2^32. A
+// word is 64 bits wide, so that additions need not carry. Integer addition knows no order: however elements are
+// grouped, the number is the same.
+#pragma once
+
+#include "finalize.cuh"
+#include "warp.cuh"
+
+namespace gpr {
+
+// ---------------------------------------------------------------- the grid ----------------------
+
+// A binary floating-point format: stored bits of the significand, bits of the exponent. Integers have neither.
+template <class T> struct Format { static constexpr int fraction = 0, exponent = 0; };
+template <> struct Format<dt_float16> { static constexpr int fraction = 10, exponent = 5; };
+template <> struct Format<dt_bfloat16> { static constexpr int fraction = 7, exponent = 8; };
+template <> struct Format<dt_float32> { static constexpr int fraction = 23, exponent = 8; };
+template <> struct Format<dt_float64> { static constexpr int fraction = 52, exponent = 11; };
+
+constexpr unsigned sign_bit = 0x80000000u;
+
+template <class T> using Bits =
+    typename Select<sizeof(T) == 8, uint64, typename Select<sizeof(T) == 4, unsigned, unsigned short>::type>::type;
+template <class T> constexpr Bits<T> sign_of = static_cast<Bits<T>>(Bits<T>(1) << (8 * sizeof(T) - 1));
+template <class T> constexpr unsigned last_field = (1u << Format<T>::exponent) - 1; // of infinities and NaN
+
+constexpr int double_fraction = Format<dt_float64>::fraction;
+GPR_DEVICE unsigned upper_bits(double x) { return static_cast<unsigned>(bit_copy<uint64>(x) >> 32); }
+GPR_DEVICE unsigned lower_bits(double x) { return static_cast<unsigned>(bit_copy<uint64>(x)); }
+
+// Every element of type T is a multiple of 2^grid_lowest below 2^grid_highest.
+template <class T> constexpr int grid_lowest =
+    is_float<T> ? 2 - (1 << (Format<T>::exponent - 1)) - Format<T>::fraction : 0;
+template <class T> constexpr int grid_highest = is_float<T> ? 1 << (Format<T>::exponent - 1) : 8 * sizeof(T);
+
+constexpr int word_bits = 32;
+constexpr int spare_bits = 66; // beyond the largest element: 64 bits for their number, one for the sign, one to add
+constexpr int least_words = 4; // room for both halves of a 64-bit integer
+template <class T> constexpr int needed_words =
+    (grid_highest<T> - grid_lowest<T> + spare_bits + word_bits - 1) / word_bits;
+template <class T> constexpr int grid_words = needed_words<T> < least_words ? least_words : needed_words<T>;
+
+// What a sum must remember beside the number; the host's GPR_EXACT_ flags.
+constexpr uint64 saw_infinity = 1, saw_minus_infinity = 2, saw_nan = 4, saw_not_minus_zero = 8;
+
+// In shared memory, and as kernels leave it for the host.
+template <class T> struct ExactPart {
+    long long word[grid_words<T>];
+    uint64 count; // elements
+    uint64 flags;
+};
+
+template <class T> struct PartTypeOf { using type = T; };
+template <> struct PartTypeOf<dt_complex64> { using type = dt_float32; };
+template <> struct PartTypeOf<dt_complex128> { using type = dt_float64; };
+template <class T> using PartType = typename PartTypeOf<T>::type;
+template <class T> constexpr unsigned parts_of = is_complex<T> ? 2 : 1;
+
+// A sum of elements of type T: complex ones have a part for each of theirs.
+template <class T> struct ExactSum {
+    ExactPart<PartType<T>> part[parts_of<T>];
+};
+
+} // namespace gpr

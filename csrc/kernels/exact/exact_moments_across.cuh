@@ -1,0 +1,130 @@
+// exact_moments_across: what exact_moments makes, of rows that are no runs of memory. Any axes, any strides, any mask.
+//
+// Problem: as exact_across has it. A thread is alone in a row, finds its elements by walking, and adds them and their squares
+// to windows of its own; what it finds goes to its row's numbers, of which a block has as many in shared memory as rows lie
+// across it, and which it shares with those below it in the rectangle (fast_axes.cuh). For each row there are two, and that of
+// squares of float64 has twice the digits: so fewer rows lie across a block than of exact_across.
+//
+// Rows that a block has alone are put by a lane each, if the first bits of their numbers tell the result. Any other a warp
+// puts, as many warps at once as have room for the long division.
+//
+//   Launch: as exact_across; a row's counters are an accumulator.
+//
+// Still paid: the walk; tiles that do not fit are added by one thread; a long division for rows whose first bits do not tell.
+#pragma once
+
+#include "exact_moments.cuh"
+#include "exact_walk.cuh"
+
+namespace gpr {
+
+// Rows of a block: a few sectors of memory side by side, in few words of shared memory.
+constexpr unsigned moments_strip_bytes = 128, most_moments_rows = warp_lanes;
+template <class In> constexpr unsigned most_moments_across =
+    moments_strip_bytes / sizeof(In) < most_moments_rows ? moments_strip_bytes / sizeof(In) : most_moments_rows;
+
+// Shared memory that rows and rooms for results may take: what every card has for a block without asking, less what the
+// rest of a program takes.
+constexpr unsigned moments_shared_bytes = 46 << 10;
+
+// A warp's room for an accumulator, and for a variance on the way.
+template <class In> struct MomentsRoom {
+    ExactMoments<In> whole;
+    VarianceWork<PartType<In>> work;
+};
+
+template <class In> constexpr unsigned fitting_rooms =
+    (moments_shared_bytes - most_moments_across<In> * sizeof(BlockMoments<In>)) / sizeof(MomentsRoom<In>);
+
+// Results that a block makes at once.
+template <class In, unsigned BLOCK> constexpr unsigned moments_rooms =
+    fitting_rooms<In> < most_rooms ? (fitting_rooms<In> < BLOCK / warp_lanes ? fitting_rooms<In> : BLOCK / warp_lanes)
+    : most_rooms < BLOCK / warp_lanes ? most_rooms
+                                      : BLOCK / warp_lanes;
+
+// Puts the first `count` of every STEP-th of these rows that hold what was found of n elements each, by a lane each. Row k
+// goes to result_of(k); bit k of what all lanes get says that it has been put. All lanes of a warp must call.
+template <class Cell, unsigned STEP, class ResultOf>
+GPR_DEVICE unsigned put_quickly(const BlockMoments<typename Cell::In> *moments, unsigned count, uint64 n, Ending ending,
+                                const ResultOf &result_of)
+{
+    constexpr unsigned parts = parts_of<typename Cell::In>;
+    const unsigned lane = threadIdx.x % warp_lanes;
+    MomentBounds<parts> used = {};
+    MomentBrackets<parts> brackets;
+    bool is_put = false;
+
+#pragma unroll 1
+    for (unsigned k = 0; k < count; k++) {
+        const MomentBounds<parts> of_row = bounds_of(moments[k * STEP]);
+        if (k == lane) used = of_row;
+    }
+    if (lane < count) {
+        const BlockMoments<typename Cell::In> &found = moments[lane * STEP];
+        is_put = found.flags == 0 && take_first_bits(&brackets, found, used)
+                 && Cell::put_quickly(result_of(lane), brackets, n - found.left_out, ending);
+    }
+    return __ballot_sync(all_lanes, is_put);
+}
+
+template <class Cell, unsigned BLOCK>
+__global__ void __launch_bounds__(BLOCK, exact_blocks<BLOCK>)
+exact_moments_across(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc> scratch,
+                     const __grid_constant__ Layout layout, Ending ending)
+{
+    using In = typename Cell::In;
+    using Words = MomentWords<In>;
+    constexpr unsigned numbers = most_moments_across<In>, rooms = moments_rooms<In, BLOCK>;
+    constexpr unsigned vectors = walked_vectors<In>;
+    static_assert(rooms > 0, "rows leave room for a result");
+    static_assert(sizeof(typename Cell::Acc) == Words::all * sizeof(uint64), "words, a count and flags of each");
+    __shared__ MomentsRoom<In> room[rooms];
+    const BlockMoments<In> *moments = block_moments<In, numbers>();
+    const Strip<BLOCK> strip(rows, layout);
+    const Row &row = strip.row;
+    const uint64 counted = row.block == 0 ? row.n : 0; // each element by one block
+
+    clear_shared<BLOCK>(block_moments<In, numbers>(), numbers);
+    MomentsAdder<Cell, vectors, LoneThread<numbers>> adder(LoneThread<numbers>{strip.r.x});
+    const auto add = [&](const Vector (&v)[vectors]) { adder.take(v); };
+    adder.left_out += strip.template walk<Cell, vectors>(in, layout, adder.nothing(), [] {}, add);
+    if (strip.has_row()) adder.close();
+    __syncthreads(); // all threads have added
+
+    // Word i of what the block has found of all its rows.
+    const auto found = [&](unsigned i) { return Words::word(moments[i / Words::all], i % Words::all, counted); };
+    const auto is_flags = [](unsigned i) { return Words::is_flags(i % Words::all); };
+    Totals totals;
+    if (row.blocks > 1) {
+        totals = Totals(scratch.tickets, layout.slots, row, layout.across * Words::all);
+        if (!totals.add<BLOCK>(strip.count * Words::all, row, found, is_flags)) return;
+    }
+
+    const unsigned warp = threadIdx.x / warp_lanes, lane = threadIdx.x % warp_lanes;
+    if (warp >= rooms || warp >= strip.count) return;
+    const unsigned mine = (strip.count - warp - 1) / rooms + 1; // rows: number warp, warp + rooms, ...
+    const auto result_of = [&](unsigned k) { return out + layout.row(strip.first + warp + k * rooms).out; };
+    unsigned put = 0;
+    if constexpr (!same<typename Cell::Out, typename Cell::Acc>) {
+        if (row.blocks == 1) put = put_quickly<Cell, rooms>(moments + warp, mine, counted, ending, result_of);
+    }
+    for (unsigned k = 0; k < mine; k++) {
+        const unsigned c = warp + k * rooms;
+        uint64 *whole = reinterpret_cast<uint64 *>(&room[warp].whole);
+
+        if ((put >> k & 1) != 0) continue;
+        __syncwarp(); // the row before has been put
+        for (unsigned i = c * Words::all + lane; i < (c + 1) * Words::all; i += warp_lanes) {
+            whole[i - c * Words::all] = row.blocks > 1 ? totals.take(i) : found(i);
+        }
+        __syncwarp(); // the sums are there
+        if constexpr (same<typename Cell::Out, typename Cell::Acc>) {
+            uint64 *words = reinterpret_cast<uint64 *>(result_of(k));
+            for (unsigned i = lane; i < Words::all; i += warp_lanes) words[i] = whole[i];
+        } else {
+            Cell::put(result_of(k), room[warp].whole, room[warp].work, ending);
+        }
+    }
+}
+
+} // namespace gpr

@@ -1,0 +1,74 @@
+// Exact sums: what a kernel folds into them, and how they become results.
+#pragma once
+
+#include "exact_short.cuh"
+#include "finalize.cuh"
+
+namespace gpr {
+
+struct fold_exact {
+    static constexpr bool commutative = true;
+};
+
+// The same of a part that is in shared memory, and whose words are carried. All lanes of the warp must call, and get the
+// result.
+template <class Result, bool IS_MEAN, class T> GPR_DEVICE Result finish_part(ExactPart<T> &part)
+{
+    const Digits<T> digits(part);
+    return finish_digits<Result, IS_MEAN>(digits, part.count, part.flags);
+}
+
+// Parts as a result. All lanes of the warp must call.
+template <class Result, bool IS_MEAN, class T, unsigned PARTS>
+GPR_DEVICE void put_parts(Result *out, ExactPart<T> (&part)[PARTS])
+{
+    Result result;
+    if constexpr (!is_complex<Result>) {
+        result = finish_part<Result, IS_MEAN>(part[0]);
+    } else {
+        result.re = finish_part<Part<Result>, IS_MEAN>(part[0]);
+        if constexpr (PARTS > 1) result.im = finish_part<Part<Result>, IS_MEAN>(part[1]);
+        else result.im = 0;
+    }
+    if (threadIdx.x % warp_lanes == 0) *out = result;
+}
+
+// Sums that become results. A warp puts one that is in shared memory, a thread one that is in registers.
+template <class Element, class Compute, class Number, bool SKIP_NAN, class Result, class Way>
+struct Finished<Cell<fold_exact, Element, Compute, ExactSum<Number>, SKIP_NAN>, Result, Way>
+    : Cell<fold_exact, Element, Compute, ExactSum<Number>, SKIP_NAN> {
+    using Out = Result;
+    static constexpr bool is_mean = same<Way, finish_mean>;
+    static constexpr bool is_rounded = is_float<PartType<Result>> && !is_mean; // and neither divided nor wrapped
+
+    static GPR_DEVICE void put(Out *out, ExactSum<Number> &sum) { put_parts<Result, is_mean>(out, sum.part); }
+    // A sum of which round(p) gives part p, to all lanes.
+    template <class Round> static GPR_DEVICE void put_rounded(Out *out, const Round &round)
+    {
+        Result result;
+        if constexpr (!is_complex<Result>) {
+            result = round(0);
+        } else {
+            result.re = round(0);
+            if constexpr (is_complex<Number>) result.im = round(1);
+            else result.im = 0;
+        }
+        if (threadIdx.x % warp_lanes == 0) *out = result;
+    }
+    template <class Short>
+    static GPR_DEVICE void put(Out *out, const Short (&sum)[parts_of<Number>], uint64 count,
+                               const uint64 (&flags)[parts_of<Number>])
+    {
+        Result result;
+        if constexpr (!is_complex<Result>) {
+            result = finish_short<Result, is_mean>(sum[0], count, flags[0]);
+        } else {
+            result.re = finish_short<Part<Result>, is_mean>(sum[0], count, flags[0]);
+            if constexpr (is_complex<Number>) result.im = finish_short<Part<Result>, is_mean>(sum[1], count, flags[1]);
+            else result.im = 0;
+        }
+        *out = result;
+    }
+};
+
+} // namespace gpr

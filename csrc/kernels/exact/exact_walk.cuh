@@ -1,0 +1,175 @@
+// Exact sums: tiles of elements that lie anywhere.
+#pragma once
+
+#include "fast_axes.cuh"
+#include "exact_adders.cuh"
+
+namespace gpr {
+
+// Vectors of a tile that is made element by element: of 16 elements, whose loads are under way together; of fewer where
+// each takes many instructions to find.
+constexpr unsigned most_walked_vectors = reduced_axes == 1 ? 4 : 2;
+template <class In>
+constexpr unsigned walked_vectors = sizeof(In) < most_walked_vectors ? sizeof(In) : most_walked_vectors;
+// And of one that a thread makes for a sum of its own: of items, or of elements that take so little to add that loads are what
+// is waited for.
+constexpr unsigned most_strip_vectors = 4;
+template <class In> constexpr unsigned strip_vectors =
+    item > 1 || (reduced_axes == 1 && same<In, dt_float16>) ? most_strip_vectors : walked_vectors<In>;
+
+// A thread's way through a row of n elements, or items of RUN neighbouring ones: tiles of number first, first + step,
+// first + 2 * step, ...
+template <class Cell, unsigned VECTORS, unsigned RUN = 1> class WalkedTiles {
+public:
+    using In = typename Cell::In;
+    static constexpr unsigned elements = VECTORS * vector_elements<In>, steps = elements / RUN;
+    static_assert(RUN == 1 || RUN == item, "items are what load_item loads");
+    unsigned left_out = 0; // elements so far that are in no tile: masked, or NaN that does not count
+
+    GPR_DEVICE WalkedTiles(const In *row, const unsigned char *row_mask, const Layout &layout, uint64 first, uint64 step,
+                           uint64 n)
+        : in(row), mask(row_mask), walk(layout, first, step), left(steps_of(n, first, step))
+    {
+    }
+    GPR_DEVICE bool is_done() const { return left == 0; }
+
+    // The next tile; what it has no element for is `nothing`.
+    GPR_DEVICE void fetch(Vector (&v)[VECTORS], const Vector &nothing)
+    {
+        const unsigned count = left < steps ? static_cast<unsigned>(left) : steps;
+        left -= count;
+        if constexpr (RUN > 1) take_items(v, count, nothing);
+        else if (reduced_axes == 1 && count == elements) take<true>(v, count, nothing);
+        else take<false>(v, count, nothing);
+    }
+    // The same of a row that is hardly ever a whole tile.
+    GPR_DEVICE void fetch_part(Vector (&v)[VECTORS], const Vector &nothing)
+    {
+        take<false>(v, left < elements ? static_cast<unsigned>(left) : elements, nothing);
+        left = 0;
+    }
+
+private:
+    const In *in;
+    const unsigned char *mask;
+    Walk walk;
+    uint64 left; // elements, or items
+
+    // All loads come first.
+    GPR_DEVICE void load_some(In (&x)[elements], bool (&keep)[elements], unsigned count)
+    {
+#pragma unroll
+        for (unsigned i = 0; i < elements; i++) {
+            keep[i] = i < count;
+            if (keep[i]) {
+                x[i] = in[walk.place().in];
+                if constexpr (masked) keep[i] = mask[walk.place().mask] != 0;
+            }
+            walk.advance();
+        }
+    }
+    // The same of a whole tile along one axis: its elements are at even distances.
+    GPR_DEVICE void load_even(In (&x)[elements], bool (&keep)[elements])
+    {
+        const Place step = walk.step();
+        const In *at = in + walk.place().in;
+        const unsigned char *mask_at = mask + walk.place().mask;
+#pragma unroll
+        for (unsigned i = 0; i < elements; i++) {
+            x[i] = *at;
+            keep[i] = true;
+            if constexpr (masked) keep[i] = *mask_at != 0;
+            at += step.in;
+            mask_at += step.mask;
+        }
+        walk.advance(elements);
+    }
+
+    template <bool FULL> GPR_DEVICE void take(Vector (&v)[VECTORS], unsigned count, const Vector &nothing)
+    {
+        In x[elements];
+        bool keep[elements];
+
+        if constexpr (FULL) load_even(x, keep);
+        else load_some(x, keep, count);
+#pragma unroll
+        for (unsigned k = 0; k < VECTORS; k++) v[k] = nothing;
+#pragma unroll
+        for (unsigned i = 0; i < elements; i++) {
+            if constexpr (Cell::skips_nan) keep[i] = keep[i] && !is_nan(value_of(x[i]));
+            if constexpr (masked || Cell::skips_nan) left_out += !keep[i] && (FULL || i < count) ? 1 : 0;
+            if (keep[i]) put_element(v[i / vector_elements<In>], i % vector_elements<In>, x[i]);
+        }
+    }
+
+    GPR_DEVICE void take_items(Vector (&v)[VECTORS], unsigned count, const Vector &nothing)
+    {
+        Item<In> items[steps];
+
+#pragma unroll
+        for (unsigned i = 0; i < steps; i++) { // all loads first
+            if (i < count) items[i] = load_item(in, mask, walk.place());
+            walk.advance();
+        }
+#pragma unroll
+        for (unsigned k = 0; k < VECTORS; k++) v[k] = nothing;
+#pragma unroll
+        for (unsigned i = 0; i < steps; i++) {
+            if (i >= count) break;
+            if constexpr (RUN == vector_elements<In> && !masked && !Cell::skips_nan) {
+                v[i] = bit_copy<Vector>(items[i].elements);
+            } else {
+#pragma unroll
+                for (unsigned j = 0; j < RUN; j++) {
+                    const In x = items[i].element(j);
+                    const bool counts = items[i].kept(j) && !(Cell::skips_nan && is_nan(value_of(x)));
+                    if (counts) put_element(v[(i * RUN + j) / vector_elements<In>], (i * RUN + j) % vector_elements<In>, x);
+                    else left_out++;
+                }
+            }
+        }
+    }
+};
+
+// The rows that lie across a block: row v of `rows` is layout.across rows of the array, of which the first `count` exist.
+template <unsigned BLOCK> struct Strip {
+    Row row;
+    Rectangle r;
+    uint64 first;
+    unsigned count;
+
+    GPR_DEVICE Strip(const Rows &rows, const Layout &layout)
+        : row(rows.mine(blockIdx.x)), r(Rectangle::of_block<BLOCK>(layout.across, layout.along != 0)),
+          first(row.index * layout.across),
+          count(layout.count - first < layout.across ? static_cast<unsigned>(layout.count - first) : layout.across)
+    {
+    }
+    // Whether this thread has a row: number r.x of the block's.
+    GPR_DEVICE bool has_row() const { return r.works() && r.x < count; }
+    // Adds what this thread has of its row, by tiles of VECTORS: make_room() comes before one is loaded, add(v) after that. Returns
+    // how many of its elements are left out. All threads must call.
+    template <class Cell, unsigned VECTORS, class MakeRoom, class Add>
+    GPR_DEVICE unsigned walk(const typename Cell::In *in, const Layout &layout, const Vector &nothing, const MakeRoom &make_room,
+                             const Add &add) const
+    {
+        const unsigned together = __ballot_sync(all_lanes, has_row()); // who waits for each other
+        if (!has_row()) return 0;
+        const Start start = layout.row(first + r.x);
+        WalkedTiles<Cell, VECTORS, item> tiles(in + start.in, layout.mask + start.mask, layout,
+                                               static_cast<uint64>(row.block) * r.down + r.y,
+                                               static_cast<uint64>(row.blocks) * r.down, row.n);
+
+        // Lanes whose tiles did not fit, or whose windows were full, wait here for the others: else they would go on by
+        // themselves to the end, each with loads of its own.
+        while (__any_sync(together, !tiles.is_done())) {
+            if (tiles.is_done()) continue;
+            Vector v[VECTORS];
+            make_room();
+            tiles.fetch(v, nothing);
+            add(v);
+        }
+        return tiles.left_out;
+    }
+};
+
+} // namespace gpr

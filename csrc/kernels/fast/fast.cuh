@@ -1,0 +1,176 @@
+// auto_stream, auto_rows: the kernels behind "auto", for rows that are runs of memory. (auto itself is a word of C++.)
+//
+// Where rows begin and results go is the layout's to say (layout.cuh). Rows that are no runs are for auto_columns,
+// auto_narrow and auto_strided, which this file includes.
+//
+// What the steps before found out, together: 16-byte loads with several under way per thread (the number that decides
+// whether the memory is kept busy), folds of whole tiles by the quickest way for the types (tile.cuh), a reduction by
+// warps, and one launch that the last block finishes. Who combines what is fixed by the launch, never by timing: the
+// same input on the same card gives the same bits.
+//
+// auto_stream: rows of any length, one or more blocks each.
+//   Launch: any number of blocks a row; BLOCK a multiple of 32; out[row] is written by one thread. With more than one
+//   block a row, scratch has a partial for each virtual block and for each row a ticket counter, zero before and after;
+//   with one block it is not touched. A multiprocessor holds blocks of resident_threads threads together for sure, so a
+//   grid of that many threads a multiprocessor, or a small multiple of it, fills the card in whole waves.
+//
+// auto_rows: many short rows, `lanes` lanes each (1, 2, 4, ... 32; a constant of the program).
+//   Launch: rows.blocks is 0, and virtual block v serves rows v * R to v * R + R - 1, R = BLOCK * per_thread / lanes.
+//   Few lanes with several loads each are quicker than many. Where the lanes of a row would load less than 32 bytes
+//   together and row follows row, the block's rows, which are one run of memory, come through shared memory by 16-byte
+//   loads; per_thread is what makes that run long enough.
+//
+// Still paid: one counter atomic per block where several blocks share a row.
+#pragma once
+
+#include "fast_columns.cuh"
+#include "fast_counted.cuh"
+#include "fast_narrow.cuh"
+#include "fast_strided.cuh"
+#include "block.cuh"
+#include "layout.cuh"
+#include "finalize.cuh"
+#include "runs.cuh"
+
+namespace gpr {
+
+// ---------------------------------------------------------------- long rows ---------------------
+
+// Vectors that a thread has under way: with resident_threads threads, 64 KiB a multiprocessor, where 24 KiB keep the
+// memory of an H200 busy (4.6 TB/s for the 0.7 us that a load takes). Twice as many cost registers that the compiler
+// does not find.
+constexpr unsigned stream_vectors = 4;
+
+// The best number of all threads of a block first, then where it is: only who has it looks for that. All threads must
+// call; thread 0 holds the result.
+template <class Cell, unsigned BLOCK> GPR_DEVICE typename Cell::Acc find_in_block(const Local<Cell> &local)
+{
+    using Tile = typename Local<Cell>::Tile;
+    constexpr unsigned warps = BLOCK / warp_lanes;
+    __shared__ typename Tile::Acc best_of_warp[warps];
+    __shared__ uint64 position;
+    const unsigned warp = threadIdx.x / warp_lanes, lane = threadIdx.x % warp_lanes;
+    typename Tile::Acc best = warp_all_reduce<Tile>(local.best);
+
+    if (lane == 0) best_of_warp[warp] = best;
+    if (threadIdx.x == 0) position = nowhere;
+    __syncthreads(); // everybody sees the best of all warps
+    best = warp_all_reduce<Tile>(lane < warps ? best_of_warp[lane] : Tile::identity());
+    if (local.first != nowhere && !Cell::Fold::prefers(best, local.best)) atomicMin(&position, local.position());
+    __syncthreads(); // the first position is there
+    return {element_of<typename Cell::Acc::Number>(best), position};
+}
+
+// Reduces what a block's threads took; thread 0 holds the result.
+template <class Cell, unsigned BLOCK> GPR_DEVICE typename Cell::Acc close_block(const Local<Cell> &local)
+{
+    if constexpr (local_way<Cell>() == LocalWay::FOUND) return find_in_block<Cell, BLOCK>(local);
+    else return block_reduce<Cell, BLOCK>(local.close());
+}
+
+template <class Cell, unsigned BLOCK>
+__global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
+auto_stream(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc> scratch,
+            const __grid_constant__ Layout layout, typename Cell::AllEnding ending)
+{
+    using Acc = typename Cell::Acc;
+    const Row row = rows.mine(blockIdx.x);
+    const Start start = layout.row(row.index);
+    Local<Cell> local;
+
+    take_run<Cell, stream_vectors, BLOCK>(local, in + start.in, row.n, grid_of<BLOCK>(row));
+    Acc value = close_block<Cell, BLOCK>(local);
+    if (row.blocks > 1) {
+        if (!is_last_block(row, scratch, value)) return;
+        const Acc *partials = scratch.partials + row.index * row.blocks;
+        value = Cell::identity();
+        for (unsigned i = threadIdx.x; i < row.blocks; i += BLOCK) value = Cell::combine(value, partials[i]);
+        value = block_reduce<Cell, BLOCK>(value);
+    }
+    if (threadIdx.x == 0) Cell::put(out + start.out, value, layout.elements, ending.of(layout, row.index, 0));
+}
+
+// ---------------------------------------------------------------- short rows --------------------
+
+// Vectors under way for a lane that reads its row directly.
+constexpr unsigned row_vectors = 4;
+// Bytes of a block's rows that shared memory takes: four elements for each row of a lane, within reason.
+template <class In, unsigned BLOCK>
+constexpr unsigned staged_bytes = BLOCK * per_thread * 4 * sizeof(In) < 32768 ? BLOCK * per_thread * 4 * sizeof(In)
+                                                                             : 32768;
+// Bytes that lanes must load together for the memory to deliver nothing in vain.
+constexpr unsigned sector_bytes = 32;
+
+// Copies in[0 .. n) to shared memory and says where it is: as far from a multiple of 16 bytes as in global memory, so
+// that whole vectors move. All threads must call; a block barrier is passed. `staged` has room for n elements and 16
+// bytes.
+template <class In, unsigned BLOCK> GPR_DEVICE const In *stage(const In *in, unsigned n, Vector *staged)
+{
+    const unsigned past = static_cast<unsigned>(reinterpret_cast<uint64>(in) % sizeof(Vector)) / sizeof(In);
+    const Vector *from = reinterpret_cast<const Vector *>(in - past); // its first vector may begin before `in`
+    In *elements = reinterpret_cast<In *>(staged);
+    const unsigned begin = past == 0 ? 0 : 1; // first whole vector
+    const unsigned end = (past + n) / vector_elements<In>;
+
+    if (end > begin) {
+#pragma unroll 4
+        for (unsigned i = begin + threadIdx.x; i < end; i += BLOCK) staged[i] = load_vector(from + i);
+    }
+    const unsigned head = begin * vector_elements<In> < past + n ? begin * vector_elements<In> : past + n;
+    const unsigned tail = end * vector_elements<In> > head ? end * vector_elements<In> : head;
+    for (unsigned i = past + threadIdx.x; i < head; i += BLOCK) elements[i] = in[i - past];
+    for (unsigned i = tail + threadIdx.x; i < past + n; i += BLOCK) elements[i] = in[i - past];
+    __syncthreads(); // everybody's part is there
+    return elements + past;
+}
+
+template <class Cell, unsigned BLOCK>
+__global__ void __launch_bounds__(BLOCK)
+auto_rows(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc>, const __grid_constant__ Layout layout,
+          typename Cell::AllEnding ending)
+{
+    using In = typename Cell::In;
+    using Acc = typename Cell::Acc;
+    constexpr unsigned groups = BLOCK / lanes;
+    constexpr bool narrow = lanes * sizeof(In) < sector_bytes;
+    const uint64 first = (rows.first + blockIdx.x) * (groups * per_thread);
+    const uint64 left = rows.count - first;
+    const unsigned count = left < groups * per_thread ? static_cast<unsigned>(left) : groups * per_thread;
+    const unsigned group = threadIdx.x / lanes, lane = threadIdx.x % lanes;
+    const Start base = layout.row(first);
+    const In *staged_in = nullptr;
+    Start start[per_thread];
+    Acc value[per_thread];
+
+    if constexpr (narrow && kept_axes == 1) {
+        __shared__ Vector staged[staged_bytes<In, BLOCK> / sizeof(Vector) + 1];
+        const bool is_run = layout.kept[0].in == static_cast<long long>(rows.n);
+        if (is_run && count * rows.n <= staged_bytes<In, BLOCK> / sizeof(In)) {
+            staged_in = stage<In, BLOCK>(in + base.in, static_cast<unsigned>(count * rows.n), staged);
+        }
+    }
+#pragma unroll
+    for (unsigned k = 0; k < per_thread; k++) {
+        const unsigned r = k * groups + group;
+        value[k] = Cell::identity();
+        start[k] = layout.row_after(base, first, r < count ? r : 0);
+        if (r >= count) continue;
+        if (staged_in != nullptr) {
+            const unsigned n = static_cast<unsigned>(rows.n);
+            const In *row_in = staged_in + r * n;
+            for (unsigned i = lane; i < n; i += lanes) value[k] = Cell::combine(value[k], Cell::lift(row_in[i], i));
+        } else {
+            value[k] = fold_vectors<Cell, row_vectors, lanes>(in + start[k].in, rows.n, Team{lane, lanes});
+        }
+    }
+    warp_reduce_all<Cell, lanes>(value); // every lane takes part, with or without a row
+#pragma unroll
+    for (unsigned k = 0; k < per_thread; k++) {
+        const unsigned r = k * groups + group;
+        if (r < count && lane == 0) {
+            Cell::put(out + start[k].out, value[k], layout.elements, ending.of(layout, first + r, 0));
+        }
+    }
+}
+
+} // namespace gpr

@@ -1,0 +1,355 @@
+// Blocks whose threads lie across rows: what auto_columns and auto_strided have in common.
+//
+// A block's threads are a rectangle. `across` of them lie side by side, each with outputs of its own; BLOCK / across
+// lie one below the other and share those outputs, each taking every so-manyth position of the rows. What they found is
+// combined down the rectangle in shared memory, and where several blocks share rows, the last of them combines what all
+// found, in the order of the blocks: who combines what is fixed by the launch, never by timing.
+#pragma once
+
+#include "block.cuh"
+#include "layout.cuh"
+#include "thread_accumulator.cuh"
+#include "finalize.cuh"
+
+namespace gpr {
+
+// Items that a thread has under way: with 1024 threads a multiprocessor 64 KiB, as in auto_stream, or half of that where
+// items have less than 8 bytes.
+template <class In> constexpr unsigned items_under_way = item * sizeof(In) == 16 ? 4 : 8;
+
+// A thread's place in its block. Threads that the rectangle leaves over have y == down and do nothing.
+struct Rectangle {
+    unsigned across, down;
+    unsigned x, y;
+
+    // `along`: neighbours in the block take neighbouring positions of a row, else neighbouring rows.
+    template <unsigned BLOCK> static GPR_DEVICE Rectangle of_block(unsigned across, bool along)
+    {
+        Rectangle r;
+        if (across == BLOCK) return Rectangle{BLOCK, 1, threadIdx.x, 0};
+        r.across = across;
+        r.down = BLOCK / across;
+        r.x = along ? threadIdx.x / r.down : threadIdx.x % across;
+        r.y = along ? threadIdx.x % r.down : threadIdx.x / across;
+        if (along && r.x >= across) r.x = 0, r.y = r.down;
+        return r;
+    }
+    GPR_DEVICE bool works() const { return y < down; }
+};
+
+// Outputs that are combined down a block at once: with 64 bytes of shared memory a thread, and 32 KiB a block, as many blocks
+// as before have room.
+template <class Cell, unsigned BLOCK, unsigned OUTPUTS> GPR_DEVICE constexpr unsigned folded_together()
+{
+    constexpr unsigned long most = BLOCK <= 512 ? 64 : 32 * 1024 / BLOCK;
+    unsigned together = OUTPUTS;
+    while (together > 1 && together * sizeof(typename Cell::Acc) > most) together /= 2;
+    return together;
+}
+
+// Combines the values of threads down the rectangle, some outputs at a time; the threads with y == 0 hold the results. All
+// threads of the block must call. `partial` is shared memory of BLOCK accumulators for each output of those; another call
+// with the same rectangle may follow at once, as of each slot only its own thread reads after the last barrier.
+template <class Cell, unsigned BLOCK, unsigned OUTPUTS>
+GPR_DEVICE void fold_down(typename Cell::Acc *partial, typename Cell::Acc (&value)[OUTPUTS], const Rectangle &r)
+{
+    constexpr unsigned together = folded_together<Cell, BLOCK, OUTPUTS>();
+    const unsigned slot = r.y * r.across + r.x;
+
+    if (r.down == 1) return;
+#pragma unroll
+    for (unsigned first = 0; first < OUTPUTS; first += together) {
+        if (r.works()) {
+#pragma unroll
+            for (unsigned k = 0; k < together; k++) partial[k * BLOCK + slot] = value[first + k];
+        }
+        __syncthreads(); // partials are there
+        for (unsigned left = r.down; left > 1;) {
+            const unsigned half = (left + 1) / 2;
+            if (r.y + half < left) {
+#pragma unroll
+                for (unsigned k = 0; k < together; k++) {
+                    typename Cell::Acc &mine = partial[k * BLOCK + slot];
+                    mine = Cell::combine(mine, partial[k * BLOCK + slot + half * r.across]);
+                }
+            }
+            __syncthreads(); // the next step reads what this one wrote
+            left = half;
+        }
+        if (r.y == 0) {
+#pragma unroll
+            for (unsigned k = 0; k < together; k++) value[first + k] = partial[k * BLOCK + slot];
+        }
+    }
+}
+
+// What a thread folds OUTPUTS outputs into. OUTPUTS is 1, where the elements of an item are of one row, or item, where
+// they are of as many.
+//
+//   take(items, position, layout)    an item, and the position of its first element
+//   settle()                         as a Local's
+//   close(k)                         the accumulator of output k
+template <class Cell, unsigned OUTPUTS> struct EachOutput {
+    using In = typename Cell::In;
+    Local<Cell> of[OUTPUTS];
+
+    GPR_DEVICE void take(const Item<In> &items, uint64 position, const Layout &layout)
+    {
+#pragma unroll
+        for (unsigned j = 0; j < item; j++) {
+            // Of a row's item the elements have positions of their own.
+            const uint64 own = OUTPUTS == 1 ? static_cast<uint64>(j * layout.item_position) : uint64(0);
+            if (items.kept(j)) of[OUTPUTS == 1 ? 0 : j].take(items.element(j), position + own);
+        }
+    }
+    GPR_DEVICE void settle()
+    {
+#pragma unroll
+        for (unsigned k = 0; k < OUTPUTS; k++) of[k].settle();
+    }
+    GPR_DEVICE typename Cell::Acc close(unsigned k) const { return of[k].close(); }
+};
+
+// Variances of columns of which every element counts: one count for all of them leaves registers for more columns.
+template <class Cell> struct MomentsTogether {
+    using In = typename Cell::In;
+    Distances<typename Cell::Acc> of[item];
+    MomentCount taken;
+
+    GPR_DEVICE void take(const Item<In> &items, uint64, const Layout &)
+    {
+        if (taken.count++ == 0) {
+#pragma unroll
+            for (unsigned j = 0; j < item; j++) of[j].centre = number_of<Cell>(items.element(j));
+        }
+#pragma unroll
+        for (unsigned j = 0; j < item; j++) of[j].add(number_of<Cell>(items.element(j)));
+    }
+    GPR_DEVICE void settle()
+    {
+        if (!taken.is_due()) return;
+#pragma unroll
+        for (unsigned j = 0; j < item; j++) of[j].move_centre(taken.count);
+        taken.move();
+    }
+    GPR_DEVICE typename Cell::Acc close(unsigned k) const
+    {
+        return taken.count == 0 ? Cell::identity() : of[k].close(taken.count);
+    }
+};
+
+template <class Cell, unsigned OUTPUTS> using Outputs =
+    typename Select<local_way<Cell>() == LocalWay::MOMENTS && OUTPUTS == item && !masked && !Cell::skips_nan,
+                    MomentsTogether<Cell>, EachOutput<Cell, OUTPUTS>>::type;
+
+// Of begin, begin + step, ... how many are below n.
+GPR_DEVICE uint64 steps_of(uint64 n, uint64 begin, uint64 step)
+{
+    if (begin >= n) return 0;
+    if (step == 1) return n - begin;
+    return n - begin <= step ? 1 : (n - begin - 1) / step + 1; // spares short rows a division
+}
+
+// Folds rows of n items from `in` on: this thread's positions are r.y of the block's first `down`, and so on every
+// `blocks` * down.
+template <class Cell, unsigned OUTPUTS>
+GPR_DEVICE void walk_rows(const typename Cell::In *in, const unsigned char *mask, const Layout &layout, const Row &row,
+                          const Rectangle &r, typename Cell::Acc (&value)[OUTPUTS])
+{
+    using In = typename Cell::In;
+    static_assert(OUTPUTS == 1 || OUTPUTS == item, "an item is of one row or of as many as it has elements");
+    constexpr unsigned under_way = items_under_way<In>;
+    const uint64 step = static_cast<uint64>(row.blocks) * r.down;
+    const uint64 begin = static_cast<uint64>(row.block) * r.down + r.y;
+    uint64 left = steps_of(row.n, begin, step);
+    Walk walk(layout, begin, step);
+    Outputs<Cell, OUTPUTS> outputs;
+
+    // `there` items, of which the compiler knows the number but for the last time.
+    const auto take_some = [&](uint64 there) {
+        Item<In> items[under_way];
+        uint64 positions[under_way];
+#pragma unroll
+        for (unsigned u = 0; u < under_way; u++) { // all loads first
+            positions[u] = walk.place().position;
+            if (u < there) items[u] = load_item(in, mask, walk.place());
+            walk.advance();
+        }
+#pragma unroll
+        for (unsigned u = 0; u < under_way; u++) {
+            if (u < there) outputs.take(items[u], positions[u], layout);
+        }
+    };
+    for (; left >= under_way; left -= under_way) {
+        take_some(under_way);
+        outputs.settle();
+    }
+    take_some(left);
+#pragma unroll
+    for (unsigned k = 0; k < OUTPUTS; k++) value[k] = outputs.close(k);
+}
+
+// Extremes of neighbouring columns of which every element counts, and is met in the order of positions: what is kept of
+// the best so far is its number and which step it was, chosen once for as many as are under way.
+template <class Cell> struct Extremes {
+    using Fold = typename Cell::Fold;
+    using Tile = typename Local<Cell>::Tile;
+    using Number = typename Tile::Acc;
+    Number best[item];
+    unsigned at[item]; // steps until there, if there was one
+
+    GPR_DEVICE Extremes()
+    {
+#pragma unroll
+        for (unsigned j = 0; j < item; j++) {
+            best[j] = Tile::identity(); // which the first element is as good as
+            at[j] = 0;
+        }
+    }
+    // Takes COUNT steps, the first of which is number `first`. element(u, j) is column j's in step u of them.
+    template <unsigned COUNT, class Element> GPR_DEVICE void take(unsigned first, const Element &element)
+    {
+#pragma unroll
+        for (unsigned j = 0; j < item; j++) {
+            Number number[COUNT], extreme = Tile::identity();
+#pragma unroll
+            for (unsigned u = 0; u < COUNT; u++) {
+                number[u] = Tile::lift(element(u, j), 0);
+                extreme = u == 0 ? number[u] : Tile::combine(extreme, number[u]);
+            }
+            unsigned further = COUNT - 1; // the first that is as good as the extreme
+#pragma unroll
+            for (unsigned u = COUNT - 1; u-- > 0;) further = Fold::prefers(extreme, number[u]) ? further : u;
+            const bool is_better = Fold::prefers(extreme, best[j]);
+            best[j] = is_better ? extreme : best[j];
+            at[j] = is_better ? first + further : at[j];
+        }
+    }
+    GPR_DEVICE typename Cell::Acc close(unsigned j, uint64 position) const
+    {
+        return {element_of<typename Cell::Acc::Number>(best[j]), position};
+    }
+};
+
+// Whether Extremes are for a cell, if positions ascend on the way.
+template <class Cell> constexpr bool finds_extremes =
+    local_way<Cell>() == LocalWay::FOUND && !masked && !Cell::skips_nan;
+
+// walk_rows for them. Rows have fewer than 2^32 elements.
+template <class Cell>
+GPR_DEVICE void walk_to_extremes(const typename Cell::In *in, const Layout &layout, const Row &row, const Rectangle &r,
+                                 typename Cell::Acc (&value)[item])
+{
+    using In = typename Cell::In;
+    constexpr unsigned under_way = items_under_way<In>;
+    const uint64 step = static_cast<uint64>(row.blocks) * r.down;
+    const uint64 begin = static_cast<uint64>(row.block) * r.down + r.y;
+    const unsigned steps = static_cast<unsigned>(steps_of(row.n, begin, step));
+    Walk walk(layout, begin, step);
+    Extremes<Cell> extremes;
+
+    if (steps == 0) return;
+    const auto take_some = [&](unsigned first, unsigned there) {
+        Item<In> items[under_way];
+#pragma unroll
+        for (unsigned u = 0; u < under_way; u++) { // all loads first; behind the end the first one again
+            items[u] = u == 0 || u < there ? load_item(in, layout.mask, walk.place()) : items[0];
+            walk.advance();
+        }
+        extremes.template take<under_way>(first, [&](unsigned u, unsigned j) { return items[u].element(j); });
+    };
+    unsigned taken = 0;
+    for (; steps - taken >= under_way; taken += under_way) take_some(taken, under_way);
+    if (taken < steps) take_some(taken, steps - taken);
+#pragma unroll
+    for (unsigned j = 0; j < item; j++) {
+        const Walk there(layout, begin + extremes.at[j] * step, 0);
+        value[j] = extremes.close(j, there.place().position);
+    }
+}
+
+// Makes of one block's values those of all blocks that share its rows, in the last of them to arrive; says whether this
+// is that block. `width` outputs a block.
+template <class Cell, unsigned BLOCK, unsigned OUTPUTS>
+GPR_DEVICE bool join_blocks(const Scratch<typename Cell::Acc> &scratch, const Row &row, const Rectangle &r,
+                            typename Cell::Acc *partial, typename Cell::Acc (&value)[OUTPUTS])
+{
+    using Acc = typename Cell::Acc;
+    const uint64 width = static_cast<uint64>(r.across) * OUTPUTS;
+    Acc *mine = scratch.partials + row.virtual_block * width + r.x * OUTPUTS;
+
+    if (r.y == 0) {
+#pragma unroll
+        for (unsigned k = 0; k < OUTPUTS; k++) mine[k] = value[k];
+    }
+    if (!is_last_to_arrive(scratch.tickets + row.index, row.blocks)) return false;
+    const Acc *first = scratch.partials + row.index * row.blocks * width + r.x * OUTPUTS;
+#pragma unroll
+    for (unsigned k = 0; k < OUTPUTS; k++) value[k] = Cell::identity();
+    if (r.works()) {
+#pragma unroll 4
+        for (unsigned b = r.y; b < row.blocks; b += r.down) {
+#pragma unroll
+            for (unsigned k = 0; k < OUTPUTS; k++) value[k] = Cell::combine(value[k], first[b * width + k]);
+        }
+    }
+    fold_down<Cell, BLOCK>(partial, value, r);
+    return true;
+}
+
+// Results of neighbours, stored together.
+template <class Out> constexpr unsigned stored_together =
+    16 % sizeof(Out) != 0 ? 1 : 16 / sizeof(Out) < item ? 16 / sizeof(Out) : item;
+template <class Out> constexpr unsigned store_alignment =
+    16 % sizeof(Out) != 0 ? alignof(Out) : stored_together<Out> * sizeof(Out);
+template <class Out> struct alignas(store_alignment<Out>) Together { Out of[stored_together<Out>]; };
+
+// Results of an item of neighbours, the first of which is number `column` of row `row`, and goes to *to.
+template <class Cell>
+GPR_DEVICE void store_item(typename Cell::Out *to, const typename Cell::Acc (&value)[item], const Layout &layout,
+                           const typename Cell::AllEnding &ending, uint64 row, uint64 column)
+{
+    using Out = typename Cell::Out;
+
+    if (layout.packed != 0) {
+#pragma unroll
+        for (unsigned k = 0; k < item; k += stored_together<Out>) {
+            Together<Out> together;
+#pragma unroll
+            for (unsigned j = 0; j < stored_together<Out>; j++) {
+                Cell::put(&together.of[j], value[k + j], layout.elements, ending.of(layout, row, column + k + j));
+            }
+            *reinterpret_cast<Together<Out> *>(to + k) = together;
+        }
+    } else {
+#pragma unroll
+        for (unsigned k = 0; k < item; k++) {
+            Cell::put(to + k * layout.column.out, value[k], layout.elements, ending.of(layout, row, column + k));
+        }
+    }
+}
+
+// A block's part of its rows, from elements to accumulators; whether it is the one that holds results, and if so the
+// threads with y == 0 do. `has_rows`: this thread's outputs exist.
+template <class Cell, unsigned BLOCK, unsigned OUTPUTS>
+GPR_DEVICE bool fold_across(const typename Cell::In *in, const unsigned char *mask, const Layout &layout,
+                            const Scratch<typename Cell::Acc> &scratch, const Row &row, const Rectangle &r,
+                            bool has_rows, typename Cell::Acc (&value)[OUTPUTS])
+{
+    __shared__ typename Cell::Acc partial[BLOCK * folded_together<Cell, BLOCK, OUTPUTS>()];
+
+#pragma unroll
+    for (unsigned k = 0; k < OUTPUTS; k++) value[k] = Cell::identity();
+    if (has_rows && r.works()) {
+        bool is_done = false;
+        if constexpr (OUTPUTS == item && finds_extremes<Cell>) {
+            is_done = layout.ascends != 0;
+            if (is_done) walk_to_extremes<Cell>(in, layout, row, r, value);
+        }
+        if (!is_done) walk_rows<Cell, OUTPUTS>(in, mask, layout, row, r, value);
+    }
+    fold_down<Cell, BLOCK>(partial, value, r);
+    return row.blocks == 1 || join_blocks<Cell, BLOCK>(scratch, row, r, partial, value);
+}
+
+} // namespace gpr

@@ -1,0 +1,175 @@
+// auto_narrow: few columns without a gap, like axis 0 of ten million points of three coordinates.
+//
+// Problem: three columns of four bytes are no item of 16, and begin at another place of one in every row. But together
+// they are a run of memory. So it is read as one, by full vectors, in strides that are multiples of the columns'
+// number: then each element of a thread's vector belongs to the same column every time, and the thread keeps one
+// accumulator for each. Which column that is, it needs to know only at the end.
+//
+//   Launch: row v of `rows` is layout.column.extent columns of rows.n elements each; blocks split the run. `across`
+//   threads of a block work; across * item is a multiple of the number of columns, which is at most BLOCK * item. Elements
+//   are aligned to themselves only: what lies before the first whole item and after the last is taken one by one. No
+//   mask. With more than one block a row, scratch has a partial for each virtual block and column, and a ticket a row.
+//
+// Still paid: threads that are left over; shared memory for item accumulators a thread.
+#pragma once
+
+#include "fast_axes.cuh"
+
+namespace gpr {
+
+// Folds slots s, s + columns, s + 2 * columns, ... < count of shared memory into slot s < columns. count is a multiple of
+// columns. All threads must call; barriers before and after.
+template <class Cell, unsigned BLOCK>
+GPR_DEVICE void fold_slots(typename Cell::Acc *slots, unsigned count, unsigned columns)
+{
+    __syncthreads(); // slots are there
+    for (unsigned left = count / columns; left > 1;) {
+        const unsigned half = (left + 1) / 2;
+        for (unsigned s = threadIdx.x; s < (left - half) * columns; s += BLOCK) {
+            slots[s] = Cell::combine(slots[s], slots[s + half * columns]);
+        }
+        __syncthreads(); // the next step reads what this one wrote
+        left = half;
+    }
+}
+
+// This thread's share of the whole items: slot threadIdx.x * item + j takes in the elements at place j of its items.
+template <class Cell>
+GPR_DEVICE void fold_items(const typename Cell::In *in, uint64 head, uint64 items, unsigned columns,
+                           const Layout &layout, const Row &row, typename Cell::Acc *slots)
+{
+    using In = typename Cell::In;
+    constexpr unsigned under_way = items_under_way<In>;
+    const uint64 step = static_cast<uint64>(row.blocks) * layout.across;
+    const long long position_step = layout.reduced[0].position;
+    const uint64 positions = step * item / columns * static_cast<uint64>(position_step); // that a step goes on by
+    uint64 next = static_cast<uint64>(row.block) * layout.across + threadIdx.x;
+    Local<Cell> local[item];
+    uint64 position[item];
+
+#pragma unroll
+    for (unsigned j = 0; j < item; j++) {
+        position[j] = layout.first_position + (head + next * item + j) / columns * static_cast<uint64>(position_step);
+    }
+    for (; next < items; next += under_way * step) {
+        Packed<item * sizeof(In)> loaded[under_way];
+#pragma unroll
+        for (unsigned u = 0; u < under_way; u++) { // all loads first
+            if (next + u * step < items) loaded[u] = load_packed<item * sizeof(In)>(in + head + (next + u * step) * item);
+        }
+#pragma unroll
+        for (unsigned u = 0; u < under_way; u++) {
+#pragma unroll
+            for (unsigned j = 0; j < item; j++) {
+                if (next + u * step < items) local[j].take(piece<In>(loaded[u], j), position[j]);
+                position[j] += positions;
+            }
+        }
+#pragma unroll
+        for (unsigned j = 0; j < item; j++) local[j].settle();
+    }
+#pragma unroll
+    for (unsigned j = 0; j < item; j++) slots[threadIdx.x * item + j] = local[j].close();
+}
+
+// The same for extremes, if positions ascend and 32 bits hold them.
+template <class Cell>
+GPR_DEVICE void fold_extremes(const typename Cell::In *in, uint64 head, uint64 items, unsigned columns,
+                              const Layout &layout, const Row &row, typename Cell::Acc *slots)
+{
+    using In = typename Cell::In;
+    constexpr unsigned under_way = items_under_way<In>;
+    const uint64 step = static_cast<uint64>(row.blocks) * layout.across;
+    const uint64 begin = static_cast<uint64>(row.block) * layout.across + threadIdx.x;
+    const unsigned steps = static_cast<unsigned>(steps_of(items, begin, step));
+    const In *mine = in + head + begin * item;
+    Extremes<Cell> extremes;
+
+    const auto take_some = [&](unsigned first, unsigned there) {
+        Packed<item * sizeof(In)> loaded[under_way];
+#pragma unroll
+        for (unsigned u = 0; u < under_way; u++) { // all loads first; behind the end the first one again
+            loaded[u] = load_packed<item * sizeof(In)>(mine + (u < there ? u : 0) * step * item);
+        }
+        extremes.template take<under_way>(first, [&](unsigned u, unsigned j) { return piece<In>(loaded[u], j); });
+        mine += under_way * step * item;
+    };
+    unsigned taken = 0;
+    for (; steps - taken >= under_way; taken += under_way) take_some(taken, under_way);
+    if (taken < steps) take_some(taken, steps - taken);
+#pragma unroll
+    for (unsigned j = 0; j < item; j++) {
+        const uint64 place = (head + (begin + extremes.at[j] * step) * item + j) / columns;
+        const uint64 position = layout.first_position + place * static_cast<uint64>(layout.reduced[0].position);
+        slots[threadIdx.x * item + j] = steps == 0 ? Cell::identity() : extremes.close(j, position);
+    }
+}
+
+template <class Cell, unsigned BLOCK>
+__global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
+auto_narrow(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc> scratch,
+            const __grid_constant__ Layout layout, typename Cell::AllEnding ending)
+{
+    using In = typename Cell::In;
+    using Acc = typename Cell::Acc;
+    __shared__ Acc slots[BLOCK * item];
+    const Row row = rows.mine(blockIdx.x);
+    const Start start = layout.row(row.index);
+    const In *row_in = in + start.in;
+    const unsigned columns = static_cast<unsigned>(layout.column.extent);
+    const uint64 n = row.n * columns;
+    const unsigned past = static_cast<unsigned>(reinterpret_cast<uint64>(row_in) % (item * sizeof(In)) / sizeof(In));
+    const unsigned to_aligned = past == 0 ? 0 : item - past;
+    const uint64 head = to_aligned < n ? to_aligned : n;
+    const uint64 items = (n - head) / item, tail = head + items * item;
+    const unsigned shift = static_cast<unsigned>(head % columns); // slot s is of column (shift + s) % columns
+
+    if (threadIdx.x < layout.across) {
+        bool is_done = false;
+        if constexpr (finds_extremes<Cell>) {
+            is_done = layout.ascends != 0;
+            if (is_done) fold_extremes<Cell>(row_in, head, items, columns, layout, row, slots);
+        }
+        if (!is_done) fold_items<Cell>(row_in, head, items, columns, layout, row, slots);
+    }
+    fold_slots<Cell, BLOCK>(slots, layout.across * item, columns);
+
+    Acc *partials = scratch.partials + row.virtual_block * columns;
+    for (unsigned s = threadIdx.x; s < columns; s += BLOCK) {
+        const unsigned column = shift + s < columns ? shift + s : shift + s - columns;
+        Acc value = slots[s];
+        if (row.block == 0) { // the first block takes what is no whole item
+            for (uint64 i = column; i < head; i += columns) {
+                value = Cell::combine(value, Cell::lift(row_in[i], layout.first_position +
+                                                                       i / columns * layout.reduced[0].position));
+            }
+            const unsigned into = static_cast<unsigned>(tail % columns);
+            for (uint64 i = tail + (column >= into ? column - into : column + columns - into); i < n; i += columns) {
+                value = Cell::combine(value, Cell::lift(row_in[i], layout.first_position +
+                                                                       i / columns * layout.reduced[0].position));
+            }
+        }
+        if (row.blocks > 1) partials[column] = value;
+        else Cell::put(out + start.out + column * layout.column.out, value, layout.elements,
+                       ending.of(layout, row.index, column));
+    }
+    if (row.blocks == 1 || !is_last_to_arrive(scratch.tickets + row.index, row.blocks)) return;
+
+    // The partials of all blocks are one run too, of as many columns.
+    const unsigned count = BLOCK * item / columns * columns;
+    const uint64 all = static_cast<uint64>(row.blocks) * columns;
+    partials = scratch.partials + row.index * all;
+    for (unsigned s = threadIdx.x; s < count; s += BLOCK) {
+        Acc value = Cell::identity();
+#pragma unroll 4
+        for (uint64 i = s; i < all; i += count) value = Cell::combine(value, partials[i]);
+        slots[s] = value;
+    }
+    fold_slots<Cell, BLOCK>(slots, count, columns);
+    for (unsigned c = threadIdx.x; c < columns; c += BLOCK) {
+        Cell::put(out + start.out + c * layout.column.out, slots[c], layout.elements,
+                  ending.of(layout, row.index, c));
+    }
+}
+
+} // namespace gpr

@@ -1,0 +1,51 @@
+// auto_strided: whatever no other kernel reads faster. Any axes, any strides, any mask.
+//
+// A block takes as many rows as lie across it (fast_axes.cuh) and walks them by the steps of their axes: a thread divides
+// at its beginning and carries from then on (layout.cuh). Where the elements of a row begin with runs of memory, it
+// loads items of up to 16 bytes of them; where rows are nearer to each other than the elements of one, neighbouring
+// threads take neighbouring rows.
+//
+//   Launch: row v of `rows` is `across` rows of the array; blocks split their items. rows.n counts items of a row,
+//   rows.count groups of rows. With more than one block a row, scratch has `across` partials for each virtual block and
+//   a ticket for each group.
+//
+// Still paid: additions for each item where a pointer's step would do; and whatever memory brings beside the elements.
+#pragma once
+
+#include "fast_axes.cuh"
+
+namespace gpr {
+
+template <class Cell, unsigned BLOCK>
+__global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
+auto_strided(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc> scratch,
+             const __grid_constant__ Layout layout, typename Cell::AllEnding ending)
+{
+    const Row row = rows.mine(blockIdx.x);
+    const Rectangle r = Rectangle::of_block<BLOCK>(layout.across, layout.along != 0);
+    const uint64 index = row.index * layout.across + r.x;
+    const bool has_row = index < layout.count;
+    const Start start = layout.row(has_row ? index : 0);
+    typename Cell::Acc value[1];
+
+    if (!fold_across<Cell, BLOCK, 1>(in + start.in, layout.mask + start.mask, layout, scratch, row, r, has_row, value)) {
+        return;
+    }
+    if (r.y == 0 && has_row) {
+        Cell::put(out + start.out, value[0], layout.elements, ending.of(layout, index, 0));
+    }
+}
+
+// Results of rows without elements: the operator's identity. A thread a row; any grid.
+template <class Cell, unsigned BLOCK>
+__global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
+auto_empty(const typename Cell::In *, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc>, const __grid_constant__ Layout layout,
+           typename Cell::AllEnding ending)
+{
+    const uint64 index = (rows.first + blockIdx.x) * BLOCK + threadIdx.x;
+    if (index < layout.count) {
+        Cell::put(out + layout.row(index).out, Cell::identity(), 0, ending.of(layout, index, 0));
+    }
+}
+
+} // namespace gpr

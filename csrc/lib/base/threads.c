@@ -1,0 +1,218 @@
+/* The pool: workers that sleep between jobs, one job at a time.
+ *
+ * Jobs come in bursts (a chunk of a streamed array after the other), and waking a sleeping thread takes about as long
+ * as copying a chunk. So a worker that has run out of tasks looks out for the next job for SPIN_SECONDS before it
+ * sleeps, and a caller does the same for its last workers.
+ *
+ * A job lives in the pool from the moment it opens to the moment its caller has run out of tasks; a worker that wakes
+ * in between joins it, one that wakes later finds it closed and sleeps on. So a caller waits only for workers that
+ * took a task, never for one that has yet to be scheduled. Tasks are handed out by a counter: which thread runs which
+ * task varies, and tasks must not care.
+ *
+ * Workers are detached, block every signal, and hold nothing that a process needs to exit. A fork copies the pool
+ * without its workers: the child forgets them and starts its own. If it was forked from within a task, the tasks that
+ * its lost workers had taken are run again, which is why a task must bear being run twice. */
+#include "lib/base/threads.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+
+#include "gpureduce.h"
+#include "lib/base/clock.h"
+
+static const double SPIN_SECONDS = 100e-6;
+
+/* A task's frames are up to 220 KiB. The program's thread-local storage is a part of a stack too: 800 KiB under ThreadSanitizer. From 2 MiB on
+ * stacks may become huge pages, resident as a whole. */
+enum { MAX_WORKERS = 1023, WORKER_STACK_BYTES = 1536 * 1024 };
+
+typedef struct job {
+    gpr_task task;
+    void *context;
+    uint64_t count;
+    _Atomic uint64_t next;
+} job;
+
+static struct {
+    pthread_mutex_t lock;  /* over everything here but `busy` and `forks` */
+    pthread_cond_t opened; /* a job opened: workers wait for it */
+    pthread_cond_t left;   /* the last worker left a job: its caller waits for it */
+    job job;
+    uint32_t workers;            /* threads started */
+    uint32_t places;             /* workers that may still join the open job; 0 if none is open */
+    atomic_flag busy;            /* a caller holds the pool */
+    _Atomic uint32_t joined;     /* workers at work on the job; written with the lock held */
+    _Atomic uint64_t generation; /* jobs opened so far, so that a worker joins each but once; likewise */
+    _Atomic uint64_t forks;
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER,
+          .opened = PTHREAD_COND_INITIALIZER,
+          .left = PTHREAD_COND_INITIALIZER,
+          .busy = ATOMIC_FLAG_INIT};
+
+static void run_tasks(job *work)
+{
+    uint64_t i;
+
+    while ((i = atomic_fetch_add_explicit(&work->next, 1, memory_order_relaxed)) < work->count)
+        work->task(work->context, i);
+}
+
+/* Waits a little for a job after number `seen`. */
+static void look_out(uint64_t seen)
+{
+    const double end = gpr_seconds() + SPIN_SECONDS;
+
+    while (atomic_load_explicit(&pool.generation, memory_order_relaxed) == seen && gpr_seconds() < end) gpr_relax();
+}
+
+static void *serve(void *unused)
+{
+    uint64_t seen = 0;
+
+    (void)unused;
+    pthread_mutex_lock(&pool.lock);
+    for (;;) {
+        while (pool.places == 0 || pool.generation == seen) pthread_cond_wait(&pool.opened, &pool.lock);
+        seen = pool.generation;
+        pool.places--;
+        pool.joined++;
+        pthread_mutex_unlock(&pool.lock);
+        run_tasks(&pool.job);
+        pthread_mutex_lock(&pool.lock);
+        if (--pool.joined == 0) pthread_cond_signal(&pool.left);
+        pthread_mutex_unlock(&pool.lock);
+        look_out(seen);
+        pthread_mutex_lock(&pool.lock);
+    }
+    return NULL;
+}
+
+/* Starts workers until there are `wanted`, or the system has no more; called with the lock held. */
+static void start_workers(uint32_t wanted)
+{
+    pthread_attr_t attributes;
+    sigset_t all, before;
+
+    if (pool.workers >= wanted || pthread_attr_init(&attributes) != 0) return;
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attributes, WORKER_STACK_BYTES);
+    sigfillset(&all);
+    /* Signals belong to the program's own threads. */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (pool.workers < wanted) {
+        pthread_t thread;
+
+        if (pthread_create(&thread, &attributes, serve, NULL) != 0) break;
+        pool.workers++;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+}
+
+/* ---------------------------------------------------------------- fork ----------------------- */
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&pool.lock);
+}
+
+static void after_fork_in_parent(void)
+{
+    pthread_mutex_unlock(&pool.lock);
+}
+
+/* The lock was ours when the process was copied, but what its waiters left in it and in the conditions is not worth
+ * reasoning about: all three are made anew. */
+static void after_fork_in_child(void)
+{
+    pthread_mutex_init(&pool.lock, NULL);
+    pthread_cond_init(&pool.opened, NULL);
+    pthread_cond_init(&pool.left, NULL);
+    pool.workers = pool.places = 0;
+    pool.joined = 0;
+    atomic_flag_clear(&pool.busy);
+    atomic_fetch_add(&pool.forks, 1);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+/* ---------------------------------------------------------------- the public part ------------ */
+
+uint32_t gpr_thread_count(void)
+{
+    gpr_limits limits;
+
+    gpr_get_limits(&limits);
+    return limits.cpu_threads > 0 ? limits.cpu_threads : 1;
+}
+
+static void run_alone(uint64_t count, gpr_task task, void *context)
+{
+    for (uint64_t i = 0; i < count; i++) task(context, i);
+}
+
+/* Opens a job for up to `wanted` workers and returns how many there are to join it. */
+static uint32_t open_job(uint64_t count, gpr_task task, void *context, uint32_t wanted)
+{
+    uint32_t places;
+
+    pthread_mutex_lock(&pool.lock);
+    start_workers(wanted);
+    places = pool.workers < wanted ? pool.workers : wanted;
+    pool.job.task = task;
+    pool.job.context = context;
+    pool.job.count = count;
+    atomic_store_explicit(&pool.job.next, 0, memory_order_relaxed);
+    pool.places = places;
+    pool.generation++;
+    if (places == pool.workers)
+        pthread_cond_broadcast(&pool.opened);
+    else
+        for (uint32_t i = 0; i < places; i++) pthread_cond_signal(&pool.opened);
+    pthread_mutex_unlock(&pool.lock);
+    return places;
+}
+
+static void close_job(void)
+{
+    const double end = gpr_seconds() + SPIN_SECONDS;
+
+    pthread_mutex_lock(&pool.lock);
+    pool.places = 0;
+    pthread_mutex_unlock(&pool.lock);
+    while (atomic_load_explicit(&pool.joined, memory_order_relaxed) > 0 && gpr_seconds() < end) gpr_relax();
+    pthread_mutex_lock(&pool.lock); /* also orders what the workers wrote before what the caller reads */
+    while (pool.joined > 0) pthread_cond_wait(&pool.left, &pool.lock);
+    pthread_mutex_unlock(&pool.lock);
+}
+
+uint32_t gpr_parallel_for(uint64_t count, gpr_task task, void *context)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    const uint32_t threads = count > 1 ? gpr_thread_count() : 1;
+    uint64_t wanted = threads - 1, forks;
+    uint32_t places;
+
+    if (wanted > count - 1) wanted = count - 1;
+    if (wanted > MAX_WORKERS) wanted = MAX_WORKERS;
+    if (count <= 1 || wanted == 0 || atomic_flag_test_and_set_explicit(&pool.busy, memory_order_acquire)) {
+        run_alone(count, task, context);
+        return 1;
+    }
+    pthread_once(&once, watch_forks);
+    forks = atomic_load(&pool.forks);
+    places = open_job(count, task, context, (uint32_t)wanted);
+    run_tasks(&pool.job);
+    if (forks != atomic_load(&pool.forks)) {
+        /* A task forked, and this is the child: the pool is new, and tasks of this job are lost. */
+        run_alone(count, task, context);
+        return 1;
+    }
+    close_job();
+    atomic_flag_clear_explicit(&pool.busy, memory_order_release);
+    return places + 1;
+}

@@ -1,0 +1,97 @@
+/* A CUDA device as this library holds it: its primary context, two streams, buffers that are kept between calls, loaded programs.
+ *
+ * One call at a time works on a device: gpr_device_enter locks it and makes its context current, gpr_device_leave undoes both. */
+#ifndef GPR_LIB_DEVICE_H
+#define GPR_LIB_DEVICE_H
+
+#include <pthread.h>
+
+#include "lib/driver/driver.h"
+#include "lib/driver/program.h"
+#include "lib/rules/plan.h"
+
+enum {
+    GPR_SLOTS = 4,                /* chunks in flight: one being packed, one copied, one reduced, one spare */
+    GPR_SMALL_BYTES = 64 << 10,   /* arrays up to this are read by the kernel where they are staged */
+    GPR_SMALL_RESULTS = 64 << 10, /* bytes of accumulators of such an array */
+    GPR_SMALL_SCRATCH = 64 << 10, /* bytes of partials, where the caller chose the grid */
+    GPR_MAX_DEVICES = 64
+};
+
+/* Device memory that grows when asked for more. */
+typedef struct gpr_buffer {
+    CUdeviceptr address;
+    uint64_t bytes;
+} gpr_buffer;
+
+/* Room for one chunk of a streamed array and what it reduces to. */
+typedef struct gpr_slot {
+    void *staged; /* pinned; NULL when the ring was made for pinned sources */
+    CUdeviceptr elements;
+    void *results; /* pinned: accumulators */
+    CUdeviceptr device_results;
+    CUevent uploaded, reduced;
+} gpr_slot;
+
+typedef struct gpr_ring {
+    uint64_t chunk_bytes;  /* of elements per slot */
+    uint64_t result_bytes; /* of accumulators per slot */
+    int has_staged;
+    unsigned generation; /* of the limits it was made under */
+    void *pinned;
+    CUdeviceptr device;
+    gpr_slot slots[GPR_SLOTS];
+} gpr_ring;
+
+/* A loaded program. */
+typedef struct gpr_program {
+    gpr_cell cell;
+    CUmodule module;
+    CUfunction first, next, fill, finish; /* NULL: the kernel has none */
+    struct gpr_program *chained;
+} gpr_program;
+
+enum { GPR_PROGRAM_BUCKETS = 256 };
+
+typedef struct gpr_device {
+    pthread_mutex_t lock;
+    int ordinal;
+    CUdevice handle;
+    CUcontext context;
+    gpr_device_facts facts;
+    int looks_out; /* a thread that waits for a few results may spin */
+    CUstream compute, copy;
+    CUevent started, stopped; /* with timing, for gpr_measure */
+    CUevent ordered;          /* of gpr_order_streams; NULL until it is needed */
+    gpr_ring ring;
+    gpr_buffer partials, more_partials, tickets, outputs, flush;
+    void *small;               /* pinned: GPR_SMALL_BYTES of elements, then GPR_SMALL_RESULTS */
+    CUdeviceptr small_outputs; /* GPR_SMALL_RESULTS in device memory, for atomics */
+    gpr_program *programs[GPR_PROGRAM_BUCKETS];
+    struct gpr_scratch *scratches; /* of calls that do not wait; scratch.h */
+} gpr_device;
+
+/* Opens device `ordinal` if need be, locks it, makes its context current. GPR_ERROR_DEVICE (also for a call from inside a call on the
+ * same device, as an interrupt callback might make), GPR_ERROR_VALUE (no such device), GPR_ERROR_CUDA, GPR_ERROR_MEMORY; then
+ * nothing is locked. */
+gpr_status gpr_device_enter(int ordinal, gpr_device **result);
+void gpr_device_leave(gpr_device *device);
+
+/* Makes the buffer hold at least `bytes`; its content is lost. New memory is zeroed, on `stream`, if asked. */
+gpr_status gpr_buffer_ensure(gpr_buffer *buffer, uint64_t bytes, int zero, CUstream stream);
+/* Gives the memory back once the device no longer uses it. */
+void gpr_buffer_clear(gpr_buffer *buffer);
+
+/* Makes the ring's slots hold chunk_bytes (and result_bytes), staging memory included if asked. With too little memory the
+ * slots become smaller, down to `least` bytes: read ring.chunk_bytes. `generation` is that of the limits which the sizes were
+ * made for; buffers of another one, scratch included, are given back first. GPR_ERROR_MEMORY. */
+gpr_status gpr_ring_ensure(gpr_device *device, unsigned generation, uint64_t chunk_bytes, uint64_t result_bytes,
+                           int staged, uint64_t least);
+
+/* The cell's program, loaded; compiled or read from the disk cache if it is new. Counts in *run. */
+gpr_status gpr_load_program(gpr_device *device, const gpr_cell *cell, gpr_run *run, gpr_program **result);
+
+/* Whether CUDA work can run in this process, found without recording a failure. */
+int gpr_cuda_usable(void);
+
+#endif

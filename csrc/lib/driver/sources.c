@@ -1,0 +1,99 @@
+/* The device code, carried inside the library: every file of csrc/kernels as the assembler reads it at build time, so
+ * that what runs, what kernel_source() shows and what is in the tree are the same bytes. */
+#include "lib/driver/sources.h"
+
+#include <string.h>
+
+#include "lib/base/registry.h"
+#include "lib/base/status.h"
+
+/* The files that kernels share. Kernel files come from the registry; rows that share a file embed it once (the assembler
+ * symbol is weak and the first one wins). */
+/* clang-format off */
+#define HELPER_FILES(F) \
+    F(types) F(operators) F(accumulators) F(kernel_traits) F(rows) F(warp) F(block) F(tile) \
+    F(thread_accumulator) F(runs) F(finalize) F(layout) F(fast_axes) F(fast_columns) \
+    F(fast_counted) F(fast_narrow) F(fast_strided) F(finalize_rows) F(exact_grid) \
+    F(exact_rounding) F(exact_brackets) F(exact_short) F(exact_tile) F(exact_sum) \
+    F(exact_digits) F(exact_windows) F(exact_few) F(exact_fixed) F(exact_adders) F(exact_block) \
+    F(exact_held) F(exact_run) F(exact_walk) F(exact_columns) F(exact_across) F(exact_rows) \
+    F(exact_join) F(exact_products) F(exact_variance) F(exact_moments) F(exact_moments_across) \
+    F(exact_dot)
+/* clang-format on */
+
+/* Puts csrc/kernels/<folder>/<stem>.cuh, found through the build's include path, into .rodata. */
+#define EMBED(stem)                          \
+    __asm__(".pushsection .rodata\n"         \
+            ".ifndef gpr_source_" #stem "\n" \
+            "gpr_source_" #stem ":\n"        \
+            ".incbin \"" #stem ".cuh\"\n"    \
+            ".byte 0\n"                      \
+            ".endif\n"                       \
+            ".popsection\n");                \
+    extern const char gpr_source_##stem[] __attribute__((visibility("hidden")));
+
+HELPER_FILES(EMBED)
+#define GPR_KERNEL(name, file, ...) EMBED(file)
+#include "kernels.def"
+#undef GPR_KERNEL
+
+#define SOURCE(stem) {#stem ".cuh", gpr_source_##stem},
+
+static const gpr_source helper_sources[] = {HELPER_FILES(SOURCE)};
+
+static const gpr_source kernel_sources[GPR_KERNEL_COUNT] = {
+#define GPR_KERNEL(name, file, ...) SOURCE(file)
+#include "kernels.def"
+#undef GPR_KERNEL
+};
+
+enum { HELPER_COUNT = sizeof helper_sources / sizeof helper_sources[0] };
+
+/* Whether an earlier row has this row's file. */
+static int is_repeat(int kernel)
+{
+    for (int i = 0; i < kernel; i++) {
+        if (strcmp(kernel_sources[i].name, kernel_sources[kernel].name) == 0) return 1;
+    }
+    return 0;
+}
+
+int gpr_source_count(void)
+{
+    int count = HELPER_COUNT;
+
+    for (int i = 0; i < GPR_KERNEL_COUNT; i++) count += !is_repeat(i);
+    return count;
+}
+
+gpr_status gpr_source_at(int index, const char **name, const char **text)
+{
+    const gpr_source *source = NULL;
+
+    if (index >= 0 && index < HELPER_COUNT) {
+        source = &helper_sources[index];
+    } else if (index >= HELPER_COUNT) {
+        int seen = HELPER_COUNT;
+        for (int i = 0; i < GPR_KERNEL_COUNT && source == NULL; i++) {
+            if (!is_repeat(i) && seen++ == index) source = &kernel_sources[i];
+        }
+    }
+    if (source == NULL) return gpr_fail(GPR_ERROR_VALUE, "no source file has index %d", index);
+    *name = source->name;
+    *text = source->text;
+    return GPR_OK;
+}
+
+const char *gpr_kernel_source(int index)
+{
+    return index >= 0 && index < GPR_KERNEL_COUNT ? kernel_sources[index].text : NULL;
+}
+
+int gpr_program_sources(int kernel, gpr_source *sources)
+{
+    memcpy(sources, helper_sources, sizeof helper_sources);
+    sources[HELPER_COUNT] = kernel_sources[kernel];
+    return HELPER_COUNT + 1;
+}
+
+_Static_assert(HELPER_COUNT + 1 <= GPR_PROGRAM_SOURCES, "GPR_PROGRAM_SOURCES is too small");

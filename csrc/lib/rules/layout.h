@@ -1,0 +1,38 @@
+/* A layout: what a plan must know of an array's axes. Pure. */
+#ifndef GPR_LIB_LAYOUT_H
+#define GPR_LIB_LAYOUT_H
+
+#include "lib/rules/nd_view.h"
+
+/* An axis: steps in elements, in bytes of the mask, of a kept axis in results and in given means, of a reduced one in positions of the
+ * row. */
+typedef struct gpr_axis {
+    uint64_t extent;
+    int64_t in, mask, other, mean;
+} gpr_axis;
+
+typedef struct gpr_layout {
+    uint64_t rows, n;
+    int kept, reduced;               /* at least one of each: an axis of extent 1 stands for none */
+    gpr_axis axes[GPR_MAX_NDIM + 2]; /* kept axes first */
+    uint64_t first_position;         /* of the element that a row begins with in memory */
+    int masked;
+    uint32_t aligned, mask_aligned,
+        result_aligned; /* bytes: powers of two up to 16 that the addresses are multiples of */
+} gpr_layout;
+
+/* `rows` rows of `n` elements, one after another, as chunks of host arrays are; their results likewise. */
+void gpr_contiguous_layout(uint64_t rows, uint64_t n, gpr_layout *layout);
+
+/* Gives a contiguous layout a mask that is as contiguous. */
+void gpr_mask_layout(gpr_layout *layout);
+
+/* The layout of a view whose elements are aligned and in native byte order. `result`: where results go. */
+void gpr_view_layout(const gpr_view *view, const void *result, gpr_layout *layout);
+
+/* Whether each row is a run of memory whose positions count up, without a mask; and whether row follows row there and
+ * result follows result. */
+int gpr_rows_are_runs(const gpr_layout *layout);
+int gpr_is_contiguous(const gpr_layout *layout);
+
+#endif

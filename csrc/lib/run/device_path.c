@@ -1,0 +1,429 @@
+/* The device path: an array is read where it lies, and its results are written where they shall be.
+ *
+ *     elements, mask --kernels--> results on the device
+ *                   (one stream)  or pinned memory --copy--> host memory
+ *
+ * A call makes as few calls of the driver as it can: of a small array each of them costs more than reading it. Results on the device
+ * are queued and nobody waits. Everything is ordered on one stream, so that nothing else is. */
+#include "lib/run/device_path.h"
+
+#include <string.h>
+
+#include "lib/base/limits.h"
+#include "lib/run/poll_results.h"
+
+enum { COPY_BYTES = 4 << 20 }; /* of results that are copied to pinned memory at a time */
+
+/* ---------------------------------------------------------------- checks --------------------- */
+
+/* Whether elements lie at multiples of their size, the first of them at `first`, and `count` axes with these steps if there are any. */
+static int are_aligned(const void *first, const int64_t *strides, int count, gpr_dtype dtype)
+{
+    uint64_t bits = (uint64_t)(uintptr_t)first;
+
+    for (int i = 0; i < count && strides != NULL; i++) bits |= (uint64_t)strides[i];
+    return bits % gpr_dtype_bytes(dtype) == 0;
+}
+
+gpr_status gpr_check_array(const gpr_request *request, const gpr_view *view, const gpr_rule *rule)
+{
+    const int kept = request->ndim - request->reduced;
+
+    if (view->byteswapped)
+        return gpr_fail(GPR_ERROR_VALUE, "a device array is in native byte order; this one's bytes are swapped");
+    if (view->rows > 0 && view->n > 0 && !gpr_view_is_aligned(view)) {
+        return gpr_fail(GPR_ERROR_VALUE,
+                        "the elements of a device array lie at multiples of their size, %zu bytes; this one's do not",
+                        view->bytes);
+    }
+    if (rule->about && !are_aligned(request->mean, request->mean_strides, kept, rule->mean)) {
+        return gpr_fail(GPR_ERROR_VALUE, "given means lie at multiples of their size, %zu bytes; these do not",
+                        gpr_dtype_bytes(rule->mean));
+    }
+    if (request->result_on_device &&
+        !are_aligned(request->result, request->result_strides, kept + (rule->planes > 1), rule->result)) {
+        return gpr_fail(GPR_ERROR_VALUE,
+                        "results on a device lie at multiples of their size, %zu bytes; these would not",
+                        gpr_dtype_bytes(rule->result));
+    }
+    return GPR_OK;
+}
+
+/* What the driver knows of an address. */
+typedef struct memory {
+    unsigned type, managed;
+    int ordinal;
+    CUdeviceptr start;
+    size_t bytes;
+} memory;
+
+static gpr_status look_up(CUdeviceptr address, memory *found)
+{
+    int attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+                        CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+    void *values[] = {&found->type, &found->managed, &found->ordinal, &found->start, &found->bytes};
+    gpr_status status = GPR_OK;
+
+    *found = (memory){0};
+    GPR_CU(cuPointerGetAttributes, 5, attributes, values, address);
+done:
+    return status;
+}
+
+/* Whether kernels of the device may read `address`; `what` it is, for the message. *end: where the allocation ends, 0 if that does not
+ * matter. */
+static gpr_status check_address(const gpr_device *device, CUdeviceptr address, const char *what, CUdeviceptr *end)
+{
+    memory found;
+    gpr_status status = GPR_OK;
+
+    GPR_TRY(look_up(address, &found));
+    *end = 0;
+    if (found.managed) return GPR_OK;
+    if (found.type == CU_MEMORYTYPE_HOST) {
+        return gpr_fail(GPR_ERROR_VALUE, "%s at address %#llx is host memory, not memory of device \"cuda:%d\"", what,
+                        address, device->ordinal);
+    }
+    if (found.type != CU_MEMORYTYPE_DEVICE) {
+        return gpr_fail(GPR_ERROR_VALUE,
+                        "%s at address %#llx is not memory of a CUDA device: it was freed, or is host memory", what,
+                        address);
+    }
+    if (found.ordinal != device->ordinal) {
+        return gpr_fail(GPR_ERROR_VALUE, "%s at address %#llx is memory of device \"cuda:%d\", not of \"cuda:%d\"",
+                        what, address, found.ordinal, device->ordinal);
+    }
+    *end = found.start + found.bytes;
+done:
+    return status;
+}
+
+/* Checks both ends of a range: it may span allocations that were mapped next to each other. */
+static gpr_status check_memory(const gpr_device *device, const void *first, uint64_t bytes, const char *what)
+{
+    const CUdeviceptr start = (CUdeviceptr)(uintptr_t)first;
+    CUdeviceptr end = 0;
+    gpr_status status = GPR_OK;
+
+    GPR_TRY(check_address(device, start, what, &end));
+    if (end == 0 || (start < end && bytes <= end - start)) return GPR_OK;
+    status = check_address(device, start + bytes - 1, what, &end);
+    if (status == GPR_ERROR_VALUE) {
+        status = gpr_fail(GPR_ERROR_VALUE, "%s needs %llu bytes from address %#llx on, which is more than is allocated",
+                          what, (unsigned long long)bytes, start);
+    }
+done:
+    return status;
+}
+
+/* Makes *first and *bytes, one element's, those of all elements along `count` axes with these steps. */
+static void stretch(const int64_t *shape, const int64_t *strides, int count, const char **first, uint64_t *bytes)
+{
+    int64_t low = 0, high = 0;
+
+    for (int i = 0; i < count; i++) {
+        const int64_t last = (shape[i] - 1) * strides[i];
+        if (last < 0) low += last;
+        if (last > 0) high += last;
+    }
+    *first += low;
+    *bytes += (uint64_t)(high - low);
+}
+
+/* The bytes that results on the device lie in. */
+static void result_extent(const gpr_request *request, const gpr_rule *rule, uint64_t rows, const char **first,
+                          uint64_t *bytes)
+{
+    const int64_t *strides = request->result_strides, planes = rule->planes;
+
+    *first = request->result;
+    *bytes = gpr_dtype_bytes(rule->result);
+    if (strides == NULL) {
+        *bytes *= rows * (uint64_t)planes;
+        return;
+    }
+    if (planes > 1) stretch(&planes, strides++, 1, first, bytes);
+    stretch(request->shape, strides, request->ndim - request->reduced, first, bytes);
+}
+
+/* The bytes that given means lie in. */
+static void mean_extent(const gpr_request *request, const char **first, uint64_t *bytes)
+{
+    *first = request->mean;
+    *bytes = gpr_dtype_bytes(request->mean_dtype);
+    stretch(request->shape, request->mean_strides, request->ndim - request->reduced, first, bytes);
+}
+
+static gpr_status check_all_memory(const gpr_array_job *job)
+{
+    const gpr_request *request = job->request;
+    const char *first = NULL;
+    uint64_t bytes = 0;
+    gpr_status status = GPR_OK;
+
+    if (job->view->n > 0) {
+        gpr_view_extent(job->view, 0, &first, &bytes);
+        GPR_TRY(check_memory(job->device, first, bytes, "the array"));
+        if (job->view->mask != NULL) {
+            gpr_view_extent(job->view, 1, &first, &bytes);
+            GPR_TRY(check_memory(job->device, first, bytes, "the mask"));
+        }
+        if (job->second != NULL) {
+            gpr_view_extent(job->second, 0, &first, &bytes);
+            GPR_TRY(check_memory(job->device, first, bytes, "the second array"));
+        }
+    }
+    if (request->about_mean && request->mean != NULL) {
+        mean_extent(request, &first, &bytes);
+        GPR_TRY(check_memory(job->device, first, bytes, "the mean"));
+    }
+    if (request->result_on_device && !request->vouches_for_result) {
+        result_extent(request, job->rule, job->view->rows, &first, &bytes);
+        GPR_TRY(check_memory(job->device, first, bytes, "the result"));
+    }
+done:
+    return status;
+}
+
+static gpr_status check_stream(const gpr_device *device, CUstream stream)
+{
+    CUcontext context = NULL;
+
+    /* CUDA's own handles mean a stream of whatever context is current. */
+    if (stream == device->compute || stream == GPR_STREAM_LEGACY || stream == GPR_STREAM_PER_THREAD) return GPR_OK;
+    const CUresult result = gpr_cuda.cuStreamGetCtx(stream, &context);
+    if (result == CUDA_SUCCESS && context == device->context) return GPR_OK;
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_HANDLE && result != CUDA_ERROR_INVALID_CONTEXT)
+        return gpr_check(result, "cuStreamGetCtx");
+    return gpr_fail(GPR_ERROR_VALUE, "stream %#llx is not a stream of device \"cuda:%d\"",
+                    (unsigned long long)(uintptr_t)stream, device->ordinal);
+}
+
+/* ---------------------------------------------------------------- a job ---------------------- */
+
+/* Results from a row's first plane to its second. */
+static int64_t plane_step(const gpr_request *request, const gpr_rule *rule, uint64_t rows)
+{
+    const int64_t bytes = (int64_t)gpr_dtype_bytes(rule->result);
+
+    if (rule->planes == 1) return 0;
+    return request->result_strides != NULL ? request->result_strides[0] / bytes : (int64_t)rows;
+}
+
+gpr_status gpr_array_prepare(gpr_array_job *job, gpr_run *run)
+{
+    const gpr_request *request = job->request;
+    const uint64_t result_bytes = job->leaves_accumulators
+                                      ? gpr_acc_bytes(job->rule->form, job->rule->device_acc)
+                                      : (uint64_t)job->rule->planes * gpr_dtype_bytes(job->rule->result);
+    gpr_layout layout;
+    gpr_status status = GPR_OK;
+
+    job->work.elements = (CUdeviceptr)(uintptr_t)job->view->data;
+    job->work.mask = (CUdeviceptr)(uintptr_t)job->view->mask;
+    if (job->second != NULL) {
+        job->work.second = (CUdeviceptr)(uintptr_t)job->second->data;
+        job->work.second_step = job->second->inner > 0 ? job->second->strides[0] / (int64_t)job->second->bytes : 0;
+    }
+    job->work.ddof = job->rule->ddof;
+    if (job->rule->about) {
+        job->work.means = (CUdeviceptr)(uintptr_t)request->mean;
+        memcpy(job->work.mean_for_all, request->mean_value, sizeof job->work.mean_for_all);
+    }
+    job->work.plane = plane_step(request, job->rule, job->view->rows);
+    job->work.stream = request->stream != NULL ? (CUstream)request->stream : job->device->compute;
+    job->result_bytes = job->view->rows * result_bytes;
+    GPR_TRY(check_stream(job->device, job->work.stream));
+    GPR_TRY(check_all_memory(job));
+    gpr_view_layout(job->view, request->result_on_device ? request->result : NULL, &layout);
+    GPR_TRY(gpr_make_plan(job->kernel, job->rule, &layout, request->block_size, request->grid_size, &job->device->facts,
+                          &job->plan));
+    const gpr_cell cell = gpr_plan_cell(&job->plan, job->rule, !job->leaves_accumulators);
+    GPR_TRY(gpr_load_program(job->device, &cell, run, &job->program));
+    GPR_TRY(
+        gpr_scratch_take(job->device, &job->plan, job->rule, job->program->finish != NULL, &job->work, &job->scratch));
+done:
+    return status;
+}
+
+gpr_status gpr_array_queue(gpr_array_job *job, CUdeviceptr outputs, uint32_t *launches)
+{
+    job->work.outputs = outputs;
+    return gpr_launch_plan(&job->plan, job->program, &job->work, launches);
+}
+
+/* Whether the job's stream runs what is queued on it; one that is being captured does not, and nobody may wait for it. */
+static int can_wait(const gpr_array_job *job)
+{
+    int capturing = 0;
+
+    if (job->request->stream == NULL) return 1;
+    return gpr_cuda.cuStreamIsCapturing(job->work.stream, &capturing) == CUDA_SUCCESS && !capturing;
+}
+
+gpr_status gpr_array_leave(gpr_array_job *job, gpr_status status)
+{
+    const gpr_status left = gpr_scratch_leave(job->scratch, &job->work, status == GPR_OK);
+
+    if (status == GPR_OK) status = left;
+    /* The caller may free its memory after a failure: nothing may go on using it. */
+    if (status != GPR_OK && job->program != NULL && can_wait(job)) (void)gpr_cuda.cuStreamSynchronize(job->work.stream);
+    return status;
+}
+
+/* ---------------------------------------------------------------- results in host memory ----- */
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Pinned memory for results on their way, within the limits. Gives back buffers of older limits: before anything else of the
+ * device's is asked for. */
+static gpr_status ensure_pinned(gpr_device *device, uint64_t bytes)
+{
+    const unsigned generation = gpr_limits_generation();
+    gpr_limits limits;
+
+    gpr_get_limits(&limits);
+    const uint64_t share = limits.pinned_bytes / (2 * GPR_SLOTS);
+    return gpr_ring_ensure(device, generation, 0, smaller(smaller(bytes, COPY_BYTES), share), 0, 0);
+}
+
+/* Copies results from the device by way of pinned memory: while the host takes over a piece, the next ones are on their way. */
+static gpr_status copy_results(gpr_device *device, CUdeviceptr results, uint64_t bytes, char *host, CUstream stream)
+{
+    uint64_t queued = 0, taken = 0;
+    gpr_status status = GPR_OK;
+
+    const uint64_t piece = device->ring.result_bytes, pieces = (bytes + piece - 1) / piece;
+    while (taken < pieces) {
+        if (queued < pieces && queued - taken < GPR_SLOTS) {
+            gpr_slot *slot = &device->ring.slots[queued % GPR_SLOTS];
+            const uint64_t at = queued++ * piece;
+            GPR_CU(cuMemcpyDtoHAsync, slot->results, results + at, smaller(piece, bytes - at), stream);
+            GPR_CU(cuEventRecord, slot->reduced, stream);
+        } else {
+            const gpr_slot *slot = &device->ring.slots[taken % GPR_SLOTS];
+            const uint64_t at = taken++ * piece;
+            GPR_CU(cuEventSynchronize, slot->reduced);
+            memcpy(host + at, slot->results, smaller(piece, bytes - at));
+        }
+    }
+done:
+    return status;
+}
+
+/* Results by way of the device's memory, where they are many or kernels fold into them. */
+static gpr_status fetch_results(gpr_array_job *job, uint32_t *launches)
+{
+    gpr_device *device = job->device;
+    gpr_status status = GPR_OK;
+
+    GPR_TRY(ensure_pinned(device, job->result_bytes));
+    GPR_TRY(gpr_buffer_ensure(&device->outputs, job->result_bytes, 0, job->work.stream));
+    GPR_TRY(gpr_array_queue(job, device->outputs.address, launches));
+    GPR_TRY(copy_results(device, device->outputs.address, job->result_bytes, job->request->result, job->work.stream));
+done:
+    return status;
+}
+
+/* A few results: kernels write them to pinned memory over the bus. */
+static gpr_status receive_results(gpr_array_job *job, uint32_t *launches)
+{
+    char *results = (char *)job->device->small + GPR_SMALL_BYTES;
+    const int looks_out =
+        job->device->looks_out && gpr_writes_once(&job->plan) && job->result_bytes <= GPR_MOST_AWAITED;
+    gpr_status status = GPR_OK;
+
+    if (looks_out) gpr_mark_results(results, job->result_bytes);
+    GPR_TRY(gpr_array_queue(job, (CUdeviceptr)(uintptr_t)results, launches));
+    if (looks_out) {
+        const size_t unit = smaller(gpr_dtype_bytes(job->rule->result), sizeof(uint32_t));
+        GPR_TRY(gpr_await_results(job->work.stream, results, job->result_bytes, unit, job->request->result));
+    } else {
+        GPR_CU(cuStreamSynchronize, job->work.stream);
+        memcpy(job->request->result, results, job->result_bytes);
+    }
+done:
+    return status;
+}
+
+static gpr_status refuse_capture(const gpr_array_job *job)
+{
+    const char *instead = job->leaves_accumulators ? "its state is on the host, so update an exact sum before or after"
+                                                   : "keep the result on the device";
+    int capturing = 0;
+    gpr_status status = GPR_OK;
+
+    GPR_TRY(gpr_is_capturing((CUstream)job->request->stream, &capturing));
+    if (capturing) {
+        status =
+            gpr_fail(GPR_ERROR_VALUE,
+                     "a call on a stream that is being captured into a graph cannot wait for its result: %s", instead);
+    }
+done:
+    return status;
+}
+
+/* ---------------------------------------------------------------- the whole ------------------ */
+
+static gpr_status reduce(gpr_array_job *job, gpr_run *run)
+{
+    const gpr_request *request = job->request;
+    uint32_t launches = 0;
+    gpr_status status = GPR_OK;
+
+    run->stage_seconds[GPR_STAGE_STAGE] = 0; /* nothing is copied before it is read */
+    if (!request->result_on_device && request->stream != NULL) GPR_TRY(refuse_capture(job));
+    GPR_TRY(gpr_array_prepare(job, run));
+    if (request->result_on_device) {
+        GPR_TRY(gpr_array_queue(job, (CUdeviceptr)(uintptr_t)request->result, &launches));
+    } else if (job->result_bytes <= GPR_SMALL_RESULTS) {
+        GPR_TRY(receive_results(job, &launches));
+    } else {
+        GPR_TRY(fetch_results(job, &launches));
+    }
+    run->chunks = 1;
+    run->variant = job->plan.variant;
+    run->block_size = job->plan.block;
+    run->grid_size = job->plan.passes[0].grid;
+    run->launches = launches;
+done:
+    return gpr_array_leave(job, status);
+}
+
+static gpr_status enter_and_reduce(int ordinal, gpr_array_job *job, gpr_run *run)
+{
+    gpr_status status = gpr_device_enter(ordinal, &job->device);
+
+    if (status != GPR_OK) return status;
+    run->device = ordinal;
+    status = reduce(job, run);
+    gpr_device_leave(job->device);
+    return status;
+}
+
+gpr_status gpr_array_reduce(const gpr_request *request, const gpr_resolved *resolved, const gpr_view *second,
+                            gpr_run *run)
+{
+    gpr_array_job job = {.request = request,
+                         .view = &resolved->view,
+                         .second = second,
+                         .rule = &resolved->rule,
+                         .kernel = resolved->kernel};
+
+    return enter_and_reduce(resolved->device, &job, run);
+}
+
+gpr_status gpr_array_accumulate(const gpr_request *request, const gpr_resolved *resolved, gpr_run *run)
+{
+    gpr_array_job job = {.request = request,
+                         .view = &resolved->view,
+                         .rule = &resolved->rule,
+                         .kernel = resolved->kernel,
+                         .leaves_accumulators = 1};
+
+    return enter_and_reduce(resolved->device, &job, run);
+}

@@ -1,0 +1,521 @@
+/* The host path. A chunk's way:
+ *
+ *     array --pack--> slot.staged --copy--> slot.elements --kernel--> slot.results --collect--> result
+ *           threads   (pinned)    stream    (device)      stream      (pinned)       host
+ *
+ * GPR_SLOTS chunks are under way at once: while the host packs one, the copy engine moves the one before and the kernel reduces the
+ * one before that. Pinned arrays skip the packing. Device arrays do not come here: see array.c. A chunk is either whole rows or a piece of
+ * one row; the pieces' accumulators are folded on the host in the order of the array, so the bits depend on the chunk
+ * size alone, never on timing. */
+#include "lib/run/host_pipeline.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/clock.h"
+#include "lib/base/limits.h"
+#include "lib/base/threads.h"
+#include "lib/exact/exact.h"
+#include "lib/run/launch.h"
+#include "lib/run/poll_results.h"
+
+enum {
+    PAGE = 4096,                 /* bytes; chunks are whole ones */
+    LEAST_CHUNK = 256 << 10,     /* bytes: under this, a chunk's launches and copies cost more than overlapping gains */
+    MOST_STAGED_CHUNK = 8 << 20, /* four of these stay in the caches between packing and copying */
+    MOST_PINNED_CHUNK = 32 << 20,
+    CHUNKS_WANTED = 8,         /* pieces a middling array is cut into */
+    SMALLEST_CHUNK = 64 << 10, /* where halving after an out-of-memory ends */
+    PACK_PIECE = 256 << 10,    /* bytes a packing task copies */
+    ALIGNMENT = 16,            /* bytes: what vectors are loaded by */
+    RESULT_SHARE = 4,          /* a slot holds 1 byte of results for this many of elements */
+    DIRECT_RESULTS = 4 << 10   /* bytes of results that a kernel writes straight to pinned memory */
+};
+
+static const double INTERRUPT_SECONDS = 0.02;
+
+typedef enum source_sort { FROM_MEMORY, FROM_PINNED } source_sort;
+
+/* Consecutive elements of the view: rows [row, row + rows) entire, or count elements of one row from `first` on. */
+typedef struct chunk {
+    uint64_t row, rows;
+    uint64_t first, count;
+    int whole;
+} chunk;
+
+/* One reduction under way. */
+typedef struct job {
+    gpr_device *device;
+    const gpr_request *request;
+    const gpr_view *view;
+    const gpr_view *second; /* of the other array where there are two */
+    gpr_view elements;      /* what a chunk's memory holds, and behind it: */
+    gpr_view
+        companion;  /* the other array's elements, or the mask if it is sent; its data is NULL if there is neither */
+    int sends_mask; /* no element stands for one that is left out: the kernel must be told */
+    uint64_t unit;  /* bytes of a chunk for each element */
+    const gpr_rule *rule;
+    int kernel; /* whose programs run */
+    gpr_run *run;
+    source_sort source;
+    CUstream compute;
+    gpr_value neutral;
+    size_t acc_bytes, result_bytes;
+    uint64_t chunk_elements; /* most elements in a chunk */
+    uint64_t chunk_rows;     /* most rows in one */
+    uint32_t block;          /* the first chunk's block size, kept for the others: one program serves them all */
+    gpr_value *pieces;       /* accumulators (host_acc) of the current row's pieces */
+    uint64_t piece_count, piece_room;
+    gpr_exact_part exact[GPR_EXACT_MOST_PARTS]; /* of the current row's pieces, where sums are exact */
+    chunk pending[GPR_SLOTS];                   /* what each slot is at work on; rows 0: nothing */
+    int looks_out;                              /* the chunk's accumulators may be taken as soon as they are there */
+    double checked;                             /* when the interrupt callback was last asked */
+} job;
+
+/* ---------------------------------------------------------------- chunks --------------------- */
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* The chunk after `last` ({0} before the first); 0 if there is none. */
+static int next_chunk(const job *job, chunk *last)
+{
+    const gpr_view *view = job->view;
+    uint64_t row = last->row + last->rows, first = 0;
+
+    if (last->rows > 0 && !last->whole && last->first + last->count < view->n) {
+        row = last->row;
+        first = last->first + last->count;
+    }
+    if (row >= view->rows) return 0;
+    if (view->n <= job->chunk_elements) {
+        const uint64_t rows = smaller(smaller(job->chunk_elements / view->n, job->chunk_rows), view->rows - row);
+        *last = (chunk){.row = row, .rows = rows, .count = rows * view->n, .whole = 1};
+    } else {
+        *last = (chunk){.row = row, .rows = 1, .first = first, .count = smaller(job->chunk_elements, view->n - first)};
+    }
+    return 1;
+}
+
+/* ---------------------------------------------------------------- packing -------------------- */
+
+typedef struct pack_task {
+    const gpr_view *view;
+    const void *neutral;
+    char *destination;
+    uint64_t first, count, piece;
+} pack_task;
+
+static void pack_piece(void *context, uint64_t index)
+{
+    const pack_task *task = context;
+    const uint64_t skip = index * task->piece;
+
+    gpr_pack(task->view, task->first + skip, smaller(task->piece, task->count - skip), task->neutral,
+             task->destination + skip * task->view->bytes);
+}
+
+static void pack_view(const job *job, const gpr_view *view, const chunk *part, char *destination)
+{
+    pack_task task = {.view = view,
+                      .neutral = &job->neutral,
+                      .destination = destination,
+                      .first = part->row * view->n + part->first,
+                      .count = part->count,
+                      .piece = PACK_PIECE / view->bytes};
+
+    if (task.count <= task.piece) {
+        gpr_pack(task.view, task.first, task.count, task.neutral, destination);
+    } else {
+        (void)gpr_parallel_for((task.count + task.piece - 1) / task.piece, pack_piece, &task);
+    }
+}
+
+/* Where in a chunk's memory of `count` elements the companion begins, and where that ends. */
+static uint64_t companion_offset(const job *job, uint64_t count)
+{
+    return (count * job->view->bytes + ALIGNMENT - 1) & ~(uint64_t)(ALIGNMENT - 1);
+}
+
+static uint64_t content_bytes(const job *job, uint64_t count)
+{
+    if (job->companion.data == NULL) return count * job->view->bytes;
+    return companion_offset(job, count) + count * job->companion.bytes;
+}
+
+static void pack_content(const job *job, const chunk *part, char *destination)
+{
+    pack_view(job, &job->elements, part, destination);
+    if (job->companion.data != NULL)
+        pack_view(job, &job->companion, part, destination + companion_offset(job, part->count));
+}
+
+static void pack_chunk(job *job, const chunk *part, char *destination)
+{
+    const double start = gpr_seconds();
+
+    pack_content(job, part, destination);
+    job->run->stage_seconds[GPR_STAGE_STAGE] += gpr_seconds() - start;
+}
+
+/* Decides what chunks hold. */
+static void choose_content(job *job)
+{
+    const gpr_form form = job->rule->form;
+
+    job->elements = *job->view;
+    job->unit = job->view->bytes;
+    job->sends_mask =
+        job->view->mask != NULL && (form == GPR_FORM_MOMENTS || form == GPR_FORM_TALLY || form == GPR_FORM_RANGE);
+    if (job->second != NULL) job->companion = *job->second;
+    if (job->sends_mask) {
+        job->elements.mask = NULL;
+        job->companion = gpr_mask_view(job->view);
+    }
+    if (job->companion.data != NULL) job->unit += job->companion.bytes;
+}
+
+/* ---------------------------------------------------------------- kernels and results -------- */
+
+/* Queues the chunk's kernel: elements on the device to accumulators in `results` (pinned), through `device_results` where a kernel
+ * cannot or should not write to host memory. */
+static gpr_status reduce_chunk(job *job, const chunk *part, CUdeviceptr elements, void *results,
+                               CUdeviceptr device_results)
+{
+    gpr_device *device = job->device;
+    const uint64_t bytes = part->rows * job->acc_bytes;
+    gpr_work work = {.elements = elements, .stream = job->compute};
+    gpr_program *program = NULL;
+    gpr_layout layout;
+    gpr_plan plan;
+    uint32_t launches = 0;
+    gpr_status status = GPR_OK;
+
+    gpr_contiguous_layout(part->rows, part->whole ? job->view->n : part->count, &layout);
+    if (job->sends_mask) {
+        work.mask = elements + companion_offset(job, part->count);
+        gpr_mask_layout(&layout);
+    }
+    if (job->second != NULL) {
+        work.second = elements + companion_offset(job, part->count);
+        work.second_step = 1;
+    }
+    GPR_TRY(gpr_make_plan(job->kernel, job->rule, &layout, job->block, job->request->grid_size, &device->facts, &plan));
+    job->block = plan.block;
+    const gpr_cell cell = gpr_plan_cell(&plan, job->rule, 0);
+    GPR_TRY(gpr_load_program(device, &cell, job->run, &program));
+    GPR_TRY(gpr_ensure_scratch(device, &plan, job->rule, &work));
+    const int direct = !plan.fill && bytes <= DIRECT_RESULTS;
+    work.outputs = direct ? (CUdeviceptr)(uintptr_t)results : device_results;
+    status = gpr_launch_plan(&plan, program, &work, &launches);
+    if (status != GPR_OK) {
+        /* Tickets that only a part of a grid drew would mislead the next plan: the next one begins with new ones. */
+        gpr_buffer_clear(&device->tickets);
+        goto done;
+    }
+    if (!direct) GPR_CU(cuMemcpyDtoHAsync, results, work.outputs, bytes, job->compute);
+    if (job->run->chunks++ == 0) {
+        job->run->variant = plan.variant;
+        job->run->block_size = plan.block;
+        job->run->grid_size = plan.passes[0].grid;
+    }
+    job->run->launches = launches;
+    job->looks_out = device->looks_out && direct && bytes <= GPR_MOST_AWAITED && job->rule->form == GPR_FORM_NUMBER &&
+                     gpr_writes_once(&plan);
+done:
+    return status;
+}
+
+/* Takes over the accumulators of a finished chunk of an exact sum. Pieces merge without rounding. Elements that a mask leaves
+ * out came as -0, which no sum of other elements notices; means and variances must know how many they were, and so must what may be
+ * the sum of nothing. */
+static void collect_exact(job *job, const chunk *part, const char *results)
+{
+    const gpr_rule *rule = job->rule;
+    const gpr_view *view = job->view;
+    const uint64_t n = part->whole ? view->n : part->count;
+    gpr_exact_part sums[GPR_EXACT_MOST_PARTS];
+
+    for (uint64_t i = 0; i < part->rows; i++) {
+        const uint64_t row = part->row + i;
+        char *destination = (char *)job->request->result + row * job->result_bytes;
+        const int parts = gpr_exact_read_acc(rule->form, rule->device_acc, results + i * job->acc_bytes, sums);
+        int is_counted = rule->divide || rule->form == GPR_FORM_EXACT_MOMENTS;
+        uint64_t left_out = 0;
+
+        for (int p = 0; p < parts; p++) is_counted |= gpr_exact_may_be_nothing(&sums[p]);
+        if (view->mask != NULL && is_counted) left_out = gpr_count_left_out(view, row * view->n + part->first, n);
+        if (part->first == 0) (void)gpr_exact_clear_acc(rule->form, rule->device_acc, job->exact);
+        for (int p = 0; p < parts; p++) {
+            sums[p].count -= left_out;
+            (void)gpr_exact_add_part(&job->exact[p], &sums[p]); /* fewer than 2^63 elements: there is room */
+        }
+        if (!part->whole && part->first + n < view->n) return;
+        gpr_finish_exact(rule, job->exact, destination);
+    }
+}
+
+/* Takes over the accumulators of a finished chunk. Chunks come in the order of the array. */
+static void collect_chunk(job *job, const chunk *part, const void *results)
+{
+    const gpr_rule *rule = job->rule;
+    char *destination = (char *)job->request->result + part->row * job->result_bytes;
+
+    const uint64_t plane = job->view->rows * job->result_bytes;
+
+    if (gpr_is_exact(rule->form)) {
+        collect_exact(job, part, results);
+        return;
+    }
+    if (part->whole) {
+        gpr_finish_results(rule, rule->device_acc, results, part->rows, job->view->n, destination, plane);
+        return;
+    }
+    gpr_value value = gpr_read_acc(rule->form, rule->device_acc, results);
+    if (rule->form == GPR_FORM_FOUND && value.position != GPR_NOWHERE) value.position += part->first;
+    job->pieces[job->piece_count++] = gpr_convert_acc(rule->fold, value, rule->device_acc, rule->host_acc);
+    if (part->first + part->count < job->view->n) return;
+    value = gpr_fold_partials(rule->fold, rule->compute, rule->host_acc, job->pieces, job->piece_count);
+    uint8_t packed[sizeof value];
+    gpr_write_acc(rule->form, rule->host_acc, &value, packed);
+    gpr_finish_results(rule, rule->host_acc, packed, 1, job->view->n, destination, plane);
+    job->piece_count = 0;
+}
+
+/* ---------------------------------------------------------------- streaming ------------------ */
+
+static gpr_status check_interrupt(job *job)
+{
+    const gpr_request *request = job->request;
+    const double now = gpr_seconds();
+
+    if (request->interrupted == NULL || now - job->checked < INTERRUPT_SECONDS) return GPR_OK;
+    job->checked = now;
+    if (request->interrupted(request->interrupted_arg) == 0) return GPR_OK;
+    return gpr_fail(GPR_ERROR_INTERRUPTED, "the reduction was interrupted");
+}
+
+/* Waits for a slot's chunk, if it has one, and takes its results. */
+static gpr_status drain_slot(job *job, int index)
+{
+    gpr_slot *slot = &job->device->ring.slots[index];
+    chunk *part = &job->pending[index];
+    gpr_status status = GPR_OK;
+
+    if (part->rows == 0) return GPR_OK;
+    GPR_CU(cuEventSynchronize, slot->reduced);
+    collect_chunk(job, part, slot->results);
+    part->rows = 0;
+done:
+    return status;
+}
+
+/* Queues the copy of a chunk of a pinned array. */
+static gpr_status copy_pinned(const job *job, const chunk *part, const gpr_view *view, CUdeviceptr destination)
+{
+    gpr_status status = GPR_OK;
+
+    GPR_CU(cuMemcpyHtoDAsync, destination, gpr_view_row(view, part->row) + part->first * view->bytes,
+           part->count * view->bytes, job->device->copy);
+done:
+    return status;
+}
+
+/* Queues everything for one chunk in a drained slot. */
+static gpr_status fill_slot(job *job, int index, const chunk *part)
+{
+    gpr_device *device = job->device;
+    gpr_slot *slot = &device->ring.slots[index];
+    gpr_status status = GPR_OK;
+
+    if (job->source == FROM_MEMORY) {
+        pack_chunk(job, part, slot->staged);
+        GPR_CU(cuMemcpyHtoDAsync, slot->elements, slot->staged, content_bytes(job, part->count), device->copy);
+    } else {
+        GPR_TRY(copy_pinned(job, part, job->view, slot->elements));
+        if (job->second != NULL)
+            GPR_TRY(copy_pinned(job, part, job->second, slot->elements + companion_offset(job, part->count)));
+    }
+    GPR_CU(cuEventRecord, slot->uploaded, device->copy);
+    GPR_CU(cuStreamWaitEvent, job->compute, slot->uploaded, 0);
+    GPR_TRY(reduce_chunk(job, part, slot->elements, slot->results, slot->device_results));
+    GPR_CU(cuEventRecord, slot->reduced, job->compute);
+    job->pending[index] = *part;
+done:
+    return status;
+}
+
+static gpr_status stream_chunks(job *job)
+{
+    chunk part = {0};
+    int index = 0;
+    gpr_status status = GPR_OK;
+
+    while (next_chunk(job, &part)) {
+        GPR_TRY(check_interrupt(job));
+        GPR_TRY(drain_slot(job, index));
+        GPR_TRY(fill_slot(job, index, &part));
+        index = (index + 1) % GPR_SLOTS;
+    }
+    for (int i = 0; i < GPR_SLOTS; i++) GPR_TRY(drain_slot(job, (index + i) % GPR_SLOTS));
+done:
+    if (status != GPR_OK) {
+        /* Nothing may go on reading the caller's memory, or writing to slots that the next call will use. The failure that brought
+         * us here is the one to report. */
+        (void)gpr_cuda.cuStreamSynchronize(job->device->copy);
+        (void)gpr_cuda.cuStreamSynchronize(job->compute);
+    }
+    return status;
+}
+
+/* Most rows that one chunk may hold so that the partials of a grid which the caller chose take `bytes` bytes; at least one. */
+static uint64_t rows_within(const job *job, uint64_t bytes)
+{
+    const uint64_t row_bytes = job->request->grid_size * (uint64_t)job->acc_bytes;
+
+    return row_bytes > 0 ? larger(1, bytes / row_bytes) : UINT64_MAX;
+}
+
+/* Chooses chunk sizes within the limits and makes the ring. */
+static gpr_status prepare_ring(job *job)
+{
+    const gpr_view *view = job->view;
+    const uint64_t total = view->rows * view->n * job->unit;
+    uint64_t chunk_bytes = 0;
+    gpr_limits limits;
+    gpr_status status = GPR_OK;
+    const unsigned generation =
+        gpr_limits_generation(); /* before the limits: a change in between is seen by the next call */
+
+    gpr_get_limits(&limits);
+    /* Device: a slot's elements and results, GPR_SLOTS times, and scratch, which takes no more than a chunk's share: a partial of 8
+     * bytes for 32 elements of 1 at most, where the caller does not choose the grid. Both: the pages of small arrays. */
+    const uint64_t device_share =
+        (limits.device_bytes - GPR_SMALL_RESULTS) / (GPR_SLOTS + GPR_SLOTS / RESULT_SHARE + 1);
+    const uint64_t pinned_share =
+        (limits.pinned_bytes - GPR_SMALL_BYTES - GPR_SMALL_RESULTS) / (GPR_SLOTS + GPR_SLOTS / RESULT_SHARE);
+    const uint64_t scratch_rows = rows_within(job, device_share / 2);
+    chunk_bytes = larger(LEAST_CHUNK, total / CHUNKS_WANTED + PAGE); /* not a byte less: that would be a chunk more */
+    if (job->source == FROM_MEMORY) {
+        chunk_bytes = smaller(smaller(chunk_bytes, MOST_STAGED_CHUNK), smaller(device_share, pinned_share));
+    } else {
+        chunk_bytes =
+            smaller(smaller(chunk_bytes, MOST_PINNED_CHUNK), smaller(device_share, pinned_share * RESULT_SHARE));
+    }
+    chunk_bytes &= ~(uint64_t)(PAGE - 1);
+    GPR_TRY(gpr_ring_ensure(job->device, generation, chunk_bytes, chunk_bytes / RESULT_SHARE,
+                            job->source == FROM_MEMORY, SMALLEST_CHUNK));
+    chunk_bytes = smaller(chunk_bytes, job->device->ring.chunk_bytes);
+    job->chunk_elements = (chunk_bytes - ALIGNMENT) / job->unit;
+    job->chunk_rows = smaller(chunk_bytes / RESULT_SHARE, job->device->ring.result_bytes) / job->acc_bytes;
+    job->chunk_rows = smaller(job->chunk_rows, scratch_rows);
+    if (view->n > job->chunk_elements) {
+        job->piece_room = view->n / job->chunk_elements + 1;
+        job->pieces = malloc(job->piece_room * sizeof *job->pieces);
+        if (job->pieces == NULL) return gpr_fail(GPR_ERROR_MEMORY, "out of memory");
+    }
+done:
+    return status;
+}
+
+/* ---------------------------------------------------------------- small arrays --------------- */
+
+/* A small array is copied to pinned memory that the kernel reads over the bus: one launch and one wait, no copy engine. */
+static gpr_status reduce_small(job *job)
+{
+    gpr_device *device = job->device;
+    char *results = (char *)device->small + GPR_SMALL_BYTES;
+    const chunk all = {.rows = job->view->rows, .count = job->view->rows * job->view->n, .whole = 1};
+    const uint64_t bytes = all.rows * job->acc_bytes;
+    uint8_t taken[GPR_MOST_AWAITED];
+    gpr_status status = GPR_OK;
+
+    pack_content(job, &all, device->small);
+    if (bytes <= sizeof taken) gpr_mark_results(results, bytes);
+    GPR_TRY(reduce_chunk(job, &all, (CUdeviceptr)(uintptr_t)device->small, results, device->small_outputs));
+    if (job->looks_out) {
+        GPR_TRY(gpr_await_results(job->compute, results, bytes, sizeof(uint32_t), taken));
+        collect_chunk(job, &all, taken);
+    } else {
+        GPR_CU(cuStreamSynchronize, job->compute);
+        collect_chunk(job, &all, results);
+    }
+done:
+    if (status != GPR_OK) (void)gpr_cuda.cuStreamSynchronize(job->compute);
+    return status;
+}
+
+/* ---------------------------------------------------------------- the whole ------------------ */
+
+/* Whether the driver knows all of [data, data + bytes) as pinned host memory. */
+static int is_pinned(const char *data, uint64_t bytes)
+{
+    const CUdeviceptr address = (CUdeviceptr)(uintptr_t)data;
+    CUdeviceptr start = 0;
+    size_t size = 0;
+    unsigned type = 0;
+    int attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+                        CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+    void *values[] = {&type, &start, &size};
+
+    /* Of memory it does not know, the driver says zero; asked for one attribute alone, it would call that an error. */
+    if (gpr_cuda.cuPointerGetAttributes(3, attributes, values, address) != CUDA_SUCCESS || type != CU_MEMORYTYPE_HOST)
+        return 0;
+    return address >= start && address - start + bytes <= size;
+}
+
+static int is_pinned_run(const gpr_view *view)
+{
+    return view->contiguous && is_pinned(view->data, view->rows * view->n * view->bytes);
+}
+
+static source_sort find_source(const job *job)
+{
+    const int is_second_pinned = job->second == NULL || is_pinned_run(job->second);
+
+    return is_second_pinned && is_pinned_run(job->view) ? FROM_PINNED : FROM_MEMORY;
+}
+
+gpr_status gpr_stream_reduce(const gpr_request *request, const gpr_resolved *resolved, const gpr_view *second,
+                             gpr_run *run)
+{
+    const gpr_view *view = &resolved->view;
+    const gpr_rule *rule = &resolved->rule;
+    job job = {.request = request,
+               .view = view,
+               .second = second,
+               .rule = rule,
+               .kernel = resolved->kernel,
+               .run = run,
+               .checked = gpr_seconds()};
+    gpr_status status = gpr_device_enter(resolved->device, &job.device);
+
+    if (status != GPR_OK) return status;
+    job.compute = request->stream != NULL ? (CUstream)request->stream : job.device->compute;
+    choose_content(&job);
+    job.neutral = gpr_neutral_element(rule->fold, rule->element);
+    job.acc_bytes = gpr_acc_bytes(rule->form, rule->device_acc);
+    job.result_bytes = gpr_dtype_bytes(rule->result);
+    job.block = request->block_size;
+    run->device = resolved->device;
+    if (content_bytes(&job, view->rows * view->n) <= GPR_SMALL_BYTES &&
+        view->rows * job.acc_bytes <= GPR_SMALL_RESULTS && view->rows <= rows_within(&job, GPR_SMALL_SCRATCH)) {
+        status = reduce_small(&job);
+    } else {
+        job.source = find_source(&job);
+        run->stage_seconds[GPR_STAGE_STAGE] = 0;
+        status = prepare_ring(&job);
+        if (status == GPR_OK) status = stream_chunks(&job);
+    }
+    free(job.pieces);
+    gpr_device_leave(job.device);
+    return status;
+}
