@@ -19,7 +19,7 @@ import pytest
 
 import gpureduce as gr
 from gpureduce._bench.benchmark_array import operand, random_values
-from gpureduce._bench.compare import check, reference
+from gpureduce._bench.correctness import check, reference
 from gpureduce._bench.session import REFUSED, Bed
 
 pytest.importorskip("pytest_benchmark", reason="needs pytest-benchmark: pip install 'gpureduce[bench]'")

@@ -20,7 +20,7 @@ from test_explain import assert_balanced, run_command
 import gpureduce as gr
 from gpureduce import _functions
 from gpureduce._bench import session
-from gpureduce._cli import command, watch
+from gpureduce._cli import command, explain_command, measure_commands, npy_files, options, reduce_command, watch
 
 
 def run(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
@@ -45,20 +45,20 @@ def saved(tmp_path: Path) -> tuple[str, np.ndarray[Any, Any]]:
 # ---------------------------------------------------------------- reductions
 
 
-@pytest.mark.parametrize("name", command.reductions())
+@pytest.mark.parametrize("name", reduce_command.reductions())
 def test_every_reduction_reads_a_file(
     name: str, saved: tuple[str, np.ndarray[Any, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, values = saved
     out = json.loads(succeed(name, path, "--device", "cpu", "--json", capsys=capsys))
     result = getattr(gr, name)(values, device="cpu")
-    assert out["result"] == command.as_json(result)
+    assert out["result"] == reduce_command.as_json(result)
     assert (out["op"], out["elements"], out["bytes"], out["device"]) == (name, 24, 96, "cpu")
 
 
 def test_all_of_the_packages_reductions_are_there() -> None:
-    assert {"sum", "prod", "min", "max", "mean", "any", "all"} <= set(command.reductions())
-    assert set(command.reductions()) <= set(_functions.__all__)
+    assert {"sum", "prod", "min", "max", "mean", "any", "all"} <= set(reduce_command.reductions())
+    assert set(reduce_command.reductions()) <= set(_functions.__all__)
 
 
 def test_a_result_prints_alone(saved: tuple[str, np.ndarray[Any, Any]], capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,7 +111,7 @@ def test_files_of_any_order_and_byte_order_are_mapped(
 ) -> None:
     values = np.random.default_rng(0).integers(0, 9, (30, 20)).astype(dtype, order=order)
     np.save(tmp_path / "a.npy", values)
-    array, path = command.load(str(tmp_path / "a.npy"))
+    array, path = npy_files.load(str(tmp_path / "a.npy"))
     assert path == tmp_path / "a.npy"
     assert type(array) is np.ndarray
     assert isinstance(array.base, np.memmap)
@@ -151,7 +151,7 @@ def test_an_empty_file_is_reduced_as_numpy_would(tmp_path: Path, capsys: pytest.
     ],
 )
 def test_results_are_json_that_json_has(value: Any, plain: Any) -> None:
-    assert json.loads(json.dumps(command.as_json(value), allow_nan=False)) == plain
+    assert json.loads(json.dumps(reduce_command.as_json(value), allow_nan=False)) == plain
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_an_interrupt_is_status_130(monkeypatch: pytest.MonkeyPatch, capsys: pyt
         raise KeyboardInterrupt
 
     info = command.SUBCOMMANDS["info"]
-    monkeypatch.setitem(command.SUBCOMMANDS, "info", command._Subcommand(info.summary, info.add_arguments, interrupt))
+    monkeypatch.setitem(command.SUBCOMMANDS, "info", command.Subcommand(info.summary, info.add_arguments, interrupt))
     assert run("info", capsys=capsys) == (130, "", "gpureduce info: interrupted\n")
 
 
@@ -243,7 +243,7 @@ def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
 def test_what_was_read_of_a_mapped_file_is_known(tmp_path: Path) -> None:
     path = (tmp_path / "a.npy").resolve()
     np.save(path, np.ones(1 << 20))
-    array, _ = command.load(str(path))
+    array, _ = npy_files.load(str(path))
     before = watch.resident_bytes(path)
     assert float(array[: 1 << 19].sum()) == 1 << 19
     half = watch.resident_bytes(path)
@@ -259,7 +259,7 @@ def test_progress_is_told_while_a_file_is_read(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(watch, "PERIOD", 0.001)
     path = (tmp_path / "a.npy").resolve()
     np.save(path, np.ones(1 << 16))
-    array, _ = command.load(str(path))
+    array, _ = npy_files.load(str(path))
     array.sum()
     told: list[float] = []
     with watch.watching(path, array.nbytes, told.append):
@@ -416,8 +416,8 @@ def test_what_cannot_be_written_is_said_before_anything_is_measured(
     words: tuple[str, ...], expected: int, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     pytest.importorskip("matplotlib", reason="needs matplotlib")
-    for name in ("explained", "bench", "contest"):
-        monkeypatch.setattr(command, name, lambda *_: pytest.fail("it was measured"))
+    for module, name in ((explain_command, "explained"), (measure_commands, "bench"), (measure_commands, "contest")):
+        monkeypatch.setattr(module, name, lambda *_: pytest.fail("it was measured"))
     status, out, err = run(*words, capsys=capsys)
     assert (status, out) == (expected, "")
     assert message in err
@@ -427,9 +427,9 @@ def test_without_matplotlib_no_picture_is_promised(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr(command, "contest", lambda *_: pytest.fail("it was measured"))
+    monkeypatch.setattr(measure_commands, "contest", lambda *_: pytest.fail("it was measured"))
     status, _, err = run("compare", "--plot", "x.png", capsys=capsys)
-    assert status == command.FAILED
+    assert status == options.FAILED
     assert "pip install 'gpureduce[plot]'" in err
 
 
@@ -440,7 +440,7 @@ def test_a_wrong_kernel_is_status_3(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     )
     arguments = ("compare", "-n", "1000", *QUICK, "--baselines", "numpy", "--no-break-even")
     status, out, _ = run(*arguments, capsys=capsys)
-    assert status == command.WRONG_ANSWER
+    assert status == options.WRONG_ANSWER
     assert "WRONG" in out
 
 

@@ -29,9 +29,11 @@ from test_timing import over_fakes
 
 import gpureduce as gr
 from gpureduce import _core
-from gpureduce._bench import baselines, charts, compare, profile, session
-from gpureduce._bench.compare import BreakEven, Contender, check, find_break_even, reference
+from gpureduce._bench import baselines, charts, correctness, profile, session
+from gpureduce._bench.contenders import BreakEven, Contender, find_break_even
+from gpureduce._bench.correctness import check, reference
 from gpureduce._bench.sampling import Spread
+from gpureduce._display.figures import save_figure
 
 SEED = int(os.environ.get("GPR_TEST_SEED", secrets.randbits(32)))
 SHORT = {"seconds": 0.01, "ceiling": False}
@@ -83,7 +85,7 @@ def test_numpys_own_answer_is_right(op: str, dtype: str) -> None:
         values = (1 + noise / 256 if op == "prod" else values + noise).astype(dtype)
     for axis in (None, 0, 1):
         result = getattr(np, op)(values, axis=axis)
-        right = compare.loosened(reference(op, values, axis), values.dtype)
+        right = correctness.loosened(reference(op, values, axis), values.dtype)
         verdict = check(result, right, np.asarray(result).dtype)
         assert verdict.right, (op, dtype, axis, verdict)
 
@@ -131,8 +133,8 @@ def test_integers_are_right_or_wrong(op: str, off: int) -> None:
     values = np.random.default_rng(SEED).integers(-1000, 1000, 500)
     exact = getattr(np, op)(values)
     right = reference(op, values, None)
-    assert check(exact, right, exact.dtype) == compare.Verdict(True, 0.0)
-    assert check(exact + off, right, exact.dtype) == compare.Verdict(False, float(abs(off)))
+    assert check(exact, right, exact.dtype) == correctness.Verdict(True, 0.0)
+    assert check(exact + off, right, exact.dtype) == correctness.Verdict(False, float(abs(off)))
 
 
 def test_what_is_not_a_number_must_be_where_it_should() -> None:
@@ -725,7 +727,7 @@ def test_labels_are_spread_out_and_stay_inside() -> None:
 
 def test_pictures_are_saved_without_a_display(comparison: gr.Comparison, pictures: Any, tmp_path: Path) -> None:
     for kind in charts.KINDS:
-        charts.save(comparison, tmp_path / f"{kind}.png", kind)
+        save_figure(tmp_path / f"{kind}.png", lambda figure, kind=kind: comparison.plot(kind, figure))
         assert (tmp_path / f"{kind}.png").stat().st_size > 10_000
 
 

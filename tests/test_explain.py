@@ -27,7 +27,7 @@ import tree_model
 import gpureduce as gr
 from gpureduce import _core
 from gpureduce._cli import command
-from gpureduce._explain import emulator_worker, explain, explanation, page, timeline
+from gpureduce._explain import emulator_worker, explain, figure_tables, launches, page, report, timeline
 
 SEED = int(os.environ.get("GPR_TEST_SEED", secrets.randbits(32)))
 TREES = ("interleaved_modulo", "interleaved_strided", "sequential")
@@ -50,7 +50,7 @@ def strided(trees: gr.Explanations) -> gr.Explanation:
     return trees[1]
 
 
-def figures_of(figures: explanation.Figures, names: Any) -> dict[str, int]:
+def figures_of(figures: launches.Figures, names: Any) -> dict[str, int]:
     return {name: getattr(figures, name) for name in names}
 
 
@@ -211,8 +211,8 @@ def test_the_table_says_what_each_phase_did(strided: gr.Explanation) -> None:
 def test_a_long_course_is_cut_and_says_by_how_much() -> None:
     each = gr.explain("single_warp_ordered_padded", 640)
     many = len(each.main.columns)
-    assert many > explanation.MOST_ROWS
-    assert f"{many - explanation.MOST_ROWS:,} more" in str(each)
+    assert many > figure_tables.MOST_ROWS
+    assert f"{many - figure_tables.MOST_ROWS:,} more" in str(each)
     assert len(each.to_csv().splitlines()) == 1 + sum(len(launch.columns) for launch in each.launches)
 
 
@@ -478,7 +478,7 @@ def test_a_wrong_answer_is_not_explained(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_report_of_another_format_is_refused() -> None:
     with pytest.raises(RuntimeError, match="format 99"):
-        explanation.read_report('{"format": 99}')
+        report.read_report('{"format": 99}')
 
 
 # ---------------------------------------------------------------- the command
@@ -554,7 +554,7 @@ def test_the_command_fails_where_a_file_cannot_be_written(tmp_path: Path) -> Non
 
 def test_the_documentation_says_what_each_number_means() -> None:
     text = (Path(__file__).parents[1] / "docs" / "explain.md").read_text()
-    for _, word in explanation.FIGURE_WORDS:
+    for _, word in figure_tables.FIGURE_WORDS:
         assert f"**{word}**" in text, word
     for kind in timeline.KINDS:
         assert kind.words in text, kind.words

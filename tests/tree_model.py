@@ -1,7 +1,7 @@
 """An independent model of three tree kernels: what each thread touches, counted as the hardware would.
 
 Written from the kernels' prefaces: no emulator, no CUDA source. A model's column is a dictionary with the figures of
-:class:`gpureduce._explain.explanation.Figures` that it has an opinion on.
+:class:`gpureduce._explain.launches.Figures` that it has an opinion on.
 """
 
 from __future__ import annotations

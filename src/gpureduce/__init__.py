@@ -13,7 +13,6 @@ from ._dot import dot
 from ._exact import ExactSum
 from ._exceptions import CudaError, DeviceUnavailableError, KernelUnavailableError, NoDeviceWarning
 from ._functions import (
-    MinMax,
     all,
     amax,
     amin,
@@ -52,6 +51,7 @@ from ._records import (
     KernelInfo,
     LastRun,
     Limits,
+    MinMax,
     cache_info,
     clear_cache,
     cuda_versions,
@@ -64,8 +64,10 @@ from ._records import (
 )
 
 if TYPE_CHECKING:
-    from ._bench.compare import Comparison, compare
-    from ._bench.timing import Timing, benchmark
+    from ._bench.benchmark import benchmark
+    from ._bench.compare import compare
+    from ._bench.comparison import Comparison
+    from ._bench.timing import Timing
     from ._explain.explain import explain
     from ._explain.explanation import Explanation, Explanations
 
@@ -134,9 +136,9 @@ __all__ = [
 ]
 
 _LATE = {
-    "benchmark": "_bench.timing",
+    "benchmark": "_bench.benchmark",
     "compare": "_bench.compare",
-    "Comparison": "_bench.compare",
+    "Comparison": "_bench.comparison",
     "explain": "_explain.explain",
     "Explanation": "_explain.explanation",
     "Explanations": "_explain.explanation",

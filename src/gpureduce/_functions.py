@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from . import _core
 from ._calls import Call, NoValue
 from ._docstrings import compose
 from ._moments import tell_freedom, warn_if_nothing_is_left
+from ._records import MinMax
 from ._rules import check_found, finish_extreme, reduce_any
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from ._signatures import Accumulation, Axis, Count, Extreme, Mean, Pair, Position, Span, Truth, Variance
 
 __all__ = [
-    "MinMax",
     "all",
     "amax",
     "amin",
@@ -78,22 +78,6 @@ def _define(name: str, function: _Function) -> _Function:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = compose(name, _parameters[name])
     return function
-
-
-class MinMax(NamedTuple):
-    """What :func:`minmax` returns.
-
-    Examples
-    --------
-    >>> import gpureduce as gr
-    >>> gr.minmax([3, 1, 2]).max
-    np.int64(3)
-    """
-
-    min: Any
-    """Smallest element, or elements."""
-    max: Any
-    """Largest element, or elements."""
 
 
 # ---------------------------------------------------------------- makers

@@ -1,9 +1,9 @@
-"""What there is and what happened, as records: kernels, devices, last run, limits, cache."""
+"""What functions return beside arrays: minima with maxima, kernels, devices, the last run, limits, the cache."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import _core
 
@@ -13,6 +13,7 @@ __all__ = [
     "KernelInfo",
     "LastRun",
     "Limits",
+    "MinMax",
     "cache_info",
     "clear_cache",
     "cuda_versions",
@@ -23,6 +24,22 @@ __all__ = [
     "limits",
     "set_limits",
 ]
+
+
+class MinMax(NamedTuple):
+    """What :func:`minmax` returns.
+
+    Examples
+    --------
+    >>> import gpureduce as gr
+    >>> gr.minmax([3, 1, 2]).max
+    np.int64(3)
+    """
+
+    min: Any
+    """Smallest element, or elements."""
+    max: Any
+    """Largest element, or elements."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, TypedDict, TypeVar, Unpack, overload
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from ._functions import MinMax
+from ._records import MinMax
 
 Axis = int | tuple[int, ...] | None
 

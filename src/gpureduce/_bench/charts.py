@@ -7,28 +7,24 @@ or a word as well.
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .._display.figures import INK, LEGEND_SIZE, TEXT_SIZE, TITLE_SIZE, matplotlib_or_why
 from .._display.tables import show_bandwidth, show_bytes, show_time
-from .._explain.picture import DPI, INK, LEGEND_SIZE, TEXT_SIZE, TITLE_SIZE, matplotlib_or_why
-from .timing import STAGES
+from .contenders import ComparisonRecord, Contender
+from .sampling import Spread
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from .compare import Comparison, Contender
-    from .timing import Timing
-
-__all__ = ["KINDS", "check_kind", "draw_bars", "plot_comparison", "plot_stages", "save"]
+__all__ = ["KINDS", "check_kind", "draw_bars", "plot_comparison", "plot_stages"]
 
 KERNEL, LIBRARY, CEILING, PEAK, PALE = "#0072B2", "#E69F00", "#D55E00", "#7A7A7A", "#BDBDBD"
 _LINES = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#A6761D")
 _MARKERS = "os^DvPX*"
 _STAGE_COLOURS = {
-    "compile": "#CC79A7",
     "stage": "#56B4E9",
     "upload": "#0072B2",
     "kernel": "#009E73",
@@ -98,7 +94,7 @@ def _roofs(ceiling: float | None, peak: float | None) -> list[tuple[float, str, 
     return lines
 
 
-def _column(comparison: Comparison, column: str | None) -> tuple[str, str]:
+def _column(comparison: ComparisonRecord, column: str | None) -> tuple[str, str]:
     """Which times are drawn, and what they are called: one kind only."""
     has_device = any(row.on_device is not None for row in comparison.rows)
     chosen = column or ("on_device" if has_device else "host")
@@ -107,7 +103,7 @@ def _column(comparison: Comparison, column: str | None) -> tuple[str, str]:
     return chosen, "kernels alone, on the device" if chosen == "on_device" else "from host memory to the result"
 
 
-def _timed(comparison: Comparison, column: str) -> list[Contender]:
+def _timed(comparison: ComparisonRecord, column: str) -> list[Contender]:
     rows = [row for row in comparison.rows if getattr(row, column) is not None]
     if not rows:
         raise ValueError(f"nothing was timed {'on the device' if column == 'on_device' else 'from host memory'}")
@@ -184,7 +180,7 @@ def draw_bars(
         ax.legend(handles=handles, fontsize=LEGEND_SIZE, frameon=False, loc="best")
 
 
-def _plot_bars(comparison: Comparison, column: str | None, ax: Axes | Figure | None) -> Axes:
+def _plot_bars(comparison: ComparisonRecord, column: str | None, ax: Axes | Figure | None) -> Axes:
     chosen, words = _column(comparison, column)
     rows = [row for row in _timed(comparison, chosen) if row.elements == comparison.sizes[-1]]
     if not rows:
@@ -198,7 +194,7 @@ def _plot_bars(comparison: Comparison, column: str | None, ax: Axes | Figure | N
     return drawn
 
 
-def _plot_sizes(comparison: Comparison, column: str | None, ax: Axes | Figure | None) -> Axes:
+def _plot_sizes(comparison: ComparisonRecord, column: str | None, ax: Axes | Figure | None) -> Axes:
     chosen, words = _column(comparison, column)
     rows = _timed(comparison, chosen)
     drawn = _axes(ax, 6.0)
@@ -249,7 +245,7 @@ def _plot_sizes(comparison: Comparison, column: str | None, ax: Axes | Figure | 
     return drawn
 
 
-def _plot_roofline(comparison: Comparison, column: str | None, ax: Axes | Figure | None) -> Axes:
+def _plot_roofline(comparison: ComparisonRecord, column: str | None, ax: Axes | Figure | None) -> Axes:
     chosen, words = _column(comparison, column)
     rows = [row for row in _timed(comparison, chosen) if row.elements == comparison.sizes[-1]]
     if not rows:
@@ -333,12 +329,12 @@ def check_kind(kind: str) -> None:
         raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}, not {kind!r}")
 
 
-def plot_comparison(comparison: Comparison, kind: str, column: str | None, ax: Axes | Figure | None) -> Axes:
+def plot_comparison(comparison: ComparisonRecord, kind: str, column: str | None, ax: Axes | Figure | None) -> Axes:
     """Draw a comparison; :meth:`Comparison.plot` says how.
 
     Parameters
     ----------
-    comparison : Comparison
+    comparison : ComparisonRecordRecord
     kind : str
     column : str or None
     ax : Axes or Figure or None
@@ -351,58 +347,38 @@ def plot_comparison(comparison: Comparison, kind: str, column: str | None, ax: A
     return KINDS[kind](comparison, column, ax)
 
 
-def plot_stages(timing: Timing, ax: Axes | Figure | None) -> Axes:
+def plot_stages(title: str, stages: Mapping[str, float], whole: Spread, ax: Axes | Figure | None) -> Axes:
     """Draw the stages of a call as bars, the whole call below them.
 
     Parameters
     ----------
-    timing : Timing
+    title : str
+    stages : mapping
+        Seconds of each, in the order of the bars.
+    whole : Spread
+        Of the whole call.
     ax : Axes or Figure or None
 
     Returns
     -------
     Axes
     """
-    names = [name for name in STAGES if name in timing.stages and name != "compile"]
-    bars = [(name, timing.stages[name], _STAGE_COLOURS[name]) for name in names]
-    bars.append(("whole call", timing.host.median, INK))
+    bars = [(name, spent, _STAGE_COLOURS[name]) for name, spent in stages.items()]
+    bars.append(("whole call", whole.median, INK))
     drawn = _axes(ax, 0.62 * len(bars) + 1.5)
     for i, (name, spent, colour) in enumerate(bars):
         drawn.barh(i, spent * 1e3, height=0.66, color=colour)
         end = spent * 1e3
         if name == "whole call":
-            low, high = (1e3 * each for each in timing.host.quartiles)
+            low, high = (1e3 * each for each in whole.quartiles)
             drawn.plot([low, high], [i, i], color=PALE, linewidth=4, solid_capstyle="butt")
             end = high
         drawn.text(end, i, f"  {show_time(spent)}", va="center", ha="left", fontsize=TEXT_SIZE, color=INK)
     drawn.set_yticks(range(len(bars)), [name for name, *_ in bars])
     drawn.set_ylim(len(bars) - 0.4, -0.6)
-    drawn.set_xlim(0, 1e3 * max(timing.host.quartiles[1], *(spent for _, spent, _ in bars)) * 1.18)
+    drawn.set_xlim(0, 1e3 * max(whole.quartiles[1], *(spent for _, spent, _ in bars)) * 1.18)
     drawn.set_xlabel("time, ms (median; the pale line joins the quartiles)", fontsize=TEXT_SIZE, color=INK)
     drawn.tick_params(axis="y", length=0)
     overlap = "stages are timed by themselves; packing, copying and kernels overlap in a call of several chunks"
-    _plain(drawn, timing.title, overlap if names else "there are no stages but the work itself")
+    _plain(drawn, title, overlap if stages else "there are no stages but the work itself")
     return drawn
-
-
-def save(found: Comparison | Timing, path: str | os.PathLike[str], kind: str | None = None) -> None:
-    """Draw into a file, without a display; its name says the format.
-
-    Parameters
-    ----------
-    found : Comparison or Timing
-    path : path
-    kind : str, optional
-        Of a comparison's picture.
-    """
-    matplotlib_or_why()
-    from matplotlib.figure import Figure
-
-    from .timing import Timing as OneTiming
-
-    figure = Figure(layout="constrained", facecolor="white")
-    if isinstance(found, OneTiming):
-        plot_stages(found, figure)
-    else:
-        plot_comparison(found, kind or found.default_kind, None, figure)
-    figure.savefig(path, dpi=DPI)

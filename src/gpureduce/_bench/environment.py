@@ -12,7 +12,14 @@ from typing import Any
 from .._core import __version__
 from .._records import DeviceInfo, cuda_versions, devices
 
-__all__ = ["cpu_name", "environment", "last_level_cache_bytes", "peak_bytes_per_second", "show_cuda_version"]
+__all__ = [
+    "cpu_name",
+    "environment",
+    "flat_environment",
+    "last_level_cache_bytes",
+    "peak_bytes_per_second",
+    "show_cuda_version",
+]
 
 PACKAGES = ("numpy", "cupy-cuda13x", "cupy-cuda12x", "torch", "numba", "jax", "ml_dtypes")
 """Whose versions a reader would ask for."""
@@ -103,3 +110,14 @@ def environment(ordinal: int = 0) -> dict[str, Any]:
         "python": platform.python_version(),
         "versions": {name: version for name in PACKAGES if (version := package_version(name))},
     }
+
+
+def flat_environment(setting: dict[str, Any]) -> dict[str, Any]:
+    """The environment as columns of a table."""
+    flat: dict[str, Any] = {}
+    for name, value in setting.items():
+        if isinstance(value, dict):
+            flat |= {f"{name}.{inner}": each for inner, each in value.items()}
+        else:
+            flat[name] = value
+    return flat

@@ -18,7 +18,9 @@ import shlex
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import command
+from .command import SUBCOMMANDS
+from .explain_command import explained
+from .measure_commands import bench, contest
 
 __all__ = ["register"]
 
@@ -79,15 +81,14 @@ def _over_array(
 
 def register(shell: Any) -> None:
     """Register the magics with a shell."""
-    commands = command.SUBCOMMANDS
 
-    def explain(line: str) -> Any:
-        options = _parser("gr_explain", commands["explain"].add_arguments).parse_args(shlex.split(line))
+    def on_explain(line: str) -> Any:
+        options = _parser("gr_explain", SUBCOMMANDS["explain"].add_arguments).parse_args(shlex.split(line))
         _refuse_files("gr_explain", options)
-        found = command.explained(options)
+        found = explained(options)
         return found if len(found) > 1 else found[0]
 
-    bench = _over_array(shell, "gr_bench", commands["bench"].add_arguments, command.bench)
-    compare = _over_array(shell, "gr_compare", commands["compare"].add_arguments, command.contest)
-    for name, magic in (("gr_bench", bench), ("gr_compare", compare), ("gr_explain", explain)):
+    on_bench = _over_array(shell, "gr_bench", SUBCOMMANDS["bench"].add_arguments, bench)
+    on_compare = _over_array(shell, "gr_compare", SUBCOMMANDS["compare"].add_arguments, contest)
+    for name, magic in (("gr_bench", on_bench), ("gr_compare", on_compare), ("gr_explain", on_explain)):
         shell.register_magic_function(magic, "line", name)

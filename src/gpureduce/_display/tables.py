@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import math
-import os
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from html import escape
-from typing import Any
 
 __all__ = [
-    "Exported",
     "html",
     "lay_out",
     "markdown",
@@ -69,56 +62,6 @@ def html(headings: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> s
     body = "".join(f"<tr>{line('td', row)}</tr>" for row in rows)
     head = f"<thead><tr>{line('th', headings)}</tr></thead>"
     return f'<div class="gpr-scroll"><table>{head}<tbody>{body}</tbody></table></div>'
-
-
-# ---------------------------------------------------------------- files
-
-
-class Exported(ABC):
-    """What a result gives to other programs: JSON of its dictionary, CSV of its rows."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def to_dict(self) -> Any:
-        """Everything as dictionaries, lists, strings and numbers."""
-
-    @abstractmethod
-    def _rows(self) -> Iterable[Sequence[object]]:
-        """The rows of :meth:`to_csv`; the first has the columns' names."""
-
-    def to_json(self, indent: int | None = None) -> str:
-        """:meth:`to_dict` as JSON.
-
-        Parameters
-        ----------
-        indent : int, optional
-            Spaces for each level; all in one line by default.
-
-        Returns
-        -------
-        str
-        """
-        return json.dumps(self.to_dict(), indent=indent)
-
-    def to_csv(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The rows that the class names, as CSV, below the names of their columns.
-
-        Parameters
-        ----------
-        path : path, optional
-            File to write it to as well.
-
-        Returns
-        -------
-        str
-        """
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows(self._rows())
-        if path is not None:
-            with open(path, "w", encoding="utf-8", newline="") as file:
-                file.write(text.getvalue())
-        return text.getvalue()
 
 
 # ---------------------------------------------------------------- numbers

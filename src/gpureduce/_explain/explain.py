@@ -20,7 +20,8 @@ import numpy as np
 from .. import _core, _exceptions
 from .._dtypes import native_dtype
 from .._locate import emulator
-from .explanation import Explanation, Explanations, read_report
+from .explanation import Explanation, Explanations
+from .report import read_report
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike

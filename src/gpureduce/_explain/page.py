@@ -1,61 +1,29 @@
-"""Explanations and measurements as HTML: for notebooks a fragment, for files a page. Nothing is fetched, nothing runs.
-
-Colours of text are the theme's own; cells and rules are half-transparent or legible on light and dark alike.
-"""
+"""Explanations as HTML: pictures as SVG, tables, annotated sources."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from .._display.tables import html as table
-from .explanation import (
-    MOST_ROWS,
-    WARP_LANES,
-    Explanation,
-    column_table,
-    comparison_table,
-    shorten,
-    totals_table,
-)
+from .._display.html_page import STYLE, table, whole_page
+from .figure_tables import MOST_ROWS, column_table, comparison_table, shorten, totals_table
+from .launches import WARP_LANES, KernelRun
 from .timeline import CONFLICT, DIVERGED, GONE, KINDS, WAITING, Run, strips, with_heights
 
-__all__ = ["element", "fragment", "page", "table", "whole_page"]
+__all__ = ["fragment", "page"]
 
 COLUMN_WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 42, 256, 56, 4, 50
 """Of the picture, in pixels."""
 MOST_COLUMNS = 2 * MOST_ROWS
 """Columns of the picture; of a longer launch the first ones are drawn."""
 
-_STYLE = """
-.gpr-explain{font-size:13px;line-height:1.4}
-.gpr-explain h4{margin:1em 0 .3em;font-size:1.1em}
-.gpr-explain p{margin:.2em 0}
-.gpr-explain .gpr-side{display:flex;flex-wrap:wrap;gap:0 2em}
-.gpr-explain .gpr-scroll{overflow-x:auto}
-.gpr-explain table{border-collapse:collapse;margin:.4em 0;font-variant-numeric:tabular-nums;\
-background:none;color:inherit}
-.gpr-explain th,.gpr-explain td{padding:2px 8px;text-align:right;border:0;\
-border-bottom:1px solid rgba(127,127,127,.35);background:none;color:inherit;white-space:nowrap}
-.gpr-explain th{vertical-align:bottom;white-space:normal}
-.gpr-explain .gpr-text{text-align:left}
-.gpr-explain table.gpr-source td{border:0;padding:0 8px;font-family:ui-monospace,monospace;font-size:12px}
-.gpr-explain table.gpr-source td.gpr-code{white-space:pre;text-align:left;border-left:2px solid rgba(127,127,127,.5)}
-.gpr-explain tr.gpr-busy td{background:rgba(86,180,233,.18)}
-.gpr-explain tr.gpr-conflict td{background:rgba(230,159,0,.28)}
-.gpr-explain .gpr-key{display:inline-block;margin-right:1.2em}
-.gpr-explain .gpr-key i{display:inline-block;width:1.3em;height:.8em;margin-right:.4em}
-.gpr-explain summary{cursor:pointer}
-.gpr-explain .gpr-warning{border-left:3px solid #d55e00;padding-left:8px}
-"""
 
-
-def fragment(explanations: Sequence[Explanation]) -> str:
+def fragment(explanations: Sequence[KernelRun]) -> str:
     """One element with pictures, tables and sources.
 
     Parameters
     ----------
-    explanations : sequence of Explanation
+    explanations : sequence of KernelRun
 
     Returns
     -------
@@ -65,15 +33,15 @@ def fragment(explanations: Sequence[Explanation]) -> str:
     if len(explanations) > 1:
         parts.append(table(*comparison_table(explanations), left=1))
     parts += [_details(each, is_open=len(explanations) == 1) for each in explanations]
-    return f'<div class="gpr-explain"><style>{_STYLE}</style>{"".join(parts)}</div>'
+    return f'<div class="gpr-explain"><style>{STYLE}</style>{"".join(parts)}</div>'
 
 
-def page(explanations: Iterable[Explanation]) -> str:
+def page(explanations: Iterable[KernelRun]) -> str:
     """A page of its own, for light and dark.
 
     Parameters
     ----------
-    explanations : iterable of Explanation
+    explanations : iterable of KernelRun
 
     Returns
     -------
@@ -83,50 +51,10 @@ def page(explanations: Iterable[Explanation]) -> str:
     return whole_page(", ".join(each.kernel for each in several), fragment(several))
 
 
-def whole_page(title: str, body: str) -> str:
-    """A page around an element, for light and dark.
-
-    Parameters
-    ----------
-    title : str
-    body : str
-        HTML.
-
-    Returns
-    -------
-    str
-    """
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
-        f"<title>{escape(title)}</title><style>body{{font-family:system-ui,sans-serif;margin:2em}}</style></head>"
-        f"<body>{body}</body></html>\n"
-    )
-
-
-def element(title: str, tables: Iterable[str], notes: Iterable[str], warnings: Iterable[str]) -> str:
-    """One element of a title, tables, notes and warnings.
-
-    Parameters
-    ----------
-    title : str
-    tables : iterable of str
-        HTML.
-    notes, warnings : iterable of str
-        Text.
-
-    Returns
-    -------
-    str
-    """
-    parts = [f"<h4>{escape(title)}</h4>", *tables, *(f"<p>{escape(note)}</p>" for note in notes)]
-    parts += [f'<p class="gpr-warning">warning: {escape(each)}</p>' for each in warnings]
-    return f'<div class="gpr-explain"><style>{_STYLE}</style>{"".join(parts)}</div>'
-
-
 # ---------------------------------------------------------------- tables and source
 
 
-def _details(explanation: Explanation, is_open: bool) -> str:
+def _details(explanation: KernelRun, is_open: bool) -> str:
     headings, rows = column_table(explanation.main, explanation.file)
     number = explanation.launches.index(explanation.main) + 1
     attribute = " open" if is_open else ""
@@ -138,7 +66,7 @@ def _details(explanation: Explanation, is_open: bool) -> str:
     )
 
 
-def _source(explanation: Explanation) -> str:
+def _source(explanation: KernelRun) -> str:
     counts = explanation.line_counts()
     rows = []
     for number, text in enumerate(explanation.source().splitlines(), 1):
@@ -166,7 +94,7 @@ def _fill(kind: int) -> str:
     return _FILLS.get(kind, f'fill="{KINDS[kind].colour}"')
 
 
-def _legend(explanations: Sequence[Explanation]) -> str:
+def _legend(explanations: Sequence[KernelRun]) -> str:
     seen = {run.kind for each in explanations for strip in strips(each.main) for run in strip.runs} - {GONE}
     greys = {WAITING: "rgba(136,136,136,.16)", DIVERGED: "rgba(136,136,136,.6)"}
     keys = [
@@ -177,7 +105,7 @@ def _legend(explanations: Sequence[Explanation]) -> str:
     return f"<p>{''.join(keys)}</p>"
 
 
-def _picture(explanation: Explanation) -> str:
+def _picture(explanation: KernelRun) -> str:
     launch = explanation.main
     threads = launch.map.threads
     columns = strips(launch)[:MOST_COLUMNS]

@@ -6,16 +6,17 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .explanation import WARP_LANES, Explanation, show_figure
+from .._display.figures import INK, LEGEND_SIZE, SMALL_SIZE, TEXT_SIZE, TITLE_SIZE, matplotlib_or_why, save_figure
+from .figure_tables import show_figure
+from .launches import WARP_LANES, KernelRun
 from .timeline import CONFLICT, DIVERGED, GONE, KINDS, WAITING, Strip, strips, with_heights
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["matplotlib_or_why", "plot", "save"]
+__all__ = ["plot", "save"]
 
-INK = "#1a1a1a"
 HEIGHT = 7.0
 """Inches of a figure: with two or three kernels it fills a slide."""
 MARGIN_WIDTH, GAP_WIDTH, COLUMN_WIDTH, LEGEND_WIDTH = 1.5, 0.5, 0.5, 3.45
@@ -23,41 +24,13 @@ LEAST_WIDTH, MOST_WIDTH = 3.0, 14.0
 """Inches: margins, what is between two kernels, a column, an entry of the legend; bounds for one kernel's picture."""
 MOST_LABELS, MOST_WAYS = 24, 60
 """Columns that have a label, and that there may be for conflicts to be written into them."""
-DPI = 160
-TITLE_SIZE, TEXT_SIZE, LEGEND_SIZE, SMALL_SIZE = 15, 11, 10.5, 9.5
 
 
-def matplotlib_or_why() -> Any:
-    """The module, or an error that says how to install it."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise ImportError("drawing needs matplotlib: pip install 'gpureduce[plot]'") from None
-    return matplotlib
-
-
-def check_format(path: str | os.PathLike[str]) -> None:
-    """Raise what would keep a picture from being written: there is no matplotlib, or it knows no such format.
-
-    Parameters
-    ----------
-    path : path
-        Whose ending says the format.
-    """
-    matplotlib_or_why()
-    from matplotlib.figure import Figure
-
-    ending = os.path.splitext(path)[1].removeprefix(".")
-    known = Figure().canvas.get_supported_filetypes()
-    if ending.lower() not in known:
-        raise ValueError(f"{os.fspath(path)}: a picture's name ends with one of .{', .'.join(sorted(known))}")
-
-
-def _width(explanation: Explanation) -> float:
+def _width(explanation: KernelRun) -> float:
     return min(max(COLUMN_WIDTH * len(explanation.main.map.did), LEAST_WIDTH), MOST_WIDTH)
 
 
-def _layout(figure: Figure, explanations: Sequence[Explanation]) -> list[Axes]:
+def _layout(figure: Figure, explanations: Sequence[KernelRun]) -> list[Axes]:
     widths = [_width(each) for each in explanations]
     together = sum(widths) + MARGIN_WIDTH + GAP_WIDTH * (len(widths) - 1)
     figure.set_size_inches(max(together, 2 * LEGEND_WIDTH), HEIGHT)
@@ -67,12 +40,12 @@ def _layout(figure: Figure, explanations: Sequence[Explanation]) -> list[Axes]:
     return list(axes[0])
 
 
-def plot(explanations: Sequence[Explanation], axes: Sequence[Axes] | None = None) -> list[Axes]:
+def plot(explanations: Sequence[KernelRun], axes: Sequence[Axes] | None = None) -> list[Axes]:
     """Draw explanations beside one another.
 
     Parameters
     ----------
-    explanations : sequence of Explanation
+    explanations : sequence of KernelRun
     axes : sequence of Axes, optional
         One for each; a new figure of pyplot's by default.
 
@@ -97,25 +70,24 @@ def plot(explanations: Sequence[Explanation], axes: Sequence[Axes] | None = None
     return list(axes)
 
 
-def save(explanations: Iterable[Explanation], path: str | os.PathLike[str]) -> None:
+def save(explanations: Iterable[KernelRun], path: str | os.PathLike[str]) -> None:
     """Draw into a file, without a display; its name says the format.
 
     Parameters
     ----------
-    explanations : iterable of Explanation
+    explanations : iterable of KernelRun
     path : path
     """
-    matplotlib_or_why()
-    from matplotlib.figure import Figure
-
     several = list(explanations)
-    figure = Figure()
-    _draw_all(several, _layout(figure, several))
-    _legend(figure, several)
-    figure.savefig(path, dpi=DPI)
+
+    def draw(figure: Figure) -> None:
+        _draw_all(several, _layout(figure, several))
+        _legend(figure, several)
+
+    save_figure(path, draw)
 
 
-def _draw_all(explanations: Sequence[Explanation], axes: Sequence[Axes]) -> None:
+def _draw_all(explanations: Sequence[KernelRun], axes: Sequence[Axes]) -> None:
     threads = max(each.main.map.threads for each in explanations)
     for i, (explanation, ax) in enumerate(zip(explanations, axes, strict=True)):
         _draw(explanation, ax, threads, with_names=i == 0)
@@ -124,7 +96,7 @@ def _draw_all(explanations: Sequence[Explanation], axes: Sequence[Axes]) -> None
 # ---------------------------------------------------------------- one kernel
 
 
-def _draw(explanation: Explanation, ax: Axes, threads: int, with_names: bool) -> None:
+def _draw(explanation: KernelRun, ax: Axes, threads: int, with_names: bool) -> None:
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
 
@@ -181,7 +153,7 @@ def _write_ways(ax: Axes, x: int, strip: Strip, threads: int) -> None:
     )
 
 
-def _label(explanation: Explanation, ax: Axes, columns: Sequence[Strip], with_names: bool) -> None:
+def _label(explanation: KernelRun, ax: Axes, columns: Sequence[Strip], with_names: bool) -> None:
     launch = explanation.main
     step = -(-len(columns) // MOST_LABELS)
     shown = range(0, len(columns), step)
@@ -222,7 +194,7 @@ def _label(explanation: Explanation, ax: Axes, columns: Sequence[Strip], with_na
     ax.text(0, 1.015, ", ".join(facts), transform=ax.transAxes, fontsize=TEXT_SIZE, color=INK, va="bottom")
 
 
-def _legend(figure: Figure, explanations: Sequence[Explanation]) -> None:
+def _legend(figure: Figure, explanations: Sequence[KernelRun]) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .explanation import (
+from .launches import (
     ATOMIC_GLOBAL,
     ATOMIC_SHARED,
     EXCHANGE,

@@ -1,0 +1,316 @@
+"""What :func:`gpureduce.compare` returns: contenders side by side, as tables, charts, CSV and JSON.
+
+Times from host memory to a result and times of the kernels alone are of two kinds, and stay in columns of their own: no
+speedup has one kind above and the other below.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .._display.exported import Exported, make_public
+from .._display.html_page import element, table
+from .._display.tables import lay_out, markdown, show_bandwidth, show_count, show_ratio, show_time, time_unit
+from .charts import plot_comparison
+from .contenders import BEST_PEER, FIRST, NUMPY, ComparisonRecord, Contender
+from .environment import flat_environment
+from .profile import counter_table
+from .sampling import Spread
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["Comparison"]
+
+
+_BARE = ("name", "is_kernel", "block_size", "grid_size", "elements", "bytes", "ran_on", "right", "ulps")
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison(ComparisonRecord, Exported):
+    """Kernels and libraries on the same array; :func:`compare` makes it.
+
+    Prints as tables, shows as tables in a notebook, and draws itself with matplotlib. A sequence of its rows. As
+    CSV it has a row for each contender and size, in seconds and bytes per second, with the environment.
+
+    Attributes
+    ----------
+    op, dtype, shape, axis
+        What was reduced.
+    cache
+        What the caches held when a sample started.
+    rows
+        The :class:`Contender` records: kernels in the order given, then libraries; for each size in turn.
+    break_even
+        :class:`BreakEven` of the fastest kernel and NumPy; ``None`` if it was not measured.
+    peak, ceiling
+        Bandwidth that the memory's clock and bus come to, and that was measured here; ``None`` if unknown.
+    device_name
+        The card's, or the processor's.
+    warnings
+        What casts doubt on the times, in words.
+    environment
+        Device, driver, versions, date.
+    """
+
+    # ------------------------------------------------------------ tables
+
+    def table(self, elements: int | None = None) -> tuple[list[str], list[list[str]]]:
+        """Headings and rows of text, of one size.
+
+        Parameters
+        ----------
+        elements : int, optional
+            The largest by default.
+        """
+        size = self.sizes[-1] if elements is None else elements
+        here = [row for row in self.rows if row.elements == size]
+        kinds = [kind for kind in ("on_device", "host") if any(getattr(row, kind) is not None for row in here)]
+        headings, columns = ["", "block"], [[row.name for row in here], [str(row.block_size or "") for row in here]]
+        for kind in kinds:
+            words = "device" if kind == "on_device" else "from host"
+            spreads: list[Spread | None] = [getattr(row, kind) for row in here]
+            unit, name = time_unit(each.median for each in spreads if each is not None)
+            headings += [f"{words} {name}", "GB/s"]
+            columns.append(["" if each is None else show_count(each.median / unit) for each in spreads])
+            rates = [row.bytes / each.median if each else None for row, each in zip(here, spreads, strict=True)]
+            columns.append(["" if rate is None else show_bandwidth(rate) for rate in rates])
+            if kind == "on_device" or self.peak is None:  # a card's memory is no measure of a call from the host
+                for whole, heading in ((self.peak, "% of peak"), (self.ceiling, "% of ceiling")):
+                    if whole is not None:
+                        headings.append(heading)
+                        columns.append(["" if rate is None else f"{100 * rate / whole:.1f}" for rate in rates])
+            for over in (FIRST, NUMPY, BEST_PEER):
+                ratios = [self.speedup(row, over, kind) for row in here]
+                if any(ratio is not None for ratio in ratios):
+                    headings.append(f"x {over}")
+                    columns.append(["" if ratio is None else show_ratio(ratio) for ratio in ratios])
+        headings.append("error, ulps")
+        columns.append([_show_error(row) for row in here])
+        return headings, [list(line) for line in zip(*columns, strict=True)]
+
+    def notes(self) -> list[str]:
+        """What there is to say beside the tables, in words.
+
+        Returns
+        -------
+        list of str
+        """
+        said = []
+        if self.peak is not None:
+            said.append(f"peak: {show_bandwidth(self.peak)} GB/s by the memory's clock and bus")
+        if self.ceiling is not None:
+            said.append(f"ceiling: {show_bandwidth(self.ceiling)} GB/s, the most that was read here")
+        said += self._losses()
+        if self.break_even is not None:
+            said.append(str(self.break_even))
+        size = self.sizes[-1] if self.rows else 0
+        for row in self.rows:
+            if row.elements != size:
+                continue
+            if row.absent:
+                said.append(f"{row.label}: {row.absent}")
+            elif row.right is False:
+                said.append(f"{row.label}: WRONG, off by {show_count(row.ulps or 0)} ulps; it was not timed")
+        untimed = [row for row in self.rows if row.elements == size and row.right and row.is_kernel]
+        reasons = dict.fromkeys(row.why_no_device for row in untimed if row.on_device is None)
+        said += [f"no device times: {why}" for why in reasons if why]
+        return said
+
+    def _losses(self) -> list[str]:
+        """Where the copy makes the GPU lose to NumPy, that it does."""
+        size = self.sizes[-1] if self.rows else 0
+        numpy = next((row for row in self.rows if row.name == NUMPY and row.elements == size), None)
+        if numpy is None or numpy.host is None:
+            return []
+        there = [row for row in self.rows if row.elements == size and row.is_kernel and row.ran_on not in ("", "cpu")]
+        timed = [(row.host.median, row) for row in there if row.host is not None]
+        if not timed:
+            return []
+        best, row = min(timed, key=lambda pair: pair[0])
+        if best <= numpy.host.median:
+            return []
+        said = (
+            f"the GPU loses to numpy at this size: from host memory the fastest kernel, {row.label}, takes "
+            f"{show_time(best)}, and numpy {show_time(numpy.host.median)}"
+        )
+        if row.on_device is not None:
+            spent = show_time(row.on_device.median)
+            is_copy = row.on_device.median < numpy.host.median
+            said += f"; its kernels alone take {spent}" + (": what loses is the copy over PCIe" if is_copy else "")
+        return [said]
+
+    def _tables(self) -> list[tuple[str, list[str], list[list[str]]]]:
+        sizes = self.sizes
+        return [(f"{n:,} elements" if len(sizes) > 1 else "", *self.table(n)) for n in sizes]
+
+    def _counter_table(self) -> tuple[list[str], list[list[str]]] | None:
+        counted = [row for row in self.rows if row.counters]
+        if not counted:
+            return None
+        return counter_table([{"kernel": row.label, **each} for row in counted for each in row.counters])
+
+    def __str__(self) -> str:
+        parts = [self.title]
+        for heading, headings, rows in self._tables():
+            parts += [heading] if heading else []
+            parts.append(lay_out(headings, rows, left=1))
+        counters = self._counter_table()
+        if counters is not None:
+            parts.append(lay_out(*counters, left=1))
+        said = [*self.notes(), *(f"warning: {each}" for each in self.warnings)]
+        return "\n\n".join([*parts, *(["\n".join(said)] if said else [])]) + "\n"
+
+    def to_markdown(self) -> str:
+        """Tables and notes as Markdown.
+
+        Returns
+        -------
+        str
+        """
+        parts = [f"**{self.title}**"]
+        for heading, headings, rows in self._tables():
+            parts += [heading] if heading else []
+            parts.append(markdown(headings, rows))
+        counters = self._counter_table()
+        if counters is not None:
+            parts.append(markdown(*counters))
+        said = [*self.notes(), *(f"Warning: {each}" for each in self.warnings)]
+        return "\n\n".join([*parts, *(["\n".join(f"- {each}" for each in said)] if said else [])]) + "\n"
+
+    def _repr_html_(self) -> str:
+        tables = []
+        for heading, headings, rows in self._tables():
+            tables.append((f"<h4>{heading}</h4>" if heading else "") + table(headings, rows, left=1))
+        counters = self._counter_table()
+        if counters is not None:
+            tables.append(table(*counters, left=1))
+        return element(self.title, tables, self.notes(), self.warnings)
+
+    # ------------------------------------------------------------ data
+
+    def _flat(self) -> list[dict[str, Any]]:
+        """A dictionary for each row, without lists."""
+        flat = []
+        for row in self.rows:
+            one: dict[str, Any] = {"op": self.op, "dtype": self.dtype, "cache": self.cache}
+            one |= {name: getattr(row, name) for name in _BARE}
+            for kind in ("host", "on_device"):
+                spread: Spread | None = getattr(row, kind)
+                figures: dict[str, Any] = {} if spread is None else spread.to_dict()
+                low, high = figures.get("quartiles", (None, None))
+                figures |= {"lower_quartile": low, "upper_quartile": high, "count": len(figures.get("samples", ()))}
+                wanted = ("median", "lower_quartile", "upper_quartile", "minimum", "maximum", "noise", "count")
+                one |= {f"{kind}_{name}": figures.get(name) for name in wanted}
+                for over in (FIRST, NUMPY, BEST_PEER):
+                    one[f"{kind}_times_{over.replace(' ', '_')}"] = self.speedup(row, over, kind)
+            one |= {"host_bandwidth": row.host_bandwidth, "device_bandwidth": row.device_bandwidth}
+            one |= {"peak": self.peak, "ceiling": self.ceiling, "absent": row.absent}
+            one |= {"why_no_host": row.why_no_host, "why_no_device": row.why_no_device}
+            flat.append(one)
+        return flat
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as dictionaries, lists, strings and numbers; raw samples are in it, in seconds.
+
+        Returns
+        -------
+        dict
+        """
+        rows = []
+        for row, flat in zip(self.rows, self._flat(), strict=True):
+            one = {name: flat[name] for name in flat if not name.startswith(("host_", "on_device_"))}
+            for kind in ("host", "on_device"):
+                spread: Spread | None = getattr(row, kind)
+                one[kind] = None if spread is None else spread.to_dict()
+                names = {over: f"{kind}_times_{over.replace(' ', '_')}" for over in (FIRST, NUMPY, BEST_PEER)}
+                one[f"{kind}_speedups"] = {over: flat[name] for over, name in names.items()}
+            one |= {"host_bandwidth": row.host_bandwidth, "counters": [dict(each) for each in row.counters]}
+            if one["ulps"] is not None and not math.isfinite(one["ulps"]):
+                one["ulps"] = str(one["ulps"])
+            rows.append(one)
+        even = self.break_even
+        of_even = ("kernel", "device", "elements", "bytes", "first_wins", "sizes", "ratios")
+        meeting = None if even is None else {name: getattr(even, name) for name in of_even}
+        if meeting is not None:
+            meeting |= {"sizes": list(meeting["sizes"]), "ratios": list(meeting["ratios"])}
+        return {
+            "op": self.op,
+            "dtype": self.dtype,
+            "shape": list(self.shape),
+            "axis": list(self.axis) if isinstance(self.axis, tuple) else self.axis,
+            "cache": self.cache,
+            "device_name": self.device_name,
+            "peak": self.peak,
+            "ceiling": self.ceiling,
+            "break_even": meeting,
+            "rows": rows,
+            "notes": self.notes(),
+            "warnings": list(self.warnings),
+            "environment": self.environment,
+        }
+
+    def _rows(self) -> list[list[Any]]:
+        setting = flat_environment(self.environment)
+        flat = self._flat()
+        head = [*(flat[0] if flat else ()), *setting]
+        return [head, *([*one.values(), *setting.values()] for one in flat)]
+
+    def to_dataframe(self) -> Any:
+        """The columns of :meth:`to_csv`, without the environment, which is in ``attrs``.
+
+        Returns
+        -------
+        pandas.DataFrame
+
+        Raises
+        ------
+        ImportError
+            pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise ImportError("to_dataframe needs pandas: pip install pandas") from None
+        frame = pandas.DataFrame(self._flat())
+        frame.attrs["environment"] = self.environment
+        return frame
+
+    def plot(self, kind: str | None = None, ax: Axes | Figure | None = None, *, column: str | None = None) -> Axes:
+        """Draw the comparison with matplotlib.
+
+        Parameters
+        ----------
+        kind : {"bars", "sizes", "roofline"}, optional
+            ``"bars"``: bandwidth of each contender, with the ceiling. ``"sizes"``: bandwidth over size, on logarithmic
+            axes; the default of a sweep. ``"roofline"``: operations per second over operations per byte.
+        ax : matplotlib.axes.Axes or matplotlib.figure.Figure, optional
+            Where to; a figure of its own by default.
+        column : {"on_device", "host"}, optional
+            Which times: of the kernels alone, the default where there are any, or from host memory to the result.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        ImportError
+            matplotlib is not installed.
+        ValueError
+            An unknown kind or column, or nothing was timed.
+        """
+        return plot_comparison(self, kind or self.default_kind, column, ax)
+
+
+def _show_error(row: Contender) -> str:
+    if row.absent or row.ulps is None:
+        return "absent" if row.absent else ""
+    shown = "0" if row.ulps == 0 else f"{row.ulps:.2g}"
+    return shown if row.right else f"WRONG {shown}"
+
+
+make_public(Comparison)

@@ -1,0 +1,68 @@
+"""``gpureduce explain``: what kernels do, as text, JSON, CSV, HTML and pictures."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .options import expect_to_write
+
+if TYPE_CHECKING:
+    from .._explain.explanation import Explanations
+
+__all__ = ["add_explain", "explained", "run_explain"]
+
+
+def add_explain(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("kernel", nargs="+", metavar="KERNEL", help="name or alias; several are compared")
+    parser.add_argument("-n", type=int, help="elements of a row (default: four full blocks)")
+    parser.add_argument("--block-size", type=int, metavar="B", help="threads per block (default: the kernel's own)")
+    parser.add_argument("--grid-size", type=int, metavar="G", help="blocks per row, for kernels that loop")
+    parser.add_argument("--dtype", default="float32", help="of the elements (default: %(default)s)")
+    parser.add_argument("--op", default="sum", help="the operator (default: %(default)s)")
+    parser.add_argument("--rows", type=int, default=1, help="rows, each reduced by itself (default: %(default)s)")
+    parser.add_argument("--source", action="store_true", help="print the source, with counts in the margin, too")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON, and nothing else")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the figures of each column")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with tables, picture and source")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="write the picture (png, svg, pdf), by matplotlib")
+
+
+def explained(options: argparse.Namespace) -> Explanations:
+    """Explain kernels as the options say."""
+    from .._explain.explain import explain
+
+    found: Explanations = explain(
+        options.kernel,
+        options.n,
+        block_size=options.block_size,
+        dtype=options.dtype,
+        op=options.op,
+        grid_size=options.grid_size,
+        rows=options.rows,
+    )
+    return found
+
+
+def run_explain(options: argparse.Namespace) -> int:
+    expect_to_write(options)
+    found = explained(options)
+    if options.csv is not None:
+        found.to_csv(options.csv)
+    if options.html is not None:
+        from .._explain.page import page
+
+        options.html.write_text(page(found), encoding="utf-8")
+    if options.plot is not None:
+        from .._explain.picture import save
+
+        save(found, options.plot)
+    if options.json:
+        print(found.to_json() if len(found) > 1 else found[0].to_json())
+        return 0
+    parts = [text for each in found for text in (str(each), each.annotated_source() if options.source else "") if text]
+    if len(found) > 1:
+        parts.append(str(found))
+    print("\n\n".join(part.rstrip("\n") for part in parts))
+    return 0

@@ -1,0 +1,168 @@
+"""``gpureduce info``, ``kernels`` and ``cache``: what there is here, and what is missing."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import asdict
+from typing import Any
+
+from .. import _core
+from .._core import __version__
+from .options import add_json, print_json
+
+__all__ = ["add_cache", "add_kernels", "run_cache", "run_info", "run_kernels"]
+
+
+def _missing(versions: tuple[int, int]) -> dict[str, str]:
+    """What is not there, and how to get it."""
+    import importlib.util
+    import shutil
+
+    from .._locate import emulator
+
+    found = {}
+    no_cuda = _core.why_no_cuda()
+    if no_cuda is not None:
+        found["GPU"] = no_cuda
+    if not versions[1]:
+        found["NVRTC"] = "pip install 'gpureduce[cu13]', or [cu12] for CUDA 12 drivers"
+    extras = {"cuda.pathfinder": "cu13", "ml_dtypes": "bf16", "matplotlib": "plot", "tqdm": "progress"}
+    for module, extra in extras.items():
+        try:
+            there = importlib.util.find_spec(module) is not None
+        except ModuleNotFoundError:
+            there = False
+        if not there:
+            found[module] = f"pip install 'gpureduce[{extra}]'"
+    if emulator() is None:
+        found["emulator"] = "for explain: install gpureduce from its source, with pip install ."
+    if not any(map(shutil.which, ("g++", "c++", "clang++"))):
+        found["C++ compiler"] = "for explain: install g++"
+    if shutil.which("ncu") is None:
+        found["Nsight Compute"] = "for --profile: install it, or put the toolkit's ncu on PATH"
+    return found
+
+
+def run_info(options: argparse.Namespace) -> int:
+    from .._bench.environment import environment, last_level_cache_bytes, peak_bytes_per_second, show_cuda_version
+    from .._display.tables import lay_out, show_bandwidth, show_bytes
+    from .._records import cache_info, cuda_versions, devices, limits
+
+    _core.why_no_cuda()
+    found, versions = devices(), cuda_versions()
+    if not versions[1]:
+        from .._locate import locate
+
+        locate()
+        versions = cuda_versions()
+    missing, cache = _missing(versions), cache_info()
+    if options.json:
+        cpu = {"isa": _core.cpu_isa(), "last_level_cache_bytes": last_level_cache_bytes()}
+        print_json(
+            {
+                "environment": environment(),
+                "devices": [asdict(each) for each in found],
+                "cpu": cpu,
+                "limits": asdict(limits()),
+                "cache": asdict(cache),
+                "missing": missing,
+            }
+        )
+        return 0
+    setting = environment()
+    lines = [("gpureduce", __version__), ("Python", setting["python"])]
+    lines += [(name, version) for name, version in setting["versions"].items()]
+    lines += [("driver for CUDA", show_cuda_version(versions[0]) if versions[0] else "none")]
+    lines += [("NVRTC", show_cuda_version(versions[1]) if versions[1] else "none")]
+    for each in found:
+        capability = ".".join(map(str, each.compute_capability))
+        peak = show_bandwidth(peak_bytes_per_second(each))
+        words = f"{each.name}, compute capability {capability}, {each.multiprocessors} multiprocessors, "
+        words += f"{show_bytes(each.memory_bytes)}, L2 {show_bytes(each.l2_bytes)}, {peak} GB/s"
+        lines.append((f"cuda:{each.ordinal}", words))
+    last = show_bytes(last_level_cache_bytes())
+    lines.append(
+        ("cpu", f"{setting['cpu']}, {limits().cpu_threads} threads, {_core.cpu_isa()}, last-level cache {last}")
+    )
+    lines.append(("cache", _cache_words(cache)))
+    lines += [(f"no {name}", how) for name, how in missing.items()]
+    print("\n".join(lay_out(["", ""], [list(line) for line in lines], left=2).splitlines()[2:]))
+    return 0
+
+
+def add_kernels(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="*", help="names or aliases (default: all)")
+    parser.add_argument("--source", metavar="NAME", help="print the CUDA source of a kernel instead")
+    add_json(parser)
+
+
+def run_kernels(options: argparse.Namespace) -> int:
+    from .._display.tables import lay_out
+    from .._records import kernel_source, kernels
+
+    if options.source is not None:
+        text = kernel_source(options.source)
+        if options.json:
+            print_json({"kernel": _core.find_kernel(options.source), "source": text})
+        else:
+            print(text, end="" if text.endswith("\n") else "\n")
+        return 0
+    wanted = [_core.find_kernel(name) for name in options.name]
+    found = [info for info in kernels() if not wanted or info.name in wanted]
+    if options.json:
+        print_json([asdict(info) for info in found])
+        return 0
+    if wanted:
+        print("\n\n".join(_describe(info) for info in found))
+        return 0
+    rows = [
+        [info.name, " ".join(info.aliases), str(info.block_size), "yes" if info.deterministic else "no", info.summary]
+        for info in found
+    ]
+    headings = ["kernel", "aliases", "block", "same bits", "what it is"]
+    print("\n".join(line[: _width()] for line in lay_out(headings, rows, left=5).splitlines()))
+    return 0
+
+
+def _width() -> int | None:
+    """Columns of the terminal; ``None`` into a pipe, where nothing is cut."""
+    import shutil
+
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def _describe(info: Any) -> str:
+    lines = [f"{info.name}: {info.summary}"]
+    lines += [f"  aliases    {', '.join(info.aliases)}"] if info.aliases else []
+    lines += [f"  removes    {info.removes}", f"  pays       {info.pays}", f"  source     {info.source}"]
+    lines.append(f"  block      {info.block_size} by default; takes {info.block_rule}")
+    if not info.available:
+        lines.append(f"  not here   {info.reason}")
+    return "\n".join(lines)
+
+
+def add_cache(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", nargs="?", choices=["show", "clear"], default="show", help="default: %(default)s")
+    add_json(parser)
+
+
+def _cache_words(info: Any) -> str:
+    from .._display.tables import show_bytes
+
+    if not info.directory:
+        return f"off: {info.reason}"
+    return f"{info.directory}: {info.entries:,} entries, {show_bytes(info.bytes)} of {show_bytes(info.limit_bytes)}"
+
+
+def run_cache(options: argparse.Namespace) -> int:
+    from .._records import cache_info, clear_cache
+
+    if options.action == "clear":
+        clear_cache()
+    info = cache_info()
+    if options.json:
+        print_json(asdict(info))
+    else:
+        print(_cache_words(info))
+    return 0

@@ -1,0 +1,59 @@
+"""Arrays of .npy files, memory-mapped, or of standard input."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["load", "named_dtype"]
+
+
+STANDARD_INPUT = "-"
+
+
+def named_dtype(dtype: str) -> np.dtype[Any]:
+    from .._dtypes import native_dtype
+
+    return native_dtype(dtype)
+
+
+class _Pipe:
+    """Standard input for NumPy, which would ask a file object where in the file it is."""
+
+    def read(self, count: int = -1, /) -> bytes:
+        return sys.stdin.buffer.read(count)
+
+
+def load(name: str) -> tuple[np.ndarray[Any, Any], Path | None]:
+    """The array of a .npy file, memory-mapped, with the file's place; or what comes in on standard input.
+
+    Raises
+    ------
+    ValueError
+        It is no .npy file, is cut off, or holds Python objects.
+    OSError
+        It cannot be read.
+    """
+    import numpy as np
+
+    if name == STANDARD_INPUT:
+        return np.lib.format.read_array(_Pipe(), allow_pickle=False), None
+    path = Path(name).resolve()
+    with path.open("rb") as file:
+        if file.read(len(np.lib.format.MAGIC_PREFIX)) != np.lib.format.MAGIC_PREFIX:
+            raise ValueError(f"{name} is no .npy file: save arrays by numpy.save")
+    array: np.ndarray[Any, Any]
+    try:
+        array = np.lib.format.open_memmap(path, mode="r")
+    except ValueError as error:
+        if "mmap" not in str(error) and "empty" not in str(error):
+            raise ValueError(f"{name}: {error}") from None
+        with path.open("rb") as file:  # an empty array cannot be mapped
+            array = np.lib.format.read_array(file, allow_pickle=False)
+    if array.dtype.kind == "V" and array.dtype.names is None and array.dtype.itemsize == 2:
+        array = array.view(named_dtype("bfloat16"))  # numpy.save writes it as two bytes of nothing in particular
+    return array.view(np.ndarray), path

@@ -1,0 +1,94 @@
+"""``gpureduce sum FILE.npy`` and all other reductions: the function of that name over an array of a file."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import inspect
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+from .. import _functions
+from .npy_files import load, named_dtype
+from .options import add_bar, add_json, add_where, axes, print_json
+
+__all__ = ["add_reduction", "as_json", "reductions", "run_reduction"]
+
+
+LEAST_WATCHED_BYTES = 1 << 28
+"""Files shorter than this are read before a bar is worth looking at."""
+
+
+def reductions() -> list[str]:
+    """Names of the package's reductions, which are subcommands."""
+    return [name for name in _functions.__all__ if name not in ("reduce", "amin", "amax")]
+
+
+def add_reduction(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE.npy", help="memory-mapped; - for standard input")
+    parser.add_argument("--axis", type=axes, help="axis, or several as 0,1 (default: all)")
+    parser.add_argument("--dtype", help="that elements are converted to first, and of the result")
+    parser.add_argument("--kernel", default="auto", help="name or alias (default: %(default)s)")
+    parser.add_argument("--block-size", type=int, metavar="B", help="threads per block")
+    parser.add_argument("--grid-size", type=int, metavar="G", help="blocks per row")
+    add_where(parser)
+    parser.add_argument("--output", type=Path, metavar="FILE.npy", help="write the result to a file")
+    add_bar(parser)
+    add_json(parser)
+
+
+def as_json(value: Any) -> Any:
+    """A result as JSON has it: lists and numbers; what JSON has no number for as NumPy's word for it."""
+    import numpy as np
+
+    if isinstance(value, tuple):
+        return [as_json(each) for each in value]
+    array = np.asarray(value)
+    if array.ndim:
+        return [as_json(each) for each in array]
+    if array.dtype.kind == "c":
+        return [as_json(array.real[()]), as_json(array.imag[()])]
+    if array.dtype.kind in "mM":
+        return str(array[()])
+    plain = array[()].item() if array.dtype.kind in "biuf" else float(array[()])
+    return plain if not isinstance(plain, float) or math.isfinite(plain) else str(plain)
+
+
+def run_reduction(options: argparse.Namespace) -> int:
+    import numpy as np
+
+    from .._bench.sampling import progress_bar
+    from .._records import last_run
+    from .watch import watching
+
+    function = getattr(_functions, options.subcommand)
+    array, path = load(options.file)
+    asked = {"kernel": options.kernel, "device": options.device}
+    asked |= {"block_size": options.block_size, "grid_size": options.grid_size, "axis": options.axis}
+    if options.dtype is not None:
+        if "dtype" not in inspect.signature(function).parameters:
+            raise ValueError(f"{options.subcommand} takes no --dtype: it computes in the elements' own type")
+        asked["dtype"] = named_dtype(options.dtype)
+    is_long = path is not None and array.nbytes >= LEAST_WATCHED_BYTES
+    with contextlib.ExitStack() as open_:
+        if path is not None and (options.progress or (is_long and options.progress is None)):
+            bar = open_.enter_context(progress_bar(f"{options.subcommand} {path.name}", options.progress))
+            open_.enter_context(watching(path, array.nbytes, bar))
+        result = function(array, **asked)
+    run = last_run()
+    if options.output is not None:
+        with options.output.open("wb") as file:
+            np.save(file, np.asarray(result))
+    if options.json:
+        dtype = result[0].dtype if isinstance(result, tuple) else np.asarray(result).dtype
+        found = {"result": as_json(result), "dtype": dtype.name, "op": options.subcommand, "kernel": options.kernel}
+        found |= {"elements": array.size, "bytes": array.nbytes}
+        if run is not None:
+            found |= {"device": run.device, "variant": run.variant, "seconds": run.seconds}
+        print_json(found)
+    elif options.output is None:
+        with np.printoptions(threshold=sys.maxsize if not sys.stdout.isatty() else 1000):
+            print(*result if isinstance(result, tuple) else (result,))
+    return 0

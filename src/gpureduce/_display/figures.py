@@ -1,0 +1,60 @@
+"""Matplotlib, where it is installed, and the sizes and colours that all figures share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["check_format", "matplotlib_or_why", "save_figure"]
+
+
+INK = "#1a1a1a"
+DPI = 160
+TITLE_SIZE, TEXT_SIZE, LEGEND_SIZE, SMALL_SIZE = 15, 11, 10.5, 9.5
+
+
+def matplotlib_or_why() -> Any:
+    """The module, or an error that says how to install it."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise ImportError("drawing needs matplotlib: pip install 'gpureduce[plot]'") from None
+    return matplotlib
+
+
+def check_format(path: str | os.PathLike[str]) -> None:
+    """Raise what would keep a picture from being written: there is no matplotlib, or it knows no such format.
+
+    Parameters
+    ----------
+    path : path
+        Whose ending says the format.
+    """
+    matplotlib_or_why()
+    from matplotlib.figure import Figure
+
+    ending = os.path.splitext(path)[1].removeprefix(".")
+    known = Figure().canvas.get_supported_filetypes()
+    if ending.lower() not in known:
+        raise ValueError(f"{os.fspath(path)}: a picture's name ends with one of .{', .'.join(sorted(known))}")
+
+
+def save_figure(path: str | os.PathLike[str], draw: Callable[[Figure], object]) -> None:
+    """Draw into a file, without a display; its name says the format.
+
+    Parameters
+    ----------
+    path : path
+    draw : callable
+        Draws into the figure that it is given.
+    """
+    matplotlib_or_why()
+    from matplotlib.figure import Figure
+
+    figure = Figure(layout="constrained", facecolor="white")
+    draw(figure)
+    figure.savefig(path, dpi=DPI)

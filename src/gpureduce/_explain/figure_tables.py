@@ -1,0 +1,115 @@
+"""Tables of what kernels did, as headings and rows of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from .launches import Figures, KernelRun, Launch
+
+__all__ = ["FIGURE_WORDS", "column_table", "comparison_table", "shorten", "show_figure", "totals_table"]
+
+
+MOST_ROWS = 48
+"""Columns of a launch that its printed table shows; of a longer one, the first and last ones."""
+FIGURE_WORDS: tuple[tuple[str, str], ...] = (
+    ("launches", "launches"),
+    ("barriers", "barriers"),
+    ("active_threads", "active threads"),
+    ("active_warps", "active warps"),
+    ("lanes_per_warp", "lanes per warp"),
+    ("lanes_per_request", "lanes per request"),
+    ("idle", "idle"),
+    ("global_requests", "global requests"),
+    ("sectors", "sectors"),
+    ("sectors_per_request", "sectors per request"),
+    ("coalescing", "coalescing"),
+    ("shared_loads", "shared loads"),
+    ("shared_stores", "shared stores"),
+    ("bank_conflicts", "bank conflicts"),
+    ("ways", "ways"),
+    ("shuffles", "shuffles"),
+    ("atomics", "atomics"),
+    ("most_on_one_address", "most on one address"),
+)
+"""Figures that tables show, and how they call them."""
+_IN_COLUMNS = (
+    *("active_threads", "active_warps", "lanes_per_warp", "idle", "global_requests", "sectors", "coalescing"),
+    *("shared_loads", "shared_stores", "bank_conflicts", "ways", "shuffles", "atomics"),
+)
+_SHARES = ("idle", "coalescing")
+_SHOWN_WITH = {
+    "sectors": "global_requests",
+    "coalescing": "global_requests",
+    "sectors_per_request": "global_requests",
+    "ways": "wavefronts",
+    "bank_conflicts": "wavefronts",
+    "most_on_one_address": "atomics",
+}
+"""Figures that say something only where there is some of another."""
+
+
+def show_figure(figures: Figures, name: str) -> str:
+    """One figure as text; ``"-"`` if there is none."""
+    value = getattr(figures, name)
+    if value is None:
+        return "-"
+    if name in _SHARES:
+        return f"{value:.1%}" if value < 1 else "100%"
+    return f"{value:,.1f}" if isinstance(value, float) else f"{value:,}"
+
+
+def shown_names(names: Iterable[str], many: Sequence[Figures]) -> list[str]:
+    """Those figures that are not 0 or meaningless in all of `many`."""
+    return [name for name in names if any(getattr(figures, _SHOWN_WITH.get(name, name)) for figures in many)]
+
+
+def column_table(launch: Launch, own_file: str) -> tuple[list[str], list[list[str]]]:
+    """Headings and rows of a launch's table: what ends each column, and its figures.
+
+    Lines of `own_file` go without its name.
+    """
+    words = dict(FIGURE_WORDS)
+    many_steps = any(column.step for column in launch.columns)
+    names = shown_names(_IN_COLUMNS, [column.figures for column in launch.columns])
+    names += [name for name in ("active_threads", "active_warps") if name not in names]
+    rows = []
+    for column in launch.columns:
+        where = "" if not column.file else f", line {column.line}"
+        if column.file not in ("", own_file):
+            where += f" of {column.file}"
+        phase = f"{column.phase}.{column.step}" if many_steps else f"{column.phase}"
+        shown = [show_figure(column.figures, name) for name in names]
+        rows.append([phase, column.ends.replace("_", " ") + where, *shown])
+    return ["phase.step" if many_steps else "phase", "ends with", *(words[name] for name in names)], rows
+
+
+def totals_table(run: KernelRun) -> tuple[list[str], list[list[str]]]:
+    """Headings and rows of the launches' figures, and of all together."""
+    parts = [launch.figures for launch in run.launches]
+    names = shown_names([name for name, _ in FIGURE_WORDS if name != "launches"], [*parts, run.figures])
+    words = dict(FIGURE_WORDS)
+    rows = [
+        [f"{i} {launch.stage}", f"{launch.grid:,} x {launch.block:,}", *(show_figure(launch.figures, n) for n in names)]
+        for i, launch in enumerate(run.launches, 1)
+    ]
+    if len(parts) > 1:
+        rows.append(["all", "", *(show_figure(run.figures, name) for name in names)])
+    return ["launch", "grid x block", *(words[name] for name in names)], rows
+
+
+def comparison_table(runs: Sequence[KernelRun]) -> tuple[list[str], list[list[str]]]:
+    """Headings and rows of several kernels' figures, a kernel a column."""
+    many = [each.figures for each in runs]
+    names = shown_names([name for name, _ in FIGURE_WORDS], many)
+    words = dict(FIGURE_WORDS)
+    rows = [[words[name], *(show_figure(figures, name) for figures in many)] for name in names]
+    return ["", *(each.kernel for each in runs)], rows
+
+
+def shorten(rows: list[list[str]]) -> list[list[str]]:
+    """Leave out the middle of a long table, and say how much of it."""
+    if len(rows) <= MOST_ROWS:
+        return rows
+    half = MOST_ROWS // 2
+    note = ["...", f"{len(rows) - 2 * half:,} more", *[""] * (len(rows[0]) - 2)]
+    return [*rows[:half], note, *rows[-half:]]

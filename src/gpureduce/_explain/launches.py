@@ -1,0 +1,350 @@
+"""What a kernel did, as records: launches, their columns, and what is counted in them.
+
+Nothing here runs, prints or draws anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from .. import _core
+
+__all__ = ["Atomics", "BlockMap", "Column", "Count", "Figures", "KernelRun", "Launch", "Line", "add_up"]
+
+
+WARP_LANES = 32
+LOAD_GLOBAL, STORE_GLOBAL, LOAD_SHARED, STORE_SHARED, ATOMIC_SHARED, ATOMIC_GLOBAL, EXCHANGE = (
+    1 << i for i in range(7)
+)
+"""Bits of :attr:`BlockMap.did`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How much of one operation there was; what does not apply to the operation is 0.
+
+    Attributes
+    ----------
+    requests, threads
+        Instructions of warps, and lanes that took part in them.
+    bytes
+        Moved by them.
+    wavefronts, ideal
+        Of shared memory: passes over the 32 banks, and as many as there would be without bank conflicts.
+    sectors, ideal_sectors
+        Of global memory: pieces of 32 bytes that were touched, and as many as the bytes would fill side by side.
+    """
+
+    requests: int
+    threads: int
+    bytes: int = 0
+    wavefronts: int = 0
+    ideal: int = 0
+    sectors: int = 0
+    ideal_sectors: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What is counted: of a column, of a launch or of all launches. Each word means the same everywhere.
+
+    Attributes
+    ----------
+    launches
+        Kernels started.
+    barriers
+        Block barriers (``__syncthreads``) that a block passes.
+    active_threads, active_warps
+        Threads that do something, and warps in which one does: touch memory or exchange registers. Computing in
+        registers and waiting are not counted as doing something. Over several columns: sums.
+    slots
+        Threads of the warps that are still there: they have something to do in this column or later, or come to a
+        block barrier. Over several columns: a sum.
+    shared_loads, shared_stores
+        Requests to shared memory. A *request* is one instruction of one warp, however many of its lanes take part.
+    bank_conflicts
+        Passes over the 32 banks of shared memory beyond those needed without conflicts: words that lie in the same
+        bank queue up.
+    wavefronts, ideal_wavefronts
+        All such passes, and those needed without conflicts, as a card counts them: by a load as many as its words
+        fill, by a store one for each group of neighbouring lanes that could fill the banks.
+    shuffles
+        Requests by which the lanes of a warp exchange registers: shuffles, votes, warp-wide reductions.
+    atomics
+        Atomic operations, in shared and global memory, one a lane.
+    most_on_one_address
+        The most of them that met on one address, where they queue; ``None`` of a single column.
+    global_requests
+        Loads, stores and atomics of global memory.
+    sectors, ideal_sectors
+        Pieces of 32 bytes that these touch, and as many as their bytes would fill if they lay side by side.
+    requests, request_lanes
+        Requests to memory of any kind, and lanes that took part in them.
+    """
+
+    launches: int
+    barriers: int
+    active_threads: int
+    active_warps: int
+    slots: int
+    shared_loads: int
+    shared_stores: int
+    bank_conflicts: int
+    wavefronts: int
+    ideal_wavefronts: int
+    shuffles: int
+    atomics: int
+    most_on_one_address: int | None
+    global_requests: int
+    sectors: int
+    ideal_sectors: int
+    requests: int
+    request_lanes: int
+
+    @property
+    def lanes_per_warp(self) -> float | None:
+        """Active threads in an active warp, of 32: the fewer, the more the warp diverges."""
+        return _ratio(self.active_threads, self.active_warps)
+
+    @property
+    def lanes_per_request(self) -> float | None:
+        """Lanes that take part in a request to memory, of 32."""
+        return _ratio(self.request_lanes, self.requests)
+
+    @property
+    def idle(self) -> float | None:
+        """Share of the slots in which a thread does nothing."""
+        return _ratio(self.slots - self.active_threads, self.slots)
+
+    @property
+    def ways(self) -> float | None:
+        """Passes over the banks for each one needed: 1 is without conflicts, 2 a two-way conflict, up to 32."""
+        return _ratio(self.wavefronts, self.ideal_wavefronts)
+
+    @property
+    def sectors_per_request(self) -> float | None:
+        """Sectors that a request to global memory touches."""
+        return _ratio(self.sectors, self.global_requests)
+
+    @property
+    def coalescing(self) -> float | None:
+        """Ideal sectors over sectors: 1 if all that is fetched was asked for."""
+        return _ratio(self.ideal_sectors, self.sectors)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All figures, ratios included; ``None`` where there is nothing to divide by.
+
+        Returns
+        -------
+        dict
+        """
+        return asdict(self) | {name: getattr(self, name) for name in RATIOS}
+
+
+RATIOS = ("lanes_per_warp", "lanes_per_request", "idle", "ways", "sectors_per_request", "coalescing")
+
+
+def _ratio(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def add_up(figures: Iterable[Figures], *, launches: int | None = None, most: int | None = None) -> Figures:
+    """Sum of figures; of ``most_on_one_address`` the largest."""
+    rows = [asdict(each) for each in figures]
+    total: dict[str, Any] = {
+        name: sum(row[name] or 0 for row in rows) for name in Figures.__slots__ if name != "most_on_one_address"
+    }
+    known = [row["most_on_one_address"] for row in rows if row["most_on_one_address"] is not None]
+    total["most_on_one_address"] = max(known, default=None) if most is None else most
+    if launches is not None:
+        total["launches"] = launches
+    return Figures(**total)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One step of a phase: a row of the printed table, a column of the picture.
+
+    A *phase* lies between two block barriers, a *step* of it between two things that a warp does together: a warp
+    barrier, a shuffle, a vote. A kernel without those has one step a phase.
+
+    Attributes
+    ----------
+    phase, step
+        Counted from 0.
+    ends
+        What it ends with: ``"barrier"``, ``"warp_barrier"``, ``"shuffle"``, ``"vote"``, ``"reduce"`` or ``"exit"``.
+    file, line
+        Where that is, in the kernel's own file if it is called from there; ``""`` and 0 for the kernel's end.
+    blocks
+        Blocks that got here.
+    ops
+        :class:`Count` of each kind of operation that occurs.
+    figures
+        What that comes to.
+    """
+
+    phase: int
+    step: int
+    ends: str
+    file: str
+    line: int
+    blocks: int
+    ops: dict[str, Count]
+    figures: Figures
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What one line of source did, in a whole launch: an operation and its :class:`Count`.
+
+    `file` and `line` are the place itself, `from_file` and `from_line` the line of the kernel that it was called from.
+    """
+
+    file: str
+    line: int
+    from_file: str
+    from_line: int
+    op: str
+    count: Count
+
+
+@dataclass(frozen=True, slots=True)
+class Atomics:
+    """Atomic operations of a launch on one kind of memory: how many, on how many addresses, the most on one."""
+
+    operations: int
+    addresses: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlockMap:
+    """What each thread of one block did in each column; at most 512 columns.
+
+    Attributes
+    ----------
+    block, threads
+        Which block, and its size.
+    did
+        For each column, for each thread, the sum of 1 global load, 2 global store, 4 shared load, 8 shared store, 16
+        shared atomic, 32 global atomic, 64 shuffle, vote or warp-wide reduction; 0 is nothing.
+    ways
+        For each column, for each thread, the worst of the requests to shared memory that it took part in: passes for
+        each one needed, rounded up; 0 if it took part in none.
+    """
+
+    block: int
+    threads: int
+    did: tuple[tuple[int, ...], ...]
+    ways: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One start of a kernel.
+
+    Attributes
+    ----------
+    entry
+        The template that ran, as ``"gpr::sequential<First, 256u>"``.
+    stage
+        ``"first"`` over the array, ``"next"`` over the partials of the launch before, ``"fill"`` to put the identity
+        into the outputs that atomics fold into, ``"finish"`` to turn accumulators into results.
+    grid, block
+        Blocks, and threads of each.
+    shared_bytes
+        Shared memory of a block.
+    columns
+        Its course, in the order of time.
+    lines
+        Its operations by source line.
+    atomics
+        :class:`Atomics` on ``"shared"`` and ``"global"`` memory.
+    map
+        What each thread of the first block did.
+    figures
+        Of all columns together.
+    """
+
+    entry: str
+    stage: str
+    grid: int
+    block: int
+    shared_bytes: int
+    columns: tuple[Column, ...]
+    lines: tuple[Line, ...]
+    atomics: dict[str, Atomics]
+    map: BlockMap
+    figures: Figures
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRun:
+    """A reduction by one kernel, launch by launch: what tables and pictures are made of.
+
+    Attributes are those of :class:`Explanation`.
+    """
+
+    kernel: str
+    op: str
+    dtype: str
+    n: int
+    rows: int
+    block_size: int
+    launches: tuple[Launch, ...]
+
+    @property
+    def main(self) -> Launch:
+        """The first launch over the array: the one whose course is shown."""
+        return next(launch for launch in self.launches if launch.stage == "first")
+
+    @property
+    def file(self) -> str:
+        """Name of the kernel's source file."""
+        return _core.KERNEL_FILES[self.kernel]
+
+    @property
+    def figures(self) -> Figures:
+        """:class:`Figures` of all launches together."""
+        return add_up(launch.figures for launch in self.launches)
+
+    @property
+    def title(self) -> str:
+        """One line that says what was run."""
+        rows = f"{self.rows:,} rows of " if self.rows > 1 else ""
+        return f"{self.kernel}: {self.op} of {rows}{self.n:,} {self.dtype}, blocks of {self.block_size:,} threads"
+
+    def source(self) -> str:
+        """The kernel's CUDA source, as :func:`kernel_source` has it.
+
+        Returns
+        -------
+        str
+        """
+        return _core.sources()[self.file]
+
+    def line_counts(self) -> dict[int, tuple[int, int, int, int]]:
+        """Requests, lanes in them, bank conflicts and sectors of the kernel's source lines, in :attr:`main`.
+
+        Returns
+        -------
+        dict
+            By line number, counted from 1; lines that did nothing are not in it. Requests are all of a warp's
+            instructions that are counted at all: memory, shuffles, barriers, fences.
+        """
+        found: dict[int, tuple[int, int, int, int]] = {}
+        for line in self.main.lines:
+            if line.from_file == self.file:
+                one = line.count
+                so_far = found.get(line.from_line, (0, 0, 0, 0))
+                more = (one.requests, one.threads, one.wavefronts - one.ideal, one.sectors)
+                found[line.from_line] = (
+                    so_far[0] + more[0],
+                    so_far[1] + more[1],
+                    so_far[2] + more[2],
+                    so_far[3] + more[3],
+                )
+        return found
