@@ -41,15 +41,15 @@ STAMPS := $(VENV)/stamps
 C_FLAGS := -std=gnu11 -ffp-contract=off -fno-fast-math -fvisibility=hidden -pthread
 C_OPTIMIZE := -O3
 C_WARNINGS := -Wall -Wextra -Werror
-# Our own headers are named from csrc ("lib/rules/rules.h"); the folders of csrc/kernels are for the assembler, which embeds their files.
-C_INCLUDES := -iquote csrc -Icsrc/include -Icsrc/registry $(patsubst %/,-I%,$(wildcard csrc/kernels/*/))
+# Our own headers are named from csrc ("lib/rules/rules.h"); the other folders are for the assembler, which embeds their files.
+C_INCLUDES := -iquote csrc -Icsrc/include -Icsrc/registry -Icsrc/shared $(patsubst %/,-I%,$(wildcard csrc/kernels/*/))
 C_DEFINES := -DGPR_VERSION='"$(VERSION)"'
 C_LIBS := -pthread -ldl -lm
 
 # The loops take longest to compile: first come, first started.
 LIB_SOURCES := $(sort $(wildcard csrc/cpu/loops_*.c)) $(filter-out csrc/cpu/loops_%,$(sort $(wildcard csrc/cpu/*.c))) \
                $(sort $(wildcard csrc/lib/*/*.c csrc/dispatch/*.c))
-EMBEDDED := $(wildcard csrc/kernels/*/* csrc/registry/*)
+EMBEDDED := $(wildcard csrc/kernels/*/* csrc/shared/* csrc/registry/*)
 C_TESTS := $(sort $(patsubst tests/c/%.c,%,$(wildcard tests/c/test_*.c)))
 # Stand-ins for the driver and NVRTC: the boundary that the emulator has too, and kernels by contract behind it.
 FAKES := fake_cuda fake_nvrtc
@@ -59,7 +59,7 @@ fake_nvrtc_SOURCES := tests/fakes/fake_nvrtc.c
 WRAPPED = $(patsubst %,-Wl$(COMMA)--wrap=%,$(shell awk -F, '/^    WRAP/ { gsub(" ", "", $$2); print $$2 }' $(1)))
 COMMA := ,
 FAKED_TESTS := $(sort $(patsubst tests/c/%.c,%,$(shell grep -l 'fakes\.h' tests/c/test_*.c 2>/dev/null)))
-C_STYLED := $(wildcard csrc/include/*.h csrc/lib/*/*.[ch] csrc/dispatch/*.[ch] csrc/cpu/*.[ch] csrc/emu/*.[ch] csrc/python/*.[ch] tests/c/*.[ch] tests/fakes/*.[ch] \
+C_STYLED := $(wildcard csrc/include/*.h csrc/shared/*.h csrc/lib/*/*.[ch] csrc/dispatch/*.[ch] csrc/cpu/*.[ch] csrc/emu/*.[ch] csrc/python/*.[ch] tests/c/*.[ch] tests/fakes/*.[ch] \
                        examples/*.c)
 GLUE_SOURCES := $(wildcard csrc/python/*.[ch])
 EMU_SOURCES := $(wildcard csrc/emu/*.[ch])

@@ -52,7 +52,7 @@ core = Extension(
     # Device code is embedded and tables are included, so an edit there is a reason to build again.
     depends=sorted([*HEADERS, *glob("csrc/registry/*.def"), *glob("csrc/kernels/*/*"), "pyproject.toml"]),
     include_dirs=[
-        *(*INCLUDES, "csrc/registry", *sorted(glob("csrc/kernels/*/"))),
+        *(*INCLUDES, "csrc/registry", "csrc/shared", *sorted(glob("csrc/kernels/*/"))),
         *("csrc/vendor", numpy.get_include()),
     ],
     # The last one holds, whatever CFLAGS say: exact sums are made of additions as they are written.

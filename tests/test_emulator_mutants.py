@@ -31,7 +31,7 @@ SEED = int(os.environ["GPR_TEST_SEED"])
 ONE_IN = 1 if os.environ.get("GPR_TEST_ALL") else 300  # mutants are tried in a run, others in another
 PATIENCE = math.inf if os.environ.get("GPR_TEST_ALL") else 60.0  # seconds for a mutant, which is left undecided then
 ENDS_SOON = 5.0  # seconds, after which a trial's time is compared with that of the kernels as they are
-SOURCES = {name: text for name, text in _core.sources().items() if name != "cub.cuh"}
+SOURCES = {name: text for name, text in _core.sources().items() if name.endswith(".cuh") and name != "cub.cuh"}
 KERNELS = {info.name: info for info in gr.kernels() if info.name not in ("cub", "auto")}
 HALF_WARP = "0xffffu << (threadIdx.x & 16)"
 

@@ -22,7 +22,7 @@ enum {
     COMPILATION = 6,
     INTERNAL_ERROR = 11
 };
-enum { MOST_HEADERS = 48, MOST_ENTRIES = 8, PATH_ROOM = 640, NAME_ROOM = 64 };
+enum { MOST_HEADERS = 64, MOST_ENTRIES = 8, PATH_ROOM = 640, NAME_ROOM = 64 };
 
 /* The files that this library carries for the compiler. */
 #define EMBED(name, file)               \

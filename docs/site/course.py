@@ -49,12 +49,15 @@ _CODE = re.compile(
 
 
 def preface(source: str) -> list[str]:
-    """Lines of the comment that a file begins with, without their slashes."""
+    """Lines of the comment that a file begins with, without their slashes and stars."""
     lines = []
+    is_shared = source.startswith("/*")  # a file that is C, too
     for line in source.splitlines():
-        if not line.startswith("//"):
+        if not is_shared and not line.startswith("//"):
             break
-        lines.append(line.removeprefix("//").removeprefix(" "))
+        lines.append(re.sub(r"^(//|/\*| \*) ?| \*/$", "", line))
+        if is_shared and line.endswith("*/"):
+            break
     if not lines:
         raise ValueError("a kernel file has no preface")
     return lines
@@ -249,7 +252,7 @@ _COLUMNS = ["kernel", "what it is", "removes", "still pays"]
 
 def _path(file: str) -> str:
     """Where a file of device code is in the repository: no two have the same name."""
-    (path,) = (_ROOT / "csrc" / "kernels").glob(f"*/{file}")
+    (path,) = (*(_ROOT / "csrc" / "kernels").glob(f"*/{file}"), *(_ROOT / "csrc" / "shared").glob(file))
     return path.relative_to(_ROOT).as_posix()
 
 

@@ -10,6 +10,7 @@
 #include "lib/base/convert.h"
 #include "lib/exact/exact.h"
 #include "lib/rules/rules.h"
+#include "shared/launch_params.h"
 
 const char engine_variable[] = "FAKE_CUDA";
 const char engine_device_name[] = "Fake";
@@ -47,56 +48,20 @@ struct engine_kernel {
     engine_kernel *next;
 };
 
-/* The kernels' parameters, as kernels/rows.cuh, layout.cuh and finalize.cuh have them. */
-typedef struct rows_parameter {
-    uint64_t n, count, first;
-    uint32_t blocks;
-} rows_parameter;
-
-typedef struct scratch_parameter {
-    CUdeviceptr partials, tickets;
-} scratch_parameter;
-
-typedef struct axis_parameter {
-    uint64_t extent;
-    int64_t in, mask, other;
-} axis_parameter;
-
 enum { MOST_AXES = GPR_MAX_NDIM + 2 };
-
-typedef struct layout_parameter {
-    CUdeviceptr mask;
-    uint64_t first_position, elements, count;
-    axis_parameter column;
-    uint64_t strips;
-    int64_t item_position;
-    uint32_t across, along, packed, ascends, slots, unused;
-    axis_parameter axes[MOST_AXES]; /* as many as the program has */
-} layout_parameter;
-
-typedef struct ending_parameter {
-    double ddof;
-    uint64_t plane;
-    double mean_for_all[2]; /* from here on of variances about given means */
-    CUdeviceptr means;
-    int64_t column;
-    int64_t kept[GPR_MAX_NDIM]; /* as many as the program has */
-} ending_parameter;
-
-typedef struct second_parameter {
-    CUdeviceptr in;
-    int64_t step;
-} second_parameter;
 
 struct engine_launch {
     const engine_kernel *kernel;
     uintptr_t to, from;
     unsigned grid;
-    rows_parameter rows;
-    scratch_parameter scratch;
-    layout_parameter layout;
-    ending_parameter ending;
-    second_parameter second;
+    gpr_rows_params rows;
+    gpr_scratch_params scratch;
+    gpr_layout_params layout;
+    gpr_axis axes[MOST_AXES];
+    gpr_finalize_params finalize;
+    gpr_given_mean_params given_mean;
+    int64_t mean_steps[GPR_MAX_NDIM];
+    gpr_second_params second;
     uint64_t count; /* of a fill */
 };
 
@@ -225,15 +190,30 @@ CUresult engine_find(engine_module *module, const char *name, engine_kernel **ke
 
 /* ---------------------------------------------------------------- launches ------------------- */
 
+/* Parameters are read as far as the program has axes, and given means where it has them. */
+static void read_layout(engine_launch *op, const void *argument)
+{
+    const engine_module *m = op->kernel->module;
+
+    memcpy(&op->layout, argument, sizeof op->layout);
+    memcpy(op->axes, (const char *)argument + sizeof op->layout, (m->kept + m->reduced) * sizeof *op->axes);
+}
+
+static void read_finalizing(engine_launch *op, const void *argument)
+{
+    const engine_module *m = op->kernel->module;
+    const char *mean = (const char *)argument + sizeof op->finalize;
+
+    memcpy(&op->finalize, argument, sizeof op->finalize);
+    if (m->mean == GPR_DTYPE_DEFAULT) return;
+    memcpy(&op->given_mean, mean, sizeof op->given_mean);
+    memcpy(op->mean_steps, mean + sizeof op->given_mean, m->kept * sizeof *op->mean_steps);
+}
+
 const char *engine_prepare(engine_kernel *kernel, unsigned grid, unsigned block, void **arguments,
                            engine_launch **prepared)
 {
     const engine_module *m = kernel->module;
-    const size_t layout_bytes = offsetof(layout_parameter, axes) + (m->kept + m->reduced) * sizeof(axis_parameter);
-
-    const size_t ending_bytes = m->mean == GPR_DTYPE_DEFAULT
-                                    ? offsetof(ending_parameter, mean_for_all)
-                                    : offsetof(ending_parameter, kept) + m->kept * sizeof(int64_t);
 
     if (kernel->stage <= NEXT && block != kernel->block) return "launch with another block size than was compiled";
     if (m->kept + m->reduced > MOST_AXES) return "a program of too many axes";
@@ -250,15 +230,15 @@ const char *engine_prepare(engine_kernel *kernel, unsigned grid, unsigned block,
     made->from = (uintptr_t)*(CUdeviceptr *)arguments[0];
     made->to = (uintptr_t)*(CUdeviceptr *)arguments[1];
     if (kernel->stage == FINISH) {
-        memcpy(&made->layout, arguments[2], layout_bytes);
-        memcpy(&made->ending, arguments[3], ending_bytes);
+        read_layout(made, arguments[2]);
+        read_finalizing(made, arguments[3]);
         return NULL;
     }
     memcpy(&made->rows, arguments[2], sizeof made->rows);
     memcpy(&made->scratch, arguments[3], sizeof made->scratch);
     if (kernel->shape != RUN) {
-        memcpy(&made->layout, arguments[4], layout_bytes);
-        memcpy(&made->ending, arguments[5], ending_bytes);
+        read_layout(made, arguments[4]);
+        read_finalizing(made, arguments[5]);
         memcpy(&made->second, arguments[6], sizeof made->second);
     }
     return NULL;
@@ -345,11 +325,11 @@ static void finish_result(const engine_launch *op, int64_t index, const void *pa
                            .planes = m->finisher == GPR_OP_MINMAX ? 2 : 1,
                            .divide = m->finisher == GPR_OP_MEAN,
                            .skip_nan = m->skips_nan,
-                           .ddof = op->ending.ddof};
+                           .ddof = op->finalize.ddof};
     const size_t bytes = gpr_dtype_bytes(m->result);
 
     gpr_finish_results(&rule, m->acc, packed, 1, op->layout.elements, (char *)op->to + index * (int64_t)bytes,
-                       op->ending.plane * bytes);
+                       op->finalize.output_stride * bytes);
 }
 
 /* An output of a row of the launch: where its elements, its result and its given mean are. */
@@ -362,11 +342,11 @@ typedef struct output {
 static void move_mean(const engine_launch *op, const output *o, gpr_value *value)
 {
     const engine_module *m = op->kernel->module;
-    double given[2] = {op->ending.mean_for_all[0], op->ending.mean_for_all[1]};
+    double given[2] = {op->given_mean.for_all[0], op->given_mean.for_all[1]};
 
     if (value->count == 0) return;
-    if (op->ending.means != 0) {
-        const char *means = (const char *)(uintptr_t)op->ending.means;
+    if (op->given_mean.means != 0) {
+        const char *means = (const char *)(uintptr_t)op->given_mean.means;
         gpr_convert(m->mean, means + o->mean * (int64_t)gpr_dtype_bytes(m->mean), GPR_COMPLEX128, given, 1);
     }
     double apart[2] = {given[0] - value->mean[0] - value->mean[1], 0};
@@ -477,21 +457,21 @@ static void run_block(const engine_launch *op, uint64_t row, uint32_t block)
 /* ---------------------------------------------------------------- the planner's kernels ------ */
 
 /* Adds the steps of index `i` along `count` axes, of which the last varies fastest. */
-static void step_to(const axis_parameter *axes, unsigned count, uint64_t i, output *o, uint64_t *position)
+static void step_to(const gpr_axis *axes, unsigned count, uint64_t i, output *o, uint64_t *position)
 {
     for (unsigned a = count; a-- > 0;) {
         const int64_t at = (int64_t)(a > 0 ? i % axes[a].extent : i);
         o->in += at * axes[a].in;
         o->mask += at * axes[a].mask;
-        if (position != NULL) *position += (uint64_t)(at * axes[a].other);
-        if (position == NULL) o->out += at * axes[a].other;
+        if (position != NULL) *position += (uint64_t)(at * axes[a].position);
+        if (position == NULL) o->out += at * axes[a].out;
         i /= axes[a].extent;
     }
 }
 
 static uint64_t outputs_of_row(const engine_launch *op)
 {
-    const layout_parameter *l = &op->layout;
+    const gpr_layout_params *l = &op->layout;
 
     switch (op->kernel->shape) {
     case COLUMNS: return (uint64_t)l->across * op->kernel->module->item;
@@ -505,7 +485,7 @@ static uint64_t outputs_of_row(const engine_launch *op)
 static output output_at(const engine_launch *op, uint64_t row, uint64_t k)
 {
     const engine_module *m = op->kernel->module;
-    const layout_parameter *l = &op->layout;
+    const gpr_layout_params *l = &op->layout;
     output o = {.exists = 1};
     uint64_t index = row, column = 0;
 
@@ -520,13 +500,13 @@ static output output_at(const engine_launch *op, uint64_t row, uint64_t k)
     }
     if (op->kernel->shape == COLUMNS || op->kernel->shape == NARROW) o.exists = column < l->column.extent;
     if (!o.exists) return o;
-    step_to(l->axes, m->kept, index, &o, NULL);
+    step_to(op->axes, m->kept, index, &o, NULL);
     o.in += (int64_t)column * l->column.in;
     o.mask += (int64_t)column * l->column.mask;
-    o.out += (int64_t)column * l->column.other;
-    o.mean = (int64_t)column * op->ending.column;
-    for (unsigned a = m->kept; a-- > 0; index /= l->axes[a].extent)
-        o.mean += (int64_t)(a > 0 ? index % l->axes[a].extent : index) * op->ending.kept[a];
+    o.out += (int64_t)column * l->column.out;
+    o.mean = (int64_t)column * op->given_mean.column;
+    for (unsigned a = m->kept; a-- > 0; index /= op->axes[a].extent)
+        o.mean += (int64_t)(a > 0 ? index % op->axes[a].extent : index) * op->mean_steps[a];
     return o;
 }
 
@@ -540,10 +520,10 @@ static unsigned elements_walked(const engine_launch *op)
 static gpr_value fold_output(const engine_launch *op, const output *o, uint64_t first, uint64_t count)
 {
     const engine_module *m = op->kernel->module;
-    const layout_parameter *l = &op->layout;
+    const gpr_layout_params *l = &op->layout;
     const unsigned elements = elements_walked(op);
     const size_t bytes = gpr_dtype_bytes(m->element);
-    const axis_parameter *row = &l->axes[m->kept];
+    const gpr_axis *row = &op->axes[m->kept];
     gpr_value value = identity(m);
 
     if (m->reduced == 1 && row->in == 1 && elements == 1 && !m->masked && lifts_plainly(m))
@@ -551,7 +531,7 @@ static gpr_value fold_output(const engine_launch *op, const output *o, uint64_t 
     for (uint64_t p = first; p < first + count; p++) {
         uint64_t position = l->first_position;
         output at = *o;
-        step_to(l->axes + m->kept, m->reduced, p, &at, &position);
+        step_to(op->axes + m->kept, m->reduced, p, &at, &position);
         for (unsigned j = 0; j < elements; j++) {
             if (m->masked && *((const uint8_t *)(uintptr_t)l->mask + at.mask + j) == 0) continue;
             value = fold(m, value,
@@ -712,7 +692,7 @@ static void add_exact_output(const engine_launch *op, const output *o, uint64_t 
 {
     enum { MOST = 256 };
     const engine_module *m = op->kernel->module;
-    const layout_parameter *l = &op->layout;
+    const gpr_layout_params *l = &op->layout;
     const unsigned elements = elements_walked(op);
     const size_t bytes = gpr_dtype_bytes(m->element);
     const int64_t step = m->second == GPR_DTYPE_DEFAULT ? 0 : op->second.step * (int64_t)gpr_dtype_bytes(m->second);
@@ -723,7 +703,7 @@ static void add_exact_output(const engine_launch *op, const output *o, uint64_t 
     for (uint64_t p = first; p < first + count; p++) {
         uint64_t position = 0;
         output at = *o;
-        step_to(l->axes + m->kept, m->reduced, p, &at, &position);
+        step_to(op->axes + m->kept, m->reduced, p, &at, &position);
         for (unsigned j = 0; j < elements; j++) {
             if (m->masked && *((const uint8_t *)(uintptr_t)l->mask + at.mask + j) == 0) continue;
             memcpy(gathered + held * bytes, (const char *)op->from + (at.in + (int64_t)j) * (int64_t)bytes, bytes);
@@ -841,7 +821,7 @@ static size_t acc_alignment(const engine_module *m)
 }
 
 /* Where offsets through `axes` end, beside where they begin. */
-static void extend(const axis_parameter *axes, unsigned count, int64_t *low, int64_t *high, size_t member)
+static void extend(const gpr_axis *axes, unsigned count, int64_t *low, int64_t *high, size_t member)
 {
     for (unsigned a = 0; a < count; a++) {
         const int64_t step = *(const int64_t *)((const char *)&axes[a] + member);
@@ -856,7 +836,7 @@ static const char *check_reach(const engine_launch *op, uintptr_t start, unsigne
 {
     int64_t low = 0, high = 0;
 
-    extend(op->layout.axes, axes, &low, &high, member);
+    extend(op->axes, axes, &low, &high, member);
     extend(&op->layout.column, op->layout.column.extent > 0, &low, &high, member);
     return check_array(start + (uintptr_t)(low * (int64_t)bytes), (uint64_t)(high - low) + run, bytes,
                        bytes & (0 - bytes), what); /* an accumulator of 24 bytes is aligned to 8 */
@@ -867,16 +847,16 @@ static const char *check_means(const engine_launch *op)
 {
     const engine_module *m = op->kernel->module;
     const size_t bytes = gpr_dtype_bytes(m->mean);
-    const axis_parameter column = {.extent = op->layout.column.extent, .in = op->ending.column};
+    const gpr_axis column = {.extent = op->layout.column.extent, .in = op->given_mean.column};
     int64_t low = 0, high = 0;
 
-    if (m->mean == GPR_DTYPE_DEFAULT || op->ending.means == 0) return NULL;
+    if (m->mean == GPR_DTYPE_DEFAULT || op->given_mean.means == 0) return NULL;
     for (unsigned a = 0; a < m->kept; a++) {
-        const axis_parameter kept = {.extent = op->layout.axes[a].extent, .in = op->ending.kept[a]};
-        extend(&kept, 1, &low, &high, offsetof(axis_parameter, in));
+        const gpr_axis kept = {.extent = op->axes[a].extent, .in = op->mean_steps[a]};
+        extend(&kept, 1, &low, &high, offsetof(gpr_axis, in));
     }
-    extend(&column, column.extent > 0, &low, &high, offsetof(axis_parameter, in));
-    return check_array((uintptr_t)op->ending.means + (uintptr_t)(low * (int64_t)bytes), (uint64_t)(high - low) + 1,
+    extend(&column, column.extent > 0, &low, &high, offsetof(gpr_axis, in));
+    return check_array((uintptr_t)op->given_mean.means + (uintptr_t)(low * (int64_t)bytes), (uint64_t)(high - low) + 1,
                        bytes, bytes & (0 - bytes), "kernel reads means outside live memory or unaligned");
 }
 
@@ -887,7 +867,7 @@ static const char *check_results(const engine_launch *op)
     const char *wrong = check_means(op);
 
     if (wrong != NULL) return wrong;
-    return check_reach(op, op->to, m->kept, offsetof(axis_parameter, other), 1, bytes,
+    return check_reach(op, op->to, m->kept, offsetof(gpr_axis, out), 1, bytes,
                        "kernel writes results outside live memory or unaligned");
 }
 
@@ -901,10 +881,10 @@ static const char *check_planned(const engine_launch *op)
 
     if (wrong != NULL) return wrong;
     if (wrong == NULL && m->second != GPR_DTYPE_DEFAULT) {
-        const axis_parameter row = {.extent = op->rows.n, .in = op->second.step};
+        const gpr_axis row = {.extent = op->rows.n, .in = op->second.step};
         int64_t low = 0, high = 0;
 
-        extend(&row, 1, &low, &high, offsetof(axis_parameter, in));
+        extend(&row, 1, &low, &high, offsetof(gpr_axis, in));
         const size_t bytes = gpr_dtype_bytes(m->second);
         wrong =
             check_array((uintptr_t)(op->second.in + (CUdeviceptr)(low * (int64_t)bytes)), (uint64_t)(high - low) + 1,
@@ -912,10 +892,10 @@ static const char *check_planned(const engine_launch *op)
         if (wrong != NULL) return wrong;
     }
     if (f->shape == EMPTY) return op->layout.elements == 0 ? NULL : "results of nothing for rows of something";
-    wrong = check_reach(op, op->from, axes, offsetof(axis_parameter, in), run, gpr_dtype_bytes(m->element),
+    wrong = check_reach(op, op->from, axes, offsetof(gpr_axis, in), run, gpr_dtype_bytes(m->element),
                         "kernel reads elements outside live memory or unaligned");
     if (wrong == NULL && m->masked)
-        wrong = check_reach(op, (uintptr_t)op->layout.mask, axes, offsetof(axis_parameter, mask), run, 1,
+        wrong = check_reach(op, (uintptr_t)op->layout.mask, axes, offsetof(gpr_axis, mask), run, 1,
                             "kernel reads a mask outside live memory");
     if (wrong != NULL) return wrong;
     if (f->shape == ROWS || f->shape == EXACT_ROWS) {

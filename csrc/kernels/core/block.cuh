@@ -115,7 +115,7 @@ GPR_DEVICE bool is_last_block(Partial *place, const Partial &partial, unsigned *
 }
 template <class Acc> GPR_DEVICE bool is_last_block(const Row &row, const Scratch<Acc> &scratch, const Acc &partial)
 {
-    return is_last_block(scratch.partials + row.virtual_block, partial, scratch.tickets + row.index, row.blocks);
+    return is_last_block(scratch.partials() + row.virtual_block, partial, scratch.tickets + row.index, row.blocks);
 }
 
 // Says whether all other blocks of a row have called this before, after they wrote to global memory what the last one

@@ -3,14 +3,12 @@
 #pragma once
 
 #include "kernel_traits.cuh"
+#include "launch_params.h"
 
 namespace gpr {
 
 // What a result depends on beside its accumulator.
-struct Ending {
-    double ddof;  // var, std
-    uint64 plane; // minmax: results from a row's smallest to its largest
-
+struct Ending : gpr_finalize_params {
     // What that is for one row of the layout: number `row` along its kept axes, number `column` along its column.
     template <class Layout> GPR_DEVICE Ending of(const Layout &, uint64, uint64) const { return *this; }
 };
@@ -19,16 +17,15 @@ struct Ending {
 template <class Number> struct RowAbout : Ending { Number given; };
 
 // The same of all rows. A given mean lies wherever its steps lead, or is one for all.
-template <class Given, class Number> struct EndingAbout : Ending {
-    dt_complex128 for_all;
-    const Given *given;        // NULL: for_all
-    long long column;          // steps in given means: along the layout's column,
-    long long kept[kept_axes]; // and along its kept axes
+template <class Given, class Number> struct EndingAbout : Ending, gpr_given_mean_params {
+    long long kept[kept_axes]; // steps in given means along the layout's kept axes
 
     template <class Layout>
     GPR_DEVICE RowAbout<Number> of(const Layout &layout, uint64 row, uint64 place) const
     {
-        if (given == nullptr) return {*this, element_of<Number>(for_all)};
+        static_assert(sizeof *this == sizeof(gpr_finalize_params) + sizeof(gpr_given_mean_params) + sizeof kept,
+                      "given means follow what every result depends on, as the host writes them");
+        if (means == nullptr) return {*this, element_of<Number>(dt_complex128{for_all[0], for_all[1]})};
         long long at = static_cast<long long>(place) * column;
 #pragma unroll
         for (unsigned a = kept_axes; a-- > 0;) {
@@ -36,7 +33,7 @@ template <class Given, class Number> struct EndingAbout : Ending {
             at += static_cast<long long>(i) * kept[a];
             if (a > 0) row /= layout.kept[a].extent;
         }
-        return {*this, element_of<Number>(value_of(given[at]))};
+        return {*this, element_of<Number>(value_of(static_cast<const Given *>(means)[at]))};
     }
 };
 
@@ -141,7 +138,7 @@ struct finish_both {
     template <class Cell, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending ending)
     {
         out[0] = element_of<Out>(acc.low);
-        out[ending.plane] = element_of<Out>(acc.high);
+        out[ending.output_stride] = element_of<Out>(acc.high);
     }
 };
 

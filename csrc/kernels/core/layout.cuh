@@ -18,19 +18,6 @@ namespace gpr {
 static_assert(kept_axes >= 1 && reduced_axes >= 1, "an array without an axis has one of extent 1");
 static_assert(item >= 1 && item <= 16 && (item & (item - 1)) == 0, "items are loaded by one instruction");
 
-// An axis that counts rows: steps in elements, in bytes of the mask, in results.
-struct KeptAxis {
-    uint64 extent;
-    long long in, mask, out;
-};
-
-// An axis of a row. Positions count a row's elements in the order of the caller's axes, which need not be the order of
-// memory that they are walked in.
-struct ReducedAxis {
-    uint64 extent;
-    long long in, mask, position;
-};
-
 // Where a row begins, and its result: in elements, bytes and results.
 struct Start {
     long long in, mask, out;
@@ -42,22 +29,9 @@ struct Place {
     uint64 position;
 };
 
-struct Layout {
-    const unsigned char *mask; // a byte an element, 0: leave it out
-    uint64 first_position;     // of the element that a row's walk begins with
-    uint64 elements;           // of a row
-    uint64 count;              // rows
-    KeptAxis column;           // auto_columns, auto_narrow: the kept axis whose elements are neighbours
-    uint64 strips;             // auto_columns: blocks side by side along that axis
-    long long item_position;   // auto_strided: step of positions within an item
-    unsigned across;           // threads of a block that lie along the kept axes; auto_narrow: threads that work
-    unsigned along;            // auto_strided: not 0 where a row's elements are nearer to each other than rows are
-    unsigned packed;           // auto_columns: not 0 where an item's results may be stored together
-    unsigned ascends;          // auto_columns, auto_narrow: not 0 where the walk meets positions, below 2^32, in their order
-    unsigned slots;            // kernels of exact sums: rows, or groups of them, that scratch has counters for
-    unsigned unused;
-    KeptAxis kept[kept_axes];          // the last one varies fastest
-    ReducedAxis reduced[reduced_axes]; // also
+struct Layout : gpr_layout_params {
+    gpr_axis kept[kept_axes];       // the last one varies fastest
+    gpr_axis reduced[reduced_axes]; // also
 
     // The row `further` rows after one that begins at `start`.
     GPR_DEVICE Start row_after(const Start &start, uint64 index, unsigned further) const
@@ -82,6 +56,9 @@ struct Layout {
         return start;
     }
 };
+
+static_assert(sizeof(Layout) == sizeof(gpr_layout_params) + (kept_axes + reduced_axes) * sizeof(gpr_axis),
+              "axes follow what every layout has, as the host writes them");
 
 // A thread's way through a row: elements first, first + step, first + 2 * step, ... in the order of memory.
 class Walk {
@@ -131,7 +108,7 @@ public:
     }
 
 private:
-    const ReducedAxis *axes;
+    const gpr_axis *axes; // the row's
     uint64 index[reduced_axes], digit[reduced_axes]; // the step, written in the numbers of the axes
     Place here;
 

@@ -16,6 +16,7 @@
 #pragma once
 
 #include "kernel_traits.cuh"
+#include "launch_params.h"
 
 namespace gpr {
 
@@ -34,40 +35,34 @@ struct Row {
     unsigned blocks;      // that serve this row
 };
 
-struct Rows {
-    uint64 n;        // elements in a row
-    uint64 count;    // rows
-    uint64 first;    // virtual block that block 0 of the grid is
-    unsigned blocks; // per row; 0: a block serves several rows (auto_rows only)
+using Rows = gpr_rows_params;
 
-    GPR_DEVICE Row mine(unsigned block_of_grid) const
-    {
-        Row row;
-        row.n = n;
-        row.blocks = blocks;
-        row.virtual_block = first + block_of_grid;
-        if (blocks == 1) { // spares a block of a short row a division of 64 bits
-            row.index = row.virtual_block;
-            row.block = 0;
-        } else if (count == 1) {
-            row.index = 0;
-            row.block = static_cast<unsigned>(row.virtual_block);
-        } else {
-            row.index = row.virtual_block / blocks;
-            row.block = static_cast<unsigned>(row.virtual_block % blocks);
-        }
-        row.begin = row.index * n;
-        return row;
+// The share of a block of the grid.
+GPR_DEVICE Row row_of(const Rows &rows, unsigned block_of_grid)
+{
+    Row row;
+    row.n = rows.n;
+    row.blocks = rows.blocks;
+    row.virtual_block = rows.first + block_of_grid;
+    if (rows.blocks == 1) { // spares a block of a short row a division of 64 bits
+        row.index = row.virtual_block;
+        row.block = 0;
+    } else if (rows.count == 1) {
+        row.index = 0;
+        row.block = static_cast<unsigned>(row.virtual_block);
+    } else {
+        row.index = row.virtual_block / rows.blocks;
+        row.block = static_cast<unsigned>(row.virtual_block % rows.blocks);
     }
-};
+    row.begin = row.index * rows.n;
+    return row;
+}
 
 // Threads that every supported card has room for on a multiprocessor: the compiler may take 64 registers for each.
 constexpr unsigned resident_threads = 1024;
 
-// Memory for kernels whose last block combines; other kernels do not look at it.
-template <class Acc> struct Scratch {
-    Acc *partials;     // one a virtual block
-    unsigned *tickets; // one a row, zero before and after
+template <class Acc> struct Scratch : gpr_scratch_params {
+    GPR_DEVICE Acc *partials() const { return static_cast<Acc *>(gpr_scratch_params::partials); }
 };
 
 // Element i of the row that starts at `in`, lifted; past the end of the row, the identity.
@@ -75,12 +70,6 @@ template <class Cell> GPR_DEVICE typename Cell::Acc load_or_identity(const typen
 {
     return i < n ? Cell::lift(in[i], i) : Cell::identity();
 }
-
-// The second of two arrays, whose elements meet the first one's in pairs.
-struct SecondArray {
-    const void *in; // elements of the cell's type for them
-    long long step; // from one to the next, in elements
-};
 
 // Elements i and j, lifted and combined: the first add of a tree, done while loading.
 template <class Cell>

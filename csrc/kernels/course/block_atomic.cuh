@@ -23,7 +23,7 @@ template <class Cell, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
 block_atomic(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
 {
-    const Row row = rows.mine(blockIdx.x);
+    const Row row = row_of(rows, blockIdx.x);
     typename Cell::Acc value = fold_elements<Cell>(in + row.begin, row.n, grid_of<BLOCK>(row));
 
     value = block_reduce<Cell, BLOCK>(value);
@@ -34,7 +34,7 @@ template <class Cell, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
 block_atomic_vec(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
 {
-    const Row row = rows.mine(blockIdx.x);
+    const Row row = row_of(rows, blockIdx.x);
     typename Cell::Acc value = fold_vectors<Cell, 1, BLOCK>(in + row.begin, row.n, grid_of<BLOCK>(row));
 
     value = block_reduce<Cell, BLOCK>(value);

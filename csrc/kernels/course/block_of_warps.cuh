@@ -36,7 +36,7 @@ block_of_warps(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, 
     using Acc = typename Cell::Acc;
     constexpr unsigned warps = BLOCK / warp_lanes, padded = warp_lanes + warp_lanes / 2;
     __shared__ Acc partial[warps][padded];
-    const Row row = rows.mine(blockIdx.x);
+    const Row row = row_of(rows, blockIdx.x);
     const typename Cell::In *row_in = in + row.begin;
     const unsigned warp = threadIdx.x / warp_lanes, lane = threadIdx.x % warp_lanes;
     Acc value = Cell::identity();

@@ -87,7 +87,7 @@ cub(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typ
     using Stored = typename cub_parts::Stored<typename Cell::In>::type;
     constexpr uint64 tile = BLOCK * cub_parts::Policy<typename Cell::Acc, BLOCK>::ITEMS_PER_THREAD;
     __shared__ typename Agent::TempStorage storage;
-    const Row row = rows.mine(blockIdx.x);
+    const Row row = row_of(rows, blockIdx.x);
     Agent agent(storage, reinterpret_cast<const Stored *>(in + row.begin), {}, {});
     typename Cell::Acc value = Cell::identity(); // of blocks beyond the last tile
 

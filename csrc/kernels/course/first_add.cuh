@@ -40,7 +40,7 @@ template <class Cell, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
 first_add(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
 {
-    const Row row = rows.mine(blockIdx.x);
+    const Row row = row_of(rows, blockIdx.x);
     const uint64 i = static_cast<uint64>(row.block) * (2 * BLOCK) + threadIdx.x;
     const typename Cell::Acc partial = first_add_tree<Cell, BLOCK>(in + row.begin, i, BLOCK, row.n);
 
@@ -51,7 +51,7 @@ template <class Cell, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
 first_add_halves(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
 {
-    const Row row = rows.mine(blockIdx.x);
+    const Row row = row_of(rows, blockIdx.x);
     const uint64 i = static_cast<uint64>(row.block) * BLOCK + threadIdx.x;
     const uint64 all_threads = static_cast<uint64>(row.blocks) * BLOCK;
     const typename Cell::Acc partial = first_add_tree<Cell, BLOCK>(in + row.begin, i, all_threads, row.n);

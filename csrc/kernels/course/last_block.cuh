@@ -32,7 +32,7 @@ last_block(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scra
 {
     using Acc = typename Cell::Acc;
     __shared__ Acc partial[tree_words<BLOCK>];
-    const Row row = rows.mine(blockIdx.x);
+    const Row row = row_of(rows, blockIdx.x);
     const typename Cell::In *row_in = in + row.begin;
     const uint64 threads = static_cast<uint64>(row.blocks) * BLOCK;
     Acc value = Cell::identity();
@@ -44,7 +44,7 @@ last_block(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scra
 
     if (row.blocks > 1) {
         if (!is_last_block(row, scratch, value)) return;
-        const Acc *partials = scratch.partials + row.index * row.blocks;
+        const Acc *partials = scratch.partials() + row.index * row.blocks;
         value = Cell::identity();
         for (unsigned i = threadIdx.x; i < row.blocks; i += BLOCK) value = Cell::combine(value, partials[i]);
         value = unrolled_tree<Cell, BLOCK>(partial, value);
@@ -72,7 +72,7 @@ last_block_ordered(const typename Cell::In *in, typename Cell::Acc *out, Rows ro
 {
     using Acc = typename Cell::Acc;
     __shared__ Acc partial[BLOCK];
-    const Row row = rows.mine(blockIdx.x);
+    const Row row = row_of(rows, blockIdx.x);
     const uint64 range = (row.n + row.blocks - 1) / row.blocks;
     const uint64 begin = row.block * range < row.n ? row.block * range : row.n;
     const uint64 end = row.n - begin < range ? row.n : begin + range;
@@ -80,7 +80,7 @@ last_block_ordered(const typename Cell::In *in, typename Cell::Acc *out, Rows ro
 
     if (row.blocks > 1) {
         if (!is_last_block(row, scratch, value)) return;
-        value = fold_in_order<Next<Cell>, BLOCK>(scratch.partials + row.index * row.blocks, 0, row.blocks, partial);
+        value = fold_in_order<Next<Cell>, BLOCK>(scratch.partials() + row.index * row.blocks, 0, row.blocks, partial);
     }
     if (threadIdx.x == 0) out[row.index] = value;
 }

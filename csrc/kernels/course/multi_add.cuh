@@ -22,7 +22,7 @@ multi_add(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scrat
 {
     using Acc = typename Cell::Acc;
     __shared__ Acc partial[tree_words<BLOCK>];
-    const Row row = rows.mine(blockIdx.x);
+    const Row row = row_of(rows, blockIdx.x);
     const typename Cell::In *row_in = in + row.begin;
     const uint64 stride = static_cast<uint64>(row.blocks) * (2 * BLOCK);
     Acc value = Cell::identity();

@@ -26,7 +26,7 @@ multi_add_chunks(const typename Cell::In *in, typename Cell::Acc *out, Rows rows
     using Acc = typename Cell::Acc;
     constexpr unsigned tile = BLOCK * per_thread;
     __shared__ Acc partial[tree_words<BLOCK>];
-    const Row row = rows.mine(blockIdx.x);
+    const Row row = row_of(rows, blockIdx.x);
     const uint64 begin = static_cast<uint64>(row.block) * tile;
     const typename Cell::In *tile_in = in + row.begin + begin;
     Acc value = Cell::identity();

@@ -23,7 +23,7 @@ multi_add_loop(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, 
 {
     using Acc = typename Cell::Acc;
     __shared__ Acc partial[tree_words<BLOCK>];
-    const Row row = rows.mine(blockIdx.x);
+    const Row row = row_of(rows, blockIdx.x);
     const typename Cell::In *row_in = in + row.begin;
     const uint64 stride = static_cast<uint64>(row.blocks) * BLOCK;
     const unsigned tid = threadIdx.x;

@@ -20,7 +20,7 @@ template <class Cell, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
 naive_atomic(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
 {
-    const Row row = rows.mine(blockIdx.x);
+    const Row row = row_of(rows, blockIdx.x);
     const uint64 i = static_cast<uint64>(row.block) * BLOCK + threadIdx.x;
 
     if (i < row.n) Cell::atomic_combine(&out[row.index], Cell::lift(in[row.begin + i], i));

@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(BLOCK)
 shared_atomic(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
 {
     __shared__ typename Cell::Acc total;
-    const Row row = rows.mine(blockIdx.x);
+    const Row row = row_of(rows, blockIdx.x);
     const uint64 i = static_cast<uint64>(row.block) * BLOCK + threadIdx.x;
 
     if (threadIdx.x == 0) total = Cell::identity();

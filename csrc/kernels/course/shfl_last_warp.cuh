@@ -25,7 +25,7 @@ shfl_last_warp(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, 
 {
     using Acc = typename Cell::Acc;
     __shared__ Acc partial[BLOCK];
-    const Row row = rows.mine(blockIdx.x);
+    const Row row = row_of(rows, blockIdx.x);
     const unsigned tid = threadIdx.x;
     const uint64 i = static_cast<uint64>(row.block) * (2 * BLOCK) + tid;
 

@@ -29,7 +29,7 @@ shfl_xor(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratc
     using Acc = typename Cell::Acc;
     constexpr unsigned warps = BLOCK / warp_lanes;
     __shared__ Acc of_warp[warps];
-    const Row row = rows.mine(blockIdx.x);
+    const Row row = row_of(rows, blockIdx.x);
     const unsigned warp = threadIdx.x / warp_lanes, lane = threadIdx.x % warp_lanes;
     Acc value = warp_all_reduce<Cell>(fold_elements<Cell>(in + row.begin, row.n, grid_of<BLOCK>(row)));
 

@@ -22,7 +22,7 @@ single_block(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Sc
 {
     using Acc = typename Cell::Acc;
     __shared__ Acc partial[BLOCK];
-    const Row row = rows.mine(blockIdx.x);
+    const Row row = row_of(rows, blockIdx.x);
     const typename Cell::In *row_in = in + row.begin;
     const unsigned tid = threadIdx.x;
     Acc value = Cell::identity();

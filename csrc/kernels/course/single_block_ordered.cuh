@@ -24,7 +24,7 @@ single_block_ordered(const typename Cell::In *in, typename Cell::Acc *out, Rows 
 {
     using Acc = typename Cell::Acc;
     __shared__ Acc partial[BLOCK];
-    const Row row = rows.mine(blockIdx.x);
+    const Row row = row_of(rows, blockIdx.x);
     Acc total = Cell::identity(); // thread 0's
 
     for (uint64 tile = 0; tile < row.n; tile += BLOCK) {

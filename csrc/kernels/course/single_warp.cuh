@@ -36,7 +36,7 @@ single_warp(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scr
 {
     static_assert(BLOCK == warp_lanes, "a block is one warp");
     __shared__ typename Cell::Acc partial[warp_lanes];
-    const Row row = rows.mine(blockIdx.x);
+    const Row row = row_of(rows, blockIdx.x);
     const unsigned lane = threadIdx.x;
 
     partial[lane] = fold_lane<Cell>(in + row.begin, row.n);
@@ -55,7 +55,7 @@ single_warp_unguarded(const typename Cell::In *in, typename Cell::Acc *out, Rows
     static_assert(BLOCK == warp_lanes, "a block is one warp");
     using Acc = typename Cell::Acc;
     __shared__ Acc partial[warp_lanes + warp_lanes / 2];
-    const Row row = rows.mine(blockIdx.x);
+    const Row row = row_of(rows, blockIdx.x);
     const unsigned lane = threadIdx.x;
 
     partial[lane] = fold_lane<Cell>(in + row.begin, row.n);

@@ -29,7 +29,7 @@ single_warp_ordered(const typename Cell::In *in, typename Cell::Acc *out, Rows r
     static_assert(BLOCK == warp_lanes, "a block is one warp");
     using Acc = typename Cell::Acc;
     __shared__ Acc partial[warp_lanes];
-    const Row row = rows.mine(blockIdx.x);
+    const Row row = row_of(rows, blockIdx.x);
     const unsigned lane = threadIdx.x;
     Acc total = Cell::identity(); // lane 0's
 
@@ -56,7 +56,7 @@ single_warp_ordered_padded(const typename Cell::In *in, typename Cell::Acc *out,
     static_assert(BLOCK == warp_lanes, "a block is one warp");
     using Acc = typename Cell::Acc;
     __shared__ Acc partial[warp_lanes + warp_lanes / 2];
-    const Row row = rows.mine(blockIdx.x);
+    const Row row = row_of(rows, blockIdx.x);
     const unsigned lane = threadIdx.x;
     Acc total = Cell::identity(); // lane 0's
 

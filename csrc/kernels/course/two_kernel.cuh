@@ -23,7 +23,7 @@ two_kernel(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scra
 {
     using Acc = typename Cell::Acc;
     __shared__ Acc partial[BLOCK];
-    const Row row = rows.mine(blockIdx.x);
+    const Row row = row_of(rows, blockIdx.x);
     const typename Cell::In *row_in = in + row.begin;
     const unsigned tid = threadIdx.x;
     const uint64 threads = static_cast<uint64>(row.blocks) * BLOCK;

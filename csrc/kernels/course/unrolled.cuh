@@ -21,7 +21,7 @@ unrolled(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratc
 {
     using Acc = typename Cell::Acc;
     __shared__ Acc partial[tree_words<BLOCK>];
-    const Row row = rows.mine(blockIdx.x);
+    const Row row = row_of(rows, blockIdx.x);
     const unsigned tid = threadIdx.x;
     const uint64 i = static_cast<uint64>(row.block) * (2 * BLOCK) + tid;
 

@@ -27,7 +27,7 @@ unrolled_last_warp(const typename Cell::In *in, typename Cell::Acc *out, Rows ro
 {
     using Acc = typename Cell::Acc;
     __shared__ Acc partial[BLOCK < 64 ? 64 : BLOCK]; // the last warp looks 32 words ahead, also in a block of one warp
-    const Row row = rows.mine(blockIdx.x);
+    const Row row = row_of(rows, blockIdx.x);
     const unsigned tid = threadIdx.x;
     const uint64 i = static_cast<uint64>(row.block) * (2 * BLOCK) + tid;
 

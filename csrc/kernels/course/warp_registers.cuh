@@ -22,7 +22,7 @@ warp_registers(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, 
 {
     static_assert(BLOCK == warp_lanes, "a block is one warp");
     using Acc = typename Cell::Acc;
-    const Row row = rows.mine(blockIdx.x);
+    const Row row = row_of(rows, blockIdx.x);
     const unsigned lane = threadIdx.x;
     Acc total = Cell::identity(); // lane 0's
 

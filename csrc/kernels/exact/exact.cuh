@@ -88,7 +88,7 @@ exact(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<t
 {
     using In = typename Cell::In;
     constexpr unsigned vectors = 4;
-    const Row row = rows.mine(blockIdx.x);
+    const Row row = row_of(rows, blockIdx.x);
     const Start start = layout.row(row.index);
     const Run<In> run(in + start.in, row.n);
     const auto prepare = [] { clear_sums<In, 1, BLOCK>(); };

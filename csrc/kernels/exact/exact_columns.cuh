@@ -179,7 +179,7 @@ GPR_DEVICE void finish_columns(Held<typename Cell::In> mine, const Rows &rows, c
         const uint64 slot = row.index < layout.slots ? row.index : row.index % layout.slots;
         const uint64 step = words_of_held<In> * layout.across; // of a block's partials
         unsigned *ticket = scratch.tickets + slot * words * (1 + layout.across * counters);
-        uint64 *partials = reinterpret_cast<uint64 *>(scratch.partials) + slot * row.blocks * step + r.x;
+        uint64 *partials = reinterpret_cast<uint64 *>(scratch.partials()) + slot * row.blocks * step + r.x;
         totals = reinterpret_cast<uint64 *>(ticket) + 1;
         if (puts) {
             has_digits = (mine.flags & saw_digits) != 0;

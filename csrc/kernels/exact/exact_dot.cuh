@@ -10,7 +10,7 @@
 // Still paid: for each product of float32 two operations on doubles that bring factors to their scale, and four to seven
 // for the windows.
 //
-// Launch: as exact, with one row and a second array: the last parameter, as rows.cuh has it.
+// Launch: as exact, with one row and a second array: the last parameter.
 #pragma once
 
 #include "exact_join.cuh"
@@ -386,7 +386,7 @@ template <class Factor, unsigned VECTORS> using ProductAdder =
 template <class Cell, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, exact_blocks<BLOCK>)
 exact_dot(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc> scratch,
-          const __grid_constant__ Layout layout, Ending, SecondArray second)
+          const __grid_constant__ Layout layout, Ending, gpr_second_params second)
 {
     using Factor = typename Cell::Compute;
     using Number = ProductOf<PartType<Factor>>;
@@ -396,7 +396,7 @@ exact_dot(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scrat
     static_assert(all_words == parts_of<Factor> * part_words, "words, a count and flags");
     __shared__ Acc whole;
     BlockProducts<Factor> &part = block_products<Factor>();
-    const Row row = rows.mine(blockIdx.x);
+    const Row row = row_of(rows, blockIdx.x);
 
     clear_shared<BLOCK>(&part, 1);
     ProductAdder<Factor, vectors> adder;

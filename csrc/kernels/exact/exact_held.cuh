@@ -589,7 +589,7 @@ GPR_DEVICE void finish_run(const Held<typename Cell::In> &held, const Row &row, 
         unsigned *ticket = scratch.tickets + slot * words * (1 + counters);
         uint64 *totals = reinterpret_cast<uint64 *>(ticket) + 1;
         if (warp == 0 && (all.flags & saw_apart) != 0) all = leave_apart(sum, all, totals);
-        Held<In> *partials = reinterpret_cast<Held<In> *>(scratch.partials) + slot * row.blocks;
+        Held<In> *partials = reinterpret_cast<Held<In> *>(scratch.partials()) + slot * row.blocks;
         if (!is_last_block(partials + row.block, all, ticket, row.blocks)) return;
         all = take_partials<BLOCK>(sum, partials, row.blocks);
         if (row.blocks > warp_lanes) { // if not, the first warp has them

@@ -353,7 +353,7 @@ exact_moments(const typename Cell::In *in, typename Cell::Out *out, Rows rows, S
     static_assert(all_words == Words::all, "words, a count and flags of each");
     __shared__ Acc whole;
     BlockMoments<In> *part = block_moments<In, 1>();
-    const Row row = rows.mine(blockIdx.x);
+    const Row row = row_of(rows, blockIdx.x);
     const Start start = layout.row(row.index);
 
     MomentsAdder<Cell, vectors> adder;

@@ -139,7 +139,7 @@ template <unsigned BLOCK> struct Strip {
     unsigned count;
 
     GPR_DEVICE Strip(const Rows &rows, const Layout &layout)
-        : row(rows.mine(blockIdx.x)), r(Rectangle::of_block<BLOCK>(layout.across, layout.along != 0)),
+        : row(row_of(rows, blockIdx.x)), r(Rectangle::of_block<BLOCK>(layout.across, layout.along != 0)),
           first(row.index * layout.across),
           count(layout.count - first < layout.across ? static_cast<unsigned>(layout.count - first) : layout.across)
     {

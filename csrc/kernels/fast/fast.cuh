@@ -74,7 +74,7 @@ auto_stream(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scr
             const __grid_constant__ Layout layout, typename Cell::AllEnding ending)
 {
     using Acc = typename Cell::Acc;
-    const Row row = rows.mine(blockIdx.x);
+    const Row row = row_of(rows, blockIdx.x);
     const Start start = layout.row(row.index);
     Local<Cell> local;
 
@@ -82,7 +82,7 @@ auto_stream(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scr
     Acc value = close_block<Cell, BLOCK>(local);
     if (row.blocks > 1) {
         if (!is_last_block(row, scratch, value)) return;
-        const Acc *partials = scratch.partials + row.index * row.blocks;
+        const Acc *partials = scratch.partials() + row.index * row.blocks;
         value = Cell::identity();
         for (unsigned i = threadIdx.x; i < row.blocks; i += BLOCK) value = Cell::combine(value, partials[i]);
         value = block_reduce<Cell, BLOCK>(value);

@@ -276,14 +276,14 @@ GPR_DEVICE bool join_blocks(const Scratch<typename Cell::Acc> &scratch, const Ro
 {
     using Acc = typename Cell::Acc;
     const uint64 width = static_cast<uint64>(r.across) * OUTPUTS;
-    Acc *mine = scratch.partials + row.virtual_block * width + r.x * OUTPUTS;
+    Acc *mine = scratch.partials() + row.virtual_block * width + r.x * OUTPUTS;
 
     if (r.y == 0) {
 #pragma unroll
         for (unsigned k = 0; k < OUTPUTS; k++) mine[k] = value[k];
     }
     if (!is_last_to_arrive(scratch.tickets + row.index, row.blocks)) return false;
-    const Acc *first = scratch.partials + row.index * row.blocks * width + r.x * OUTPUTS;
+    const Acc *first = scratch.partials() + row.index * row.blocks * width + r.x * OUTPUTS;
 #pragma unroll
     for (unsigned k = 0; k < OUTPUTS; k++) value[k] = Cell::identity();
     if (r.works()) {

@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
 auto_columns(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc> scratch,
              const __grid_constant__ Layout layout, typename Cell::AllEnding ending)
 {
-    const Row row = rows.mine(blockIdx.x);
+    const Row row = row_of(rows, blockIdx.x);
     const Rectangle r = Rectangle::of_block<BLOCK>(layout.across, false);
     // A division is dear where a thread reads no more than an item of each of a few rows.
     const uint64 group = layout.strips == 1 ? row.index : layout.strips == rows.count ? 0 : row.index / layout.strips;

@@ -113,7 +113,7 @@ auto_narrow(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scr
     using In = typename Cell::In;
     using Acc = typename Cell::Acc;
     __shared__ Acc slots[BLOCK * item];
-    const Row row = rows.mine(blockIdx.x);
+    const Row row = row_of(rows, blockIdx.x);
     const Start start = layout.row(row.index);
     const In *row_in = in + start.in;
     const unsigned columns = static_cast<unsigned>(layout.column.extent);
@@ -134,7 +134,7 @@ auto_narrow(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scr
     }
     fold_slots<Cell, BLOCK>(slots, layout.across * item, columns);
 
-    Acc *partials = scratch.partials + row.virtual_block * columns;
+    Acc *partials = scratch.partials() + row.virtual_block * columns;
     for (unsigned s = threadIdx.x; s < columns; s += BLOCK) {
         const unsigned column = shift + s < columns ? shift + s : shift + s - columns;
         Acc value = slots[s];
@@ -158,7 +158,7 @@ auto_narrow(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scr
     // The partials of all blocks are one run too, of as many columns.
     const unsigned count = BLOCK * item / columns * columns;
     const uint64 all = static_cast<uint64>(row.blocks) * columns;
-    partials = scratch.partials + row.index * all;
+    partials = scratch.partials() + row.index * all;
     for (unsigned s = threadIdx.x; s < count; s += BLOCK) {
         Acc value = Cell::identity();
 #pragma unroll 4

@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
 auto_strided(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc> scratch,
              const __grid_constant__ Layout layout, typename Cell::AllEnding ending)
 {
-    const Row row = rows.mine(blockIdx.x);
+    const Row row = row_of(rows, blockIdx.x);
     const Rectangle r = Rectangle::of_block<BLOCK>(layout.across, layout.along != 0);
     const uint64 index = row.index * layout.across + r.x;
     const bool has_row = index < layout.count;

@@ -1,5 +1,6 @@
-/* The device code, carried inside the library: every file of csrc/kernels as the assembler reads it at build time, so
- * that what runs, what kernel_source() shows and what is in the tree are the same bytes. */
+/* The device code, carried inside the library: every file of csrc/kernels and csrc/shared as the
+ * assembler reads it at build time, so that what runs, what kernel_source() shows and what is in the
+ * tree are the same bytes. */
 #include "lib/driver/sources.h"
 
 #include <string.h>
@@ -7,8 +8,8 @@
 #include "lib/base/registry.h"
 #include "lib/base/status.h"
 
-/* The files that kernels share. Kernel files come from the registry; rows that share a file embed it once (the assembler
- * symbol is weak and the first one wins). */
+/* The files that kernels share. Kernel files come from the registry; rows that share a file embed it
+ * once (the assembler symbol is weak and the first one wins). */
 /* clang-format off */
 #define HELPER_FILES(F) \
     F(types) F(operators) F(accumulators) F(kernel_traits) F(rows) F(warp) F(block) F(tile) \
@@ -21,25 +22,32 @@
     F(exact_dot)
 /* clang-format on */
 
-/* Puts csrc/kernels/<folder>/<stem>.cuh, found through the build's include path, into .rodata. */
-#define EMBED(stem)                          \
-    __asm__(".pushsection .rodata\n"         \
-            ".ifndef gpr_source_" #stem "\n" \
-            "gpr_source_" #stem ":\n"        \
-            ".incbin \"" #stem ".cuh\"\n"    \
-            ".byte 0\n"                      \
-            ".endif\n"                       \
-            ".popsection\n");                \
+/* The files that kernels share with this library. */
+#define SHARED_FILES(F) F(language) F(launch_params)
+
+/* Puts a file, found through the build's include path, into .rodata. */
+#define EMBED_FILE(stem, extension)             \
+    __asm__(".pushsection .rodata\n"            \
+            ".ifndef gpr_source_" #stem "\n"    \
+            "gpr_source_" #stem ":\n"           \
+            ".incbin \"" #stem extension "\"\n" \
+            ".byte 0\n"                         \
+            ".endif\n"                          \
+            ".popsection\n");                   \
     extern const char gpr_source_##stem[] __attribute__((visibility("hidden")));
+#define EMBED(stem) EMBED_FILE(stem, ".cuh")
+#define EMBED_SHARED(stem) EMBED_FILE(stem, ".h")
 
 HELPER_FILES(EMBED)
+SHARED_FILES(EMBED_SHARED)
 #define GPR_KERNEL(name, file, ...) EMBED(file)
 #include "kernels.def"
 #undef GPR_KERNEL
 
 #define SOURCE(stem) {#stem ".cuh", gpr_source_##stem},
+#define SHARED_SOURCE(stem) {#stem ".h", gpr_source_##stem},
 
-static const gpr_source helper_sources[] = {HELPER_FILES(SOURCE)};
+static const gpr_source helper_sources[] = {SHARED_FILES(SHARED_SOURCE) HELPER_FILES(SOURCE)};
 
 static const gpr_source kernel_sources[GPR_KERNEL_COUNT] = {
 #define GPR_KERNEL(name, file, ...) SOURCE(file)

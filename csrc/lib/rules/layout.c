@@ -11,8 +11,8 @@ void gpr_contiguous_layout(uint64_t rows, uint64_t n, gpr_layout *layout)
     layout->rows = rows;
     layout->n = n;
     layout->kept = layout->reduced = 1;
-    layout->axes[0] = (gpr_axis){.extent = rows, .in = (int64_t)n, .other = 1};
-    layout->axes[1] = (gpr_axis){.extent = n, .in = 1, .other = 1};
+    layout->axes[0] = (gpr_axis){.extent = rows, .in = (int64_t)n, .out = 1};
+    layout->axes[1] = (gpr_axis){.extent = n, .in = 1, .position = 1};
     layout->aligned = layout->mask_aligned = layout->result_aligned = 1;
 }
 
@@ -32,29 +32,39 @@ static uint32_t alignment_of(const void *address)
     return bytes;
 }
 
-static gpr_axis axis_of(const gpr_view *view, int i)
+static gpr_axis kept_axis(const gpr_view *view, int i)
 {
     return (gpr_axis){.extent = (uint64_t)view->shape[i],
                       .in = view->strides[i] / (int64_t)view->bytes,
                       .mask = view->mask_strides[i],
-                      .other = view->other_strides[i],
-                      .mean = view->mean_steps[i]};
+                      .out = view->other_strides[i]};
+}
+
+static gpr_axis reduced_axis(const gpr_view *view, int i)
+{
+    return (gpr_axis){.extent = (uint64_t)view->shape[i],
+                      .in = view->strides[i] / (int64_t)view->bytes,
+                      .mask = view->mask_strides[i],
+                      .position = view->other_strides[i]};
 }
 
 void gpr_view_layout(const gpr_view *view, const void *result, gpr_layout *layout)
 {
     const int64_t n = (int64_t)view->n;
-    const gpr_axis one_row = {.extent = 1, .in = n, .other = 1}, one_element = {.extent = 1, .in = 1, .other = 1};
+    const gpr_axis one_row = {.extent = 1, .in = n, .out = 1}, one_element = {.extent = 1, .in = 1, .position = 1};
     int at = 0;
 
     memset(layout, 0, sizeof *layout);
     layout->rows = view->rows;
     layout->n = view->n;
     if (view->outer == 0) layout->axes[at++] = one_row;
-    for (int i = 0; i < view->outer; i++) layout->axes[at++] = axis_of(view, i);
+    for (int i = 0; i < view->outer; i++) {
+        layout->mean_steps[at] = view->mean_steps[i];
+        layout->axes[at++] = kept_axis(view, i);
+    }
     layout->kept = at;
     if (view->inner == 0) layout->axes[at++] = one_element;
-    for (int i = view->outer; i < view->outer + view->inner; i++) layout->axes[at++] = axis_of(view, i);
+    for (int i = view->outer; i < view->outer + view->inner; i++) layout->axes[at++] = reduced_axis(view, i);
     layout->reduced = at - layout->kept;
     layout->first_position = view->first_position;
     layout->masked = view->mask != NULL;
@@ -67,7 +77,7 @@ int gpr_rows_are_runs(const gpr_layout *layout)
 {
     const gpr_axis *row = &layout->axes[layout->kept];
 
-    return layout->reduced == 1 && row->in == 1 && row->other >= 0 && layout->first_position == 0 && !layout->masked;
+    return layout->reduced == 1 && row->in == 1 && row->position >= 0 && layout->first_position == 0 && !layout->masked;
 }
 
 int gpr_is_contiguous(const gpr_layout *layout)
@@ -75,5 +85,5 @@ int gpr_is_contiguous(const gpr_layout *layout)
     const gpr_axis *rows = &layout->axes[0];
 
     return gpr_rows_are_runs(layout) && layout->kept == 1 &&
-           (rows->extent == 1 || (rows->in == (int64_t)layout->n && rows->other == 1));
+           (rows->extent == 1 || (rows->in == (int64_t)layout->n && rows->out == 1));
 }

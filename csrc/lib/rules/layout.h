@@ -3,19 +3,14 @@
 #define GPR_LIB_LAYOUT_H
 
 #include "lib/rules/nd_view.h"
-
-/* An axis: steps in elements, in bytes of the mask, of a kept axis in results and in given means, of a reduced one in positions of the
- * row. */
-typedef struct gpr_axis {
-    uint64_t extent;
-    int64_t in, mask, other, mean;
-} gpr_axis;
+#include "shared/launch_params.h"
 
 typedef struct gpr_layout {
     uint64_t rows, n;
-    int kept, reduced;               /* at least one of each: an axis of extent 1 stands for none */
-    gpr_axis axes[GPR_MAX_NDIM + 2]; /* kept axes first */
-    uint64_t first_position;         /* of the element that a row begins with in memory */
+    int kept, reduced;                /* at least one of each: an axis of extent 1 stands for none */
+    gpr_axis axes[GPR_MAX_NDIM + 2];  /* kept axes first */
+    int64_t mean_steps[GPR_MAX_NDIM]; /* of kept axes in given means */
+    uint64_t first_position;          /* of the element that a row begins with in memory */
     int masked;
     uint32_t aligned, mask_aligned,
         result_aligned; /* bytes: powers of two up to 16 that the addresses are multiples of */

@@ -157,10 +157,13 @@ static void take_column(gpr_plan *plan, int i)
     gpr_layout *layout = &plan->layout;
 
     plan->column = layout->axes[i];
+    plan->column_mean = layout->mean_steps[i];
     if (layout->kept == 1) {
         layout->axes[0] = (gpr_axis){.extent = 1};
+        layout->mean_steps[0] = 0;
         return;
     }
+    for (int j = i; j + 1 < layout->kept; j++) layout->mean_steps[j] = layout->mean_steps[j + 1];
     for (int j = i; j + 1 < layout->kept + layout->reduced; j++) layout->axes[j] = layout->axes[j + 1];
     layout->kept--;
 }
@@ -183,9 +186,9 @@ static int are_results_packed(const task *t, const gpr_layout *layout, gpr_axis 
     const uint64_t result_bytes = gpr_dtype_bytes(t->rule->result);
     const uint64_t together = smaller(ITEM_BYTES, item * result_bytes);
 
-    if (t->rule->planes != 1 || along.other != 1 || t->layout->result_aligned < together) return 0;
+    if (t->rule->planes != 1 || along.out != 1 || t->layout->result_aligned < together) return 0;
     for (int i = 0; i < layout->kept; i++) {
-        if (magnitude(layout->axes[i].other) * result_bytes % together != 0) return 0;
+        if (magnitude(layout->axes[i].out) * result_bytes % together != 0) return 0;
     }
     return 1;
 }
@@ -210,8 +213,8 @@ static gpr_status plan_counted(const task *t, uint32_t block, gpr_plan *plan)
     plan->item = plan->per_thread = (uint32_t)(ITEM_BYTES / t->element_bytes);
     plan->lanes = 1;
     plan->row_elements = (uint32_t)t->layout->n;
-    plan->column.other = t->layout->axes[0].other; /* from result to result */
-    plan->column.mean = t->layout->axes[0].mean;
+    plan->column.out = t->layout->axes[0].out; /* from result to result */
+    plan->column_mean = t->layout->mean_steps[0];
     plan->packed = (uint32_t)are_results_packed(t, &nothing_else, plan->column, plan->item);
     return add_blocks(plan, t->layout->n, 0, 1);
 }
@@ -371,7 +374,7 @@ static uint64_t walk_by_items(const task *t, gpr_plan *plan)
     walked->extent /= plan->item;
     walked->in *= plan->item;
     walked->mask *= plan->item;
-    walked->other *= plan->item;
+    walked->position *= plan->item;
     return t->layout->n / plan->item;
 }
 
@@ -387,7 +390,7 @@ static gpr_status plan_strided(const task *t, gpr_plan *plan)
 
     plan->variant = "auto_strided";
     plan->block = block;
-    plan->item_position = reduced->other;
+    plan->item_position = reduced->position;
     plan->along = kept->extent == 1 || magnitude(reduced->in) <= magnitude(kept->in);
     if (plan->along) {
         while (2 * down <= block && down * WALK_ITEMS < n) down *= 2;
@@ -411,8 +414,8 @@ static int ascends(const gpr_layout *layout)
     const gpr_axis *axes = &layout->axes[layout->kept];
 
     for (int i = 0; i < layout->reduced; i++) {
-        const int64_t inner = i + 1 < layout->reduced ? axes[i + 1].other * (int64_t)axes[i + 1].extent : 1;
-        if (axes[i].other < inner) return 0;
+        const int64_t inner = i + 1 < layout->reduced ? axes[i + 1].position * (int64_t)axes[i + 1].extent : 1;
+        if (axes[i].position < inner) return 0;
     }
     return layout->n <= UINT32_MAX;
 }
@@ -502,7 +505,7 @@ enum { WARP_ROW_BYTES = 16 << 10, THREAD_ROW_ELEMENTS = 16 };
 /* Bytes of scratch for rows that several blocks add to. */
 enum { EXACT_SCRATCH_BYTES = 64 << 20 };
 
-/* Orders kept axes, nearest elements last: results have steps of their own. */
+/* Orders kept axes, nearest elements last: results have steps of their own, given means there are none. */
 static void sort_kept(gpr_layout *layout)
 {
     for (int i = 1; i < layout->kept; i++) {

@@ -44,6 +44,7 @@ typedef struct gpr_plan {
     /* What the planner's kernels are told of the array; see kernels/layout.cuh. */
     gpr_layout layout; /* axes as the kernel walks them: those of an item's elements and of columns taken out */
     gpr_axis column;
+    int64_t column_mean; /* the column's step in given means */
     uint64_t strips;
     int64_t item_position;
     uint32_t across, along, packed, ascends;

@@ -7,6 +7,24 @@
 /* Makes the cell of a plan. `finishes`: results leave it, not accumulators. */
 gpr_cell gpr_plan_cell(const gpr_plan *plan, const gpr_rule *rule, int finishes);
 
+/* The parameters that depend on the number of axes, with room for as many as there can be. A kernel
+ * takes as much of them as its program has axes, and of given means only where it has these. */
+typedef struct gpr_layout_argument {
+    gpr_layout_params layout;
+    gpr_axis axes[GPR_MAX_NDIM + 2]; /* kept axes first */
+} gpr_layout_argument;
+
+typedef struct gpr_finalize_argument {
+    gpr_finalize_params finalize;
+    gpr_given_mean_params given_mean;
+    int64_t steps[GPR_MAX_NDIM]; /* in given means, of kept axes */
+} gpr_finalize_argument;
+
+_Static_assert(sizeof(gpr_layout_argument) + sizeof(gpr_finalize_argument) + sizeof(gpr_rows_params) +
+                       sizeof(gpr_scratch_params) + sizeof(gpr_second_params) + 2 * sizeof(CUdeviceptr) <=
+                   GPR_PARAMS_BYTES,
+               "a kernel takes no more parameters");
+
 /* What a plan works on. Scratch is as the plan says; plans that follow each other on one stream may share it. */
 typedef struct gpr_work {
     CUdeviceptr elements, mask;

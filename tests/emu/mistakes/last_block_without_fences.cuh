@@ -14,12 +14,12 @@ __global__ void __launch_bounds__(BLOCK)
 last_block(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc> scratch)
 {
     using Acc = typename Cell::Acc;
-    const Row row = rows.mine(blockIdx.x);
+    const Row row = row_of(rows, blockIdx.x);
     __shared__ bool is_last;
     Acc value = block_reduce<Cell, BLOCK>(fold_elements<Cell>(in + row.begin, row.n, grid_of<BLOCK>(row)));
 
     if (threadIdx.x == 0) {
-        scratch.partials[row.virtual_block] = value;
+        scratch.partials()[row.virtual_block] = value;
         is_last = atomicAdd(&scratch.tickets[row.index], 1u) == row.blocks - 1;
         if (is_last) scratch.tickets[row.index] = 0;
     }
@@ -28,7 +28,7 @@ last_block(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scra
     if (threadIdx.x == 0) {
         value = Cell::identity();
         for (unsigned i = 0; i < row.blocks; i++) {
-            value = Cell::combine(value, scratch.partials[row.index * row.blocks + i]); // HERE
+            value = Cell::combine(value, scratch.partials()[row.index * row.blocks + i]); // HERE
         }
         out[row.index] = value;
     }

@@ -14,7 +14,7 @@ __global__ void __launch_bounds__(BLOCK)
 shfl_two_pass(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
 {
     using Acc = typename Cell::Acc;
-    const Row row = rows.mine(blockIdx.x);
+    const Row row = row_of(rows, blockIdx.x);
     const unsigned tid = threadIdx.x;
     const Vector *vectors = reinterpret_cast<const Vector *>(in + row.begin);
     Acc value = Cell::identity();

@@ -13,7 +13,7 @@ __global__ void __launch_bounds__(BLOCK)
 sequential(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
 {
     using Acc = typename Cell::Acc;
-    const Row row = rows.mine(blockIdx.x);
+    const Row row = row_of(rows, blockIdx.x);
     const unsigned tid = threadIdx.x;
     __shared__ Acc partial[BLOCK];
     const uint64 i = static_cast<uint64>(row.block) * BLOCK + tid;

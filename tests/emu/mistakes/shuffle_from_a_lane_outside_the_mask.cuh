@@ -13,7 +13,7 @@ __global__ void __launch_bounds__(BLOCK)
 warp_registers(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
 {
     using Acc = typename Cell::Acc;
-    const Row row = rows.mine(blockIdx.x);
+    const Row row = row_of(rows, blockIdx.x);
     const unsigned tid = threadIdx.x;
     Acc value = load_or_identity<Cell>(in + row.begin, tid, row.n);
 

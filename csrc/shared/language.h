@@ -1,0 +1,38 @@
+/* What C11 and CUDA C++ spell differently. The files of this folder are both: the library includes
+ * them, and every program carries them as text. So a struct, a constant or a format that host and
+ * kernels both know is written once, and what is asserted of it holds on both sides.
+ *
+ * NVRTC has no headers of the C library: nothing is included that a kernel would see. */
+#ifndef GPR_SHARED_LANGUAGE_H
+#define GPR_SHARED_LANGUAGE_H
+
+#ifdef __cplusplus
+
+typedef unsigned gpr_u32;
+typedef unsigned long long gpr_u64;
+typedef long long gpr_i64;
+
+/* An address in device memory. The host does not follow it. */
+#define GPR_DEVICE_POINTER(type) type *
+/* A function of constants. Kernels evaluate it while they are compiled. */
+#define GPR_CONSTANT_FUNCTION constexpr
+
+#else
+
+#include <assert.h>
+#include <stdint.h>
+
+typedef uint32_t gpr_u32;
+typedef uint64_t gpr_u64;
+typedef int64_t gpr_i64;
+
+#define GPR_DEVICE_POINTER(type) uint64_t
+#define GPR_CONSTANT_FUNCTION static inline
+
+#endif
+
+/* Holds where a member begins, on both sides. */
+#define GPR_ASSERT_OFFSET(type, member, bytes) \
+    static_assert(__builtin_offsetof(type, member) == (bytes), #type " has " #member " elsewhere")
+
+#endif

@@ -1,0 +1,93 @@
+/* Parameters of kernels, as a launch passes them by value: lib/run/launch.c fills them in, kernels
+ * read them. Types of kernels/core that have functions derive from these.
+ *
+ *   every kernel         in, out, gpr_rows_params, gpr_scratch_params
+ *   kernels for layouts  then gpr_layout_params and its axes, what finalizing depends on, and
+ *                        gpr_second_params where there are two arrays
+ *
+ * What depends on the number of axes comes last in its parameter, so that all before it lies at one
+ * place in every program. */
+#ifndef GPR_SHARED_LAUNCH_PARAMS_H
+#define GPR_SHARED_LAUNCH_PARAMS_H
+
+#include "language.h"
+
+enum { GPR_PARAMS_BYTES = 4096 }; /* that all parameters of a kernel take at most */
+
+/* The rows of a launch. */
+typedef struct gpr_rows_params {
+    gpr_u64 n;      /* elements in a row */
+    gpr_u64 count;  /* rows */
+    gpr_u64 first;  /* virtual block that block 0 of the grid is */
+    gpr_u32 blocks; /* per row; 0: a block serves several rows */
+} gpr_rows_params;
+
+/* Memory for kernels whose last block combines. Other kernels do not read it. */
+typedef struct gpr_scratch_params {
+    GPR_DEVICE_POINTER(void) partials;    /* accumulators, one per virtual block */
+    GPR_DEVICE_POINTER(unsigned) tickets; /* counters, one per row, zero before and after */
+} gpr_scratch_params;
+
+/* An axis of a layout: steps in elements, and in bytes of the mask. A kept axis counts rows and has
+ * a step in results. A reduced axis is part of a row; its positions count the row's elements in the
+ * order of the caller's axes, which need not be the order of memory. */
+typedef struct gpr_axis {
+    gpr_u64 extent;
+    gpr_i64 in, mask;
+    union {
+        gpr_i64 out;      /* of a kept axis */
+        gpr_i64 position; /* of a reduced axis */
+    };
+} gpr_axis;
+
+/* A layout: where rows begin, where their elements lie, and where results go. The kept axes come
+ * behind it, then the reduced ones, at least one of each; the last one of each varies fastest. */
+typedef struct gpr_layout_params {
+    GPR_DEVICE_POINTER(const unsigned char) mask; /* a byte per element, 0: leave it out */
+    gpr_u64 first_position;                       /* of the element that a row's walk begins with */
+    gpr_u64 elements;                             /* of a row */
+    gpr_u64 count;                                /* rows */
+    gpr_axis column;       /* fast_columns, fast_narrow: the kept axis of neighbouring elements */
+    gpr_u64 strips;        /* fast_columns: blocks side by side along that axis */
+    gpr_i64 item_position; /* fast_strided: step of positions within an item */
+    gpr_u32 across;        /* threads of a block along kept axes; fast_narrow: that work */
+    gpr_u32 along;         /* not 0 where a row's elements are nearer to each other than rows */
+    gpr_u32 packed;        /* fast_columns: not 0 where an item's results may be stored together */
+    gpr_u32 ascends;       /* not 0 where the walk meets positions, below 2^32, in their order */
+    gpr_u32 slots;         /* exact sums: rows, or groups of them, that scratch has counters for */
+    gpr_u32 unused;
+} gpr_layout_params;
+
+/* What a result depends on beside its accumulator. */
+typedef struct gpr_finalize_params {
+    double ddof;           /* var, std */
+    gpr_u64 output_stride; /* minmax: results from a row's smallest element to its largest */
+} gpr_finalize_params;
+
+/* The given means of a variance, behind gpr_finalize_params. Their steps along kept axes follow. */
+typedef struct gpr_given_mean_params {
+    double for_all[2];                    /* real and imaginary part */
+    GPR_DEVICE_POINTER(const void) means; /* 0: for_all is the mean of every row */
+    gpr_i64 column;                       /* steps in given means along the layout's column */
+} gpr_given_mean_params;
+
+/* The second of two arrays, whose elements meet the first one's in pairs. */
+typedef struct gpr_second_params {
+    GPR_DEVICE_POINTER(const void) in;
+    gpr_i64 step; /* from one element to the next, in elements */
+} gpr_second_params;
+
+static_assert(sizeof(gpr_rows_params) == 32, "rows");
+GPR_ASSERT_OFFSET(gpr_rows_params, blocks, 24);
+static_assert(sizeof(gpr_scratch_params) == 16, "scratch");
+static_assert(sizeof(gpr_axis) == 32, "an axis");
+GPR_ASSERT_OFFSET(gpr_axis, position, 24);
+static_assert(sizeof(gpr_layout_params) == 104, "a layout before its axes");
+GPR_ASSERT_OFFSET(gpr_layout_params, column, 32);
+GPR_ASSERT_OFFSET(gpr_layout_params, strips, 64);
+GPR_ASSERT_OFFSET(gpr_layout_params, across, 80);
+static_assert(sizeof(gpr_finalize_params) == 16, "what finalizing depends on");
+static_assert(sizeof(gpr_given_mean_params) == 32, "given means before their steps");
+static_assert(sizeof(gpr_second_params) == 16, "a second array");
+
+#endif
