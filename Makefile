@@ -155,9 +155,9 @@ pytest: $(STAMPS)/build $(STAMPS)/test # beside ctest, which leaves a core idle 
 emu: $(STAMPS)/build $(STAMPS)/test ## every kernel on the emulator; mutants and mistakes that it must find
 	$(PY) -m pytest $(PYTEST_FLAGS) $(EMU_TESTS)
 
-lint: ruff mypy clang-format tidy build/strict/all ## ruff, mypy, clang-format, clang-tidy, warnings as errors
+lint: ruff mypy clang-format tidy rooms ## ruff, mypy, clang-format, clang-tidy, warnings as errors, no circles
 
-.PHONY: ruff mypy clang-format
+.PHONY: ruff mypy clang-format rooms
 ruff: $(STAMPS)/dev
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
@@ -167,6 +167,9 @@ mypy: $(STAMPS)/build $(STAMPS)/dev
 
 clang-format: $(STAMPS)/dev
 	$(VENV)/bin/clang-format --dry-run -Werror $(C_STYLED)
+
+rooms: build/strict/all # who includes, calls and imports whom
+	$(PY) tools/check_rooms.py build/strict
 
 format: $(STAMPS)/dev ## reformat Python and C
 	$(PY) -m ruff check --fix .
@@ -294,13 +297,15 @@ coverage: $(C_TESTS:%=build/coverage/tests/%) $(FAKES:%=build/release/fakes/%.so
 	$(VENV)/bin/gcovr --root . $(addprefix --filter csrc/,lib/ cpu/ dispatch/ python/) --print-summary --txt - \
 	  --html-details build/coverage/html/index.html build/coverage
 
-build/strict/all: $(strict_OBJECTS) $(GLUE_SOURCES) $(EMU_SOURCES) $(STAMPS)/build examples/sum_file.c
-	for source in $(filter %.c,$(EMU_SOURCES)); do \
-	  $(CC) $(C_FLAGS) $(C_WARNINGS) $(C_OPTIMIZE) $(C_INCLUDES) -fsyntax-only $$source || exit 1; \
-	done
-	for source in $(filter %.c,$(GLUE_SOURCES)); do \
-	  $(CC) $(C_FLAGS) $(C_WARNINGS) $(C_OPTIMIZE) $(C_INCLUDES) $$($(PY) tools/glue_flags.py) -fsyntax-only $$source || exit 1; \
-	done
+# The glue and the emulator too become objects: the rooms are checked by who calls whom.
+strict_MODULE_OBJECTS := $(patsubst csrc/%.c,build/strict/%.o,$(filter %.c,$(GLUE_SOURCES) $(EMU_SOURCES)))
+# The assembler finds what compiler.c embeds by -I.
+build/strict/emu/%.o: private C_INCLUDES += -Icsrc
+build/strict/python/%.o: private C_INCLUDES += $$($(PY) tools/glue_flags.py)
+$(strict_MODULE_OBJECTS): | $(STAMPS)/build
+-include $(strict_MODULE_OBJECTS:.o=.d)
+
+build/strict/all: $(strict_OBJECTS) $(strict_MODULE_OBJECTS) examples/sum_file.c
 	$(CC) -std=gnu11 $(C_WARNINGS) -Icsrc/include -fsyntax-only examples/sum_file.c
 	@touch $@
 

@@ -1,4 +1,4 @@
-/* Between a kernel compiled for the CPU (device.h) and the emulator: what the emulator does for
+/* Between a kernel compiled for the CPU (cuda_on_cpu.h) and the emulator: what the emulator does for
  * it, and what a module says of itself. C and C++ read this file. A module carries its own copy:
  * GPR_EMU_ABI tells whether both agree. */
 #ifndef GPR_EMU_ABI_H

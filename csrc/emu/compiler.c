@@ -1,6 +1,6 @@
 /* NVRTC's functions: a program's text becomes a shared object for this machine, by g++ (or the
  * compiler that CXX or the setting `compiler` names). The text is what lib/driver/program.c wrote for
- * the GPU, between device.h and a list of the entries that were asked for; its headers are
+ * the GPU, between cuda_on_cpu.h and a list of the entries that were asked for; its headers are
  * written out beside it. */
 #include <errno.h>
 #include <stdio.h>
@@ -32,7 +32,7 @@ enum { MOST_HEADERS = 64, MOST_ENTRIES = 8, PATH_ROOM = 640, NAME_ROOM = 64 };
             ".byte 0\n"                 \
             ".popsection\n");           \
     extern const char gpr_emu_text_##name[] __attribute__((visibility("hidden")));
-EMBED(device, "emu/device.h")
+EMBED(device, "emu/cuda_on_cpu.h")
 EMBED(abi, "emu/abi.h")
 
 typedef struct nvrtc_program {
@@ -56,7 +56,7 @@ API const char *nvrtcGetErrorString(int result)
     }
 }
 
-/* A version that no NVRTC has and that changes with device.h, so that the cache mixes nothing
+/* A version that no NVRTC has and that changes with cuda_on_cpu.h, so that the cache mixes nothing
  * up: programs are cached by it. */
 API int nvrtcVersion(int *major, int *minor)
 {
@@ -173,7 +173,7 @@ static int write_program(nvrtcProgram program, const char *folder)
     (void)snprintf(path, sizeof path, "%s/program.cc", folder);
     FILE *file = fopen(path, "w");
     if (file == NULL) return 0;
-    (void)fprintf(file, "#include \"device.h\"\n%s\nGPR_EMU_ENTRIES(", program->text);
+    (void)fprintf(file, "#include \"cuda_on_cpu.h\"\n%s\nGPR_EMU_ENTRIES(", program->text);
     for (int i = 0; i < program->entry_count; i++) {
         (void)fprintf(file, "%sGPR_EMU_ENTRY((%s))", i > 0 ? ", " : "", program->entries[i]);
     }
@@ -198,8 +198,8 @@ static int write_header(const char *folder, const char *name, const char *text)
 
 static int write_files(nvrtcProgram program, const char *folder)
 {
-    int good = write_file(folder, "device.h", gpr_emu_text_device) && write_file(folder, "abi.h", gpr_emu_text_abi) &&
-               write_program(program, folder);
+    int good = write_file(folder, "cuda_on_cpu.h", gpr_emu_text_device) &&
+               write_file(folder, "abi.h", gpr_emu_text_abi) && write_program(program, folder);
 
     for (int i = 0; i < program->header_count && good; i++) {
         good = write_header(folder, program->header_names[i], program->header_texts[i]);
@@ -209,7 +209,7 @@ static int write_files(nvrtcProgram program, const char *folder)
 
 static void remove_files(nvrtcProgram program, const char *folder)
 {
-    static const char *const names[] = {"device.h", "abi.h", "program.cc", "program.so", "log"};
+    static const char *const names[] = {"cuda_on_cpu.h", "abi.h", "program.cc", "program.so", "log"};
     char path[PATH_ROOM + NAME_ROOM];
 
     for (int i = 0; i < program->header_count; i++) {

@@ -1,5 +1,5 @@
 // What csrc/kernels/exact_brackets.cuh does in one thread, to be called from Python: it needs no warp, and no emulator.
-#include "device.h"
+#include "cuda_on_cpu.h"
 
 namespace gpr {
 constexpr unsigned kept_axes = 1; // as a program begins

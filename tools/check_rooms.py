@@ -1,0 +1,261 @@
+"""Refuse circles between files and folders, includes and imports against the direction of the rooms, and names twice.
+
+    python tools/check_rooms.py [build/strict]
+
+ROOMS is the one list of folders, in the order of the house: a file uses files of its own room and of
+rooms that stand before it. A folder that is not listed belongs to the one around it. Calls are read from
+the objects of the folder that is named, by nm; without one, only text is read.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+# Of each list a room may use those above it; of other lists what USES adds.
+ROOMS = [
+    [
+        "csrc/include",
+        "csrc/registry",
+        "csrc/shared",
+        "csrc/lib/base",
+        "csrc/lib/exact",
+        "csrc/lib/rules",
+        "csrc/lib/driver",
+        "csrc/lib/run",
+        "csrc/cpu",
+        "csrc/dispatch",
+        "csrc/python",
+    ],
+    ["csrc/kernels/core", "csrc/kernels/course", "csrc/kernels/fast", "csrc/kernels/exact"],
+    ["csrc/emu"],
+    ["csrc/vendor"],
+    [
+        "src/gpureduce",
+        "src/gpureduce/_display",
+        "src/gpureduce/_explain",
+        "src/gpureduce/_bench",
+        "src/gpureduce/_cli",
+        "src/gpureduce/__init__.py",
+        "src/gpureduce/__main__.py",
+    ],
+]
+USES = {
+    "csrc/kernels/core": ["csrc/shared"],
+    "csrc/kernels/exact": ["csrc/shared"],
+    "csrc/emu": ["csrc/include", "csrc/registry", "csrc/lib/base", "csrc/lib/driver"],
+    "csrc/python": ["csrc/vendor"],
+}
+# What stands for a while; nothing is to be added. Circles between files, each with all of its files:
+KNOWN_CIRCLES: list[set[str]] = [
+    {"csrc/dispatch/device_select.c", "csrc/dispatch/reduce.c"},
+    {
+        *("csrc/python/arguments.c", "csrc/python/core.c", "csrc/python/device_array.c", "csrc/python/device_reduce.c"),
+        *(
+            "csrc/python/dot_arrays.c",
+            "csrc/python/exact_sum.c",
+            "csrc/python/inspect.c",
+            "csrc/python/known_library.c",
+        ),
+        *("csrc/python/memory.c", "csrc/python/reduce_array.c"),
+    },
+]
+# And uses against the direction: file, and the file that it uses.
+KNOWN_USES = {
+    ("csrc/lib/base/convert.c", "csrc/lib/rules/rules.h"),
+    ("csrc/lib/run/device_path.h", "csrc/dispatch/reduce.h"),
+    ("csrc/lib/run/host_pipeline.h", "csrc/dispatch/reduce.h"),
+}
+
+Graph = Mapping[str, Iterable[str]]
+"""Files, by path from the root, and the files that they use."""
+
+
+def sources(root: Path, *suffixes: str) -> list[str]:
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.suffix in suffixes)
+
+
+def includes(root: Path) -> dict[str, set[str]]:
+    """What the files of csrc include, where that is of csrc; a name alone is searched for in all folders."""
+    files = [file for file in sources(root, ".c", ".h", ".cuh", ".def") if file.startswith("csrc/")]
+    by_name: dict[str, list[str]] = {}
+    for file in files:
+        by_name.setdefault(Path(file).name, []).append(file)
+    graph: dict[str, set[str]] = {}
+    for file in files:
+        graph[file] = set()
+        for name in re.findall(r'^\s*#\s*include\s+"([^"]+)"', (root / file).read_text(), re.MULTILINE):
+            places = [Path(file).parent, *map(Path, ("csrc", "csrc/kernels", "csrc/include", "csrc/registry"))]
+            found = [str(place / name) for place in places if str(place / name) in files]
+            found += by_name.get(Path(name).name, []) if not found and "/" not in name else []
+            graph[file].update(found[:1])
+    return graph
+
+
+def calls(root: Path, objects: Path) -> dict[str, set[str]]:
+    """What C files use of others' functions and variables, by the objects that were made of them."""
+    defined: dict[str, str] = {}
+    undefined: dict[str, set[str]] = {}
+    for path in sorted(objects.rglob("*.o")):
+        file = str(Path("csrc") / path.relative_to(objects).with_suffix(".c"))
+        if not (root / file).exists():
+            continue  # an object that is left of a file that was moved
+        undefined[file] = set()
+        out = subprocess.run(["nm", "-P", "-g", str(path)], capture_output=True, text=True, check=True).stdout
+        for name, kind, *_ in (line.split() for line in out.splitlines()):
+            if kind == "U":
+                undefined[file].add(name)
+            else:
+                defined[name] = file
+    return {
+        file: {defined[name] for name in names if name in defined and defined[name] != file}
+        for file, names in undefined.items()
+    }
+
+
+def imports(root: Path) -> dict[str, set[str]]:
+    """What the package's modules import of it, wherever in them; for type checkers alone does not count."""
+    files = [file for file in sources(root, ".py") if file.startswith("src/gpureduce/")]
+    graph: dict[str, set[str]] = {}
+    for file in files:
+        graph[file] = {
+            one for name in imported(ast.parse((root / file).read_text()), file) if (one := found(name, files))
+        }
+        graph[file] -= {file, "src/gpureduce/__init__.py"}  # of the package itself come public names, at run time
+    return graph
+
+
+def found(name: str, files: list[str]) -> str | None:
+    """The file of a module's name, or of the module that has the name."""
+    path = "src/" + name.replace(".", "/")
+    parent = path.rpartition("/")[0]
+    places = (f"{path}.py", f"{path}/__init__.py", f"{parent}.py", f"{parent}/__init__.py")
+    return next((place for place in places if place in files), None)
+
+
+def imported(tree: ast.AST, file: str) -> Iterator[str]:
+    """Full names that a module imports."""
+    package = file.removeprefix("src/").split("/")[:-1]
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            continue
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            yield from (".".join([*base, *filter(None, [node.module]), each.name]) for each in node.names)
+        else:
+            yield from imported(node, file)
+
+
+def room_of(file: str) -> str | None:
+    rooms = [room for house in ROOMS for room in house if f"{file}/".startswith(f"{room}/")]
+    return max(rooms, key=len, default=None)
+
+
+def may_use(user: str, used: str) -> bool:
+    """Whether a file of the first path may use one of the second."""
+    room, other = room_of(user), room_of(used)
+    if room is None or other is None or room == other:
+        return True
+    (house,) = (house for house in ROOMS if room in house)
+    allowed = house[: house.index(room)] + USES.get(room, [])
+    return any(each in (other, used) for each in allowed)
+
+
+def against(graph: Graph) -> Iterator[str]:
+    for user, others in graph.items():
+        for used in sorted(others):
+            if not may_use(user, used) and (user, used) not in KNOWN_USES:
+                yield f"{user} uses {used}, whose folder does not stand before its own"
+
+
+def circles(graph: Graph) -> list[list[str]]:
+    """Sets of nodes that reach each other, each sorted (Tarjan)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    result: list[list[str]] = []
+
+    def visit(node: str) -> None:
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in sorted(graph.get(node, ())):
+            if other not in index:
+                visit(other)
+            if other in stack:
+                low[node] = min(low[node], low[other])
+        if low[node] == index[node]:
+            one = stack[stack.index(node) :]
+            del stack[stack.index(node) :]
+            if len(one) > 1:
+                result.append(sorted(one))
+
+    for node in graph:
+        if node not in index:
+            visit(node)
+    return sorted(result)
+
+
+def between_folders(graph: Graph) -> dict[str, set[str]]:
+    """Rooms and the rooms that they use."""
+    result: dict[str, set[str]] = {}
+    for user, others in graph.items():
+        rooms = {room_of(used) for used in others if (user, used) not in KNOWN_USES}
+        if (room := room_of(user)) is not None:
+            result.setdefault(room, set()).update(each for each in rooms if each not in (None, room))
+    return result
+
+
+def names_twice(files: Iterable[str]) -> Iterator[str]:
+    """File names that occur in several folders."""
+    by_name: dict[str, list[str]] = {}
+    for file in files:
+        by_name.setdefault(Path(file).name, []).append(file)
+    for places in by_name.values():
+        if len(places) > 1:
+            yield f"one name for several files: {', '.join(places)}"
+
+
+def findings(root: Path, objects: Path | None) -> Iterator[str]:
+    """Everything that is wrong, a line each."""
+    graphs = {"include": includes(root), "import": imports(root)}
+    if objects is not None:
+        graphs["call"] = calls(root, objects)
+        missing = [file for file in graphs["include"] if file.endswith(".c") and file not in graphs["call"]]
+        yield from (f"{file} has no object in {objects}" for file in missing)
+    for verb, graph in graphs.items():
+        yield from against(graph)
+        for folders in circles(between_folders(graph)):
+            yield f"folders {verb} each other: {', '.join(folders)}"
+        for files in circles(graph):
+            if set(files) not in KNOWN_CIRCLES:
+                yield f"files {verb} each other: {', '.join(files)}"
+    yield from names_twice(file for file in graphs["include"] if not file.startswith("csrc/vendor/"))
+
+
+def stale(root: Path, objects: Path) -> Iterator[str]:
+    """What KNOWN_CIRCLES and KNOWN_USES list though it is gone."""
+    graphs = [includes(root), imports(root), calls(root, objects)]
+    there = [set(files) for graph in graphs for files in circles(graph)]
+    yield from (f"no longer a circle: {', '.join(sorted(files))}" for files in KNOWN_CIRCLES if files not in there)
+    for user, used in sorted(KNOWN_USES):
+        if not any(used in graph.get(user, ()) for graph in graphs):
+            yield f"{user} no longer uses {used}"
+
+
+def main() -> None:
+    objects = Path(sys.argv[1]) if len(sys.argv) > 1 else None
+    wrong = [*findings(ROOT, objects), *(stale(ROOT, objects) if objects else ())]
+    print("\n".join(wrong) or "no circles, nothing against the direction of the rooms")
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()
