@@ -9,7 +9,6 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,9 @@ import pytest
 from test_explain import assert_balanced, run_command
 
 import gpureduce as gr
-from gpureduce import _functions
+from gpureduce import _core, _functions
 from gpureduce._bench import session
-from gpureduce._cli import command, explain_command, measure_commands, npy_files, options, reduce_command, watch
+from gpureduce._cli import command, explain_command, measure_commands, npy_files, options, reduce_command
 
 
 def run(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
@@ -239,38 +238,56 @@ def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- progress
 
 
-@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="needs /proc/self/smaps")
-def test_what_was_read_of_a_mapped_file_is_known(tmp_path: Path) -> None:
-    path = (tmp_path / "a.npy").resolve()
-    np.save(path, np.ones(1 << 20))
-    array, _ = npy_files.load(str(path))
-    before = watch.resident_bytes(path)
-    assert float(array[: 1 << 19].sum()) == 1 << 19
-    half = watch.resident_bytes(path)
-    assert float(array.sum()) == 1 << 20
-    whole = watch.resident_bytes(path)
-    assert before < half < whole
-    assert whole >= array.nbytes
-    assert half >= array.nbytes / 2
-    assert watch.resident_bytes(tmp_path / "other.npy") == 0
+def check_shares(shares: list[float]) -> None:
+    assert shares
+    assert shares == sorted(shares)
+    assert all(0 <= share <= 1 for share in shares)
+    assert shares[-1] > shares[0]
 
 
-def test_progress_is_told_while_a_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "PERIOD", 0.001)
-    path = (tmp_path / "a.npy").resolve()
-    np.save(path, np.ones(1 << 16))
-    array, _ = npy_files.load(str(path))
-    array.sum()
-    told: list[float] = []
-    with watch.watching(path, array.nbytes, told.append):
-        patience = time.monotonic() + 30
-        while not told and time.monotonic() < patience:
-            time.sleep(0.001)
-    assert told
-    assert all(0 <= share <= 1 for share in told)
-    count = len(told)
-    time.sleep(0.01)
-    assert len(told) == count  # nobody asks any more
+@pytest.mark.parametrize("kernel", ["fast", "exact"])
+def test_progress_rises_while_the_cpu_works(kernel: str) -> None:
+    values = np.broadcast_to(np.ones(1, np.float32), 1 << 29)
+    shares: list[float] = []
+    threads = gr.limits().cpu_threads
+    gr.set_limits(cpu_threads=2)
+    try:
+        with reduce_command.showing_progress(shares.append):
+            assert gr.sum(values, kernel=kernel, device="cpu") == 1 << 29
+        check_shares(shares)
+        count = len(shares)
+        gr.sum(values, kernel=kernel, device="cpu")
+    finally:
+        gr.set_limits(cpu_threads=threads)
+    assert len(shares) == count, "progress is shown after its end"
+
+
+def test_progress_rises_while_chunks_are_uploaded(tmp_path: Path) -> None:
+    import fakes
+
+    code = """
+import json
+import numpy as np, gpureduce as gr
+from gpureduce._cli.reduce_command import showing_progress
+
+gr.set_limits(device_bytes=1 << 20, pinned_bytes=1 << 20)
+shares = []
+with showing_progress(shares.append):
+    gr.max(np.ones(1 << 26, np.int8), device="cuda")
+assert gr.last_run().chunks > 100
+print(json.dumps(shares))
+"""
+    check_shares(json.loads(fakes.run(code, tmp_path)))
+
+
+def test_an_error_of_who_shows_progress_ends_the_reduction() -> None:
+    def fail(share: float) -> None:
+        raise LookupError(f"at {share}")
+
+    with reduce_command.showing_progress(fail), pytest.raises(LookupError, match="at 0"):
+        gr.sum(np.broadcast_to(np.ones(1, np.float32), 1 << 30), device="cpu")
+    with pytest.raises(TypeError, match="a callable, or None"):
+        _core.watch_progress(1)  # type: ignore[arg-type]
 
 
 def test_a_bar_changes_no_result(saved: tuple[str, np.ndarray[Any, Any]], capsys: pytest.CaptureFixture[str]) -> None:

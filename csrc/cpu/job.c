@@ -6,6 +6,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/convert.h"
+#include "lib/base/progress.h"
 
 static const double ASK_SECONDS = 0.01; /* between two questions whether to stop */
 
@@ -175,6 +176,7 @@ void gpr_cpu_watch(gpr_cpu_stop *stop, int (*interrupted)(void *), void *interru
     stop->interrupted = interrupted;
     stop->interrupted_arg = interrupted_arg;
     if (interrupted == NULL) return;
+    gpr_note_progress(0, 1);
     stop->caller = pthread_self();
     stop->asked = gpr_seconds();
 }

@@ -182,9 +182,13 @@ typedef struct gpr_request {
     const int64_t
         *mean_strides;    /* a step in bytes for each kept axis, 0 along those that share a mean; required with mean */
     double mean_value[2]; /* real and imaginary part */
-    int (*interrupted)(void *); /* asked between chunks of long work, on the calling thread: not 0 stops */
+    int (*interrupted)(void *); /* called between chunks of long work, on the calling thread: not 0 stops */
     void *interrupted_arg;
 } gpr_request;
+
+/* Share of the calling thread's request that has begun, from 0 to 1: for its callback `interrupted`, to show progress.
+ * Rises in steps of the request's chunks or tasks; work of a single task stays at 0. */
+GPR_API double gpr_progress(void);
 
 /* Carries out a request and waits for it, unless the result stays on the device. A stream that is being captured into a graph
  * takes requests whose result stays on the device: what they need of device memory belongs to the graph. On failure *result is unspecified and nothing leaks; the

@@ -144,6 +144,8 @@ gpr_status glue_dot_unlocked(gpr_dot_request *request);
 /* ---- inspect.c, memory.c and exact_sum.c: the tables of functions that core.c puts into the module ---- */
 
 extern PyMethodDef glue_inspect_methods[];
+/* Calls what the thread's watch_progress was given, if anything, with gpr_progress(). 0, or -1 with an exception. */
+int glue_show_progress(void);
 extern PyMethodDef glue_memory_methods[];
 extern PyMethodDef glue_exact_methods[];
 

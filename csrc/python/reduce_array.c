@@ -4,7 +4,7 @@
 
 /* ---------------------------------------------------------------- running -------------------- */
 
-/* Runs signal handlers between chunks. The library asks on the thread that called it, so that thread's own state takes the
+/* Runs signal handlers, and shows progress, between chunks. The library asks on the thread that called it, so that thread's own state takes the
  * GIL back. */
 int glue_is_interrupted(void *argument)
 {
@@ -12,7 +12,7 @@ int glue_is_interrupted(void *argument)
     int stop = 0;
 
     PyEval_RestoreThread(pause->thread);
-    stop = PyErr_CheckSignals() < 0;
+    stop = PyErr_CheckSignals() < 0 || glue_show_progress() < 0;
     pause->thread = PyEval_SaveThread();
     return stop;
 }

@@ -65,6 +65,24 @@ static void test_counts(void)
     }
 }
 
+static void progress_task(void *shares, uint64_t index)
+{
+    ((double *)shares)[index] = gpr_progress();
+}
+
+static void test_progress_is_the_share_of_tasks_that_have_begun(void)
+{
+    static const uint32_t threads[] = {1, 8};
+    enum { COUNT = 64 };
+    double shares[COUNT];
+
+    for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
+        set_threads(threads[t]);
+        (void)gpr_parallel_for(COUNT, progress_task, shares);
+        for (int i = 0; i < COUNT; i++) CHECK(shares[i] == (double)i / COUNT, "task %d saw %g", i, shares[i]);
+    }
+}
+
 static void *call_often(void *failures)
 {
     for (int k = 0; k < 200; k++) *(uint64_t *)failures += run_counted(64);
@@ -165,6 +183,7 @@ int main(void)
 {
     check_begin();
     test_counts();
+    test_progress_is_the_share_of_tasks_that_have_begun();
     test_many_callers();
     test_fork();
     test_fork_beside_a_job();

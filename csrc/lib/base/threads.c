@@ -20,6 +20,7 @@
 
 #include "gpureduce.h"
 #include "lib/base/clock.h"
+#include "lib/base/progress.h"
 
 static const double SPIN_SECONDS = 100e-6;
 
@@ -54,8 +55,10 @@ static void run_tasks(job *work)
 {
     uint64_t i;
 
-    while ((i = atomic_fetch_add_explicit(&work->next, 1, memory_order_relaxed)) < work->count)
+    while ((i = atomic_fetch_add_explicit(&work->next, 1, memory_order_relaxed)) < work->count) {
+        gpr_note_progress(i, work->count);
         work->task(work->context, i);
+    }
 }
 
 /* Waits a little for a job after number `seen`. */
@@ -152,7 +155,10 @@ uint32_t gpr_thread_count(void)
 
 static void run_alone(uint64_t count, gpr_task task, void *context)
 {
-    for (uint64_t i = 0; i < count; i++) task(context, i);
+    for (uint64_t i = 0; i < count; i++) {
+        gpr_note_progress(i, count);
+        task(context, i);
+    }
 }
 
 /* Opens a job for up to `wanted` workers and returns how many there are to join it. */

@@ -15,6 +15,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/limits.h"
+#include "lib/base/progress.h"
 #include "lib/base/threads.h"
 #include "lib/exact/exact.h"
 #include "lib/run/launch.h"
@@ -292,13 +293,15 @@ static void collect_chunk(job *job, const chunk *part, const void *results)
 
 /* ---------------------------------------------------------------- streaming ------------------ */
 
-static gpr_status check_interrupt(job *job)
+/* Runs the interrupt callback if it is due; `next` is the first chunk that has not begun. */
+static gpr_status check_interrupt(job *job, const chunk *next)
 {
     const gpr_request *request = job->request;
     const double now = gpr_seconds();
 
     if (request->interrupted == NULL || now - job->checked < INTERRUPT_SECONDS) return GPR_OK;
     job->checked = now;
+    gpr_note_progress(next->row * job->view->n + next->first, job->view->rows * job->view->n);
     if (request->interrupted(request->interrupted_arg) == 0) return GPR_OK;
     return gpr_fail(GPR_ERROR_INTERRUPTED, "the reduction was interrupted");
 }
@@ -360,7 +363,7 @@ static gpr_status stream_chunks(job *job)
     gpr_status status = GPR_OK;
 
     while (next_chunk(job, &part)) {
-        GPR_TRY(check_interrupt(job));
+        GPR_TRY(check_interrupt(job, &part));
         GPR_TRY(drain_slot(job, index));
         GPR_TRY(fill_slot(job, index, &part));
         index = (index + 1) % GPR_SLOTS;

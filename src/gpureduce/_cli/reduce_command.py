@@ -7,18 +7,19 @@ import contextlib
 import inspect
 import math
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from .. import _functions
+from .. import _core, _functions
 from .npy_files import load, named_dtype
 from .options import add_bar, add_json, add_where, axes, print_json
 
 __all__ = ["add_reduction", "as_json", "reductions", "run_reduction"]
 
 
-LEAST_WATCHED_BYTES = 1 << 28
-"""Files shorter than this are read before a bar is worth looking at."""
+LEAST_BYTES_WITH_BAR = 1 << 28
+"""Shorter files are read before a progress bar is drawn."""
 
 
 def reductions() -> list[str]:
@@ -56,12 +57,22 @@ def as_json(value: Any) -> Any:
     return plain if not isinstance(plain, float) or math.isfinite(plain) else str(plain)
 
 
+@contextlib.contextmanager
+def showing_progress(progress: Callable[[float], object]) -> Iterator[None]:
+    """Let reductions of this thread call `progress` with the share that has begun, from 0 to 1."""
+    _core.watch_progress(progress)
+    try:
+        yield
+    finally:
+        _core.watch_progress(None)
+
+
 def run_reduction(options: argparse.Namespace) -> int:
+    """Reduce a file's array as the options say, and print or write the result."""
     import numpy as np
 
     from .._bench.sampling import progress_bar
     from .._records import last_run
-    from .watch import watching
 
     function = getattr(_functions, options.subcommand)
     array, path = load(options.file)
@@ -71,11 +82,11 @@ def run_reduction(options: argparse.Namespace) -> int:
         if "dtype" not in inspect.signature(function).parameters:
             raise ValueError(f"{options.subcommand} takes no --dtype: it computes in the elements' own type")
         asked["dtype"] = named_dtype(options.dtype)
-    is_long = path is not None and array.nbytes >= LEAST_WATCHED_BYTES
+    is_long = path is not None and array.nbytes >= LEAST_BYTES_WITH_BAR
     with contextlib.ExitStack() as open_:
         if path is not None and (options.progress or (is_long and options.progress is None)):
             bar = open_.enter_context(progress_bar(f"{options.subcommand} {path.name}", options.progress))
-            open_.enter_context(watching(path, array.nbytes, bar))
+            open_.enter_context(showing_progress(bar))
         result = function(array, **asked)
     run = last_run()
     if options.output is not None:
