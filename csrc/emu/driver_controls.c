@@ -81,6 +81,12 @@ GPR_API uint64_t fake_bytes(int pinned)
     return driver_read_counter(&driver.live.bytes[pinned]);
 }
 
+/* Allocations since the start, freed ones too; pinned as for fake_bytes. */
+GPR_API uint64_t fake_allocated(int pinned)
+{
+    return driver_read_counter(&driver.live.allocated[pinned]);
+}
+
 /* Most bytes allocated at once since fake_reset_peaks. */
 GPR_API uint64_t fake_peak(int pinned)
 {

@@ -69,6 +69,7 @@ static CUresult allocate(memory_kind where, size_t bytes, uintptr_t *start)
                              .next = allocations};
     allocations = a;
     driver.live.allocations[where]++;
+    driver.live.allocated[where]++;
     driver.live.bytes[where] += bytes;
     if (driver.live.bytes[where] > driver.live.peak[where]) driver.live.peak[where] = driver.live.bytes[where];
     *start = a->start;

@@ -138,6 +138,7 @@ typedef struct driver_state {
     } machine;
     struct {
         uint64_t bytes[MEMORY_KINDS], peak[MEMORY_KINDS];
+        uint64_t allocated[MEMORY_KINDS]; /* allocations since the start, freed ones too */
         int allocations[MEMORY_KINDS], streams, events, modules;
     } live;
     steering_fault fault;

@@ -528,6 +528,48 @@ static void test_pinned_arrays_skip_staging(void)
     REQUIRE(gpr_free_pinned(data) == GPR_OK);
 }
 
+/* Pinned arrays, ordinary ones and the results of device arrays each need other parts of the ring. It grows for each of them
+ * once, and keeps what the others need, within the limits. */
+static void test_switches_between_pinned_and_ordinary_arrays_allocate_nothing(void)
+{
+    enum { SOURCES = 3, ROUNDS = 4, ROWS = 40000, COUNT = 16 };
+    const int64_t shape[2] = {ROWS, COUNT};
+    const uint64_t bytes = (uint64_t)ROWS * COUNT * sizeof(int64_t);
+    const gpr_limits limits = {.device_bytes = 3 * MIB, .pinned_bytes = 2 * MIB, .cpu_threads = 2};
+    int64_t *values = malloc(bytes), *sums = malloc(ROWS * sizeof *sums);
+    void *sources[SOURCES] = {values, NULL, NULL};
+    uint64_t allocated[2] = {0, 0};
+
+    REQUIRE(values != NULL && sums != NULL && gpr_set_limits(&limits) == GPR_OK);
+    for (int64_t i = 0; i < (int64_t)ROWS * COUNT; i++) values[i] = i / COUNT;
+    REQUIRE(gpr_alloc_pinned(bytes, &sources[1]) == GPR_OK);
+    memcpy(sources[1], values, bytes);
+    REQUIRE(gpr_alloc_device(0, bytes, &sources[2]) == GPR_OK);
+    REQUIRE(gpr_upload(0, sources[2], values, bytes) == GPR_OK);
+    const uint64_t own[2] = {fake.bytes(0), fake.bytes(1)};
+    fake.reset_peaks();
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < SOURCES; i++) {
+            gpr_request request = sums_of(GPR_INT64, 2, shape, sources[i], sums);
+
+            request.on_device = i == 2;
+            memset(sums, 0, ROWS * sizeof *sums);
+            CHECK(gpr_reduce(&request) == GPR_OK, "%s", gpr_last_error()->message);
+            for (int64_t row = 0; row < ROWS; row++)
+                CHECK(sums[row] == row * COUNT, "source %d, row %lld: %lld", i, (long long)row, (long long)sums[row]);
+        }
+        for (int pinned = 0; pinned < 2 && round > 0; pinned++)
+            CHECK(fake.allocated(pinned) == allocated[pinned], "round %d: %llu allocations", round,
+                  (unsigned long long)(fake.allocated(pinned) - allocated[pinned]));
+        for (int pinned = 0; pinned < 2; pinned++) allocated[pinned] = fake.allocated(pinned);
+    }
+    CHECK(fake.peak(0) - own[0] <= limits.device_bytes, "%llu bytes", (unsigned long long)(fake.peak(0) - own[0]));
+    CHECK(fake.peak(1) - own[1] <= limits.pinned_bytes, "%llu bytes", (unsigned long long)(fake.peak(1) - own[1]));
+    REQUIRE(gpr_free_pinned(sources[1]) == GPR_OK && gpr_free_device(0, sources[2]) == GPR_OK);
+    free(values);
+    free(sums);
+}
+
 /* A grid that the caller chose costs a partial a block for every row; the limits hold all the same. */
 static void test_large_grids_over_many_rows_stay_within_the_limits(void)
 {
@@ -684,6 +726,7 @@ int main(int count, char **arguments)
     test_long_rows_are_cut_and_put_together();
     test_one_program_serves_all_chunks();
     test_pinned_arrays_skip_staging();
+    test_switches_between_pinned_and_ordinary_arrays_allocate_nothing();
     test_random_arrays_reduce_right_and_within_the_limits(count > 1 ? atoi(arguments[1]) : 40);
     test_random_device_arrays_reduce_right(count > 1 ? atoi(arguments[1]) : 60);
     test_device_rows_of_items_reduce_right();

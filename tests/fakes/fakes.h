@@ -19,6 +19,7 @@
     FAKE(int, busy, fake_busy, (void))                                          \
     FAKE(uint64_t, bytes, fake_bytes, (int pinned))                             \
     FAKE(uint64_t, peak, fake_peak, (int pinned))                               \
+    FAKE(uint64_t, allocated, fake_allocated, (int pinned))                     \
     FAKE(void, reset_peaks, fake_reset_peaks, (void))                           \
     FAKE(void, set_memory, fake_set_memory, (uint64_t device, uint64_t pinned)) \
     FAKE(void, set_delays, fake_set_delays, (unsigned seed, unsigned most_us))  \

@@ -15,6 +15,7 @@ enum {
     GPR_SMALL_BYTES = 64 << 10,   /* arrays up to this are read by the kernel where they are staged */
     GPR_SMALL_RESULTS = 64 << 10, /* bytes of accumulators of such an array */
     GPR_SMALL_SCRATCH = 64 << 10, /* bytes of partials, where the caller chose the grid */
+    GPR_RESULT_SHARE = 4,         /* a slot holds 1 byte of results for this many of elements */
     GPR_MAX_DEVICES = 64
 };
 
@@ -26,20 +27,23 @@ typedef struct gpr_buffer {
 
 /* Room for one chunk of a streamed array and what it reduces to. */
 typedef struct gpr_slot {
-    void *staged; /* pinned; NULL when the ring was made for pinned sources */
+    void *staged; /* pinned */
     CUdeviceptr elements;
     void *results; /* pinned: accumulators */
     CUdeviceptr device_results;
     CUevent uploaded, reduced;
 } gpr_slot;
 
+/* Bytes of a slot's parts; 0: not needed. */
+typedef struct gpr_slot_bytes {
+    uint64_t staged, elements, results, device_results;
+} gpr_slot_bytes;
+
 typedef struct gpr_ring {
-    uint64_t chunk_bytes;  /* of elements per slot */
-    uint64_t result_bytes; /* of accumulators per slot */
-    int has_staged;
+    gpr_slot_bytes room; /* per slot */
     unsigned generation; /* of the limits it was made under */
-    void *pinned;
-    CUdeviceptr device;
+    void *pinned;        /* per slot: staged, results */
+    CUdeviceptr device;  /* per slot: elements, device_results */
     gpr_slot slots[GPR_SLOTS];
 } gpr_ring;
 
@@ -77,16 +81,28 @@ typedef struct gpr_device {
 gpr_status gpr_device_enter(int ordinal, gpr_device **result);
 void gpr_device_leave(gpr_device *device);
 
+/* The device, opened if need be; neither locked nor current. */
+gpr_status gpr_device_find(int ordinal, gpr_device **result);
+/* The device if it is open, else NULL. 0 <= ordinal < GPR_MAX_DEVICES. */
+gpr_device *gpr_device_opened(int ordinal);
+
+/* GPR_ERROR_VALUE if there is no device `ordinal`. */
+gpr_status gpr_check_ordinal(int ordinal);
+gpr_status gpr_read_facts(CUdevice handle, gpr_device_facts *facts);
+
 /* Makes the buffer hold at least `bytes`; its content is lost. New memory is zeroed, on `stream`, if asked. */
 gpr_status gpr_buffer_ensure(gpr_buffer *buffer, uint64_t bytes, int zero, CUstream stream);
 /* Gives the memory back once the device no longer uses it. */
 void gpr_buffer_clear(gpr_buffer *buffer);
 
-/* Makes the ring's slots hold chunk_bytes (and result_bytes), staging memory included if asked. With too little memory the
- * slots become smaller, down to `least` bytes: read ring.chunk_bytes. `generation` is that of the limits which the sizes were
- * made for; buffers of another one, scratch included, are given back first. GPR_ERROR_MEMORY. */
-gpr_status gpr_ring_ensure(gpr_device *device, unsigned generation, uint64_t chunk_bytes, uint64_t result_bytes,
-                           int staged, uint64_t least);
+/* The most that a slot's parts may take so that all parts of all slots fit the limits, with device scratch as large as one
+ * slot's elements. */
+gpr_slot_bytes gpr_slot_limits(const gpr_limits *limits);
+
+/* Makes the ring's slots hold at least `wanted`; what they hold beyond it, for other users, stays. With too little memory
+ * the parts become smaller, elements down to `least` bytes: read ring.room. `generation` is that of the limits which the
+ * sizes were made for; buffers of another one, scratch included, are freed first. GPR_ERROR_MEMORY. */
+gpr_status gpr_ring_ensure(gpr_device *device, unsigned generation, const gpr_slot_bytes *wanted, uint64_t least);
 
 /* The cell's program, loaded; compiled or read from the disk cache if it is new. Counts in *run. */
 gpr_status gpr_load_program(gpr_device *device, const gpr_cell *cell, gpr_run *run, gpr_program **result);

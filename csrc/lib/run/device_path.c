@@ -287,8 +287,8 @@ static gpr_status ensure_pinned(gpr_device *device, uint64_t bytes)
     gpr_limits limits;
 
     gpr_get_limits(&limits);
-    const uint64_t share = limits.pinned_bytes / (2 * GPR_SLOTS);
-    return gpr_ring_ensure(device, generation, 0, smaller(smaller(bytes, COPY_BYTES), share), 0, 0);
+    const gpr_slot_bytes wanted = {.results = smaller(smaller(bytes, COPY_BYTES), gpr_slot_limits(&limits).results)};
+    return gpr_ring_ensure(device, generation, &wanted, 0);
 }
 
 /* Copies results from the device by way of pinned memory: while the host takes over a piece, the next ones are on their way. */
@@ -297,7 +297,7 @@ static gpr_status copy_results(gpr_device *device, CUdeviceptr results, uint64_t
     uint64_t queued = 0, taken = 0;
     gpr_status status = GPR_OK;
 
-    const uint64_t piece = device->ring.result_bytes, pieces = (bytes + piece - 1) / piece;
+    const uint64_t piece = device->ring.room.results, pieces = (bytes + piece - 1) / piece;
     while (taken < pieces) {
         if (queued < pieces && queued - taken < GPR_SLOTS) {
             gpr_slot *slot = &device->ring.slots[queued % GPR_SLOTS];

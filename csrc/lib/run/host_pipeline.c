@@ -30,7 +30,6 @@ enum {
     SMALLEST_CHUNK = 64 << 10, /* where halving after an out-of-memory ends */
     PACK_PIECE = 256 << 10,    /* bytes a packing task copies */
     ALIGNMENT = 16,            /* bytes: what vectors are loaded by */
-    RESULT_SHARE = 4,          /* a slot holds 1 byte of results for this many of elements */
     DIRECT_RESULTS = 4 << 10   /* bytes of results that a kernel writes straight to pinned memory */
 };
 
@@ -392,6 +391,7 @@ static gpr_status prepare_ring(job *job)
 {
     const gpr_view *view = job->view;
     const uint64_t total = view->rows * view->n * job->unit;
+    const int is_staged = job->source == FROM_MEMORY;
     uint64_t chunk_bytes = 0;
     gpr_limits limits;
     gpr_status status = GPR_OK;
@@ -399,26 +399,27 @@ static gpr_status prepare_ring(job *job)
         gpr_limits_generation(); /* before the limits: a change in between is seen by the next call */
 
     gpr_get_limits(&limits);
-    /* Device: a slot's elements and results, GPR_SLOTS times, and scratch, which takes no more than a chunk's share: a partial of 8
-     * bytes for 32 elements of 1 at most, where the caller does not choose the grid. Both: the pages of small arrays. */
-    const uint64_t device_share =
-        (limits.device_bytes - GPR_SMALL_RESULTS) / (GPR_SLOTS + GPR_SLOTS / RESULT_SHARE + 1);
-    const uint64_t pinned_share =
-        (limits.pinned_bytes - GPR_SMALL_BYTES - GPR_SMALL_RESULTS) / (GPR_SLOTS + GPR_SLOTS / RESULT_SHARE);
-    const uint64_t scratch_rows = rows_within(job, device_share / 2);
+    const gpr_slot_bytes most = gpr_slot_limits(&limits);
+    const uint64_t scratch_rows = rows_within(job, most.elements / 2);
     chunk_bytes = larger(LEAST_CHUNK, total / CHUNKS_WANTED + PAGE); /* not a byte less: that would be a chunk more */
-    if (job->source == FROM_MEMORY) {
-        chunk_bytes = smaller(smaller(chunk_bytes, MOST_STAGED_CHUNK), smaller(device_share, pinned_share));
+    if (is_staged) {
+        chunk_bytes = smaller(smaller(chunk_bytes, MOST_STAGED_CHUNK), smaller(most.elements, most.staged));
     } else {
         chunk_bytes =
-            smaller(smaller(chunk_bytes, MOST_PINNED_CHUNK), smaller(device_share, pinned_share * RESULT_SHARE));
+            smaller(smaller(chunk_bytes, MOST_PINNED_CHUNK), smaller(most.elements, most.staged * GPR_RESULT_SHARE));
     }
     chunk_bytes &= ~(uint64_t)(PAGE - 1);
-    GPR_TRY(gpr_ring_ensure(job->device, generation, chunk_bytes, chunk_bytes / RESULT_SHARE,
-                            job->source == FROM_MEMORY, SMALLEST_CHUNK));
-    chunk_bytes = smaller(chunk_bytes, job->device->ring.chunk_bytes);
+    const gpr_slot_bytes wanted = {.staged = is_staged ? chunk_bytes : 0,
+                                   .elements = chunk_bytes,
+                                   .results = smaller(chunk_bytes / GPR_RESULT_SHARE, most.results),
+                                   .device_results = chunk_bytes / GPR_RESULT_SHARE};
+    GPR_TRY(gpr_ring_ensure(job->device, generation, &wanted, SMALLEST_CHUNK));
+    const gpr_slot_bytes *room = &job->device->ring.room;
+    const uint64_t result_bytes = smaller(wanted.results, smaller(room->results, room->device_results));
+    chunk_bytes = smaller(chunk_bytes, room->elements);
+    if (is_staged) chunk_bytes = smaller(chunk_bytes, room->staged);
     job->chunk_elements = (chunk_bytes - ALIGNMENT) / job->unit;
-    job->chunk_rows = smaller(chunk_bytes / RESULT_SHARE, job->device->ring.result_bytes) / job->acc_bytes;
+    job->chunk_rows = result_bytes / job->acc_bytes;
     job->chunk_rows = smaller(job->chunk_rows, scratch_rows);
     if (view->n > job->chunk_elements) {
         job->piece_room = view->n / job->chunk_elements + 1;

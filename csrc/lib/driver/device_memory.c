@@ -1,0 +1,125 @@
+/* Memory of a device: buffers that grow and are kept, and what users allocate and copy themselves. */
+#include "lib/driver/device.h"
+
+#include <string.h>
+
+/* ---------------------------------------------------------------- buffers -------------------- */
+
+void gpr_buffer_clear(gpr_buffer *buffer)
+{
+    if (buffer->address != 0) (void)gpr_cuda.cuMemFree(buffer->address);
+    *buffer = (gpr_buffer){0};
+}
+
+gpr_status gpr_buffer_ensure(gpr_buffer *buffer, uint64_t bytes, int zero, CUstream stream)
+{
+    gpr_status status = GPR_OK;
+
+    if (bytes <= buffer->bytes) return GPR_OK;
+    gpr_buffer_clear(buffer); /* frees after what is queued: cuMemFree waits for the device */
+    GPR_CU(cuMemAlloc, &buffer->address, bytes);
+    buffer->bytes = bytes;
+    if (zero) GPR_CU(cuMemsetD8Async, buffer->address, 0, bytes, stream);
+done:
+    if (status != GPR_OK) gpr_buffer_clear(buffer);
+    return status;
+}
+
+/* ---------------------------------------------------------------- memory for users ----------- */
+
+/* Does one thing with a device's context current. The device is not locked: memory is freed wherever a finaliser happens to run,
+ * also while this or another thread is at work on the device. */
+#define WITH_CONTEXT(ordinal, call)                                                         \
+    do {                                                                                    \
+        gpr_device *device = NULL;                                                          \
+        CUcontext popped = NULL;                                                            \
+        gpr_status status = gpr_device_find(ordinal, &device);                              \
+        if (status != GPR_OK) return status;                                                \
+        status = gpr_check(gpr_cuda.cuCtxPushCurrent(device->context), "cuCtxPushCurrent"); \
+        if (status != GPR_OK) return status;                                                \
+        status = (call);                                                                    \
+        (void)gpr_cuda.cuCtxPopCurrent(&popped);                                            \
+        return status;                                                                      \
+    } while (0)
+
+gpr_status gpr_alloc_pinned(uint64_t bytes, void **data)
+{
+    *data = NULL;
+    WITH_CONTEXT(0, gpr_check(gpr_cuda.cuMemHostAlloc(data, bytes > 0 ? bytes : 1,
+                                                      CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
+                              "cuMemHostAlloc"));
+}
+
+gpr_status gpr_free_pinned(void *data)
+{
+    WITH_CONTEXT(0, gpr_check(gpr_cuda.cuMemFreeHost(data), "cuMemFreeHost"));
+}
+
+static gpr_status alloc_device(uint64_t bytes, void **data)
+{
+    CUdeviceptr address = 0;
+    const gpr_status status = gpr_check(gpr_cuda.cuMemAlloc(&address, bytes > 0 ? bytes : 1), "cuMemAlloc");
+
+    *data = (void *)(uintptr_t)address;
+    return status;
+}
+
+gpr_status gpr_alloc_device(int ordinal, uint64_t bytes, void **data)
+{
+    *data = NULL;
+    WITH_CONTEXT(ordinal, alloc_device(bytes, data));
+}
+
+gpr_status gpr_free_device(int ordinal, void *data)
+{
+    WITH_CONTEXT(ordinal, gpr_check(gpr_cuda.cuMemFree((CUdeviceptr)(uintptr_t)data), "cuMemFree"));
+}
+
+static gpr_status upload(gpr_device *device, void *destination, const void *source, uint64_t bytes)
+{
+    gpr_status status = GPR_OK;
+
+    GPR_CU(cuMemcpyHtoDAsync, (CUdeviceptr)(uintptr_t)destination, source, bytes, device->copy);
+    GPR_CU(cuStreamSynchronize, device->copy);
+done:
+    if (status != GPR_OK) (void)gpr_cuda.cuStreamSynchronize(device->copy); /* the caller may free both sides now */
+    return status;
+}
+
+gpr_status gpr_upload(int ordinal, void *destination, const void *source, uint64_t bytes)
+{
+    gpr_device *device = NULL;
+    gpr_status status = gpr_device_enter(ordinal, &device);
+
+    if (status != GPR_OK) return status;
+    status = upload(device, destination, source, bytes);
+    gpr_device_leave(device);
+    return status;
+}
+
+/* By way of pinned memory, a page at a time: the host's need not be. */
+static gpr_status download(gpr_device *device, CUstream stream, char *destination, const char *source, uint64_t bytes)
+{
+    gpr_status status = GPR_OK;
+
+    for (uint64_t done = 0; done < bytes;) {
+        const uint64_t part = bytes - done < GPR_SMALL_BYTES ? bytes - done : GPR_SMALL_BYTES;
+        GPR_CU(cuMemcpyDtoHAsync, device->small, (CUdeviceptr)(uintptr_t)(source + done), part, stream);
+        GPR_CU(cuStreamSynchronize, stream);
+        memcpy(destination + done, device->small, part);
+        done += part;
+    }
+done:
+    return status;
+}
+
+gpr_status gpr_download(int ordinal, void *stream, void *destination, const void *source, uint64_t bytes)
+{
+    gpr_device *device = NULL;
+    gpr_status status = gpr_device_enter(ordinal, &device);
+
+    if (status != GPR_OK) return status;
+    status = download(device, stream != NULL ? (CUstream)stream : device->compute, destination, source, bytes);
+    gpr_device_leave(device);
+    return status;
+}
