@@ -16,6 +16,7 @@ import secrets
 import statistics
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -503,40 +504,73 @@ def test_clocks_that_moved_are_named() -> None:
         "the clock of the multiprocessors moved between 1,000 and 1,980 MHz"
     ]
     assert "the clock of the memory moved" in clocks.moved([reading(1000, 2000), reading(1000, 1000)])[0]
-    assert clocks.moved([reading(1000, 2000, "its power limit")] * 2) == ["the card was slowed by its power limit"]
+    assert clocks.moved([reading(1000, 2000, "its power limit")] * 2) == ["the GPU was slowed by its power limit"]
 
 
-def test_without_the_management_library_there_are_no_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clocks, "_library", lambda: None)
-    clocks._handle.cache_clear()
-    assert clocks.read_clocks("GPU-0") is None
-    clocks._handle.cache_clear()
+class NVMLError(Exception):
+    """What ``pynvml`` raises."""
 
 
-def test_clocks_are_read_from_the_management_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    megahertz, reasons = {1: 1980, 2: 2619}, [0x4 | 0x1]
+@pytest.fixture
+def nvml(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+    """A stand-in for ``pynvml``, of one GPU, slowed by its power limit and by idling."""
 
-    def handle_by_uuid(uuid: bytes, handle: Any) -> int:
-        return 0 if uuid == b"GPU-abc" else 6
-
-    def clock_info(handle: Any, kind: int, mhz: Any) -> int:
-        mhz._obj.value = megahertz[kind]
-        return 0
-
-    def throttle(handle: Any, bits: Any) -> int:
-        bits._obj.value = reasons[0]
-        return 0
+    def handle_by_uuid(uuid: str) -> str:
+        if uuid != "GPU-abc":
+            raise NVMLError("not found")
+        return uuid
 
     library = SimpleNamespace(
+        NVMLError=NVMLError,
+        NVML_CLOCK_SM=1,
+        NVML_CLOCK_MEM=2,
+        nvmlClocksThrottleReasonSwPowerCap=0x4,
+        nvmlClocksThrottleReasonHwSlowdown=0x8,
+        nvmlClocksThrottleReasonSwThermalSlowdown=0x20,
+        nvmlClocksThrottleReasonHwThermalSlowdown=0x40,
+        nvmlClocksThrottleReasonHwPowerBrakeSlowdown=0x80,
+        nvmlInit=lambda: None,
         nvmlDeviceGetHandleByUUID=handle_by_uuid,
-        nvmlDeviceGetClockInfo=clock_info,
-        nvmlDeviceGetCurrentClocksThrottleReasons=throttle,
+        nvmlDeviceGetClockInfo=lambda handle, kind: {1: 1980, 2: 2619}[kind],
+        nvmlDeviceGetCurrentClocksThrottleReasons=lambda handle: 0x4 | 0x1,
     )
-    monkeypatch.setattr(clocks, "_library", lambda: library)
+    monkeypatch.setitem(sys.modules, "pynvml", library)
     clocks._handle.cache_clear()
+    yield library
+    clocks._handle.cache_clear()
+
+
+def refuse(*_: object) -> None:
+    raise NVMLError("not supported")
+
+
+def test_clocks_are_read_from_the_management_library(nvml: SimpleNamespace) -> None:
     assert clocks.read_clocks("abc") == clocks.Clocks(1980, 2619, ("its power limit",))
+    assert clocks.read_clocks("GPU-abc") == clocks.read_clocks("abc")
     assert clocks.read_clocks("GPU-other") is None
+    nvml.nvmlDeviceGetCurrentClocksThrottleReasons = refuse
+    assert clocks.read_clocks("abc") == clocks.Clocks(1980, 2619, ())
+    nvml.nvmlDeviceGetClockInfo = refuse
+    assert clocks.read_clocks("abc") is None
+
+
+def test_without_the_management_library_there_are_no_clocks(
+    nvml: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nvml.nvmlInit = refuse
+    assert clocks.read_clocks("abc") is None
+    monkeypatch.setitem(sys.modules, "pynvml", None)
     clocks._handle.cache_clear()
+    assert clocks.read_clocks("abc") is None
+
+
+def test_the_management_library_has_what_is_read_of_it() -> None:
+    pynvml = pytest.importorskip("pynvml", reason="needs nvidia-ml-py")
+    names = {f"nvmlClocksThrottleReason{name}" for name in clocks._SLOWED}
+    names |= {"NVMLError", "NVML_CLOCK_SM", "NVML_CLOCK_MEM", "nvmlInit", "nvmlDeviceGetHandleByUUID"}
+    names |= {"nvmlDeviceGetClockInfo", "nvmlDeviceGetCurrentClocksThrottleReasons"}
+    assert names <= set(dir(pynvml))
+    assert clocks.read_clocks("GPU-of-no-device") is None
 
 
 # ---------------------------------------------------------------- forms

@@ -27,7 +27,13 @@ def _missing(versions: tuple[int, int]) -> dict[str, str]:
         found["GPU"] = no_cuda
     if not versions[1]:
         found["NVRTC"] = "pip install 'gpureduce[cu13]', or [cu12] for CUDA 12 drivers"
-    extras = {"cuda.pathfinder": "cu13", "ml_dtypes": "bf16", "matplotlib": "plot", "tqdm": "progress"}
+    extras = {
+        "cuda.pathfinder": "cu13",
+        "ml_dtypes": "bf16",
+        "matplotlib": "plot",
+        "tqdm": "progress",
+        "pynvml": "clocks",
+    }
     for module, extra in extras.items():
         try:
             there = importlib.util.find_spec(module) is not None
