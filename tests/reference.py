@@ -226,14 +226,14 @@ def _float_error(result: Any, values: np.ndarray, op: str, chain: float) -> tupl
     return abs(float(result) - exact), bound + _SMALLEST[name]
 
 
-def covering(cells: list[tuple[str, str]], rng: random.Random) -> list[tuple[str, str]]:
-    """Few of the cells, drawn at random, with everything among them that stands on either side of one."""
-    cells = rng.sample(cells, len(cells))
+def covering(cases: list[tuple[str, str]], rng: random.Random) -> list[tuple[str, str]]:
+    """Few of the cases, drawn at random, with everything among them that stands on either side of one."""
+    cases = rng.sample(cases, len(cases))
     chosen: list[tuple[str, str]] = []
     seen: set[str] = set()
-    for sides_new in (2, 1):  # cells that bring two new things first: fewer are enough
-        for cell in cells:
-            if len(set(cell) - seen) >= sides_new:
-                chosen.append(cell)
-                seen |= set(cell)
+    for sides_new in (2, 1):  # cases that bring two new things first: fewer are enough
+        for case in cases:
+            if len(set(case) - seen) >= sides_new:
+                chosen.append(case)
+                seen |= set(case)
     return chosen

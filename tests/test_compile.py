@@ -1,11 +1,11 @@
-"""Every cell of the table compiles: kernel x dtype x operator x architecture.
+"""Every case of the table compiles: kernel x dtype x operator x architecture.
 
 Needs NVRTC, no GPU. Variances have every program twice, the second time about means that are given.
 
-There are tens of thousands of cells, and NVRTC compiles one at a time in a process. So a run takes, for one
+There are tens of thousands of cases, and NVRTC compiles one at a time in a process. So a run takes, for one
 architecture and a forty-eighth of the kernels and of the programs of ``fast``, drawn anew each time, each with every
 dtype and with every operator, and some operators with some dtypes besides; and a sample for the others, with random
-block sizes. What a kernel does not fold is refused in every cell. ``GPR_ALL_CELLS=1`` takes everything, and
+block sizes. What a kernel does not fold is refused in every case. ``GPR_ALL_CASES=1`` takes everything, and
 ``GPR_TEST_SEED`` repeats a run.
 """
 
@@ -27,14 +27,14 @@ import gpureduce as gr
 from gpureduce import _core
 
 SEED = int(os.environ.get("GPR_TEST_SEED", secrets.randbits(32)))
-ALL_CELLS = os.environ.get("GPR_ALL_CELLS", "0") != "0"
+ALL_CASES = os.environ.get("GPR_ALL_CASES", "0") != "0"
 
 ARCHITECTURES = (75, 80, 90, 120)
 OPERATORS = list(_core.OPERATORS)  # mean too: its sums have compute types of their own
 SHARE = 48  # of the kernels, and of fast's programs, an ordinary run takes so manyth
 SHARE_OF_PAIRS = 10  # of the operators and dtypes that do not meet in these
-OTHERS = 6  # cells of the other architectures in an ordinary run
-LIBRARY_CELLS = 1  # cells of kernels that compile CUB, which take seconds each
+OTHERS = 6  # cases of the other architectures in an ordinary run
+LIBRARY_CASES = 1  # cases of kernels that compile CUB, which take seconds each
 DOTS = 1  # dot product for each architecture in an ordinary run
 SHOWN = 5  # failures that are printed
 
@@ -43,7 +43,7 @@ ANY_PROGRAM = 100  # one of as many numbers, which are counted round
 
 pytestmark = pytest.mark.long
 
-Cell = tuple[str, str, str, int, int, int]
+Case = tuple[str, str, str, int, int, int]
 """kernel, operator, dtype, block size, compute capability, which of the kernel's programs"""
 
 
@@ -55,8 +55,8 @@ def block_sizes(kernel: gr.KernelInfo) -> list[int]:
     return list(range(32, 1025, 32))
 
 
-def cells_of(kernel: gr.KernelInfo, cc: int, rng: random.Random | None = None) -> list[Cell]:
-    """Cells of a kernel at its own block size, or at random ones."""
+def cases_of(kernel: gr.KernelInfo, cc: int, rng: random.Random | None = None) -> list[Case]:
+    """Cases of a kernel at its own block size, or at random ones."""
     least = kernel.min_compute_capability
     if least is not None and 10 * least[0] + least[1] > cc:
         return []
@@ -69,15 +69,15 @@ def cells_of(kernel: gr.KernelInfo, cc: int, rng: random.Random | None = None) -
 
 @pytest.fixture(scope="module")
 def programs_of_fast(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
-    """How many programs a cell of fast has, by operator: as many as make up its machine code. Fakes count quickly."""
+    """How many programs a case of fast has, by operator: as many as make up its machine code. Fakes count quickly."""
     counted = fakes.run(
         """
         from gpureduce import _core
         for op in ("sum", "var"):
-            cell = ("fast", op, "int32", None, 0, 90)
-            left, count = _core.compile_cell(*cell), 0
+            case = ("fast", op, "int32", None, 0, 90)
+            left, count = _core.compile_case(*case), 0
             while left > 0:
-                left -= _core.compile_cell(*cell, count)
+                left -= _core.compile_case(*case, count)
                 count += 1
             assert left == 0
             print(count)
@@ -87,9 +87,9 @@ def programs_of_fast(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]
     return dict(zip(("sum", "var"), map(int, counted.split()), strict=True))
 
 
-def folds(cell: Cell) -> bool:
-    """Whether there is such a cell: the CPU backend refuses the others in the same words."""
-    kernel, op, dtype, *_ = cell
+def folds(case: Case) -> bool:
+    """Whether there is such a case: the CPU backend refuses the others in the same words."""
+    kernel, op, dtype, *_ = case
     try:
         gr.reduce(np.ones(1, ALL_DTYPES[dtype]), op, kernel=kernel, device="cpu")
     except (TypeError, ValueError):
@@ -97,61 +97,61 @@ def folds(cell: Cell) -> bool:
     return True
 
 
-def sample_of(drawn: list[tuple[gr.KernelInfo, int]], cc: int, about: range, rng: random.Random) -> list[Cell]:
+def sample_of(drawn: list[tuple[gr.KernelInfo, int]], cc: int, about: range, rng: random.Random) -> list[Case]:
     """Kernels' programs with each dtype and operator, some of these with each other, and what is refused.
 
     Of ``fast``, those of its programs that are ``about`` given means too.
     """
-    chosen: list[Cell] = []
-    left: dict[tuple[str, str], Cell] = {}
+    chosen: list[Case] = []
+    left: dict[tuple[str, str], Case] = {}
     for kernel, program in drawn:
-        cells = [(*cell[:-1], program) for cell in cells_of(kernel, cc)]
+        cases = [(*case[:-1], program) for case in cases_of(kernel, cc)]
         if kernel.name == "exact":  # its programs take seconds each
-            cells = [(*cell[:-1], rng.randrange(ANY_PROGRAM)) for cell in cells]
-        there = [cell for cell in cells if folds(cell)]
-        chosen += [cell for cell in cells if cell not in set(there)]
-        picked = covering([cell[1:3] for cell in there], rng)
-        chosen += [cell for cell in there if cell[1:3] in picked]
+            cases = [(*case[:-1], rng.randrange(ANY_PROGRAM)) for case in cases]
+        there = [case for case in cases if folds(case)]
+        chosen += [case for case in cases if case not in set(there)]
+        picked = covering([case[1:3] for case in there], rng)
+        chosen += [case for case in there if case[1:3] in picked]
         if kernel.name == "fast":
-            dtypes = dict.fromkeys(cell[2] for cell in there)
+            dtypes = dict.fromkeys(case[2] for case in there)
             ways = {dtype: rng.choice(("var", "std")) for dtype in dtypes}
-            chosen += [(*cell[:-1], rng.choice(about)) for cell in there if cell[1] == ways[cell[2]]]
-        left.update({cell[1:3]: cell for cell in there if cell[1:3] not in picked})
-    done = {cell[1:3] for cell in chosen if folds(cell)}
-    rest = [cell for pair, cell in left.items() if pair not in done]
+            chosen += [(*case[:-1], rng.choice(about)) for case in there if case[1] == ways[case[2]]]
+        left.update({case[1:3]: case for case in there if case[1:3] not in picked})
+    done = {case[1:3] for case in chosen if folds(case)}
+    rest = [case for pair, case in left.items() if pair not in done]
     return chosen + rng.sample(rest, -(-len(rest) // SHARE_OF_PAIRS))
 
 
-def compile_cells(cells: list[Cell]) -> list[tuple[Cell, str]]:
-    """Compile cells and return those that failed, with the compiler's messages."""
+def compile_cases(cases: list[Case]) -> list[tuple[Case, str]]:
+    """Compile cases and return those that failed, with the compiler's messages."""
     failures = []
-    for cell in cells:
-        kernel, op, dtype, block_size, cc, program = cell
+    for case in cases:
+        kernel, op, dtype, block_size, cc, program = case
         try:
-            assert _core.compile_cell(kernel, op, dtype, None, block_size, cc, program) > 0
+            assert _core.compile_case(kernel, op, dtype, None, block_size, cc, program) > 0
         except gr.CudaError as error:
-            failures.append((cell, error.log or str(error)))
+            failures.append((case, error.log or str(error)))
         except TypeError:
-            assert op in ("ptp", *BITS), cell  # NumPy does not have these either
+            assert op in ("ptp", *BITS), case  # NumPy does not have these either
         except ValueError as error:
-            assert any(reason in str(error) for reason in REFUSALS), cell  # noqa: PT017
+            assert any(reason in str(error) for reason in REFUSALS), case  # noqa: PT017
     return failures
 
 
-def expect_to_compile(cells: list[Cell], rng: random.Random) -> None:
-    rng.shuffle(cells)
+def expect_to_compile(cases: list[Case], rng: random.Random) -> None:
+    rng.shuffle(cases)
     workers = os.cpu_count() or 1
-    parts = [cells[i :: 4 * workers] for i in range(4 * workers)]
+    parts = [cases[i :: 4 * workers] for i in range(4 * workers)]
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
-        failures = [failure for part in pool.map(compile_cells, parts) for failure in part]
-    text = "\n\n".join(f"{cell}:\n{log}" for cell, log in failures[:SHOWN])
-    assert failures == [], f"seed {SEED}: {len(failures)} of {len(cells)} cells do not compile\n{text}"
+        failures = [failure for part in pool.map(compile_cases, parts) for failure in part]
+    text = "\n\n".join(f"{case}:\n{log}" for case, log in failures[:SHOWN])
+    assert failures == [], f"seed {SEED}: {len(failures)} of {len(cases)} cases do not compile\n{text}"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def needs_nvrtc() -> None:
     try:
-        _core.compile_cell("sequential", "sum", "int32", None, 0, 90)
+        _core.compile_case("sequential", "sum", "int32", None, 0, 90)
     except gr.DeviceUnavailableError as error:
         pytest.skip(str(error))
 
@@ -161,13 +161,13 @@ def is_library(kernel: gr.KernelInfo) -> bool:
 
 
 @pytest.mark.timeout(3600)
-def test_every_cell_compiles(programs_of_fast: dict[str, int]) -> None:
+def test_every_case_compiles(programs_of_fast: dict[str, int]) -> None:
     rng = random.Random(SEED)
     own = [kernel for kernel in gr.kernels() if not is_library(kernel) and kernel.name != "auto"]  # which is others
     whole = rng.choice(ARCHITECTURES)
     print(f"seed {SEED}, sm_{whole}")
-    if ALL_CELLS:
-        cells = [cell for kernel in own for cell in cells_of(kernel, whole)]
+    if ALL_CASES:
+        cases = [case for kernel in own for case in cases_of(kernel, whole)]
     else:
         plain = programs_of_fast["sum"]
         about = range(plain, programs_of_fast["var"])
@@ -177,18 +177,18 @@ def test_every_cell_compiles(programs_of_fast: dict[str, int]) -> None:
             for kernel in own
             for program in (range(plain) if kernel.name == "fast" else [EVERY_PROGRAM])
         ]
-        cells = sample_of(rng.sample(units, -(-len(units) // SHARE)), whole, about, rng)
+        cases = sample_of(rng.sample(units, -(-len(units) // SHARE)), whole, about, rng)
     others = [
-        cell
+        case
         for cc in ARCHITECTURES
         if cc != whole
         for kernel in own
-        for cell in cells_of(kernel, cc, None if ALL_CELLS else rng)
+        for case in cases_of(kernel, cc, None if ALL_CASES else rng)
     ]
-    if not ALL_CELLS:
-        others = [(*cell[:-1], rng.randrange(ANY_PROGRAM)) for cell in rng.sample(others, OTHERS)]
-    cells += others
-    expect_to_compile(cells, rng)
+    if not ALL_CASES:
+        others = [(*case[:-1], rng.randrange(ANY_PROGRAM)) for case in rng.sample(others, OTHERS)]
+    cases += others
+    expect_to_compile(cases, rng)
 
 
 @pytest.mark.timeout(3600)
@@ -196,27 +196,27 @@ def test_variances_about_given_means_compile_for_the_oldest_and_todays_cards(pro
     """Each of fast's programs, and of a kernel that is named, for every type of means; one of the cards a run."""
     rng = random.Random(SEED)
     plain, both = programs_of_fast["sum"], programs_of_fast["var"]
-    cells: list[Cell] = []
-    for cc in (75, 90) if ALL_CELLS else (rng.choice((75, 90)),):
+    cases: list[Case] = []
+    for cc in (75, 90) if ALL_CASES else (rng.choice((75, 90)),):
         dtypes = rng.sample(_core.DTYPES, len(_core.DTYPES))
         for place, program in enumerate(range(plain, both)):
-            cells.append(("fast", ("var", "std")[(place + cc) % 2], dtypes[place % len(dtypes)], 256, cc, program))
-        cells.append(("shfl_two_pass", "var", dtypes[-1], 256, cc, 1))
-        cells.append(("last_block", "std", dtypes[-2], 128, cc, 1))
-    expect_to_compile(cells, rng)
+            cases.append(("fast", ("var", "std")[(place + cc) % 2], dtypes[place % len(dtypes)], 256, cc, program))
+        cases.append(("shfl_two_pass", "var", dtypes[-1], 256, cc, 1))
+        cases.append(("last_block", "std", dtypes[-2], 128, cc, 1))
+    expect_to_compile(cases, rng)
 
 
 @pytest.mark.timeout(3600)
-def test_cells_of_library_kernels_compile() -> None:
+def test_cases_of_library_kernels_compile() -> None:
     rng = random.Random(SEED)
-    cells = []
+    cases = []
     for kernel in filter(is_library, gr.kernels()):
         try:
-            _core.compile_cell(kernel.name, "sum", "int32", None, 0, 90)
+            _core.compile_case(kernel.name, "sum", "int32", None, 0, 90)
         except gr.KernelUnavailableError as error:
             pytest.skip(str(error))
-        cells += [cell for cc in ARCHITECTURES for cell in cells_of(kernel, cc)]
-    expect_to_compile(cells if ALL_CELLS else rng.sample(cells, LIBRARY_CELLS), rng)
+        cases += [case for cc in ARCHITECTURES for case in cases_of(kernel, cc)]
+    expect_to_compile(cases if ALL_CASES else rng.sample(cases, LIBRARY_CASES), rng)
 
 
 @pytest.mark.timeout(3600)
@@ -233,7 +233,7 @@ def test_every_dot_product_compiles() -> None:
         dots += [(a, b, factor, result) for result in _core.DTYPES if can_hold(result, factor)]
     blocks = range(32, 1025, 32)
     for cc in ARCHITECTURES:
-        for dot in dots if ALL_CELLS else rng.sample(dots, DOTS):
+        for dot in dots if ALL_CASES else rng.sample(dots, DOTS):
             block = rng.choice(blocks)
             assert _core.compile_dot(*dot, block, cc) > 0, f"{dot} block {block} sm_{cc} seed {SEED}"
 
@@ -249,24 +249,24 @@ def can_hold(result: str, factor: str) -> bool:
 
 @pytest.mark.timeout(3600)
 def test_every_exact_variance_compiles() -> None:
-    """Both programs of a type for each architecture in an ordinary run, which seldom draws them among all cells."""
+    """Both programs of a type for each architecture in an ordinary run, which seldom draws them among all cases."""
     rng = random.Random(SEED)
     print(f"seed {SEED}")
     for cc in ARCHITECTURES:
-        for dtype in _core.DTYPES if ALL_CELLS else [rng.choice(_core.DTYPES)]:
+        for dtype in _core.DTYPES if ALL_CASES else [rng.choice(_core.DTYPES)]:
             block = rng.choice(range(32, 1025, 32))
-            size = _core.compile_cell("exact", rng.choice(["var", "std"]), dtype, None, block, cc)
+            size = _core.compile_case("exact", rng.choice(["var", "std"]), dtype, None, block, cc)
             assert size > 0, f"{dtype} block {block} sm_{cc} seed {SEED}"
 
 
-def test_a_cell_that_cannot_compile_says_so() -> None:
+def test_a_case_that_cannot_compile_says_so() -> None:
     for cc in (10, 35):
         with pytest.raises(gr.DeviceUnavailableError, match="compute capability"):
-            _core.compile_cell("sequential", "sum", "int32", None, 0, cc)
+            _core.compile_case("sequential", "sum", "int32", None, 0, cc)
         with pytest.raises(gr.DeviceUnavailableError, match="compute capability"):
             _core.compile_dot("float64", "float64", "float64", None, 0, cc)
     with pytest.raises(ValueError, match="power of two"):
-        _core.compile_cell("sequential", "sum", "int32", None, 48, 90)
+        _core.compile_case("sequential", "sum", "int32", None, 48, 90)
     with pytest.raises(ValueError, match="multiple of 32"):
         _core.compile_dot("float64", "float64", "float64", None, 48, 90)
     with pytest.raises(TypeError, match="does not make a sum of products of complex64 one of float32"):

@@ -1,7 +1,7 @@
 """Every kernel over the emulator: right for every type, operator, size, start and schedule, and clean by its rules.
 
 The emulator runs the kernels' own text and fails a launch that reads past an end, what nobody wrote, or what another
-thread may be writing (docs/emulator.md). Data is fresh in each run; a failure names the command that repeats its cell.
+thread may be writing (docs/emulator.md). Data is fresh in each run; a failure names the command that repeats its case.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import random
 
 import emu
 import pytest
-from emu.cells import FULL
+from emu.cases import FULL
 from reference import ALL_DTYPES, OPERATORS, covering, takes
 
 import gpureduce as gr
@@ -21,22 +21,22 @@ SEED = int(os.environ["GPR_TEST_SEED"])
 # cub is not ours, and not for g++; auto is one of the others.
 KERNELS = {info.name: info for info in gr.kernels() if info.name not in ("cub", "auto")}
 EVERYTHING = bool(os.environ.get("GPR_TEST_ALL"))
-# Of a kernel's cells a run takes so many, drawn anew, with every type and every operator among them; or all.
-CELLS = 20
-# Of the cells of each test every so-manyth runs: where each takes long, under a sanitizer.
+# Of a kernel's cases a run takes so many, drawn anew, with every type and every operator among them; or all.
+CASES = 20
+# Of the cases of each test every so-manyth runs: where each takes long, under a sanitizer.
 EVERY = int(os.environ.get("GPR_EMU_EVERY", "1" if EVERYTHING else "30"))
-SOME_CELLS = [("int8", "max"), ("int64", "sum"), ("float32", "min"), ("bool", "all")]
+SOME_CASES = [("int8", "max"), ("int64", "sum"), ("float32", "min"), ("bool", "all")]
 
 
-def cells_of(kernel: str) -> list[tuple[str, str]]:
+def cases_of(kernel: str) -> list[tuple[str, str]]:
     """Types and operators that a run takes of a kernel."""
-    cells = [(dtype, op) for dtype in ALL_DTYPES for op in OPERATORS if takes(op, ALL_DTYPES[dtype])]
+    cases = [(dtype, op) for dtype in ALL_DTYPES for op in OPERATORS if takes(op, ALL_DTYPES[dtype])]
     if EVERYTHING:
-        return cells
+        return cases
     rng = random.Random(f"{SEED} {kernel}")
-    rng.shuffle(cells)
-    chosen = covering(cells, rng)
-    return chosen + [cell for cell in cells if cell not in chosen][: CELLS - len(chosen)]
+    rng.shuffle(cases)
+    chosen = covering(cases, rng)
+    return chosen + [case for case in cases if case not in chosen][: CASES - len(chosen)]
 
 
 def small_block(kernel: str) -> int:
@@ -44,15 +44,15 @@ def small_block(kernel: str) -> int:
     return 32 if KERNELS[kernel].block_rule == "32" else 64
 
 
-def cell(kernel: str, dtype: str, ops: list[str], block: int, **more: object) -> dict[str, object]:
-    what = {"do": "cells.check_cell", "kernel": kernel, "dtype": dtype, "ops": ops, "block": block}
+def case(kernel: str, dtype: str, ops: list[str], block: int, **more: object) -> dict[str, object]:
+    what = {"do": "cases.check_case", "kernel": kernel, "dtype": dtype, "ops": ops, "block": block}
     return {**what, "seed": SEED, **more}
 
 
 def demand(tasks: list[dict[str, object]]) -> None:
     tasks = tasks[SEED % EVERY :: EVERY]
     wrong = emu.failures(tasks)
-    assert not wrong, f"{len(wrong)} of {len(tasks)} cells:\n" + "\n".join(wrong)
+    assert not wrong, f"{len(wrong)} of {len(tasks)} cases:\n" + "\n".join(wrong)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -61,14 +61,14 @@ def test_kernel_is_right_and_breaks_no_rule_for_every_type_and_operator(kernel: 
     rows = {"rows": [(33, 5)]} if kernel == "fast" else {}
     demand(
         [
-            cell(kernel, dtype, [op], small_block(kernel), **rows, spread=not EVERYTHING and dtype != "int32")
-            for dtype, op in cells_of(kernel)
+            case(kernel, dtype, [op], small_block(kernel), **rows, spread=not EVERYTHING and dtype != "int32")
+            for dtype, op in cases_of(kernel)
         ]
     )
 
 
 def test_accumulators_are_filled_to_the_end_of_their_memory_and_no_further() -> None:
-    wrong = emu.failures([cell("naive_atomic", "int32", ["sum"], 32, sizes=[1], rows=[FULL])])
+    wrong = emu.failures([case("naive_atomic", "int32", ["sum"], 32, sizes=[1], rows=[FULL])])
     assert not wrong, wrong
 
 
@@ -84,17 +84,17 @@ def other_blocks(kernel: str) -> list[int]:
 def test_kernels_are_right_and_break_no_rule_at_other_block_sizes() -> None:
     demand(
         [
-            cell(kernel, dtype, [op], block, sizes=[block - 1, 4 * block + 3], rows=[(33, 2)])
+            case(kernel, dtype, [op], block, sizes=[block - 1, 4 * block + 3], rows=[(33, 2)])
             for kernel in KERNELS
             for block in other_blocks(kernel)
-            for dtype, op in SOME_CELLS[1:3]
+            for dtype, op in SOME_CASES[1:3]
         ]
     )
 
 
 def test_short_rows_of_fast_are_right_and_break_no_rule_for_any_number_of_lanes() -> None:
     rows = [(n, count) for n in (1, 3, 7, 16, 17, 40, 100, 129, 250) for count in (1, 70)]
-    demand([cell("fast", dtype, [op], 64, sizes=[1], rows=rows) for dtype, op in SOME_CELLS])
+    demand([case("fast", dtype, [op], 64, sizes=[1], rows=rows) for dtype, op in SOME_CASES])
 
 
 def test_kernels_are_right_and_break_no_rule_on_old_cards() -> None:
@@ -104,7 +104,7 @@ def test_kernels_are_right_and_break_no_rule_on_old_cards() -> None:
     assert "redux_last_warp" in differ
     demand(
         [
-            cell(kernel, dtype, [op], 64, emulator={"cc": 75})
+            case(kernel, dtype, [op], 64, emulator={"cc": 75})
             for kernel in differ
             for dtype in ("int8", "int32", "int64", "uint64", "float32", "float64")
             for op in ("sum", "min", "max", "any")

@@ -33,7 +33,7 @@ def test_mistake_is_named_with_kernel_and_line(path: Path, tmp_path: Path) -> No
     says = dict(re.findall(r"^// (kernel|block|finds): (.*)$", text, re.MULTILINE))
     folder, file = overlay(tmp_path, says["kernel"], text)
     task = {
-        "do": "cells.check_cell",
+        "do": "cases.check_case",
         "kernel": says["kernel"],
         "dtype": "int32",
         "ops": ["sum"],
@@ -77,7 +77,7 @@ def test_ordered_kernels_keep_the_order_of_a_fold_that_needs_it_and_others_do_no
     ordered = {name for name, info in infos.items() if not info.commutative_only}
     assert {"single_block_ordered", "last_block_ordered", "single_warp_ordered", "warp_registers"} <= ordered
     tasks = [
-        {"do": "cells.check_order", "kernel": name, "seed": SEED, "emulator": {"overlay": str(tmp_path)}}
+        {"do": "cases.check_order", "kernel": name, "seed": SEED, "emulator": {"overlay": str(tmp_path)}}
         for name in infos
     ]
     answers = {str(task["kernel"]): answer for task, answer in emu.run(tasks)}

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import emu
 import pytest
-from emu.cells import FULL
+from emu.cases import FULL
 from emu.layouts import ABOUT, MADE_FOR
 
 import gpureduce as gr
@@ -675,7 +675,7 @@ def what_to_do(mutant: Mutant, kernel: str, op: str) -> dict[str, object]:
     """
     if kernel in MADE_FOR:
         return {"do": "layouts.check_made_for", "op": op}
-    what = {"do": "cells.check_cell", "ops": [op], "sizes": [33, 5001, 300], "rows": [(33, 70), (3, 9), (1000, 2)]}
+    what = {"do": "cases.check_case", "ops": [op], "sizes": [33, 5001, 300], "rows": [(33, 70), (3, 9), (1000, 2)]}
     fills = DEFINITIONS["fill_identity"]
     if mutant.file in fills and mutant.line in fills[mutant.file].lines:
         what["rows"] = [(33, 70), FULL]

@@ -162,7 +162,7 @@ def find_nvrtc() -> Path:
     """The NVRTC that the package uses."""
     from gpureduce import _core
 
-    _core.compile_cell("sequential", "sum", "int32", None, 0, 90)
+    _core.compile_case("sequential", "sum", "int32", None, 0, 90)
     for line in Path("/proc/self/maps").read_text().splitlines():
         if re.search(r"/libnvrtc\.so", line):
             return Path(line.split(maxsplit=5)[5])
@@ -191,7 +191,7 @@ def compile_programs(cell: Cell, folder: Path, recorder: Path) -> int | None:
         if cell.operator == "dot":
             _core.compile_dot(cell.dtype, cell.dtype, cell.dtype, None, 0, cell.cc)
         else:
-            _core.compile_cell(cell.kernel, cell.operator, cell.dtype, None, 0, cell.cc)
+            _core.compile_case(cell.kernel, cell.operator, cell.dtype, None, 0, cell.cc)
     except (gr.KernelUnavailableError, TypeError, ValueError):
         return None
     return int(library.record_to(b""))

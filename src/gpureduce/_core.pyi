@@ -117,7 +117,7 @@ def measure(
     /,
 ) -> list[float]: ...
 def choose_kernel(name: str, op: int | str, dtype: str, /) -> str: ...
-def compile_cell(
+def compile_case(
     kernel: str,
     op: int | str,
     dtype: str,

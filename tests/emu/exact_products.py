@@ -26,7 +26,7 @@ from exact_reference import (
 from reference import DTYPES, random_array
 
 import gpureduce as gr
-from emu.cells import SCHEDULES, set_option
+from emu.cases import SCHEDULES, set_option
 from emu.exact_sums import LONG, SIZES, download, draw, dtype_of
 from gpureduce import _core
 from gpureduce._interop.libraries import DeviceBuffer

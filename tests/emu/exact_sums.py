@@ -16,7 +16,7 @@ from exact_reference import FLOATS, FORMATS, GENERATORS, assert_result, expected
 from reference import DTYPES
 
 import gpureduce as gr
-from emu.cells import SCHEDULES, set_option
+from emu.cases import SCHEDULES, set_option
 from gpureduce import _core
 from gpureduce._interop.libraries import DeviceBuffer
 

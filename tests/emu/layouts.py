@@ -14,7 +14,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from reference import ALL_DTYPES, DTYPES, WITHOUT_IDENTITY, assert_reduction, is_float
 
-from emu.cells import SCHEDULES, exact_values, set_option
+from emu.cases import SCHEDULES, exact_values, set_option
 from gpureduce import _core
 
 ORDERLESS = ("sum", "prod", "min", "max", "any", "all", "mean", "count_nonzero", "bitwise_xor", "minmax", "ptp", "std")

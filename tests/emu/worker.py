@@ -25,7 +25,7 @@ import traceback
 from typing import Any
 
 from emu import (
-    cells,
+    cases,
     exact_edges,
     exact_layouts,
     exact_products,
@@ -39,7 +39,7 @@ from emu import (
 from gpureduce import _locate
 
 MODULES = {
-    "cells": cells,
+    "cases": cases,
     "exact_edges": exact_edges,
     "exact_layouts": exact_layouts,
     "exact_products": exact_products,

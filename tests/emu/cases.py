@@ -1,4 +1,4 @@
-"""One cell of the matrix: a kernel, an element type and an operator, over sizes, starts, rows and schedules.
+"""One case of the matrix: a kernel, an element type and an operator, over sizes, starts, rows and schedules.
 
 The expectation is exact. Integers have their full range and wrap as NumPy's do; floats are drawn so that every partial
 result is a number of their accumulator, whatever the order.
@@ -118,8 +118,8 @@ def can(kernel: str, op: str, dtype: np.dtype[Any]) -> bool:
     return True
 
 
-def check_cell(task: dict[str, Any]) -> None:
-    """Run a cell: ``kernel``, ``dtype``, ``ops``, ``block``, ``seed``.
+def check_case(task: dict[str, Any]) -> None:
+    """Run a case: ``kernel``, ``dtype``, ``ops``, ``block``, ``seed``.
 
     ``sizes`` and ``rows`` (n, count) if they are not the usual; ``starts`` "device" for device memory alone, at starts
     that are not aligned to vectors. With ``spread`` each size runs under one schedule, another one in the next run.
