@@ -221,7 +221,7 @@ def test_the_margin_of_the_source_has_the_counts_of_its_lines(strided: gr.Explan
     source = gr.kernel_source("interleaved_strided").splitlines()
     annotated = strided.annotated_source().splitlines()[1:]
     assert [line.partition("| ")[2] for line in annotated] == [line.rstrip() for line in source]
-    combining = next(i for i, line in enumerate(source) if "Cell::combine(" in line)
+    combining = next(i for i, line in enumerate(source) if "Traits::combine(" in line)
     figures = strided.main.figures
     requests = figures.shared_loads + figures.shared_stores
     # The tree is one line; the first store and the last load are others.
@@ -303,8 +303,8 @@ def assert_balanced(html: str) -> _Balance:
 def test_html_is_balanced_escaped_and_has_picture_table_and_source(strided: gr.Explanation) -> None:
     parsed = assert_balanced(strided._repr_html_())
     assert {"svg", "table", "style"} <= set(parsed.seen)
-    assert "".join(parsed.data).count("template <class Cell, unsigned BLOCK>") == 1
-    assert "&lt;class Cell" in strided._repr_html_()
+    assert "".join(parsed.data).count("template <class Traits, unsigned BLOCK>") == 1
+    assert "&lt;class Traits" in strided._repr_html_()
     assert any(text == "4-way" for text in parsed.data)
 
 

@@ -40,7 +40,7 @@ SIZED_VALUE = 4  # format of an attribute: two bytes of size, then the value
 
 
 @dataclass(frozen=True)
-class Cell:
+class Case:
     """Programs that one call compiles: all of a kernel for an operator and a dtype, or a dot product."""
 
     kernel: str
@@ -179,58 +179,58 @@ def make_recorder(folder: Path) -> Path:
     return recorder
 
 
-def compile_programs(cell: Cell, folder: Path, recorder: Path) -> int | None:
-    """Compile a cell's programs into `folder`. Returns how many they are; None: the kernel does not fold this."""
+def compile_programs(case: Case, folder: Path, recorder: Path) -> int | None:
+    """Compile a case's programs into `folder`. Returns how many they are; None: the kernel does not fold this."""
     os.environ["GPUREDUCE_LIBNVRTC"] = str(recorder)
     import gpureduce as gr
     from gpureduce import _core
 
     library = ctypes.CDLL(str(recorder))
-    library.record_to(str(folder / cell.label).encode())
+    library.record_to(str(folder / case.label).encode())
     try:
-        if cell.operator == "dot":
-            _core.compile_dot(cell.dtype, cell.dtype, cell.dtype, None, 0, cell.cc)
+        if case.operator == "dot":
+            _core.compile_dot(case.dtype, case.dtype, case.dtype, None, 0, case.cc)
         else:
-            _core.compile_case(cell.kernel, cell.operator, cell.dtype, None, 0, cell.cc)
+            _core.compile_case(case.kernel, case.operator, case.dtype, None, 0, case.cc)
     except (gr.KernelUnavailableError, TypeError, ValueError):
         return None
     return int(library.record_to(b""))
 
 
-def cells_of(options: argparse.Namespace) -> list[Cell]:
+def cases_of(options: argparse.Namespace) -> list[Case]:
     import gpureduce as gr
 
     names = [info.name for info in gr.kernels() if info.name not in ("auto", "cub")]  # auto has fast's programs
     kernels = options.kernels.split(",") if options.kernels else names
     operators, dtypes = options.operators.split(","), options.dtypes.split(",")
     architectures = [int(cc) for cc in options.cc.split(",")]
-    cells = [Cell(*each) for each in itertools.product(kernels, operators, dtypes, architectures)]
+    cases = [Case(*each) for each in itertools.product(kernels, operators, dtypes, architectures)]
     if "exact" in kernels:
-        cells += [Cell(*each) for each in itertools.product(["exact"], ["dot"], dtypes, architectures)]
-    return cells
+        cases += [Case(*each) for each in itertools.product(["exact"], ["dot"], dtypes, architectures)]
+    return cases
 
 
-def compile_all(cells: list[Cell], folder: Path, jobs: int) -> dict[str, list[Function]]:
-    """Compile cells into `folder`, and return the functions of each program, by label."""
+def compile_all(cases: list[Case], folder: Path, jobs: int) -> dict[str, list[Function]]:
+    """Compile cases into `folder`, and return the functions of each program, by label."""
     folder.mkdir(parents=True, exist_ok=True)
     folder = folder.resolve()
     recorder = make_recorder(folder)
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
-        counts = list(pool.map(compile_programs, cells, itertools.repeat(folder), itertools.repeat(recorder)))
+        counts = list(pool.map(compile_programs, cases, itertools.repeat(folder), itertools.repeat(recorder)))
     programs = {}
-    for cell, count in zip(cells, counts, strict=True):
+    for case, count in zip(cases, counts, strict=True):
         for i in range(count or 0):
-            programs[f"{cell.label}{i}"] = functions_of((folder / f"{cell.label}{i}.cubin").read_bytes())
+            programs[f"{case.label}{i}"] = functions_of((folder / f"{case.label}{i}.cubin").read_bytes())
     listed = {label: [asdict(function) for function in functions] for label, functions in programs.items()}
-    text = json.dumps({"cells": [asdict(cell) for cell in cells], "programs": listed}, indent=1)
+    text = json.dumps({"cases": [asdict(case) for case in cases], "programs": listed}, indent=1)
     (folder / "programs.json").write_text(text + "\n")
     return programs
 
 
-def read(folder: Path) -> tuple[list[Cell], dict[str, list[Function]]]:
+def read(folder: Path) -> tuple[list[Case], dict[str, list[Function]]]:
     saved = json.loads((folder / "programs.json").read_text())
     programs = {label: [Function(**each) for each in functions] for label, functions in saved["programs"].items()}
-    return [Cell(**cell) for cell in saved["cells"]], programs
+    return [Case(**case) for case in saved["cases"]], programs
 
 
 # ---- comparing
@@ -287,10 +287,10 @@ def main() -> int:
             sub.add_argument("--allow-better", action="store_true", help="fail only where a figure has grown")
     options = parser.parse_args()
     if options.action == "save":
-        print(f"{len(compile_all(cells_of(options), options.folder, options.jobs))} programs in {options.folder}")
+        print(f"{len(compile_all(cases_of(options), options.folder, options.jobs))} programs in {options.folder}")
         return 0
-    cells, before = read(options.folder)
-    after = compile_all(cells, options.after or options.folder / "after", options.jobs)
+    cases, before = read(options.folder)
+    after = compile_all(cases, options.after or options.folder / "after", options.jobs)
     return compare(before, after, options.allow_better)
 
 

@@ -3,7 +3,7 @@
 Sizes straddle warps and blocks and make several blocks; results are checked, so that a tool that changes timing still
 finds a wrong one. What else `fast` and `exact` have ways for is tried too: rows of several layouts in GPU memory (those
 of the host are packed on their way), pairs of arrays, and states. By default a few types and operators; ``--all`` takes
-every cell, and ``--shard I/N`` every N-th of them, so that several processes can share the work.
+every case, and ``--shard I/N`` every N-th of them, so that several processes can share the work.
 """
 
 from __future__ import annotations
@@ -215,10 +215,10 @@ def states(name: str, rng: np.random.Generator, _: tuple[int, ...]) -> Iterator[
         yield Trial(f"shape={shape} steps={steps}", update, gr.ExactSum(rows.dtype).update(rows).__eq__)
 
 
-# ---------------------------------------------------------------- cells
+# ---------------------------------------------------------------- cases
 
 
-class Cell(NamedTuple):
+class Case(NamedTuple):
     """Trials of one set of types, and a call that raises where there is nothing to try."""
 
     text: str
@@ -226,39 +226,39 @@ class Cell(NamedTuple):
     trials: Callable[[np.random.Generator, tuple[int, ...]], Iterator[Trial]]
 
 
-def cells_of_kernel(kernel: str, dtypes: tuple[str, ...], operators: tuple[str, ...]) -> Iterator[Cell]:
+def cases_of_kernel(kernel: str, dtypes: tuple[str, ...], operators: tuple[str, ...]) -> Iterator[Case]:
     for name in dtypes:
         for op in operators:
             probe = partial(gr.reduce, np.ones(1, numpy_dtype(name)), op, kernel=kernel, device="cuda")
-            yield Cell(f"{kernel} {op} {name}", probe, partial(reductions, kernel, op, name))
+            yield Case(f"{kernel} {op} {name}", probe, partial(reductions, kernel, op, name))
 
 
-def fast_cells(dtypes: tuple[str, ...], operators: tuple[str, ...]) -> Iterator[Cell]:
+def fast_cases(dtypes: tuple[str, ...], operators: tuple[str, ...]) -> Iterator[Case]:
     """Kernels for layouts that `fast` has beside those for runs."""
     for name in dtypes:
         for op in operators:
             probe = partial(gr.reduce, np.ones(1, numpy_dtype(name)), op, kernel="fast", device="cuda")
-            yield Cell(f"fast {op} {name} of layouts", probe, partial(fast_rows, op, name))
+            yield Case(f"fast {op} {name} of layouts", probe, partial(fast_rows, op, name))
 
 
-def exact_cells(dtypes: tuple[str, ...], operators: tuple[str, ...]) -> Iterator[Cell]:
+def exact_cases(dtypes: tuple[str, ...], operators: tuple[str, ...]) -> Iterator[Case]:
     """What else `exact` has ways for."""
     for name in dtypes:
         alone = np.ones(1, numpy_dtype(name))
         for op in operators:
             if not op.startswith("nan") or not name.startswith(("bool", "int", "uint")):  # they have no NaN
                 probe = partial(gr.reduce, alone, op, kernel="exact", device="cuda")
-                yield Cell(f"exact {op} {name} of layouts", probe, partial(rows_of_layouts, op, name))
+                yield Case(f"exact {op} {name} of layouts", probe, partial(rows_of_layouts, op, name))
         for second in dtypes:
             probe = partial(gr.dot, alone, np.ones(1, numpy_dtype(second)), device="cpu")
-            yield Cell(f"dot {name} {second}", probe, partial(products, name, second))
-        yield Cell(f"ExactSum {name}", partial(gr.ExactSum, alone.dtype), partial(states, name))
+            yield Case(f"dot {name} {second}", probe, partial(products, name, second))
+        yield Case(f"ExactSum {name}", partial(gr.ExactSum, alone.dtype), partial(states, name))
 
 
-def refuses(cell: Cell, kernel: str) -> bool:
+def refuses(case: Case, kernel: str) -> bool:
     """Whether the operator does not exist for the types, or the kernel cannot fold what it accumulates, and says so."""
     try:
-        cell.probe()
+        case.probe()
     except TypeError:
         return True
     except ValueError as error:
@@ -271,7 +271,7 @@ def refuses(cell: Cell, kernel: str) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--all", action="store_true", help="every dtype and operator")
-    parser.add_argument("--shard", default="0/1", help="which part of the cells, as 2/8")
+    parser.add_argument("--shard", default="0/1", help="which part of the cases, as 2/8")
     parser.add_argument("--kernel", action="append", help="only this kernel; may be given several times")
     options = parser.parse_args()
     shard, shards = map(int, options.shard.split("/"))
@@ -284,27 +284,27 @@ def main() -> int:
     kernels = [kernel.name for kernel in gr.kernels() if kernel.available]
     if options.kernel:
         kernels = [kernel for kernel in kernels if kernel in options.kernel]
-    cells = [(kernel, cell) for kernel in kernels for cell in cells_of_kernel(kernel, dtypes, operators)]
+    cases = [(kernel, case) for kernel in kernels for case in cases_of_kernel(kernel, dtypes, operators)]
     if "fast" in kernels:
-        cells += [("fast", cell) for cell in fast_cells(dtypes, operators)]
+        cases += [("fast", case) for case in fast_cases(dtypes, operators)]
     if "exact" in kernels:
-        cells += [("exact", cell) for cell in exact_cells(dtypes, exact_operators)]
-    for kernel, cell in cells[shard::shards]:
-        if refuses(cell, kernel):
+        cases += [("exact", case) for case in exact_cases(dtypes, exact_operators)]
+    for kernel, case in cases[shard::shards]:
+        if refuses(case, kernel):
             refused += 1
             continue
-        for trial in cell.trials(rng, sizes):
+        for trial in case.trials(rng, sizes):
             try:
                 result = trial.call()
                 right = trial.is_right(result)
             except gr.CudaError as error:  # after which the context is of no more use
-                print(f"{cell.text} {trial.where}: {error}\n{error.log or ''}")
+                print(f"{case.text} {trial.where}: {error}\n{error.log or ''}")
                 return 1
             run += 1
             if not right:
-                print(f"{cell.text} {trial.where}: {result} is wrong")
+                print(f"{case.text} {trial.where}: {result} is wrong")
                 wrong += 1
-    print(f"{len(cells[shard::shards]) - refused} cells, {refused} refused, {run} reductions, {wrong} wrong")
+    print(f"{len(cases[shard::shards]) - refused} cases, {refused} refused, {run} reductions, {wrong} wrong")
     return min(wrong, 1)
 
 

@@ -190,8 +190,8 @@ gpr_status gpr_compile_dot(gpr_dtype a, gpr_dtype b, gpr_dtype factor, gpr_dtype
     gpr_contiguous_layout(1, 1, &layout);
     GPR_TRY(gpr_make_plan(GPR_KERNEL_exact, &rule, &layout, block_size, 0, &facts, &plan));
     for (int finishes = 0; finishes <= 1; finishes++) {
-        const gpr_cell cell = gpr_plan_cell(&plan, &rule, finishes);
-        GPR_TRY(gpr_add_machine_code(&cell, cc, machine_code_bytes != NULL ? machine_code_bytes : &unasked));
+        const gpr_kernel_traits traits = gpr_plan_traits(&plan, &rule, finishes);
+        GPR_TRY(gpr_add_machine_code(&traits, cc, machine_code_bytes != NULL ? machine_code_bytes : &unasked));
     }
 done:
     return status;

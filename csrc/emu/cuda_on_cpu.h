@@ -322,7 +322,7 @@ template <class... A, void (*KERNEL)(A...)> struct gpr_emu_call<KERNEL> {
     }
 };
 
-// GPR_EMU_ENTRIES(GPR_EMU_ENTRY((gpr::kernel<Cell, 256u>)), ...) ends a program.
+// GPR_EMU_ENTRIES(GPR_EMU_ENTRY((gpr::kernel<Traits, 256u>)), ...) ends a program.
 #define GPR_EMU_BARE(...) __VA_ARGS__
 #define GPR_EMU_TEXT(...) #__VA_ARGS__
 #define GPR_EMU_ENTRY(expression)                                         \

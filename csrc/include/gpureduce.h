@@ -434,12 +434,12 @@ GPR_API gpr_status gpr_measure(const gpr_request *request, int warmup, int repea
 
 /* ---------------------------------------------------------------- compiling ----------------- */
 
-/* Compiles one cell for compute capability `cc` with NVRTC, bypassing every cache; needs no GPU. The planner has several
- * programs a cell: all are compiled if `variant` is -1, else one of them, counted round; other kernels have one.
+/* Compiles one kernel for an operator, a dtype and compute capability `cc` with NVRTC, bypassing every cache; needs no GPU. The planner has several
+ * programs for each: all are compiled if `variant` is -1, else one of them, counted round; other kernels have one.
  * `machine_code_bytes` (may be NULL) receives the size of the machine code. GPR_ERROR_COMPILE with the log if it does not
  * compile. */
-GPR_API gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dtype compute,
-                                    uint32_t block_size, int variant, int cc, uint64_t *machine_code_bytes);
+GPR_API gpr_status gpr_compile_program(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dtype compute,
+                                       uint32_t block_size, int variant, int cc, uint64_t *machine_code_bytes);
 
 /* The same of gpr_dot's kernel, which no operator names: of arrays of types `a` and `b`, whose common type is `factor`, with a result of
  * type `compute` (GPR_DTYPE_DEFAULT: `factor`). Both programs are compiled: that of device arrays, and that of a host array's chunks.

@@ -1,5 +1,5 @@
 /* Pinned and device memory, and what benchmarks and tests do with it: reducing memory that is on the device already,
- * measuring, compiling one cell. */
+ * measuring, compiling one program. */
 #include "python/glue.h"
 
 /* ---------------------------------------------------------------- pinned memory -------------- */
@@ -427,7 +427,7 @@ static PyObject *compile_case(PyObject *module, PyObject *arguments)
     if (read_dtype_name(dtype_name, &dtype) < 0 || read_dtype_name(compute_name, &compute) < 0) return NULL;
     if (glue_locate(state, 1) < 0) return NULL;
     Py_BEGIN_ALLOW_THREADS
-    status = gpr_compile_cell(kernel, op, dtype, compute, block, variant, cc, &bytes);
+    status = gpr_compile_program(kernel, op, dtype, compute, block, variant, cc, &bytes);
     Py_END_ALLOW_THREADS
     return status == GPR_OK ? PyLong_FromUnsignedLongLong(bytes) : glue_raise(state);
 }

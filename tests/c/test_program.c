@@ -1,4 +1,4 @@
-/* Programs: the text and the key of a cell, when NVRTC is asked and when the disk cache is, and for which target.
+/* Programs: the text and the key of a traits, when NVRTC is asked and when the disk cache is, and for which target.
  *
  * Keys are read from the cache's own files: what counts is what is on the disk. NVRTC is the fake one, opened anew in a child
  * process for each setting. */
@@ -64,33 +64,33 @@ static void in_child(void (*body)(void), const char *name, const char *setting)
     CHECK(status == 0, "%s", name);
 }
 
-static void make_cell(gpr_cell *cell, const char *kernel, gpr_operator op, gpr_dtype dtype, uint32_t block)
+static void make_traits(gpr_kernel_traits *traits, const char *kernel, gpr_operator op, gpr_dtype dtype, uint32_t block)
 {
     gpr_rule rule;
 
-    memset(cell, 0, sizeof *cell);
+    memset(traits, 0, sizeof *traits);
     REQUIRE(gpr_make_rule(op, dtype, GPR_DTYPE_DEFAULT, &rule) == GPR_OK);
-    REQUIRE(gpr_find_kernel(kernel, &cell->kernel) == GPR_OK);
-    cell->fold = rule.fold;
-    cell->element = rule.element;
-    cell->compute = rule.compute;
-    cell->acc = rule.device_acc;
-    cell->block = block;
-    cell->lanes = 32;
-    cell->per_thread = gpr_kernel_rows[cell->kernel].per_thread;
-    cell->item = 1;
-    cell->kept = cell->reduced = 1;
-    cell->variant = strcmp(kernel, "auto") == 0 ? "auto_stream" : gpr_kernel_rows[cell->kernel].name;
+    REQUIRE(gpr_find_kernel(kernel, &traits->kernel) == GPR_OK);
+    traits->fold = rule.fold;
+    traits->element = rule.element;
+    traits->compute = rule.compute;
+    traits->acc = rule.device_acc;
+    traits->block = block;
+    traits->lanes = 32;
+    traits->per_thread = gpr_kernel_rows[traits->kernel].per_thread;
+    traits->item = 1;
+    traits->kept = traits->reduced = 1;
+    traits->variant = strcmp(kernel, "auto") == 0 ? "auto_stream" : gpr_kernel_rows[traits->kernel].name;
 }
 
 /* Makes the object; returns 1 if it was compiled, 0 if the cache had it. */
-static int make(const gpr_cell *cell, int cc, int use_cache)
+static int make(const gpr_kernel_traits *traits, int cc, int use_cache)
 {
     gpr_object object;
     int compiled = -1;
     const int before = fake.compiles();
 
-    REQUIRE(gpr_make_object(cell, cc, use_cache, &object, &compiled) == GPR_OK);
+    REQUIRE(gpr_make_object(traits, cc, use_cache, &object, &compiled) == GPR_OK);
     REQUIRE(fake.compiles() - before == compiled && object.bytes > 0 && object.entry_count >= 1);
     gpr_object_clear(&object);
     return compiled;
@@ -133,10 +133,10 @@ static void expect_in(const char *key, const char *part)
 static void the_key_has_everything(void)
 {
     char key[KEY_ROOM];
-    gpr_cell cell;
+    gpr_kernel_traits traits;
 
-    make_cell(&cell, "multi_add_chunks", GPR_OP_SUM, GPR_INT8, 128);
-    REQUIRE(make(&cell, 90, 1) == 1);
+    make_traits(&traits, "multi_add_chunks", GPR_OP_SUM, GPR_INT8, 128);
+    REQUIRE(make(&traits, 90, 1) == 1);
     read_key(key);
     expect_in(key, "gpureduce " GPR_VERSION "\n");
     expect_in(key, "nvrtc 12060\n");
@@ -147,17 +147,18 @@ static void the_key_has_everything(void)
     expect_in(key, "constexpr unsigned per_thread = 8;\n");
     expect_in(key, "constexpr unsigned lanes = 32;\n");
     expect_in(key, "#include \"multi_add_chunks.cuh\"\n");
-    expect_in(key, "using First = gpr::Cell<gpr::fold_sum, gpr::dt_int8, gpr::dt_int64, gpr::dt_uint64, false>;\n");
+    expect_in(key,
+              "using First = gpr::KernelTraits<gpr::fold_sum, gpr::dt_int8, gpr::dt_int64, gpr::dt_uint64, false>;\n");
     expect_in(key, "constexpr unsigned kept_axes = 1;\n");
 }
 
-/* Each thing that a cell can differ in makes another entry; nothing else does. */
-static void cells_that_differ_have_keys_that_differ(void)
+/* Each thing that traits can differ in makes another entry; nothing else does. */
+static void traits_that_differ_have_keys_that_differ(void)
 {
     static const char *const kernels[] = {"sequential",  "first_add",       "first_add_halves",
                                           "shfl_atomic", "shfl_atomic_vec", "auto"};
     static const int ccs[] = {75, 90};
-    uint64_t cells = 0;
+    uint64_t programs = 0;
 
     for (int k = 0; k < 6; k++) {
         for (int op = 0; op < GPR_OP_COUNT; op += 2) { /* sum, min, mean, all, argmax, std, ptp, ... */
@@ -166,59 +167,59 @@ static void cells_that_differ_have_keys_that_differ(void)
                     continue;
                 for (uint32_t block = 64; block <= 128; block *= 2) {
                     for (int c = 0; c < 2; c++) {
-                        gpr_cell cell;
-                        make_cell(&cell, kernels[k], (gpr_operator)op, (gpr_dtype)dtype, block);
-                        const int compiled = make(&cell, ccs[c], 1);
-                        REQUIRE(make(&cell, ccs[c], 1) == 0); /* the second time it is there */
-                        cells += (uint64_t)compiled;
+                        gpr_kernel_traits traits;
+                        make_traits(&traits, kernels[k], (gpr_operator)op, (gpr_dtype)dtype, block);
+                        const int compiled = make(&traits, ccs[c], 1);
+                        REQUIRE(make(&traits, ccs[c], 1) == 0); /* the second time it is there */
+                        programs += (uint64_t)compiled;
                         /* A mean is a sum: only these may share. */
                         if (op != GPR_OP_MEAN && op != GPR_OP_ANY && op != GPR_OP_ALL) REQUIRE(compiled == 1);
-                        REQUIRE(count_entries() == cells);
+                        REQUIRE(count_entries() == programs);
                     }
                 }
             }
         }
     }
-    gpr_cell cell;
-    make_cell(&cell, "auto", GPR_OP_SUM, GPR_FLOAT32, 256);
-    REQUIRE(make(&cell, 90, 1) == 1);
-    cell.variant = "auto_rows";
-    REQUIRE(make(&cell, 90, 1) == 1);
-    cell.lanes = 8;
-    REQUIRE(make(&cell, 90, 1) == 1);
-    cell.per_thread = 4;
-    REQUIRE(make(&cell, 90, 1) == 1);
-    cell.kept = 2;
-    REQUIRE(make(&cell, 90, 1) == 1);
-    cell.reduced = 2;
-    REQUIRE(make(&cell, 90, 1) == 1);
-    cell.masked = 1;
-    REQUIRE(make(&cell, 90, 1) == 1);
-    cell.item = 4;
-    REQUIRE(make(&cell, 90, 1) == 1);
-    cell.finish = "number";
-    cell.result = GPR_FLOAT32;
-    REQUIRE(make(&cell, 90, 1) == 1);
-    cell.finish = "mean";
-    REQUIRE(make(&cell, 90, 1) == 1);
-    make_cell(&cell, "auto", GPR_OP_VAR, GPR_FLOAT32, 256);
-    cell.finish = "variance";
-    cell.result = GPR_FLOAT32;
-    REQUIRE(make(&cell, 90, 1) == 1);
-    cell.about = 1;
-    cell.mean = GPR_FLOAT64;
-    REQUIRE(make(&cell, 90, 1) == 1);
-    cell.mean = GPR_COMPLEX128;
-    REQUIRE(make(&cell, 90, 1) == 1 && make(&cell, 90, 1) == 0);
+    gpr_kernel_traits traits;
+    make_traits(&traits, "auto", GPR_OP_SUM, GPR_FLOAT32, 256);
+    REQUIRE(make(&traits, 90, 1) == 1);
+    traits.variant = "auto_rows";
+    REQUIRE(make(&traits, 90, 1) == 1);
+    traits.lanes = 8;
+    REQUIRE(make(&traits, 90, 1) == 1);
+    traits.per_thread = 4;
+    REQUIRE(make(&traits, 90, 1) == 1);
+    traits.kept = 2;
+    REQUIRE(make(&traits, 90, 1) == 1);
+    traits.reduced = 2;
+    REQUIRE(make(&traits, 90, 1) == 1);
+    traits.masked = 1;
+    REQUIRE(make(&traits, 90, 1) == 1);
+    traits.item = 4;
+    REQUIRE(make(&traits, 90, 1) == 1);
+    traits.finish = "number";
+    traits.result = GPR_FLOAT32;
+    REQUIRE(make(&traits, 90, 1) == 1);
+    traits.finish = "mean";
+    REQUIRE(make(&traits, 90, 1) == 1);
+    make_traits(&traits, "auto", GPR_OP_VAR, GPR_FLOAT32, 256);
+    traits.finish = "variance";
+    traits.result = GPR_FLOAT32;
+    REQUIRE(make(&traits, 90, 1) == 1);
+    traits.about = 1;
+    traits.mean = GPR_FLOAT64;
+    REQUIRE(make(&traits, 90, 1) == 1);
+    traits.mean = GPR_COMPLEX128;
+    REQUIRE(make(&traits, 90, 1) == 1 && make(&traits, 90, 1) == 0);
 }
 
 static void the_cache_is_bypassed_when_asked(void)
 {
-    gpr_cell cell;
+    gpr_kernel_traits traits;
 
-    make_cell(&cell, "sequential", GPR_OP_SUM, GPR_FLOAT32, 256);
-    REQUIRE(make(&cell, 90, 0) == 1 && count_entries() == 0);
-    REQUIRE(make(&cell, 90, 1) == 1 && make(&cell, 90, 0) == 1 && count_entries() == 1);
+    make_traits(&traits, "sequential", GPR_OP_SUM, GPR_FLOAT32, 256);
+    REQUIRE(make(&traits, 90, 0) == 1 && count_entries() == 0);
+    REQUIRE(make(&traits, 90, 1) == 1 && make(&traits, 90, 0) == 1 && count_entries() == 1);
 }
 
 /* An entry of the wrong shape under the right key is compiled anew. */
@@ -226,10 +227,10 @@ static void an_entry_with_other_names_is_not_used(void)
 {
     char key[KEY_ROOM];
     gpr_object odd = {.entry_count = 1, .bytes = 4};
-    gpr_cell cell;
+    gpr_kernel_traits traits;
 
-    make_cell(&cell, "sequential", GPR_OP_SUM, GPR_INT16, 256);
-    REQUIRE(make(&cell, 90, 1) == 1);
+    make_traits(&traits, "sequential", GPR_OP_SUM, GPR_INT16, 256);
+    REQUIRE(make(&traits, 90, 1) == 1);
     read_key(key);
     char *end = strstr(key, "using Next = gpr::Next<First>;\n");
     REQUIRE(end != NULL);
@@ -239,7 +240,7 @@ static void an_entry_with_other_names_is_not_used(void)
     gpr_cache_write(key, &odd);
     gpr_object_clear(&odd);
     REQUIRE(count_entries() == 1); /* it is the same key */
-    REQUIRE(make(&cell, 90, 1) == 1 && make(&cell, 90, 1) == 0);
+    REQUIRE(make(&traits, 90, 1) == 1 && make(&traits, 90, 1) == 0);
 }
 
 /* ---------------------------------------------------------------- targets -------------------- */
@@ -255,14 +256,14 @@ static void expect_target(int cc, const char *target)
 
 static void known_cards_get_machine_code_and_new_ones_the_nearest_older_ptx(void)
 {
-    gpr_cell cell;
+    gpr_kernel_traits traits;
 
     expect_target(80, "sm_80");
     expect_target(86, "compute_80");
     expect_target(90, "sm_90");
     expect_target(121, "compute_90");
-    make_cell(&cell, "sequential", GPR_OP_SUM, GPR_INT16, 256);
-    REQUIRE(make(&cell, 121, 1) == 1);
+    make_traits(&traits, "sequential", GPR_OP_SUM, GPR_INT16, 256);
+    REQUIRE(make(&traits, 121, 1) == 1);
 }
 
 static void cards_older_than_nvrtc_compiles_for_are_refused(void)
@@ -349,33 +350,33 @@ static void cub_is_compiled_with_the_headers_that_are_found(void)
 {
     char include[400], path[500], option[500];
     gpr_object object;
-    gpr_cell cell;
+    gpr_kernel_traits traits;
     int compiled = 0;
 
     REQUIRE(unsetenv("GPUREDUCE_CCCL") == 0 && unsetenv("CUDA_HOME") == 0 && unsetenv("CUDA_PATH") == 0);
-    make_cell(&cell, "cub", GPR_OP_SUM, GPR_INT16, 256);
-    REQUIRE(gpr_make_object(&cell, 90, 1, &object, &compiled) == GPR_ERROR_KERNEL);
+    make_traits(&traits, "cub", GPR_OP_SUM, GPR_INT16, 256);
+    REQUIRE(gpr_make_object(&traits, 90, 1, &object, &compiled) == GPR_ERROR_KERNEL);
     expect_in(gpr_last_error()->message, "GPUREDUCE_CCCL");
-    REQUIRE(gpr_kernel_available(cell.kernel, 0) == GPR_ERROR_KERNEL);
+    REQUIRE(gpr_kernel_available(traits.kernel, 0) == GPR_ERROR_KERNEL);
     (void)snprintf(path, sizeof path, "%s/cuda", root);
     REQUIRE(mkdir(path, 0700) == 0);
     (void)snprintf(include, sizeof include, "%s/cuda/include", root);
     (void)snprintf(path, sizeof path, "%s/cub", include);
     REQUIRE(mkdir(include, 0700) == 0 && mkdir(path, 0700) == 0);
     make_header(include, "one");
-    REQUIRE(setenv("GPUREDUCE_CCCL", include, 1) == 0 && make(&cell, 90, 1) == 1);
+    REQUIRE(setenv("GPUREDUCE_CCCL", include, 1) == 0 && make(&traits, 90, 1) == 1);
     REQUIRE(unsetenv("GPUREDUCE_CCCL") == 0);
-    REQUIRE(gpr_set_cccl_path(include) == GPR_OK && make(&cell, 90, 1) == 0);
+    REQUIRE(gpr_set_cccl_path(include) == GPR_OK && make(&traits, 90, 1) == 0);
     REQUIRE(gpr_set_cccl_path(NULL) == GPR_OK);
     (void)snprintf(path, sizeof path, "%s/cuda", root);
-    REQUIRE(setenv("CUDA_HOME", path, 1) == 0 && make(&cell, 90, 1) == 0);
+    REQUIRE(setenv("CUDA_HOME", path, 1) == 0 && make(&traits, 90, 1) == 0);
     char key[KEY_ROOM];
     read_key(key);
     (void)snprintf(option, sizeof option, "option --include-path=%s\n", include);
     expect_in(key, option);
     expect_in(key, "headers 3 "); /* bytes; then when */
     make_header(include, "two, and longer");
-    REQUIRE(make(&cell, 90, 1) == 1 && count_entries() == 2);
+    REQUIRE(make(&traits, 90, 1) == 1 && count_entries() == 2);
 }
 
 /* ---------------------------------------------------------------- compile errors ------------- */
@@ -385,64 +386,67 @@ static void failures_are_not_cached_and_leave_no_program(void)
     static const char *const functions[] = {"nvrtcCreateProgram",  "nvrtcAddNameExpression", "nvrtcCompileProgram",
                                             "nvrtcGetLoweredName", "nvrtcGetCUBINSize",      "nvrtcGetCUBIN"};
     gpr_object object;
-    gpr_cell cell;
+    gpr_kernel_traits traits;
     int compiled = 0;
 
-    make_cell(&cell, "sequential", GPR_OP_SUM, GPR_INT16, 256);
+    make_traits(&traits, "sequential", GPR_OP_SUM, GPR_INT16, 256);
     for (int i = 0; i < 6; i++) {
         fake.nvrtc_fail(functions[i], 1, i % 2 ? 11 : 1);
-        const gpr_status status = gpr_make_object(&cell, 90, 1, &object, &compiled);
+        const gpr_status status = gpr_make_object(&traits, 90, 1, &object, &compiled);
         REQUIRE(status == (i % 2 || i == 2 ? GPR_ERROR_COMPILE : GPR_ERROR_MEMORY));
         REQUIRE(strcmp(gpr_last_error()->call, functions[i]) == 0);
         REQUIRE(object.image == NULL && object.entry_count == 0 && count_entries() == 0 && fake.programs() == 0);
     }
     fake.refuse("Next");
-    REQUIRE(gpr_make_object(&cell, 90, 1, &object, &compiled) == GPR_ERROR_COMPILE);
+    REQUIRE(gpr_make_object(&traits, 90, 1, &object, &compiled) == GPR_ERROR_COMPILE);
     expect_in(gpr_last_error()->log, "refused: gpr::sequential<Next, 256u>");
     REQUIRE(count_entries() == 0);
     fake.refuse("");
-    REQUIRE(make(&cell, 90, 1) == 1);
+    REQUIRE(make(&traits, 90, 1) == 1);
 }
 
-static void cells_that_do_not_exist_are_refused(void)
+static void programs_that_do_not_exist_are_refused(void)
 {
     uint64_t bytes = 1;
 
-    REQUIRE(gpr_compile_cell(-1, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, -1, 90, &bytes) == GPR_ERROR_VALUE &&
+    REQUIRE(gpr_compile_program(-1, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, -1, 90, &bytes) == GPR_ERROR_VALUE &&
             bytes == 0);
-    REQUIRE(gpr_compile_cell(GPR_KERNEL_COUNT, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, -1, 90, NULL) ==
+    REQUIRE(gpr_compile_program(GPR_KERNEL_COUNT, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, -1, 90, NULL) ==
             GPR_ERROR_VALUE);
-    REQUIRE(gpr_compile_cell(GPR_KERNEL_sequential, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 33, -1, 90, NULL) ==
+    REQUIRE(gpr_compile_program(GPR_KERNEL_sequential, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 33, -1, 90, NULL) ==
             GPR_ERROR_VALUE);
-    REQUIRE(gpr_compile_cell(GPR_KERNEL_sequential, GPR_OP_MIN, GPR_INT8, GPR_INT16, 0, -1, 90, NULL) ==
+    REQUIRE(gpr_compile_program(GPR_KERNEL_sequential, GPR_OP_MIN, GPR_INT8, GPR_INT16, 0, -1, 90, NULL) ==
             GPR_ERROR_TYPE);
-    REQUIRE(gpr_compile_cell(GPR_KERNEL_auto, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, -1, 90, &bytes) == GPR_OK &&
+    REQUIRE(gpr_compile_program(GPR_KERNEL_auto, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, -1, 90, &bytes) ==
+                GPR_OK &&
             bytes > 0);
     uint64_t one = 0, sum = 0, again = 0;
     int variants = 0;
     for (; sum < bytes; variants++) {
-        REQUIRE(gpr_compile_cell(GPR_KERNEL_auto, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, variants, 90, &one) ==
+        REQUIRE(gpr_compile_program(GPR_KERNEL_auto, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, variants, 90, &one) ==
                     GPR_OK &&
                 one > 0);
         sum += one;
     }
     REQUIRE(sum == bytes && variants > 1);
-    REQUIRE(gpr_compile_cell(GPR_KERNEL_auto, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, 2 * variants - 1, 90,
-                             &again) == GPR_OK &&
+    REQUIRE(gpr_compile_program(GPR_KERNEL_auto, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, 2 * variants - 1, 90,
+                                &again) == GPR_OK &&
             again == one);
     /* Variances have each program twice: about means that are given, too. */
-    REQUIRE(gpr_compile_cell(GPR_KERNEL_auto, GPR_OP_VAR, GPR_INT8, GPR_DTYPE_DEFAULT, 0, -1, 90, &bytes) == GPR_OK);
+    REQUIRE(gpr_compile_program(GPR_KERNEL_auto, GPR_OP_VAR, GPR_INT8, GPR_DTYPE_DEFAULT, 0, -1, 90, &bytes) == GPR_OK);
     sum = 0;
     for (int i = 0; i < 2 * variants; i++) {
-        REQUIRE(gpr_compile_cell(GPR_KERNEL_auto, GPR_OP_VAR, GPR_INT8, GPR_DTYPE_DEFAULT, 0, i, 90, &one) == GPR_OK);
+        REQUIRE(gpr_compile_program(GPR_KERNEL_auto, GPR_OP_VAR, GPR_INT8, GPR_DTYPE_DEFAULT, 0, i, 90, &one) ==
+                GPR_OK);
         sum += one;
     }
     REQUIRE(sum == bytes);
-    REQUIRE(gpr_compile_cell(GPR_KERNEL_auto, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, -2, 90, NULL) ==
+    REQUIRE(gpr_compile_program(GPR_KERNEL_auto, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, -2, 90, NULL) ==
             GPR_ERROR_VALUE);
-    REQUIRE(gpr_compile_cell(GPR_KERNEL_exact, GPR_OP_VAR, GPR_FLOAT64, GPR_DTYPE_DEFAULT, 0, -1, 90, &bytes) ==
+    REQUIRE(gpr_compile_program(GPR_KERNEL_exact, GPR_OP_VAR, GPR_FLOAT64, GPR_DTYPE_DEFAULT, 0, -1, 90, &bytes) ==
                 GPR_OK &&
-            gpr_compile_cell(GPR_KERNEL_exact, GPR_OP_VAR, GPR_FLOAT64, GPR_DTYPE_DEFAULT, 0, 1, 90, &one) == GPR_OK &&
+            gpr_compile_program(GPR_KERNEL_exact, GPR_OP_VAR, GPR_FLOAT64, GPR_DTYPE_DEFAULT, 0, 1, 90, &one) ==
+                GPR_OK &&
             bytes > one && one > 0);
     REQUIRE(gpr_compile_dot(GPR_FLOAT32, GPR_INT8, GPR_FLOAT32, GPR_DTYPE_DEFAULT, 0, 90, &bytes) == GPR_OK &&
             bytes > 0);
@@ -464,7 +468,7 @@ int main(void)
     (void)snprintf(root, sizeof root, "%s/gpureduce-program-XXXXXX", temporary != NULL ? temporary : "/tmp");
     REQUIRE(mkdtemp(root) != NULL && unsetenv("GPUREDUCE_CACHE_BYTES") == 0);
     in_child(the_key_has_everything, "the key has everything", "version=12060");
-    in_child(cells_that_differ_have_keys_that_differ, "cells that differ have keys that differ", "");
+    in_child(traits_that_differ_have_keys_that_differ, "traits that differ have keys that differ", "");
     in_child(the_cache_is_bypassed_when_asked, "the cache is bypassed when asked", "");
     in_child(an_entry_with_other_names_is_not_used, "an entry with other names is not used", "");
     in_child(known_cards_get_machine_code_and_new_ones_the_nearest_older_ptx, "targets", "archs=75:80:90");
@@ -477,7 +481,7 @@ int main(void)
     in_child(a_path_that_was_set_goes_before_the_usual_places, "path", "version=12080");
     in_child(cub_is_compiled_with_the_headers_that_are_found, "cub", "");
     in_child(failures_are_not_cached_and_leave_no_program, "failures are not cached", "");
-    in_child(cells_that_do_not_exist_are_refused, "cells that do not exist are refused", "");
+    in_child(programs_that_do_not_exist_are_refused, "programs that do not exist are refused", "");
     (void)snprintf(command, sizeof command, "rm -r '%s'", root);
     CHECK(system(command) == 0, "%s", command);
     return check_end();

@@ -274,7 +274,7 @@ static gpr_status compile_error(void)
     gpr_status status = GPR_OK;
 
     fake.refuse("first_add");
-    status = gpr_compile_cell(GPR_KERNEL_first_add, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, -1, 90, NULL);
+    status = gpr_compile_program(GPR_KERNEL_first_add, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, -1, 90, NULL);
     fake.refuse("");
     REQUIRE(fake.programs() == 0);
     if (status == GPR_ERROR_MEMORY) return status;
@@ -360,24 +360,24 @@ static gpr_status cache_that_overflows(void)
 static gpr_status cached_program(void)
 {
     gpr_object object;
-    gpr_cell cell;
+    gpr_kernel_traits traits;
     gpr_rule rule;
     int compiled = 0;
     gpr_status status = gpr_make_rule(GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, &rule);
 
-    memset(&cell, 0, sizeof cell);
-    cell.kernel = GPR_KERNEL_sequential;
-    cell.fold = rule.fold;
-    cell.element = rule.element;
-    cell.compute = rule.compute;
-    cell.acc = rule.device_acc;
-    cell.block = 64;
-    cell.lanes = 32;
-    cell.per_thread = cell.item = 1;
-    cell.kept = cell.reduced = 1;
-    cell.variant = "sequential";
+    memset(&traits, 0, sizeof traits);
+    traits.kernel = GPR_KERNEL_sequential;
+    traits.fold = rule.fold;
+    traits.element = rule.element;
+    traits.compute = rule.compute;
+    traits.acc = rule.device_acc;
+    traits.block = 64;
+    traits.lanes = 32;
+    traits.per_thread = traits.item = 1;
+    traits.kept = traits.reduced = 1;
+    traits.variant = "sequential";
     for (int i = 0; i < 2 && status == GPR_OK; i++) {
-        status = gpr_make_object(&cell, 90, 1, &object, &compiled);
+        status = gpr_make_object(&traits, 90, 1, &object, &compiled);
         REQUIRE(status != GPR_OK || (object.entry_count == 2 && strncmp(object.image, "FAKE sm 90", 10) == 0));
         REQUIRE(status == GPR_OK || (object.entry_count == 0 && object.image == NULL));
         gpr_object_clear(&object);

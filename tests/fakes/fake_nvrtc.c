@@ -158,18 +158,19 @@ static int describe(const char *text, char *description)
     char masked[8], fold[16], element[16], compute[16], acc[40], skips[8], second[16] = "-", result[16] = "-",
                                                                            finish[16] = "-", mean[16] = "-";
     unsigned per_thread = 0, lanes = 0, kept = 0, reduced = 0, items = 0;
-    const char *cell = strstr(text, "gpr::Cell<"), *pair = strstr(text, "using First = gpr::Paired<gpr::Cell<"),
+    const char *traits = strstr(text, "gpr::KernelTraits<"),
+               *pair = strstr(text, "using First = gpr::Paired<gpr::KernelTraits<"),
                *last = strstr(text, "using Last = gpr::Finished");
 
-    if (cell == NULL ||
+    if (traits == NULL ||
         sscanf(text,
                "namespace gpr {\nconstexpr unsigned per_thread = %u;\nconstexpr unsigned lanes = %u;\n"
                "constexpr unsigned kept_axes = %u;\nconstexpr unsigned reduced_axes = %u;\n"
                "constexpr bool masked = %7[a-z];\nconstexpr unsigned item = %u;\n"
                "constexpr unsigned row_elements = %*u;\n",
                &per_thread, &lanes, &kept, &reduced, masked, &items) != 6 ||
-        sscanf(cell,
-               "gpr::Cell<gpr::fold_%15[a-z_], gpr::dt_%15[a-z0-9], gpr::dt_%15[a-z0-9], %39[^,], "
+        sscanf(traits,
+               "gpr::KernelTraits<gpr::fold_%15[a-z_], gpr::dt_%15[a-z0-9], gpr::dt_%15[a-z0-9], %39[^,], "
                "%7[a-z]>",
                fold, element, compute, acc, skips) != 5)
         return 0;

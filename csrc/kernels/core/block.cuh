@@ -14,20 +14,20 @@ namespace gpr {
 template <unsigned BLOCK> constexpr unsigned tree_words = BLOCK < 64 ? 64 : BLOCK;
 
 // One step: partial[0 .. S) takes in partial[S .. 2S).
-template <class Cell, unsigned S> GPR_DEVICE void halve(typename Cell::Acc *partial)
+template <class Traits, unsigned S> GPR_DEVICE void halve(typename Traits::Acc *partial)
 {
-    if (threadIdx.x < S) partial[threadIdx.x] = Cell::combine(partial[threadIdx.x], partial[threadIdx.x + S]);
+    if (threadIdx.x < S) partial[threadIdx.x] = Traits::combine(partial[threadIdx.x], partial[threadIdx.x + S]);
     __syncthreads(); // the next step reads what this one wrote
 }
 
 // The last six steps, by the first warp alone: reduces partial[0 .. 64) to partial[0]. All lanes combine in every step.
 // The upper ones read past what is left to fold, and nobody reads what they make of it.
-template <class Cell> GPR_DEVICE void last_warp_tree(typename Cell::Acc *partial)
+template <class Traits> GPR_DEVICE void last_warp_tree(typename Traits::Acc *partial)
 {
     const unsigned lane = threadIdx.x;
 #pragma unroll
     for (unsigned s = 32; s > 0; s /= 2) {
-        const typename Cell::Acc folded = Cell::combine(partial[lane], partial[lane + s]);
+        const typename Traits::Acc folded = Traits::combine(partial[lane], partial[lane + s]);
         __syncwarp(); // partial[lane] has been read by the lane it is the operand of
         partial[lane] = folded;
         __syncwarp(); // and is there for the next step
@@ -37,18 +37,18 @@ template <class Cell> GPR_DEVICE void last_warp_tree(typename Cell::Acc *partial
 // Reduces one value a thread with the tree of `unrolled`; thread 0 holds the result. BLOCK is a power of two; `partial`
 // is shared memory of tree_words<BLOCK>. A second call in the same kernel needs a block barrier before it: the first
 // warp may still be working. Operands are reordered.
-template <class Cell, unsigned BLOCK>
-GPR_DEVICE typename Cell::Acc unrolled_tree(typename Cell::Acc *partial, typename Cell::Acc value)
+template <class Traits, unsigned BLOCK>
+GPR_DEVICE typename Traits::Acc unrolled_tree(typename Traits::Acc *partial, typename Traits::Acc value)
 {
     partial[threadIdx.x] = value;
-    if constexpr (BLOCK < 64) partial[threadIdx.x + 32] = Cell::identity();
+    if constexpr (BLOCK < 64) partial[threadIdx.x + 32] = Traits::identity();
     __syncthreads(); // partials are there
-    if constexpr (BLOCK >= 1024) halve<Cell, 512>(partial);
-    if constexpr (BLOCK >= 512) halve<Cell, 256>(partial);
-    if constexpr (BLOCK >= 256) halve<Cell, 128>(partial);
-    if constexpr (BLOCK >= 128) halve<Cell, 64>(partial);
+    if constexpr (BLOCK >= 1024) halve<Traits, 512>(partial);
+    if constexpr (BLOCK >= 512) halve<Traits, 256>(partial);
+    if constexpr (BLOCK >= 256) halve<Traits, 128>(partial);
+    if constexpr (BLOCK >= 128) halve<Traits, 64>(partial);
     if (threadIdx.x < warp_lanes) {
-        last_warp_tree<Cell>(partial);
+        last_warp_tree<Traits>(partial);
         value = partial[0];
     }
     return value;
@@ -56,8 +56,8 @@ GPR_DEVICE typename Cell::Acc unrolled_tree(typename Cell::Acc *partial, typenam
 
 // The tree with neighbours first: reduces one value a thread, where only operands next to each other meet, the earlier
 // one on the left; thread 0 holds the result. `partial` is shared memory of BLOCK accumulators, free again afterwards.
-template <class Cell, unsigned BLOCK>
-GPR_DEVICE typename Cell::Acc neighbour_tree(typename Cell::Acc *partial, typename Cell::Acc value)
+template <class Traits, unsigned BLOCK>
+GPR_DEVICE typename Traits::Acc neighbour_tree(typename Traits::Acc *partial, typename Traits::Acc value)
 {
     partial[threadIdx.x] = value;
     __syncthreads(); // partials are there
@@ -65,7 +65,7 @@ GPR_DEVICE typename Cell::Acc neighbour_tree(typename Cell::Acc *partial, typena
     for (unsigned s = 1; s < BLOCK; s *= 2) {
         const unsigned left = 2 * s * threadIdx.x;
         if (left < BLOCK) {
-            value = Cell::combine(partial[left], partial[left + s]);
+            value = Traits::combine(partial[left], partial[left + s]);
             partial[left] = value;
         }
         __syncthreads(); // the next step, or the next tree, touches what this one did
@@ -77,19 +77,19 @@ GPR_DEVICE typename Cell::Acc neighbour_tree(typename Cell::Acc *partial, typena
 
 // Reduces one value a thread; thread 0 holds the result. Operands are reordered. A second call in the same kernel needs
 // a block barrier before it: the first warp may still be reading the first call's partials.
-template <class Cell, unsigned BLOCK> GPR_DEVICE typename Cell::Acc block_reduce(typename Cell::Acc value)
+template <class Traits, unsigned BLOCK> GPR_DEVICE typename Traits::Acc block_reduce(typename Traits::Acc value)
 {
-    using Acc = typename Cell::Acc;
+    using Acc = typename Traits::Acc;
     constexpr unsigned warps = BLOCK / warp_lanes;
     static_assert(BLOCK % warp_lanes == 0 && warps <= warp_lanes, "one warp holds the results of a block's warps");
 
-    value = warp_reduce<Cell>(value);
+    value = warp_reduce<Traits>(value);
     if constexpr (warps > 1) {
         __shared__ Acc of_warp[warps];
         const unsigned warp = threadIdx.x / warp_lanes, lane = threadIdx.x % warp_lanes;
         if (lane == 0) of_warp[warp] = value;
         __syncthreads(); // the first warp reads what the others wrote
-        if (warp == 0) value = warp_reduce<Cell>(lane < warps ? of_warp[lane] : Cell::identity());
+        if (warp == 0) value = warp_reduce<Traits>(lane < warps ? of_warp[lane] : Traits::identity());
     }
     return value;
 }

@@ -40,11 +40,11 @@ template <class Given, class Number> struct EndingAbout : Ending, gpr_given_mean
 // ---------------------------------------------------------------- ways to finish ----------------
 
 // A way to finish, named by an operator's row in the registry, has
-//   put<Cell>(out, acc, n, ending)    *out = the result of a row of n elements
+//   put<Traits>(out, acc, n, ending)    *out = the result of a row of n elements
 
 // The accumulator's number.
 struct finish_number {
-    template <class Cell, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending)
+    template <class Traits, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending)
     {
         *out = element_of<Out>(acc);
     }
@@ -63,20 +63,20 @@ template <class Compute, class Number> GPR_DEVICE auto as_computed(Number sum)
 }
 
 struct finish_mean {
-    template <class Cell, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64 n, Ending)
+    template <class Traits, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64 n, Ending)
     {
-        *out = element_of<Out>(over(as_computed<typename Cell::Compute>(acc), static_cast<double>(n)));
+        *out = element_of<Out>(over(as_computed<typename Traits::Compute>(acc), static_cast<double>(n)));
     }
-    template <class Cell, class T, class Out>
+    template <class Traits, class T, class Out>
     static GPR_DEVICE void put(Out *out, Tally<T> acc, uint64, Ending)
     {
-        *out = element_of<Out>(over(as_computed<typename Cell::Compute>(acc.sum), static_cast<double>(acc.count)));
+        *out = element_of<Out>(over(as_computed<typename Traits::Compute>(acc.sum), static_cast<double>(acc.count)));
     }
 };
 
 // Of a row where nothing was left to look at: -1.
 struct finish_position {
-    template <class Cell, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending)
+    template <class Traits, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending)
     {
         *out = static_cast<Out>(acc.position);
     }
@@ -84,35 +84,35 @@ struct finish_position {
 
 struct finish_variance {
     // Too few elements for the divisor make what the division by 0 does; where NaN are left out, always NaN.
-    template <class Cell, class Acc> static GPR_DEVICE double variance(Acc acc, Ending ending)
+    template <class Traits, class Acc> static GPR_DEVICE double variance(Acc acc, Ending ending)
     {
         const double divisor = static_cast<double>(acc.count) - ending.ddof;
-        if constexpr (Cell::skips_nan) acc.squares = divisor > 0 ? acc.squares : 0;
+        if constexpr (Traits::skips_nan) acc.squares = divisor > 0 ? acc.squares : 0;
         return acc.squares / (divisor > 0 ? divisor : 0);
     }
-    template <class Cell, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending ending)
+    template <class Traits, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending ending)
     {
-        *out = element_of<Out>(variance<Cell>(acc, ending));
+        *out = element_of<Out>(variance<Traits>(acc, ending));
     }
 };
 
 struct finish_deviation {
-    template <class Cell, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending ending)
+    template <class Traits, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending ending)
     {
-        *out = element_of<Out>(sqrt(finish_variance::variance<Cell>(acc, ending)));
+        *out = element_of<Out>(sqrt(finish_variance::variance<Traits>(acc, ending)));
     }
 };
 
 // A variance or deviation about a mean of type Given: what the squares' sum lacks is the distance of both means, for each
 // of the row's elements. Of none there is no distance, even from NaN.
 template <class Way, class Given> struct About {
-    template <class Cell, class Acc, class Out, class Number>
+    template <class Traits, class Acc, class Out, class Number>
     static GPR_DEVICE void put(Out *out, Acc acc, uint64 n, const RowAbout<Number> &ending)
     {
         if (acc.count != 0) {
             acc.squares += squared(apart(acc.mean, mean_of(ending.given))) * static_cast<double>(acc.count);
         }
-        Way::template put<Cell>(out, acc, n, ending);
+        Way::template put<Traits>(out, acc, n, ending);
     }
 };
 
@@ -124,7 +124,7 @@ template <class Way, class Given, class Acc> struct EndingOf<About<Way, Given>, 
 
 // Integers wrap, as NumPy's do.
 struct finish_distance {
-    template <class Cell, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending)
+    template <class Traits, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending)
     {
         if constexpr (is_integer<typename Acc::Number>) {
             *out = static_cast<Out>(static_cast<uint64>(acc.high) - static_cast<uint64>(acc.low));
@@ -135,31 +135,31 @@ struct finish_distance {
 };
 
 struct finish_both {
-    template <class Cell, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending ending)
+    template <class Traits, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending ending)
     {
         out[0] = element_of<Out>(acc.low);
         out[ending.output_stride] = element_of<Out>(acc.high);
     }
 };
 
-// ---------------------------------------------------------------- cells that finish -------------
+// ---------------------------------------------------------------- traits that finish ------------
 
-// A cell whose kernel leaves accumulators, which the host joins: of chunks of host arrays, or of arrays added to an ExactSum.
-template <class CellType> struct Unfinished : CellType {
-    using Out = typename CellType::Acc;
+// Traits of a kernel that leaves accumulators, which the host joins: of chunks of host arrays, or of arrays added to an ExactSum.
+template <class BaseTraits> struct Unfinished : BaseTraits {
+    using Out = typename BaseTraits::Acc;
     using AllEnding = Ending;
-    static GPR_DEVICE void put(Out *out, typename CellType::Acc acc, uint64, Ending) { *out = acc; }
+    static GPR_DEVICE void put(Out *out, typename BaseTraits::Acc acc, uint64, Ending) { *out = acc; }
 };
 
-// A cell whose kernel writes results. `out` points to a row's; what its result depends on beside is one row's share of
+// Traits of a kernel that writes results. `out` points to a row's; what its result depends on beside is one row's share of
 // the kernel's AllEnding.
-template <class CellType, class Result, class Way> struct Finished : CellType {
+template <class BaseTraits, class Result, class Way> struct Finished : BaseTraits {
     using Out = Result;
-    using AllEnding = typename EndingOf<Way, typename CellType::Acc>::type;
+    using AllEnding = typename EndingOf<Way, typename BaseTraits::Acc>::type;
     template <class RowEnding>
-    static GPR_DEVICE void put(Out *out, typename CellType::Acc acc, uint64 n, const RowEnding &ending)
+    static GPR_DEVICE void put(Out *out, typename BaseTraits::Acc acc, uint64 n, const RowEnding &ending)
     {
-        Way::template put<CellType>(out, acc, n, ending);
+        Way::template put<BaseTraits>(out, acc, n, ending);
     }
 };
 

@@ -8,13 +8,13 @@
 namespace gpr {
 
 // A thread a row; any grid, any block size.
-template <class Cell>
-__global__ void finish_rows(const typename Cell::Acc *accumulators, typename Cell::Out *out, const __grid_constant__ Layout layout,
-                            typename Cell::AllEnding ending)
+template <class Traits>
+__global__ void finish_rows(const typename Traits::Acc *accumulators, typename Traits::Out *out, const __grid_constant__ Layout layout,
+                            typename Traits::AllEnding ending)
 {
     const uint64 threads = static_cast<uint64>(gridDim.x) * blockDim.x;
     for (uint64 i = static_cast<uint64>(blockIdx.x) * blockDim.x + threadIdx.x; i < layout.count; i += threads) {
-        Cell::put(out + layout.row(i).out, accumulators[i], layout.elements, ending.of(layout, i, 0));
+        Traits::put(out + layout.row(i).out, accumulators[i], layout.elements, ending.of(layout, i, 0));
     }
 }
 

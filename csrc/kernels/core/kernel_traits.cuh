@@ -1,4 +1,4 @@
-// A cell of the table kernel x operator x dtype, as kernels see it: the types they read and hold, and what to do with
+// Kernel traits: the types that a kernel reads and holds for an operator and a dtype, and what it does with
 // them. Kernels use nothing else about numbers.
 #pragma once
 
@@ -14,7 +14,7 @@ template <class Fold> constexpr bool is_positional<Fold, Void<decltype(Fold::pos
 
 // Elements are converted to ComputeType, lifted to Accumulator, and combined there. Where SKIP_NAN, a NaN element is
 // lifted to the identity.
-template <class FoldType, class Element, class ComputeType, class Accumulator, bool SKIP_NAN = false> struct Cell {
+template <class FoldType, class Element, class ComputeType, class Accumulator, bool SKIP_NAN = false> struct KernelTraits {
     using Fold = FoldType;
     using In = Element;
     using Compute = ComputeType;
@@ -23,7 +23,7 @@ template <class FoldType, class Element, class ComputeType, class Accumulator, b
     static constexpr bool positional = is_positional<Fold>;
     static constexpr bool skips_nan = SKIP_NAN;
     // The same elements under another fold.
-    template <class OtherFold, class OtherAcc> using With = Cell<OtherFold, In, Compute, OtherAcc, SKIP_NAN>;
+    template <class OtherFold, class OtherAcc> using With = KernelTraits<OtherFold, In, Compute, OtherAcc, SKIP_NAN>;
 
     static GPR_DEVICE Acc identity() { return Fold::template identity<Acc, Compute>(); }
     // Element number i of its row.
@@ -41,7 +41,7 @@ template <class FoldType, class Element, class ComputeType, class Accumulator, b
     static GPR_DEVICE void atomic_combine(Acc *address, Acc value) { atomic_fold(Fold{}, address, value); }
 };
 
-// The cell of a later pass: its elements are the accumulators of First.
+// The traits of a later pass: its elements are the accumulators of First.
 template <class First> struct Next {
     using Fold = typename First::Fold;
     using In = typename First::Acc;

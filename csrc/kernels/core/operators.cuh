@@ -6,7 +6,7 @@
 //   lift<Acc>(x)                an element, already converted to its compute type, as an accumulator; a positional
 //                               fold's takes the element's position in its row as well
 //   combine(a, b)               a comes before b in the array
-// Acc is a built-in number for the folds below. Kernels do not rely on it: they only call a cell's members, so a fold
+// Acc is a built-in number for the folds below. Kernels do not rely on it: they only call members of their traits, so a fold
 // over a structure (any type that can be copied as bytes and has no constructor, for shared memory) needs no other
 // kernels.
 //

@@ -6,7 +6,7 @@
 // launch has no block that serves no row.
 //
 // Every kernel is
-//   template <class Cell, unsigned BLOCK> __global__ void name(in, out, rows, scratch)
+//   template <class Traits, unsigned BLOCK> __global__ void name(in, out, rows, scratch)
 // launched with BLOCK threads. Where the result goes is the kernel's finish, in its row of the registry:
 //   passes   out[v] for virtual block v; the caller reduces these again if there were several to a row
 //   atomic   out[row], which fill_identity filled before
@@ -66,24 +66,24 @@ template <class Acc> struct Scratch : gpr_scratch_params {
 };
 
 // Element i of the row that starts at `in`, lifted; past the end of the row, the identity.
-template <class Cell> GPR_DEVICE typename Cell::Acc load_or_identity(const typename Cell::In *in, uint64 i, uint64 n)
+template <class Traits> GPR_DEVICE typename Traits::Acc load_or_identity(const typename Traits::In *in, uint64 i, uint64 n)
 {
-    return i < n ? Cell::lift(in[i], i) : Cell::identity();
+    return i < n ? Traits::lift(in[i], i) : Traits::identity();
 }
 
 // Elements i and j, lifted and combined: the first add of a tree, done while loading.
-template <class Cell>
-GPR_DEVICE typename Cell::Acc load_pair(const typename Cell::In *in, uint64 i, uint64 j, uint64 n)
+template <class Traits>
+GPR_DEVICE typename Traits::Acc load_pair(const typename Traits::In *in, uint64 i, uint64 j, uint64 n)
 {
-    return Cell::combine(load_or_identity<Cell>(in, i, n), load_or_identity<Cell>(in, j, n));
+    return Traits::combine(load_or_identity<Traits>(in, i, n), load_or_identity<Traits>(in, j, n));
 }
 
 // Prepares `count` outputs for kernels that finish by atomics. Any grid, any block size.
-template <class Cell> __global__ void fill_identity(typename Cell::Acc *out, uint64 count)
+template <class Traits> __global__ void fill_identity(typename Traits::Acc *out, uint64 count)
 {
     const uint64 threads = static_cast<uint64>(gridDim.x) * blockDim.x;
     for (uint64 i = static_cast<uint64>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += threads) {
-        out[i] = Cell::identity();
+        out[i] = Traits::identity();
     }
 }
 

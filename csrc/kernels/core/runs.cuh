@@ -19,10 +19,10 @@ template <unsigned BLOCK> GPR_DEVICE Team grid_of(const Row &row)
 }
 
 // This thread's share of in[0 .. n), an element at a time, by a stride of the whole team.
-template <class Cell> GPR_DEVICE typename Cell::Acc fold_elements(const typename Cell::In *in, uint64 n, Team team)
+template <class Traits> GPR_DEVICE typename Traits::Acc fold_elements(const typename Traits::In *in, uint64 n, Team team)
 {
-    typename Cell::Acc value = Cell::identity();
-    for (uint64 i = team.me; i < n; i += team.size) value = Cell::combine(value, Cell::lift(in[i], i));
+    typename Traits::Acc value = Traits::identity();
+    for (uint64 i = team.me; i < n; i += team.size) value = Traits::combine(value, Traits::lift(in[i], i));
     return value;
 }
 
@@ -42,10 +42,10 @@ template <class In> GPR_DEVICE uint64 position_of(const Vector *vector, const In
 // bring. What remains is dealt out a vector a thread, so that no thread has more than one vector more than another.
 //
 // The run must be of elements that vectors hold whole; take_run below asks nothing.
-template <class Cell, unsigned VECTORS, unsigned WIDTH>
-GPR_DEVICE void take_whole_vectors(Local<Cell> &local, const typename Cell::In *in, uint64 n, Team team)
+template <class Traits, unsigned VECTORS, unsigned WIDTH>
+GPR_DEVICE void take_whole_vectors(Local<Traits> &local, const typename Traits::In *in, uint64 n, Team team)
 {
-    using In = typename Cell::In;
+    using In = typename Traits::In;
     const unsigned past = static_cast<unsigned>(reinterpret_cast<uint64>(in) % sizeof(Vector) / sizeof(In));
     const unsigned to_aligned = past == 0 ? 0 : vector_elements<In> - past;
     const uint64 head = to_aligned < n ? to_aligned : n;
@@ -82,25 +82,25 @@ GPR_DEVICE void take_whole_vectors(Local<Cell> &local, const typename Cell::In *
 
 // The same for any elements: accumulators of an earlier pass may be of a size that vectors do not hold, and elements of
 // 16 bytes may begin where vectors do not. Those are taken one by one.
-template <class Cell, unsigned VECTORS, unsigned WIDTH>
-GPR_DEVICE void take_run(Local<Cell> &local, const typename Cell::In *in, uint64 n, Team team)
+template <class Traits, unsigned VECTORS, unsigned WIDTH>
+GPR_DEVICE void take_run(Local<Traits> &local, const typename Traits::In *in, uint64 n, Team team)
 {
-    constexpr unsigned bytes = sizeof(typename Cell::In);
+    constexpr unsigned bytes = sizeof(typename Traits::In);
     const auto take_elements = [&] {
         for (uint64 i = team.me; i < n; i += team.size) local.take(in[i], i);
     };
 
     if constexpr (sizeof(Vector) % bytes != 0) take_elements();
     else if (bytes == sizeof(Vector) && reinterpret_cast<uint64>(in) % sizeof(Vector) != 0) take_elements();
-    else take_whole_vectors<Cell, VECTORS, WIDTH>(local, in, n, team);
+    else take_whole_vectors<Traits, VECTORS, WIDTH>(local, in, n, team);
 }
 
 // This thread's share, folded.
-template <class Cell, unsigned VECTORS, unsigned WIDTH>
-GPR_DEVICE typename Cell::Acc fold_vectors(const typename Cell::In *in, uint64 n, Team team)
+template <class Traits, unsigned VECTORS, unsigned WIDTH>
+GPR_DEVICE typename Traits::Acc fold_vectors(const typename Traits::In *in, uint64 n, Team team)
 {
-    Local<Cell> local;
-    take_run<Cell, VECTORS, WIDTH>(local, in, n, team);
+    Local<Traits> local;
+    take_run<Traits, VECTORS, WIDTH>(local, in, n, team);
     return local.close();
 }
 

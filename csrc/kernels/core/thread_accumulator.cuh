@@ -1,4 +1,4 @@
-// What a thread folds into while it walks its share of a row: most cells' accumulator, and for some something that is
+// What a thread folds into while it walks its share of a row: most traits' accumulator, and for some something that is
 // quicker, or errs less, as long as one thread has it alone.
 //
 //   take(x, i)                       element number i of the row
@@ -53,58 +53,58 @@ template <class T> constexpr bool is_compensated = same<T, double> || same<T, dt
 
 // ---------------------------------------------------------------- the ways to fold --------------
 
-// Which way is a cell's. Later passes (In is Acc) of structures have the first.
+// Which way the traits have. Later passes (In is Acc) of structures have the first.
 enum class LocalWay { ACCUMULATOR, SUM, TALLY, MOMENTS, FOUND };
 
-template <class Cell> GPR_DEVICE constexpr LocalWay local_way()
+template <class Traits> GPR_DEVICE constexpr LocalWay local_way()
 {
-    using Fold = typename Cell::Fold;
-    using Acc = typename Cell::Acc;
-    using Compute = typename Cell::Compute;
+    using Fold = typename Traits::Fold;
+    using Acc = typename Traits::Acc;
+    using Compute = typename Traits::Compute;
 
     if constexpr (same<Fold, fold_sum> && is_compensated<Acc> && same<Compute, Acc>) return LocalWay::SUM;
-    else if constexpr (same<typename Cell::In, Acc>) return LocalWay::ACCUMULATOR;
+    else if constexpr (same<typename Traits::In, Acc>) return LocalWay::ACCUMULATOR;
     else if constexpr (same<Fold, fold_moments>) return LocalWay::MOMENTS;
-    else if constexpr (Cell::positional) return LocalWay::FOUND;
+    else if constexpr (Traits::positional) return LocalWay::FOUND;
     else if constexpr (same<Fold, fold_tally>)
         return is_compensated<Compute> ? LocalWay::TALLY : LocalWay::ACCUMULATOR;
     else return LocalWay::ACCUMULATOR;
 }
 
-template <class Cell, LocalWay WAY = local_way<Cell>()> struct Local {
-    using In = typename Cell::In;
-    using Acc = typename Cell::Acc;
-    Acc value = Cell::identity();
+template <class Traits, LocalWay WAY = local_way<Traits>()> struct Local {
+    using In = typename Traits::In;
+    using Acc = typename Traits::Acc;
+    Acc value = Traits::identity();
 
-    GPR_DEVICE void take(In x, uint64 i) { value = Cell::combine(value, Cell::lift(x, i)); }
+    GPR_DEVICE void take(In x, uint64 i) { value = Traits::combine(value, Traits::lift(x, i)); }
     template <unsigned VECTORS> GPR_DEVICE void take_tile(const Vector (&v)[VECTORS], const In *, uint64, uint64)
     {
-        value = Cell::combine(value, fold_tile<Cell>(v));
+        value = Traits::combine(value, fold_tile<Traits>(v));
     }
     GPR_DEVICE void settle() {}
     GPR_DEVICE Acc close() const { return value; }
 };
 
 // Tiles are summed plainly, which errs by their few additions, and their sums with what those round away.
-template <class Cell> struct Local<Cell, LocalWay::SUM> {
-    using In = typename Cell::In;
-    using Acc = typename Cell::Acc;
-    Compensated<Acc> total = {Cell::identity(), Cell::identity()};
+template <class Traits> struct Local<Traits, LocalWay::SUM> {
+    using In = typename Traits::In;
+    using Acc = typename Traits::Acc;
+    Compensated<Acc> total = {Traits::identity(), Traits::identity()};
 
-    GPR_DEVICE void take(In x, uint64 i) { add_to(total, Cell::lift(x, i)); }
+    GPR_DEVICE void take(In x, uint64 i) { add_to(total, Traits::lift(x, i)); }
     template <unsigned VECTORS> GPR_DEVICE void take_tile(const Vector (&v)[VECTORS], const In *, uint64, uint64)
     {
-        add_to(total, fold_tile<Cell>(v));
+        add_to(total, fold_tile<Traits>(v));
     }
     GPR_DEVICE void settle() {}
     GPR_DEVICE Acc close() const { return value_of(total); }
 };
 
-template <class Cell> struct Local<Cell, LocalWay::TALLY> {
-    using In = typename Cell::In;
-    using Acc = typename Cell::Acc;
+template <class Traits> struct Local<Traits, LocalWay::TALLY> {
+    using In = typename Traits::In;
+    using Acc = typename Traits::Acc;
     using Number = typename Acc::Number;
-    Compensated<Number> total = {Cell::identity().sum, Cell::identity().sum};
+    Compensated<Number> total = {Traits::identity().sum, Traits::identity().sum};
     uint64 count = 0;
 
     GPR_DEVICE void add(Acc part)
@@ -112,10 +112,10 @@ template <class Cell> struct Local<Cell, LocalWay::TALLY> {
         add_to(total, part.sum);
         count += part.count;
     }
-    GPR_DEVICE void take(In x, uint64 i) { add(Cell::lift(x, i)); }
+    GPR_DEVICE void take(In x, uint64 i) { add(Traits::lift(x, i)); }
     template <unsigned VECTORS> GPR_DEVICE void take_tile(const Vector (&v)[VECTORS], const In *, uint64, uint64)
     {
-        add(fold_tile<Cell>(v));
+        add(fold_tile<Traits>(v));
     }
     GPR_DEVICE void settle() {}
     GPR_DEVICE Acc close() const { return Acc{value_of(total), count}; }
@@ -130,19 +130,19 @@ template <class T> using Narrow = typename Select<sizeof(T) < 8, NarrowOf<T>, Se
 
 // A tile's extreme by the quick way of min and max. Of the best tile so far only the place is kept, so that no thread of a
 // warp has to look for a position while the others wait; one look at the end finds it.
-template <class Cell> struct Local<Cell, LocalWay::FOUND> {
-    using In = typename Cell::In;
-    using Acc = typename Cell::Acc;
-    using Fold = typename Cell::Fold;
-    using Tile = typename Cell::template With<typename Fold::Extreme, Narrow<typename Cell::Compute>>;
+template <class Traits> struct Local<Traits, LocalWay::FOUND> {
+    using In = typename Traits::In;
+    using Acc = typename Traits::Acc;
+    using Fold = typename Traits::Fold;
+    using Tile = typename Traits::template With<typename Fold::Extreme, Narrow<typename Traits::Compute>>;
     static constexpr unsigned most_vectors = 4;
     const In *row = nullptr;
-    Narrow<typename Cell::Compute> best = Tile::identity();
+    Narrow<typename Traits::Compute> best = Tile::identity();
     uint64 first = nowhere; // of the tile, or where the element itself is
     unsigned vectors = 0;   // of the tile; 0: it was an element
     unsigned distance = 0;  // from vector to vector, in elements
 
-    GPR_DEVICE void keep_better(Narrow<typename Cell::Compute> number, uint64 at, unsigned count, unsigned step)
+    GPR_DEVICE void keep_better(Narrow<typename Traits::Compute> number, uint64 at, unsigned count, unsigned step)
     {
         // Most numbers are left behind by the first two questions.
         if (!Fold::prefers(number, best) && (Fold::prefers(best, number) || at >= first)) return;
@@ -153,14 +153,14 @@ template <class Cell> struct Local<Cell, LocalWay::FOUND> {
     }
     GPR_DEVICE void take(In x, uint64 i)
     {
-        if (!Cell::skips_nan || !is_nan(value_of(x))) keep_better(Tile::lift(x, i), i, 0, 0);
+        if (!Traits::skips_nan || !is_nan(value_of(x))) keep_better(Tile::lift(x, i), i, 0, 0);
     }
     template <unsigned VECTORS>
     GPR_DEVICE void take_tile(const Vector (&v)[VECTORS], const In *in, uint64 at, uint64 step)
     {
         static_assert(VECTORS <= most_vectors, "a tile is looked through at the end");
         row = in;
-        if (Cell::skips_nan && count_present<Cell>(v) == 0) return; // its extreme would be an infinity that is not there
+        if (Traits::skips_nan && count_present<Traits>(v) == 0) return; // its extreme would be an infinity that is not there
         keep_better(fold_tile<Tile>(v), at, VECTORS, static_cast<unsigned>(step));
     }
     // Where the best element is, the first one of its tile that is as good: to be asked once, and where there is one.
@@ -177,7 +177,7 @@ template <class Cell> struct Local<Cell, LocalWay::FOUND> {
         for (unsigned i = most_vectors * vector_elements<In>; i-- > 0;) {
             const unsigned k = i / vector_elements<In>;
             const In x = element<In>(v[k], i % vector_elements<In>);
-            const bool is_there = k < vectors && (!Cell::skips_nan || !is_nan(value_of(x)));
+            const bool is_there = k < vectors && (!Traits::skips_nan || !is_nan(value_of(x)));
             if (is_there && !Fold::prefers(best, Tile::lift(x, 0))) found = i;
         }
         return first + found / vector_elements<In> * distance + found % vector_elements<In>;
@@ -185,7 +185,7 @@ template <class Cell> struct Local<Cell, LocalWay::FOUND> {
     GPR_DEVICE void settle() {}
     GPR_DEVICE Acc close() const
     {
-        if (first == nowhere) return Cell::identity();
+        if (first == nowhere) return Traits::identity();
         return Acc{element_of<typename Acc::Number>(best), position()};
     }
 };
@@ -233,21 +233,21 @@ struct MomentCount {
     GPR_DEVICE void move() { next_move = count > ~0u / move_factor ? ~0u : count * move_factor; }
 };
 
-template <class Cell> GPR_DEVICE auto number_of(typename Cell::In x)
+template <class Traits> GPR_DEVICE auto number_of(typename Traits::In x)
 {
-    return element_of<typename Cell::Acc::Number>(value_of(convert<typename Cell::Compute>(x)));
+    return element_of<typename Traits::Acc::Number>(value_of(convert<typename Traits::Compute>(x)));
 }
 
-template <class Cell> struct Local<Cell, LocalWay::MOMENTS> {
-    using In = typename Cell::In;
-    using Acc = typename Cell::Acc;
+template <class Traits> struct Local<Traits, LocalWay::MOMENTS> {
+    using In = typename Traits::In;
+    using Acc = typename Traits::Acc;
     Distances<Acc> distances;
     MomentCount taken;
 
     GPR_DEVICE void take(In x, uint64)
     {
-        if (Cell::skips_nan && is_nan(value_of(x))) return;
-        const auto y = number_of<Cell>(x);
+        if (Traits::skips_nan && is_nan(value_of(x))) return;
+        const auto y = number_of<Traits>(x);
         if (taken.count++ == 0) distances.centre = y;
         distances.add(y);
     }
@@ -266,7 +266,7 @@ template <class Cell> struct Local<Cell, LocalWay::MOMENTS> {
         }
         settle();
     }
-    GPR_DEVICE Acc close() const { return taken.count == 0 ? Cell::identity() : distances.close(taken.count); }
+    GPR_DEVICE Acc close() const { return taken.count == 0 ? Traits::identity() : distances.close(taken.count); }
 };
 
 } // namespace gpr

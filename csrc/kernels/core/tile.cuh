@@ -1,6 +1,6 @@
 // Tiles: how a thread folds what it loaded, 16 bytes at a time.
 //
-// fold_tile folds a few vectors that are in registers, by the quickest way there is for the cell; which way that is, is
+// fold_tile folds a few vectors that are in registers, by the quickest way there is for the traits; which way that is, is
 // decided here and nowhere else. Operands are reordered.
 #pragma once
 
@@ -50,50 +50,50 @@ template <class In> GPR_DEVICE void put_element(Vector &v, unsigned j, In x)
 
 // ---------------------------------------------------------------- ways to fold a tile -----------
 
-// The way for every cell that does not ask for positions: a few independent accumulators, so that combines overlap, then a tree over those.
-template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc fold_each(const Vector (&v)[VECTORS])
+// The way for all traits that do not ask for positions: a few independent accumulators, so that combines overlap, then a tree over those.
+template <class Traits, unsigned VECTORS> GPR_DEVICE typename Traits::Acc fold_each(const Vector (&v)[VECTORS])
 {
-    using In = typename Cell::In;
+    using In = typename Traits::In;
     constexpr unsigned elements = vector_elements<In>;
     constexpr unsigned chains = elements < 4 ? elements : 4;
-    typename Cell::Acc chain[chains];
+    typename Traits::Acc chain[chains];
 
 #pragma unroll
     for (unsigned k = 0; k < VECTORS; k++) {
 #pragma unroll
         for (unsigned j = 0; j < elements; j++) {
-            const typename Cell::Acc x = Cell::lift(element<In>(v[k], j), 0);
-            chain[j % chains] = k == 0 && j < chains ? x : Cell::combine(chain[j % chains], x);
+            const typename Traits::Acc x = Traits::lift(element<In>(v[k], j), 0);
+            chain[j % chains] = k == 0 && j < chains ? x : Traits::combine(chain[j % chains], x);
         }
     }
 #pragma unroll
     for (unsigned s = chains / 2; s > 0; s /= 2) {
 #pragma unroll
-        for (unsigned j = 0; j < s; j++) chain[j] = Cell::combine(chain[j], chain[j + s]);
+        for (unsigned j = 0; j < s; j++) chain[j] = Traits::combine(chain[j], chain[j + s]);
     }
     return chain[0];
 }
 
 // Sums of integers of 1 or 2 bytes: four or two elements in one instruction, in 32 bits, which a tile does not
 // overflow. For a float accumulator that is exact where adding one by one would round.
-template <class Cell> GPR_DEVICE constexpr bool sums_words()
+template <class Traits> GPR_DEVICE constexpr bool sums_words()
 {
-    using In = typename Cell::In;
-    using Compute = typename Cell::Compute;
+    using In = typename Traits::In;
+    using Compute = typename Traits::Compute;
     constexpr bool small = sizeof(In) <= 2 && (is_integer<In> || same<In, dt_bool>);
 
-    if constexpr (!same<typename Cell::Fold, fold_sum> || !small) return false;
+    if constexpr (!same<typename Traits::Fold, fold_sum> || !small) return false;
     else if constexpr (is_signed<Compute>) return sizeof(Compute) > sizeof(In) || is_signed<In> || same<In, dt_bool>;
     else if constexpr (is_unsigned<Compute>) return sizeof(Compute) == 8 || !is_signed<In>;
     else return same<Compute, dt_float32> || same<Compute, dt_float64>; // these hold every element exactly
 }
 
 // Sums of 16-bit floats in doubles: a tile of them is summed in float32, which has room for what they have.
-template <class Cell> GPR_DEVICE constexpr bool sums_halves()
+template <class Traits> GPR_DEVICE constexpr bool sums_halves()
 {
-    using In = typename Cell::In;
-    return same<typename Cell::Fold, fold_sum> && sizeof(In) == 2 && same<typename Cell::Compute, In> &&
-           same<typename Cell::Acc, double>;
+    using In = typename Traits::In;
+    return same<typename Traits::Fold, fold_sum> && sizeof(In) == 2 && same<typename Traits::Compute, In> &&
+           same<typename Traits::Acc, double>;
 }
 
 // Bits 7 of the bytes that are not zero.
@@ -102,9 +102,9 @@ GPR_DEVICE unsigned true_bytes(unsigned word)
     return (((word & 0x7f7f7f7fu) + 0x7f7f7f7fu) | word) & 0x80808080u;
 }
 
-template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc sum_words(const Vector (&v)[VECTORS])
+template <class Traits, unsigned VECTORS> GPR_DEVICE typename Traits::Acc sum_words(const Vector (&v)[VECTORS])
 {
-    using In = typename Cell::In;
+    using In = typename Traits::In;
     using Partial = typename Select<is_signed<In>, int, unsigned>::type;
     static_assert(VECTORS * 8 * 65535ull < 1ull << 31, "a tile must not overflow 32 bits");
     Partial partial = 0;
@@ -118,7 +118,7 @@ template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc sum_words(
             else partial = add_halves(v[k].word[w], partial);
         }
     }
-    return static_cast<typename Cell::Acc>(partial);
+    return static_cast<typename Traits::Acc>(partial);
 }
 
 // any: the bits of all elements together, without the signs of zeros.
@@ -131,20 +131,20 @@ template <class In> GPR_DEVICE constexpr unsigned truth_mask(unsigned word)
     else return word % 2 == 0 ? ~0u : 0x7fffffffu;
 }
 
-template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc or_words(const Vector (&v)[VECTORS])
+template <class Traits, unsigned VECTORS> GPR_DEVICE typename Traits::Acc or_words(const Vector (&v)[VECTORS])
 {
     unsigned bits = 0;
 
 #pragma unroll
     for (unsigned k = 0; k < VECTORS; k++) {
 #pragma unroll
-        for (unsigned w = 0; w < 4; w++) bits |= v[k].word[w] & truth_mask<typename Cell::In>(w);
+        for (unsigned w = 0; w < 4; w++) bits |= v[k].word[w] & truth_mask<typename Traits::In>(w);
     }
     return bits != 0;
 }
 
 // all, for elements of one byte: four at a time.
-template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc and_bytes(const Vector (&v)[VECTORS])
+template <class Traits, unsigned VECTORS> GPR_DEVICE typename Traits::Acc and_bytes(const Vector (&v)[VECTORS])
 {
     unsigned all_true = 0x80808080u;
 
@@ -157,7 +157,7 @@ template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc and_bytes(
 }
 
 // How many bytes are not zero, and whether their number is odd.
-template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc count_bytes(const Vector (&v)[VECTORS])
+template <class Traits, unsigned VECTORS> GPR_DEVICE typename Traits::Acc count_bytes(const Vector (&v)[VECTORS])
 {
     unsigned count = 0;
 
@@ -166,14 +166,14 @@ template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc count_byte
 #pragma unroll
         for (unsigned w = 0; w < 4; w++) count += __popc(true_bytes(v[k].word[w]));
     }
-    return same<typename Cell::Fold, fold_odd> ? count & 1 : count;
+    return same<typename Traits::Fold, fold_odd> ? count & 1 : count;
 }
 
 // Bits of integers: whole words first, then their halves or bytes.
-template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc fold_words(const Vector (&v)[VECTORS])
+template <class Traits, unsigned VECTORS> GPR_DEVICE typename Traits::Acc fold_words(const Vector (&v)[VECTORS])
 {
-    using Fold = typename Cell::Fold;
-    constexpr unsigned bytes = sizeof(typename Cell::In);
+    using Fold = typename Traits::Fold;
+    constexpr unsigned bytes = sizeof(typename Traits::In);
     unsigned even = v[0].word[0], odd = v[0].word[1];
 
 #pragma unroll
@@ -195,12 +195,12 @@ template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc fold_words
 }
 
 // How many elements are there, where NaN is left out.
-template <class Cell, unsigned VECTORS> GPR_DEVICE unsigned count_present(const Vector (&v)[VECTORS])
+template <class Traits, unsigned VECTORS> GPR_DEVICE unsigned count_present(const Vector (&v)[VECTORS])
 {
-    using In = typename Cell::In;
+    using In = typename Traits::In;
     unsigned count = VECTORS * vector_elements<In>;
 
-    if constexpr (Cell::skips_nan) {
+    if constexpr (Traits::skips_nan) {
 #pragma unroll
         for (unsigned k = 0; k < VECTORS; k++) {
 #pragma unroll
@@ -216,10 +216,10 @@ template <class Cell, unsigned VECTORS> GPR_DEVICE unsigned count_present(const 
 GPR_DEVICE unsigned fold_halves(fold_min, unsigned a, unsigned b) { return smaller_halves(a, b); }
 GPR_DEVICE unsigned fold_halves(fold_max, unsigned a, unsigned b) { return larger_halves(a, b); }
 
-template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc extreme_byte(const Vector (&v)[VECTORS])
+template <class Traits, unsigned VECTORS> GPR_DEVICE typename Traits::Acc extreme_byte(const Vector (&v)[VECTORS])
 {
-    using Fold = typename Cell::Fold;
-    using In = typename Cell::In;
+    using Fold = typename Traits::Fold;
+    using In = typename Traits::In;
     constexpr unsigned flip = is_signed<In> ? 0x80808080u : 0u;
     unsigned upper = v[0].word[0] ^ flip, lower = upper & 0x00ff00ffu;
 
@@ -233,16 +233,16 @@ template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc extreme_by
     }
     const unsigned halves = fold_halves(Fold{}, upper >> 8 & 0x00ff00ffu, lower);
     const unsigned best = Fold::combine(halves >> 16, halves & 0xffffu);
-    return static_cast<typename Cell::Acc>(static_cast<In>(best ^ (flip & 0xffu)));
+    return static_cast<typename Traits::Acc>(static_cast<In>(best ^ (flip & 0xffu)));
 }
 
 // Folds vectors that are in registers. Not for positions: see thread_accumulator.cuh.
-template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc fold_tile(const Vector (&v)[VECTORS])
+template <class Traits, unsigned VECTORS> GPR_DEVICE typename Traits::Acc fold_tile(const Vector (&v)[VECTORS])
 {
-    using Fold = typename Cell::Fold;
-    using In = typename Cell::In;
-    using Compute = typename Cell::Compute;
-    using Acc = typename Cell::Acc;
+    using Fold = typename Traits::Fold;
+    using In = typename Traits::In;
+    using Compute = typename Traits::Compute;
+    using Acc = typename Traits::Acc;
     constexpr bool lifts = !same<In, Acc>; // elements are not accumulators of an earlier pass
     constexpr bool is_bits =
         same<Fold, fold_bit_and> || same<Fold, fold_bit_or> || same<Fold, fold_bit_xor>;
@@ -253,22 +253,22 @@ template <class Cell, unsigned VECTORS> GPR_DEVICE typename Cell::Acc fold_tile(
 
     if constexpr (same<Fold, fold_range> && lifts) {
         using Number = typename Acc::Number;
-        return Acc{fold_tile<typename Cell::template With<fold_min, Number>>(v),
-                   fold_tile<typename Cell::template With<fold_max, Number>>(v)};
+        return Acc{fold_tile<typename Traits::template With<fold_min, Number>>(v),
+                   fold_tile<typename Traits::template With<fold_max, Number>>(v)};
     } else if constexpr (same<Fold, fold_tally> && lifts) {
         using Number = typename Acc::Number;
-        return Acc{fold_tile<typename Cell::template With<fold_sum, Number>>(v), count_present<Cell>(v)};
-    } else if constexpr (sums_halves<Cell>()) {
-        return fold_each<typename Cell::template With<fold_sum, float>>(v);
+        return Acc{fold_tile<typename Traits::template With<fold_sum, Number>>(v), count_present<Traits>(v)};
+    } else if constexpr (sums_halves<Traits>()) {
+        return fold_each<typename Traits::template With<fold_sum, float>>(v);
     } else if constexpr (sizeof(In) == 1 && (same<Fold, fold_count> || same<Fold, fold_odd>)) {
-        return count_bytes<Cell>(v);
+        return count_bytes<Traits>(v);
     } else if constexpr (is_bits && same<Compute, In> && !same<In, dt_bool>) {
-        return fold_words<Cell>(v);
-    } else if constexpr (sums_words<Cell>()) return sum_words<Cell>(v);
-    else if constexpr (is_any && as_it_is) return or_words<Cell>(v);
-    else if constexpr (is_all && as_it_is && sizeof(In) == 1) return and_bytes<Cell>(v);
-    else if constexpr (GPR_HAS_HALVES && is_extreme && as_it_is && sizeof(In) == 1) return extreme_byte<Cell>(v);
-    else return fold_each<Cell>(v);
+        return fold_words<Traits>(v);
+    } else if constexpr (sums_words<Traits>()) return sum_words<Traits>(v);
+    else if constexpr (is_any && as_it_is) return or_words<Traits>(v);
+    else if constexpr (is_all && as_it_is && sizeof(In) == 1) return and_bytes<Traits>(v);
+    else if constexpr (GPR_HAS_HALVES && is_extreme && as_it_is && sizeof(In) == 1) return extreme_byte<Traits>(v);
+    else return fold_each<Traits>(v);
 }
 
 } // namespace gpr

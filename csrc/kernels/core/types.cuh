@@ -2,7 +2,7 @@
 //
 // Everything the kernels know about number formats is here: what an element is in memory (dt_<name>), the arithmetic
 // value it stands for, and how a value becomes another type. Conversions are NumPy's on x86-64, as in the host's
-// rules, so a cell gives the same answer wherever it runs: integers wrap, floats are cut towards zero, 16-bit floats
+// rules, so a kernel gives the same result on every device: integers wrap, floats are cut towards zero, 16-bit floats
 // round to nearest even, a float is true unless it is zero (NaN is true).
 //
 // Nothing is included. This is also the only file with inline PTX; each use has a portable twin, which is what a

@@ -60,38 +60,38 @@ template <class T> GPR_DEVICE T shuffle_from(T value, int lane)
 
 // Reduces each group of LANES neighbouring lanes (a power of two). The first lane of a group holds its result, the
 // others hold nothing of use. Halves fold onto each other, which reorders operands.
-template <class Cell, unsigned LANES = warp_lanes> GPR_DEVICE typename Cell::Acc warp_reduce(typename Cell::Acc value)
+template <class Traits, unsigned LANES = warp_lanes> GPR_DEVICE typename Traits::Acc warp_reduce(typename Traits::Acc value)
 {
 #pragma unroll
     for (unsigned delta = LANES / 2; delta > 0; delta /= 2) {
-        value = Cell::combine(value, shuffle_down(value, delta, LANES));
+        value = Traits::combine(value, shuffle_down(value, delta, LANES));
     }
     return value;
 }
 
 // The butterfly of shfl_xor.cuh: every lane of the warp holds the result, and all the same bits of it.
-template <class Cell> GPR_DEVICE typename Cell::Acc warp_all_reduce(typename Cell::Acc value)
+template <class Traits> GPR_DEVICE typename Traits::Acc warp_all_reduce(typename Traits::Acc value)
 {
-    using Acc = typename Cell::Acc;
+    using Acc = typename Traits::Acc;
 #pragma unroll
     for (unsigned mask = warp_lanes / 2; mask > 0; mask /= 2) {
         const Acc other = shuffle_xor(value, mask);
-        value = (threadIdx.x & mask) == 0 ? Cell::combine(value, other) : Cell::combine(other, value);
+        value = (threadIdx.x & mask) == 0 ? Traits::combine(value, other) : Traits::combine(other, value);
     }
     return value;
 }
 
 // What warp_reduce does, for several values a lane at once, so that the exchanges of one do not wait for those of another.
-template <class Cell, unsigned LANES, unsigned VALUES>
-GPR_DEVICE void warp_reduce_all(typename Cell::Acc (&value)[VALUES])
+template <class Traits, unsigned LANES, unsigned VALUES>
+GPR_DEVICE void warp_reduce_all(typename Traits::Acc (&value)[VALUES])
 {
 #pragma unroll
     for (unsigned delta = LANES / 2; delta > 0; delta /= 2) {
-        typename Cell::Acc other[VALUES];
+        typename Traits::Acc other[VALUES];
 #pragma unroll
         for (unsigned k = 0; k < VALUES; k++) other[k] = shuffle_down(value[k], delta, LANES);
 #pragma unroll
-        for (unsigned k = 0; k < VALUES; k++) value[k] = Cell::combine(value[k], other[k]);
+        for (unsigned k = 0; k < VALUES; k++) value[k] = Traits::combine(value[k], other[k]);
     }
 }
 
@@ -213,13 +213,13 @@ GPR_DEVICE unsigned warp_or(unsigned value)
 }
 
 // Reduces a warp by hardware where fold, type and card have it, else by shuffles; lane 0 holds the result.
-template <class Cell> GPR_DEVICE typename Cell::Acc warp_redux(typename Cell::Acc value)
+template <class Traits> GPR_DEVICE typename Traits::Acc warp_redux(typename Traits::Acc value)
 {
 #if GPR_HAS_REDUX
-    if constexpr (has_redux<typename Cell::Fold, typename Cell::Acc>) return redux(typename Cell::Fold{}, value);
-    else return warp_reduce<Cell>(value);
+    if constexpr (has_redux<typename Traits::Fold, typename Traits::Acc>) return redux(typename Traits::Fold{}, value);
+    else return warp_reduce<Traits>(value);
 #else
-    return warp_reduce<Cell>(value);
+    return warp_reduce<Traits>(value);
 #endif
 }
 

@@ -18,39 +18,39 @@ namespace gpr {
 
 // Reduces partial[0 .. 32) to partial[0] by the lanes of one warp, all of which combine in every step: 16 words of
 // padding follow. Each lane has written its own word.
-template <class Cell> GPR_DEVICE void warp_tree(typename Cell::Acc *partial, unsigned lane)
+template <class Traits> GPR_DEVICE void warp_tree(typename Traits::Acc *partial, unsigned lane)
 {
     __syncwarp(); // partials are there
     for (unsigned s = warp_lanes / 2; s > 0; s /= 2) {
-        const typename Cell::Acc folded = Cell::combine(partial[lane], partial[lane + s]);
+        const typename Traits::Acc folded = Traits::combine(partial[lane], partial[lane + s]);
         __syncwarp(); // partial[lane] has been read by the lane it is the operand of
         partial[lane] = folded;
         __syncwarp(); // and is there for the next step
     }
 }
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-block_of_warps(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+block_of_warps(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
 {
-    using Acc = typename Cell::Acc;
+    using Acc = typename Traits::Acc;
     constexpr unsigned warps = BLOCK / warp_lanes, padded = warp_lanes + warp_lanes / 2;
     __shared__ Acc partial[warps][padded];
     const Row row = row_of(rows, blockIdx.x);
-    const typename Cell::In *row_in = in + row.begin;
+    const typename Traits::In *row_in = in + row.begin;
     const unsigned warp = threadIdx.x / warp_lanes, lane = threadIdx.x % warp_lanes;
-    Acc value = Cell::identity();
+    Acc value = Traits::identity();
 
-    for (uint64 i = threadIdx.x; i < row.n; i += BLOCK) value = Cell::combine(value, Cell::lift(row_in[i], i));
+    for (uint64 i = threadIdx.x; i < row.n; i += BLOCK) value = Traits::combine(value, Traits::lift(row_in[i], i));
     partial[warp][lane] = value;
-    if (lane < warp_lanes / 2) partial[warp][warp_lanes + lane] = Cell::identity();
-    warp_tree<Cell>(partial[warp], lane);
+    if (lane < warp_lanes / 2) partial[warp][warp_lanes + lane] = Traits::identity();
+    warp_tree<Traits>(partial[warp], lane);
 
     __syncthreads(); // the first warp reads what the others wrote
     if (warp == 0) {
         // In the first warp's own words: 1024 threads' moments leave no shared memory for others.
-        partial[0][lane] = lane < warps ? partial[lane][0] : Cell::identity();
-        warp_tree<Cell>(partial[0], lane);
+        partial[0][lane] = lane < warps ? partial[lane][0] : Traits::identity();
+        warp_tree<Traits>(partial[0], lane);
         if (lane == 0) out[row.index] = partial[0][0];
     }
 }

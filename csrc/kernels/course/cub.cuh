@@ -50,24 +50,24 @@ template <> struct Stored<dt_float16> { using type = unsigned short; };
 template <> struct Stored<dt_bfloat16> { using type = unsigned short; };
 template <> struct Stored<dt_complex64> { using type = uint64; };
 
-template <class Cell> struct Lift {
-    GPR_DEVICE typename Cell::Acc operator()(typename Stored<typename Cell::In>::type x) const
+template <class Traits> struct Lift {
+    GPR_DEVICE typename Traits::Acc operator()(typename Stored<typename Traits::In>::type x) const
     {
-        return Cell::lift(bit_copy<typename Cell::In>(x), 0);
+        return Traits::lift(bit_copy<typename Traits::In>(x), 0);
     }
 };
 
-template <class Cell> struct Combine {
-    using Acc = typename Cell::Acc;
-    GPR_DEVICE Acc operator()(Acc a, Acc b) const { return Cell::combine(a, b); }
+template <class Traits> struct Combine {
+    using Acc = typename Traits::Acc;
+    GPR_DEVICE Acc operator()(Acc a, Acc b) const { return Traits::combine(a, b); }
 };
 
-// The agent for a cell. Older versions also ask for the type of the output.
-template <class Cell, unsigned BLOCK, template <class...> class Template> struct Versions {
-    using Acc = typename Cell::Acc;
-    using Input = const typename Stored<typename Cell::In>::type *;
+// The agent for kernel traits. Older versions also ask for the type of the output.
+template <class Traits, unsigned BLOCK, template <class...> class Template> struct Versions {
+    using Acc = typename Traits::Acc;
+    using Input = const typename Stored<typename Traits::In>::type *;
     template <class... Output>
-    using With = Template<Policy<Acc, BLOCK>, Input, Output..., uint64, Combine<Cell>, Acc, Lift<Cell>>;
+    using With = Template<Policy<Acc, BLOCK>, Input, Output..., uint64, Combine<Traits>, Acc, Lift<Traits>>;
 };
 
 template <class V, class = void> struct Fitting { using type = typename V::template With<>; };
@@ -75,21 +75,21 @@ template <class V> struct Fitting<V, Void<typename V::template With<typename V::
     using type = typename V::template With<typename V::Acc *>;
 };
 
-template <class Cell, unsigned BLOCK> using Agent = typename Fitting<Versions<Cell, BLOCK, AgentReduce>>::type;
+template <class Traits, unsigned BLOCK> using Agent = typename Fitting<Versions<Traits, BLOCK, AgentReduce>>::type;
 
 } // namespace cub_parts
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-cub(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+cub(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
 {
-    using Agent = cub_parts::Agent<Cell, BLOCK>;
-    using Stored = typename cub_parts::Stored<typename Cell::In>::type;
-    constexpr uint64 tile = BLOCK * cub_parts::Policy<typename Cell::Acc, BLOCK>::ITEMS_PER_THREAD;
+    using Agent = cub_parts::Agent<Traits, BLOCK>;
+    using Stored = typename cub_parts::Stored<typename Traits::In>::type;
+    constexpr uint64 tile = BLOCK * cub_parts::Policy<typename Traits::Acc, BLOCK>::ITEMS_PER_THREAD;
     __shared__ typename Agent::TempStorage storage;
     const Row row = row_of(rows, blockIdx.x);
     Agent agent(storage, reinterpret_cast<const Stored *>(in + row.begin), {}, {});
-    typename Cell::Acc value = Cell::identity(); // of blocks beyond the last tile
+    typename Traits::Acc value = Traits::identity(); // of blocks beyond the last tile
 
     if (rows.count == 1 && rows.first == 0) { // as DeviceReduce does: blocks take turns at tiles
         ::cub::GridEvenShare<uint64> share;

@@ -19,42 +19,42 @@
 namespace gpr {
 
 // The tree of both: element i and the one `apart` from it, then as in sequential. Thread 0 holds the block's partial.
-template <class Cell, unsigned BLOCK>
-GPR_DEVICE typename Cell::Acc first_add_tree(const typename Cell::In *in, uint64 i, uint64 apart, uint64 n)
+template <class Traits, unsigned BLOCK>
+GPR_DEVICE typename Traits::Acc first_add_tree(const typename Traits::In *in, uint64 i, uint64 apart, uint64 n)
 {
-    __shared__ typename Cell::Acc partial[BLOCK];
+    __shared__ typename Traits::Acc partial[BLOCK];
     const unsigned tid = threadIdx.x;
 
-    partial[tid] = load_pair<Cell>(in, i, i + apart, n);
+    partial[tid] = load_pair<Traits>(in, i, i + apart, n);
     __syncthreads(); // partials are there
 
 #pragma unroll 1 // unrolling is a later step's idea
     for (unsigned s = BLOCK / 2; s > 0; s /= 2) {
-        if (tid < s) partial[tid] = Cell::combine(partial[tid], partial[tid + s]);
+        if (tid < s) partial[tid] = Traits::combine(partial[tid], partial[tid + s]);
         __syncthreads(); // the next step reads what this one wrote
     }
     return partial[0];
 }
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-first_add(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+first_add(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
 {
     const Row row = row_of(rows, blockIdx.x);
     const uint64 i = static_cast<uint64>(row.block) * (2 * BLOCK) + threadIdx.x;
-    const typename Cell::Acc partial = first_add_tree<Cell, BLOCK>(in + row.begin, i, BLOCK, row.n);
+    const typename Traits::Acc partial = first_add_tree<Traits, BLOCK>(in + row.begin, i, BLOCK, row.n);
 
     if (threadIdx.x == 0) out[row.virtual_block] = partial;
 }
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-first_add_halves(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+first_add_halves(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
 {
     const Row row = row_of(rows, blockIdx.x);
     const uint64 i = static_cast<uint64>(row.block) * BLOCK + threadIdx.x;
     const uint64 all_threads = static_cast<uint64>(row.blocks) * BLOCK;
-    const typename Cell::Acc partial = first_add_tree<Cell, BLOCK>(in + row.begin, i, all_threads, row.n);
+    const typename Traits::Acc partial = first_add_tree<Traits, BLOCK>(in + row.begin, i, all_threads, row.n);
 
     if (threadIdx.x == 0) out[row.virtual_block] = partial;
 }

@@ -26,61 +26,61 @@
 
 namespace gpr {
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-last_block(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc> scratch)
+last_block(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc> scratch)
 {
-    using Acc = typename Cell::Acc;
+    using Acc = typename Traits::Acc;
     __shared__ Acc partial[tree_words<BLOCK>];
     const Row row = row_of(rows, blockIdx.x);
-    const typename Cell::In *row_in = in + row.begin;
+    const typename Traits::In *row_in = in + row.begin;
     const uint64 threads = static_cast<uint64>(row.blocks) * BLOCK;
-    Acc value = Cell::identity();
+    Acc value = Traits::identity();
 
     for (uint64 i = static_cast<uint64>(row.block) * BLOCK + threadIdx.x; i < row.n; i += threads) {
-        value = Cell::combine(value, Cell::lift(row_in[i], i));
+        value = Traits::combine(value, Traits::lift(row_in[i], i));
     }
-    value = unrolled_tree<Cell, BLOCK>(partial, value);
+    value = unrolled_tree<Traits, BLOCK>(partial, value);
 
     if (row.blocks > 1) {
         if (!is_last_block(row, scratch, value)) return;
         const Acc *partials = scratch.partials() + row.index * row.blocks;
-        value = Cell::identity();
-        for (unsigned i = threadIdx.x; i < row.blocks; i += BLOCK) value = Cell::combine(value, partials[i]);
-        value = unrolled_tree<Cell, BLOCK>(partial, value);
+        value = Traits::identity();
+        for (unsigned i = threadIdx.x; i < row.blocks; i += BLOCK) value = Traits::combine(value, partials[i]);
+        value = unrolled_tree<Traits, BLOCK>(partial, value);
     }
     if (threadIdx.x == 0) out[row.index] = value;
 }
 
 // Folds in[begin .. end) in order; thread 0 holds the result. `partial` is shared memory of BLOCK accumulators.
-template <class Cell, unsigned BLOCK>
-GPR_DEVICE typename Cell::Acc fold_in_order(const typename Cell::In *in, uint64 begin, uint64 end,
-                                            typename Cell::Acc *partial)
+template <class Traits, unsigned BLOCK>
+GPR_DEVICE typename Traits::Acc fold_in_order(const typename Traits::In *in, uint64 begin, uint64 end,
+                                            typename Traits::Acc *partial)
 {
-    typename Cell::Acc total = Cell::identity();
+    typename Traits::Acc total = Traits::identity();
 
     for (uint64 tile = begin; tile < end; tile += BLOCK) {
-        const typename Cell::Acc value = load_or_identity<Cell>(in, tile + threadIdx.x, end);
-        total = Cell::combine(total, neighbour_tree<Cell, BLOCK>(partial, value));
+        const typename Traits::Acc value = load_or_identity<Traits>(in, tile + threadIdx.x, end);
+        total = Traits::combine(total, neighbour_tree<Traits, BLOCK>(partial, value));
     }
     return total;
 }
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-last_block_ordered(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc> scratch)
+last_block_ordered(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc> scratch)
 {
-    using Acc = typename Cell::Acc;
+    using Acc = typename Traits::Acc;
     __shared__ Acc partial[BLOCK];
     const Row row = row_of(rows, blockIdx.x);
     const uint64 range = (row.n + row.blocks - 1) / row.blocks;
     const uint64 begin = row.block * range < row.n ? row.block * range : row.n;
     const uint64 end = row.n - begin < range ? row.n : begin + range;
-    Acc value = fold_in_order<Cell, BLOCK>(in + row.begin, begin, end, partial);
+    Acc value = fold_in_order<Traits, BLOCK>(in + row.begin, begin, end, partial);
 
     if (row.blocks > 1) {
         if (!is_last_block(row, scratch, value)) return;
-        value = fold_in_order<Next<Cell>, BLOCK>(scratch.partials() + row.index * row.blocks, 0, row.blocks, partial);
+        value = fold_in_order<Next<Traits>, BLOCK>(scratch.partials() + row.index * row.blocks, 0, row.blocks, partial);
     }
     if (threadIdx.x == 0) out[row.index] = value;
 }

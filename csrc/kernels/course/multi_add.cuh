@@ -16,23 +16,23 @@
 
 namespace gpr {
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-multi_add(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+multi_add(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
 {
-    using Acc = typename Cell::Acc;
+    using Acc = typename Traits::Acc;
     __shared__ Acc partial[tree_words<BLOCK>];
     const Row row = row_of(rows, blockIdx.x);
-    const typename Cell::In *row_in = in + row.begin;
+    const typename Traits::In *row_in = in + row.begin;
     const uint64 stride = static_cast<uint64>(row.blocks) * (2 * BLOCK);
-    Acc value = Cell::identity();
+    Acc value = Traits::identity();
 
     for (uint64 i = static_cast<uint64>(row.block) * (2 * BLOCK) + threadIdx.x; i < row.n; i += stride) {
-        value = Cell::combine(value, Cell::lift(row_in[i], i));
-        if (i + BLOCK < row.n) value = Cell::combine(value, Cell::lift(row_in[i + BLOCK], i + BLOCK));
+        value = Traits::combine(value, Traits::lift(row_in[i], i));
+        if (i + BLOCK < row.n) value = Traits::combine(value, Traits::lift(row_in[i + BLOCK], i + BLOCK));
     }
 
-    value = unrolled_tree<Cell, BLOCK>(partial, value);
+    value = unrolled_tree<Traits, BLOCK>(partial, value);
     if (threadIdx.x == 0) out[row.virtual_block] = value;
 }
 

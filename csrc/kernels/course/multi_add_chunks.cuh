@@ -19,32 +19,32 @@
 
 namespace gpr {
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-multi_add_chunks(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+multi_add_chunks(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
 {
-    using Acc = typename Cell::Acc;
+    using Acc = typename Traits::Acc;
     constexpr unsigned tile = BLOCK * per_thread;
     __shared__ Acc partial[tree_words<BLOCK>];
     const Row row = row_of(rows, blockIdx.x);
     const uint64 begin = static_cast<uint64>(row.block) * tile;
-    const typename Cell::In *tile_in = in + row.begin + begin;
-    Acc value = Cell::identity();
+    const typename Traits::In *tile_in = in + row.begin + begin;
+    Acc value = Traits::identity();
 
     if (row.n - begin >= tile) {
 #pragma unroll
         for (unsigned k = 0; k < per_thread; k++) {
             const unsigned i = k * BLOCK + threadIdx.x;
-            value = Cell::combine(value, Cell::lift(tile_in[i], begin + i));
+            value = Traits::combine(value, Traits::lift(tile_in[i], begin + i));
         }
     } else {
         const unsigned left = static_cast<unsigned>(row.n - begin);
         for (unsigned i = threadIdx.x; i < left; i += BLOCK) {
-            value = Cell::combine(value, Cell::lift(tile_in[i], begin + i));
+            value = Traits::combine(value, Traits::lift(tile_in[i], begin + i));
         }
     }
 
-    value = unrolled_tree<Cell, BLOCK>(partial, value);
+    value = unrolled_tree<Traits, BLOCK>(partial, value);
     if (threadIdx.x == 0) out[row.virtual_block] = value;
 }
 

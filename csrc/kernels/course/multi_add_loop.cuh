@@ -17,24 +17,24 @@
 
 namespace gpr {
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-multi_add_loop(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+multi_add_loop(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
 {
-    using Acc = typename Cell::Acc;
+    using Acc = typename Traits::Acc;
     __shared__ Acc partial[tree_words<BLOCK>];
     const Row row = row_of(rows, blockIdx.x);
-    const typename Cell::In *row_in = in + row.begin;
+    const typename Traits::In *row_in = in + row.begin;
     const uint64 stride = static_cast<uint64>(row.blocks) * BLOCK;
     const unsigned tid = threadIdx.x;
 
-    partial[tid] = Cell::identity();
+    partial[tid] = Traits::identity();
 #pragma unroll 1 // that is multi_add_chunks' idea
     for (uint64 i = static_cast<uint64>(row.block) * BLOCK + tid; i < row.n; i += stride) {
-        partial[tid] = Cell::combine(partial[tid], Cell::lift(row_in[i], i));
+        partial[tid] = Traits::combine(partial[tid], Traits::lift(row_in[i], i));
     }
 
-    const Acc value = unrolled_tree<Cell, BLOCK>(partial, partial[tid]);
+    const Acc value = unrolled_tree<Traits, BLOCK>(partial, partial[tid]);
     if (tid == 0) out[row.virtual_block] = value;
 }
 

@@ -16,14 +16,14 @@
 
 namespace gpr {
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-naive_atomic(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+naive_atomic(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
 {
     const Row row = row_of(rows, blockIdx.x);
     const uint64 i = static_cast<uint64>(row.block) * BLOCK + threadIdx.x;
 
-    if (i < row.n) Cell::atomic_combine(&out[row.index], Cell::lift(in[row.begin + i], i));
+    if (i < row.n) Traits::atomic_combine(&out[row.index], Traits::lift(in[row.begin + i], i));
 }
 
 } // namespace gpr

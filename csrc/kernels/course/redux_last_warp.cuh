@@ -19,26 +19,26 @@
 
 namespace gpr {
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-redux_last_warp(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+redux_last_warp(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
 {
-    __shared__ typename Cell::Acc partial[BLOCK];
+    __shared__ typename Traits::Acc partial[BLOCK];
     const Row row = row_of(rows, blockIdx.x);
     const unsigned tid = threadIdx.x;
     const uint64 i = static_cast<uint64>(row.block) * (2 * BLOCK) + tid;
 
-    partial[tid] = load_pair<Cell>(in + row.begin, i, i + BLOCK, row.n);
+    partial[tid] = load_pair<Traits>(in + row.begin, i, i + BLOCK, row.n);
     __syncthreads(); // partials are there
 
 #pragma unroll
     for (unsigned s = BLOCK / 2; s >= 32; s /= 2) {
-        if (tid < s) partial[tid] = Cell::combine(partial[tid], partial[tid + s]);
+        if (tid < s) partial[tid] = Traits::combine(partial[tid], partial[tid + s]);
         __syncthreads(); // the next step reads what this one wrote
     }
 
     if (tid < 32) { // a whole warp, as the instruction needs
-        const typename Cell::Acc value = warp_redux<Cell>(partial[tid]);
+        const typename Traits::Acc value = warp_redux<Traits>(partial[tid]);
         if (tid == 0) out[row.virtual_block] = value;
     }
 }

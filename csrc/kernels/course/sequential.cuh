@@ -21,21 +21,21 @@
 
 namespace gpr {
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-sequential(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+sequential(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
 {
-    __shared__ typename Cell::Acc partial[BLOCK];
+    __shared__ typename Traits::Acc partial[BLOCK];
     const Row row = row_of(rows, blockIdx.x);
     const unsigned tid = threadIdx.x;
     const uint64 i = static_cast<uint64>(row.block) * BLOCK + tid;
 
-    partial[tid] = load_or_identity<Cell>(in + row.begin, i, row.n);
+    partial[tid] = load_or_identity<Traits>(in + row.begin, i, row.n);
     __syncthreads(); // partials are there
 
 #pragma unroll 1 // unrolling is a later step's idea
     for (unsigned s = BLOCK / 2; s > 0; s /= 2) {
-        if (tid < s) partial[tid] = Cell::combine(partial[tid], partial[tid + s]);
+        if (tid < s) partial[tid] = Traits::combine(partial[tid], partial[tid + s]);
         __syncthreads(); // the next step reads what this one wrote
     }
 

@@ -15,19 +15,19 @@
 
 namespace gpr {
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-shared_atomic(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+shared_atomic(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
 {
-    __shared__ typename Cell::Acc total;
+    __shared__ typename Traits::Acc total;
     const Row row = row_of(rows, blockIdx.x);
     const uint64 i = static_cast<uint64>(row.block) * BLOCK + threadIdx.x;
 
-    if (threadIdx.x == 0) total = Cell::identity();
+    if (threadIdx.x == 0) total = Traits::identity();
     __syncthreads(); // nobody folds into it before it is set
-    if (i < row.n) Cell::atomic_combine(&total, Cell::lift(in[row.begin + i], i));
+    if (i < row.n) Traits::atomic_combine(&total, Traits::lift(in[row.begin + i], i));
     __syncthreads(); // everybody has
-    if (threadIdx.x == 0) Cell::atomic_combine(&out[row.index], total);
+    if (threadIdx.x == 0) Traits::atomic_combine(&out[row.index], total);
 }
 
 } // namespace gpr

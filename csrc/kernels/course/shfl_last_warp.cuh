@@ -19,29 +19,29 @@
 
 namespace gpr {
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-shfl_last_warp(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+shfl_last_warp(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
 {
-    using Acc = typename Cell::Acc;
+    using Acc = typename Traits::Acc;
     __shared__ Acc partial[BLOCK];
     const Row row = row_of(rows, blockIdx.x);
     const unsigned tid = threadIdx.x;
     const uint64 i = static_cast<uint64>(row.block) * (2 * BLOCK) + tid;
 
-    partial[tid] = load_pair<Cell>(in + row.begin, i, i + BLOCK, row.n);
+    partial[tid] = load_pair<Traits>(in + row.begin, i, i + BLOCK, row.n);
     __syncthreads(); // partials are there
 
 #pragma unroll
     for (unsigned s = BLOCK / 2; s >= 32; s /= 2) {
-        if (tid < s) partial[tid] = Cell::combine(partial[tid], partial[tid + s]);
+        if (tid < s) partial[tid] = Traits::combine(partial[tid], partial[tid + s]);
         __syncthreads(); // the next step reads what this one wrote
     }
 
     if (tid < 32) { // a whole warp, as shuffles need
         Acc value = partial[tid];
 #pragma unroll
-        for (unsigned delta = 16; delta > 0; delta /= 2) value = Cell::combine(value, shuffle_down(value, delta));
+        for (unsigned delta = 16; delta > 0; delta /= 2) value = Traits::combine(value, shuffle_down(value, delta));
         if (tid == 0) out[row.virtual_block] = value;
     }
 }

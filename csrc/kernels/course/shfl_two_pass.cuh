@@ -22,25 +22,25 @@
 
 namespace gpr {
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-shfl_two_pass(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+shfl_two_pass(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
 {
     const Row row = row_of(rows, blockIdx.x);
-    typename Cell::Acc value = fold_elements<Cell>(in + row.begin, row.n, grid_of<BLOCK>(row));
+    typename Traits::Acc value = fold_elements<Traits>(in + row.begin, row.n, grid_of<BLOCK>(row));
 
-    value = block_reduce<Cell, BLOCK>(value);
+    value = block_reduce<Traits, BLOCK>(value);
     if (threadIdx.x == 0) out[row.virtual_block] = value;
 }
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-shfl_two_pass_vec(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+shfl_two_pass_vec(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
 {
     const Row row = row_of(rows, blockIdx.x);
-    typename Cell::Acc value = fold_vectors<Cell, 1, BLOCK>(in + row.begin, row.n, grid_of<BLOCK>(row));
+    typename Traits::Acc value = fold_vectors<Traits, 1, BLOCK>(in + row.begin, row.n, grid_of<BLOCK>(row));
 
-    value = block_reduce<Cell, BLOCK>(value);
+    value = block_reduce<Traits, BLOCK>(value);
     if (threadIdx.x == 0) out[row.virtual_block] = value;
 }
 

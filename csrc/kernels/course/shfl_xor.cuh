@@ -22,20 +22,20 @@
 
 namespace gpr {
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-shfl_xor(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+shfl_xor(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
 {
-    using Acc = typename Cell::Acc;
+    using Acc = typename Traits::Acc;
     constexpr unsigned warps = BLOCK / warp_lanes;
     __shared__ Acc of_warp[warps];
     const Row row = row_of(rows, blockIdx.x);
     const unsigned warp = threadIdx.x / warp_lanes, lane = threadIdx.x % warp_lanes;
-    Acc value = warp_all_reduce<Cell>(fold_elements<Cell>(in + row.begin, row.n, grid_of<BLOCK>(row)));
+    Acc value = warp_all_reduce<Traits>(fold_elements<Traits>(in + row.begin, row.n, grid_of<BLOCK>(row)));
 
     if (lane == 0) of_warp[warp] = value;
     __syncthreads(); // every warp reads what all of them wrote
-    value = warp_all_reduce<Cell>(lane < warps ? of_warp[lane] : Cell::identity());
+    value = warp_all_reduce<Traits>(lane < warps ? of_warp[lane] : Traits::identity());
     if (threadIdx.x == 0) out[row.virtual_block] = value;
 }
 

@@ -16,23 +16,23 @@
 
 namespace gpr {
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-single_block(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+single_block(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
 {
-    using Acc = typename Cell::Acc;
+    using Acc = typename Traits::Acc;
     __shared__ Acc partial[BLOCK];
     const Row row = row_of(rows, blockIdx.x);
-    const typename Cell::In *row_in = in + row.begin;
+    const typename Traits::In *row_in = in + row.begin;
     const unsigned tid = threadIdx.x;
-    Acc value = Cell::identity();
+    Acc value = Traits::identity();
 
-    for (uint64 i = tid; i < row.n; i += BLOCK) value = Cell::combine(value, Cell::lift(row_in[i], i));
+    for (uint64 i = tid; i < row.n; i += BLOCK) value = Traits::combine(value, Traits::lift(row_in[i], i));
     partial[tid] = value;
     __syncthreads(); // partials are there
 
     for (unsigned s = BLOCK / 2; s > 0; s /= 2) {
-        if (tid < s) partial[tid] = Cell::combine(partial[tid], partial[tid + s]);
+        if (tid < s) partial[tid] = Traits::combine(partial[tid], partial[tid + s]);
         __syncthreads(); // the next step reads what this one wrote
     }
     if (tid == 0) out[row.index] = partial[0];

@@ -18,18 +18,18 @@
 
 namespace gpr {
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-single_block_ordered(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+single_block_ordered(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
 {
-    using Acc = typename Cell::Acc;
+    using Acc = typename Traits::Acc;
     __shared__ Acc partial[BLOCK];
     const Row row = row_of(rows, blockIdx.x);
-    Acc total = Cell::identity(); // thread 0's
+    Acc total = Traits::identity(); // thread 0's
 
     for (uint64 tile = 0; tile < row.n; tile += BLOCK) {
-        const Acc value = load_or_identity<Cell>(in + row.begin, tile + threadIdx.x, row.n);
-        total = Cell::combine(total, neighbour_tree<Cell, BLOCK>(partial, value));
+        const Acc value = load_or_identity<Traits>(in + row.begin, tile + threadIdx.x, row.n);
+        total = Traits::combine(total, neighbour_tree<Traits, BLOCK>(partial, value));
     }
     if (threadIdx.x == 0) out[row.index] = total;
 }

@@ -23,46 +23,46 @@
 namespace gpr {
 
 // Folds every 32nd element of a row from the lane's own on.
-template <class Cell> GPR_DEVICE typename Cell::Acc fold_lane(const typename Cell::In *in, uint64 n)
+template <class Traits> GPR_DEVICE typename Traits::Acc fold_lane(const typename Traits::In *in, uint64 n)
 {
-    typename Cell::Acc value = Cell::identity();
-    for (uint64 i = threadIdx.x; i < n; i += warp_lanes) value = Cell::combine(value, Cell::lift(in[i], i));
+    typename Traits::Acc value = Traits::identity();
+    for (uint64 i = threadIdx.x; i < n; i += warp_lanes) value = Traits::combine(value, Traits::lift(in[i], i));
     return value;
 }
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-single_warp(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+single_warp(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
 {
     static_assert(BLOCK == warp_lanes, "a block is one warp");
-    __shared__ typename Cell::Acc partial[warp_lanes];
+    __shared__ typename Traits::Acc partial[warp_lanes];
     const Row row = row_of(rows, blockIdx.x);
     const unsigned lane = threadIdx.x;
 
-    partial[lane] = fold_lane<Cell>(in + row.begin, row.n);
+    partial[lane] = fold_lane<Traits>(in + row.begin, row.n);
     __syncwarp(); // partials are there
     for (unsigned s = warp_lanes / 2; s > 0; s /= 2) {
-        if (lane < s) partial[lane] = Cell::combine(partial[lane], partial[lane + s]);
+        if (lane < s) partial[lane] = Traits::combine(partial[lane], partial[lane + s]);
         __syncwarp(); // the next step reads what this one wrote
     }
     if (lane == 0) out[row.index] = partial[0];
 }
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-single_warp_unguarded(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+single_warp_unguarded(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
 {
     static_assert(BLOCK == warp_lanes, "a block is one warp");
-    using Acc = typename Cell::Acc;
+    using Acc = typename Traits::Acc;
     __shared__ Acc partial[warp_lanes + warp_lanes / 2];
     const Row row = row_of(rows, blockIdx.x);
     const unsigned lane = threadIdx.x;
 
-    partial[lane] = fold_lane<Cell>(in + row.begin, row.n);
-    if (lane < warp_lanes / 2) partial[warp_lanes + lane] = Cell::identity();
+    partial[lane] = fold_lane<Traits>(in + row.begin, row.n);
+    if (lane < warp_lanes / 2) partial[warp_lanes + lane] = Traits::identity();
     __syncwarp(); // partials are there
     for (unsigned s = warp_lanes / 2; s > 0; s /= 2) {
-        const Acc folded = Cell::combine(partial[lane], partial[lane + s]);
+        const Acc folded = Traits::combine(partial[lane], partial[lane + s]);
         __syncwarp(); // partial[lane] has been read by the lane it is the operand of
         partial[lane] = folded;
         __syncwarp(); // and is there for the next step

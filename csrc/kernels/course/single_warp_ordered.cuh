@@ -22,56 +22,56 @@
 
 namespace gpr {
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-single_warp_ordered(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+single_warp_ordered(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
 {
     static_assert(BLOCK == warp_lanes, "a block is one warp");
-    using Acc = typename Cell::Acc;
+    using Acc = typename Traits::Acc;
     __shared__ Acc partial[warp_lanes];
     const Row row = row_of(rows, blockIdx.x);
     const unsigned lane = threadIdx.x;
-    Acc total = Cell::identity(); // lane 0's
+    Acc total = Traits::identity(); // lane 0's
 
     for (uint64 tile = 0; tile < row.n; tile += warp_lanes) {
-        Acc value = load_or_identity<Cell>(in + row.begin, tile + lane, row.n);
+        Acc value = load_or_identity<Traits>(in + row.begin, tile + lane, row.n);
         partial[lane] = value;
         __syncwarp(); // partials are there
         for (unsigned s = 1; s < warp_lanes; s *= 2) {
             if (lane % (2 * s) == 0) {
-                value = Cell::combine(value, partial[lane + s]);
+                value = Traits::combine(value, partial[lane + s]);
                 partial[lane] = value;
             }
             __syncwarp(); // the next step, or the next tile, touches what this one did
         }
-        total = Cell::combine(total, value);
+        total = Traits::combine(total, value);
     }
     if (lane == 0) out[row.index] = total;
 }
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-single_warp_ordered_padded(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+single_warp_ordered_padded(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
 {
     static_assert(BLOCK == warp_lanes, "a block is one warp");
-    using Acc = typename Cell::Acc;
+    using Acc = typename Traits::Acc;
     __shared__ Acc partial[warp_lanes + warp_lanes / 2];
     const Row row = row_of(rows, blockIdx.x);
     const unsigned lane = threadIdx.x;
-    Acc total = Cell::identity(); // lane 0's
+    Acc total = Traits::identity(); // lane 0's
 
-    if (lane < warp_lanes / 2) partial[warp_lanes + lane] = Cell::identity();
+    if (lane < warp_lanes / 2) partial[warp_lanes + lane] = Traits::identity();
     for (uint64 tile = 0; tile < row.n; tile += warp_lanes) {
-        Acc value = load_or_identity<Cell>(in + row.begin, tile + lane, row.n);
+        Acc value = load_or_identity<Traits>(in + row.begin, tile + lane, row.n);
         partial[lane] = value;
         __syncwarp(); // partials are there
         for (unsigned s = 1; s < warp_lanes; s *= 2) {
-            value = Cell::combine(value, partial[lane + s]);
+            value = Traits::combine(value, partial[lane + s]);
             __syncwarp(); // partial[lane] has been read by the lane it is the operand of
             partial[lane] = value;
             __syncwarp(); // and is there for the next step
         }
-        total = Cell::combine(total, value);
+        total = Traits::combine(total, value);
     }
     if (lane == 0) out[row.index] = total;
 }

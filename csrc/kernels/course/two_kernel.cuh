@@ -17,26 +17,26 @@
 
 namespace gpr {
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-two_kernel(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+two_kernel(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
 {
-    using Acc = typename Cell::Acc;
+    using Acc = typename Traits::Acc;
     __shared__ Acc partial[BLOCK];
     const Row row = row_of(rows, blockIdx.x);
-    const typename Cell::In *row_in = in + row.begin;
+    const typename Traits::In *row_in = in + row.begin;
     const unsigned tid = threadIdx.x;
     const uint64 threads = static_cast<uint64>(row.blocks) * BLOCK;
-    Acc value = Cell::identity();
+    Acc value = Traits::identity();
 
     for (uint64 i = static_cast<uint64>(row.block) * BLOCK + tid; i < row.n; i += threads) {
-        value = Cell::combine(value, Cell::lift(row_in[i], i));
+        value = Traits::combine(value, Traits::lift(row_in[i], i));
     }
     partial[tid] = value;
     __syncthreads(); // partials are there
 
     for (unsigned s = BLOCK / 2; s > 0; s /= 2) {
-        if (tid < s) partial[tid] = Cell::combine(partial[tid], partial[tid + s]);
+        if (tid < s) partial[tid] = Traits::combine(partial[tid], partial[tid + s]);
         __syncthreads(); // the next step reads what this one wrote
     }
     if (tid == 0) out[row.virtual_block] = partial[0];

@@ -15,26 +15,26 @@
 
 namespace gpr {
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-unrolled(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+unrolled(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
 {
-    using Acc = typename Cell::Acc;
+    using Acc = typename Traits::Acc;
     __shared__ Acc partial[tree_words<BLOCK>];
     const Row row = row_of(rows, blockIdx.x);
     const unsigned tid = threadIdx.x;
     const uint64 i = static_cast<uint64>(row.block) * (2 * BLOCK) + tid;
 
-    partial[tid] = load_pair<Cell>(in + row.begin, i, i + BLOCK, row.n);
-    if constexpr (BLOCK < 64) partial[tid + 32] = Cell::identity(); // last_warp_tree looks 32 words ahead
+    partial[tid] = load_pair<Traits>(in + row.begin, i, i + BLOCK, row.n);
+    if constexpr (BLOCK < 64) partial[tid + 32] = Traits::identity(); // last_warp_tree looks 32 words ahead
     __syncthreads(); // partials are there
 
-    if constexpr (BLOCK >= 1024) halve<Cell, 512>(partial);
-    if constexpr (BLOCK >= 512) halve<Cell, 256>(partial);
-    if constexpr (BLOCK >= 256) halve<Cell, 128>(partial);
-    if constexpr (BLOCK >= 128) halve<Cell, 64>(partial);
+    if constexpr (BLOCK >= 1024) halve<Traits, 512>(partial);
+    if constexpr (BLOCK >= 512) halve<Traits, 256>(partial);
+    if constexpr (BLOCK >= 256) halve<Traits, 128>(partial);
+    if constexpr (BLOCK >= 128) halve<Traits, 64>(partial);
 
-    if (tid < 32) last_warp_tree<Cell>(partial);
+    if (tid < 32) last_warp_tree<Traits>(partial);
     if (tid == 0) out[row.virtual_block] = partial[0];
 }
 

@@ -21,30 +21,30 @@
 
 namespace gpr {
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-unrolled_last_warp(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+unrolled_last_warp(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
 {
-    using Acc = typename Cell::Acc;
+    using Acc = typename Traits::Acc;
     __shared__ Acc partial[BLOCK < 64 ? 64 : BLOCK]; // the last warp looks 32 words ahead, also in a block of one warp
     const Row row = row_of(rows, blockIdx.x);
     const unsigned tid = threadIdx.x;
     const uint64 i = static_cast<uint64>(row.block) * (2 * BLOCK) + tid;
 
-    partial[tid] = load_pair<Cell>(in + row.begin, i, i + BLOCK, row.n);
-    if constexpr (BLOCK < 64) partial[tid + 32] = Cell::identity();
+    partial[tid] = load_pair<Traits>(in + row.begin, i, i + BLOCK, row.n);
+    if constexpr (BLOCK < 64) partial[tid + 32] = Traits::identity();
     __syncthreads(); // partials are there
 
 #pragma unroll 1 // unrolling is the next step's idea
     for (unsigned s = BLOCK / 2; s > 32; s /= 2) {
-        if (tid < s) partial[tid] = Cell::combine(partial[tid], partial[tid + s]);
+        if (tid < s) partial[tid] = Traits::combine(partial[tid], partial[tid + s]);
         __syncthreads(); // the next step reads what this one wrote
     }
 
     if (tid < 32) {
 #pragma unroll
         for (unsigned s = 32; s > 0; s /= 2) {
-            const Acc folded = Cell::combine(partial[tid], partial[tid + s]);
+            const Acc folded = Traits::combine(partial[tid], partial[tid + s]);
             __syncwarp(); // partial[tid] has been read by the lane it is the operand of
             partial[tid] = folded;
             __syncwarp(); // and is there for the next step

@@ -16,23 +16,23 @@
 
 namespace gpr {
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-warp_registers(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+warp_registers(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
 {
     static_assert(BLOCK == warp_lanes, "a block is one warp");
-    using Acc = typename Cell::Acc;
+    using Acc = typename Traits::Acc;
     const Row row = row_of(rows, blockIdx.x);
     const unsigned lane = threadIdx.x;
-    Acc total = Cell::identity(); // lane 0's
+    Acc total = Traits::identity(); // lane 0's
 
     for (uint64 tile = 0; tile < row.n; tile += warp_lanes) { // all lanes take part in every tile, as shuffles need
-        Acc value = load_or_identity<Cell>(in + row.begin, tile + lane, row.n);
+        Acc value = load_or_identity<Traits>(in + row.begin, tile + lane, row.n);
 #pragma unroll
         for (unsigned delta = 1; delta < warp_lanes; delta *= 2) {
-            value = Cell::combine(value, shuffle_down(value, delta));
+            value = Traits::combine(value, shuffle_down(value, delta));
         }
-        if (lane == 0) total = Cell::combine(total, value);
+        if (lane == 0) total = Traits::combine(total, value);
     }
     if (lane == 0) out[row.index] = total;
 }

@@ -39,12 +39,12 @@ namespace gpr {
 
 // What a warp holds after one tile, of which the first `used` vectors have elements, and a vector of edges behind it, if it
 // has some: whatever they are. All lanes must call.
-template <class Cell, unsigned VECTORS>
-GPR_CALLED Held<typename Cell::In> hold_anything(typename FloatAdder<Cell, VECTORS, RunTeam>::Tile tile, unsigned used, Vector edges,
+template <class Traits, unsigned VECTORS>
+GPR_CALLED Held<typename Traits::In> hold_anything(typename FloatAdder<Traits, VECTORS, RunTeam>::Tile tile, unsigned used, Vector edges,
                                                  bool has_edges)
 {
     constexpr unsigned at_once = 4; // there are registers for them
-    FloatAdder<Cell, VECTORS, RunTeam> adder;
+    FloatAdder<Traits, VECTORS, RunTeam> adder;
 #pragma unroll 1
     for (;;) {
         adder.template take<at_once>(tile.v, used);
@@ -58,55 +58,55 @@ GPR_CALLED Held<typename Cell::In> hold_anything(typename FloatAdder<Cell, VECTO
 
 // What a warp holds of a row whose threads have one tile each. Nobody waits for memory meanwhile, so that instructions count.
 // Or puts the sum, if the block has the row alone, and says that it has. All threads must call.
-template <class Cell, unsigned VECTORS, unsigned BLOCK>
-GPR_DEVICE bool sum_one_tile(const Run<typename Cell::In> &run, const Row &row, typename Cell::Out *out,
-                             Held<typename Cell::In> *held)
+template <class Traits, unsigned VECTORS, unsigned BLOCK>
+GPR_DEVICE bool sum_one_tile(const Run<typename Traits::In> &run, const Row &row, typename Traits::Out *out,
+                             Held<typename Traits::In> *held)
 {
-    using In = typename Cell::In;
-    using Adder = FloatAdder<Cell, VECTORS, RunTeam>;
+    using In = typename Traits::In;
+    using Adder = FloatAdder<Traits, VECTORS, RunTeam>;
     const Vector nothing = Adder::nothing();
     const OnlyTile<VECTORS, BLOCK, In> tile(run, row, nothing);
     bool is_held = tile.used == 0;
 
     *held = {};
     clear_sums<In, 1, BLOCK>();
-    if constexpr (has_tile_windows<Cell>) {
-        if (tile.used > 0 && !tile.has_edges) is_held = hold_tile<Cell>(tile.v, tile.used, held);
-        if (finish_alone<Cell, BLOCK>(*held, is_held, row, out)) return true;
+    if constexpr (has_tile_windows<Traits>) {
+        if (tile.used > 0 && !tile.has_edges) is_held = hold_tile<Traits>(tile.v, tile.used, held);
+        if (finish_alone<Traits, BLOCK>(*held, is_held, row, out)) return true;
     }
     if (!is_held) {
         const typename Adder::Tile any = bit_copy<typename Adder::Tile>(tile.v);
-        *held = hold_anything<Cell, VECTORS>(any, tile.used, tile.edges, tile.has_edges);
+        *held = hold_anything<Traits, VECTORS>(any, tile.used, tile.edges, tile.has_edges);
     }
     return false;
 }
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, exact_blocks<BLOCK>)
-exact(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc> scratch,
+exact(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc> scratch,
       const __grid_constant__ Layout layout)
 {
-    using In = typename Cell::In;
+    using In = typename Traits::In;
     constexpr unsigned vectors = 4;
     const Row row = row_of(rows, blockIdx.x);
     const Start start = layout.row(row.index);
     const Run<In> run(in + start.in, row.n);
     const auto prepare = [] { clear_sums<In, 1, BLOCK>(); };
-    Adder<Cell, vectors, RunTeam> adder;
+    Adder<Traits, vectors, RunTeam> adder;
 
-    if constexpr (adds_floats<Cell>) {
+    if constexpr (adds_floats<Traits>) {
         Held<In> held;
         if (run.vectors <= static_cast<uint64>(row.blocks) * (vectors * BLOCK)) {
-            if (sum_one_tile<Cell, vectors, BLOCK>(run, row, out + start.out, &held)) return;
+            if (sum_one_tile<Traits, vectors, BLOCK>(run, row, out + start.out, &held)) return;
         } else {
             take_tiles<vectors, BLOCK>(adder, run, row, prepare);
             held = hold(adder);
         }
-        finish_run<Cell, BLOCK>(held, row, scratch, layout.slots, out + start.out);
+        finish_run<Traits, BLOCK>(held, row, scratch, layout.slots, out + start.out);
     } else {
         take_tiles<vectors, BLOCK>(adder, run, row, prepare);
         adder.close();
-        finish_sums<Cell, 1, BLOCK>(1, 1, row, scratch, layout.slots, [&](unsigned) { return out + start.out; });
+        finish_sums<Traits, 1, BLOCK>(1, 1, row, scratch, layout.slots, [&](unsigned) { return out + start.out; });
     }
 }
 

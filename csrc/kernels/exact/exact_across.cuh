@@ -28,31 +28,31 @@ template <class In, unsigned BLOCK> constexpr unsigned most_across =
     : strip_bytes / sizeof(In) < BLOCK     ? strip_bytes / sizeof(In)
                                            : BLOCK;
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, exact_blocks<BLOCK>)
-exact_across(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc> scratch,
+exact_across(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc> scratch,
              const __grid_constant__ Layout layout)
 {
-    using In = typename Cell::In;
+    using In = typename Traits::In;
     constexpr unsigned numbers = most_across<In, BLOCK>;
     constexpr unsigned vectors = strip_vectors<In>;
-    using Room = ColumnRoom<Cell, numbers, BLOCK>;
-    using Team = typename Select<adds_floats<Cell>, ColumnThread<Room>, LoneThread<numbers>>::type;
+    using Room = ColumnRoom<Traits, numbers, BLOCK>;
+    using Team = typename Select<adds_floats<Traits>, ColumnThread<Room>, LoneThread<numbers>>::type;
     const Strip<BLOCK> strip(rows, layout);
 
     clear_sums<In, numbers, BLOCK>();
-    Adder<Cell, vectors, Team> adder(Team::of_row(strip.r.x));
-    adder.left_out += strip.template walk<Cell, vectors>(in, layout, adder.nothing(), [&] { adder.make_room(); },
+    Adder<Traits, vectors, Team> adder(Team::of_row(strip.r.x));
+    adder.left_out += strip.template walk<Traits, vectors>(in, layout, adder.nothing(), [&] { adder.make_room(); },
                                                          [&](const Vector (&v)[vectors]) { adder.add(v); });
-    if constexpr (adds_floats<Cell>) {
+    if constexpr (adds_floats<Traits>) {
         Held<In> held = {};
         if (strip.has_row()) held = hold(adder);
-        finish_columns<Cell, Room, BLOCK>(held, rows, layout, scratch, out);
+        finish_columns<Traits, Room, BLOCK>(held, rows, layout, scratch, out);
     } else {
         Row row = strip.row;
         row.n = layout.elements; // not items
         if (strip.has_row()) adder.close();
-        finish_sums<Cell, numbers, BLOCK>(layout.across, strip.count, row, scratch, layout.slots,
+        finish_sums<Traits, numbers, BLOCK>(layout.across, strip.count, row, scratch, layout.slots,
                                           [&](unsigned c) { return out + layout.row(strip.first + c).out; });
     }
 }

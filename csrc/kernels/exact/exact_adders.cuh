@@ -123,12 +123,12 @@ GPR_DEVICE void close_windows(const Team &team, const AnyWindows &windows, int *
 
 // What a thread adds the floats of a row to, together with its team. A tile is VECTORS vectors of elements, of which the
 // first `used` have any; the team has the same tiles.
-template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAdder {
-    using In = typename Cell::In;
+template <class Traits, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAdder {
+    using In = typename Traits::In;
     using T = PartType<In>;
     static constexpr unsigned vectors = VECTORS, parts = parts_of<In>, per_vector = vector_elements<In>;
     static constexpr unsigned elements = VECTORS * per_vector;
-    static constexpr bool skips_nan = Cell::skips_nan;
+    static constexpr bool skips_nan = Traits::skips_nan;
     static constexpr unsigned most_skipped = 7; // tiles, after some that did not fit
     static constexpr int little_above = near_windows<T> > 1 ? 16 : 0; // orders of magnitude that windows move for a few elements
     // Elements of which integer instructions tell quickly how large they are: that saves two additions of an element.
@@ -526,7 +526,7 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
                 }
             }
         }
-        found.elsewhere = team.any_of(found.elsewhere | (Cell::skips_nan ? saw_digits : 0));
+        found.elsewhere = team.any_of(found.elsewhere | (Traits::skips_nan ? saw_digits : 0));
         found.is_apart = team.any(apart > elements / 4);
         found.largest = team.max(found.largest);
         return grown;
@@ -629,7 +629,7 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAd
     // Takes note of an element, and of what is no number. Returns whether it counts.
     static GPR_DEVICE bool look_at(BlockSum<In> &total, const Vector &v, unsigned j, Findings *found)
     {
-        if constexpr (Cell::skips_nan) {
+        if constexpr (Traits::skips_nan) {
             bool is_skipped = false;
 #pragma unroll
             for (unsigned p = 0; p < parts; p++) is_skipped = is_skipped || is_nan(value_of(part_of(v, j, p)));
@@ -700,9 +700,9 @@ template <class In> struct IntegerSums {
     }
 };
 
-template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>>
-struct IntegerAdder : IntegerSums<typename Cell::In> {
-    using In = typename Cell::In;
+template <class Traits, unsigned VECTORS, class Team = WarpTeam<1>>
+struct IntegerAdder : IntegerSums<typename Traits::In> {
+    using In = typename Traits::In;
     static constexpr unsigned elements = VECTORS * vector_elements<In>;
     static constexpr unsigned most_tiles = most_integers / elements;
 
@@ -746,8 +746,8 @@ struct IntegerAdder : IntegerSums<typename Cell::In> {
 
 // ---------------------------------------------------------------- either -----------------------
 
-template <class Cell> constexpr bool adds_floats = is_float<PartType<typename Cell::In>>;
-template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> using Adder =
-    typename Select<adds_floats<Cell>, FloatAdder<Cell, VECTORS, Team>, IntegerAdder<Cell, VECTORS, Team>>::type;
+template <class Traits> constexpr bool adds_floats = is_float<PartType<typename Traits::In>>;
+template <class Traits, unsigned VECTORS, class Team = WarpTeam<1>> using Adder =
+    typename Select<adds_floats<Traits>, FloatAdder<Traits, VECTORS, Team>, IntegerAdder<Traits, VECTORS, Team>>::type;
 
 } // namespace gpr

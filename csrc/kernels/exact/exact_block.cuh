@@ -46,47 +46,47 @@ template <class In> GPR_DEVICE uint64 word_of_sum(const BlockSum<In> &sum, unsig
     return w == words ? count - sum.left_out : sum.flags[p];
 }
 
-// Whether a cell makes results of sums, real floats; and whether these are means.
-template <class Cell, class = void> constexpr bool makes_floats = false;
-template <class Cell> constexpr bool makes_floats<Cell, Void<decltype(Cell::is_mean)>> = is_float<typename Cell::Out>;
-template <class Cell, class = void> constexpr bool makes_means = false;
-template <class Cell> constexpr bool makes_means<Cell, Void<decltype(Cell::is_mean)>> = Cell::is_mean;
-// Whether a cell's sums are rounded from their digits.
-template <class Cell, class = void> constexpr bool rounds_digits = false;
-template <class Cell> constexpr bool rounds_digits<Cell, Void<decltype(Cell::is_rounded)>> = Cell::is_rounded;
+// Whether traits make results of sums, real floats; and whether these are means.
+template <class Traits, class = void> constexpr bool makes_floats = false;
+template <class Traits> constexpr bool makes_floats<Traits, Void<decltype(Traits::is_mean)>> = is_float<typename Traits::Out>;
+template <class Traits, class = void> constexpr bool makes_means = false;
+template <class Traits> constexpr bool makes_means<Traits, Void<decltype(Traits::is_mean)>> = Traits::is_mean;
+// Whether the traits' sums are rounded from their digits.
+template <class Traits, class = void> constexpr bool rounds_digits = false;
+template <class Traits> constexpr bool rounds_digits<Traits, Void<decltype(Traits::is_rounded)>> = Traits::is_rounded;
 
 // A part that a warp has the digits of, rounded. All lanes must call, and get it.
-template <class Cell, class AnyDigits>
-GPR_DEVICE PartType<typename Cell::Out> round_digits(const AnyDigits &digits, uint64 count, uint64 flags)
+template <class Traits, class AnyDigits>
+GPR_DEVICE PartType<typename Traits::Out> round_digits(const AnyDigits &digits, uint64 count, uint64 flags)
 {
-    return finish_digits<PartType<typename Cell::Out>, false>(digits, count, flags);
+    return finish_digits<PartType<typename Traits::Out>, false>(digits, count, flags);
 }
 
 // Puts a sum of `count` elements or fewer. All lanes of a warp must call; `room` is shared memory of its own, which an
 // earlier call may have used.
-template <class Cell>
-GPR_DEVICE void put_sum(typename Cell::Out *out, typename Cell::Acc &room, const BlockSum<typename Cell::In> &sum,
+template <class Traits>
+GPR_DEVICE void put_sum(typename Traits::Out *out, typename Traits::Acc &room, const BlockSum<typename Traits::In> &sum,
                         uint64 count)
 {
-    using In = typename Cell::In;
+    using In = typename Traits::In;
     using T = PartType<In>;
     constexpr unsigned words = words_of_sum<In>;
     const unsigned lane = threadIdx.x % warp_lanes;
 
     __syncwarp(); // digits can be read, and the sum before has been put
-    if constexpr (rounds_digits<Cell>) {
-        Cell::put_rounded(out, [&](unsigned p) {
+    if constexpr (rounds_digits<Traits>) {
+        Traits::put_rounded(out, [&](unsigned p) {
             const WarpDigits<digits_of<T>, digit_bits> digits(grid_lowest<T>, [&](int i) { return sum.digit[p][i]; });
-            return round_digits<Cell>(digits, count - sum.left_out, sum.flags[p]);
+            return round_digits<Traits>(digits, count - sum.left_out, sum.flags[p]);
         });
-    } else if constexpr (same<typename Cell::Out, typename Cell::Acc>) {
+    } else if constexpr (same<typename Traits::Out, typename Traits::Acc>) {
         uint64 *result = reinterpret_cast<uint64 *>(out);
         for (unsigned i = lane; i < words; i += warp_lanes) result[i] = word_of_sum(sum, i, count);
     } else {
         uint64 *whole = reinterpret_cast<uint64 *>(&room);
         for (unsigned i = lane; i < words; i += warp_lanes) whole[i] = word_of_sum(sum, i, count);
         __syncwarp(); // the sum is there
-        Cell::put(out, room);
+        Traits::put(out, room);
     }
 }
 
@@ -95,11 +95,11 @@ template <class T> constexpr int counters_of_part = digits_of<T> + 2;
 
 // Takes a sum of a row from its counters, leaves those zero, and puts the sum. All lanes of a warp must call; `sum` and
 // `room` are shared memory of its own.
-template <class Cell>
-GPR_DEVICE void put_total(typename Cell::Out *out, typename Cell::Acc &room, BlockSum<typename Cell::In> &sum,
+template <class Traits>
+GPR_DEVICE void put_total(typename Traits::Out *out, typename Traits::Acc &room, BlockSum<typename Traits::In> &sum,
                           uint64 *counters)
 {
-    using T = PartType<typename Cell::In>;
+    using T = PartType<typename Traits::In>;
     constexpr int digits = digits_of<T>, lanes = static_cast<int>(warp_lanes);
     using Total = WarpDigits<counters_of_part<T>, digit_bits, 4>;
     uint64 count = 0, flags = 0;
@@ -119,13 +119,13 @@ GPR_DEVICE void put_total(typename Cell::Out *out, typename Cell::Acc &room, Blo
         flags = shuffle_from(other, (digits + 1) % lanes);
         return total;
     };
-    if constexpr (rounds_digits<Cell>) {
-        Cell::put_rounded(out, [&](unsigned p) {
+    if constexpr (rounds_digits<Traits>) {
+        Traits::put_rounded(out, [&](unsigned p) {
             const Total total = part(p);
-            return round_digits<Cell>(total, count, flags);
+            return round_digits<Traits>(total, count, flags);
         });
     } else {
-        for (unsigned p = 0; p < parts_of<typename Cell::In>; p++) {
+        for (unsigned p = 0; p < parts_of<typename Traits::In>; p++) {
             const Total total = part(p);
 #pragma unroll
             for (int c = 0; c < Total::chunks; c++) {
@@ -135,19 +135,19 @@ GPR_DEVICE void put_total(typename Cell::Out *out, typename Cell::Acc &room, Blo
             if (threadIdx.x % warp_lanes == 0) sum.flags[p] = static_cast<unsigned>(flags);
         }
         if (threadIdx.x % warp_lanes == 0) sum.left_out = 0;
-        put_sum<Cell>(out, room, sum, count);
+        put_sum<Traits>(out, room, sum, count);
     }
 }
 
 // Puts the sums of the block's rows, or adds them to those of other blocks; the last block puts them then. All threads
 // must call, after which nobody adds. The first `count` of `across` rows exist; result_of(c) is where row c's goes.
-template <class Cell, unsigned NUMBERS, unsigned BLOCK, class ResultOf>
-GPR_DEVICE void finish_sums(unsigned across, unsigned count, const Row &row, const Scratch<typename Cell::Acc> &scratch,
+template <class Traits, unsigned NUMBERS, unsigned BLOCK, class ResultOf>
+GPR_DEVICE void finish_sums(unsigned across, unsigned count, const Row &row, const Scratch<typename Traits::Acc> &scratch,
                             unsigned slots, const ResultOf &result_of)
 {
-    using In = typename Cell::In;
+    using In = typename Traits::In;
     using T = PartType<In>;
-    using Acc = typename Cell::Acc;
+    using Acc = typename Traits::Acc;
     constexpr unsigned part_counters = counters_of_part<T>, sum_counters = parts_of<In> * part_counters;
     constexpr unsigned warps = BLOCK / warp_lanes < most_rooms ? BLOCK / warp_lanes : most_rooms;
     constexpr unsigned rooms = NUMBERS < warps ? NUMBERS : warps; // of as many warps
@@ -182,8 +182,8 @@ GPR_DEVICE void finish_sums(unsigned across, unsigned count, const Row &row, con
         if (!is_last_to_arrive(ticket, row.blocks)) return;
     }
     for (unsigned c = warp; warp < rooms && c < count; c += rooms) {
-        if (totals == nullptr) put_sum<Cell>(result_of(c), room[warp], sums[c], elements);
-        else put_total<Cell>(result_of(c), room[warp], sums[c], totals + c * sum_counters);
+        if (totals == nullptr) put_sum<Traits>(result_of(c), room[warp], sums[c], elements);
+        else put_total<Traits>(result_of(c), room[warp], sums[c], totals + c * sum_counters);
     }
 }
 

@@ -25,8 +25,8 @@ constexpr unsigned columns_shared_bytes = (48 << 10) - 512;
 // A block's shared memory beside the numbers of its ROWS rows, and what each thread notes: first for what its threads keep of full
 // windows, if it has room for that, then for what they pass to each other, and last for sums on their way to results. Word i of what
 // thread t has lies beside that of thread t + 1.
-template <class Cell, unsigned ROWS, unsigned BLOCK> struct ColumnRoom {
-    using In = typename Cell::In;
+template <class Traits, unsigned ROWS, unsigned BLOCK> struct ColumnRoom {
+    using In = typename Traits::In;
     using T = PartType<In>;
     using Note = unsigned short;
     static constexpr unsigned rows = ROWS, block = BLOCK, word = sizeof(uint64);
@@ -35,7 +35,7 @@ template <class Cell, unsigned ROWS, unsigned BLOCK> struct ColumnRoom {
     static constexpr bool keeps = kept <= there;
     static constexpr unsigned slots = smaller(BLOCK / 2, there / words_of_held<In>); // to pass something by
     static constexpr unsigned warps = smaller(smaller(BLOCK / warp_lanes, most_rooms), ROWS); // that put sums digit by digit
-    static constexpr unsigned of_sum = sizeof(typename Cell::Acc) / word;
+    static constexpr unsigned of_sum = sizeof(typename Traits::Acc) / word;
     static constexpr unsigned words = larger(larger(keeps ? kept : 0, slots * words_of_held<In>), warps * of_sum);
     static_assert(slots > 0 && words <= there, "there is room for each of them");
 
@@ -153,14 +153,14 @@ template <class Room, class Use> GPR_DEVICE void for_each_left(const bool *is_le
 
 // Puts the sums of the block's rows, of which each thread holds some, or leaves what the block has found where the last block puts
 // them. All threads must call. Counters and partials of layout.slots groups of rows are in scratch.
-template <class Cell, class Room, unsigned BLOCK>
-GPR_DEVICE void finish_columns(Held<typename Cell::In> mine, const Rows &rows, const Layout &layout,
-                               const Scratch<typename Cell::Acc> &scratch, typename Cell::Out *out)
+template <class Traits, class Room, unsigned BLOCK>
+GPR_DEVICE void finish_columns(Held<typename Traits::In> mine, const Rows &rows, const Layout &layout,
+                               const Scratch<typename Traits::Acc> &scratch, typename Traits::Out *out)
 {
-    using In = typename Cell::In;
-    using Acc = typename Cell::Acc;
+    using In = typename Traits::In;
+    using Acc = typename Traits::Acc;
     constexpr unsigned digits = digits_of<PartType<In>>, counters = parts_of<In> * counters_of_part<PartType<In>>;
-    constexpr bool counts = masked || Cell::skips_nan; // elements that are left out
+    constexpr bool counts = masked || Traits::skips_nan; // elements that are left out
     __shared__ bool is_left[Room::rows]; // to be put, or left to the last block, digit by digit
     BlockSum<In> *sums = block_sums<In, Room::rows>();
     const Strip<BLOCK> strip(rows, layout); // made anew: the loop over tiles has no registers for it
@@ -197,7 +197,7 @@ GPR_DEVICE void finish_columns(Held<typename Cell::In> mine, const Rows &rows, c
     }
     if (puts) {
         bool is_short = false;
-        if constexpr (puts_short<Cell>) {
+        if constexpr (puts_short<Traits>) {
             if (mine.has(0)) mine = lowered(mine);
             is_short = (mine.flags & saw_digits) == 0 && !mine.has(0);
             if (is_short) {
@@ -207,7 +207,7 @@ GPR_DEVICE void finish_columns(Held<typename Cell::In> mine, const Rows &rows, c
                     left_out = counted;
                     if (left_out != 0) counted = 0;
                 }
-                put_short<Cell, false>(out + layout.row(strip.first + r.x).out, mine, layout.elements - left_out);
+                put_short<Traits, false>(out + layout.row(strip.first + r.x).out, mine, layout.elements - left_out);
             }
         }
         if (!is_short) add_own(sum, mine);
@@ -218,7 +218,7 @@ GPR_DEVICE void finish_columns(Held<typename Cell::In> mine, const Rows &rows, c
     Acc *rooms = reinterpret_cast<Acc *>(Room::begin());
     for_each_left<Room>(is_left, strip.count, [&](unsigned c) {
         if (totals != nullptr) take_number(sums[c], totals + c * counters);
-        put_sum<Cell>(out + layout.row(strip.first + c).out, rooms[warp], sums[c], layout.elements);
+        put_sum<Traits>(out + layout.row(strip.first + c).out, rooms[warp], sums[c], layout.elements);
     });
 }
 

@@ -28,15 +28,15 @@ struct fold_exact_products {
     static constexpr bool commutative = true;
 };
 
-// A cell of two arrays: elements of type SecondElement are the other one's.
-template <class CellType, class SecondElement> struct Paired : CellType {
+// Traits of two arrays: elements of type SecondElement are the other one's.
+template <class BaseTraits, class SecondElement> struct Paired : BaseTraits {
     using Second = SecondElement;
 };
 
 // Sums that become results. A warp puts one, from shared memory.
 template <class Element, class Compute, class Number, bool SKIP_NAN, class Second, class Result, class Way>
-struct Finished<Paired<Cell<fold_exact_products, Element, Compute, ExactProducts<Number>, SKIP_NAN>, Second>, Result, Way>
-    : Paired<Cell<fold_exact_products, Element, Compute, ExactProducts<Number>, SKIP_NAN>, Second> {
+struct Finished<Paired<KernelTraits<fold_exact_products, Element, Compute, ExactProducts<Number>, SKIP_NAN>, Second>, Result, Way>
+    : Paired<KernelTraits<fold_exact_products, Element, Compute, ExactProducts<Number>, SKIP_NAN>, Second> {
     using Out = Result;
 
     static GPR_DEVICE void put(Out *out, ExactProducts<Number> &sum) { put_parts<Result, false>(out, sum.part); }
@@ -383,14 +383,14 @@ GPR_DEVICE void take_pairs(Adder &adder, const Runs &runs, uint64 warp, uint64 w
 template <class Factor, unsigned VECTORS> using ProductAdder =
     typename Select<is_float<PartType<Factor>>, FloatProducts<Factor, VECTORS>, IntegerDot<Factor, VECTORS>>::type;
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, exact_blocks<BLOCK>)
-exact_dot(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc> scratch,
+exact_dot(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc> scratch,
           const __grid_constant__ Layout layout, Ending, gpr_second_params second)
 {
-    using Factor = typename Cell::Compute;
+    using Factor = typename Traits::Compute;
     using Number = ProductOf<PartType<Factor>>;
-    using Acc = typename Cell::Acc;
+    using Acc = typename Traits::Acc;
     constexpr unsigned vectors = 2, warps = BLOCK / warp_lanes;
     constexpr unsigned words = grid_words<Number>, part_words = words + 2, all_words = sizeof(Acc) / sizeof(uint64);
     static_assert(all_words == parts_of<Factor> * part_words, "words, a count and flags");
@@ -400,8 +400,8 @@ exact_dot(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scrat
 
     clear_shared<BLOCK>(&part, 1);
     ProductAdder<Factor, vectors> adder;
-    const TwoRuns<typename Cell::In, typename Cell::Second, Factor> runs(
-        in, layout.reduced[0].in, static_cast<const typename Cell::Second *>(second.in), second.step, row.n);
+    const TwoRuns<typename Traits::In, typename Traits::Second, Factor> runs(
+        in, layout.reduced[0].in, static_cast<const typename Traits::Second *>(second.in), second.step, row.n);
     take_pairs<vectors>(adder, runs, static_cast<uint64>(row.block) * warps + threadIdx.x / warp_lanes,
                         static_cast<uint64>(row.blocks) * warps);
     adder.close();
@@ -419,10 +419,10 @@ exact_dot(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scrat
         return;
     }
     __syncthreads(); // the sum is there
-    if constexpr (same<typename Cell::Out, Acc>) {
+    if constexpr (same<typename Traits::Out, Acc>) {
         store_words<BLOCK>(out, whole);
     } else {
-        if (threadIdx.x < warp_lanes) Cell::put(out, whole);
+        if (threadIdx.x < warp_lanes) Traits::put(out, whole);
     }
 }
 

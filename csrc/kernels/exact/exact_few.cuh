@@ -95,18 +95,18 @@ private:
 
 // Elements whose errors add up sooner than windows are placed.
 template <class In> constexpr unsigned most_few = sizeof(In) == sizeof(double) ? 4 : 8;
-// What a cell adds them as first: additions of float64 take twice as long, and conversions longer. A mean's are no narrower than it.
-template <class Cell> constexpr bool few_are_doubles =
-    sizeof(typename Cell::In) == sizeof(double) || (makes_means<Cell> && sizeof(typename Cell::Out) == sizeof(double));
-template <class Cell> using FewNumbers = typename Select<few_are_doubles<Cell>, double, float>::type;
+// The type that they are first added as: additions of float64 take twice as long, and conversions longer. A mean's are no narrower than it.
+template <class Traits> constexpr bool few_are_doubles =
+    sizeof(typename Traits::In) == sizeof(double) || (makes_means<Traits> && sizeof(typename Traits::Out) == sizeof(double));
+template <class Traits> using FewNumbers = typename Select<few_are_doubles<Traits>, double, float>::type;
 
 // Puts the sum of the first COUNT elements of vectors as two F, or their mean, if two F are it; says whether they are. Behind one
 // element is a -0.
-template <class Cell, class F, unsigned COUNT, unsigned VECTORS>
-GPR_DEVICE bool put_few(const Vector (&v)[VECTORS], typename Cell::Out *out)
+template <class Traits, class F, unsigned COUNT, unsigned VECTORS>
+GPR_DEVICE bool put_few(const Vector (&v)[VECTORS], typename Traits::Out *out)
 {
-    using In = typename Cell::In;
-    using Out = typename Cell::Out;
+    using In = typename Traits::In;
+    using Out = typename Traits::Out;
     constexpr unsigned per_vector = vector_elements<In>;
     static_assert(VECTORS * per_vector >= 2 && COUNT <= VECTORS * per_vector, "the first two are there");
     const auto x = [&](unsigned i) { return static_cast<F>(value_of(element<In>(v[i / per_vector], i % per_vector))); };
@@ -115,7 +115,7 @@ GPR_DEVICE bool put_few(const Vector (&v)[VECTORS], typename Cell::Out *out)
 #pragma unroll
     for (unsigned i = 2; i < COUNT; i++) sum.add(x(i));
     if (!sum.are_exact()) return false;
-    if constexpr (makes_means<Cell>) {
+    if constexpr (makes_means<Traits>) {
         static_assert(sizeof(Out) <= sizeof(F), "the second quotient is odd to digits that an Out has not");
         if (!sum.template divide<COUNT>()) return false;
     }

@@ -487,23 +487,23 @@ GPR_DEVICE Held<In> take_partials(BlockSum<In> &sum, const Held<In> *partials, u
 }
 
 // Puts what the first warp has of a whole row, and what is in the block's number or by itself. All its lanes must call.
-template <class Cell>
-GPR_CALLED void put_digits(typename Cell::Out *out, BlockSum<typename Cell::In> &sum, const Held<typename Cell::In> all, uint64 n)
+template <class Traits>
+GPR_CALLED void put_digits(typename Traits::Out *out, BlockSum<typename Traits::In> &sum, const Held<typename Traits::In> all, uint64 n)
 {
-    __shared__ typename Cell::Acc room;
+    __shared__ typename Traits::Acc room;
     const unsigned p = threadIdx.x % warp_lanes;
     add_held(sum, all);
-    if ((all.flags & saw_alone) != 0 && p < parts_of<typename Cell::In>) {
-        add_digits(sum.digit[p], number_alone<typename Cell::In>(p));
+    if ((all.flags & saw_alone) != 0 && p < parts_of<typename Traits::In>) {
+        add_digits(sum.digit[p], number_alone<typename Traits::In>(p));
     }
-    put_sum<Cell>(out, room, sum, n);
+    put_sum<Traits>(out, room, sum, n);
 }
-template <class Cell> constexpr bool puts_short = !same<typename Cell::Out, typename Cell::Acc>; // which leave as digits
+template <class Traits> constexpr bool puts_short = !same<typename Traits::Out, typename Traits::Acc>; // which leave as digits
 // The same by one thread, of a row that has nothing in a number, if puts_short. ONE: something is by itself.
-template <class Cell, bool ONE>
-GPR_DEVICE void put_short(typename Cell::Out *out, const Held<typename Cell::In> &all, uint64 n)
+template <class Traits, bool ONE>
+GPR_DEVICE void put_short(typename Traits::Out *out, const Held<typename Traits::In> &all, uint64 n)
 {
-    using In = typename Cell::In;
+    using In = typename Traits::In;
     using Short = typename Held<In>::Short;
     typename Select<ONE, ShortSum<far_numbers, window_step>, Short>::type sums[Held<In>::parts];
     uint64 flags[Held<In>::parts];
@@ -513,25 +513,25 @@ GPR_DEVICE void put_short(typename Cell::Out *out, const Held<typename Cell::In>
         else sums[p] = all.sum_of(p);
         flags[p] = all.flags_of(p);
     }
-    Cell::put(out, sums, n, flags);
+    Traits::put(out, sums, n, flags);
 }
-template <class Cell> GPR_CALLED void put_with_one(typename Cell::Out *out, const Held<typename Cell::In> all, uint64 n)
+template <class Traits> GPR_CALLED void put_with_one(typename Traits::Out *out, const Held<typename Traits::In> all, uint64 n)
 {
-    put_short<Cell, true>(out, all, n);
+    put_short<Traits, true>(out, all, n);
 }
 // Whichever it is; none is by itself unless ANY is.
-template <class Cell, bool ANY>
-GPR_DEVICE void put_held(typename Cell::Out *out, BlockSum<typename Cell::In> &sum, const Held<typename Cell::In> &all, uint64 n)
+template <class Traits, bool ANY>
+GPR_DEVICE void put_held(typename Traits::Out *out, BlockSum<typename Traits::In> &sum, const Held<typename Traits::In> &all, uint64 n)
 {
-    if constexpr (puts_short<Cell>) {
+    if constexpr (puts_short<Traits>) {
         if ((all.flags & saw_digits) == 0 && !all.has(0)) {
             if (threadIdx.x != 0) return;
-            if (ANY && (all.flags & saw_alone) != 0) put_with_one<Cell>(out, all, n);
-            else put_short<Cell, false>(out, all, n);
+            if (ANY && (all.flags & saw_alone) != 0) put_with_one<Traits>(out, all, n);
+            else put_short<Traits, false>(out, all, n);
             return;
         }
     }
-    put_digits<Cell>(out, sum, all, n);
+    put_digits<Traits>(out, sum, all, n);
 }
 
 // What the block's warps hold, a place for each.
@@ -552,27 +552,27 @@ template <unsigned BLOCK, class In> GPR_DEVICE Held<In> sum_of_warps(BlockSum<In
 
 // Puts the sum of the block's row, if it has that alone and all its warps know what they hold, as is mostly so; says whether
 // it did. All threads must call; a block barrier is passed.
-template <class Cell, unsigned BLOCK>
-GPR_DEVICE bool finish_alone(const Held<typename Cell::In> &held, bool is_held, const Row &row, typename Cell::Out *out)
+template <class Traits, unsigned BLOCK>
+GPR_DEVICE bool finish_alone(const Held<typename Traits::In> &held, bool is_held, const Row &row, typename Traits::Out *out)
 {
-    using In = typename Cell::In;
+    using In = typename Traits::In;
     BlockSum<In> &sum = block_sum<In>();
 
     if (row.blocks > 1) return false;
     if (threadIdx.x % warp_lanes == 0) held_by_warps<In, BLOCK>()[threadIdx.x / warp_lanes] = held;
     if (!__syncthreads_and(is_held)) return false; // what all warps hold is there
     const Held<In> all = sum_of_warps<BLOCK>(sum);
-    if (threadIdx.x < warp_lanes) put_held<Cell, false>(out, sum, all, row.n); // of tiles that windows hold
+    if (threadIdx.x < warp_lanes) put_held<Traits, false>(out, sum, all, row.n); // of tiles that windows hold
     return true;
 }
 
 // Puts the sum of the block's row, of which each warp holds some, or leaves what the block has found where the last block
 // puts it. All threads must call. Counters and partials of `slots` rows are in scratch.
-template <class Cell, unsigned BLOCK>
-GPR_DEVICE void finish_run(const Held<typename Cell::In> &held, const Row &row, const Scratch<typename Cell::Acc> &scratch,
-                           unsigned slots, typename Cell::Out *out)
+template <class Traits, unsigned BLOCK>
+GPR_DEVICE void finish_run(const Held<typename Traits::In> &held, const Row &row, const Scratch<typename Traits::Acc> &scratch,
+                           unsigned slots, typename Traits::Out *out)
 {
-    using In = typename Cell::In;
+    using In = typename Traits::In;
     BlockSum<In> &sum = block_sum<In>();
     Held<In> *by_warps = held_by_warps<In, BLOCK>();
     const unsigned warp = threadIdx.x / warp_lanes, lane = threadIdx.x % warp_lanes;
@@ -599,7 +599,7 @@ GPR_DEVICE void finish_run(const Held<typename Cell::In> &held, const Row &row, 
         }
         if (warp == 0 && (all.flags & saw_apart) != 0) take_apart(sum, all.flags, totals);
     }
-    if (warp == 0) put_held<Cell, true>(out, sum, all, row.n);
+    if (warp == 0) put_held<Traits, true>(out, sum, all, row.n);
 }
 
 } // namespace gpr

@@ -95,8 +95,8 @@ GPR_DEVICE bool take_first_bits(MomentBrackets<PARTS> *brackets, const BlockMome
 // ---------------------------------------------------------------- floats ------------------------
 
 // What a thread adds the floats of a row to, and their squares, together with its team.
-template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatMoments {
-    using In = typename Cell::In;
+template <class Traits, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatMoments {
+    using In = typename Traits::In;
     using T = PartType<In>;
     static constexpr unsigned parts = parts_of<In>, per_vector = vector_elements<In>, elements = VECTORS * per_vector;
     // Windows of sums that hold what few windows of squares do.
@@ -278,7 +278,7 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatMo
             else if (is_nan(value_of(x))) has_nan = true;
             else has_infinity = true;
         }
-        if (Cell::skips_nan && has_nan) {
+        if (Traits::skips_nan && has_nan) {
             found->left_out++;
             return false;
         }
@@ -296,8 +296,8 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatMo
 
 // ---------------------------------------------------------------- integers ----------------------
 
-template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct IntegerMoments {
-    using In = typename Cell::In;
+template <class Traits, unsigned VECTORS, class Team = WarpTeam<1>> struct IntegerMoments {
+    using In = typename Traits::In;
     static constexpr unsigned elements = VECTORS * vector_elements<In>;
     static constexpr unsigned most_tiles = most_integers / elements;
 
@@ -338,16 +338,16 @@ template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> struct Integer
 
 // ---------------------------------------------------------------- the kernel --------------------
 
-template <class Cell, unsigned VECTORS, class Team = WarpTeam<1>> using MomentsAdder =
-    typename Select<adds_floats<Cell>, FloatMoments<Cell, VECTORS, Team>, IntegerMoments<Cell, VECTORS, Team>>::type;
+template <class Traits, unsigned VECTORS, class Team = WarpTeam<1>> using MomentsAdder =
+    typename Select<adds_floats<Traits>, FloatMoments<Traits, VECTORS, Team>, IntegerMoments<Traits, VECTORS, Team>>::type;
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, exact_blocks<BLOCK>)
-exact_moments(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc> scratch,
+exact_moments(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc> scratch,
               const __grid_constant__ Layout layout, Ending ending)
 {
-    using In = typename Cell::In;
-    using Acc = typename Cell::Acc;
+    using In = typename Traits::In;
+    using Acc = typename Traits::Acc;
     using Words = MomentWords<In>;
     constexpr unsigned vectors = 4, all_words = sizeof(Acc) / sizeof(uint64);
     static_assert(all_words == Words::all, "words, a count and flags of each");
@@ -356,7 +356,7 @@ exact_moments(const typename Cell::In *in, typename Cell::Out *out, Rows rows, S
     const Row row = row_of(rows, blockIdx.x);
     const Start start = layout.row(row.index);
 
-    MomentsAdder<Cell, vectors> adder;
+    MomentsAdder<Traits, vectors> adder;
     take_tiles<vectors, BLOCK>(adder, Run<In>(in + start.in, row.n), row, [&] { clear_shared<BLOCK>(part, 1); });
     adder.close();
     __syncthreads(); // all warps have added
@@ -369,11 +369,11 @@ exact_moments(const typename Cell::In *in, typename Cell::Out *out, Rows rows, S
         return;
     }
     __syncthreads(); // the sums are there
-    if constexpr (same<typename Cell::Out, Acc>) {
+    if constexpr (same<typename Traits::Out, Acc>) {
         store_words<BLOCK>(out + start.out, whole);
     } else {
         __shared__ VarianceWork<PartType<In>> work;
-        if (threadIdx.x < warp_lanes) Cell::put(out + start.out, whole, work, ending);
+        if (threadIdx.x < warp_lanes) Traits::put(out + start.out, whole, work, ending);
     }
 }
 

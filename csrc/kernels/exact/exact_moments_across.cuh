@@ -44,11 +44,11 @@ template <class In, unsigned BLOCK> constexpr unsigned moments_rooms =
 
 // Puts the first `count` of every STEP-th of these rows that hold what was found of n elements each, by a lane each. Row k
 // goes to result_of(k); bit k of what all lanes get says that it has been put. All lanes of a warp must call.
-template <class Cell, unsigned STEP, class ResultOf>
-GPR_DEVICE unsigned put_quickly(const BlockMoments<typename Cell::In> *moments, unsigned count, uint64 n, Ending ending,
+template <class Traits, unsigned STEP, class ResultOf>
+GPR_DEVICE unsigned put_quickly(const BlockMoments<typename Traits::In> *moments, unsigned count, uint64 n, Ending ending,
                                 const ResultOf &result_of)
 {
-    constexpr unsigned parts = parts_of<typename Cell::In>;
+    constexpr unsigned parts = parts_of<typename Traits::In>;
     const unsigned lane = threadIdx.x % warp_lanes;
     MomentBounds<parts> used = {};
     MomentBrackets<parts> brackets;
@@ -60,24 +60,24 @@ GPR_DEVICE unsigned put_quickly(const BlockMoments<typename Cell::In> *moments, 
         if (k == lane) used = of_row;
     }
     if (lane < count) {
-        const BlockMoments<typename Cell::In> &found = moments[lane * STEP];
+        const BlockMoments<typename Traits::In> &found = moments[lane * STEP];
         is_put = found.flags == 0 && take_first_bits(&brackets, found, used)
-                 && Cell::put_quickly(result_of(lane), brackets, n - found.left_out, ending);
+                 && Traits::put_quickly(result_of(lane), brackets, n - found.left_out, ending);
     }
     return __ballot_sync(all_lanes, is_put);
 }
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, exact_blocks<BLOCK>)
-exact_moments_across(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc> scratch,
+exact_moments_across(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc> scratch,
                      const __grid_constant__ Layout layout, Ending ending)
 {
-    using In = typename Cell::In;
+    using In = typename Traits::In;
     using Words = MomentWords<In>;
     constexpr unsigned numbers = most_moments_across<In>, rooms = moments_rooms<In, BLOCK>;
     constexpr unsigned vectors = walked_vectors<In>;
     static_assert(rooms > 0, "rows leave room for a result");
-    static_assert(sizeof(typename Cell::Acc) == Words::all * sizeof(uint64), "words, a count and flags of each");
+    static_assert(sizeof(typename Traits::Acc) == Words::all * sizeof(uint64), "words, a count and flags of each");
     __shared__ MomentsRoom<In> room[rooms];
     const BlockMoments<In> *moments = block_moments<In, numbers>();
     const Strip<BLOCK> strip(rows, layout);
@@ -85,9 +85,9 @@ exact_moments_across(const typename Cell::In *in, typename Cell::Out *out, Rows 
     const uint64 counted = row.block == 0 ? row.n : 0; // each element by one block
 
     clear_shared<BLOCK>(block_moments<In, numbers>(), numbers);
-    MomentsAdder<Cell, vectors, LoneThread<numbers>> adder(LoneThread<numbers>{strip.r.x});
+    MomentsAdder<Traits, vectors, LoneThread<numbers>> adder(LoneThread<numbers>{strip.r.x});
     const auto add = [&](const Vector (&v)[vectors]) { adder.take(v); };
-    adder.left_out += strip.template walk<Cell, vectors>(in, layout, adder.nothing(), [] {}, add);
+    adder.left_out += strip.template walk<Traits, vectors>(in, layout, adder.nothing(), [] {}, add);
     if (strip.has_row()) adder.close();
     __syncthreads(); // all threads have added
 
@@ -105,8 +105,8 @@ exact_moments_across(const typename Cell::In *in, typename Cell::Out *out, Rows 
     const unsigned mine = (strip.count - warp - 1) / rooms + 1; // rows: number warp, warp + rooms, ...
     const auto result_of = [&](unsigned k) { return out + layout.row(strip.first + warp + k * rooms).out; };
     unsigned put = 0;
-    if constexpr (!same<typename Cell::Out, typename Cell::Acc>) {
-        if (row.blocks == 1) put = put_quickly<Cell, rooms>(moments + warp, mine, counted, ending, result_of);
+    if constexpr (!same<typename Traits::Out, typename Traits::Acc>) {
+        if (row.blocks == 1) put = put_quickly<Traits, rooms>(moments + warp, mine, counted, ending, result_of);
     }
     for (unsigned k = 0; k < mine; k++) {
         const unsigned c = warp + k * rooms;
@@ -118,11 +118,11 @@ exact_moments_across(const typename Cell::In *in, typename Cell::Out *out, Rows 
             whole[i - c * Words::all] = row.blocks > 1 ? totals.take(i) : found(i);
         }
         __syncwarp(); // the sums are there
-        if constexpr (same<typename Cell::Out, typename Cell::Acc>) {
+        if constexpr (same<typename Traits::Out, typename Traits::Acc>) {
             uint64 *words = reinterpret_cast<uint64 *>(result_of(k));
             for (unsigned i = lane; i < Words::all; i += warp_lanes) words[i] = whole[i];
         } else {
-            Cell::put(result_of(k), room[warp].whole, room[warp].work, ending);
+            Traits::put(result_of(k), room[warp].whole, room[warp].work, ending);
         }
     }
 }

@@ -57,13 +57,13 @@ GPR_DEVICE long long group_sum(long long value)
 // ---------------------------------------------------------------- a lane's share ----------------
 
 // Floats of a row as a lane adds them: windows at the same place in its group.
-template <class Cell, unsigned VECTORS> struct ShortFloats {
-    using In = typename Cell::In;
+template <class Traits, unsigned VECTORS> struct ShortFloats {
+    using In = typename Traits::In;
     using T = PartType<In>;
     static constexpr unsigned parts = parts_of<In>, windows = near_windows<T>;
     using Short = ShortSum<windows, window_step>;
 
-    FloatAdder<Cell, VECTORS, LoneThread<1>> adder;
+    FloatAdder<Traits, VECTORS, LoneThread<1>> adder;
     bool is_placed = false; // by something that is not zero; the same in the group
     bool fits = true;
 
@@ -107,71 +107,71 @@ template <class Cell, unsigned VECTORS> struct ShortFloats {
 };
 
 // The same of integers.
-template <class Cell, unsigned VECTORS> struct ShortIntegers {
+template <class Traits, unsigned VECTORS> struct ShortIntegers {
     using Short = ShortSum<2, word_bits>;
     static constexpr bool fits = true;
-    IntegerAdder<Cell, VECTORS, LoneThread<1>> adder;
+    IntegerAdder<Traits, VECTORS, LoneThread<1>> adder;
 
     GPR_DEVICE void take(const Vector (&v)[VECTORS]) { adder.add(v); }
     GPR_DEVICE Short sum(unsigned) const { return Short{{group_sum(adder.upper), group_sum(adder.lower)}, 0}; }
     GPR_DEVICE uint64 flags(unsigned) const { return saw_not_minus_zero; }
 };
 
-template <class Cell, unsigned VECTORS> using ShortRow =
-    typename Select<adds_floats<Cell>, ShortFloats<Cell, VECTORS>, ShortIntegers<Cell, VECTORS>>::type;
+template <class Traits, unsigned VECTORS> using ShortRow =
+    typename Select<adds_floats<Traits>, ShortFloats<Traits, VECTORS>, ShortIntegers<Traits, VECTORS>>::type;
 
 // ---------------------------------------------------------------- rows --------------------------
 
 // Whether two numbers may be a row's sum: of as few floats as the program is made for, which all count. Doubles are for cards that
 // add them quickly.
-template <class Cell, class F> GPR_DEVICE constexpr bool sums_few()
+template <class Traits, class F> GPR_DEVICE constexpr bool sums_few()
 {
-    using In = typename Cell::In;
-    constexpr bool are_floats = is_float<In> && makes_floats<Cell>;
+    using In = typename Traits::In;
+    constexpr bool are_floats = is_float<In> && makes_floats<Traits>;
     constexpr bool are_few = lanes == 1 && row_elements > 0 && row_elements <= most_few<In>;
     constexpr bool is_quick = !integer_windows || sizeof(F) == sizeof(float);
-    return are_floats && are_few && row_elements <= WalkedTiles<Cell, item>::elements && is_quick && !masked && !Cell::skips_nan;
+    return are_floats && are_few && row_elements <= WalkedTiles<Traits, item>::elements && is_quick && !masked && !Traits::skips_nan;
 }
 
 // Puts the sums of a thread's rows: row `index`, and those STEP rows further. Says of which two numbers are not the sum: bit r for
 // the r-th.
-template <class Cell, unsigned STEP>
-GPR_DEVICE unsigned put_few_rows(const typename Cell::In *in, typename Cell::Out *out, const Layout &layout, uint64 index)
+template <class Traits, unsigned STEP>
+GPR_DEVICE unsigned put_few_rows(const typename Traits::In *in, typename Traits::Out *out, const Layout &layout, uint64 index)
 {
-    using In = typename Cell::In;
+    using In = typename Traits::In;
     Vector v[per_thread][item];
     unsigned left = 0;
 
 #pragma unroll
     for (unsigned r = 0; r < per_thread; r++) { // all loads first
-        WalkedTiles<Cell, item> only(in + layout.row(index + r * STEP).in, nullptr, layout, 0, 1, row_elements);
-        only.fetch_part(v[r], FloatAdder<Cell, item, LoneThread<1>>::nothing());
+        WalkedTiles<Traits, item> only(in + layout.row(index + r * STEP).in, nullptr, layout, 0, 1, row_elements);
+        only.fetch_part(v[r], FloatAdder<Traits, item, LoneThread<1>>::nothing());
     }
 #pragma unroll
     for (unsigned r = 0; r < per_thread; r++) {
-        const bool is_put = put_few<Cell, FewNumbers<Cell>, row_elements>(v[r], out + layout.row(index + r * STEP).out);
+        const bool is_put = put_few<Traits, FewNumbers<Traits>, row_elements>(v[r], out + layout.row(index + r * STEP).out);
         left |= is_put ? 0 : 1u << r;
     }
     return left;
 }
 
 // Adds a group's row and puts its sum if windows hold it; says whether they do. All lanes of a warp must call.
-template <class Cell, unsigned VECTORS>
-GPR_DEVICE bool put_short_row(const typename Cell::In *in, typename Cell::Out *out, const Layout &layout,
+template <class Traits, unsigned VECTORS>
+GPR_DEVICE bool put_short_row(const typename Traits::In *in, typename Traits::Out *out, const Layout &layout,
                               const Start &start, bool has_row, uint64 n)
 {
-    using In = typename Cell::In;
+    using In = typename Traits::In;
     const unsigned lane = threadIdx.x % lanes;
-    if constexpr (sums_few<Cell, double>() && sizeof(FewNumbers<Cell>) < sizeof(double)) { // too far apart for two floats
-        WalkedTiles<Cell, VECTORS> only(in + start.in, nullptr, layout, 0, 1, has_row ? n : 0);
+    if constexpr (sums_few<Traits, double>() && sizeof(FewNumbers<Traits>) < sizeof(double)) { // too far apart for two floats
+        WalkedTiles<Traits, VECTORS> only(in + start.in, nullptr, layout, 0, 1, has_row ? n : 0);
         Vector v[VECTORS];
-        only.fetch(v, FloatAdder<Cell, VECTORS, LoneThread<1>>::nothing());
-        if (__all_sync(all_lanes, !has_row || put_few<Cell, double, row_elements>(v, out + start.out))) return true;
+        only.fetch(v, FloatAdder<Traits, VECTORS, LoneThread<1>>::nothing());
+        if (__all_sync(all_lanes, !has_row || put_few<Traits, double, row_elements>(v, out + start.out))) return true;
     }
-    ShortRow<Cell, VECTORS> row;
-    WalkedTiles<Cell, VECTORS> tiles(in + start.in, layout.mask + start.mask, layout, lane, lanes, has_row ? n : 0);
+    ShortRow<Traits, VECTORS> row;
+    WalkedTiles<Traits, VECTORS> tiles(in + start.in, layout.mask + start.mask, layout, lane, lanes, has_row ? n : 0);
     const Vector nothing = row.adder.nothing();
-    typename ShortRow<Cell, VECTORS>::Short sum[parts_of<In>];
+    typename ShortRow<Traits, VECTORS>::Short sum[parts_of<In>];
     uint64 flags[parts_of<In>];
 
 #pragma unroll 1
@@ -182,25 +182,25 @@ GPR_DEVICE bool put_short_row(const typename Cell::In *in, typename Cell::Out *o
     }
     const bool fits = __any_sync(all_lanes, !row.fits) == 0 || group_or(row.fits ? 0 : 1) == 0;
     uint64 count = n;
-    if constexpr (masked || Cell::skips_nan) count -= group_sum(tiles.left_out);
+    if constexpr (masked || Traits::skips_nan) count -= group_sum(tiles.left_out);
 #pragma unroll
     for (unsigned p = 0; p < parts_of<In>; p++) {
         sum[p] = row.sum(p);
         flags[p] = row.flags(p);
     }
-    if (fits && has_row && lane == 0) Cell::put(out + start.out, sum, count, flags);
+    if (fits && has_row && lane == 0) Traits::put(out + start.out, sum, count, flags);
     return fits;
 }
 
 // Adds a row of n elements of anything and puts its sum. All lanes of a warp must call, for the same row.
-template <class Cell, unsigned BLOCK>
-GPR_CALLED void put_any_row(const typename Cell::In *in, const unsigned char *mask, typename Cell::Out *out,
+template <class Traits, unsigned BLOCK>
+GPR_CALLED void put_any_row(const typename Traits::In *in, const unsigned char *mask, typename Traits::Out *out,
                             const Layout &layout, uint64 n)
 {
-    using In = typename Cell::In;
+    using In = typename Traits::In;
     using Team = WarpTeam<BLOCK / warp_lanes>;
     constexpr unsigned vectors = walked_vectors<In>;
-    __shared__ typename Cell::Acc room[BLOCK / warp_lanes];
+    __shared__ typename Traits::Acc room[BLOCK / warp_lanes];
     const unsigned warp = threadIdx.x / warp_lanes, lane = threadIdx.x % warp_lanes;
     const Team team{warp};
     BlockSum<In> &sum = team.template sum<In>();
@@ -209,8 +209,8 @@ GPR_CALLED void put_any_row(const typename Cell::In *in, const unsigned char *ma
     __syncwarp(); // the row before has been put
     for (unsigned i = lane; i < sizeof sum / sizeof *cleared; i += warp_lanes) cleared[i] = 0;
     __syncwarp(); // the sum is zero
-    Adder<Cell, vectors, Team> adder(team);
-    WalkedTiles<Cell, vectors> tiles(in, mask, layout, lane, warp_lanes, n);
+    Adder<Traits, vectors, Team> adder(team);
+    WalkedTiles<Traits, vectors> tiles(in, mask, layout, lane, warp_lanes, n);
     const Vector nothing = adder.nothing();
 #pragma unroll 1
     for (uint64 done = 0; done < n; done += warp_lanes * tiles.elements) {
@@ -220,7 +220,7 @@ GPR_CALLED void put_any_row(const typename Cell::In *in, const unsigned char *ma
     }
     adder.left_out += tiles.left_out;
     adder.close();
-    put_sum<Cell>(out, room[warp], sum, n);
+    put_sum<Traits>(out, room[warp], sum, n);
 }
 
 // The first row of a lane group; the others are BLOCK / lanes rows further each.
@@ -230,8 +230,8 @@ template <unsigned BLOCK> GPR_DEVICE uint64 first_row(uint64 first_block)
 }
 
 // Puts the sums of those of a group's rows, of n elements, for which bit r of `left` is set, of the r-th. All lanes of a warp must call.
-template <class Cell, unsigned BLOCK>
-GPR_DEVICE void put_rows(const typename Cell::In *in, typename Cell::Out *out, const Layout &layout, uint64 first_block, uint64 n,
+template <class Traits, unsigned BLOCK>
+GPR_DEVICE void put_rows(const typename Traits::In *in, typename Traits::Out *out, const Layout &layout, uint64 first_block, uint64 n,
                          unsigned left)
 {
     const uint64 first = first_row<BLOCK>(first_block);
@@ -243,44 +243,44 @@ GPR_DEVICE void put_rows(const typename Cell::In *in, typename Cell::Out *out, c
         if (!__any_sync(all_lanes, has_row)) continue;
         const Start start = layout.row(has_row ? index : 0);
         bool fits = false; // of accumulators that leave the kernel all words are wanted
-        if constexpr (!same<typename Cell::Out, typename Cell::Acc>) {
-            fits = put_short_row<Cell, item>(in, out, layout, start, has_row, n);
+        if constexpr (!same<typename Traits::Out, typename Traits::Acc>) {
+            fits = put_short_row<Traits, item>(in, out, layout, start, has_row, n);
         }
         unsigned any = __ballot_sync(all_lanes, has_row && !fits && threadIdx.x % lanes == 0);
         while (any != 0) {
             const unsigned lane = warp_lanes - 1 - static_cast<unsigned>(leading_zeros(any)); // the first of the row's
             any ^= 1u << lane;
             const Start of_row = layout.row(index - threadIdx.x % warp_lanes / lanes + lane / lanes);
-            put_any_row<Cell, BLOCK>(in + of_row.in, layout.mask + of_row.mask, out + of_row.out, layout, n);
+            put_any_row<Traits, BLOCK>(in + of_row.in, layout.mask + of_row.mask, out + of_row.out, layout, n);
         }
     }
 }
 // The same, away from what mostly needs none of its registers.
-template <class Cell, unsigned BLOCK>
-GPR_CALLED void put_rows_left(const typename Cell::In *in, typename Cell::Out *out, const Layout &layout, uint64 first_block,
+template <class Traits, unsigned BLOCK>
+GPR_CALLED void put_rows_left(const typename Traits::In *in, typename Traits::Out *out, const Layout &layout, uint64 first_block,
                               uint64 n, unsigned left)
 {
-    put_rows<Cell, BLOCK>(in, out, layout, first_block, n, left);
+    put_rows<Traits, BLOCK>(in, out, layout, first_block, n, left);
 }
 
-template <class Cell, unsigned BLOCK>
-__global__ void __launch_bounds__(BLOCK, rows_blocks<PartType<typename Cell::In>, BLOCK>)
-exact_rows(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc>,
+template <class Traits, unsigned BLOCK>
+__global__ void __launch_bounds__(BLOCK, rows_blocks<PartType<typename Traits::In>, BLOCK>)
+exact_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc>,
            const __grid_constant__ Layout layout)
 {
-    using In = typename Cell::In;
+    using In = typename Traits::In;
     static_assert(BLOCK <= most_rows_block<In>, "shared memory has room for the numbers of these warps");
     constexpr unsigned all = (1u << per_thread) - 1, groups = BLOCK / lanes;
 
-    if constexpr (sums_few<Cell, FewNumbers<Cell>>()) {
+    if constexpr (sums_few<Traits, FewNumbers<Traits>>()) {
         const uint64 first = first_row<BLOCK>(rows.first);
         unsigned left = all;
         if (first - threadIdx.x + groups * per_thread <= layout.count) { // the block is full
-            left = put_few_rows<Cell, groups>(in, out, layout, first);
+            left = put_few_rows<Traits, groups>(in, out, layout, first);
         }
-        if (__any_sync(all_lanes, left != 0)) put_rows_left<Cell, BLOCK>(in, out, layout, rows.first, rows.n, left);
+        if (__any_sync(all_lanes, left != 0)) put_rows_left<Traits, BLOCK>(in, out, layout, rows.first, rows.n, left);
     } else {
-        put_rows<Cell, BLOCK>(in, out, layout, rows.first, rows.n, all);
+        put_rows<Traits, BLOCK>(in, out, layout, rows.first, rows.n, all);
     }
 }
 

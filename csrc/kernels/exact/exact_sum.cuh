@@ -35,8 +35,8 @@ GPR_DEVICE void put_parts(Result *out, ExactPart<T> (&part)[PARTS])
 
 // Sums that become results. A warp puts one that is in shared memory, a thread one that is in registers.
 template <class Element, class Compute, class Number, bool SKIP_NAN, class Result, class Way>
-struct Finished<Cell<fold_exact, Element, Compute, ExactSum<Number>, SKIP_NAN>, Result, Way>
-    : Cell<fold_exact, Element, Compute, ExactSum<Number>, SKIP_NAN> {
+struct Finished<KernelTraits<fold_exact, Element, Compute, ExactSum<Number>, SKIP_NAN>, Result, Way>
+    : KernelTraits<fold_exact, Element, Compute, ExactSum<Number>, SKIP_NAN> {
     using Out = Result;
     static constexpr bool is_mean = same<Way, finish_mean>;
     static constexpr bool is_rounded = is_float<PartType<Result>> && !is_mean; // and neither divided nor wrapped

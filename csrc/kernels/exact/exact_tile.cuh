@@ -45,15 +45,15 @@ template <class T, unsigned ADDS> struct TileWindows : Windows<T, tile_windows<T
     }
 };
 
-template <class Cell> constexpr bool has_tile_windows = !integer_windows && !is_complex<typename Cell::In>;
+template <class Traits> constexpr bool has_tile_windows = !integer_windows && !is_complex<typename Traits::In>;
 
 // Whether windows hold what a warp's tile comes to: then *held is that, in all lanes. All lanes must call. Of the tile's
 // vectors the first `used` have elements.
-template <class Cell, unsigned VECTORS>
-GPR_DEVICE bool hold_tile(const Vector (&v)[VECTORS], unsigned used, Held<typename Cell::In> *held)
+template <class Traits, unsigned VECTORS>
+GPR_DEVICE bool hold_tile(const Vector (&v)[VECTORS], unsigned used, Held<typename Traits::In> *held)
 {
-    using T = typename Cell::In;
-    using Adder = FloatAdder<Cell, VECTORS, RunTeam>;
+    using T = typename Traits::In;
+    using Adder = FloatAdder<Traits, VECTORS, RunTeam>;
     using Tile = TileWindows<T, Adder::elements>;
     constexpr bool asks = sizeof(T) < 8; // as an adder does
     constexpr unsigned at_once = 4, above = Held<T>::numbers - Tile::count;

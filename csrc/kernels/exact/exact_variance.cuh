@@ -331,8 +331,8 @@ template <class T> GPR_DEVICE bool take_first_bits(Bracket *bracket, const Exact
 
 // Sums that become variances, which a warp puts from shared memory, or a thread from their first bits.
 template <class Element, class Compute, class Number, bool SKIP_NAN, class Result, class Way>
-struct Finished<Cell<fold_exact_moments, Element, Compute, ExactMoments<Number>, SKIP_NAN>, Result, Way>
-    : Cell<fold_exact_moments, Element, Compute, ExactMoments<Number>, SKIP_NAN> {
+struct Finished<KernelTraits<fold_exact_moments, Element, Compute, ExactMoments<Number>, SKIP_NAN>, Result, Way>
+    : KernelTraits<fold_exact_moments, Element, Compute, ExactMoments<Number>, SKIP_NAN> {
     using Out = Result;
     using Brackets = MomentBrackets<parts_of<Number>>;
     static constexpr bool is_root = same<Way, finish_deviation>;

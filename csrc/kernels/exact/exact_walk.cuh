@@ -19,9 +19,9 @@ template <class In> constexpr unsigned strip_vectors =
 
 // A thread's way through a row of n elements, or items of RUN neighbouring ones: tiles of number first, first + step,
 // first + 2 * step, ...
-template <class Cell, unsigned VECTORS, unsigned RUN = 1> class WalkedTiles {
+template <class Traits, unsigned VECTORS, unsigned RUN = 1> class WalkedTiles {
 public:
-    using In = typename Cell::In;
+    using In = typename Traits::In;
     static constexpr unsigned elements = VECTORS * vector_elements<In>, steps = elements / RUN;
     static_assert(RUN == 1 || RUN == item, "items are what load_item loads");
     unsigned left_out = 0; // elements so far that are in no tile: masked, or NaN that does not count
@@ -96,8 +96,8 @@ private:
         for (unsigned k = 0; k < VECTORS; k++) v[k] = nothing;
 #pragma unroll
         for (unsigned i = 0; i < elements; i++) {
-            if constexpr (Cell::skips_nan) keep[i] = keep[i] && !is_nan(value_of(x[i]));
-            if constexpr (masked || Cell::skips_nan) left_out += !keep[i] && (FULL || i < count) ? 1 : 0;
+            if constexpr (Traits::skips_nan) keep[i] = keep[i] && !is_nan(value_of(x[i]));
+            if constexpr (masked || Traits::skips_nan) left_out += !keep[i] && (FULL || i < count) ? 1 : 0;
             if (keep[i]) put_element(v[i / vector_elements<In>], i % vector_elements<In>, x[i]);
         }
     }
@@ -116,13 +116,13 @@ private:
 #pragma unroll
         for (unsigned i = 0; i < steps; i++) {
             if (i >= count) break;
-            if constexpr (RUN == vector_elements<In> && !masked && !Cell::skips_nan) {
+            if constexpr (RUN == vector_elements<In> && !masked && !Traits::skips_nan) {
                 v[i] = bit_copy<Vector>(items[i].elements);
             } else {
 #pragma unroll
                 for (unsigned j = 0; j < RUN; j++) {
                     const In x = items[i].element(j);
-                    const bool counts = items[i].kept(j) && !(Cell::skips_nan && is_nan(value_of(x)));
+                    const bool counts = items[i].kept(j) && !(Traits::skips_nan && is_nan(value_of(x)));
                     if (counts) put_element(v[(i * RUN + j) / vector_elements<In>], (i * RUN + j) % vector_elements<In>, x);
                     else left_out++;
                 }
@@ -148,14 +148,14 @@ template <unsigned BLOCK> struct Strip {
     GPR_DEVICE bool has_row() const { return r.works() && r.x < count; }
     // Adds what this thread has of its row, by tiles of VECTORS: make_room() comes before one is loaded, add(v) after that. Returns
     // how many of its elements are left out. All threads must call.
-    template <class Cell, unsigned VECTORS, class MakeRoom, class Add>
-    GPR_DEVICE unsigned walk(const typename Cell::In *in, const Layout &layout, const Vector &nothing, const MakeRoom &make_room,
+    template <class Traits, unsigned VECTORS, class MakeRoom, class Add>
+    GPR_DEVICE unsigned walk(const typename Traits::In *in, const Layout &layout, const Vector &nothing, const MakeRoom &make_room,
                              const Add &add) const
     {
         const unsigned together = __ballot_sync(all_lanes, has_row()); // who waits for each other
         if (!has_row()) return 0;
         const Start start = layout.row(first + r.x);
-        WalkedTiles<Cell, VECTORS, item> tiles(in + start.in, layout.mask + start.mask, layout,
+        WalkedTiles<Traits, VECTORS, item> tiles(in + start.in, layout.mask + start.mask, layout,
                                                static_cast<uint64>(row.block) * r.down + r.y,
                                                static_cast<uint64>(row.blocks) * r.down, row.n);
 

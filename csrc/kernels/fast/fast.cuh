@@ -43,9 +43,9 @@ constexpr unsigned stream_vectors = 4;
 
 // The best number of all threads of a block first, then where it is: only who has it looks for that. All threads must
 // call; thread 0 holds the result.
-template <class Cell, unsigned BLOCK> GPR_DEVICE typename Cell::Acc find_in_block(const Local<Cell> &local)
+template <class Traits, unsigned BLOCK> GPR_DEVICE typename Traits::Acc find_in_block(const Local<Traits> &local)
 {
-    using Tile = typename Local<Cell>::Tile;
+    using Tile = typename Local<Traits>::Tile;
     constexpr unsigned warps = BLOCK / warp_lanes;
     __shared__ typename Tile::Acc best_of_warp[warps];
     __shared__ uint64 position;
@@ -56,38 +56,38 @@ template <class Cell, unsigned BLOCK> GPR_DEVICE typename Cell::Acc find_in_bloc
     if (threadIdx.x == 0) position = nowhere;
     __syncthreads(); // everybody sees the best of all warps
     best = warp_all_reduce<Tile>(lane < warps ? best_of_warp[lane] : Tile::identity());
-    if (local.first != nowhere && !Cell::Fold::prefers(best, local.best)) atomicMin(&position, local.position());
+    if (local.first != nowhere && !Traits::Fold::prefers(best, local.best)) atomicMin(&position, local.position());
     __syncthreads(); // the first position is there
-    return {element_of<typename Cell::Acc::Number>(best), position};
+    return {element_of<typename Traits::Acc::Number>(best), position};
 }
 
 // Reduces what a block's threads took; thread 0 holds the result.
-template <class Cell, unsigned BLOCK> GPR_DEVICE typename Cell::Acc close_block(const Local<Cell> &local)
+template <class Traits, unsigned BLOCK> GPR_DEVICE typename Traits::Acc close_block(const Local<Traits> &local)
 {
-    if constexpr (local_way<Cell>() == LocalWay::FOUND) return find_in_block<Cell, BLOCK>(local);
-    else return block_reduce<Cell, BLOCK>(local.close());
+    if constexpr (local_way<Traits>() == LocalWay::FOUND) return find_in_block<Traits, BLOCK>(local);
+    else return block_reduce<Traits, BLOCK>(local.close());
 }
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
-auto_stream(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc> scratch,
-            const __grid_constant__ Layout layout, typename Cell::AllEnding ending)
+auto_stream(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc> scratch,
+            const __grid_constant__ Layout layout, typename Traits::AllEnding ending)
 {
-    using Acc = typename Cell::Acc;
+    using Acc = typename Traits::Acc;
     const Row row = row_of(rows, blockIdx.x);
     const Start start = layout.row(row.index);
-    Local<Cell> local;
+    Local<Traits> local;
 
-    take_run<Cell, stream_vectors, BLOCK>(local, in + start.in, row.n, grid_of<BLOCK>(row));
-    Acc value = close_block<Cell, BLOCK>(local);
+    take_run<Traits, stream_vectors, BLOCK>(local, in + start.in, row.n, grid_of<BLOCK>(row));
+    Acc value = close_block<Traits, BLOCK>(local);
     if (row.blocks > 1) {
         if (!is_last_block(row, scratch, value)) return;
         const Acc *partials = scratch.partials() + row.index * row.blocks;
-        value = Cell::identity();
-        for (unsigned i = threadIdx.x; i < row.blocks; i += BLOCK) value = Cell::combine(value, partials[i]);
-        value = block_reduce<Cell, BLOCK>(value);
+        value = Traits::identity();
+        for (unsigned i = threadIdx.x; i < row.blocks; i += BLOCK) value = Traits::combine(value, partials[i]);
+        value = block_reduce<Traits, BLOCK>(value);
     }
-    if (threadIdx.x == 0) Cell::put(out + start.out, value, layout.elements, ending.of(layout, row.index, 0));
+    if (threadIdx.x == 0) Traits::put(out + start.out, value, layout.elements, ending.of(layout, row.index, 0));
 }
 
 // ---------------------------------------------------------------- short rows --------------------
@@ -124,13 +124,13 @@ template <class In, unsigned BLOCK> GPR_DEVICE const In *stage(const In *in, uns
     return elements + past;
 }
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-auto_rows(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc>, const __grid_constant__ Layout layout,
-          typename Cell::AllEnding ending)
+auto_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc>, const __grid_constant__ Layout layout,
+          typename Traits::AllEnding ending)
 {
-    using In = typename Cell::In;
-    using Acc = typename Cell::Acc;
+    using In = typename Traits::In;
+    using Acc = typename Traits::Acc;
     constexpr unsigned groups = BLOCK / lanes;
     constexpr bool narrow = lanes * sizeof(In) < sector_bytes;
     const uint64 first = (rows.first + blockIdx.x) * (groups * per_thread);
@@ -152,23 +152,23 @@ auto_rows(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scrat
 #pragma unroll
     for (unsigned k = 0; k < per_thread; k++) {
         const unsigned r = k * groups + group;
-        value[k] = Cell::identity();
+        value[k] = Traits::identity();
         start[k] = layout.row_after(base, first, r < count ? r : 0);
         if (r >= count) continue;
         if (staged_in != nullptr) {
             const unsigned n = static_cast<unsigned>(rows.n);
             const In *row_in = staged_in + r * n;
-            for (unsigned i = lane; i < n; i += lanes) value[k] = Cell::combine(value[k], Cell::lift(row_in[i], i));
+            for (unsigned i = lane; i < n; i += lanes) value[k] = Traits::combine(value[k], Traits::lift(row_in[i], i));
         } else {
-            value[k] = fold_vectors<Cell, row_vectors, lanes>(in + start[k].in, rows.n, Team{lane, lanes});
+            value[k] = fold_vectors<Traits, row_vectors, lanes>(in + start[k].in, rows.n, Team{lane, lanes});
         }
     }
-    warp_reduce_all<Cell, lanes>(value); // every lane takes part, with or without a row
+    warp_reduce_all<Traits, lanes>(value); // every lane takes part, with or without a row
 #pragma unroll
     for (unsigned k = 0; k < per_thread; k++) {
         const unsigned r = k * groups + group;
         if (r < count && lane == 0) {
-            Cell::put(out + start[k].out, value[k], layout.elements, ending.of(layout, first + r, 0));
+            Traits::put(out + start[k].out, value[k], layout.elements, ending.of(layout, first + r, 0));
         }
     }
 }

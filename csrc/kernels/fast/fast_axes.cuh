@@ -39,21 +39,21 @@ struct Rectangle {
 
 // Outputs that are combined down a block at once: with 64 bytes of shared memory a thread, and 32 KiB a block, as many blocks
 // as before have room.
-template <class Cell, unsigned BLOCK, unsigned OUTPUTS> GPR_DEVICE constexpr unsigned folded_together()
+template <class Traits, unsigned BLOCK, unsigned OUTPUTS> GPR_DEVICE constexpr unsigned folded_together()
 {
     constexpr unsigned long most = BLOCK <= 512 ? 64 : 32 * 1024 / BLOCK;
     unsigned together = OUTPUTS;
-    while (together > 1 && together * sizeof(typename Cell::Acc) > most) together /= 2;
+    while (together > 1 && together * sizeof(typename Traits::Acc) > most) together /= 2;
     return together;
 }
 
 // Combines the values of threads down the rectangle, some outputs at a time; the threads with y == 0 hold the results. All
 // threads of the block must call. `partial` is shared memory of BLOCK accumulators for each output of those; another call
 // with the same rectangle may follow at once, as of each slot only its own thread reads after the last barrier.
-template <class Cell, unsigned BLOCK, unsigned OUTPUTS>
-GPR_DEVICE void fold_down(typename Cell::Acc *partial, typename Cell::Acc (&value)[OUTPUTS], const Rectangle &r)
+template <class Traits, unsigned BLOCK, unsigned OUTPUTS>
+GPR_DEVICE void fold_down(typename Traits::Acc *partial, typename Traits::Acc (&value)[OUTPUTS], const Rectangle &r)
 {
-    constexpr unsigned together = folded_together<Cell, BLOCK, OUTPUTS>();
+    constexpr unsigned together = folded_together<Traits, BLOCK, OUTPUTS>();
     const unsigned slot = r.y * r.across + r.x;
 
     if (r.down == 1) return;
@@ -69,8 +69,8 @@ GPR_DEVICE void fold_down(typename Cell::Acc *partial, typename Cell::Acc (&valu
             if (r.y + half < left) {
 #pragma unroll
                 for (unsigned k = 0; k < together; k++) {
-                    typename Cell::Acc &mine = partial[k * BLOCK + slot];
-                    mine = Cell::combine(mine, partial[k * BLOCK + slot + half * r.across]);
+                    typename Traits::Acc &mine = partial[k * BLOCK + slot];
+                    mine = Traits::combine(mine, partial[k * BLOCK + slot + half * r.across]);
                 }
             }
             __syncthreads(); // the next step reads what this one wrote
@@ -89,9 +89,9 @@ GPR_DEVICE void fold_down(typename Cell::Acc *partial, typename Cell::Acc (&valu
 //   take(items, position, layout)    an item, and the position of its first element
 //   settle()                         as a Local's
 //   close(k)                         the accumulator of output k
-template <class Cell, unsigned OUTPUTS> struct EachOutput {
-    using In = typename Cell::In;
-    Local<Cell> of[OUTPUTS];
+template <class Traits, unsigned OUTPUTS> struct EachOutput {
+    using In = typename Traits::In;
+    Local<Traits> of[OUTPUTS];
 
     GPR_DEVICE void take(const Item<In> &items, uint64 position, const Layout &layout)
     {
@@ -107,23 +107,23 @@ template <class Cell, unsigned OUTPUTS> struct EachOutput {
 #pragma unroll
         for (unsigned k = 0; k < OUTPUTS; k++) of[k].settle();
     }
-    GPR_DEVICE typename Cell::Acc close(unsigned k) const { return of[k].close(); }
+    GPR_DEVICE typename Traits::Acc close(unsigned k) const { return of[k].close(); }
 };
 
 // Variances of columns of which every element counts: one count for all of them leaves registers for more columns.
-template <class Cell> struct MomentsTogether {
-    using In = typename Cell::In;
-    Distances<typename Cell::Acc> of[item];
+template <class Traits> struct MomentsTogether {
+    using In = typename Traits::In;
+    Distances<typename Traits::Acc> of[item];
     MomentCount taken;
 
     GPR_DEVICE void take(const Item<In> &items, uint64, const Layout &)
     {
         if (taken.count++ == 0) {
 #pragma unroll
-            for (unsigned j = 0; j < item; j++) of[j].centre = number_of<Cell>(items.element(j));
+            for (unsigned j = 0; j < item; j++) of[j].centre = number_of<Traits>(items.element(j));
         }
 #pragma unroll
-        for (unsigned j = 0; j < item; j++) of[j].add(number_of<Cell>(items.element(j)));
+        for (unsigned j = 0; j < item; j++) of[j].add(number_of<Traits>(items.element(j)));
     }
     GPR_DEVICE void settle()
     {
@@ -132,15 +132,15 @@ template <class Cell> struct MomentsTogether {
         for (unsigned j = 0; j < item; j++) of[j].move_centre(taken.count);
         taken.move();
     }
-    GPR_DEVICE typename Cell::Acc close(unsigned k) const
+    GPR_DEVICE typename Traits::Acc close(unsigned k) const
     {
-        return taken.count == 0 ? Cell::identity() : of[k].close(taken.count);
+        return taken.count == 0 ? Traits::identity() : of[k].close(taken.count);
     }
 };
 
-template <class Cell, unsigned OUTPUTS> using Outputs =
-    typename Select<local_way<Cell>() == LocalWay::MOMENTS && OUTPUTS == item && !masked && !Cell::skips_nan,
-                    MomentsTogether<Cell>, EachOutput<Cell, OUTPUTS>>::type;
+template <class Traits, unsigned OUTPUTS> using Outputs =
+    typename Select<local_way<Traits>() == LocalWay::MOMENTS && OUTPUTS == item && !masked && !Traits::skips_nan,
+                    MomentsTogether<Traits>, EachOutput<Traits, OUTPUTS>>::type;
 
 // Of begin, begin + step, ... how many are below n.
 GPR_DEVICE uint64 steps_of(uint64 n, uint64 begin, uint64 step)
@@ -152,18 +152,18 @@ GPR_DEVICE uint64 steps_of(uint64 n, uint64 begin, uint64 step)
 
 // Folds rows of n items from `in` on: this thread's positions are r.y of the block's first `down`, and so on every
 // `blocks` * down.
-template <class Cell, unsigned OUTPUTS>
-GPR_DEVICE void walk_rows(const typename Cell::In *in, const unsigned char *mask, const Layout &layout, const Row &row,
-                          const Rectangle &r, typename Cell::Acc (&value)[OUTPUTS])
+template <class Traits, unsigned OUTPUTS>
+GPR_DEVICE void walk_rows(const typename Traits::In *in, const unsigned char *mask, const Layout &layout, const Row &row,
+                          const Rectangle &r, typename Traits::Acc (&value)[OUTPUTS])
 {
-    using In = typename Cell::In;
+    using In = typename Traits::In;
     static_assert(OUTPUTS == 1 || OUTPUTS == item, "an item is of one row or of as many as it has elements");
     constexpr unsigned under_way = items_under_way<In>;
     const uint64 step = static_cast<uint64>(row.blocks) * r.down;
     const uint64 begin = static_cast<uint64>(row.block) * r.down + r.y;
     uint64 left = steps_of(row.n, begin, step);
     Walk walk(layout, begin, step);
-    Outputs<Cell, OUTPUTS> outputs;
+    Outputs<Traits, OUTPUTS> outputs;
 
     // `there` items, of which the compiler knows the number but for the last time.
     const auto take_some = [&](uint64 there) {
@@ -191,9 +191,9 @@ GPR_DEVICE void walk_rows(const typename Cell::In *in, const unsigned char *mask
 
 // Extremes of neighbouring columns of which every element counts, and is met in the order of positions: what is kept of
 // the best so far is its number and which step it was, chosen once for as many as are under way.
-template <class Cell> struct Extremes {
-    using Fold = typename Cell::Fold;
-    using Tile = typename Local<Cell>::Tile;
+template <class Traits> struct Extremes {
+    using Fold = typename Traits::Fold;
+    using Tile = typename Local<Traits>::Tile;
     using Number = typename Tile::Acc;
     Number best[item];
     unsigned at[item]; // steps until there, if there was one
@@ -225,28 +225,28 @@ template <class Cell> struct Extremes {
             at[j] = is_better ? first + further : at[j];
         }
     }
-    GPR_DEVICE typename Cell::Acc close(unsigned j, uint64 position) const
+    GPR_DEVICE typename Traits::Acc close(unsigned j, uint64 position) const
     {
-        return {element_of<typename Cell::Acc::Number>(best[j]), position};
+        return {element_of<typename Traits::Acc::Number>(best[j]), position};
     }
 };
 
-// Whether Extremes are for a cell, if positions ascend on the way.
-template <class Cell> constexpr bool finds_extremes =
-    local_way<Cell>() == LocalWay::FOUND && !masked && !Cell::skips_nan;
+// Whether Extremes are for these traits, if positions ascend on the way.
+template <class Traits> constexpr bool finds_extremes =
+    local_way<Traits>() == LocalWay::FOUND && !masked && !Traits::skips_nan;
 
 // walk_rows for them. Rows have fewer than 2^32 elements.
-template <class Cell>
-GPR_DEVICE void walk_to_extremes(const typename Cell::In *in, const Layout &layout, const Row &row, const Rectangle &r,
-                                 typename Cell::Acc (&value)[item])
+template <class Traits>
+GPR_DEVICE void walk_to_extremes(const typename Traits::In *in, const Layout &layout, const Row &row, const Rectangle &r,
+                                 typename Traits::Acc (&value)[item])
 {
-    using In = typename Cell::In;
+    using In = typename Traits::In;
     constexpr unsigned under_way = items_under_way<In>;
     const uint64 step = static_cast<uint64>(row.blocks) * r.down;
     const uint64 begin = static_cast<uint64>(row.block) * r.down + r.y;
     const unsigned steps = static_cast<unsigned>(steps_of(row.n, begin, step));
     Walk walk(layout, begin, step);
-    Extremes<Cell> extremes;
+    Extremes<Traits> extremes;
 
     if (steps == 0) return;
     const auto take_some = [&](unsigned first, unsigned there) {
@@ -270,11 +270,11 @@ GPR_DEVICE void walk_to_extremes(const typename Cell::In *in, const Layout &layo
 
 // Makes of one block's values those of all blocks that share its rows, in the last of them to arrive; says whether this
 // is that block. `width` outputs a block.
-template <class Cell, unsigned BLOCK, unsigned OUTPUTS>
-GPR_DEVICE bool join_blocks(const Scratch<typename Cell::Acc> &scratch, const Row &row, const Rectangle &r,
-                            typename Cell::Acc *partial, typename Cell::Acc (&value)[OUTPUTS])
+template <class Traits, unsigned BLOCK, unsigned OUTPUTS>
+GPR_DEVICE bool join_blocks(const Scratch<typename Traits::Acc> &scratch, const Row &row, const Rectangle &r,
+                            typename Traits::Acc *partial, typename Traits::Acc (&value)[OUTPUTS])
 {
-    using Acc = typename Cell::Acc;
+    using Acc = typename Traits::Acc;
     const uint64 width = static_cast<uint64>(r.across) * OUTPUTS;
     Acc *mine = scratch.partials() + row.virtual_block * width + r.x * OUTPUTS;
 
@@ -285,15 +285,15 @@ GPR_DEVICE bool join_blocks(const Scratch<typename Cell::Acc> &scratch, const Ro
     if (!is_last_to_arrive(scratch.tickets + row.index, row.blocks)) return false;
     const Acc *first = scratch.partials() + row.index * row.blocks * width + r.x * OUTPUTS;
 #pragma unroll
-    for (unsigned k = 0; k < OUTPUTS; k++) value[k] = Cell::identity();
+    for (unsigned k = 0; k < OUTPUTS; k++) value[k] = Traits::identity();
     if (r.works()) {
 #pragma unroll 4
         for (unsigned b = r.y; b < row.blocks; b += r.down) {
 #pragma unroll
-            for (unsigned k = 0; k < OUTPUTS; k++) value[k] = Cell::combine(value[k], first[b * width + k]);
+            for (unsigned k = 0; k < OUTPUTS; k++) value[k] = Traits::combine(value[k], first[b * width + k]);
         }
     }
-    fold_down<Cell, BLOCK>(partial, value, r);
+    fold_down<Traits, BLOCK>(partial, value, r);
     return true;
 }
 
@@ -305,11 +305,11 @@ template <class Out> constexpr unsigned store_alignment =
 template <class Out> struct alignas(store_alignment<Out>) Together { Out of[stored_together<Out>]; };
 
 // Results of an item of neighbours, the first of which is number `column` of row `row`, and goes to *to.
-template <class Cell>
-GPR_DEVICE void store_item(typename Cell::Out *to, const typename Cell::Acc (&value)[item], const Layout &layout,
-                           const typename Cell::AllEnding &ending, uint64 row, uint64 column)
+template <class Traits>
+GPR_DEVICE void store_item(typename Traits::Out *to, const typename Traits::Acc (&value)[item], const Layout &layout,
+                           const typename Traits::AllEnding &ending, uint64 row, uint64 column)
 {
-    using Out = typename Cell::Out;
+    using Out = typename Traits::Out;
 
     if (layout.packed != 0) {
 #pragma unroll
@@ -317,39 +317,39 @@ GPR_DEVICE void store_item(typename Cell::Out *to, const typename Cell::Acc (&va
             Together<Out> together;
 #pragma unroll
             for (unsigned j = 0; j < stored_together<Out>; j++) {
-                Cell::put(&together.of[j], value[k + j], layout.elements, ending.of(layout, row, column + k + j));
+                Traits::put(&together.of[j], value[k + j], layout.elements, ending.of(layout, row, column + k + j));
             }
             *reinterpret_cast<Together<Out> *>(to + k) = together;
         }
     } else {
 #pragma unroll
         for (unsigned k = 0; k < item; k++) {
-            Cell::put(to + k * layout.column.out, value[k], layout.elements, ending.of(layout, row, column + k));
+            Traits::put(to + k * layout.column.out, value[k], layout.elements, ending.of(layout, row, column + k));
         }
     }
 }
 
 // A block's part of its rows, from elements to accumulators; whether it is the one that holds results, and if so the
 // threads with y == 0 do. `has_rows`: this thread's outputs exist.
-template <class Cell, unsigned BLOCK, unsigned OUTPUTS>
-GPR_DEVICE bool fold_across(const typename Cell::In *in, const unsigned char *mask, const Layout &layout,
-                            const Scratch<typename Cell::Acc> &scratch, const Row &row, const Rectangle &r,
-                            bool has_rows, typename Cell::Acc (&value)[OUTPUTS])
+template <class Traits, unsigned BLOCK, unsigned OUTPUTS>
+GPR_DEVICE bool fold_across(const typename Traits::In *in, const unsigned char *mask, const Layout &layout,
+                            const Scratch<typename Traits::Acc> &scratch, const Row &row, const Rectangle &r,
+                            bool has_rows, typename Traits::Acc (&value)[OUTPUTS])
 {
-    __shared__ typename Cell::Acc partial[BLOCK * folded_together<Cell, BLOCK, OUTPUTS>()];
+    __shared__ typename Traits::Acc partial[BLOCK * folded_together<Traits, BLOCK, OUTPUTS>()];
 
 #pragma unroll
-    for (unsigned k = 0; k < OUTPUTS; k++) value[k] = Cell::identity();
+    for (unsigned k = 0; k < OUTPUTS; k++) value[k] = Traits::identity();
     if (has_rows && r.works()) {
         bool is_done = false;
-        if constexpr (OUTPUTS == item && finds_extremes<Cell>) {
+        if constexpr (OUTPUTS == item && finds_extremes<Traits>) {
             is_done = layout.ascends != 0;
-            if (is_done) walk_to_extremes<Cell>(in, layout, row, r, value);
+            if (is_done) walk_to_extremes<Traits>(in, layout, row, r, value);
         }
-        if (!is_done) walk_rows<Cell, OUTPUTS>(in, mask, layout, row, r, value);
+        if (!is_done) walk_rows<Traits, OUTPUTS>(in, mask, layout, row, r, value);
     }
-    fold_down<Cell, BLOCK>(partial, value, r);
-    return row.blocks == 1 || join_blocks<Cell, BLOCK>(scratch, row, r, partial, value);
+    fold_down<Traits, BLOCK>(partial, value, r);
+    return row.blocks == 1 || join_blocks<Traits, BLOCK>(scratch, row, r, partial, value);
 }
 
 } // namespace gpr

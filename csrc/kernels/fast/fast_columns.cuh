@@ -21,10 +21,10 @@
 
 namespace gpr {
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
-auto_columns(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc> scratch,
-             const __grid_constant__ Layout layout, typename Cell::AllEnding ending)
+auto_columns(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc> scratch,
+             const __grid_constant__ Layout layout, typename Traits::AllEnding ending)
 {
     const Row row = row_of(rows, blockIdx.x);
     const Rectangle r = Rectangle::of_block<BLOCK>(layout.across, false);
@@ -34,13 +34,13 @@ auto_columns(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Sc
     const uint64 column = (strip * layout.across + r.x) * item;
     const Start start = layout.row(group);
     const bool has_rows = column < layout.column.extent;
-    typename Cell::Acc value[item];
+    typename Traits::Acc value[item];
 
-    if (!fold_across<Cell, BLOCK, item>(in + start.in + column, layout.mask + start.mask + column, layout, scratch, row,
+    if (!fold_across<Traits, BLOCK, item>(in + start.in + column, layout.mask + start.mask + column, layout, scratch, row,
                                         r, has_rows, value)) {
         return;
     }
-    if (r.y == 0 && has_rows) store_item<Cell>(out + start.out + static_cast<long long>(column) * layout.column.out, value,
+    if (r.y == 0 && has_rows) store_item<Traits>(out + start.out + static_cast<long long>(column) * layout.column.out, value,
                                                layout, ending, group, column);
 }
 

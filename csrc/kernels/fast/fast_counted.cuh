@@ -15,17 +15,17 @@
 
 namespace gpr {
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
-auto_counted(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc>,
-             const __grid_constant__ Layout layout, typename Cell::AllEnding ending)
+auto_counted(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc>,
+             const __grid_constant__ Layout layout, typename Traits::AllEnding ending)
 {
-    using In = typename Cell::In;
-    using Acc = typename Cell::Acc;
+    using In = typename Traits::In;
+    using Acc = typename Traits::Acc;
     constexpr unsigned length = row_elements == 0 ? 1 : row_elements; // 0 in programs that do not launch this
     const uint64 first = ((rows.first + blockIdx.x) * BLOCK + threadIdx.x) * item;
     const In *rows_in = in + first * length;
-    typename Cell::Out *to = out + static_cast<long long>(first) * layout.column.out;
+    typename Traits::Out *to = out + static_cast<long long>(first) * layout.column.out;
     Acc value[item];
 
     if (first >= rows.count) return;
@@ -38,17 +38,17 @@ auto_counted(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Sc
 #pragma unroll
             for (unsigned j = 0; j < length; j++) {
                 const unsigned e = r * length + j;
-                const Acc x = Cell::lift(element<In>(v[e / vector_elements<In>], e % vector_elements<In>), j);
-                value[r] = j == 0 ? x : Cell::combine(value[r], x);
+                const Acc x = Traits::lift(element<In>(v[e / vector_elements<In>], e % vector_elements<In>), j);
+                value[r] = j == 0 ? x : Traits::combine(value[r], x);
             }
         }
-        store_item<Cell>(to, value, layout, ending, 0, first);
+        store_item<Traits>(to, value, layout, ending, 0, first);
         return;
     }
     for (unsigned r = 0; first + r < rows.count && r < item; r++) { // the last rows
-        Acc one = Cell::identity();
-        for (unsigned j = 0; j < length; j++) one = Cell::combine(one, Cell::lift(rows_in[r * length + j], j));
-        Cell::put(to + r * layout.column.out, one, layout.elements, ending.of(layout, 0, first + r));
+        Acc one = Traits::identity();
+        for (unsigned j = 0; j < length; j++) one = Traits::combine(one, Traits::lift(rows_in[r * length + j], j));
+        Traits::put(to + r * layout.column.out, one, layout.elements, ending.of(layout, 0, first + r));
     }
 }
 

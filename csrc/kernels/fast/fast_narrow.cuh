@@ -19,14 +19,14 @@ namespace gpr {
 
 // Folds slots s, s + columns, s + 2 * columns, ... < count of shared memory into slot s < columns. count is a multiple of
 // columns. All threads must call; barriers before and after.
-template <class Cell, unsigned BLOCK>
-GPR_DEVICE void fold_slots(typename Cell::Acc *slots, unsigned count, unsigned columns)
+template <class Traits, unsigned BLOCK>
+GPR_DEVICE void fold_slots(typename Traits::Acc *slots, unsigned count, unsigned columns)
 {
     __syncthreads(); // slots are there
     for (unsigned left = count / columns; left > 1;) {
         const unsigned half = (left + 1) / 2;
         for (unsigned s = threadIdx.x; s < (left - half) * columns; s += BLOCK) {
-            slots[s] = Cell::combine(slots[s], slots[s + half * columns]);
+            slots[s] = Traits::combine(slots[s], slots[s + half * columns]);
         }
         __syncthreads(); // the next step reads what this one wrote
         left = half;
@@ -34,17 +34,17 @@ GPR_DEVICE void fold_slots(typename Cell::Acc *slots, unsigned count, unsigned c
 }
 
 // This thread's share of the whole items: slot threadIdx.x * item + j takes in the elements at place j of its items.
-template <class Cell>
-GPR_DEVICE void fold_items(const typename Cell::In *in, uint64 head, uint64 items, unsigned columns,
-                           const Layout &layout, const Row &row, typename Cell::Acc *slots)
+template <class Traits>
+GPR_DEVICE void fold_items(const typename Traits::In *in, uint64 head, uint64 items, unsigned columns,
+                           const Layout &layout, const Row &row, typename Traits::Acc *slots)
 {
-    using In = typename Cell::In;
+    using In = typename Traits::In;
     constexpr unsigned under_way = items_under_way<In>;
     const uint64 step = static_cast<uint64>(row.blocks) * layout.across;
     const long long position_step = layout.reduced[0].position;
     const uint64 positions = step * item / columns * static_cast<uint64>(position_step); // that a step goes on by
     uint64 next = static_cast<uint64>(row.block) * layout.across + threadIdx.x;
-    Local<Cell> local[item];
+    Local<Traits> local[item];
     uint64 position[item];
 
 #pragma unroll
@@ -73,17 +73,17 @@ GPR_DEVICE void fold_items(const typename Cell::In *in, uint64 head, uint64 item
 }
 
 // The same for extremes, if positions ascend and 32 bits hold them.
-template <class Cell>
-GPR_DEVICE void fold_extremes(const typename Cell::In *in, uint64 head, uint64 items, unsigned columns,
-                              const Layout &layout, const Row &row, typename Cell::Acc *slots)
+template <class Traits>
+GPR_DEVICE void fold_extremes(const typename Traits::In *in, uint64 head, uint64 items, unsigned columns,
+                              const Layout &layout, const Row &row, typename Traits::Acc *slots)
 {
-    using In = typename Cell::In;
+    using In = typename Traits::In;
     constexpr unsigned under_way = items_under_way<In>;
     const uint64 step = static_cast<uint64>(row.blocks) * layout.across;
     const uint64 begin = static_cast<uint64>(row.block) * layout.across + threadIdx.x;
     const unsigned steps = static_cast<unsigned>(steps_of(items, begin, step));
     const In *mine = in + head + begin * item;
-    Extremes<Cell> extremes;
+    Extremes<Traits> extremes;
 
     const auto take_some = [&](unsigned first, unsigned there) {
         Packed<item * sizeof(In)> loaded[under_way];
@@ -101,17 +101,17 @@ GPR_DEVICE void fold_extremes(const typename Cell::In *in, uint64 head, uint64 i
     for (unsigned j = 0; j < item; j++) {
         const uint64 place = (head + (begin + extremes.at[j] * step) * item + j) / columns;
         const uint64 position = layout.first_position + place * static_cast<uint64>(layout.reduced[0].position);
-        slots[threadIdx.x * item + j] = steps == 0 ? Cell::identity() : extremes.close(j, position);
+        slots[threadIdx.x * item + j] = steps == 0 ? Traits::identity() : extremes.close(j, position);
     }
 }
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
-auto_narrow(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc> scratch,
-            const __grid_constant__ Layout layout, typename Cell::AllEnding ending)
+auto_narrow(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc> scratch,
+            const __grid_constant__ Layout layout, typename Traits::AllEnding ending)
 {
-    using In = typename Cell::In;
-    using Acc = typename Cell::Acc;
+    using In = typename Traits::In;
+    using Acc = typename Traits::Acc;
     __shared__ Acc slots[BLOCK * item];
     const Row row = row_of(rows, blockIdx.x);
     const Start start = layout.row(row.index);
@@ -126,13 +126,13 @@ auto_narrow(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scr
 
     if (threadIdx.x < layout.across) {
         bool is_done = false;
-        if constexpr (finds_extremes<Cell>) {
+        if constexpr (finds_extremes<Traits>) {
             is_done = layout.ascends != 0;
-            if (is_done) fold_extremes<Cell>(row_in, head, items, columns, layout, row, slots);
+            if (is_done) fold_extremes<Traits>(row_in, head, items, columns, layout, row, slots);
         }
-        if (!is_done) fold_items<Cell>(row_in, head, items, columns, layout, row, slots);
+        if (!is_done) fold_items<Traits>(row_in, head, items, columns, layout, row, slots);
     }
-    fold_slots<Cell, BLOCK>(slots, layout.across * item, columns);
+    fold_slots<Traits, BLOCK>(slots, layout.across * item, columns);
 
     Acc *partials = scratch.partials() + row.virtual_block * columns;
     for (unsigned s = threadIdx.x; s < columns; s += BLOCK) {
@@ -140,17 +140,17 @@ auto_narrow(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scr
         Acc value = slots[s];
         if (row.block == 0) { // the first block takes what is no whole item
             for (uint64 i = column; i < head; i += columns) {
-                value = Cell::combine(value, Cell::lift(row_in[i], layout.first_position +
+                value = Traits::combine(value, Traits::lift(row_in[i], layout.first_position +
                                                                        i / columns * layout.reduced[0].position));
             }
             const unsigned into = static_cast<unsigned>(tail % columns);
             for (uint64 i = tail + (column >= into ? column - into : column + columns - into); i < n; i += columns) {
-                value = Cell::combine(value, Cell::lift(row_in[i], layout.first_position +
+                value = Traits::combine(value, Traits::lift(row_in[i], layout.first_position +
                                                                        i / columns * layout.reduced[0].position));
             }
         }
         if (row.blocks > 1) partials[column] = value;
-        else Cell::put(out + start.out + column * layout.column.out, value, layout.elements,
+        else Traits::put(out + start.out + column * layout.column.out, value, layout.elements,
                        ending.of(layout, row.index, column));
     }
     if (row.blocks == 1 || !is_last_to_arrive(scratch.tickets + row.index, row.blocks)) return;
@@ -160,14 +160,14 @@ auto_narrow(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scr
     const uint64 all = static_cast<uint64>(row.blocks) * columns;
     partials = scratch.partials() + row.index * all;
     for (unsigned s = threadIdx.x; s < count; s += BLOCK) {
-        Acc value = Cell::identity();
+        Acc value = Traits::identity();
 #pragma unroll 4
-        for (uint64 i = s; i < all; i += count) value = Cell::combine(value, partials[i]);
+        for (uint64 i = s; i < all; i += count) value = Traits::combine(value, partials[i]);
         slots[s] = value;
     }
-    fold_slots<Cell, BLOCK>(slots, count, columns);
+    fold_slots<Traits, BLOCK>(slots, count, columns);
     for (unsigned c = threadIdx.x; c < columns; c += BLOCK) {
-        Cell::put(out + start.out + c * layout.column.out, slots[c], layout.elements,
+        Traits::put(out + start.out + c * layout.column.out, slots[c], layout.elements,
                   ending.of(layout, row.index, c));
     }
 }

@@ -16,35 +16,35 @@
 
 namespace gpr {
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
-auto_strided(const typename Cell::In *in, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc> scratch,
-             const __grid_constant__ Layout layout, typename Cell::AllEnding ending)
+auto_strided(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc> scratch,
+             const __grid_constant__ Layout layout, typename Traits::AllEnding ending)
 {
     const Row row = row_of(rows, blockIdx.x);
     const Rectangle r = Rectangle::of_block<BLOCK>(layout.across, layout.along != 0);
     const uint64 index = row.index * layout.across + r.x;
     const bool has_row = index < layout.count;
     const Start start = layout.row(has_row ? index : 0);
-    typename Cell::Acc value[1];
+    typename Traits::Acc value[1];
 
-    if (!fold_across<Cell, BLOCK, 1>(in + start.in, layout.mask + start.mask, layout, scratch, row, r, has_row, value)) {
+    if (!fold_across<Traits, BLOCK, 1>(in + start.in, layout.mask + start.mask, layout, scratch, row, r, has_row, value)) {
         return;
     }
     if (r.y == 0 && has_row) {
-        Cell::put(out + start.out, value[0], layout.elements, ending.of(layout, index, 0));
+        Traits::put(out + start.out, value[0], layout.elements, ending.of(layout, index, 0));
     }
 }
 
 // Results of rows without elements: the operator's identity. A thread a row; any grid.
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
-auto_empty(const typename Cell::In *, typename Cell::Out *out, Rows rows, Scratch<typename Cell::Acc>, const __grid_constant__ Layout layout,
-           typename Cell::AllEnding ending)
+auto_empty(const typename Traits::In *, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc>, const __grid_constant__ Layout layout,
+           typename Traits::AllEnding ending)
 {
     const uint64 index = (rows.first + blockIdx.x) * BLOCK + threadIdx.x;
     if (index < layout.count) {
-        Cell::put(out + layout.row(index).out, Cell::identity(), 0, ending.of(layout, index, 0));
+        Traits::put(out + layout.row(index).out, Traits::identity(), 0, ending.of(layout, index, 0));
     }
 }
 

@@ -49,7 +49,7 @@ typedef struct gpr_ring {
 
 /* A loaded program. */
 typedef struct gpr_program {
-    gpr_cell cell;
+    gpr_kernel_traits traits;
     CUmodule module;
     CUfunction first, next, fill, finish; /* NULL: the kernel has none */
     struct gpr_program *chained;
@@ -104,8 +104,8 @@ gpr_slot_bytes gpr_slot_limits(const gpr_limits *limits);
  * sizes were made for; buffers of another one, scratch included, are freed first. GPR_ERROR_MEMORY. */
 gpr_status gpr_ring_ensure(gpr_device *device, unsigned generation, const gpr_slot_bytes *wanted, uint64_t least);
 
-/* The cell's program, loaded; compiled or read from the disk cache if it is new. Counts in *run. */
-gpr_status gpr_load_program(gpr_device *device, const gpr_cell *cell, gpr_run *run, gpr_program **result);
+/* The traits's program, loaded; compiled or read from the disk cache if it is new. Counts in *run. */
+gpr_status gpr_load_program(gpr_device *device, const gpr_kernel_traits *traits, gpr_run *run, gpr_program **result);
 
 /* Whether CUDA work can run in this process, found without recording a failure. */
 int gpr_cuda_usable(void);

@@ -7,17 +7,17 @@
 #include "lib/base/clock.h"
 #include "lib/driver/cache.h"
 
-static unsigned bucket_of(const gpr_cell *cell)
+static unsigned bucket_of(const gpr_kernel_traits *traits)
 {
-    unsigned hash = (unsigned)cell->kernel;
+    unsigned hash = (unsigned)traits->kernel;
 
-    hash = hash * 31 + (unsigned)cell->fold;
-    hash = hash * 31 + (unsigned)cell->element;
-    hash = hash * 31 + (unsigned)cell->compute;
-    hash = hash * 31 + cell->block / 32;
-    hash = hash * 31 + cell->lanes;
-    hash = hash * 31 + cell->item;
-    hash = hash * 31 + (unsigned)(cell->kept * GPR_MAX_NDIM + cell->reduced);
+    hash = hash * 31 + (unsigned)traits->fold;
+    hash = hash * 31 + (unsigned)traits->element;
+    hash = hash * 31 + (unsigned)traits->compute;
+    hash = hash * 31 + traits->block / 32;
+    hash = hash * 31 + traits->lanes;
+    hash = hash * 31 + traits->item;
+    hash = hash * 31 + (unsigned)(traits->kept * GPR_MAX_NDIM + traits->reduced);
     return hash % GPR_PROGRAM_BUCKETS;
 }
 
@@ -47,26 +47,26 @@ done:
     return status;
 }
 
-gpr_status gpr_load_program(gpr_device *device, const gpr_cell *cell, gpr_run *run, gpr_program **result)
+gpr_status gpr_load_program(gpr_device *device, const gpr_kernel_traits *traits, gpr_run *run, gpr_program **result)
 {
-    gpr_program **bucket = &device->programs[bucket_of(cell)];
+    gpr_program **bucket = &device->programs[bucket_of(traits)];
     gpr_object object = {0};
     gpr_program *program = NULL;
     gpr_status status = GPR_OK;
     int compiled = 0;
 
     for (program = *bucket; program != NULL; program = program->chained) {
-        if (memcmp(&program->cell, cell, sizeof *cell) == 0) {
+        if (memcmp(&program->traits, traits, sizeof *traits) == 0) {
             *result = program;
             return GPR_OK;
         }
     }
     const double start = gpr_seconds();
-    const gpr_entries entries = gpr_program_entries(cell);
+    const gpr_entries entries = gpr_program_entries(traits);
     program = calloc(1, sizeof *program);
     if (program == NULL) return gpr_fail(GPR_ERROR_MEMORY, "out of memory");
-    program->cell = *cell;
-    GPR_TRY(gpr_make_object(cell, device->facts.cc, 1, &object, &compiled));
+    program->traits = *traits;
+    GPR_TRY(gpr_make_object(traits, device->facts.cc, 1, &object, &compiled));
     const int mode = gpr_begin_relaxed();
     status = gpr_check(gpr_cuda.cuModuleLoadData(&program->module, object.image), "cuModuleLoadData");
     gpr_end_relaxed(mode);

@@ -1,4 +1,4 @@
-/* From a cell to machine code: the program's text, its key, the disk cache, NVRTC. */
+/* From a traits to machine code: the program's text, its key, the disk cache, NVRTC. */
 #include "lib/driver/program.h"
 
 #include <pthread.h>
@@ -85,16 +85,16 @@ static int makes_results(const gpr_kernel_row *row)
     return row->family == GPR_FAMILY_PLANNER || (row->flags & GPR_SUMS_EXACTLY) != 0;
 }
 
-gpr_entries gpr_program_entries(const gpr_cell *cell)
+gpr_entries gpr_program_entries(const gpr_kernel_traits *traits)
 {
-    const gpr_kernel_row *row = &gpr_kernel_rows[cell->kernel];
-    const int same = cell->element == cell->acc && cell->compute == cell->acc && !cell->skip_nan &&
-                     cell->fold != GPR_FOLD_count && gpr_fold_rows[cell->fold].form == GPR_FORM_NUMBER;
+    const gpr_kernel_row *row = &gpr_kernel_rows[traits->kernel];
+    const int same = traits->element == traits->acc && traits->compute == traits->acc && !traits->skip_nan &&
+                     traits->fold != GPR_FOLD_count && gpr_fold_rows[traits->fold].form == GPR_FORM_NUMBER;
     gpr_entries entries = {.first = 0, .next = -1, .fill = -1, .finish = -1};
 
     if (row->finish == GPR_ATOMIC) entries.fill = 1;
     if (row->finish == GPR_PASSES && row->cover != GPR_ONE) entries.next = same ? 0 : 1;
-    if (cell->finish != NULL && !makes_results(row)) entries.finish = entries.fill > 0 || entries.next > 0 ? 2 : 1;
+    if (traits->finish != NULL && !makes_results(row)) entries.finish = entries.fill > 0 || entries.next > 0 ? 2 : 1;
     return entries;
 }
 
@@ -123,37 +123,37 @@ static gpr_status add_cccl(program_text *program)
     return GPR_OK;
 }
 
-/* The file that a cell's program includes: each variant of a kernel that sums exactly has its own, or is in the kernel's. */
-static void find_file(const gpr_cell *cell, char file[ENTRY_ROOM])
+/* The file that a traits's program includes: each variant of a kernel that sums exactly has its own, or is in the kernel's. */
+static void find_file(const gpr_kernel_traits *traits, char file[ENTRY_ROOM])
 {
-    const gpr_kernel_row *row = &gpr_kernel_rows[cell->kernel];
+    const gpr_kernel_row *row = &gpr_kernel_rows[traits->kernel];
 
-    if (gpr_is_exact(gpr_fold_rows[cell->fold].form))
-        (void)snprintf(file, ENTRY_ROOM, "%s.cuh", cell->variant);
+    if (gpr_is_exact(gpr_fold_rows[traits->fold].form))
+        (void)snprintf(file, ENTRY_ROOM, "%s.cuh", traits->variant);
     else
         (void)snprintf(file, ENTRY_ROOM, "%s", row->file);
 }
 
-/* What comes before and after the cell of one array, where there are two. */
-static void write_pairing(const gpr_cell *cell, char before[PAIR_ROOM], char after[PAIR_ROOM])
+/* What comes before and after the traits of one array, where there are two. */
+static void write_pairing(const gpr_kernel_traits *traits, char before[PAIR_ROOM], char after[PAIR_ROOM])
 {
     before[0] = after[0] = '\0';
-    if (gpr_fold_rows[cell->fold].form != GPR_FORM_EXACT_PRODUCTS) return;
+    if (gpr_fold_rows[traits->fold].form != GPR_FORM_EXACT_PRODUCTS) return;
     (void)snprintf(before, PAIR_ROOM, "gpr::Paired<");
-    (void)snprintf(after, PAIR_ROOM, ", gpr::dt_%s>", gpr_dtype_name(cell->second));
+    (void)snprintf(after, PAIR_ROOM, ", gpr::dt_%s>", gpr_dtype_name(traits->second));
 }
 
 /* The way from accumulators to results. */
-static void write_finish(const gpr_cell *cell, char finish[FINISH_ROOM])
+static void write_finish(const gpr_kernel_traits *traits, char finish[FINISH_ROOM])
 {
-    if (cell->about)
-        (void)snprintf(finish, FINISH_ROOM, "gpr::About<gpr::finish_%s, gpr::dt_%s>", cell->finish,
-                       gpr_dtype_name(cell->mean));
+    if (traits->about)
+        (void)snprintf(finish, FINISH_ROOM, "gpr::About<gpr::finish_%s, gpr::dt_%s>", traits->finish,
+                       gpr_dtype_name(traits->mean));
     else
-        (void)snprintf(finish, FINISH_ROOM, "gpr::finish_%s", cell->finish);
+        (void)snprintf(finish, FINISH_ROOM, "gpr::finish_%s", traits->finish);
 }
 
-static gpr_status write_program(const gpr_cell *cell, program_text *program)
+static gpr_status write_program(const gpr_kernel_traits *traits, program_text *program)
 {
     static const char *const structures[] = {
         [GPR_FORM_NUMBER] = "",
@@ -165,20 +165,20 @@ static gpr_status write_program(const gpr_cell *cell, program_text *program)
         [GPR_FORM_EXACT_MOMENTS] = "gpr::ExactMoments<",
         [GPR_FORM_EXACT_PRODUCTS] = "gpr::ExactProducts<",
     };
-    const gpr_kernel_row *row = &gpr_kernel_rows[cell->kernel];
-    const char *form = structures[gpr_fold_rows[cell->fold].form];
-    const gpr_entries entries = gpr_program_entries(cell);
+    const gpr_kernel_row *row = &gpr_kernel_rows[traits->kernel];
+    const char *form = structures[gpr_fold_rows[traits->fold].form];
+    const gpr_entries entries = gpr_program_entries(traits);
     gpr_translation *translation = &program->translation;
 
     char last[LAST_ROOM] = "", finish[FINISH_ROOM], file[ENTRY_ROOM], before[PAIR_ROOM], after[PAIR_ROOM];
 
     memset(program, 0, sizeof *program);
-    find_file(cell, file);
-    write_pairing(cell, before, after);
-    if (cell->finish != NULL) {
-        write_finish(cell, finish);
+    find_file(traits, file);
+    write_pairing(traits, before, after);
+    if (traits->finish != NULL) {
+        write_finish(traits, finish);
         (void)snprintf(last, sizeof last, "using Last = gpr::Finished<First, gpr::dt_%s, %s>;\n",
-                       gpr_dtype_name(cell->result), finish);
+                       gpr_dtype_name(traits->result), finish);
     } else if (makes_results(row)) {
         (void)snprintf(last, sizeof last, "using Last = gpr::Unfinished<First>;\n");
     }
@@ -195,19 +195,21 @@ static gpr_status write_program(const gpr_cell *cell, program_text *program)
                    "}\n"
                    "#include \"%s\"\n"
                    "%s"
-                   "using First = %sgpr::Cell<gpr::fold_%s, gpr::dt_%s, gpr::dt_%s, %sgpr::dt_%s%s, %s>%s;\n"
+                   "using First = %sgpr::Traits<gpr::fold_%s, gpr::dt_%s, gpr::dt_%s, %sgpr::dt_%s%s, %s>%s;\n"
                    "using Next = gpr::Next<First>;\n"
                    "%s",
-                   cell->per_thread, cell->lanes, cell->kept, cell->reduced, cell->masked ? "true" : "false",
-                   cell->item, cell->row_elements, cell->integer_windows ? "true" : "false", file,
-                   entries.finish > 0 ? "#include \"finalize_rows.cuh\"\n" : "", before, gpr_fold_rows[cell->fold].name,
-                   gpr_dtype_name(cell->element), gpr_dtype_name(cell->compute), form, gpr_dtype_name(cell->acc),
-                   form[0] != '\0' ? ">" : "", cell->skip_nan ? "true" : "false", after, last);
-    (void)snprintf(program->entries[0], ENTRY_ROOM, "gpr::%s<%s, %uu>", cell->variant,
-                   makes_results(row) ? "Last" : "First", cell->block);
+                   traits->per_thread, traits->lanes, traits->kept, traits->reduced, traits->masked ? "true" : "false",
+                   traits->item, traits->row_elements, traits->integer_windows ? "true" : "false", file,
+                   entries.finish > 0 ? "#include \"finalize_rows.cuh\"\n" : "", before,
+                   gpr_fold_rows[traits->fold].name, gpr_dtype_name(traits->element), gpr_dtype_name(traits->compute),
+                   form, gpr_dtype_name(traits->acc), form[0] != '\0' ? ">" : "", traits->skip_nan ? "true" : "false",
+                   after, last);
+    (void)snprintf(program->entries[0], ENTRY_ROOM, "gpr::%s<%s, %uu>", traits->variant,
+                   makes_results(row) ? "Last" : "First", traits->block);
     translation->entry_count = 1;
     if (entries.next > 0) {
-        (void)snprintf(program->entries[entries.next], ENTRY_ROOM, "gpr::%s<Next, %uu>", cell->variant, cell->block);
+        (void)snprintf(program->entries[entries.next], ENTRY_ROOM, "gpr::%s<Next, %uu>", traits->variant,
+                       traits->block);
         translation->entry_count++;
     }
     if (entries.fill > 0) {
@@ -221,7 +223,7 @@ static gpr_status write_program(const gpr_cell *cell, program_text *program)
     for (int i = 0; i < translation->entry_count; i++) translation->entries[i] = program->entries[i];
     translation->text = program->text;
     translation->name = row->name; /* not the file it includes: NVRTC would take it for that */
-    translation->source_count = gpr_program_sources(cell->kernel, translation->sources);
+    translation->source_count = gpr_program_sources(traits->kernel, translation->sources);
     translation->options[translation->option_count++] = "--std=c++17";
     if ((row->flags & GPR_NEEDS_CCCL) != 0) return add_cccl(program);
     /* Our own files need nothing of the CUDA runtime's declarations: without them a program compiles 5 to 10 ms sooner. */
@@ -261,7 +263,7 @@ static void write_key(const program_text *program, const char *target, char key[
 _Static_assert(KEY_ROOM > TEXT_ROOM + GPR_MAX_ENTRIES * ENTRY_ROOM + 2 * PATH_ROOM + 1024,
                "KEY_ROOM is too small for a key");
 
-gpr_status gpr_make_object(const gpr_cell *cell, int cc, int use_cache, gpr_object *object, int *compiled)
+gpr_status gpr_make_object(const gpr_kernel_traits *traits, int cc, int use_cache, gpr_object *object, int *compiled)
 {
     program_text *program = malloc(sizeof *program);
     char *key = malloc(KEY_ROOM);
@@ -275,7 +277,7 @@ gpr_status gpr_make_object(const gpr_cell *cell, int cc, int use_cache, gpr_obje
         goto done;
     }
     GPR_TRY(gpr_nvrtc_target(cc, target)); /* NVRTC is open from here on, and its version known */
-    GPR_TRY(write_program(cell, program));
+    GPR_TRY(write_program(traits, program));
     write_key(program, target, key);
     if (use_cache && gpr_cache_read(key, object)) {
         if (object->entry_count == program->translation.entry_count) goto done;
@@ -290,13 +292,13 @@ done:
     return status;
 }
 
-gpr_status gpr_add_machine_code(const gpr_cell *cell, int cc, uint64_t *bytes)
+gpr_status gpr_add_machine_code(const gpr_kernel_traits *traits, int cc, uint64_t *bytes)
 {
     gpr_object object = {0};
     int compiled = 0;
     gpr_status status = GPR_OK;
 
-    GPR_TRY(gpr_make_object(cell, cc, 0, &object, &compiled));
+    GPR_TRY(gpr_make_object(traits, cc, 0, &object, &compiled));
     *bytes += object.bytes;
 done:
     gpr_object_clear(&object);
@@ -346,8 +348,8 @@ static int samples_of(const gpr_kernel_row *row, gpr_form form, const sample **s
     return 1;
 }
 
-gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dtype compute, uint32_t block_size,
-                            int variant, int cc, uint64_t *machine_code_bytes)
+gpr_status gpr_compile_program(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dtype compute, uint32_t block_size,
+                               int variant, int cc, uint64_t *machine_code_bytes)
 {
     enum {
         PLANNED_SHARED = 32 << 10,
@@ -356,7 +358,7 @@ gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dt
     }; /* bytes, vectors as the plan has them; elements */
     uint64_t unasked = 0;
     const sample *samples = NULL;
-    gpr_cell cell;
+    gpr_kernel_traits traits;
     gpr_rule rule;
     gpr_status status = GPR_OK;
 
@@ -381,28 +383,28 @@ gpr_status gpr_compile_cell(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dt
         while (is_planned && item > 1 && item * block_size * gpr_acc_bytes(rule.form, rule.device_acc) > PLANNED_SHARED)
             item /= 2;
         if (chosen->lanes == 1 && item > MOST_TILE_VECTORS) item = MOST_TILE_VECTORS;
-        memset(&cell, 0, sizeof cell);
-        cell.kernel = kernel;
-        cell.fold = rule.fold;
-        cell.element = rule.element;
-        cell.compute = rule.compute;
-        cell.acc = rule.device_acc;
-        cell.finish = gpr_operator_rows[op].finish;
-        cell.result = rule.result;
-        cell.skip_nan = rule.skip_nan;
-        cell.block = block_size < chosen->most_block ? block_size : chosen->most_block;
-        cell.lanes = chosen->lanes;
-        cell.per_thread = row->per_thread;
-        cell.item = item > 1 ? (uint32_t)item : 1;
-        cell.kept = chosen->kept;
-        cell.reduced = chosen->reduced;
-        cell.masked = chosen->masked;
-        cell.about = i >= layouts;
-        cell.mean = rule.element;
-        cell.row_elements = is_planned || chosen->lanes == 1 ? SAMPLE_ROW : 0;
-        cell.integer_windows = chosen->integer_windows;
-        cell.variant = chosen->name != NULL ? chosen->name : row->name;
-        GPR_TRY(gpr_add_machine_code(&cell, cc, machine_code_bytes != NULL ? machine_code_bytes : &unasked));
+        memset(&traits, 0, sizeof traits);
+        traits.kernel = kernel;
+        traits.fold = rule.fold;
+        traits.element = rule.element;
+        traits.compute = rule.compute;
+        traits.acc = rule.device_acc;
+        traits.finish = gpr_operator_rows[op].finish;
+        traits.result = rule.result;
+        traits.skip_nan = rule.skip_nan;
+        traits.block = block_size < chosen->most_block ? block_size : chosen->most_block;
+        traits.lanes = chosen->lanes;
+        traits.per_thread = row->per_thread;
+        traits.item = item > 1 ? (uint32_t)item : 1;
+        traits.kept = chosen->kept;
+        traits.reduced = chosen->reduced;
+        traits.masked = chosen->masked;
+        traits.about = i >= layouts;
+        traits.mean = rule.element;
+        traits.row_elements = is_planned || chosen->lanes == 1 ? SAMPLE_ROW : 0;
+        traits.integer_windows = chosen->integer_windows;
+        traits.variant = chosen->name != NULL ? chosen->name : row->name;
+        GPR_TRY(gpr_add_machine_code(&traits, cc, machine_code_bytes != NULL ? machine_code_bytes : &unasked));
     }
 done:
     return status;

@@ -5,8 +5,8 @@
 #include "lib/driver/nvrtc.h"
 #include "lib/rules/rules.h"
 
-/* Everything that decides a program's text. Zero-initialised before it is filled in: cells are compared as bytes. */
-typedef struct gpr_cell {
+/* Everything that decides a program's text. Zero-initialised before it is filled in: traits are compared as bytes. */
+typedef struct gpr_kernel_traits {
     int kernel;
     gpr_fold fold;
     gpr_dtype element, second, compute,
@@ -21,7 +21,7 @@ typedef struct gpr_cell {
     int about;          /* with finish: variances are about means that are given, of type `mean` */
     gpr_dtype mean;
     const char *variant; /* one of the registry's or the planner's strings */
-} gpr_cell;
+} gpr_kernel_traits;
 
 /* Positions of a program's entries; -1: the kernel has none. The first and the next pass share one where partials are what elements
  * are: a float32 sum's are. */
@@ -29,15 +29,15 @@ typedef struct gpr_entries {
     int first, next, fill, finish;
 } gpr_entries;
 
-/* Which entries a cell's program has. */
-gpr_entries gpr_program_entries(const gpr_cell *cell);
+/* Which entries a traits's program has. */
+gpr_entries gpr_program_entries(const gpr_kernel_traits *traits);
 
-/* The object of a cell for compute capability `cc`: from the disk cache, else compiled (and stored) if `use_cache`; always compiled
+/* The object of a traits for compute capability `cc`: from the disk cache, else compiled (and stored) if `use_cache`; always compiled
  * otherwise. *compiled says which. GPR_ERROR_KERNEL: CUB's headers are needed and not there; GPR_ERROR_DEVICE, GPR_ERROR_COMPILE. */
-gpr_status gpr_make_object(const gpr_cell *cell, int cc, int use_cache, gpr_object *object, int *compiled);
+gpr_status gpr_make_object(const gpr_kernel_traits *traits, int cc, int use_cache, gpr_object *object, int *compiled);
 
-/* Compiles a cell, bypassing the cache, and adds the size of its machine code to *bytes. */
-gpr_status gpr_add_machine_code(const gpr_cell *cell, int cc, uint64_t *bytes);
+/* Compiles a traits, bypassing the cache, and adds the size of its machine code to *bytes. */
+gpr_status gpr_add_machine_code(const gpr_kernel_traits *traits, int cc, uint64_t *bytes);
 
 /* GPR_OK if the headers that row `kernel` includes beyond our own are installed. */
 gpr_status gpr_kernel_headers(int kernel);

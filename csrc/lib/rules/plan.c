@@ -39,7 +39,7 @@ enum { SHORT_ROW_BYTES = 2048, MANY_ROWS_BYTES = 4096, MANY_MOMENTS_BYTES = 8192
 /* Bytes of a row that keep one block's threads busy with several 16-byte loads each; and where there are rows enough for the card,
  * bytes that make up for a block's end. */
 enum { STREAM_BYTES_PER_THREAD = 64, ROW_BYTES_PER_THREAD = 256 };
-/* Threads that the planner's kernels let a multiprocessor hold for every cell: with more blocks than fit at once, the last wave of
+/* Threads that the planner's kernels let a multiprocessor hold for every traits: with more blocks than fit at once, the last wave of
  * them would leave the card half empty. */
 enum { RESIDENT_THREADS = 1024 };
 /* The same for `exact`, which has two tiles in registers. */

@@ -1,5 +1,5 @@
 /* Number rules: which type an operator computes in, accumulates in and returns, and how an accumulator becomes a
- * result. Pure. The device code follows the same rules through the cell's types. */
+ * result. Pure. The device code follows the same rules through the traits's types. */
 #ifndef GPR_LIB_RULES_H
 #define GPR_LIB_RULES_H
 

@@ -239,8 +239,8 @@ gpr_status gpr_array_prepare(gpr_array_job *job, gpr_run *run)
     gpr_view_layout(job->view, request->result_on_device ? request->result : NULL, &layout);
     GPR_TRY(gpr_make_plan(job->kernel, job->rule, &layout, request->block_size, request->grid_size, &job->device->facts,
                           &job->plan));
-    const gpr_cell cell = gpr_plan_cell(&job->plan, job->rule, !job->leaves_accumulators);
-    GPR_TRY(gpr_load_program(job->device, &cell, run, &job->program));
+    const gpr_kernel_traits traits = gpr_plan_traits(&job->plan, job->rule, !job->leaves_accumulators);
+    GPR_TRY(gpr_load_program(job->device, &traits, run, &job->program));
     GPR_TRY(
         gpr_scratch_take(job->device, &job->plan, job->rule, job->program->finish != NULL, &job->work, &job->scratch));
 done:

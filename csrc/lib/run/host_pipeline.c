@@ -210,8 +210,8 @@ static gpr_status reduce_chunk(job *job, const chunk *part, CUdeviceptr elements
     }
     GPR_TRY(gpr_make_plan(job->kernel, job->rule, &layout, job->block, job->request->grid_size, &device->facts, &plan));
     job->block = plan.block;
-    const gpr_cell cell = gpr_plan_cell(&plan, job->rule, 0);
-    GPR_TRY(gpr_load_program(device, &cell, job->run, &program));
+    const gpr_kernel_traits traits = gpr_plan_traits(&plan, job->rule, 0);
+    GPR_TRY(gpr_load_program(device, &traits, job->run, &program));
     GPR_TRY(gpr_ensure_scratch(device, &plan, job->rule, &work));
     const int direct = !plan.fill && bytes <= DIRECT_RESULTS;
     work.outputs = direct ? (CUdeviceptr)(uintptr_t)results : device_results;

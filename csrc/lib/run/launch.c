@@ -3,35 +3,35 @@
 
 #include <string.h>
 
-gpr_cell gpr_plan_cell(const gpr_plan *plan, const gpr_rule *rule, int finishes)
+gpr_kernel_traits gpr_plan_traits(const gpr_plan *plan, const gpr_rule *rule, int finishes)
 {
-    gpr_cell cell;
+    gpr_kernel_traits traits;
 
-    memset(&cell, 0, sizeof cell); /* padding too: cells are compared as bytes */
-    cell.kernel = plan->kernel;
-    cell.fold = rule->fold;
-    cell.element = rule->element;
-    cell.second = rule->second;
-    cell.compute = rule->compute;
-    cell.acc = rule->device_acc;
-    cell.skip_nan = rule->skip_nan;
-    cell.integer_windows = plan->integer_windows;
-    cell.block = plan->block;
-    cell.lanes = plan->lanes;
-    cell.per_thread = plan->per_thread;
-    cell.item = plan->item;
-    cell.row_elements = plan->row_elements;
-    cell.kept = plan->layout.kept;
-    cell.reduced = plan->layout.reduced;
-    cell.masked = plan->layout.masked;
+    memset(&traits, 0, sizeof traits); /* padding too: traits are compared as bytes */
+    traits.kernel = plan->kernel;
+    traits.fold = rule->fold;
+    traits.element = rule->element;
+    traits.second = rule->second;
+    traits.compute = rule->compute;
+    traits.acc = rule->device_acc;
+    traits.skip_nan = rule->skip_nan;
+    traits.integer_windows = plan->integer_windows;
+    traits.block = plan->block;
+    traits.lanes = plan->lanes;
+    traits.per_thread = plan->per_thread;
+    traits.item = plan->item;
+    traits.row_elements = plan->row_elements;
+    traits.kept = plan->layout.kept;
+    traits.reduced = plan->layout.reduced;
+    traits.masked = plan->layout.masked;
     if (finishes) {
-        cell.finish = gpr_operator_rows[rule->op].finish;
-        cell.result = rule->result;
-        cell.about = rule->about;
-        cell.mean = rule->mean;
+        traits.finish = gpr_operator_rows[rule->op].finish;
+        traits.result = rule->result;
+        traits.about = rule->about;
+        traits.mean = rule->mean;
     }
-    cell.variant = plan->variant;
-    return cell;
+    traits.variant = plan->variant;
+    return traits;
 }
 
 gpr_status gpr_ensure_scratch(gpr_device *device, const gpr_plan *plan, const gpr_rule *rule, gpr_work *work)

@@ -4,8 +4,8 @@
 
 #include "lib/driver/device.h"
 
-/* Makes the cell of a plan. `finishes`: results leave it, not accumulators. */
-gpr_cell gpr_plan_cell(const gpr_plan *plan, const gpr_rule *rule, int finishes);
+/* Makes the traits of a plan. `finishes`: results leave it, not accumulators. */
+gpr_kernel_traits gpr_plan_traits(const gpr_plan *plan, const gpr_rule *rule, int finishes);
 
 /* The parameters that depend on the number of axes, with room for as many as there can be. A kernel
  * takes as much of them as its program has axes, and of given means only where it has these. */

@@ -9,17 +9,17 @@
 
 namespace gpr {
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-block_atomic(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+block_atomic(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
 {
-    using Acc = typename Cell::Acc;
+    using Acc = typename Traits::Acc;
     const Row row = row_of(rows, blockIdx.x);
     const unsigned tid = threadIdx.x;
-    Acc value = fold_elements<Cell>(in + row.begin, row.n, grid_of<BLOCK>(row));
+    Acc value = fold_elements<Traits>(in + row.begin, row.n, grid_of<BLOCK>(row));
 
-    value = block_reduce<Cell, BLOCK>(value);
-    if (tid == 0) out[row.index] = Cell::combine(out[row.index], value); // HERE
+    value = block_reduce<Traits, BLOCK>(value);
+    if (tid == 0) out[row.index] = Traits::combine(out[row.index], value); // HERE
 }
 
 } // namespace gpr

@@ -9,14 +9,14 @@
 
 namespace gpr {
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-last_block(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc> scratch)
+last_block(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc> scratch)
 {
-    using Acc = typename Cell::Acc;
+    using Acc = typename Traits::Acc;
     const Row row = row_of(rows, blockIdx.x);
     __shared__ bool is_last;
-    Acc value = block_reduce<Cell, BLOCK>(fold_elements<Cell>(in + row.begin, row.n, grid_of<BLOCK>(row)));
+    Acc value = block_reduce<Traits, BLOCK>(fold_elements<Traits>(in + row.begin, row.n, grid_of<BLOCK>(row)));
 
     if (threadIdx.x == 0) {
         scratch.partials()[row.virtual_block] = value;
@@ -26,9 +26,9 @@ last_block(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scra
     __syncthreads();
     if (!is_last) return;
     if (threadIdx.x == 0) {
-        value = Cell::identity();
+        value = Traits::identity();
         for (unsigned i = 0; i < row.blocks; i++) {
-            value = Cell::combine(value, scratch.partials()[row.index * row.blocks + i]); // HERE
+            value = Traits::combine(value, scratch.partials()[row.index * row.blocks + i]); // HERE
         }
         out[row.index] = value;
     }

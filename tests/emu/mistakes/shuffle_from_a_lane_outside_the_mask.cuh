@@ -8,16 +8,16 @@
 
 namespace gpr {
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-warp_registers(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+warp_registers(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
 {
-    using Acc = typename Cell::Acc;
+    using Acc = typename Traits::Acc;
     const Row row = row_of(rows, blockIdx.x);
     const unsigned tid = threadIdx.x;
-    Acc value = load_or_identity<Cell>(in + row.begin, tid, row.n);
+    Acc value = load_or_identity<Traits>(in + row.begin, tid, row.n);
 
-    if (tid < 16) value = Cell::combine(value, Acc(__shfl_down_sync(0xffffu, static_cast<unsigned>(value), 8))); // HERE
+    if (tid < 16) value = Traits::combine(value, Acc(__shfl_down_sync(0xffffu, static_cast<unsigned>(value), 8))); // HERE
     if (tid == 0) out[row.index] = value;
 }
 

@@ -8,20 +8,20 @@
 
 namespace gpr {
 
-template <class Cell, unsigned BLOCK>
+template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-unrolled_last_warp(const typename Cell::In *in, typename Cell::Acc *out, Rows rows, Scratch<typename Cell::Acc>)
+unrolled_last_warp(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
 {
-    using Acc = typename Cell::Acc;
+    using Acc = typename Traits::Acc;
     const Row row = row_of(rows, blockIdx.x);
     const unsigned tid = threadIdx.x;
     __shared__ Acc partial[BLOCK < 64 ? 64 : BLOCK];
     const uint64 i = static_cast<uint64>(row.block) * (2 * BLOCK) + tid;
 
-    partial[tid] = load_pair<Cell>(in + row.begin, i, i + BLOCK, row.n);
+    partial[tid] = load_pair<Traits>(in + row.begin, i, i + BLOCK, row.n);
     __syncthreads();
     if (tid < 32) {
-        for (unsigned s = 32; s > 0; s /= 2) partial[tid] = Cell::combine(partial[tid], partial[tid + s]); // HERE
+        for (unsigned s = 32; s > 0; s /= 2) partial[tid] = Traits::combine(partial[tid], partial[tid + s]); // HERE
     }
     if (tid == 0) out[row.virtual_block] = partial[0];
 }
