@@ -202,7 +202,7 @@ static void add_tally(const recipe *how, const char *elements, uint64_t count, g
 
     how->loop.rows(elements, 0, 1, count, &part);
     part.count = count;
-    *tally = gpr_fold_acc(GPR_FOLD_tally, how->acc, *tally, part);
+    *tally = gpr_fold_acc(GPR_FOLD_sum_count, how->acc, *tally, part);
 }
 
 /* Folds `count` aligned native elements of a row, the first at position `first`, into the row's accumulator. More than
@@ -216,9 +216,9 @@ static void fold_segment(const job *work, const char *elements, const uint8_t *m
 
     if (left == 0) return;
     elements = gpr_cpu_prepare(how, elements, left, &in->s);
-    if (rule->form == GPR_FORM_FOUND)
+    if (rule->acc_kind == GPR_ACC_INDEXED)
         find_in(how, elements, left, count, first, in, value);
-    else if (rule->form == GPR_FORM_MOMENTS)
+    else if (rule->acc_kind == GPR_ACC_MOMENTS)
         add_moments(how, elements, left, value);
     else
         add_tally(how, elements, left, value);
@@ -228,7 +228,7 @@ static void fold_segment(const job *work, const char *elements, const uint8_t *m
 
 static int needs_no_more(const job *work, const gpr_value *value)
 {
-    return work->how[0].rule->form == GPR_FORM_FOUND && is_settled(&work->how[0], value);
+    return work->how[0].rule->acc_kind == GPR_ACC_INDEXED && is_settled(&work->how[0], value);
 }
 
 /* The same where memory is what the loops read: the one segment that has it is looked through a second time. */
@@ -262,7 +262,7 @@ static void fold_row(const job *work, uint64_t row, uint64_t first, uint64_t end
     const size_t bytes = work->view->bytes;
     const char *memory = c->in_place ? gpr_view_row(&c->plain, row) : NULL;
 
-    if (c->direct && work->how[0].rule->form == GPR_FORM_FOUND) {
+    if (c->direct && work->how[0].rule->acc_kind == GPR_ACC_INDEXED) {
         *value = find_in_memory(work, memory, first, end);
         return;
     }
@@ -419,14 +419,14 @@ static uint64_t fold_unit(const job *work, uint64_t unit, uint64_t first, uint64
 static void finish(const job *work, const gpr_value *values, uint64_t count, uint64_t row)
 {
     const recipe *how = &work->how[0];
-    const gpr_form form = how->rule->form;
-    const size_t bytes = gpr_acc_bytes(form, how->acc);
+    const gpr_acc_kind acc_kind = how->rule->acc_kind;
+    const size_t bytes = gpr_acc_bytes(acc_kind, how->acc);
     char packed[RESULT_BATCH * sizeof *values];
 
     for (uint64_t done = 0; done < count;) {
         const uint64_t some = least(count - done, RESULT_BATCH);
 
-        for (uint64_t i = 0; i < some; i++) gpr_write_acc(form, how->acc, &values[done + i], packed + i * bytes);
+        for (uint64_t i = 0; i < some; i++) gpr_write_acc(acc_kind, how->acc, &values[done + i], packed + i * bytes);
         gpr_finish_results(how->rule, how->acc, packed, some, work->view->n,
                            work->result + (row + done) * work->result_bytes, work->plane);
         done += some;
@@ -586,9 +586,9 @@ static void describe(const job *work, composite *c)
     c->short_rows = c->many_at_once = 0;
     c->direct = c->in_place && work->how[0].direct && !leaves_out;
     if (c->direct) c->segment = SEGMENT_BYTES / view->bytes;
-    c->columns = c->crosswise && !leaves_out && rule->form == GPR_FORM_MOMENTS && columns_are_direct(work);
+    c->columns = c->crosswise && !leaves_out && rule->acc_kind == GPR_ACC_MOMENTS && columns_are_direct(work);
     if (c->columns) c->segment = MOMENT_COLUMNS;
-    if (rule->form == GPR_FORM_FOUND && !leaves_out && !c->crosswise) {
+    if (rule->acc_kind == GPR_ACC_INDEXED && !leaves_out && !c->crosswise) {
         c->short_rows = view->n <= GPR_SHORT_ROW && positions_loop(&work->how[0]) != NULL;
         c->many_at_once = c->short_rows || (c->direct && view->n <= c->segment);
     }

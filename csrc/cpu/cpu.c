@@ -428,7 +428,7 @@ static void reduce_nothing(const job *work)
     const gpr_value identity = gpr_identity(rule->fold, rule->compute, acc);
     uint8_t packed[sizeof identity];
 
-    gpr_write_acc(rule->form, acc, &identity, packed);
+    gpr_write_acc(rule->acc_kind, acc, &identity, packed);
     for (uint64_t row = 0; row < work->view->rows; row++)
         gpr_finish_results(rule, acc, packed, 1, 0, work->result + row * work->result_bytes, work->plane);
 }
@@ -441,7 +441,7 @@ static void make_recipes(const gpr_rule *rule, job *work)
     case GPR_FOLD_argmin: work->how[0] = gpr_cpu_recipe(rule, GPR_FOLD_min); break;
     case GPR_FOLD_argmax: work->how[0] = gpr_cpu_recipe(rule, GPR_FOLD_max); break;
     case GPR_FOLD_moments:
-    case GPR_FOLD_tally: work->how[0] = gpr_cpu_recipe(rule, GPR_FOLD_sum); break;
+    case GPR_FOLD_sum_count: work->how[0] = gpr_cpu_recipe(rule, GPR_FOLD_sum); break;
     case GPR_FOLD_range:
         work->recipes = 2;
         work->how[0] = gpr_cpu_recipe(rule, GPR_FOLD_min);
@@ -457,7 +457,8 @@ gpr_status gpr_cpu_reduce(const gpr_view *view, const gpr_rule *rule, int (*inte
     job work;
     gpr_status status;
 
-    if (gpr_is_exact(rule->form)) return gpr_cpu_reduce_exactly(view, rule, interrupted, interrupted_arg, result, run);
+    if (gpr_is_exact(rule->acc_kind))
+        return gpr_cpu_reduce_exactly(view, rule, interrupted, interrupted_arg, result, run);
     memset(&work, 0, sizeof work);
     work.view = view;
     work.result = result;
@@ -473,7 +474,7 @@ gpr_status gpr_cpu_reduce(const gpr_view *view, const gpr_rule *rule, int (*inte
         reduce_nothing(&work);
         return GPR_OK;
     }
-    if (view->contiguous && view->rows == 1 && work.how[0].direct && rule->form == GPR_FORM_NUMBER &&
+    if (view->contiguous && view->rows == 1 && work.how[0].direct && rule->acc_kind == GPR_ACC_NUMBER &&
         view->n <= work.length) {
         /* The common small array: one call of the loop. */
         gpr_value value;
@@ -483,7 +484,7 @@ gpr_status gpr_cpu_reduce(const gpr_view *view, const gpr_rule *rule, int (*inte
         return GPR_OK;
     }
     gpr_cpu_watch(&work.stop, interrupted, interrupted_arg);
-    if (rule->form != GPR_FORM_NUMBER && rule->form != GPR_FORM_RANGE)
+    if (rule->acc_kind != GPR_ACC_NUMBER && rule->acc_kind != GPR_ACC_RANGE)
         status = gpr_cpu_reduce_composite(&work, run);
     else if (gpr_cpu_lies_crosswise(view))
         status = reduce_columns(&work, run);

@@ -13,7 +13,7 @@
 gpr_status gpr_cpu_reduce(const gpr_view *view, const gpr_rule *rule, int (*interrupted)(void *), void *interrupted_arg,
                           void *result, gpr_run *run);
 
-/* The same where sums are exact: the rule's form is GPR_FORM_EXACT or GPR_FORM_EXACT_MOMENTS. */
+/* The same where sums are exact: the rule's kind is GPR_ACC_EXACT or GPR_ACC_EXACT_MOMENTS. */
 gpr_status gpr_cpu_reduce_exactly(const gpr_view *view, const gpr_rule *rule, int (*interrupted)(void *),
                                   void *interrupted_arg, void *result, gpr_run *run);
 

@@ -331,7 +331,7 @@ static int has_paired_rows(const exact_job *work)
 {
     const gpr_view *view = work->view;
 
-    return work->rule->form == GPR_FORM_EXACT && gpr_cpu_has_pairs(view->dtype) && !work->counts_mask &&
+    return work->rule->acc_kind == GPR_ACC_EXACT && gpr_cpu_has_pairs(view->dtype) && !work->counts_mask &&
            view->rows > 1 && (view->n <= PAIRED_ELEMENTS || gpr_cpu_lies_crosswise(view));
 }
 
@@ -500,8 +500,8 @@ gpr_status gpr_cpu_reduce_exactly(const gpr_view *view, const gpr_rule *rule, in
     work.rule = rule;
     work.result = result;
     work.skip_nan = rule->skip_nan;
-    work.counts_mask = (rule->divide || rule->form == GPR_FORM_EXACT_MOMENTS) && view->mask != NULL;
-    if (rule->form == GPR_FORM_EXACT_MOMENTS) {
+    work.counts_mask = (rule->divide || rule->acc_kind == GPR_ACC_EXACT_MOMENTS) && view->mask != NULL;
+    if (rule->acc_kind == GPR_ACC_EXACT_MOMENTS) {
         work.add = add_elements_and_squares;
         work.width = work.components + 1;
         work.tile = PRODUCT_TILE;

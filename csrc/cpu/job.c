@@ -48,13 +48,13 @@ static int needs_no_conversion(const gpr_rule *rule, gpr_fold fold)
     if (!from_float && !to_float) return 1; /* wrapping commutes with sums and products */
     if (from_float && to_float) return widens;
     /* Integers that the float type holds are summed exactly in 64 bits. Variances have no such loop. */
-    return to_float && fold == GPR_FOLD_sum && rule->form != GPR_FORM_MOMENTS && digits(element) <= digits(compute);
+    return to_float && fold == GPR_FOLD_sum && rule->acc_kind != GPR_ACC_MOMENTS && digits(element) <= digits(compute);
 }
 
 /* Of truth values, a product and a minimum are "all" and a maximum is "any", which may stop early. */
 static gpr_fold simplest_fold(const gpr_rule *rule, gpr_fold fold, gpr_dtype dtype)
 {
-    if (dtype != GPR_BOOL || rule->form != GPR_FORM_NUMBER) return fold;
+    if (dtype != GPR_BOOL || rule->acc_kind != GPR_ACC_NUMBER) return fold;
     switch (fold) {
     case GPR_FOLD_prod:
     case GPR_FOLD_min:
@@ -87,7 +87,7 @@ recipe gpr_cpu_recipe(const gpr_rule *rule, gpr_fold fold)
     }
     how.fold = simplest_fold(rule, fold, dtype);
     how.loop = loops->loop[how.fold][dtype];
-    if (rule->skip_nan && rule->form == GPR_FORM_NUMBER && !leaves_nan_out(fold)) {
+    if (rule->skip_nan && rule->acc_kind == GPR_ACC_NUMBER && !leaves_nan_out(fold)) {
         const gpr_loop skipping = loops->skipping[how.fold][dtype];
 
         if (!how.convert && skipping.rows != NULL)

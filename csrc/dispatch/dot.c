@@ -95,7 +95,7 @@ static gpr_rule make_rule(const gpr_dot_request *request, gpr_dtype result)
 {
     return (gpr_rule){.op = GPR_OP_SUM,
                       .fold = GPR_FOLD_exact_products,
-                      .form = GPR_FORM_EXACT_PRODUCTS,
+                      .acc_kind = GPR_ACC_EXACT_PRODUCTS,
                       .element = request->a.dtype,
                       .second = request->b.dtype,
                       .compute = request->factor,

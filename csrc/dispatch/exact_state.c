@@ -116,7 +116,7 @@ static gpr_status add_device_array(const gpr_request *request, gpr_exact_part *p
     GPR_TRY(gpr_resolve(&to_accumulator, &resolved));
     if (resolved.view.n == 0) goto done;
     GPR_TRY(gpr_array_accumulate(&to_accumulator, &resolved, &run));
-    (void)gpr_exact_read_acc(resolved.rule.form, resolved.rule.device_acc, accumulator, &sum);
+    (void)gpr_exact_read_acc(resolved.rule.acc_kind, resolved.rule.device_acc, accumulator, &sum);
     gpr_exact_take_part(part, &sum);
     /* Nobody was asked while the device was at work. */
     if (request->interrupted != NULL && request->interrupted(request->interrupted_arg) != 0)

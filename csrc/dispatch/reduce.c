@@ -92,10 +92,11 @@ done:
 
 /* ---------------------------------------------------------------- reducing ------------------- */
 
-static gpr_status check_identity(const gpr_operator_row *row, gpr_form form)
+static gpr_status check_identity(const gpr_operator_row *row, gpr_acc_kind acc_kind)
 {
     if (row->has_identity) return GPR_OK;
-    if (form == GPR_FORM_FOUND) return gpr_fail(GPR_ERROR_VALUE, "attempt to get %s of an empty sequence", row->ufunc);
+    if (acc_kind == GPR_ACC_INDEXED)
+        return gpr_fail(GPR_ERROR_VALUE, "attempt to get %s of an empty sequence", row->ufunc);
     return gpr_fail(GPR_ERROR_VALUE, "zero-size array to reduction operation %s which has no identity", row->ufunc);
 }
 
@@ -107,7 +108,7 @@ static void fill_empty(const gpr_resolved *resolved, void *result)
     uint8_t packed[sizeof identity];
     char *at = result;
 
-    gpr_write_acc(rule->form, rule->host_acc, &identity, packed);
+    gpr_write_acc(rule->acc_kind, rule->host_acc, &identity, packed);
     for (uint64_t i = 0; i < resolved->view.rows; i++) {
         gpr_finish_results(rule, rule->host_acc, packed, 1, 0, at, 0);
         at += gpr_dtype_bytes(rule->result);
@@ -126,7 +127,7 @@ static gpr_status reduce_in_order(const gpr_request *request, gpr_run *run)
     run->elements = view->rows * view->n;
     run->bytes = run->elements * view->bytes;
     /* Without elements there is no result, even if there are no rows that want one: as NumPy has it. */
-    if (view->n == 0) GPR_TRY(check_identity(&gpr_operator_rows[request->op], resolved.rule.form));
+    if (view->n == 0) GPR_TRY(check_identity(&gpr_operator_rows[request->op], resolved.rule.acc_kind));
     if (view->rows == 0) return GPR_OK;
     if (view->n == 0) {
         if (!request->result_on_device) {

@@ -454,7 +454,7 @@ static void test_random(int count)
             size *= e.shape[i];
         }
         make_example(&e, (int)check_between(0, 3),
-                     check_between(0, 3) == 0 && gpr_fold_rows[gpr_operator_rows[op].fold].form != GPR_FORM_FOUND,
+                     check_between(0, 3) == 0 && gpr_fold_rows[gpr_operator_rows[op].fold].acc_kind != GPR_ACC_INDEXED,
                      check_between(0, 4) == 0, check_between(0, 4) == 0, 0);
         check_example(&e, "random");
         free_example(&e);

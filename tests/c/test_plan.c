@@ -101,13 +101,14 @@ static void check_exact_scratch(const gpr_plan *plan, const gpr_rule *rule, cons
 {
     enum { MOST_BYTES = 64 << 20 };
     const uint64_t blocks = plan->passes[0].blocks;
-    const uint64_t counters = 2 * (1 + plan->across * gpr_exact_counters(rule->form, rule->device_acc));
-    const uint64_t partials = blocks * plan->across * gpr_exact_partial_bytes(rule->form, rule->device_acc);
+    const uint64_t counters = 2 * (1 + plan->across * gpr_exact_counters(rule->acc_kind, rule->device_acc));
+    const uint64_t partials = blocks * plan->across * gpr_exact_partial_bytes(rule->acc_kind, rule->device_acc);
     const uint64_t bytes = counters * sizeof(uint32_t) + partials;
-    const uint64_t room = plan->partials * gpr_acc_bytes(rule->form, rule->device_acc);
+    const uint64_t room = plan->partials * gpr_acc_bytes(rule->acc_kind, rule->device_acc);
 
     CHECK(plan->tickets == plan->slots * counters, "%s", what);
-    CHECK(room >= plan->slots * partials && room < plan->slots * partials + gpr_acc_bytes(rule->form, rule->device_acc),
+    CHECK(room >= plan->slots * partials &&
+              room < plan->slots * partials + gpr_acc_bytes(rule->acc_kind, rule->device_acc),
           "%s: %llu partials", what, (unsigned long long)plan->partials);
     CHECK((plan->slots > 0) == (blocks > 1) && plan->slots <= plan->rows, "%s: %u slots", what, plan->slots);
     CHECK(plan->slots <= 1 || plan->slots * bytes <= MOST_BYTES, "%s: %u slots", what, plan->slots);
@@ -121,7 +122,7 @@ static void check_finish(const work *w, const gpr_plan *plan)
     const gpr_pass *pass = &plan->passes[0];
 
     CHECK(plan->fill == (row->finish == GPR_ATOMIC), "%s", describe(w));
-    CHECK(plan->integer_windows == (w->facts.slow_float64 && w->rule.form == GPR_FORM_EXACT), "%s", describe(w));
+    CHECK(plan->integer_windows == (w->facts.slow_float64 && w->rule.acc_kind == GPR_ACC_EXACT), "%s", describe(w));
     if (row->flags & GPR_SUMS_EXACTLY) {
         check_exact_scratch(plan, &w->rule, describe(w));
     } else if (row->finish == GPR_TICKET && pass->blocks > 1) {
@@ -172,7 +173,7 @@ static void check_short_variances(const work *w, const gpr_plan *plan)
     enum { SHORT_BYTES = 2048 };
     const gpr_pass *pass = &plan->passes[0];
 
-    CHECK(w->rule.form == GPR_FORM_EXACT_MOMENTS && w->grid == 0 && w->rows > 1 &&
+    CHECK(w->rule.acc_kind == GPR_ACC_EXACT_MOMENTS && w->grid == 0 && w->rows > 1 &&
               w->n * gpr_dtype_bytes(w->rule.element) <= SHORT_BYTES,
           "%s", describe(w));
     CHECK(plan->across >= 1 && plan->rows == (w->rows + plan->across - 1) / plan->across && plan->pass_count == 1 &&
@@ -484,7 +485,7 @@ static void test_exact_moments_and_products_have_kernels_of_their_own(void)
     const int64_t tall[2] = {100000000, 64}, columns[2] = {16, 1600000000};
     const gpr_device_facts facts = {.cc = 90, .multiprocessors = 132, .threads_per_multiprocessor = 2048};
     gpr_rule rule = {.fold = GPR_FOLD_exact_products,
-                     .form = GPR_FORM_EXACT_PRODUCTS,
+                     .acc_kind = GPR_ACC_EXACT_PRODUCTS,
                      .element = GPR_FLOAT32,
                      .second = GPR_FLOAT64,
                      .compute = GPR_FLOAT64,
@@ -500,7 +501,7 @@ static void test_exact_moments_and_products_have_kernels_of_their_own(void)
                       GPR_OK &&
                   strcmp(plan.variant, "exact_moments") == 0 && plan.passes[0].blocks > 10 && plan.slots == 4,
               "%s, %u blocks", plan.variant, plan.passes[0].blocks);
-        CHECK(plan.tickets == 4 * (2 + gpr_exact_acc_bytes(GPR_FORM_EXACT_MOMENTS, GPR_FLOAT32) / sizeof(uint32_t)),
+        CHECK(plan.tickets == 4 * (2 + gpr_exact_acc_bytes(GPR_ACC_EXACT_MOMENTS, GPR_FLOAT32) / sizeof(uint32_t)),
               "%llu counters", (unsigned long long)plan.tickets);
         CHECK(plan_array(GPR_KERNEL_exact, (gpr_operator)op, GPR_FLOAT32, 2, 1, rows, apart, NULL, NULL, AT, &plan) ==
                       GPR_OK &&
@@ -547,7 +548,7 @@ static void test_lanes_take_several_rows_where_rows_are_short(void)
 static void check_array_plan(const gpr_plan *plan, const gpr_rule *rule, const char *what)
 {
     const gpr_pass *pass = &plan->passes[0];
-    const uint64_t acc = gpr_acc_bytes(rule->form, rule->device_acc), bytes = gpr_dtype_bytes(rule->element);
+    const uint64_t acc = gpr_acc_bytes(rule->acc_kind, rule->device_acc), bytes = gpr_dtype_bytes(rule->element);
     uint64_t width = 1;
 
     CHECK(plan->pass_count == 1 && plan->layout.kept >= 1 && plan->layout.reduced >= 1, "%s", what);
@@ -568,13 +569,13 @@ static void check_array_plan(const gpr_plan *plan, const gpr_rule *rule, const c
         CHECK((uint64_t)plan->block * plan->item * acc <= 40 << 10, "%s: block %u", what, plan->block);
     } else if (strcmp(plan->variant, "exact_across") == 0 || strcmp(plan->variant, "exact_moments_across") == 0) {
         const uint64_t some = 512 / bytes > 32 ? 512 / bytes : 32, few = 128 / bytes < 32 ? 128 / bytes : 32;
-        const uint64_t strip = rule->form == GPR_FORM_EXACT_MOMENTS ? few : some;
+        const uint64_t strip = rule->acc_kind == GPR_ACC_EXACT_MOMENTS ? few : some;
         CHECK(plan->across >= 1 && plan->across <= strip && plan->across <= plan->block, "%s: %u across", what,
               plan->across);
         CHECK(plan->rows * plan->across >= plan->layout.rows && (plan->rows - 1) * plan->across < plan->layout.rows,
               "%s", what);
         CHECK(pass->n * plan->item == plan->layout.n && pass->grid == plan->rows * pass->blocks, "%s", what);
-        CHECK(plan->item == 1 || (plan->along && rule->form == GPR_FORM_EXACT), "%s: items of %u", what, plan->item);
+        CHECK(plan->item == 1 || (plan->along && rule->acc_kind == GPR_ACC_EXACT), "%s: items of %u", what, plan->item);
     } else if (strcmp(plan->variant, "exact_rows") == 0) {
         check_exact_rows(plan, what);
     } else if (strcmp(plan->variant, "auto_strided") == 0) {

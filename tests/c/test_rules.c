@@ -192,7 +192,8 @@ static void test_identities(void)
                 gpr_value x = {.u64 = 0}, folded, neutral;
                 gpr_rule rule;
 
-                if (gpr_make_rule(op, d, GPR_DTYPE_DEFAULT, &rule) != GPR_OK || rule.form != GPR_FORM_NUMBER) continue;
+                if (gpr_make_rule(op, d, GPR_DTYPE_DEFAULT, &rule) != GPR_OK || rule.acc_kind != GPR_ACC_NUMBER)
+                    continue;
                 if (naive_is_complex(d) || rule.fold == GPR_FOLD_count) continue;
                 memcpy(x.bytes, &bits, gpr_dtype_bytes(d));
                 if (rule.result == GPR_BOOL || d == GPR_BOOL) {
@@ -265,8 +266,8 @@ static void test_results(void)
         if (naive_is_float(rule.host_acc))
             for (int i = 0; i < 3; i++) accumulators[i].f64 = (double)cases[k].sum;
         for (int i = 0; i < 3; i++)
-            gpr_write_acc(rule.form, rule.host_acc, &accumulators[i],
-                          packed + i * gpr_acc_bytes(rule.form, rule.host_acc));
+            gpr_write_acc(rule.acc_kind, rule.host_acc, &accumulators[i],
+                          packed + i * gpr_acc_bytes(rule.acc_kind, rule.host_acc));
         gpr_finish_results(&rule, rule.host_acc, packed, 3, cases[k].n, results + 1, 0);
         for (size_t i = 0; i < 3; i++) {
             const naive_value got = naive_load(rule.result, results + 1 + i * gpr_dtype_bytes(rule.result));
@@ -307,17 +308,18 @@ static void test_exact_sums(void)
                                                                        : GPR_OK;
                 CHECK(status == want, "op %d of %d as %d: %d", op, e, r, (int)status);
                 if (varies) {
-                    CHECK(rule.form == GPR_FORM_EXACT_MOMENTS && rule.compute == element && rule.result == result,
+                    CHECK(rule.acc_kind == GPR_ACC_EXACT_MOMENTS && rule.compute == element && rule.result == result,
                           "op %d of %d as %d", op, e, r);
-                    CHECK(gpr_acc_bytes(rule.form, rule.device_acc) ==
-                              gpr_exact_acc_bytes(GPR_FORM_EXACT, element) +
-                                  gpr_exact_acc_bytes(GPR_FORM_EXACT_PRODUCTS, gpr_exact_part_dtype(element)),
+                    CHECK(gpr_acc_bytes(rule.acc_kind, rule.device_acc) ==
+                              gpr_exact_acc_bytes(GPR_ACC_EXACT, element) +
+                                  gpr_exact_acc_bytes(GPR_ACC_EXACT_PRODUCTS, gpr_exact_part_dtype(element)),
                           "%d", e);
                 }
                 if (!sums) continue;
-                CHECK(rule.form == GPR_FORM_EXACT && rule.compute == element && rule.result == result, "%d %d", e, r);
-                CHECK(gpr_acc_bytes(rule.form, rule.device_acc) == gpr_exact_acc_bytes(GPR_FORM_EXACT, element), "%d",
-                      e);
+                CHECK(rule.acc_kind == GPR_ACC_EXACT && rule.compute == element && rule.result == result, "%d %d", e,
+                      r);
+                CHECK(gpr_acc_bytes(rule.acc_kind, rule.device_acc) == gpr_exact_acc_bytes(GPR_ACC_EXACT, element),
+                      "%d", e);
                 const gpr_value nothing = gpr_neutral_element(rule.fold, element);
                 for (size_t i = 0; i < gpr_dtype_bytes(element); i++) {
                     const size_t part = gpr_part_bytes(element);
@@ -382,7 +384,7 @@ static void test_variances_without_freedom(void)
                   gpr_last_error()->message);
             CHECK(gpr_leave_out(&rule, skips, 0) == GPR_OK, "%s", gpr_last_error()->message);
             rule.ddof = ddof;
-            gpr_write_acc(rule.form, rule.host_acc, &moments, packed);
+            gpr_write_acc(rule.acc_kind, rule.host_acc, &moments, packed);
             gpr_finish_results(&rule, rule.host_acc, packed, 1, 3, &result, 0);
             if (ddof < 3)
                 CHECK(result == 8.0 / (3 - ddof), "ddof %d: %g", ddof, result);

@@ -219,7 +219,7 @@ static void draw_case(random_source *source, place place, uint64_t most_bytes, t
         r->byteswapped = 1;
         for (uint64_t i = 0; i < spread / bytes; i++) reverse(c->memory + misplaced + i * bytes, r->dtype);
     }
-    if (c->place == IN_MEMORY && gpr_fold_rows[gpr_operator_rows[r->op].fold].form != GPR_FORM_FOUND &&
+    if (c->place == IN_MEMORY && gpr_fold_rows[gpr_operator_rows[r->op].fold].acc_kind != GPR_ACC_INDEXED &&
         one_in(source, 4))
         draw_mask(source, c);
     if (c->place == IN_PINNED) {
@@ -242,7 +242,7 @@ static void draw_case(random_source *source, place place, uint64_t most_bytes, t
     REQUIRE(rule_of(r, &rule) == GPR_OK);
     /* Not every kernel folds every accumulator, and but one of them reads masks where no element is neutral. */
     if (r->kernel >= 0 && (gpr_check_kernel_folds(&gpr_kernel_rows[r->kernel], &rule) != GPR_OK ||
-                           (r->mask != NULL && rule.form != GPR_FORM_NUMBER))) {
+                           (r->mask != NULL && rule.acc_kind != GPR_ACC_NUMBER))) {
         r->kernel = -1;
         r->block_size = r->grid_size = 0;
     }

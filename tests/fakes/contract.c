@@ -24,7 +24,7 @@ struct engine_module {
     unsigned per_thread, lanes, kept, reduced, item;
     int masked;
     gpr_fold fold;
-    gpr_form form;
+    gpr_acc_kind acc_kind;
     gpr_dtype element, compute, acc;
     gpr_dtype second; /* of the other array; GPR_DTYPE_DEFAULT: there is none */
     int skips_nan;
@@ -101,7 +101,7 @@ static CUresult parse_image(const char *image, int card, engine_module *module)
     for (int i = GPR_OP_COUNT - 1; i >= 0; i--) {
         if (strcmp(finish, gpr_operator_rows[i].finish) == 0) module->finisher = (gpr_operator)i;
     }
-    module->form = gpr_fold_rows[module->fold].form;
+    module->acc_kind = gpr_fold_rows[module->fold].acc_kind;
     module->masked = strcmp(masked, "true") == 0;
     module->skips_nan = strcmp(skips, "true") == 0;
     module->second = gpr_find_dtype(second);
@@ -260,17 +260,17 @@ void engine_drop(engine_launch *launch)
 
 static size_t acc_bytes(const engine_module *m)
 {
-    return gpr_acc_bytes(m->form, m->acc);
+    return gpr_acc_bytes(m->acc_kind, m->acc);
 }
 
 static gpr_value load(const engine_module *m, uintptr_t array, uint64_t index)
 {
-    return gpr_read_acc(m->form, m->acc, (const char *)array + index * acc_bytes(m));
+    return gpr_read_acc(m->acc_kind, m->acc, (const char *)array + index * acc_bytes(m));
 }
 
 static void store(const engine_module *m, uintptr_t array, uint64_t index, gpr_value value)
 {
-    gpr_write_acc(m->form, m->acc, &value, (char *)array + index * acc_bytes(m));
+    gpr_write_acc(m->acc_kind, m->acc, &value, (char *)array + index * acc_bytes(m));
 }
 
 static gpr_value identity(const engine_module *m)
@@ -299,9 +299,9 @@ static gpr_value lift(const engine_module *m, const void *element, uint64_t posi
     gpr_convert(m->compute, computed, GPR_BOOL, &truth, 1);
     if (m->fold == GPR_FOLD_count) value.u64 = truth;
     if (m->fold == GPR_FOLD_odd || m->fold == GPR_FOLD_any || m->fold == GPR_FOLD_all) value.u32 = truth;
-    if (m->form == GPR_FORM_FOUND) value.position = position;
-    if (m->form == GPR_FORM_RANGE) memcpy(value.high, value.bytes, sizeof value.high);
-    if (m->form == GPR_FORM_TALLY || m->form == GPR_FORM_MOMENTS) value.count = 1;
+    if (m->acc_kind == GPR_ACC_INDEXED) value.position = position;
+    if (m->acc_kind == GPR_ACC_RANGE) memcpy(value.high, value.bytes, sizeof value.high);
+    if (m->acc_kind == GPR_ACC_SUM_COUNT || m->acc_kind == GPR_ACC_MOMENTS) value.count = 1;
     return value;
 }
 
@@ -316,7 +316,7 @@ static void finish_result(const engine_launch *op, int64_t index, const void *pa
     const engine_module *m = op->kernel->module;
     const gpr_rule rule = {.op = m->finisher,
                            .fold = m->fold,
-                           .form = m->form,
+                           .acc_kind = m->acc_kind,
                            .element = m->element,
                            .compute = m->compute,
                            .device_acc = m->acc,
@@ -368,7 +368,7 @@ static void put(const engine_launch *op, const output *o, gpr_value value)
         return;
     }
     if (m->mean != GPR_DTYPE_DEFAULT) move_mean(op, o, &value);
-    gpr_write_acc(m->form, m->acc, &value, packed);
+    gpr_write_acc(m->acc_kind, m->acc, &value, packed);
     finish_result(op, o->out, packed);
 }
 
@@ -377,7 +377,7 @@ static void put(const engine_launch *op, const output *o, gpr_value value)
 /* Whether lifting is converting, which is quicker for many at once. */
 static int lifts_plainly(const engine_module *m)
 {
-    return m->form == GPR_FORM_NUMBER && !m->skips_nan && m->fold != GPR_FOLD_count && m->fold != GPR_FOLD_odd &&
+    return m->acc_kind == GPR_ACC_NUMBER && !m->skips_nan && m->fold != GPR_FOLD_count && m->fold != GPR_FOLD_odd &&
            m->fold != GPR_FOLD_any && m->fold != GPR_FOLD_all;
 }
 
@@ -600,7 +600,7 @@ static uint64_t exact_counters(const engine_launch *op)
 {
     const engine_module *m = op->kernel->module;
 
-    return 2 + 2 * outputs_of_row(op) * gpr_exact_counters(m->form, m->acc);
+    return 2 + 2 * outputs_of_row(op) * gpr_exact_counters(m->acc_kind, m->acc);
 }
 
 /* Adds a product of two real numbers of a type to a part for those. */
@@ -627,7 +627,7 @@ static void add_element(const engine_module *m, const char *element, gpr_exact_p
     for (int p = 0; p < components; p++) {
         const char *number = element + (size_t)p * gpr_dtype_bytes(real);
         gpr_exact_add_elements(&parts[p], real, number, 1);
-        if (m->form != GPR_FORM_EXACT_MOMENTS) continue;
+        if (m->acc_kind != GPR_ACC_EXACT_MOMENTS) continue;
         add_product(&parts[components], real, number, number);
         parts[components].count = parts[0].count;
     }
@@ -672,7 +672,7 @@ static void add_exactly(const engine_module *m, const char *in, const char *othe
 {
     const size_t bytes = gpr_dtype_bytes(m->element);
     gpr_exact_part parts[GPR_EXACT_MOST_PARTS];
-    const int part_count = gpr_exact_read_acc(m->form, m->acc, packed, parts);
+    const int part_count = gpr_exact_read_acc(m->acc_kind, m->acc, packed, parts);
 
     for (uint64_t i = 0; i < count; i++) {
         const char *element = in + i * bytes;
@@ -915,7 +915,7 @@ static const char *check_planned(const engine_launch *op)
         if (last - first >= op->layout.slots) return "more rows under way than there are counters for";
         wrong = check_array((uintptr_t)op->scratch.tickets, op->layout.slots * exact_counters(op), 4, 8,
                             "counters outside live memory or unaligned");
-        const uint64_t partial = gpr_exact_partial_bytes(m->form, m->acc);
+        const uint64_t partial = gpr_exact_partial_bytes(m->acc_kind, m->acc);
         if (wrong != NULL || partial == 0) return wrong;
         return check_array((uintptr_t)op->scratch.partials, op->layout.slots * blocks * width, partial, 8,
                            "partials of exact sums outside live memory or unaligned");

@@ -1,4 +1,4 @@
-// Folds whose accumulators are structures: positions, ranges, tallies, moments.
+// Folds whose accumulators are structures: positions, ranges, sums with counts, moments.
 //
 // A structure can be copied as bytes, has no constructor and no padding, and is laid out as the host reads it
 // (lib/rules/rules.h): a number first, then what goes with it.
@@ -11,7 +11,7 @@ namespace gpr {
 // ---------------------------------------------------------------- positions ---------------------
 
 // A number, of 8 bytes or more, and where in its row it was found.
-template <class T> struct Found {
+template <class T> struct Indexed {
     using Number = T;
     T number;
     uint64 position;
@@ -73,16 +73,16 @@ struct fold_range {
     }
 };
 
-// ---------------------------------------------------------------- tallies -----------------------
+// ---------------------------------------------------------------- sums with counts --------------
 
 // A sum, of 8 bytes or more, and how many elements it is of.
-template <class T> struct Tally {
+template <class T> struct SumCount {
     using Number = T;
     T sum;
     uint64 count;
 };
 
-struct fold_tally {
+struct fold_sum_count {
     static constexpr bool commutative = true;
     template <class Acc, class Compute> static GPR_DEVICE Acc identity()
     {
@@ -95,7 +95,7 @@ struct fold_tally {
     template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return Acc{a.sum + b.sum, a.count + b.count}; }
 };
 
-template <class T> GPR_DEVICE void atomic_fold(fold_tally, Tally<T> *address, Tally<T> value)
+template <class T> GPR_DEVICE void atomic_fold(fold_sum_count, SumCount<T> *address, SumCount<T> value)
 {
     atomic_fold(fold_sum{}, &address->sum, value.sum);
     atomicAdd(&address->count, value.count);

@@ -68,7 +68,7 @@ struct finish_mean {
         *out = element_of<Out>(over(as_computed<typename Traits::Compute>(acc), static_cast<double>(n)));
     }
     template <class Traits, class T, class Out>
-    static GPR_DEVICE void put(Out *out, Tally<T> acc, uint64, Ending)
+    static GPR_DEVICE void put(Out *out, SumCount<T> acc, uint64, Ending)
     {
         *out = element_of<Out>(over(as_computed<typename Traits::Compute>(acc.sum), static_cast<double>(acc.count)));
     }

@@ -54,7 +54,7 @@ template <class T> constexpr bool is_compensated = same<T, double> || same<T, dt
 // ---------------------------------------------------------------- the ways to fold --------------
 
 // Which way the traits have. Later passes (In is Acc) of structures have the first.
-enum class LocalWay { ACCUMULATOR, SUM, TALLY, MOMENTS, FOUND };
+enum class LocalWay { ACCUMULATOR, SUM, SUM_COUNT, MOMENTS, INDEXED };
 
 template <class Traits> GPR_DEVICE constexpr LocalWay local_way()
 {
@@ -65,9 +65,9 @@ template <class Traits> GPR_DEVICE constexpr LocalWay local_way()
     if constexpr (same<Fold, fold_sum> && is_compensated<Acc> && same<Compute, Acc>) return LocalWay::SUM;
     else if constexpr (same<typename Traits::In, Acc>) return LocalWay::ACCUMULATOR;
     else if constexpr (same<Fold, fold_moments>) return LocalWay::MOMENTS;
-    else if constexpr (Traits::positional) return LocalWay::FOUND;
-    else if constexpr (same<Fold, fold_tally>)
-        return is_compensated<Compute> ? LocalWay::TALLY : LocalWay::ACCUMULATOR;
+    else if constexpr (Traits::positional) return LocalWay::INDEXED;
+    else if constexpr (same<Fold, fold_sum_count>)
+        return is_compensated<Compute> ? LocalWay::SUM_COUNT : LocalWay::ACCUMULATOR;
     else return LocalWay::ACCUMULATOR;
 }
 
@@ -100,7 +100,7 @@ template <class Traits> struct Local<Traits, LocalWay::SUM> {
     GPR_DEVICE Acc close() const { return value_of(total); }
 };
 
-template <class Traits> struct Local<Traits, LocalWay::TALLY> {
+template <class Traits> struct Local<Traits, LocalWay::SUM_COUNT> {
     using In = typename Traits::In;
     using Acc = typename Traits::Acc;
     using Number = typename Acc::Number;
@@ -130,7 +130,7 @@ template <class T> using Narrow = typename Select<sizeof(T) < 8, NarrowOf<T>, Se
 
 // A tile's extreme by the quick way of min and max. Of the best tile so far only the place is kept, so that no thread of a
 // warp has to look for a position while the others wait; one look at the end finds it.
-template <class Traits> struct Local<Traits, LocalWay::FOUND> {
+template <class Traits> struct Local<Traits, LocalWay::INDEXED> {
     using In = typename Traits::In;
     using Acc = typename Traits::Acc;
     using Fold = typename Traits::Fold;

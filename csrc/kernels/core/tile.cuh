@@ -255,7 +255,7 @@ template <class Traits, unsigned VECTORS> GPR_DEVICE typename Traits::Acc fold_t
         using Number = typename Acc::Number;
         return Acc{fold_tile<typename Traits::template With<fold_min, Number>>(v),
                    fold_tile<typename Traits::template With<fold_max, Number>>(v)};
-    } else if constexpr (same<Fold, fold_tally> && lifts) {
+    } else if constexpr (same<Fold, fold_sum_count> && lifts) {
         using Number = typename Acc::Number;
         return Acc{fold_tile<typename Traits::template With<fold_sum, Number>>(v), count_present<Traits>(v)};
     } else if constexpr (sums_halves<Traits>()) {

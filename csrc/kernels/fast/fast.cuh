@@ -64,7 +64,7 @@ template <class Traits, unsigned BLOCK> GPR_DEVICE typename Traits::Acc find_in_
 // Reduces what a block's threads took; thread 0 holds the result.
 template <class Traits, unsigned BLOCK> GPR_DEVICE typename Traits::Acc close_block(const Local<Traits> &local)
 {
-    if constexpr (local_way<Traits>() == LocalWay::FOUND) return find_in_block<Traits, BLOCK>(local);
+    if constexpr (local_way<Traits>() == LocalWay::INDEXED) return find_in_block<Traits, BLOCK>(local);
     else return block_reduce<Traits, BLOCK>(local.close());
 }
 

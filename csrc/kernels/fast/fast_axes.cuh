@@ -233,7 +233,7 @@ template <class Traits> struct Extremes {
 
 // Whether Extremes are for these traits, if positions ascend on the way.
 template <class Traits> constexpr bool finds_extremes =
-    local_way<Traits>() == LocalWay::FOUND && !masked && !Traits::skips_nan;
+    local_way<Traits>() == LocalWay::INDEXED && !masked && !Traits::skips_nan;
 
 // walk_rows for them. Rows have fewer than 2^32 elements.
 template <class Traits>

@@ -29,7 +29,7 @@ const gpr_operator_row gpr_operator_rows[GPR_OP_COUNT] = {
 enum { GPR_NON_COMMUTATIVE = 0, GPR_COMMUTATIVE = 1 };
 
 const gpr_fold_row gpr_fold_rows[GPR_FOLD_COUNT] = {
-#define GPR_FOLD(name, commutative, form) {#name, commutative, form},
+#define GPR_FOLD(name, commutative, acc_kind) {#name, commutative, acc_kind},
 #include "folds.def"
 #undef GPR_FOLD
 };

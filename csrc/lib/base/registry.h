@@ -13,34 +13,34 @@ typedef struct gpr_dtype_row {
 } gpr_dtype_row;
 
 typedef enum gpr_fold {
-#define GPR_FOLD(name, commutative, form) GPR_FOLD_##name,
+#define GPR_FOLD(name, commutative, acc_kind) GPR_FOLD_##name,
 #include "folds.def"
 #undef GPR_FOLD
     GPR_FOLD_COUNT
 } gpr_fold;
 
 /* What an accumulator is made of. */
-typedef enum gpr_form {
-    GPR_FORM_NUMBER,        /* a number */
-    GPR_FORM_FOUND,         /* a number and the position it was found at */
-    GPR_FORM_MOMENTS,       /* a mean, the sum of squared distances from it, and how many elements they are of */
-    GPR_FORM_RANGE,         /* the smallest and the largest number */
-    GPR_FORM_TALLY,         /* a sum, and how many elements it is of */
-    GPR_FORM_EXACT,         /* the parts of an exact sum; see exact.h */
-    GPR_FORM_EXACT_MOMENTS, /* those of the elements' sum, then the one of their squares */
-    GPR_FORM_EXACT_PRODUCTS /* those of a sum of products of two arrays' elements */
-} gpr_form;
+typedef enum gpr_acc_kind {
+    GPR_ACC_NUMBER,        /* a number */
+    GPR_ACC_INDEXED,       /* a number and the position it was found at */
+    GPR_ACC_MOMENTS,       /* a mean, the sum of squared distances from it, and how many elements they are of */
+    GPR_ACC_RANGE,         /* the smallest and the largest number */
+    GPR_ACC_SUM_COUNT,     /* a sum, and how many elements it is of */
+    GPR_ACC_EXACT,         /* the parts of an exact sum; see exact.h */
+    GPR_ACC_EXACT_MOMENTS, /* those of the elements' sum, then the one of their squares */
+    GPR_ACC_EXACT_PRODUCTS /* those of a sum of products of two arrays' elements */
+} gpr_acc_kind;
 
 /* Whether accumulators are those of exact sums. */
-static inline int gpr_is_exact(gpr_form form)
+static inline int gpr_is_exact(gpr_acc_kind acc_kind)
 {
-    return form == GPR_FORM_EXACT || form == GPR_FORM_EXACT_MOMENTS || form == GPR_FORM_EXACT_PRODUCTS;
+    return acc_kind == GPR_ACC_EXACT || acc_kind == GPR_ACC_EXACT_MOMENTS || acc_kind == GPR_ACC_EXACT_PRODUCTS;
 }
 
 typedef struct gpr_fold_row {
     const char *name;
     int commutative;
-    gpr_form form;
+    gpr_acc_kind acc_kind;
 } gpr_fold_row;
 
 typedef struct gpr_operator_row {

@@ -89,7 +89,7 @@ gpr_entries gpr_program_entries(const gpr_kernel_traits *traits)
 {
     const gpr_kernel_row *row = &gpr_kernel_rows[traits->kernel];
     const int same = traits->element == traits->acc && traits->compute == traits->acc && !traits->skip_nan &&
-                     traits->fold != GPR_FOLD_count && gpr_fold_rows[traits->fold].form == GPR_FORM_NUMBER;
+                     traits->fold != GPR_FOLD_count && gpr_fold_rows[traits->fold].acc_kind == GPR_ACC_NUMBER;
     gpr_entries entries = {.first = 0, .next = -1, .fill = -1, .finish = -1};
 
     if (row->finish == GPR_ATOMIC) entries.fill = 1;
@@ -128,7 +128,7 @@ static void find_file(const gpr_kernel_traits *traits, char file[ENTRY_ROOM])
 {
     const gpr_kernel_row *row = &gpr_kernel_rows[traits->kernel];
 
-    if (gpr_is_exact(gpr_fold_rows[traits->fold].form))
+    if (gpr_is_exact(gpr_fold_rows[traits->fold].acc_kind))
         (void)snprintf(file, ENTRY_ROOM, "%s.cuh", traits->variant);
     else
         (void)snprintf(file, ENTRY_ROOM, "%s", row->file);
@@ -138,7 +138,7 @@ static void find_file(const gpr_kernel_traits *traits, char file[ENTRY_ROOM])
 static void write_pairing(const gpr_kernel_traits *traits, char before[PAIR_ROOM], char after[PAIR_ROOM])
 {
     before[0] = after[0] = '\0';
-    if (gpr_fold_rows[traits->fold].form != GPR_FORM_EXACT_PRODUCTS) return;
+    if (gpr_fold_rows[traits->fold].acc_kind != GPR_ACC_EXACT_PRODUCTS) return;
     (void)snprintf(before, PAIR_ROOM, "gpr::Paired<");
     (void)snprintf(after, PAIR_ROOM, ", gpr::dt_%s>", gpr_dtype_name(traits->second));
 }
@@ -156,17 +156,17 @@ static void write_finish(const gpr_kernel_traits *traits, char finish[FINISH_ROO
 static gpr_status write_program(const gpr_kernel_traits *traits, program_text *program)
 {
     static const char *const structures[] = {
-        [GPR_FORM_NUMBER] = "",
-        [GPR_FORM_FOUND] = "gpr::Found<",
-        [GPR_FORM_MOMENTS] = "gpr::Moments<",
-        [GPR_FORM_RANGE] = "gpr::Range<",
-        [GPR_FORM_TALLY] = "gpr::Tally<",
-        [GPR_FORM_EXACT] = "gpr::ExactSum<",
-        [GPR_FORM_EXACT_MOMENTS] = "gpr::ExactMoments<",
-        [GPR_FORM_EXACT_PRODUCTS] = "gpr::ExactProducts<",
+        [GPR_ACC_NUMBER] = "",
+        [GPR_ACC_INDEXED] = "gpr::Indexed<",
+        [GPR_ACC_MOMENTS] = "gpr::Moments<",
+        [GPR_ACC_RANGE] = "gpr::Range<",
+        [GPR_ACC_SUM_COUNT] = "gpr::SumCount<",
+        [GPR_ACC_EXACT] = "gpr::ExactSum<",
+        [GPR_ACC_EXACT_MOMENTS] = "gpr::ExactMoments<",
+        [GPR_ACC_EXACT_PRODUCTS] = "gpr::ExactProducts<",
     };
     const gpr_kernel_row *row = &gpr_kernel_rows[traits->kernel];
-    const char *form = structures[gpr_fold_rows[traits->fold].form];
+    const char *structure = structures[gpr_fold_rows[traits->fold].acc_kind];
     const gpr_entries entries = gpr_program_entries(traits);
     gpr_translation *translation = &program->translation;
 
@@ -202,8 +202,8 @@ static gpr_status write_program(const gpr_kernel_traits *traits, program_text *p
                    traits->item, traits->row_elements, traits->integer_windows ? "true" : "false", file,
                    entries.finish > 0 ? "#include \"finalize_rows.cuh\"\n" : "", before,
                    gpr_fold_rows[traits->fold].name, gpr_dtype_name(traits->element), gpr_dtype_name(traits->compute),
-                   form, gpr_dtype_name(traits->acc), form[0] != '\0' ? ">" : "", traits->skip_nan ? "true" : "false",
-                   after, last);
+                   structure, gpr_dtype_name(traits->acc), structure[0] != '\0' ? ">" : "",
+                   traits->skip_nan ? "true" : "false", after, last);
     (void)snprintf(program->entries[0], ENTRY_ROOM, "gpr::%s<%s, %uu>", traits->variant,
                    makes_results(row) ? "Last" : "First", traits->block);
     translation->entry_count = 1;
@@ -314,7 +314,7 @@ typedef struct sample {
 } sample;
 
 /* How many of them row `kernel` has; *samples: the first. A kernel without layouts is its own one. */
-static int samples_of(const gpr_kernel_row *row, gpr_form form, const sample **samples)
+static int samples_of(const gpr_kernel_row *row, gpr_acc_kind acc_kind, const sample **samples)
 {
     static const sample planned[] = {
         {"auto_stream", 1, 1, 0, 0, 32, 1024, 0},   {"auto_rows", 2, 1, 0, 0, 32, 1024, 0},
@@ -336,11 +336,11 @@ static int samples_of(const gpr_kernel_row *row, gpr_form form, const sample **s
         *samples = planned;
         return sizeof planned / sizeof planned[0];
     }
-    if (form == GPR_FORM_EXACT) {
+    if (acc_kind == GPR_ACC_EXACT) {
         *samples = exact;
         return sizeof exact / sizeof exact[0];
     }
-    if (form == GPR_FORM_EXACT_MOMENTS) {
+    if (acc_kind == GPR_ACC_EXACT_MOMENTS) {
         *samples = moments;
         return sizeof moments / sizeof moments[0];
     }
@@ -373,14 +373,15 @@ gpr_status gpr_compile_program(int kernel, gpr_operator op, gpr_dtype dtype, gpr
     GPR_TRY(gpr_check_kernel_folds(row, &rule));
     if (block_size == 0) block_size = row->block;
     GPR_TRY(gpr_check_block_size(row, block_size));
-    const int layouts = samples_of(row, rule.form, &samples);
+    const int layouts = samples_of(row, rule.acc_kind, &samples);
     /* A variance's programs come twice: about rows' own means, and about given ones. */
-    const int count = rule.form == GPR_FORM_MOMENTS ? 2 * layouts : layouts;
+    const int count = rule.acc_kind == GPR_ACC_MOMENTS ? 2 * layouts : layouts;
     for (int i = 0; i < count; i++) {
         const sample *chosen = &samples[i % layouts];
         if (variant >= 0 && i != variant % count) continue;
         uint64_t item = chosen->item_bytes / gpr_dtype_bytes(dtype);
-        while (is_planned && item > 1 && item * block_size * gpr_acc_bytes(rule.form, rule.device_acc) > PLANNED_SHARED)
+        while (is_planned && item > 1 &&
+               item * block_size * gpr_acc_bytes(rule.acc_kind, rule.device_acc) > PLANNED_SHARED)
             item /= 2;
         if (chosen->lanes == 1 && item > MOST_TILE_VECTORS) item = MOST_TILE_VECTORS;
         memset(&traits, 0, sizeof traits);

@@ -11,7 +11,7 @@ typedef struct gpr_kernel_traits {
     gpr_fold fold;
     gpr_dtype element, second, compute,
         acc; /* second: of the other array where there are two; acc: numbers of accumulators of the
-                                              * fold's form */
+                                              * fold's kind */
     int skip_nan, integer_windows;
     uint32_t block, lanes, per_thread, item, row_elements;
     int kept, reduced,

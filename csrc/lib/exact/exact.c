@@ -604,18 +604,18 @@ gpr_dtype gpr_exact_part_dtype(gpr_dtype element)
     return element == GPR_COMPLEX128 ? GPR_FLOAT64 : element;
 }
 
-int gpr_exact_clear_acc(gpr_form form, gpr_dtype element, gpr_exact_part *parts)
+int gpr_exact_clear_acc(gpr_acc_kind acc_kind, gpr_dtype element, gpr_exact_part *parts)
 {
     const gpr_dtype real = gpr_exact_part_dtype(element);
     const int components = gpr_exact_parts(element);
 
     for (int p = 0; p < components; p++) {
-        if (form == GPR_FORM_EXACT_PRODUCTS)
+        if (acc_kind == GPR_ACC_EXACT_PRODUCTS)
             gpr_exact_clear_products(&parts[p], real);
         else
             gpr_exact_clear(&parts[p], real);
     }
-    if (form != GPR_FORM_EXACT_MOMENTS) return components;
+    if (acc_kind != GPR_ACC_EXACT_MOMENTS) return components;
     gpr_exact_clear_products(&parts[components], real);
     return components + 1;
 }
@@ -625,26 +625,26 @@ static size_t part_acc_bytes(const gpr_exact_part *part)
     return ((size_t)part->grid.words + GPR_EXACT_ACC_TAIL) * sizeof(int64_t);
 }
 
-size_t gpr_exact_acc_bytes(gpr_form form, gpr_dtype element)
+size_t gpr_exact_acc_bytes(gpr_acc_kind acc_kind, gpr_dtype element)
 {
     gpr_exact_part parts[GPR_EXACT_MOST_PARTS];
-    const int count = gpr_exact_clear_acc(form, element, parts);
+    const int count = gpr_exact_clear_acc(acc_kind, element, parts);
     size_t bytes = 0;
 
     for (int p = 0; p < count; p++) bytes += part_acc_bytes(&parts[p]);
     return bytes;
 }
 
-uint64_t gpr_exact_counters(gpr_form form, gpr_dtype element)
+uint64_t gpr_exact_counters(gpr_acc_kind acc_kind, gpr_dtype element)
 {
     enum { DIGIT_BITS = 20 }; /* digit_bits in kernels/exact_digits.cuh */
     const int bits = gpr_exact_grid_of(gpr_exact_part_dtype(element)).words * WORD_BITS;
 
-    if (form != GPR_FORM_EXACT) return gpr_exact_acc_bytes(form, element) / sizeof(uint64_t);
+    if (acc_kind != GPR_ACC_EXACT) return gpr_exact_acc_bytes(acc_kind, element) / sizeof(uint64_t);
     return (uint64_t)gpr_exact_parts(element) * (uint64_t)((bits + DIGIT_BITS - 1) / DIGIT_BITS + GPR_EXACT_ACC_TAIL);
 }
 
-uint64_t gpr_exact_partial_bytes(gpr_form form, gpr_dtype element)
+uint64_t gpr_exact_partial_bytes(gpr_acc_kind acc_kind, gpr_dtype element)
 {
     enum { WORD = 8 }; /* an integer a window, and one above; where windows are, and flags */
     const gpr_dtype real = gpr_exact_part_dtype(element);
@@ -652,13 +652,13 @@ uint64_t gpr_exact_partial_bytes(gpr_form form, gpr_dtype element)
                              : gpr_dtype_rows[real].bytes == sizeof(float) ? 2
                                                                            : 1;
 
-    if (form != GPR_FORM_EXACT || !is_float(real)) return 0;
+    if (acc_kind != GPR_ACC_EXACT || !is_float(real)) return 0;
     return ((uint64_t)gpr_exact_parts(element) * (windows + 1) + 1) * WORD;
 }
 
-int gpr_exact_read_acc(gpr_form form, gpr_dtype element, const void *packed, gpr_exact_part *parts)
+int gpr_exact_read_acc(gpr_acc_kind acc_kind, gpr_dtype element, const void *packed, gpr_exact_part *parts)
 {
-    const int count = gpr_exact_clear_acc(form, element, parts);
+    const int count = gpr_exact_clear_acc(acc_kind, element, parts);
     const char *at = packed;
     uint64_t flags = 0;
 

@@ -140,19 +140,19 @@ void gpr_exact_variance(const gpr_exact_part *sums, int parts, const gpr_exact_p
 int gpr_exact_parts(gpr_dtype element);
 gpr_dtype gpr_exact_part_dtype(gpr_dtype element); /* float32 of complex64, float64 of complex128 */
 
-/* Empties the parts of an accumulator of an exact form, and returns how many they are: one for each real number of an element,
- * or of a product of two; of GPR_FORM_EXACT_MOMENTS one more, for all squares. */
-int gpr_exact_clear_acc(gpr_form form, gpr_dtype element, gpr_exact_part *parts);
+/* Empties the parts of an accumulator of an exact kind, and returns how many they are: one for each real number of an element,
+ * or of a product of two; of GPR_ACC_EXACT_MOMENTS one more, for all squares. */
+int gpr_exact_clear_acc(gpr_acc_kind acc_kind, gpr_dtype element, gpr_exact_part *parts);
 
 /* An accumulator as kernels leave it (kernels/exact_sum.cuh): each part's words, its count and its flags, 8 bytes each.
  * gpr_exact_read_acc returns the number of parts. */
-size_t gpr_exact_acc_bytes(gpr_form form, gpr_dtype element);
-int gpr_exact_read_acc(gpr_form form, gpr_dtype element, const void *packed, gpr_exact_part *parts);
+size_t gpr_exact_acc_bytes(gpr_acc_kind acc_kind, gpr_dtype element);
+int gpr_exact_read_acc(gpr_acc_kind acc_kind, gpr_dtype element, const void *packed, gpr_exact_part *parts);
 /* Counters of 8 bytes that several blocks add to: of a sum each part's digits, its count and its flags (kernels/exact_block.cuh), of
- * the other forms an accumulator (kernels/exact_join.cuh). */
-uint64_t gpr_exact_counters(gpr_form form, gpr_dtype element);
+ * the other kinds an accumulator (kernels/exact_join.cuh). */
+uint64_t gpr_exact_counters(gpr_acc_kind acc_kind, gpr_dtype element);
 /* What each block of a row of floats leaves for the last one: 0 bytes where blocks leave nothing (kernels/exact_held.cuh). */
-uint64_t gpr_exact_partial_bytes(gpr_form form, gpr_dtype element);
+uint64_t gpr_exact_partial_bytes(gpr_acc_kind acc_kind, gpr_dtype element);
 
 /* The sum, or with `divide` the mean, as one element of type `result`, which has room for what elements are: rounded once,
  * integers modulo a power of two, bool by whether it is not 0. The mean of nothing is NaN. */

@@ -86,7 +86,7 @@ static int finds_positions(gpr_operator op)
 {
     const gpr_fold_row *fold = fold_of(op);
 
-    return fold != NULL && fold->form == GPR_FORM_FOUND;
+    return fold != NULL && fold->acc_kind == GPR_ACC_INDEXED;
 }
 
 /* Steps of outer axes in results: C order, or the request's. */
@@ -166,7 +166,7 @@ static int may_reorder(const gpr_request *request)
 {
     const gpr_fold_row *fold = fold_of(request->op);
 
-    return fold != NULL && fold->commutative && (request->on_device || fold->form != GPR_FORM_FOUND);
+    return fold != NULL && fold->commutative && (request->on_device || fold->acc_kind != GPR_ACC_INDEXED);
 }
 
 /* Whether axis a should be walked outside axis b: longer steps outside, and repeats (stride 0) outside everything. */

@@ -223,7 +223,7 @@ static gpr_status plan_runs(const task *t, gpr_plan *plan)
 {
     const uint64_t rows = t->layout->rows, n = t->layout->n, row_bytes = n * t->element_bytes;
     const int are_many = rows >= planner_residents(t, WARP);
-    const uint64_t many_bytes = t->rule->form == GPR_FORM_MOMENTS ? MANY_MOMENTS_BYTES : MANY_ROWS_BYTES;
+    const uint64_t many_bytes = t->rule->acc_kind == GPR_ACC_MOMENTS ? MANY_MOMENTS_BYTES : MANY_ROWS_BYTES;
 
     if (rows > 1 && t->grid == 0 && row_bytes <= (are_many ? many_bytes : SHORT_ROW_BYTES)) {
         const uint32_t block = t->block != 0 ? t->block : WALK_BLOCK, lanes = row_lanes(t);
@@ -531,12 +531,12 @@ static int is_along(const gpr_layout *layout)
  * there are such. */
 static gpr_status add_exact_blocks(const task *t, uint64_t n, uint64_t blocks, uint64_t width, gpr_plan *plan)
 {
-    const uint64_t counters = 2 + 2 * width * gpr_exact_counters(t->rule->form, t->rule->device_acc);
+    const uint64_t counters = 2 + 2 * width * gpr_exact_counters(t->rule->acc_kind, t->rule->device_acc);
 
     if (blocks > (1ull << 62) / plan->rows) return add_pass(plan, n, UINT64_MAX, 0);
     if (blocks > 1) {
         const uint64_t of_row =
-            smaller(blocks, UINT32_MAX) * gpr_exact_partial_bytes(t->rule->form, t->rule->device_acc);
+            smaller(blocks, UINT32_MAX) * gpr_exact_partial_bytes(t->rule->acc_kind, t->rule->device_acc);
         const uint64_t partials = width * of_row;
         const uint64_t fit = EXACT_SCRATCH_BYTES / (counters * sizeof(uint32_t) + partials);
         plan->slots = (uint32_t)smaller(plan->rows, fit > 0 ? fit : 1);
@@ -610,7 +610,7 @@ static uint64_t strip_rows(const task *t, uint64_t bytes, uint64_t block)
 {
     const uint64_t rows = bytes / t->element_bytes;
 
-    if (t->rule->form == GPR_FORM_EXACT_MOMENTS) return smaller(MOMENTS_STRIP_BYTES / t->element_bytes, WARP);
+    if (t->rule->acc_kind == GPR_ACC_EXACT_MOMENTS) return smaller(MOMENTS_STRIP_BYTES / t->element_bytes, WARP);
     return smaller(block, rows > WARP ? rows : WARP);
 }
 
@@ -647,7 +647,7 @@ static gpr_status plan_exact_across(const task *t, const char *variant, gpr_plan
     enum { FEW_STRIPS = 8 }; /* the last of as many had better be full */
     /* Elements that make up for a thread's end, where it adds its windows to its row's numbers: of a variance they are many. */
     enum { MOMENTS_EACH = 32 };
-    const uint64_t each = t->rule->form == GPR_FORM_EXACT_MOMENTS ? MOMENTS_EACH : WALK_ITEMS;
+    const uint64_t each = t->rule->acc_kind == GPR_ACC_EXACT_MOMENTS ? MOMENTS_EACH : WALK_ITEMS;
     const uint64_t rows = t->layout->rows, block = plan->block;
     const uint64_t strip = strip_rows(t, STRIP_BYTES, block);
     const uint32_t threads = (uint32_t)smaller(t->facts->threads_per_multiprocessor, EXACT_THREADS);
@@ -657,14 +657,14 @@ static gpr_status plan_exact_across(const task *t, const char *variant, gpr_plan
 
     plan->variant = variant;
     plan->along = (uint32_t)is_along(&plan->layout);
-    const uint64_t n = plan->along && t->rule->form == GPR_FORM_EXACT ? walk_by_items(t, plan) : t->layout->n;
+    const uint64_t n = plan->along && t->rule->acc_kind == GPR_ACC_EXACT ? walk_by_items(t, plan) : t->layout->n;
     if (plan->along) {
         while (2 * down <= block && (down * each < n || (down * WALK_ITEMS < n && down * rows < all_threads)))
             down *= 2;
         across = smaller(across, block / down);
     } else if (rows > strip && rows <= FEW_STRIPS * strip) {
         across = divide_up(rows, divide_up(rows, strip));
-    } else if (rows > strip && t->rule->form == GPR_FORM_EXACT && t->grid == 0) {
+    } else if (rows > strip && t->rule->acc_kind == GPR_ACC_EXACT && t->grid == 0) {
         across = choose_strip(t, block, residents, &blocks);
     }
     plan->across = (uint32_t)across;
@@ -713,13 +713,13 @@ static gpr_status plan_exact_runs(const task *t, gpr_plan *plan)
 static gpr_status plan_exact(const task *t, gpr_plan *plan)
 {
     plan->layout = *t->layout;
-    plan->integer_windows = t->facts->slow_float64 && t->rule->form == GPR_FORM_EXACT;
-    if (t->rule->form == GPR_FORM_EXACT_PRODUCTS) {
+    plan->integer_windows = t->facts->slow_float64 && t->rule->acc_kind == GPR_ACC_EXACT;
+    if (t->rule->acc_kind == GPR_ACC_EXACT_PRODUCTS) {
         plan->variant = "exact_dot";
         return plan_exact_runs(t, plan);
     }
     sort_kept(&plan->layout);
-    if (t->rule->form == GPR_FORM_EXACT_MOMENTS) {
+    if (t->rule->acc_kind == GPR_ACC_EXACT_MOMENTS) {
         /* Short rows wait for their divisions, of which one block of that kernel makes several at once. */
         const int are_short = plan->rows > 1 && t->grid == 0 && t->layout->n * t->element_bytes <= SHORT_ROW_BYTES;
         if (are_short || !gpr_rows_are_runs(t->layout)) return plan_exact_across(t, "exact_moments_across", plan);
@@ -772,7 +772,7 @@ gpr_status gpr_make_plan(int kernel, const gpr_rule *rule, const gpr_layout *lay
                     .block = block,
                     .grid = grid,
                     .element_bytes = gpr_dtype_bytes(rule->element),
-                    .acc_bytes = gpr_acc_bytes(rule->form, rule->device_acc)};
+                    .acc_bytes = gpr_acc_bytes(rule->acc_kind, rule->device_acc)};
     gpr_status status = GPR_OK;
 
     *plan = (gpr_plan){.kernel = kernel,

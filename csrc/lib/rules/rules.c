@@ -94,7 +94,7 @@ static gpr_dtype result_of(gpr_operator op, gpr_dtype element, gpr_dtype request
     const gpr_fold fold = gpr_operator_rows[op].fold;
 
     if (is_truth(fold)) return GPR_BOOL;
-    if (fold == GPR_FOLD_count || gpr_fold_rows[fold].form == GPR_FORM_FOUND) return GPR_INT64;
+    if (fold == GPR_FOLD_count || gpr_fold_rows[fold].acc_kind == GPR_ACC_INDEXED) return GPR_INT64;
     if (is_variance(op)) return real_part_of(compute);
     if (is_mean(op) && requested == GPR_DTYPE_DEFAULT && !is_inexact(element)) return GPR_FLOAT64;
     return compute;
@@ -104,8 +104,8 @@ static gpr_dtype result_of(gpr_operator op, gpr_dtype element, gpr_dtype request
 static gpr_dtype accumulator_of(gpr_fold fold, gpr_dtype compute, gpr_dtype narrowest_sum)
 {
     const gpr_kind kind = kind_of(compute);
-    const gpr_form form = gpr_fold_rows[fold].form;
-    const int summed = fold == GPR_FOLD_sum || fold == GPR_FOLD_prod || fold == GPR_FOLD_tally;
+    const gpr_acc_kind acc_kind = gpr_fold_rows[fold].acc_kind;
+    const int summed = fold == GPR_FOLD_sum || fold == GPR_FOLD_prod || fold == GPR_FOLD_sum_count;
 
     if (is_truth(fold)) return GPR_UINT32;
     if (fold == GPR_FOLD_count) return GPR_UINT64;
@@ -113,7 +113,7 @@ static gpr_dtype accumulator_of(gpr_fold fold, gpr_dtype compute, gpr_dtype narr
     if (kind == GPR_KIND_COMPLEX)
         return bytes_of(compute) == 16 || narrowest_sum == GPR_FLOAT64 ? GPR_COMPLEX128 : GPR_COMPLEX64;
     /* A position or a count has 8 bytes: with a number of as many beside it there is no gap between them. */
-    const int is_wide = bytes_of(compute) == 8 || form == GPR_FORM_FOUND || form == GPR_FORM_TALLY;
+    const int is_wide = bytes_of(compute) == 8 || acc_kind == GPR_ACC_INDEXED || acc_kind == GPR_ACC_SUM_COUNT;
     if (kind == GPR_KIND_FLOAT) {
         if (is_wide) return GPR_FLOAT64;
         return summed ? narrowest_sum : GPR_FLOAT32;
@@ -154,7 +154,7 @@ gpr_status gpr_make_rule(gpr_operator op, gpr_dtype element, gpr_dtype requested
     *rule = (gpr_rule){.op = op, .element = element, .divide = is_mean(op), .planes = op == GPR_OP_MINMAX ? 2 : 1};
     rule->compute = requested == GPR_DTYPE_DEFAULT ? default_compute(op, element) : requested;
     rule->fold = fold_of(op, rule->compute);
-    rule->form = gpr_fold_rows[rule->fold].form;
+    rule->acc_kind = gpr_fold_rows[rule->fold].acc_kind;
     rule->device_acc = accumulator_of(rule->fold, rule->compute, GPR_FLOAT32);
     rule->host_acc = accumulator_of(rule->fold, rule->compute, GPR_FLOAT64);
     rule->result = result_of(op, element, requested, rule->compute);
@@ -166,17 +166,17 @@ gpr_status gpr_leave_out(gpr_rule *rule, int skip_nan, int masked)
 {
     const gpr_operator op = rule->op;
     const int skips =
-        accumulates(op) || is_variance(op) || rule->form == GPR_FORM_FOUND || op == GPR_OP_MIN || op == GPR_OP_MAX;
+        accumulates(op) || is_variance(op) || rule->acc_kind == GPR_ACC_INDEXED || op == GPR_OP_MIN || op == GPR_OP_MAX;
 
     if (skip_nan && !skips) return gpr_fail(GPR_ERROR_VALUE, "%s does not leave out NaN", gpr_operator_rows[op].name);
-    if (masked && rule->form == GPR_FORM_FOUND)
+    if (masked && rule->acc_kind == GPR_ACC_INDEXED)
         return gpr_fail(GPR_ERROR_VALUE, "%s takes no mask", gpr_operator_rows[op].name);
     rule->skip_nan = skip_nan && is_inexact(rule->element);
     if (rule->skip_nan && op == GPR_OP_MIN) rule->fold = GPR_FOLD_fmin;
     if (rule->skip_nan && op == GPR_OP_MAX) rule->fold = GPR_FOLD_fmax;
     if (is_mean(op) && (masked || rule->skip_nan)) {
-        rule->fold = GPR_FOLD_tally;
-        rule->form = GPR_FORM_TALLY;
+        rule->fold = GPR_FOLD_sum_count;
+        rule->acc_kind = GPR_ACC_SUM_COUNT;
         rule->device_acc = accumulator_of(rule->fold, rule->compute, GPR_FLOAT32);
         rule->host_acc = accumulator_of(rule->fold, rule->compute, GPR_FLOAT64);
     }
@@ -218,7 +218,7 @@ void gpr_fit_rule(const gpr_kernel_row *row, gpr_rule *rule)
 {
     if (row->family == GPR_FAMILY_PLANNER) rule->device_acc = rule->host_acc;
     if ((row->flags & GPR_SUMS_EXACTLY) == 0) return;
-    if (rule->fold == GPR_FOLD_sum || rule->fold == GPR_FOLD_tally) {
+    if (rule->fold == GPR_FOLD_sum || rule->fold == GPR_FOLD_sum_count) {
         rule->fold = GPR_FOLD_exact;
     } else if (rule->fold == GPR_FOLD_moments &&
                (kind_of(rule->element) != GPR_KIND_COMPLEX || kind_of(rule->compute) == GPR_KIND_COMPLEX)) {
@@ -226,7 +226,7 @@ void gpr_fit_rule(const gpr_kernel_row *row, gpr_rule *rule)
     } else {
         return;
     }
-    rule->form = gpr_fold_rows[rule->fold].form;
+    rule->acc_kind = gpr_fold_rows[rule->fold].acc_kind;
     rule->compute = rule->device_acc = rule->host_acc = rule->element;
 }
 
@@ -241,8 +241,8 @@ static gpr_status check_exact(const gpr_kernel_row *row, const gpr_rule *rule)
         return gpr_fail(GPR_ERROR_VALUE,
                         "kernel '%s' makes variances about the exact mean, not about one that is given; 'auto' does",
                         row->name);
-    if (rule->form == GPR_FORM_EXACT_MOMENTS) return GPR_OK; /* results of variances are float types, and real */
-    if (rule->form != GPR_FORM_EXACT)
+    if (rule->acc_kind == GPR_ACC_EXACT_MOMENTS) return GPR_OK; /* results of variances are float types, and real */
+    if (rule->acc_kind != GPR_ACC_EXACT)
         return gpr_fail(GPR_ERROR_VALUE,
                         "kernel '%s' sums numbers: it takes sum, mean, var and std, not %s of %s as %s; 'auto' does",
                         row->name, gpr_operator_rows[rule->op].name, gpr_dtype_name(rule->element),
@@ -259,14 +259,14 @@ gpr_status gpr_check_kernel_folds(const gpr_kernel_row *row, const gpr_rule *rul
     const char *operator_name = gpr_operator_rows[rule->op].name;
 
     if ((row->flags & GPR_SUMS_EXACTLY) != 0) return check_exact(row, rule);
-    const size_t bytes = gpr_acc_bytes(rule->form, rule->device_acc);
+    const size_t bytes = gpr_acc_bytes(rule->acc_kind, rule->device_acc);
     if (row->finish == GPR_ATOMIC && bytes > MOST_SWAPPED_BYTES && rule->fold != GPR_FOLD_sum &&
-        rule->fold != GPR_FOLD_tally)
+        rule->fold != GPR_FOLD_sum_count)
         return gpr_fail(GPR_ERROR_VALUE,
                         "kernel '%s' folds by atomics, which swap %d bytes: %s of %s accumulates in %zu. Kernels that "
                         "write partials take it, as 'shfl_two_pass', 'last_block' and 'auto' do",
                         row->name, MOST_SWAPPED_BYTES, operator_name, gpr_dtype_name(rule->element), bytes);
-    if (row->family == GPR_FAMILY_LIBRARY && rule->form == GPR_FORM_FOUND)
+    if (row->family == GPR_FAMILY_LIBRARY && rule->acc_kind == GPR_ACC_INDEXED)
         return gpr_fail(GPR_ERROR_VALUE,
                         "kernel '%s' does not tell where in a row an element is, which %s needs; 'shfl_two_pass', "
                         "'last_block' and 'auto' do",
@@ -286,49 +286,49 @@ gpr_dtype gpr_result_dtype(gpr_operator op, gpr_dtype dtype, gpr_dtype compute)
 enum { SECOND_BYTES = 8 }; /* of a position or a count; of the moments' squares too */
 
 /* Bytes of an accumulator's first member. */
-static size_t first_bytes(gpr_form form, gpr_dtype acc)
+static size_t first_bytes(gpr_acc_kind acc_kind, gpr_dtype acc)
 {
-    return form == GPR_FORM_MOMENTS ? sizeof(double[2]) : bytes_of(acc);
+    return acc_kind == GPR_ACC_MOMENTS ? sizeof(double[2]) : bytes_of(acc);
 }
 
-size_t gpr_acc_bytes(gpr_form form, gpr_dtype acc)
+size_t gpr_acc_bytes(gpr_acc_kind acc_kind, gpr_dtype acc)
 {
-    switch (form) {
-    case GPR_FORM_NUMBER: return bytes_of(acc);
-    case GPR_FORM_RANGE: return 2 * bytes_of(acc);
-    case GPR_FORM_EXACT:
-    case GPR_FORM_EXACT_MOMENTS:
-    case GPR_FORM_EXACT_PRODUCTS: return gpr_exact_acc_bytes(form, acc);
-    case GPR_FORM_MOMENTS: return first_bytes(form, acc) + 2 * (size_t)SECOND_BYTES;
+    switch (acc_kind) {
+    case GPR_ACC_NUMBER: return bytes_of(acc);
+    case GPR_ACC_RANGE: return 2 * bytes_of(acc);
+    case GPR_ACC_EXACT:
+    case GPR_ACC_EXACT_MOMENTS:
+    case GPR_ACC_EXACT_PRODUCTS: return gpr_exact_acc_bytes(acc_kind, acc);
+    case GPR_ACC_MOMENTS: return first_bytes(acc_kind, acc) + 2 * (size_t)SECOND_BYTES;
     default: return bytes_of(acc) + SECOND_BYTES;
     }
 }
 
-gpr_value gpr_read_acc(gpr_form form, gpr_dtype acc, const void *packed)
+gpr_value gpr_read_acc(gpr_acc_kind acc_kind, gpr_dtype acc, const void *packed)
 {
-    const char *second = (const char *)packed + first_bytes(form, acc);
+    const char *second = (const char *)packed + first_bytes(acc_kind, acc);
     gpr_value value = {.bytes = {0}};
 
-    memcpy(value.bytes, packed, first_bytes(form, acc));
-    if (form == GPR_FORM_RANGE) memcpy(value.high, second, bytes_of(acc));
-    if (form == GPR_FORM_FOUND) memcpy(&value.position, second, sizeof value.position);
-    if (form == GPR_FORM_TALLY) memcpy(&value.count, second, sizeof value.count);
-    if (form == GPR_FORM_MOMENTS) {
+    memcpy(value.bytes, packed, first_bytes(acc_kind, acc));
+    if (acc_kind == GPR_ACC_RANGE) memcpy(value.high, second, bytes_of(acc));
+    if (acc_kind == GPR_ACC_INDEXED) memcpy(&value.position, second, sizeof value.position);
+    if (acc_kind == GPR_ACC_SUM_COUNT) memcpy(&value.count, second, sizeof value.count);
+    if (acc_kind == GPR_ACC_MOMENTS) {
         memcpy(&value.squares, second, sizeof value.squares);
         memcpy(&value.count, second + SECOND_BYTES, sizeof value.count);
     }
     return value;
 }
 
-void gpr_write_acc(gpr_form form, gpr_dtype acc, const gpr_value *value, void *packed)
+void gpr_write_acc(gpr_acc_kind acc_kind, gpr_dtype acc, const gpr_value *value, void *packed)
 {
-    char *second = (char *)packed + first_bytes(form, acc);
+    char *second = (char *)packed + first_bytes(acc_kind, acc);
 
-    memcpy(packed, value->bytes, first_bytes(form, acc));
-    if (form == GPR_FORM_RANGE) memcpy(second, value->high, bytes_of(acc));
-    if (form == GPR_FORM_FOUND) memcpy(second, &value->position, sizeof value->position);
-    if (form == GPR_FORM_TALLY) memcpy(second, &value->count, sizeof value->count);
-    if (form == GPR_FORM_MOMENTS) {
+    memcpy(packed, value->bytes, first_bytes(acc_kind, acc));
+    if (acc_kind == GPR_ACC_RANGE) memcpy(second, value->high, bytes_of(acc));
+    if (acc_kind == GPR_ACC_INDEXED) memcpy(second, &value->position, sizeof value->position);
+    if (acc_kind == GPR_ACC_SUM_COUNT) memcpy(second, &value->count, sizeof value->count);
+    if (acc_kind == GPR_ACC_MOMENTS) {
         memcpy(second, &value->squares, sizeof value->squares);
         memcpy(second + SECOND_BYTES, &value->count, sizeof value->count);
     }
@@ -336,9 +336,9 @@ void gpr_write_acc(gpr_form form, gpr_dtype acc, const gpr_value *value, void *p
 
 /* ---------------------------------------------------------------- values --------------------- */
 
-static gpr_form form_of(gpr_fold fold)
+static gpr_acc_kind acc_kind_of(gpr_fold fold)
 {
-    return gpr_fold_rows[fold].form;
+    return gpr_fold_rows[fold].acc_kind;
 }
 
 gpr_value gpr_convert_acc(gpr_fold fold, gpr_value value, gpr_dtype from, gpr_dtype to)
@@ -347,7 +347,7 @@ gpr_value gpr_convert_acc(gpr_fold fold, gpr_value value, gpr_dtype from, gpr_dt
 
     if (from == to) return value;
     gpr_convert(from, value.bytes, to, converted.bytes, 1);
-    if (form_of(fold) == GPR_FORM_RANGE) gpr_convert(from, value.high, to, converted.high, 1);
+    if (acc_kind_of(fold) == GPR_ACC_RANGE) gpr_convert(from, value.high, to, converted.high, 1);
     return converted;
 }
 
@@ -419,14 +419,14 @@ gpr_value gpr_identity(gpr_fold fold, gpr_dtype compute, gpr_dtype acc)
         memset(value.bytes, 0xff, bytes_of(acc));
         return value;
     }
-    if (form_of(fold) == GPR_FORM_RANGE) {
+    if (acc_kind_of(fold) == GPR_ACC_RANGE) {
         store_extreme(compute, 1, value.bytes);
         store_extreme(compute, 0, value.high);
     }
     /* Nothing was summed, and counts and squares are 0: the sums' types do not matter. */
     if (fold == GPR_FOLD_moments) return (gpr_value){.bytes = {0}};
     value = gpr_convert_acc(fold, value, compute, acc);
-    if (form_of(fold) == GPR_FORM_FOUND) value.position = GPR_NOWHERE;
+    if (acc_kind_of(fold) == GPR_ACC_INDEXED) value.position = GPR_NOWHERE;
     return value;
 }
 
@@ -526,8 +526,8 @@ static int beats(gpr_fold fold, gpr_dtype acc, const gpr_value *a, const gpr_val
     return memcmp(kept.bytes, b->bytes, bytes_of(acc)) != 0;
 }
 
-/* Of two found numbers the one that min or max keeps; of equals, and of two NaN, the one found first. */
-static gpr_value fold_found(gpr_fold fold, gpr_dtype acc, gpr_value a, gpr_value b)
+/* Of two indexed numbers the one that min or max keeps; of equals, and of two NaN, the one found first. */
+static gpr_value fold_indexed(gpr_fold fold, gpr_dtype acc, gpr_value a, gpr_value b)
 {
     const gpr_fold extreme_fold = fold == GPR_FOLD_argmin ? GPR_FOLD_min : GPR_FOLD_max;
     double _Complex x, y;
@@ -567,21 +567,21 @@ gpr_value gpr_fold_acc(gpr_fold fold, gpr_dtype acc, gpr_value a, gpr_value b)
     gpr_value value = {.bytes = {0}};
 
     if (is_bits(fold)) return fold_bits(fold, a, b);
-    switch (form_of(fold)) {
-    case GPR_FORM_NUMBER: fold_numbers(fold, acc, a.bytes, b.bytes, value.bytes); break;
-    case GPR_FORM_FOUND: return fold_found(fold, acc, a, b);
-    case GPR_FORM_MOMENTS: return fold_moments(acc, a, b);
-    case GPR_FORM_RANGE:
+    switch (acc_kind_of(fold)) {
+    case GPR_ACC_NUMBER: fold_numbers(fold, acc, a.bytes, b.bytes, value.bytes); break;
+    case GPR_ACC_INDEXED: return fold_indexed(fold, acc, a, b);
+    case GPR_ACC_MOMENTS: return fold_moments(acc, a, b);
+    case GPR_ACC_RANGE:
         fold_numbers(GPR_FOLD_min, acc, a.bytes, b.bytes, value.bytes);
         fold_numbers(GPR_FOLD_max, acc, a.high, b.high, value.high);
         break;
-    case GPR_FORM_TALLY:
+    case GPR_ACC_SUM_COUNT:
         fold_numbers(GPR_FOLD_sum, acc, a.bytes, b.bytes, value.bytes);
         value.count = a.count + b.count;
         break;
-    case GPR_FORM_EXACT:
-    case GPR_FORM_EXACT_MOMENTS:
-    case GPR_FORM_EXACT_PRODUCTS: break; /* no gpr_value holds one: exact.c adds them */
+    case GPR_ACC_EXACT:
+    case GPR_ACC_EXACT_MOMENTS:
+    case GPR_ACC_EXACT_PRODUCTS: break; /* no gpr_value holds one: exact.c adds them */
     }
     return value;
 }
@@ -609,27 +609,27 @@ typedef struct results_block {
     double squares[GPR_WIDE_ELEMENTS];
 } results_block;
 
-static void load_block(gpr_form form, gpr_dtype acc, const char *packed, uint64_t count, results_block *block)
+static void load_block(gpr_acc_kind acc_kind, gpr_dtype acc, const char *packed, uint64_t count, results_block *block)
 {
-    const size_t bytes = gpr_acc_bytes(form, acc), number_bytes = bytes_of(acc);
+    const size_t bytes = gpr_acc_bytes(acc_kind, acc), number_bytes = bytes_of(acc);
     uint8_t first[GPR_WIDE_ELEMENTS * sizeof(double _Complex)], second[sizeof first];
 
-    if (form == GPR_FORM_NUMBER) {
+    if (acc_kind == GPR_ACC_NUMBER) {
         gpr_load_wide(acc, packed, count, &block->first);
         return;
     }
     for (uint64_t i = 0; i < count; i++) {
-        const gpr_value value = gpr_read_acc(form, acc, packed + i * bytes);
+        const gpr_value value = gpr_read_acc(acc_kind, acc, packed + i * bytes);
 
         memcpy(first + i * number_bytes, value.bytes, number_bytes);
-        if (form == GPR_FORM_RANGE)
+        if (acc_kind == GPR_ACC_RANGE)
             memcpy(second + i * number_bytes, value.high, number_bytes);
         else
             block->position[i] = value.position;
         block->squares[i] = value.squares;
     }
     gpr_load_wide(acc, first, count, &block->first);
-    if (form == GPR_FORM_RANGE) gpr_load_wide(acc, second, count, &block->second);
+    if (acc_kind == GPR_ACC_RANGE) gpr_load_wide(acc, second, count, &block->second);
 }
 
 /* Turns a block of sums of a mean into doubles, or complex numbers, divided by n each, or by their counts. A sum of
@@ -650,7 +650,7 @@ static gpr_wide divide_block(const gpr_rule *rule, gpr_wide wide, uint64_t count
         wide = GPR_WIDE_FLOAT;
     }
     for (uint64_t i = 0; i < count; i++) {
-        const double divisor = (double)(rule->form == GPR_FORM_TALLY ? block->position[i] : n);
+        const double divisor = (double)(rule->acc_kind == GPR_ACC_SUM_COUNT ? block->position[i] : n);
 
         if (wide == GPR_WIDE_FLOAT)
             sums->f64[i] /= divisor;
@@ -693,7 +693,7 @@ void gpr_finish_exact(const gpr_rule *rule, const gpr_exact_part *parts, void *r
 {
     const int components = gpr_exact_parts(rule->host_acc);
 
-    if (rule->form == GPR_FORM_EXACT_MOMENTS)
+    if (rule->acc_kind == GPR_ACC_EXACT_MOMENTS)
         gpr_exact_variance(parts, components, &parts[components], rule->ddof, rule->op == GPR_OP_STD, rule->result,
                            result);
     else
@@ -703,11 +703,11 @@ void gpr_finish_exact(const gpr_rule *rule, const gpr_exact_part *parts, void *r
 /* Exact sums know of how many elements they are. */
 static void finish_exact_sums(const gpr_rule *rule, const char *accumulators, uint64_t count, char *results)
 {
-    const size_t acc_bytes = gpr_acc_bytes(rule->form, rule->host_acc);
+    const size_t acc_bytes = gpr_acc_bytes(rule->acc_kind, rule->host_acc);
     gpr_exact_part parts[GPR_EXACT_MOST_PARTS];
 
     for (uint64_t i = 0; i < count; i++) {
-        gpr_exact_read_acc(rule->form, rule->host_acc, accumulators + i * acc_bytes, parts);
+        gpr_exact_read_acc(rule->acc_kind, rule->host_acc, accumulators + i * acc_bytes, parts);
         gpr_finish_exact(rule, parts, results + i * bytes_of(rule->result));
     }
 }
@@ -715,10 +715,10 @@ static void finish_exact_sums(const gpr_rule *rule, const char *accumulators, ui
 void gpr_finish_results(const gpr_rule *rule, gpr_dtype acc, const void *accumulators, uint64_t count, uint64_t n,
                         void *results, uint64_t plane)
 {
-    const size_t acc_bytes = gpr_acc_bytes(rule->form, acc), result_bytes = bytes_of(rule->result);
+    const size_t acc_bytes = gpr_acc_bytes(rule->acc_kind, acc), result_bytes = bytes_of(rule->result);
     results_block block;
 
-    if (gpr_is_exact(rule->form)) {
+    if (gpr_is_exact(rule->acc_kind)) {
         finish_exact_sums(rule, accumulators, count, results);
         return;
     }
@@ -729,11 +729,11 @@ void gpr_finish_results(const gpr_rule *rule, gpr_dtype acc, const void *accumul
         char *at = (char *)results + done * result_bytes;
         gpr_wide wide = gpr_wide_of(acc);
 
-        load_block(rule->form, acc, (const char *)accumulators + done * acc_bytes, step, &block);
-        if (rule->form == GPR_FORM_FOUND) {
+        load_block(rule->acc_kind, acc, (const char *)accumulators + done * acc_bytes, step, &block);
+        if (rule->acc_kind == GPR_ACC_INDEXED) {
             memcpy(block.first.u64, block.position, step * sizeof *block.position);
             wide = GPR_WIDE_UNSIGNED;
-        } else if (rule->form == GPR_FORM_MOMENTS) {
+        } else if (rule->acc_kind == GPR_ACC_MOMENTS) {
             vary_block(rule, step, &block);
             wide = GPR_WIDE_FLOAT;
         } else if (rule->op == GPR_OP_PTP) {

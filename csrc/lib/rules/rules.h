@@ -7,14 +7,14 @@
 
 /* A reduction's types. Elements of the array are converted to `compute`, lifted to the accumulator, folded; the
  * accumulator becomes a `result`.
- * An accumulator is of the fold's form; the numbers in it are INT32, UINT32, INT64, UINT64, FLOAT32, FLOAT64, COMPLEX64
+ * An accumulator is of the fold's kind; the numbers in it are INT32, UINT32, INT64, UINT64, FLOAT32, FLOAT64, COMPLEX64
  * or COMPLEX128; of an exact sum they stand for the elements' type. */
 typedef struct gpr_rule {
     gpr_operator op;
     gpr_fold fold;
-    gpr_form form;
+    gpr_acc_kind acc_kind;
     gpr_dtype element;
-    gpr_dtype second; /* of the other array: with GPR_FORM_EXACT_PRODUCTS alone */
+    gpr_dtype second; /* of the other array: with GPR_ACC_EXACT_PRODUCTS alone */
     gpr_dtype compute;
     gpr_dtype device_acc; /* numbers of accumulators on the device */
     gpr_dtype host_acc;   /* on the CPU, and of chunk partials: at least as wide */
@@ -51,8 +51,8 @@ void gpr_fit_rule(const gpr_kernel_row *row, gpr_rule *rule);
  * GPR_ERROR_VALUE too for `exact` and given means: its variances are about the exact ones. */
 gpr_status gpr_check_kernel_folds(const gpr_kernel_row *row, const gpr_rule *rule);
 
-/* Room for one accumulator of any form but those of exact sums, or one element. A number is the first member of every form; the second is what
- * `form` of the fold says. In memory (arrays of accumulators, on the device too) an accumulator is packed: its members one
+/* Room for one accumulator of any kind but those of exact sums, or one element. A number is the first member of every kind; the second is what
+ * `acc_kind` of the fold says. In memory (arrays of accumulators, on the device too) an accumulator is packed: its members one
  * behind the other, the moments' mean in 16 bytes and their squares before their count. */
 typedef struct gpr_value {
     union {
@@ -68,8 +68,8 @@ typedef struct gpr_value {
         uint8_t bytes[16];
     };
     union {
-        uint64_t position; /* found: in the row; GPR_NOWHERE */
-        uint64_t count;    /* tally, moments: of elements */
+        uint64_t position; /* indexed: in the row; GPR_NOWHERE */
+        uint64_t count;    /* sum and count, moments: of elements */
         double high_f64;   /* range: the largest, where the first is the smallest */
         uint8_t high[16];
     };
@@ -79,16 +79,16 @@ typedef struct gpr_value {
 #define GPR_NOWHERE UINT64_MAX /* the position in a row of which nothing was found */
 
 /* Bytes of a packed accumulator. */
-size_t gpr_acc_bytes(gpr_form form, gpr_dtype acc);
-gpr_value gpr_read_acc(gpr_form form, gpr_dtype acc, const void *packed);
-void gpr_write_acc(gpr_form form, gpr_dtype acc, const gpr_value *value, void *packed);
+size_t gpr_acc_bytes(gpr_acc_kind acc_kind, gpr_dtype acc);
+gpr_value gpr_read_acc(gpr_acc_kind acc_kind, gpr_dtype acc, const void *packed);
+void gpr_write_acc(gpr_acc_kind acc_kind, gpr_dtype acc, const gpr_value *value, void *packed);
 
 /* The fold's identity as an accumulator of type `acc` for elements computed in `compute` (the identity of min over
  * int8 is 127, not the accumulator's largest). */
 gpr_value gpr_identity(gpr_fold fold, gpr_dtype compute, gpr_dtype acc);
 
 /* The element of type `element` that leaves the fold unchanged; masked elements are replaced by it. Moments, ranges and
- * tallies have none: those leave masked elements out by themselves. */
+ * sums with counts have none: those leave masked elements out by themselves. */
 gpr_value gpr_neutral_element(gpr_fold fold, gpr_dtype element);
 
 /* Converts an accumulator from one accumulator type to another (device_acc to host_acc). */

@@ -215,7 +215,7 @@ gpr_status gpr_array_prepare(gpr_array_job *job, gpr_run *run)
 {
     const gpr_request *request = job->request;
     const uint64_t result_bytes = job->leaves_accumulators
-                                      ? gpr_acc_bytes(job->rule->form, job->rule->device_acc)
+                                      ? gpr_acc_bytes(job->rule->acc_kind, job->rule->device_acc)
                                       : (uint64_t)job->rule->planes * gpr_dtype_bytes(job->rule->result);
     gpr_layout layout;
     gpr_status status = GPR_OK;

@@ -169,12 +169,12 @@ static void pack_chunk(job *job, const chunk *part, char *destination)
 /* Decides what chunks hold. */
 static void choose_content(job *job)
 {
-    const gpr_form form = job->rule->form;
+    const gpr_acc_kind acc_kind = job->rule->acc_kind;
 
     job->elements = *job->view;
     job->unit = job->view->bytes;
-    job->sends_mask =
-        job->view->mask != NULL && (form == GPR_FORM_MOMENTS || form == GPR_FORM_TALLY || form == GPR_FORM_RANGE);
+    job->sends_mask = job->view->mask != NULL &&
+                      (acc_kind == GPR_ACC_MOMENTS || acc_kind == GPR_ACC_SUM_COUNT || acc_kind == GPR_ACC_RANGE);
     if (job->second != NULL) job->companion = *job->second;
     if (job->sends_mask) {
         job->elements.mask = NULL;
@@ -228,8 +228,8 @@ static gpr_status reduce_chunk(job *job, const chunk *part, CUdeviceptr elements
         job->run->grid_size = plan.passes[0].grid;
     }
     job->run->launches = launches;
-    job->looks_out = device->looks_out && direct && bytes <= GPR_MOST_AWAITED && job->rule->form == GPR_FORM_NUMBER &&
-                     gpr_writes_once(&plan);
+    job->looks_out = device->looks_out && direct && bytes <= GPR_MOST_AWAITED &&
+                     job->rule->acc_kind == GPR_ACC_NUMBER && gpr_writes_once(&plan);
 done:
     return status;
 }
@@ -247,13 +247,13 @@ static void collect_exact(job *job, const chunk *part, const char *results)
     for (uint64_t i = 0; i < part->rows; i++) {
         const uint64_t row = part->row + i;
         char *destination = (char *)job->request->result + row * job->result_bytes;
-        const int parts = gpr_exact_read_acc(rule->form, rule->device_acc, results + i * job->acc_bytes, sums);
-        int is_counted = rule->divide || rule->form == GPR_FORM_EXACT_MOMENTS;
+        const int parts = gpr_exact_read_acc(rule->acc_kind, rule->device_acc, results + i * job->acc_bytes, sums);
+        int is_counted = rule->divide || rule->acc_kind == GPR_ACC_EXACT_MOMENTS;
         uint64_t left_out = 0;
 
         for (int p = 0; p < parts; p++) is_counted |= gpr_exact_may_be_nothing(&sums[p]);
         if (view->mask != NULL && is_counted) left_out = gpr_count_left_out(view, row * view->n + part->first, n);
-        if (part->first == 0) (void)gpr_exact_clear_acc(rule->form, rule->device_acc, job->exact);
+        if (part->first == 0) (void)gpr_exact_clear_acc(rule->acc_kind, rule->device_acc, job->exact);
         for (int p = 0; p < parts; p++) {
             sums[p].count -= left_out;
             (void)gpr_exact_add_part(&job->exact[p], &sums[p]); /* fewer than 2^63 elements: there is room */
@@ -271,7 +271,7 @@ static void collect_chunk(job *job, const chunk *part, const void *results)
 
     const uint64_t plane = job->view->rows * job->result_bytes;
 
-    if (gpr_is_exact(rule->form)) {
+    if (gpr_is_exact(rule->acc_kind)) {
         collect_exact(job, part, results);
         return;
     }
@@ -279,13 +279,13 @@ static void collect_chunk(job *job, const chunk *part, const void *results)
         gpr_finish_results(rule, rule->device_acc, results, part->rows, job->view->n, destination, plane);
         return;
     }
-    gpr_value value = gpr_read_acc(rule->form, rule->device_acc, results);
-    if (rule->form == GPR_FORM_FOUND && value.position != GPR_NOWHERE) value.position += part->first;
+    gpr_value value = gpr_read_acc(rule->acc_kind, rule->device_acc, results);
+    if (rule->acc_kind == GPR_ACC_INDEXED && value.position != GPR_NOWHERE) value.position += part->first;
     job->pieces[job->piece_count++] = gpr_convert_acc(rule->fold, value, rule->device_acc, rule->host_acc);
     if (part->first + part->count < job->view->n) return;
     value = gpr_fold_partials(rule->fold, rule->compute, rule->host_acc, job->pieces, job->piece_count);
     uint8_t packed[sizeof value];
-    gpr_write_acc(rule->form, rule->host_acc, &value, packed);
+    gpr_write_acc(rule->acc_kind, rule->host_acc, &value, packed);
     gpr_finish_results(rule, rule->host_acc, packed, 1, job->view->n, destination, plane);
     job->piece_count = 0;
 }
@@ -506,7 +506,7 @@ gpr_status gpr_stream_reduce(const gpr_request *request, const gpr_resolved *res
     job.compute = request->stream != NULL ? (CUstream)request->stream : job.device->compute;
     choose_content(&job);
     job.neutral = gpr_neutral_element(rule->fold, rule->element);
-    job.acc_bytes = gpr_acc_bytes(rule->form, rule->device_acc);
+    job.acc_bytes = gpr_acc_bytes(rule->acc_kind, rule->device_acc);
     job.result_bytes = gpr_dtype_bytes(rule->result);
     job.block = request->block_size;
     run->device = resolved->device;

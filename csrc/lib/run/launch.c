@@ -36,7 +36,7 @@ gpr_kernel_traits gpr_plan_traits(const gpr_plan *plan, const gpr_rule *rule, in
 
 gpr_status gpr_ensure_scratch(gpr_device *device, const gpr_plan *plan, const gpr_rule *rule, gpr_work *work)
 {
-    const uint64_t bytes = gpr_acc_bytes(rule->form, rule->device_acc);
+    const uint64_t bytes = gpr_acc_bytes(rule->acc_kind, rule->device_acc);
     gpr_status status = GPR_OK;
 
     GPR_TRY(gpr_buffer_ensure(&device->partials, plan->partials * bytes, 0, work->stream));

@@ -148,7 +148,7 @@ static uint64_t align(uint64_t bytes)
 
 static needs needs_of(const gpr_plan *plan, const gpr_rule *rule, int accumulators)
 {
-    const uint64_t bytes = gpr_acc_bytes(rule->form, rule->device_acc);
+    const uint64_t bytes = gpr_acc_bytes(rule->acc_kind, rule->device_acc);
 
     return (needs){.tickets = plan->tickets,
                    .partials = align(plan->partials * bytes),
