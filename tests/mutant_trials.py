@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from emu.cases import FULL
-from emu.layouts import ABOUT, MADE_FOR
+from emu.layouts import GIVEN_MEAN, MADE_FOR
 from kernel_text import Definition, definitions_of, includes_of
 from mutations import Mutant
 from reference import ALL_DTYPES, takes
@@ -138,7 +138,7 @@ CASES = [
     ("float64", "min"),
     ("float64", "mean"),
     ("int32", "argmax"),
-    ("float64", ABOUT),
+    ("float64", GIVEN_MEAN),
     ("float64", "argmin"),
     ("float32", "var"),
     ("uint8", "max"),
@@ -210,7 +210,7 @@ def cases_to_try(mutant: Mutant, kernels: list[str]) -> Iterator[Trial]:
         yield "auto_columns", "uint8", 1024, {"do": "layouts.check_made_for", "op": "max"}
     for dtype, op in cases_of(mutant):
         for kernel in (kernel for kernel in kernels if kernel not in OF_PRODUCTS):
-            if op == ABOUT and (kernel not in MADE_FOR or kernel.startswith("exact")):
+            if op == GIVEN_MEAN and (kernel not in MADE_FOR or kernel.startswith("exact")):
                 continue
             for block in (32,) if kernel in KERNELS and KERNELS[kernel].block_rule == "32" else (256, 64):
                 yield kernel, dtype, block, what_to_do(mutant, kernel, op)

@@ -10,7 +10,7 @@ import os
 
 import emu
 import pytest
-from emu.layouts import ABOUT, MADE_FOR
+from emu.layouts import GIVEN_MEAN, MADE_FOR
 from reference import ALL_DTYPES, DTYPES, is_float
 
 SEED = int(os.environ["GPR_TEST_SEED"])
@@ -31,7 +31,7 @@ def takes(op: str, dtype: str) -> bool:
 
 def draw_dtype(op: str, place: int) -> str:
     """Every type meets every operator as runs go by."""
-    names = [name for name in (ALL_DTYPES if op == ABOUT else DTYPES) if takes(op, name)]
+    names = [name for name in (ALL_DTYPES if op == GIVEN_MEAN else DTYPES) if takes(op, name)]
     return names[(SEED + 5 * place) % len(names)]
 
 
@@ -59,17 +59,18 @@ def test_variances_about_given_means_read_the_means_of_their_rows() -> None:
     kernels = [name for name in MADE_FOR if not name.startswith("exact")]
     dtypes = ("float32", "int16", "float64", "float16", "uint8", "bfloat16")
     tasks = [
-        {"do": "layouts.check_made_for", "op": ABOUT, "kernel": kernel, "dtype": dtypes[(SEED + place) % len(dtypes)]}
+        {"do": "layouts.check_made_for", "op": GIVEN_MEAN, "kernel": kernel,
+         "dtype": dtypes[(SEED + place) % len(dtypes)]}
         for place, kernel in enumerate(kernels)
     ]
     tasks[kernels.index("auto_counted")]["dtype"] = "float64"  # of others a thread's moments are too many
     tasks += [
-        {"do": "layouts.check_layouts", "op": ABOUT, "dtype": draw_dtype(ABOUT, place), "count": COUNT}
+        {"do": "layouts.check_layouts", "op": GIVEN_MEAN, "dtype": draw_dtype(GIVEN_MEAN, place), "count": COUNT}
         for place in range(4)
     ]
     for place, task in enumerate(tasks):
         task.update(block=(0, 64, 96)[(SEED + place) % 3], seed=SEED, limit=600.0 if EVERYTHING else 120.0)
-        if task.get("kernel") == "finish_rows":
+        if task.get("kernel") == "finalize_rows":
             task["block"] = 64
     wrong = emu.failures(tasks)
     assert not wrong, f"{len(wrong)} of {len(tasks)}:\n" + "\n".join(wrong)

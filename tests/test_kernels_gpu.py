@@ -117,11 +117,11 @@ def test_kernel_is_right_for_rows_of_every_length(name: str, dtype: str) -> None
             rows = int(rng.integers(1, 40))
             values = random_array(rng, ALL_DTYPES[dtype], rows * n, op).reshape(rows, n)
             result = gr.reduce(values, op, axis=-1, kernel=name, device="cuda")
-            planes = result if op == "minmax" else (result,)
-            assert all(plane.shape == (rows,) for plane in planes)
+            outputs = result if op == "minmax" else (result,)
+            assert all(output.shape == (rows,) for output in outputs)
             for r in range(rows):
                 where = f"row {r} of {rows}: {describe(name, dtype, op, n, block)}"
-                one = tuple(plane[r] for plane in planes) if op == "minmax" else result[r]
+                one = tuple(output[r] for output in outputs) if op == "minmax" else result[r]
                 assert_reduction(one, values[r], op, chain(info, n, 32), where)
 
 

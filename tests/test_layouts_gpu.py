@@ -42,10 +42,10 @@ def reduce_axes(
     kept = [axis for axis in range(array.ndim) if axis not in reduced]
     view = array.transpose(*kept, *reduced)
     like = layouts._core_result_dtype(op, array.dtype)
-    planes = (2,) if op == "minmax" else ()
-    result = np.empty(planes + tuple(array.shape[axis] for axis in kept), like)
+    outputs = (2,) if op == "minmax" else ()
+    result = np.empty(outputs + tuple(array.shape[axis] for axis in kept), like)
     with on_device(result) as out:
-        name = "var" if op == layouts.ABOUT else op
+        name = "var" if op == layouts.GIVEN_MEAN else op
         _core.reduce_device(
             name, pointer, view.shape, array.dtype, len(reduced), kernel, 0, strides=view.strides, result=out, **more
         )
@@ -115,10 +115,10 @@ def test_variances_about_given_means_are_right(shape: tuple[int, ...], reduced: 
                 whole = np.broadcast_to(means, rows.shape[:-1])
                 with on_device(means) as given:
                     got = reduce_axes(
-                        layouts.ABOUT, array, reduced, pointer,
+                        layouts.GIVEN_MEAN, array, reduced, pointer,
                         mean=given, mean_dtype=means.dtype, mean_strides=whole.strides,
                     )  # fmt: skip
-                want = layouts.expected_about(rows, None, whole)
+                want = layouts.expected_with_given_mean(rows, None, whole)
                 where = f"{dtype} about {mean_dtype} {shape} {reduced} {repeated} (GPR_TEST_SEED={SEED})"
                 np.testing.assert_allclose(got, want, rtol=1e-12 if got.dtype == np.float64 else 2e-7, err_msg=where)
 
@@ -170,7 +170,7 @@ def test_masks_and_the_same_bits_each_time(dtype: str) -> None:
         np.testing.assert_allclose(results[0], want, rtol=1e-3, atol=1e-2, err_msg=f"GPR_TEST_SEED={SEED}")
 
 
-@pytest.mark.parametrize("op", [*layouts.ORDERLESS, *layouts.POSITIONS, layouts.ABOUT])
+@pytest.mark.parametrize("op", [*layouts.ORDERLESS, *layouts.POSITIONS, layouts.GIVEN_MEAN])
 def test_random_layouts_are_right(op: str) -> None:
     for number in range(60):
         rng = np.random.default_rng([SEED, 2, number, *op.encode()])

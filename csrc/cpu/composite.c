@@ -428,7 +428,7 @@ static void finish(const job *work, const gpr_value *values, uint64_t count, uin
 
         for (uint64_t i = 0; i < some; i++) gpr_write_acc(acc_kind, how->acc, &values[done + i], packed + i * bytes);
         gpr_finish_results(how->rule, how->acc, packed, some, work->view->n,
-                           work->result + (row + done) * work->result_bytes, work->plane);
+                           work->result + (row + done) * work->result_bytes, work->output_stride);
         done += some;
     }
 }

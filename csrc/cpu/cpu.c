@@ -48,7 +48,7 @@ static void finish(const job *work, const char *accumulators, const char *high, 
 
     if (work->recipes == 1) {
         gpr_finish_results(how->rule, how->acc, accumulators, count, work->view->n,
-                           work->result + row * work->result_bytes, work->plane);
+                           work->result + row * work->result_bytes, work->output_stride);
         return;
     }
     for (uint64_t done = 0; done < count;) {
@@ -59,7 +59,7 @@ static void finish(const job *work, const char *accumulators, const char *high, 
             memcpy(ranges + (2 * i + 1) * bytes, high + (done + i) * bytes, bytes);
         }
         gpr_finish_results(how->rule, how->acc, ranges, step, work->view->n,
-                           work->result + (row + done) * work->result_bytes, work->plane);
+                           work->result + (row + done) * work->result_bytes, work->output_stride);
         done += step;
     }
 }
@@ -430,7 +430,7 @@ static void reduce_nothing(const job *work)
 
     gpr_write_acc(rule->acc_kind, acc, &identity, packed);
     for (uint64_t row = 0; row < work->view->rows; row++)
-        gpr_finish_results(rule, acc, packed, 1, 0, work->result + row * work->result_bytes, work->plane);
+        gpr_finish_results(rule, acc, packed, 1, 0, work->result + row * work->result_bytes, work->output_stride);
 }
 
 /* The folds of numbers that the rule's fold is made of. */
@@ -463,7 +463,7 @@ gpr_status gpr_cpu_reduce(const gpr_view *view, const gpr_rule *rule, int (*inte
     work.view = view;
     work.result = result;
     work.result_bytes = gpr_dtype_rows[rule->result].bytes;
-    work.plane = view->rows * work.result_bytes;
+    work.output_stride = view->rows * work.result_bytes;
     work.length = PIECE_BYTES / view->bytes;
     make_recipes(rule, &work);
     run->variant = gpr_cpu_isa();

@@ -101,7 +101,7 @@ typedef struct job {
     int recipes;
     char *result;
     size_t result_bytes;
-    uint64_t plane;                    /* bytes from a row's first result to its second */
+    uint64_t output_stride;            /* bytes from a row's first result to its second */
     uint64_t per_task;                 /* rows or units of a task */
     uint64_t length;                   /* elements of a piece of a row */
     uint64_t pieces;                   /* of a row, or of a unit */

@@ -102,7 +102,7 @@ static gpr_rule make_rule(const gpr_dot_request *request, gpr_dtype result)
                       .device_acc = request->factor,
                       .host_acc = request->factor,
                       .result = result,
-                      .planes = 1};
+                      .outputs = 1};
 }
 
 /* The sum of no products is that of no elements. On the device the planner writes it. */

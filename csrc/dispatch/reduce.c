@@ -30,7 +30,7 @@ gpr_status gpr_check_places(const gpr_request *request, int device)
 {
     if (request->result_on_device && !request->on_device)
         return gpr_fail(GPR_ERROR_VALUE, "results of a host array are in host memory");
-    if (request->about_mean && !request->on_device)
+    if (request->has_given_mean && !request->on_device)
         return gpr_fail(GPR_ERROR_VALUE, "a mean is given of arrays in device memory only");
     if (request->on_device && device < 0) {
         return gpr_fail(GPR_ERROR_VALUE,
@@ -57,7 +57,7 @@ static gpr_status make_rule(const gpr_request *request, const gpr_kernel_row *ro
     GPR_TRY(gpr_make_rule(request->op, request->dtype, request->compute, rule));
     GPR_TRY(gpr_leave_out(rule, request->skip_nan, request->mask != NULL));
     rule->ddof = request->ddof;
-    if (request->about_mean) GPR_TRY(gpr_take_mean(rule, request->mean_dtype));
+    if (request->has_given_mean) GPR_TRY(gpr_take_mean(rule, request->mean_dtype));
     gpr_fit_rule(row, rule);
 done:
     return status;
@@ -150,7 +150,7 @@ done:
 
 /* ---------------------------------------------------------------- results with steps --------- */
 
-/* The axes of a request's results in host memory, planes of minmax first. */
+/* The axes of a request's results in host memory, outputs of minmax first. */
 typedef struct result_axes {
     int count;
     uint64_t bytes, results; /* of a result; number of them */

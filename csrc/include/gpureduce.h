@@ -174,7 +174,7 @@ typedef struct gpr_request {
                            * for it. For on_device arrays */
     int vouches_for_result; /* with result_on_device: the caller made that memory there and holds it; the driver is not asked whose it
                              * is */
-    int about_mean; /* var, std of on_device arrays: squared distances are from means that are given, not from those of the rows. `compute`
+    int has_given_mean; /* var, std of on_device arrays: squared distances are from means that are given, not from those of the rows. `compute`
                      * is then the type of the result alone (of complex elements a complex one). Infinite elements make NaN. Not
                      * with `exact` */
     gpr_dtype mean_dtype; /* of the given means; complex of complex elements only */

@@ -90,7 +90,7 @@ static int read_mean(const glue_state *state, PyObject *object, glue_device_arra
     int kept = 0, fits = 1;
 
     if (object == Py_None) return 0;
-    request->about_mean = 1;
+    request->has_given_mean = 1;
     if (!glue_is_device_array(state, object)) {
         number = PyComplex_AsCComplex(object);
         if (number.real == -1 && PyErr_Occurred() != NULL) return -1;

@@ -215,7 +215,7 @@ static int read_means(device_arguments *arguments, glue_call *call)
     int failed = 1;
 
     if (arguments->mean == 0) return 0;
-    request->about_mean = 1;
+    request->has_given_mean = 1;
     request->mean = (const void *)(uintptr_t)arguments->mean;
     if (arguments->mean_dtype == NULL) {
         PyErr_SetString(PyExc_TypeError, "a mean needs mean_dtype");
@@ -232,7 +232,7 @@ static int read_means(device_arguments *arguments, glue_call *call)
 static int read_device_layout(device_arguments *arguments, glue_call *call)
 {
     gpr_request *request = &call->request;
-    const int planes = request->op == GPR_OP_MINMAX;
+    const int outputs = request->op == GPR_OP_MINMAX;
 
     request->mask = (const uint8_t *)(uintptr_t)arguments->mask;
     request->result = (void *)(uintptr_t)arguments->result;
@@ -244,7 +244,7 @@ static int read_device_layout(device_arguments *arguments, glue_call *call)
         0)
         return -1;
     if (read_means(arguments, call) < 0) return -1;
-    return read_steps(arguments->result_strides, call->result_ndim + planes, "result_strides", arguments->result_steps,
+    return read_steps(arguments->result_strides, call->result_ndim + outputs, "result_strides", arguments->result_steps,
                       &request->result_strides);
 }
 

@@ -37,7 +37,7 @@ int glue_warn_if_none(glue_state *state, const glue_call *call)
     return glue_warn_no_device(state, "a GPU kernel was named, but the CPU backend answers");
 }
 
-/* The smallest and the largest elements lie in planes one after the other: the result's first axis. */
+/* The smallest and the largest elements lie one after the other: the result's first axis. */
 static void add_plane_axis(glue_call *call)
 {
     memmove(call->result_shape + 1, call->result_shape, (size_t)call->result_ndim * sizeof *call->result_shape);

@@ -151,7 +151,7 @@ def variance(call: Call) -> Any:
         call = call._replace(op="var")
     if call.skip_nan and cast is not None and call.array.dtype.kind != "c" and call.center is NoValue:
         warn_of_imaginary_parts()
-    result = run(call, mask=mask) if call.center is NoValue else _about(call, mask)
+    result = run(call, mask=mask) if call.center is NoValue else _with_given_mean(call, mask)
     if call.skip_nan:
         result = tell_freedom(call, mask, result)
     if cast is not None:
@@ -204,7 +204,7 @@ def _result_of(call: Call) -> np.dtype[Any]:
     return _float_of(call.array.dtype) or _real_of(call.array.dtype.newbyteorder("="))
 
 
-def _about(call: Call, mask: Array | None) -> Any:
+def _with_given_mean(call: Call, mask: Array | None) -> Any:
     """Mean squared distance from a given mean c: variance + (mean - c)**2, which needs no array of distances.
 
     Costs a pass for each of the two, and one for the counts of what NaN leave.

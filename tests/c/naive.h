@@ -287,9 +287,9 @@ static inline naive_range naive_spread(const naive_fold *fold, const gpr_rule *r
     return (naive_range){sqrtl(low) * (1 - 0x1p-50L), sqrtl(high) * (1 + 0x1p-50L)};
 }
 
-/* Whether `result` (and the one a `plane` behind it) is what the fold comes to. Float sums may err by their accumulation in
+/* Whether `result` (and the one `output_stride` behind it) is what the fold comes to. Float sums may err by their accumulation in
  * doubles and by one rounding. */
-static inline int naive_agrees(const naive_fold *fold, const gpr_rule *rule, const void *result, uint64_t plane)
+static inline int naive_agrees(const naive_fold *fold, const gpr_rule *rule, const void *result, uint64_t output_stride)
 {
     const naive_value got = naive_load(rule->result, result);
     const long double n = (long double)fold->count;
@@ -318,8 +318,9 @@ static inline int naive_agrees(const naive_fold *fold, const gpr_rule *rule, con
         if (fold->count == 0 && rule->skip_nan) return naive_is_nan(got);
         return fold->count == 0 || naive_same(got, want);
     case GPR_OP_MINMAX:
-        return fold->count == 0 || (naive_same(got, want) &&
-                                    naive_same(naive_load(rule->result, (const char *)result + plane), fold->high));
+        return fold->count == 0 ||
+               (naive_same(got, want) &&
+                naive_same(naive_load(rule->result, (const char *)result + output_stride), fold->high));
     case GPR_OP_PTP:
         if (fold->count == 0) return 1;
         if (!want.is_float) return got.i == naive_cast((naive_value){.i = fold->high.i - want.i}, rule->result).i;

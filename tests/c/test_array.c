@@ -359,14 +359,14 @@ static double spread_of(int row, double mean)
 }
 
 /* The variances of MEAN_PLANES planes of rows about given means. */
-static gpr_request about_request(const int64_t *shape, const void *data, void *result)
+static gpr_request given_mean_request(const int64_t *shape, const void *data, void *result)
 {
     gpr_request request = sum_request(data, result, NULL);
 
     request.op = GPR_OP_VAR;
     request.ndim = 3;
     request.shape = shape;
-    request.about_mean = 1;
+    request.has_given_mean = 1;
     request.mean_dtype = GPR_FLOAT32;
     return request;
 }
@@ -395,7 +395,7 @@ static void test_variances_are_about_given_means(void)
     for (int i = 0; i < 2 * MEAN_ROWS; i++) means[i] = (float)(1000 * i);
     void *data = upload(values, sizeof values), *result = upload(room, sizeof room), *given = NULL;
     REQUIRE(gpr_alloc_device(0, sizeof means, &given) == GPR_OK);
-    gpr_request request = about_request(shape, data, result);
+    gpr_request request = given_mean_request(shape, data, result);
     request.mean = given;
     request.stream = stream;
     /* In order behind the copy of the means; the host goes on. */
@@ -436,7 +436,7 @@ static void test_means_that_do_not_fit_are_refused(void)
     double room[MEAN_ROWS] = {0};
     void *data = upload(values, sizeof values), *result = upload(room, sizeof room);
     void *given = upload(means, sizeof means), *elsewhere = NULL, *stream = fake.make_stream(0);
-    gpr_request request = about_request(shape, data, result);
+    gpr_request request = given_mean_request(shape, data, result);
 
     REQUIRE(gpr_alloc_device(1, sizeof means, &elsewhere) == GPR_OK);
     request.mean = given;

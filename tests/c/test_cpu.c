@@ -259,11 +259,11 @@ static void check_example(const example *e, const char *what)
 
     CHECK(status == GPR_OK, "%s", gpr_last_error()->message);
     result_bytes = gpr_dtype_bytes(rule.result);
-    results = malloc((uint64_t)rule.planes * e->rows * result_bytes + 1);
+    results = malloc((uint64_t)rule.outputs * e->rows * result_bytes + 1);
     folds = fold_rows(e, &rule);
     for (int k = 0; k < tried_count; k++) {
         CHECK(gpr_set_cpu_isa(tried[k]) == GPR_OK, "%s", tried[k]);
-        memset(results, 0x5a, (uint64_t)rule.planes * e->rows * result_bytes);
+        memset(results, 0x5a, (uint64_t)rule.outputs * e->rows * result_bytes);
         status = run_example(e, results);
         CHECK(status == GPR_OK, "%s", gpr_last_error()->message);
         for (uint64_t row = 0; row < e->rows; row++) {

@@ -317,7 +317,7 @@ static gpr_status results_of_a_graph(void)
 }
 
 /* Variances of rows about means that come from the host on the same stream. */
-static gpr_status vary_about_means(void *data, uint64_t rows, uint64_t n)
+static gpr_status vary_with_given_means(void *data, uint64_t rows, uint64_t n)
 {
     const int64_t shape[2] = {(int64_t)rows, (int64_t)n}, steps[1] = {sizeof(double)};
     gpr_request request = sums_of(GPR_INT32, 2, shape, data, NULL);
@@ -331,7 +331,7 @@ static gpr_status vary_about_means(void *data, uint64_t rows, uint64_t n)
     for (uint64_t row = 0; row < rows; row++) means[row] = (double)row;
     if (stream == NULL) stream = fake.make_stream(0);
     request.op = GPR_OP_VAR;
-    request.on_device = request.result_on_device = request.about_mean = 1;
+    request.on_device = request.result_on_device = request.has_given_mean = 1;
     request.mean_dtype = GPR_FLOAT64;
     request.mean = given;
     request.mean_strides = steps;
@@ -357,9 +357,9 @@ done:
     return status;
 }
 
-static gpr_status variances_about_means(void)
+static gpr_status variances_with_given_means(void)
 {
-    return with_device_array(30, 500, vary_about_means);
+    return with_device_array(30, 500, vary_with_given_means);
 }
 
 static gpr_status sum_by_passes(void *data, uint64_t rows, uint64_t n)
@@ -511,7 +511,7 @@ static const work works[] = {
     {"device array by atomics", device_array_by_atomics},
     {"results on the device", results_on_the_device},
     {"results of a graph", results_of_a_graph},
-    {"variances about means", variances_about_means},
+    {"variances about means", variances_with_given_means},
     {"state of device arrays", state_of_device_arrays},
     {"products of device arrays", products_of_device_arrays},
     {"products in pieces", products_in_pieces},

@@ -492,7 +492,7 @@ static void test_exact_moments_and_products_have_kernels_of_their_own(void)
                      .device_acc = GPR_FLOAT64,
                      .host_acc = GPR_FLOAT64,
                      .result = GPR_FLOAT64,
-                     .planes = 1};
+                     .outputs = 1};
     gpr_layout layout;
     gpr_plan plan;
 

@@ -206,7 +206,7 @@ static void traits_that_differ_have_keys_that_differ(void)
     traits.finish = "variance";
     traits.result = GPR_FLOAT32;
     REQUIRE(make(&traits, 90, 1) == 1);
-    traits.about = 1;
+    traits.has_given_mean = 1;
     traits.mean = GPR_FLOAT64;
     REQUIRE(make(&traits, 90, 1) == 1);
     traits.mean = GPR_COMPLEX128;

@@ -343,7 +343,9 @@ static void test_given_means(void)
             CHECK(gpr_make_rule(GPR_OP_STD, element, GPR_DTYPE_DEFAULT, &rule) == GPR_OK, "%s",
                   gpr_last_error()->message);
             CHECK(gpr_take_mean(&rule, (gpr_dtype)m) == (fits ? GPR_OK : GPR_ERROR_TYPE), "%d about %d", e, m);
-            if (fits) CHECK(rule.about && rule.mean == (gpr_dtype)m && rule.result == naive_part(own), "%d %d", e, m);
+            if (fits)
+                CHECK(rule.has_given_mean && rule.mean == (gpr_dtype)m && rule.result == naive_part(own), "%d %d", e,
+                      m);
         }
         for (int r = GPR_FLOAT16; r < GPR_DTYPE_COUNT; r++) {
             const gpr_dtype requested = (gpr_dtype)r;

@@ -81,7 +81,7 @@ static void test_given_means(void)
     gpr_view view;
 
     request.op = GPR_OP_VAR;
-    request.about_mean = 1;
+    request.has_given_mean = 1;
     request.mean_dtype = GPR_FLOAT64;
     CHECK(gpr_make_view(&request, &view) == GPR_OK && view.outer == 1 && view.mean_steps[0] == 0, "one for all");
     request.mean = data;

@@ -76,7 +76,7 @@ def check(result: Any, values: np.ndarray, op: str, where: str) -> None:
 def on_device(values: np.ndarray, shape: tuple[int, ...], offset: int, op: str, kernel: str, block: int) -> Any:
     """Reduce the last axis of a device array that ends where its memory does, `offset` elements from its start.
 
-    Results of rows stay on the device meanwhile, in memory that ends where they do; those of two planes do not.
+    Results of rows stay on the device meanwhile, in memory that ends where they do; those of two outputs do not.
     """
     memory = np.concatenate([np.zeros(offset, values.dtype), values])
     result = None
@@ -153,7 +153,7 @@ def check_schedule(task: dict[str, Any], op: str, schedule: str) -> None:
         if count == 0:
             check(result, values, op, where)
         for row in range(count):
-            one = tuple(plane[row] for plane in result) if op == "minmax" else result[row]
+            one = tuple(output[row] for output in result) if op == "minmax" else result[row]
             check(one, values[row * n : (row + 1) * n], op, f"{where} row={row}")
 
     from_host, least = schedule == "forward", 0

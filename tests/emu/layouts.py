@@ -19,7 +19,7 @@ from gpureduce import _core
 
 ORDERLESS = ("sum", "prod", "min", "max", "any", "all", "mean", "count_nonzero", "bitwise_xor", "minmax", "ptp", "std")
 POSITIONS = ("argmin", "argmax")
-ABOUT = "about"
+GIVEN_MEAN = "given mean"
 """Not an operator's name: a variance about given means, which lie in memory of their own."""
 LARGEST = 100  # of elements and means of such
 
@@ -131,7 +131,7 @@ def draw_means(rng: np.random.Generator, kept: tuple[int, ...], dtype: np.dtype[
 
 def elements_of(rng: np.random.Generator, op: str, dtype: np.dtype[Any]) -> Any:
     """What makes memory of a number of elements for which the operator has one right answer."""
-    if op == ABOUT:
+    if op == GIVEN_MEAN:
         return lambda n: small_integers(rng, dtype, n)
     return lambda n: exact_values(rng, dtype, n, "sum" if op in ORDERLESS[6:] else op)
 
@@ -145,7 +145,7 @@ def draw_case(rng: np.random.Generator, op: str, dtype: np.dtype[Any]) -> Case:
     masked = op not in POSITIONS and rng.random() < 0.3
     mask = strided(rng, shape, lambda n: rng.random(n) < 0.7, bool(rng.random() < 0.5)) if masked else None
     case = Case(array, mask, reduced, int(rng.choice([0, 0, 1, 3])))
-    if op == ABOUT:
+    if op == GIVEN_MEAN:
         case.mean = draw_means(rng, shape[: len(shape) - reduced], dtype)
     return case
 
@@ -161,7 +161,7 @@ def call(case: Case, op: str, dtype: np.dtype[Any], block: int, rng: np.random.G
         if case.mean is None:
             want = np.asarray(expected(op, flat, keep))
         else:
-            want = np.asarray(expected_about(flat, keep, case.mean.view))
+            want = np.asarray(expected_with_given_mean(flat, keep, case.mean.view))
     sample = _core_result_dtype(op, dtype)
     result = strided(rng, want.shape, lambda n: unwritten(n, sample), bool(rng.random() < 0.6))
     if 0 in result.view.strides:  # rows of results that lie on each other have no right answer
@@ -179,7 +179,7 @@ def call(case: Case, op: str, dtype: np.dtype[Any], block: int, rng: np.random.G
     around = Strided(unwritten(result.memory.size, sample), got)
     as_strided(around.memory[result.offset // sample.itemsize :], got.shape, got.strides)[...] = got
     assert around.memory.tobytes() == result.memory.tobytes(), f"{where}: written beside the results"
-    if op == ABOUT:  # right to rounding: any other mean would be off by more
+    if op == GIVEN_MEAN:  # right to rounding: any other mean would be off by more
         rounded = want.astype(sample).astype(np.float64)
         rtol = rounding_of(sample, int(np.prod(array.view.shape)))
         good = np.allclose(got.astype(np.float64), rounded, rtol=rtol, atol=0, equal_nan=True)
@@ -203,7 +203,7 @@ def check_moments(op: str, got: np.ndarray, rows: np.ndarray, mask: np.ndarray |
             assert_reduction(got[row], elements, op, elements.size, f"{where} row={row}")
 
 
-def expected_about(rows: np.ndarray, mask: np.ndarray | None, means: np.ndarray) -> np.ndarray:
+def expected_with_given_mean(rows: np.ndarray, mask: np.ndarray | None, means: np.ndarray) -> np.ndarray:
     """The mean squared distance along the last axis, in 64 bits."""
     wide = np.complex128 if "c" in (rows.dtype.kind, means.dtype.kind) else np.float64
     squares = np.abs(rows.astype(wide) - means.astype(wide)[..., None]) ** 2
@@ -229,7 +229,7 @@ def _core_result_dtype(op: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
         return np.dtype(bool)
     if op in (*POSITIONS, "count_nonzero"):
         return np.dtype(np.int64)
-    if op == ABOUT:
+    if op == GIVEN_MEAN:
         return np.empty(0, dtype).real.dtype if is_float(dtype) or dtype.kind == "c" else np.dtype(np.float64)
     if op in ("min", "max", "minmax", "ptp", "bitwise_xor") or is_float(dtype) or dtype.kind == "c":
         return dtype
@@ -257,8 +257,8 @@ def run(op: str, case: Case, result: Strided, block: int) -> None:
             more |= {"mean": to_device(mean.memory) + mean.offset, "mean_dtype": mean.view.dtype,
                      "mean_strides": mean.view.strides}  # fmt: skip
         _core.reduce_device(
-            "var" if op == ABOUT else op, data, array.view.shape, array.view.dtype, case.reduced, case.kernel, 0, block,
-            case.grid,
+            "var" if op == GIVEN_MEAN else op, data, array.view.shape, array.view.dtype, case.reduced, case.kernel,
+            0, block, case.grid,
             strides=array.view.strides, result=out + result.offset, result_strides=result.view.strides,
             skip_nan=case.skip_nan, ddof=case.ddof, **more,
         )  # fmt: skip
@@ -319,12 +319,12 @@ MADE_FOR = {
     ],
     "auto_counted": [((16387, 3), (3, 1), 0)],  # fewer rows leave an emulated card idle
     "auto_empty": [((70, 0), (1, 1), 0)],
-    "finish_rows": [((70, 40), (40, 1), 0)],
+    "finalize_rows": [((70, 40), (40, 1), 0)],
     "exact_across": [((40, 500), (1, 40), 3), ((5, 300), (700, 2), 3), ((300, 130), (1, 300), 2)],
     "exact_rows": [((70, 5), (5, 1), 0), ((70, 40), (41, 1), 0), ((70, 3), (1, 70), 0), ((16387, 3), (3, 1), 0)],
 }
 # And the kernel to name for it, where that is not fast.
-NAMED = {"finish_rows": "sequential", "exact_across": "exact", "exact_rows": "exact"}
+NAMED = {"finalize_rows": "sequential", "exact_across": "exact", "exact_rows": "exact"}
 
 
 def check_made_for(task: dict[str, Any]) -> None:
@@ -342,6 +342,6 @@ def check_made_for(task: dict[str, Any]) -> None:
         if NAMED.get(task["kernel"]) == "exact" and op not in ("sum", "mean"):
             continue
         case = Case(Strided(memory, view), None, 1, grid, NAMED.get(task["kernel"], "fast"))
-        if op == ABOUT:
+        if op == GIVEN_MEAN:
             case.mean = draw_means(rng, shape[:-1], dtype)
         call(case, op, dtype, int(task["block"]), rng, where)

@@ -173,7 +173,7 @@ CUresult engine_find(engine_module *module, const char *name, engine_kernel **ke
     for (int i = 0; i < GPR_KERNEL_COUNT; i++) {
         if (strcmp(gpr_kernel_rows[i].name, row_name) == 0) row = &gpr_kernel_rows[i];
     }
-    const int fill = strcmp(variant, "fill_identity") == 0, finish = strcmp(variant, "finish_rows") == 0;
+    const int fill = strcmp(variant, "fill_identity") == 0, finish = strcmp(variant, "finalize_rows") == 0;
     if (row == NULL && !fill && !finish) return NOT_FOUND;
     engine_kernel *made = calloc(1, sizeof *made);
     if (made == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -322,7 +322,7 @@ static void finish_result(const engine_launch *op, int64_t index, const void *pa
                            .device_acc = m->acc,
                            .host_acc = m->acc,
                            .result = m->result,
-                           .planes = m->finisher == GPR_OP_MINMAX ? 2 : 1,
+                           .outputs = m->finisher == GPR_OP_MINMAX ? 2 : 1,
                            .divide = m->finisher == GPR_OP_MEAN,
                            .skip_nan = m->skips_nan,
                            .ddof = op->finalize.ddof};
@@ -358,7 +358,7 @@ static void move_mean(const engine_launch *op, const output *o, gpr_value *value
 }
 
 /* Writes what the program makes of an accumulator. */
-static void put(const engine_launch *op, const output *o, gpr_value value)
+static void store_result(const engine_launch *op, const output *o, gpr_value value)
 {
     const engine_module *m = op->kernel->module;
     uint8_t packed[sizeof value];
@@ -556,7 +556,7 @@ static void run_planned_block(const engine_launch *op, uint64_t row, uint32_t bl
         if (!o.exists) continue;
         const gpr_value value = fold_output(op, &o, first, count);
         if (blocks == 1)
-            put(op, &o, value);
+            store_result(op, &o, value);
         else
             store(m, partials, (row * blocks + block) * width + k, value);
     }
@@ -567,7 +567,7 @@ static void run_planned_block(const engine_launch *op, uint64_t row, uint32_t bl
         gpr_value value = identity(m);
         if (!o.exists) continue;
         for (uint64_t b = 0; b < blocks; b++) value = fold(m, value, load(m, partials, (row * blocks + b) * width + k));
-        put(op, &o, value);
+        store_result(op, &o, value);
     }
 }
 
@@ -589,7 +589,7 @@ static void run_shared_block(const engine_launch *op, uint64_t v)
         if (f->shape == EXACT_ROWS)
             put_exact_row(op, &o);
         else
-            put(op, &o, f->shape == EMPTY ? identity(f->module) : fold_output(op, &o, 0, op->rows.n));
+            store_result(op, &o, f->shape == EMPTY ? identity(f->module) : fold_output(op, &o, 0, op->rows.n));
     }
 }
 
@@ -781,7 +781,7 @@ const char *engine_run(engine_launch *op)
     if (f->stage == FINISH) {
         for (uint64_t i = 0; i < op->layout.count; i++) {
             const output o = output_at(op, i, 0);
-            put(op, &o, load(m, op->from, i));
+            store_result(op, &o, load(m, op->from, i));
         }
         return NULL;
     }

@@ -134,7 +134,7 @@ static int refuse(struct program *program, const char *why, const char *what)
     return COMPILATION;
 }
 
-/* The lowered name of an entry: "fake <variant> <First|Next|Last> <block>"; a fill and finish_rows have no block. */
+/* The lowered name of an entry: "fake <variant> <First|Next|Last> <block>"; a fill and finalize_rows have no block. */
 static int lower(const char *entry, char *lowered)
 {
     char variant[WORD_ROOM] = "", stage[WORD_ROOM] = "";
@@ -145,7 +145,7 @@ static int lower(const char *entry, char *lowered)
         entry[end] != '\0') {
         end = 0;
         if (sscanf(entry, "gpr::%63[a-z_0-9]<%63[A-Za-z]>%n", variant, stage, &end) != 2 || end == 0 ||
-            (strcmp(variant, "fill_identity") != 0 && strcmp(variant, "finish_rows") != 0))
+            (strcmp(variant, "fill_identity") != 0 && strcmp(variant, "finalize_rows") != 0))
             return 0;
     }
     (void)snprintf(lowered, TEXT_ROOM, "fake %s %s %u", variant, stage, block);
@@ -176,7 +176,7 @@ static int describe(const char *text, char *description)
         return 0;
     if (last != NULL &&
         sscanf(last,
-               "using Last = gpr::Finished<First, gpr::dt_%15[a-z0-9], gpr::About<gpr::finish_%15[a-z], "
+               "using Last = gpr::Finished<First, gpr::dt_%15[a-z0-9], gpr::GivenMean<gpr::finish_%15[a-z], "
                "gpr::dt_%15[a-z0-9]>>;",
                result, finish, mean) != 3 &&
         sscanf(last, "using Last = gpr::Finished<First, gpr::dt_%15[a-z0-9], gpr::finish_%15[a-z]>;", result, finish) !=

@@ -1,5 +1,5 @@
 // Results: how an accumulator becomes what the caller gets. Kernels of auto write results themselves, others leave
-// accumulators that finish_rows, or the host, turns into results. lib/rules/rules.c has the same for the host.
+// accumulators that finalize_rows, or the host, turns into results. lib/rules/rules.c has the same for the host.
 #pragma once
 
 #include "kernel_traits.cuh"
@@ -8,20 +8,20 @@
 namespace gpr {
 
 // What a result depends on beside its accumulator.
-struct Ending : gpr_finalize_params {
+struct FinalizeParams : gpr_finalize_params {
     // What that is for one row of the layout: number `row` along its kept axes, number `column` along its column.
-    template <class Layout> GPR_DEVICE Ending of(const Layout &, uint64, uint64) const { return *this; }
+    template <class Layout> GPR_DEVICE FinalizeParams of_row(const Layout &, uint64, uint64) const { return *this; }
 };
 
 // Of a variance about means that are given.
-template <class Number> struct RowAbout : Ending { Number given; };
+template <class Number> struct RowGivenMean : FinalizeParams { Number given; };
 
 // The same of all rows. A given mean lies wherever its steps lead, or is one for all.
-template <class Given, class Number> struct EndingAbout : Ending, gpr_given_mean_params {
+template <class Given, class Number> struct FinalizeParamsGivenMean : FinalizeParams, gpr_given_mean_params {
     long long kept[kept_axes]; // steps in given means along the layout's kept axes
 
     template <class Layout>
-    GPR_DEVICE RowAbout<Number> of(const Layout &layout, uint64 row, uint64 place) const
+    GPR_DEVICE RowGivenMean<Number> of_row(const Layout &layout, uint64 row, uint64 place) const
     {
         static_assert(sizeof *this == sizeof(gpr_finalize_params) + sizeof(gpr_given_mean_params) + sizeof kept,
                       "given means follow what every result depends on, as the host writes them");
@@ -40,11 +40,11 @@ template <class Given, class Number> struct EndingAbout : Ending, gpr_given_mean
 // ---------------------------------------------------------------- ways to finish ----------------
 
 // A way to finish, named by an operator's row in the registry, has
-//   put<Traits>(out, acc, n, ending)    *out = the result of a row of n elements
+//   store<Traits>(out, acc, n, params)    *out = the result of a row of n elements
 
 // The accumulator's number.
 struct finish_number {
-    template <class Traits, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending)
+    template <class Traits, class Acc, class Out> static GPR_DEVICE void store(Out *out, Acc acc, uint64, FinalizeParams)
     {
         *out = element_of<Out>(acc);
     }
@@ -63,12 +63,12 @@ template <class Compute, class Number> GPR_DEVICE auto as_computed(Number sum)
 }
 
 struct finish_mean {
-    template <class Traits, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64 n, Ending)
+    template <class Traits, class Acc, class Out> static GPR_DEVICE void store(Out *out, Acc acc, uint64 n, FinalizeParams)
     {
         *out = element_of<Out>(over(as_computed<typename Traits::Compute>(acc), static_cast<double>(n)));
     }
     template <class Traits, class T, class Out>
-    static GPR_DEVICE void put(Out *out, SumCount<T> acc, uint64, Ending)
+    static GPR_DEVICE void store(Out *out, SumCount<T> acc, uint64, FinalizeParams)
     {
         *out = element_of<Out>(over(as_computed<typename Traits::Compute>(acc.sum), static_cast<double>(acc.count)));
     }
@@ -76,7 +76,7 @@ struct finish_mean {
 
 // Of a row where nothing was left to look at: -1.
 struct finish_position {
-    template <class Traits, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending)
+    template <class Traits, class Acc, class Out> static GPR_DEVICE void store(Out *out, Acc acc, uint64, FinalizeParams)
     {
         *out = static_cast<Out>(acc.position);
     }
@@ -84,47 +84,47 @@ struct finish_position {
 
 struct finish_variance {
     // Too few elements for the divisor make what the division by 0 does; where NaN are left out, always NaN.
-    template <class Traits, class Acc> static GPR_DEVICE double variance(Acc acc, Ending ending)
+    template <class Traits, class Acc> static GPR_DEVICE double variance(Acc acc, FinalizeParams params)
     {
-        const double divisor = static_cast<double>(acc.count) - ending.ddof;
+        const double divisor = static_cast<double>(acc.count) - params.ddof;
         if constexpr (Traits::skips_nan) acc.squares = divisor > 0 ? acc.squares : 0;
         return acc.squares / (divisor > 0 ? divisor : 0);
     }
-    template <class Traits, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending ending)
+    template <class Traits, class Acc, class Out> static GPR_DEVICE void store(Out *out, Acc acc, uint64, FinalizeParams params)
     {
-        *out = element_of<Out>(variance<Traits>(acc, ending));
+        *out = element_of<Out>(variance<Traits>(acc, params));
     }
 };
 
 struct finish_deviation {
-    template <class Traits, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending ending)
+    template <class Traits, class Acc, class Out> static GPR_DEVICE void store(Out *out, Acc acc, uint64, FinalizeParams params)
     {
-        *out = element_of<Out>(sqrt(finish_variance::variance<Traits>(acc, ending)));
+        *out = element_of<Out>(sqrt(finish_variance::variance<Traits>(acc, params)));
     }
 };
 
 // A variance or deviation about a mean of type Given: what the squares' sum lacks is the distance of both means, for each
 // of the row's elements. Of none there is no distance, even from NaN.
-template <class Way, class Given> struct About {
+template <class Way, class Given> struct GivenMean {
     template <class Traits, class Acc, class Out, class Number>
-    static GPR_DEVICE void put(Out *out, Acc acc, uint64 n, const RowAbout<Number> &ending)
+    static GPR_DEVICE void store(Out *out, Acc acc, uint64 n, const RowGivenMean<Number> &params)
     {
         if (acc.count != 0) {
-            acc.squares += squared(apart(acc.mean, mean_of(ending.given))) * static_cast<double>(acc.count);
+            acc.squares += squared(apart(acc.mean, mean_of(params.given))) * static_cast<double>(acc.count);
         }
-        Way::template put<Traits>(out, acc, n, ending);
+        Way::template store<Traits>(out, acc, n, params);
     }
 };
 
 // What a way to finish depends on.
-template <class Way, class Acc> struct EndingOf { using type = Ending; };
-template <class Way, class Given, class Acc> struct EndingOf<About<Way, Given>, Acc> {
-    using type = EndingAbout<Given, typename Acc::Number>;
+template <class Way, class Acc> struct FinalizeParamsOf { using type = FinalizeParams; };
+template <class Way, class Given, class Acc> struct FinalizeParamsOf<GivenMean<Way, Given>, Acc> {
+    using type = FinalizeParamsGivenMean<Given, typename Acc::Number>;
 };
 
 // Integers wrap, as NumPy's do.
 struct finish_distance {
-    template <class Traits, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending)
+    template <class Traits, class Acc, class Out> static GPR_DEVICE void store(Out *out, Acc acc, uint64, FinalizeParams)
     {
         if constexpr (is_integer<typename Acc::Number>) {
             *out = static_cast<Out>(static_cast<uint64>(acc.high) - static_cast<uint64>(acc.low));
@@ -135,10 +135,10 @@ struct finish_distance {
 };
 
 struct finish_both {
-    template <class Traits, class Acc, class Out> static GPR_DEVICE void put(Out *out, Acc acc, uint64, Ending ending)
+    template <class Traits, class Acc, class Out> static GPR_DEVICE void store(Out *out, Acc acc, uint64, FinalizeParams params)
     {
         out[0] = element_of<Out>(acc.low);
-        out[ending.output_stride] = element_of<Out>(acc.high);
+        out[params.output_stride] = element_of<Out>(acc.high);
     }
 };
 
@@ -147,19 +147,19 @@ struct finish_both {
 // Traits of a kernel that leaves accumulators, which the host joins: of chunks of host arrays, or of arrays added to an ExactSum.
 template <class BaseTraits> struct Unfinished : BaseTraits {
     using Out = typename BaseTraits::Acc;
-    using AllEnding = Ending;
-    static GPR_DEVICE void put(Out *out, typename BaseTraits::Acc acc, uint64, Ending) { *out = acc; }
+    using AllParams = FinalizeParams;
+    static GPR_DEVICE void store(Out *out, typename BaseTraits::Acc acc, uint64, FinalizeParams) { *out = acc; }
 };
 
 // Traits of a kernel that writes results. `out` points to a row's; what its result depends on beside is one row's share of
-// the kernel's AllEnding.
+// the kernel's AllParams.
 template <class BaseTraits, class Result, class Way> struct Finished : BaseTraits {
     using Out = Result;
-    using AllEnding = typename EndingOf<Way, typename BaseTraits::Acc>::type;
-    template <class RowEnding>
-    static GPR_DEVICE void put(Out *out, typename BaseTraits::Acc acc, uint64 n, const RowEnding &ending)
+    using AllParams = typename FinalizeParamsOf<Way, typename BaseTraits::Acc>::type;
+    template <class RowParams>
+    static GPR_DEVICE void store(Out *out, typename BaseTraits::Acc acc, uint64 n, const RowParams &params)
     {
-        Way::template put<BaseTraits>(out, acc, n, ending);
+        Way::template store<BaseTraits>(out, acc, n, params);
     }
 };
 

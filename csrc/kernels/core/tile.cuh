@@ -29,7 +29,7 @@ template <class In> GPR_DEVICE In element(const Vector &v, unsigned j)
 }
 
 // Puts x at place j of a vector, which the compiler knows.
-template <class In> GPR_DEVICE void put_element(Vector &v, unsigned j, In x)
+template <class In> GPR_DEVICE void store_element(Vector &v, unsigned j, In x)
 {
     if constexpr (sizeof(In) == 1) {
         const unsigned shift = 8 * (j % 4), bits = bit_copy<unsigned char>(x);

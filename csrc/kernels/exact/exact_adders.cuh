@@ -609,7 +609,7 @@ template <class Traits, unsigned VECTORS, class Team = WarpTeam<1>> struct Float
     {
         if constexpr (asks_before) {
             Vector alone[1] = {nothing()};
-            put_element(alone[0], 0, x);
+            store_element(alone[0], 0, x);
             if (!windows.has_room() || !is_near(windows, magnitudes_of<T>(alone))) return false;
             const T one[1] = {x};
             windows.add_elements(one);

@@ -86,7 +86,7 @@ GPR_DEVICE void put_sum(typename Traits::Out *out, typename Traits::Acc &room, c
         uint64 *whole = reinterpret_cast<uint64 *>(&room);
         for (unsigned i = lane; i < words; i += warp_lanes) whole[i] = word_of_sum(sum, i, count);
         __syncwarp(); // the sum is there
-        Traits::put(out, room);
+        Traits::store(out, room);
     }
 }
 

@@ -39,7 +39,7 @@ struct Finished<Paired<KernelTraits<fold_exact_products, Element, Compute, Exact
     : Paired<KernelTraits<fold_exact_products, Element, Compute, ExactProducts<Number>, SKIP_NAN>, Second> {
     using Out = Result;
 
-    static GPR_DEVICE void put(Out *out, ExactProducts<Number> &sum) { put_parts<Result, false>(out, sum.part); }
+    static GPR_DEVICE void store(Out *out, ExactProducts<Number> &sum) { put_parts<Result, false>(out, sum.part); }
 };
 
 // What a block has found.
@@ -386,7 +386,7 @@ template <class Factor, unsigned VECTORS> using ProductAdder =
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, exact_blocks<BLOCK>)
 exact_dot(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc> scratch,
-          const __grid_constant__ Layout layout, Ending, gpr_second_params second)
+          const __grid_constant__ Layout layout, FinalizeParams, gpr_second_params second)
 {
     using Factor = typename Traits::Compute;
     using Number = ProductOf<PartType<Factor>>;
@@ -422,7 +422,7 @@ exact_dot(const typename Traits::In *in, typename Traits::Out *out, Rows rows, S
     if constexpr (same<typename Traits::Out, Acc>) {
         store_words<BLOCK>(out, whole);
     } else {
-        if (threadIdx.x < warp_lanes) Traits::put(out, whole);
+        if (threadIdx.x < warp_lanes) Traits::store(out, whole);
     }
 }
 

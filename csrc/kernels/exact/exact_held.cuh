@@ -513,7 +513,7 @@ GPR_DEVICE void put_short(typename Traits::Out *out, const Held<typename Traits:
         else sums[p] = all.sum_of(p);
         flags[p] = all.flags_of(p);
     }
-    Traits::put(out, sums, n, flags);
+    Traits::store(out, sums, n, flags);
 }
 template <class Traits> GPR_CALLED void put_with_one(typename Traits::Out *out, const Held<typename Traits::In> all, uint64 n)
 {

@@ -344,7 +344,7 @@ template <class Traits, unsigned VECTORS, class Team = WarpTeam<1>> using Moment
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, exact_blocks<BLOCK>)
 exact_moments(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc> scratch,
-              const __grid_constant__ Layout layout, Ending ending)
+              const __grid_constant__ Layout layout, FinalizeParams params)
 {
     using In = typename Traits::In;
     using Acc = typename Traits::Acc;
@@ -373,7 +373,7 @@ exact_moments(const typename Traits::In *in, typename Traits::Out *out, Rows row
         store_words<BLOCK>(out + start.out, whole);
     } else {
         __shared__ VarianceWork<PartType<In>> work;
-        if (threadIdx.x < warp_lanes) Traits::put(out + start.out, whole, work, ending);
+        if (threadIdx.x < warp_lanes) Traits::store(out + start.out, whole, work, params);
     }
 }
 

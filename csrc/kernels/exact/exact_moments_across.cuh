@@ -45,7 +45,7 @@ template <class In, unsigned BLOCK> constexpr unsigned moments_rooms =
 // Puts the first `count` of every STEP-th of these rows that hold what was found of n elements each, by a lane each. Row k
 // goes to result_of(k); bit k of what all lanes get says that it has been put. All lanes of a warp must call.
 template <class Traits, unsigned STEP, class ResultOf>
-GPR_DEVICE unsigned put_quickly(const BlockMoments<typename Traits::In> *moments, unsigned count, uint64 n, Ending ending,
+GPR_DEVICE unsigned put_quickly(const BlockMoments<typename Traits::In> *moments, unsigned count, uint64 n, FinalizeParams params,
                                 const ResultOf &result_of)
 {
     constexpr unsigned parts = parts_of<typename Traits::In>;
@@ -62,7 +62,7 @@ GPR_DEVICE unsigned put_quickly(const BlockMoments<typename Traits::In> *moments
     if (lane < count) {
         const BlockMoments<typename Traits::In> &found = moments[lane * STEP];
         is_put = found.flags == 0 && take_first_bits(&brackets, found, used)
-                 && Traits::put_quickly(result_of(lane), brackets, n - found.left_out, ending);
+                 && Traits::put_quickly(result_of(lane), brackets, n - found.left_out, params);
     }
     return __ballot_sync(all_lanes, is_put);
 }
@@ -70,7 +70,7 @@ GPR_DEVICE unsigned put_quickly(const BlockMoments<typename Traits::In> *moments
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, exact_blocks<BLOCK>)
 exact_moments_across(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc> scratch,
-                     const __grid_constant__ Layout layout, Ending ending)
+                     const __grid_constant__ Layout layout, FinalizeParams params)
 {
     using In = typename Traits::In;
     using Words = MomentWords<In>;
@@ -106,7 +106,7 @@ exact_moments_across(const typename Traits::In *in, typename Traits::Out *out, R
     const auto result_of = [&](unsigned k) { return out + layout.row(strip.first + warp + k * rooms).out; };
     unsigned put = 0;
     if constexpr (!same<typename Traits::Out, typename Traits::Acc>) {
-        if (row.blocks == 1) put = put_quickly<Traits, rooms>(moments + warp, mine, counted, ending, result_of);
+        if (row.blocks == 1) put = put_quickly<Traits, rooms>(moments + warp, mine, counted, params, result_of);
     }
     for (unsigned k = 0; k < mine; k++) {
         const unsigned c = warp + k * rooms;
@@ -122,7 +122,7 @@ exact_moments_across(const typename Traits::In *in, typename Traits::Out *out, R
             uint64 *words = reinterpret_cast<uint64 *>(result_of(k));
             for (unsigned i = lane; i < Words::all; i += warp_lanes) words[i] = whole[i];
         } else {
-            Traits::put(result_of(k), room[warp].whole, room[warp].work, ending);
+            Traits::store(result_of(k), room[warp].whole, room[warp].work, params);
         }
     }
 }

@@ -188,7 +188,7 @@ GPR_DEVICE bool put_short_row(const typename Traits::In *in, typename Traits::Ou
         sum[p] = row.sum(p);
         flags[p] = row.flags(p);
     }
-    if (fits && has_row && lane == 0) Traits::put(out + start.out, sum, count, flags);
+    if (fits && has_row && lane == 0) Traits::store(out + start.out, sum, count, flags);
     return fits;
 }
 

@@ -8,7 +8,7 @@ namespace gpr {
 // A vector of which only the first element is one.
 template <class In> GPR_DEVICE Vector lone(Vector nothing, In x)
 {
-    put_element(nothing, 0, x);
+    store_element(nothing, 0, x);
     return nothing;
 }
 

@@ -41,7 +41,7 @@ struct Finished<KernelTraits<fold_exact, Element, Compute, ExactSum<Number>, SKI
     static constexpr bool is_mean = same<Way, finish_mean>;
     static constexpr bool is_rounded = is_float<PartType<Result>> && !is_mean; // and neither divided nor wrapped
 
-    static GPR_DEVICE void put(Out *out, ExactSum<Number> &sum) { put_parts<Result, is_mean>(out, sum.part); }
+    static GPR_DEVICE void store(Out *out, ExactSum<Number> &sum) { put_parts<Result, is_mean>(out, sum.part); }
     // A sum of which round(p) gives part p, to all lanes.
     template <class Round> static GPR_DEVICE void put_rounded(Out *out, const Round &round)
     {
@@ -56,7 +56,7 @@ struct Finished<KernelTraits<fold_exact, Element, Compute, ExactSum<Number>, SKI
         if (threadIdx.x % warp_lanes == 0) *out = result;
     }
     template <class Short>
-    static GPR_DEVICE void put(Out *out, const Short (&sum)[parts_of<Number>], uint64 count,
+    static GPR_DEVICE void store(Out *out, const Short (&sum)[parts_of<Number>], uint64 count,
                                const uint64 (&flags)[parts_of<Number>])
     {
         Result result;

@@ -338,21 +338,21 @@ struct Finished<KernelTraits<fold_exact_moments, Element, Compute, ExactMoments<
     static constexpr bool is_root = same<Way, finish_deviation>;
 
     // Says whether it has put the result, of n elements.
-    static GPR_DEVICE bool put_quickly(Out *out, const Brackets &brackets, uint64 n, Ending ending)
+    static GPR_DEVICE bool put_quickly(Out *out, const Brackets &brackets, uint64 n, FinalizeParams params)
     {
-        const QuickResult result = vary_quickly<Result, is_root>(brackets, n, ending.ddof);
+        const QuickResult result = vary_quickly<Result, is_root>(brackets, n, params.ddof);
         if (result.is_sure) *out = float_of_bits<Result>(result.bits);
         return result.is_sure;
     }
-    static GPR_DEVICE void put(Out *out, ExactMoments<Number> &moments, VarianceWork<PartType<Number>> &work, Ending ending)
+    static GPR_DEVICE void store(Out *out, ExactMoments<Number> &moments, VarianceWork<PartType<Number>> &work, FinalizeParams params)
     {
         Brackets brackets;
         bool is_put = take_first_bits(&brackets.squares, moments.squares);
 #pragma unroll
         for (unsigned p = 0; p < parts_of<Number>; p++) is_put = take_first_bits(&brackets.sum[p], moments.sum[p]) && is_put;
-        is_put = is_put && moments.squares.flags == 0 && put_quickly(out, brackets, moments.sum[0].count, ending);
+        is_put = is_put && moments.squares.flags == 0 && put_quickly(out, brackets, moments.sum[0].count, params);
         if (__any_sync(all_lanes, is_put)) return;
-        const uint64 bits = finish_variance_bits<Result, is_root>(moments.sum, moments.squares, work, ending.ddof);
+        const uint64 bits = finish_variance_bits<Result, is_root>(moments.sum, moments.squares, work, params.ddof);
         if (threadIdx.x % warp_lanes == 0) *out = float_of_bits<Result>(bits);
     }
 };

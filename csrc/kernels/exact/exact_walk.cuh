@@ -98,7 +98,7 @@ private:
         for (unsigned i = 0; i < elements; i++) {
             if constexpr (Traits::skips_nan) keep[i] = keep[i] && !is_nan(value_of(x[i]));
             if constexpr (masked || Traits::skips_nan) left_out += !keep[i] && (FULL || i < count) ? 1 : 0;
-            if (keep[i]) put_element(v[i / vector_elements<In>], i % vector_elements<In>, x[i]);
+            if (keep[i]) store_element(v[i / vector_elements<In>], i % vector_elements<In>, x[i]);
         }
     }
 
@@ -123,7 +123,7 @@ private:
                 for (unsigned j = 0; j < RUN; j++) {
                     const In x = items[i].element(j);
                     const bool counts = items[i].kept(j) && !(Traits::skips_nan && is_nan(value_of(x)));
-                    if (counts) put_element(v[(i * RUN + j) / vector_elements<In>], (i * RUN + j) % vector_elements<In>, x);
+                    if (counts) store_element(v[(i * RUN + j) / vector_elements<In>], (i * RUN + j) % vector_elements<In>, x);
                     else left_out++;
                 }
             }

@@ -71,7 +71,7 @@ template <class Traits, unsigned BLOCK> GPR_DEVICE typename Traits::Acc close_bl
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
 auto_stream(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc> scratch,
-            const __grid_constant__ Layout layout, typename Traits::AllEnding ending)
+            const __grid_constant__ Layout layout, typename Traits::AllParams params)
 {
     using Acc = typename Traits::Acc;
     const Row row = row_of(rows, blockIdx.x);
@@ -87,7 +87,7 @@ auto_stream(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
         for (unsigned i = threadIdx.x; i < row.blocks; i += BLOCK) value = Traits::combine(value, partials[i]);
         value = block_reduce<Traits, BLOCK>(value);
     }
-    if (threadIdx.x == 0) Traits::put(out + start.out, value, layout.elements, ending.of(layout, row.index, 0));
+    if (threadIdx.x == 0) Traits::store(out + start.out, value, layout.elements, params.of_row(layout, row.index, 0));
 }
 
 // ---------------------------------------------------------------- short rows --------------------
@@ -127,7 +127,7 @@ template <class In, unsigned BLOCK> GPR_DEVICE const In *stage(const In *in, uns
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
 auto_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc>, const __grid_constant__ Layout layout,
-          typename Traits::AllEnding ending)
+          typename Traits::AllParams params)
 {
     using In = typename Traits::In;
     using Acc = typename Traits::Acc;
@@ -168,7 +168,7 @@ auto_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows, S
     for (unsigned k = 0; k < per_thread; k++) {
         const unsigned r = k * groups + group;
         if (r < count && lane == 0) {
-            Traits::put(out + start[k].out, value[k], layout.elements, ending.of(layout, first + r, 0));
+            Traits::store(out + start[k].out, value[k], layout.elements, params.of_row(layout, first + r, 0));
         }
     }
 }

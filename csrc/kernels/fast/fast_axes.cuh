@@ -307,7 +307,7 @@ template <class Out> struct alignas(store_alignment<Out>) Together { Out of[stor
 // Results of an item of neighbours, the first of which is number `column` of row `row`, and goes to *to.
 template <class Traits>
 GPR_DEVICE void store_item(typename Traits::Out *to, const typename Traits::Acc (&value)[item], const Layout &layout,
-                           const typename Traits::AllEnding &ending, uint64 row, uint64 column)
+                           const typename Traits::AllParams &params, uint64 row, uint64 column)
 {
     using Out = typename Traits::Out;
 
@@ -317,14 +317,14 @@ GPR_DEVICE void store_item(typename Traits::Out *to, const typename Traits::Acc 
             Together<Out> together;
 #pragma unroll
             for (unsigned j = 0; j < stored_together<Out>; j++) {
-                Traits::put(&together.of[j], value[k + j], layout.elements, ending.of(layout, row, column + k + j));
+                Traits::store(&together.of[j], value[k + j], layout.elements, params.of_row(layout, row, column + k + j));
             }
             *reinterpret_cast<Together<Out> *>(to + k) = together;
         }
     } else {
 #pragma unroll
         for (unsigned k = 0; k < item; k++) {
-            Traits::put(to + k * layout.column.out, value[k], layout.elements, ending.of(layout, row, column + k));
+            Traits::store(to + k * layout.column.out, value[k], layout.elements, params.of_row(layout, row, column + k));
         }
     }
 }

@@ -24,7 +24,7 @@ namespace gpr {
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
 auto_columns(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc> scratch,
-             const __grid_constant__ Layout layout, typename Traits::AllEnding ending)
+             const __grid_constant__ Layout layout, typename Traits::AllParams params)
 {
     const Row row = row_of(rows, blockIdx.x);
     const Rectangle r = Rectangle::of_block<BLOCK>(layout.across, false);
@@ -41,7 +41,7 @@ auto_columns(const typename Traits::In *in, typename Traits::Out *out, Rows rows
         return;
     }
     if (r.y == 0 && has_rows) store_item<Traits>(out + start.out + static_cast<long long>(column) * layout.column.out, value,
-                                               layout, ending, group, column);
+                                               layout, params, group, column);
 }
 
 } // namespace gpr

@@ -18,7 +18,7 @@ namespace gpr {
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
 auto_counted(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc>,
-             const __grid_constant__ Layout layout, typename Traits::AllEnding ending)
+             const __grid_constant__ Layout layout, typename Traits::AllParams params)
 {
     using In = typename Traits::In;
     using Acc = typename Traits::Acc;
@@ -42,13 +42,13 @@ auto_counted(const typename Traits::In *in, typename Traits::Out *out, Rows rows
                 value[r] = j == 0 ? x : Traits::combine(value[r], x);
             }
         }
-        store_item<Traits>(to, value, layout, ending, 0, first);
+        store_item<Traits>(to, value, layout, params, 0, first);
         return;
     }
     for (unsigned r = 0; first + r < rows.count && r < item; r++) { // the last rows
         Acc one = Traits::identity();
         for (unsigned j = 0; j < length; j++) one = Traits::combine(one, Traits::lift(rows_in[r * length + j], j));
-        Traits::put(to + r * layout.column.out, one, layout.elements, ending.of(layout, 0, first + r));
+        Traits::store(to + r * layout.column.out, one, layout.elements, params.of_row(layout, 0, first + r));
     }
 }
 

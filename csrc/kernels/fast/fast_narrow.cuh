@@ -108,7 +108,7 @@ GPR_DEVICE void fold_extremes(const typename Traits::In *in, uint64 head, uint64
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
 auto_narrow(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc> scratch,
-            const __grid_constant__ Layout layout, typename Traits::AllEnding ending)
+            const __grid_constant__ Layout layout, typename Traits::AllParams params)
 {
     using In = typename Traits::In;
     using Acc = typename Traits::Acc;
@@ -150,8 +150,8 @@ auto_narrow(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
             }
         }
         if (row.blocks > 1) partials[column] = value;
-        else Traits::put(out + start.out + column * layout.column.out, value, layout.elements,
-                       ending.of(layout, row.index, column));
+        else Traits::store(out + start.out + column * layout.column.out, value, layout.elements,
+                       params.of_row(layout, row.index, column));
     }
     if (row.blocks == 1 || !is_last_to_arrive(scratch.tickets + row.index, row.blocks)) return;
 
@@ -167,8 +167,8 @@ auto_narrow(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
     }
     fold_slots<Traits, BLOCK>(slots, count, columns);
     for (unsigned c = threadIdx.x; c < columns; c += BLOCK) {
-        Traits::put(out + start.out + c * layout.column.out, slots[c], layout.elements,
-                  ending.of(layout, row.index, c));
+        Traits::store(out + start.out + c * layout.column.out, slots[c], layout.elements,
+                  params.of_row(layout, row.index, c));
     }
 }
 

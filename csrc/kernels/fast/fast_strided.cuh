@@ -19,7 +19,7 @@ namespace gpr {
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
 auto_strided(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc> scratch,
-             const __grid_constant__ Layout layout, typename Traits::AllEnding ending)
+             const __grid_constant__ Layout layout, typename Traits::AllParams params)
 {
     const Row row = row_of(rows, blockIdx.x);
     const Rectangle r = Rectangle::of_block<BLOCK>(layout.across, layout.along != 0);
@@ -32,7 +32,7 @@ auto_strided(const typename Traits::In *in, typename Traits::Out *out, Rows rows
         return;
     }
     if (r.y == 0 && has_row) {
-        Traits::put(out + start.out, value[0], layout.elements, ending.of(layout, index, 0));
+        Traits::store(out + start.out, value[0], layout.elements, params.of_row(layout, index, 0));
     }
 }
 
@@ -40,11 +40,11 @@ auto_strided(const typename Traits::In *in, typename Traits::Out *out, Rows rows
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
 auto_empty(const typename Traits::In *, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc>, const __grid_constant__ Layout layout,
-           typename Traits::AllEnding ending)
+           typename Traits::AllParams params)
 {
     const uint64 index = (rows.first + blockIdx.x) * BLOCK + threadIdx.x;
     if (index < layout.count) {
-        Traits::put(out + layout.row(index).out, Traits::identity(), 0, ending.of(layout, index, 0));
+        Traits::store(out + layout.row(index).out, Traits::identity(), 0, params.of_row(layout, index, 0));
     }
 }
 

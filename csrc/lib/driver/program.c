@@ -79,7 +79,7 @@ gpr_status gpr_kernel_headers(int kernel)
 
 /* ---------------------------------------------------------------- the text ------------------- */
 
-/* Whether the kernel itself makes results of what it sums, rather than finish_rows after it. */
+/* Whether the kernel itself makes results of what it sums, rather than finalize_rows after it. */
 static int makes_results(const gpr_kernel_row *row)
 {
     return row->family == GPR_FAMILY_PLANNER || (row->flags & GPR_SUMS_EXACTLY) != 0;
@@ -146,8 +146,8 @@ static void write_pairing(const gpr_kernel_traits *traits, char before[PAIR_ROOM
 /* The way from accumulators to results. */
 static void write_finish(const gpr_kernel_traits *traits, char finish[FINISH_ROOM])
 {
-    if (traits->about)
-        (void)snprintf(finish, FINISH_ROOM, "gpr::About<gpr::finish_%s, gpr::dt_%s>", traits->finish,
+    if (traits->has_given_mean)
+        (void)snprintf(finish, FINISH_ROOM, "gpr::GivenMean<gpr::finish_%s, gpr::dt_%s>", traits->finish,
                        gpr_dtype_name(traits->mean));
     else
         (void)snprintf(finish, FINISH_ROOM, "gpr::finish_%s", traits->finish);
@@ -217,7 +217,7 @@ static gpr_status write_program(const gpr_kernel_traits *traits, program_text *p
         translation->entry_count++;
     }
     if (entries.finish > 0) {
-        (void)snprintf(program->entries[entries.finish], ENTRY_ROOM, "gpr::finish_rows<Last>");
+        (void)snprintf(program->entries[entries.finish], ENTRY_ROOM, "gpr::finalize_rows<Last>");
         translation->entry_count++;
     }
     for (int i = 0; i < translation->entry_count; i++) translation->entries[i] = program->entries[i];
@@ -400,7 +400,7 @@ gpr_status gpr_compile_program(int kernel, gpr_operator op, gpr_dtype dtype, gpr
         traits.kept = chosen->kept;
         traits.reduced = chosen->reduced;
         traits.masked = chosen->masked;
-        traits.about = i >= layouts;
+        traits.has_given_mean = i >= layouts;
         traits.mean = rule.element;
         traits.row_elements = is_planned || chosen->lanes == 1 ? SAMPLE_ROW : 0;
         traits.integer_windows = chosen->integer_windows;

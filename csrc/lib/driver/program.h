@@ -15,10 +15,10 @@ typedef struct gpr_kernel_traits {
     int skip_nan, integer_windows;
     uint32_t block, lanes, per_thread, item, row_elements;
     int kept, reduced,
-        masked;         /* numbers of axes, and whether there is a mask: for the planner's kernels and finish_rows */
+        masked;         /* numbers of axes, and whether there is a mask: for the planner's kernels and finalize_rows */
     const char *finish; /* of the operator's row, where results leave the program; NULL: accumulators do */
     gpr_dtype result;   /* with finish */
-    int about;          /* with finish: variances are about means that are given, of type `mean` */
+    int has_given_mean; /* with finish: variances are about means that are given, of type `mean` */
     gpr_dtype mean;
     const char *variant; /* one of the registry's or the planner's strings */
 } gpr_kernel_traits;

@@ -45,7 +45,7 @@ static gpr_status check_shape(const gpr_request *request)
         return gpr_fail(GPR_ERROR_VALUE, "%d of %d axes cannot be reduced", request->reduced, request->ndim);
     if (request->mask != NULL && request->mask_strides == NULL && request->ndim > 0)
         return gpr_fail(GPR_ERROR_VALUE, "a mask needs mask_strides");
-    if (request->about_mean && request->mean != NULL && request->mean_strides == NULL &&
+    if (request->has_given_mean && request->mean != NULL && request->mean_strides == NULL &&
         request->ndim > request->reduced)
         return gpr_fail(GPR_ERROR_VALUE, "means that are given need mean_strides");
     for (int i = 0; i < request->ndim; i++) {
@@ -109,7 +109,7 @@ static void read_mean_steps(const gpr_request *request, int outer, axis *axes)
 {
     const size_t bytes = gpr_dtype_bytes(request->mean_dtype);
 
-    if (!request->about_mean || request->mean == NULL || bytes == 0) return;
+    if (!request->has_given_mean || request->mean == NULL || bytes == 0) return;
     for (int i = 0; i < outer; i++) axes[i].mean = request->mean_strides[i] / (int64_t)bytes;
 }
 

@@ -186,7 +186,7 @@ static int are_results_packed(const task *t, const gpr_layout *layout, gpr_axis 
     const uint64_t result_bytes = gpr_dtype_bytes(t->rule->result);
     const uint64_t together = smaller(ITEM_BYTES, item * result_bytes);
 
-    if (t->rule->planes != 1 || along.out != 1 || t->layout->result_aligned < together) return 0;
+    if (t->rule->outputs != 1 || along.out != 1 || t->layout->result_aligned < together) return 0;
     for (int i = 0; i < layout->kept; i++) {
         if (magnitude(layout->axes[i].out) * result_bytes % together != 0) return 0;
     }

@@ -151,7 +151,7 @@ gpr_status gpr_make_rule(gpr_operator op, gpr_dtype element, gpr_dtype requested
     if (requested != GPR_DTYPE_DEFAULT && !valid_dtype(requested))
         return gpr_fail(GPR_ERROR_VALUE, "there is no dtype %d to compute in", (int)requested);
     GPR_TRY(check_types(op, element, requested));
-    *rule = (gpr_rule){.op = op, .element = element, .divide = is_mean(op), .planes = op == GPR_OP_MINMAX ? 2 : 1};
+    *rule = (gpr_rule){.op = op, .element = element, .divide = is_mean(op), .outputs = op == GPR_OP_MINMAX ? 2 : 1};
     rule->compute = requested == GPR_DTYPE_DEFAULT ? default_compute(op, element) : requested;
     rule->fold = fold_of(op, rule->compute);
     rule->acc_kind = gpr_fold_rows[rule->fold].acc_kind;
@@ -198,7 +198,7 @@ gpr_status gpr_take_mean(gpr_rule *rule, gpr_dtype mean)
     rule->compute = default_compute(rule->op, element);
     rule->device_acc = accumulator_of(rule->fold, rule->compute, GPR_FLOAT32);
     rule->host_acc = accumulator_of(rule->fold, rule->compute, GPR_FLOAT64);
-    rule->about = 1;
+    rule->has_given_mean = 1;
     rule->mean = mean;
     return GPR_OK;
 }
@@ -237,7 +237,7 @@ static gpr_status check_exact(const gpr_kernel_row *row, const gpr_rule *rule)
     const int is_narrower =
         (from == GPR_KIND_COMPLEX && to != GPR_KIND_COMPLEX) || (from == GPR_KIND_FLOAT && !is_inexact(rule->result));
 
-    if (rule->about)
+    if (rule->has_given_mean)
         return gpr_fail(GPR_ERROR_VALUE,
                         "kernel '%s' makes variances about the exact mean, not about one that is given; 'auto' does",
                         row->name);
@@ -713,7 +713,7 @@ static void finish_exact_sums(const gpr_rule *rule, const char *accumulators, ui
 }
 
 void gpr_finish_results(const gpr_rule *rule, gpr_dtype acc, const void *accumulators, uint64_t count, uint64_t n,
-                        void *results, uint64_t plane)
+                        void *results, uint64_t output_stride)
 {
     const size_t acc_bytes = gpr_acc_bytes(rule->acc_kind, acc), result_bytes = bytes_of(rule->result);
     results_block block;
@@ -742,7 +742,7 @@ void gpr_finish_results(const gpr_rule *rule, gpr_dtype acc, const void *accumul
             wide = divide_block(rule, wide, step, n, &block);
         }
         gpr_store_wide(wide, &block.first, step, rule->result, at);
-        if (rule->planes == 2) gpr_store_wide(wide, &block.second, step, rule->result, at + plane);
+        if (rule->outputs == 2) gpr_store_wide(wide, &block.second, step, rule->result, at + output_stride);
         done += step;
     }
 }

@@ -19,11 +19,11 @@ typedef struct gpr_rule {
     gpr_dtype device_acc; /* numbers of accumulators on the device */
     gpr_dtype host_acc;   /* on the CPU, and of chunk partials: at least as wide */
     gpr_dtype result;
-    int planes;   /* results of a row: two of minmax, else one */
-    int divide;   /* mean: the accumulator is divided by the number of elements */
-    int skip_nan; /* NaN elements are left out */
-    double ddof;  /* var, std */
-    int about;    /* var, std: squared distances are from means that are given, of type `mean` */
+    int outputs;        /* results of a row: two of minmax, else one */
+    int divide;         /* mean: the accumulator is divided by the number of elements */
+    int skip_nan;       /* NaN elements are left out */
+    double ddof;        /* var, std */
+    int has_given_mean; /* var, std: squared distances are from means that are given, of type `mean` */
     gpr_dtype mean;
 } gpr_rule;
 
@@ -105,10 +105,10 @@ gpr_value gpr_fold_partials(gpr_fold fold, gpr_dtype compute, gpr_dtype acc, gpr
 void gpr_finish_exact(const gpr_rule *rule, const gpr_exact_part *parts, void *result);
 
 /* Writes `count` packed accumulators as results: each folded from `n` elements, or as many as it counted itself. acc may
- * be another than the rule's: integer sums may come as INT64 or UINT64 for a float result too. A second plane of results
- * begins `plane` bytes behind the first. Unaligned result addresses are allowed. */
+ * be another than the rule's: integer sums may come as INT64 or UINT64 for a float result too. A second output
+ * begins `output_stride` bytes behind the first. Unaligned result addresses are allowed. */
 void gpr_finish_results(const gpr_rule *rule, gpr_dtype acc, const void *accumulators, uint64_t count, uint64_t n,
-                        void *results, uint64_t plane);
+                        void *results, uint64_t output_stride);
 
 /* Conversions with round to nearest, ties to even; NaN stays NaN. */
 float gpr_half_to_float(uint16_t bits);

@@ -36,12 +36,12 @@ gpr_status gpr_check_array(const gpr_request *request, const gpr_view *view, con
                         "the elements of a device array lie at multiples of their size, %zu bytes; this one's do not",
                         view->bytes);
     }
-    if (rule->about && !are_aligned(request->mean, request->mean_strides, kept, rule->mean)) {
+    if (rule->has_given_mean && !are_aligned(request->mean, request->mean_strides, kept, rule->mean)) {
         return gpr_fail(GPR_ERROR_VALUE, "given means lie at multiples of their size, %zu bytes; these do not",
                         gpr_dtype_bytes(rule->mean));
     }
     if (request->result_on_device &&
-        !are_aligned(request->result, request->result_strides, kept + (rule->planes > 1), rule->result)) {
+        !are_aligned(request->result, request->result_strides, kept + (rule->outputs > 1), rule->result)) {
         return gpr_fail(GPR_ERROR_VALUE,
                         "results on a device lie at multiples of their size, %zu bytes; these would not",
                         gpr_dtype_bytes(rule->result));
@@ -135,15 +135,15 @@ static void stretch(const int64_t *shape, const int64_t *strides, int count, con
 static void result_extent(const gpr_request *request, const gpr_rule *rule, uint64_t rows, const char **first,
                           uint64_t *bytes)
 {
-    const int64_t *strides = request->result_strides, planes = rule->planes;
+    const int64_t *strides = request->result_strides, outputs = rule->outputs;
 
     *first = request->result;
     *bytes = gpr_dtype_bytes(rule->result);
     if (strides == NULL) {
-        *bytes *= rows * (uint64_t)planes;
+        *bytes *= rows * (uint64_t)outputs;
         return;
     }
-    if (planes > 1) stretch(&planes, strides++, 1, first, bytes);
+    if (outputs > 1) stretch(&outputs, strides++, 1, first, bytes);
     stretch(request->shape, strides, request->ndim - request->reduced, first, bytes);
 }
 
@@ -174,7 +174,7 @@ static gpr_status check_all_memory(const gpr_array_job *job)
             GPR_TRY(check_memory(job->device, first, bytes, "the second array"));
         }
     }
-    if (request->about_mean && request->mean != NULL) {
+    if (request->has_given_mean && request->mean != NULL) {
         mean_extent(request, &first, &bytes);
         GPR_TRY(check_memory(job->device, first, bytes, "the mean"));
     }
@@ -202,12 +202,12 @@ static gpr_status check_stream(const gpr_device *device, CUstream stream)
 
 /* ---------------------------------------------------------------- a job ---------------------- */
 
-/* Results from a row's first plane to its second. */
-static int64_t plane_step(const gpr_request *request, const gpr_rule *rule, uint64_t rows)
+/* Results from a row's first output to its second. */
+static int64_t output_stride_of(const gpr_request *request, const gpr_rule *rule, uint64_t rows)
 {
     const int64_t bytes = (int64_t)gpr_dtype_bytes(rule->result);
 
-    if (rule->planes == 1) return 0;
+    if (rule->outputs == 1) return 0;
     return request->result_strides != NULL ? request->result_strides[0] / bytes : (int64_t)rows;
 }
 
@@ -216,7 +216,7 @@ gpr_status gpr_array_prepare(gpr_array_job *job, gpr_run *run)
     const gpr_request *request = job->request;
     const uint64_t result_bytes = job->leaves_accumulators
                                       ? gpr_acc_bytes(job->rule->acc_kind, job->rule->device_acc)
-                                      : (uint64_t)job->rule->planes * gpr_dtype_bytes(job->rule->result);
+                                      : (uint64_t)job->rule->outputs * gpr_dtype_bytes(job->rule->result);
     gpr_layout layout;
     gpr_status status = GPR_OK;
 
@@ -227,11 +227,11 @@ gpr_status gpr_array_prepare(gpr_array_job *job, gpr_run *run)
         job->work.second_step = job->second->inner > 0 ? job->second->strides[0] / (int64_t)job->second->bytes : 0;
     }
     job->work.ddof = job->rule->ddof;
-    if (job->rule->about) {
+    if (job->rule->has_given_mean) {
         job->work.means = (CUdeviceptr)(uintptr_t)request->mean;
         memcpy(job->work.mean_for_all, request->mean_value, sizeof job->work.mean_for_all);
     }
-    job->work.plane = plane_step(request, job->rule, job->view->rows);
+    job->work.output_stride = output_stride_of(request, job->rule, job->view->rows);
     job->work.stream = request->stream != NULL ? (CUstream)request->stream : job->device->compute;
     job->result_bytes = job->view->rows * result_bytes;
     GPR_TRY(check_stream(job->device, job->work.stream));

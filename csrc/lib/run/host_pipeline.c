@@ -269,14 +269,14 @@ static void collect_chunk(job *job, const chunk *part, const void *results)
     const gpr_rule *rule = job->rule;
     char *destination = (char *)job->request->result + part->row * job->result_bytes;
 
-    const uint64_t plane = job->view->rows * job->result_bytes;
+    const uint64_t output_stride = job->view->rows * job->result_bytes;
 
     if (gpr_is_exact(rule->acc_kind)) {
         collect_exact(job, part, results);
         return;
     }
     if (part->whole) {
-        gpr_finish_results(rule, rule->device_acc, results, part->rows, job->view->n, destination, plane);
+        gpr_finish_results(rule, rule->device_acc, results, part->rows, job->view->n, destination, output_stride);
         return;
     }
     gpr_value value = gpr_read_acc(rule->acc_kind, rule->device_acc, results);
@@ -286,7 +286,7 @@ static void collect_chunk(job *job, const chunk *part, const void *results)
     value = gpr_fold_partials(rule->fold, rule->compute, rule->host_acc, job->pieces, job->piece_count);
     uint8_t packed[sizeof value];
     gpr_write_acc(rule->acc_kind, rule->host_acc, &value, packed);
-    gpr_finish_results(rule, rule->host_acc, packed, 1, job->view->n, destination, plane);
+    gpr_finish_results(rule, rule->host_acc, packed, 1, job->view->n, destination, output_stride);
     job->piece_count = 0;
 }
 

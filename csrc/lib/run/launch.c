@@ -27,7 +27,7 @@ gpr_kernel_traits gpr_plan_traits(const gpr_plan *plan, const gpr_rule *rule, in
     if (finishes) {
         traits.finish = gpr_operator_rows[rule->op].finish;
         traits.result = rule->result;
-        traits.about = rule->about;
+        traits.has_given_mean = rule->has_given_mean;
         traits.mean = rule->mean;
     }
     traits.variant = plan->variant;
@@ -70,7 +70,7 @@ static void describe_layout(const gpr_plan *plan, const gpr_work *work, gpr_layo
 
 static void describe_finalizing(const gpr_plan *plan, const gpr_work *work, gpr_finalize_argument *argument)
 {
-    argument->finalize = (gpr_finalize_params){.ddof = work->ddof, .output_stride = (uint64_t)work->plane};
+    argument->finalize = (gpr_finalize_params){.ddof = work->ddof, .output_stride = (uint64_t)work->output_stride};
     argument->given_mean = (gpr_given_mean_params){.means = work->means, .column = plan->column_mean};
     memcpy(argument->given_mean.for_all, work->mean_for_all, sizeof argument->given_mean.for_all);
     memcpy(argument->steps, plan->layout.mean_steps, sizeof argument->steps);

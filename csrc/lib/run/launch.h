@@ -32,13 +32,13 @@ typedef struct gpr_work {
         outputs; /* accumulators (rule->device_acc), or results where the program finishes; pinned host memory unless
                           * plan->fill is set and the program does not finish */
     CUdeviceptr partials, more_partials, tickets;
-    CUdeviceptr accumulators; /* plan->rows of them, where the program has finish_rows */
+    CUdeviceptr accumulators; /* plan->rows of them, where the program has finalize_rows */
     CUdeviceptr second;       /* the other array, and its step in elements, where there are two */
     int64_t second_step;
     double ddof;
     CUdeviceptr means; /* that are given; 0: mean_for_all is every row's */
     double mean_for_all[2];
-    int64_t plane; /* minmax: results from a row's smallest to its largest */
+    int64_t output_stride; /* minmax: results from a row's smallest to its largest */
     CUstream stream;
 } gpr_work;
 

@@ -42,7 +42,7 @@ def read_report(text: str) -> tuple[Launch, ...]:
 def _stage(entry: str, seen_first: bool) -> str:
     if "::fill_identity<" in entry:
         return "fill"
-    if "::finish_rows<" in entry:
+    if "::finalize_rows<" in entry:
         return "finish"
     # Where partials have the elements' type, one template serves the passes over both.
     return "next" if "<Next," in entry or seen_first else "first"

@@ -312,7 +312,7 @@ class _Reduction(Work):
                 not self.skip_nan or self.source.dtype == "bfloat16"
             )  # NumPy's nan functions keep the floats they know
             if dtype is None and widens:
-                dtype = _dtype_about(self.source.dtype, of_mean)
+                dtype = _dtype_given_mean(self.source.dtype, of_mean)
         try:
             if not has_start:
                 result = self.reduce(self.source, axis, dtype, keepdims, mask, room)
@@ -363,7 +363,7 @@ class _Reduction(Work):
         return result
 
 
-def _dtype_about(element: str, mean: str | None) -> str | None:
+def _dtype_given_mean(element: str, mean: str | None) -> str | None:
     """Type of a variance about a mean, by NumPy's rule for their difference; None: what it is without one."""
     if mean in (None, element) or element.startswith(EXACT):
         return None
