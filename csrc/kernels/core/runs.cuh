@@ -1,4 +1,4 @@
-// Runs: how a team of threads folds neighbouring elements. fold_vectors loads them 16 bytes at a time; fold_elements one
+// Runs: how a group of threads folds neighbouring elements. fold_vectors loads them 16 bytes at a time; fold_elements one
 // at a time, for the kernels that teach why vectors help. Both reorder operands.
 #pragma once
 
@@ -8,21 +8,21 @@
 namespace gpr {
 
 // A thread's place among those that share a run.
-struct Team {
-    uint64 me, size;
+struct ThreadGroup {
+    uint64 rank, size;
 };
 
 // All threads of the blocks that serve a row.
-template <unsigned BLOCK> GPR_DEVICE Team grid_of(const Row &row)
+template <unsigned BLOCK> GPR_DEVICE ThreadGroup grid_of(const Row &row)
 {
-    return Team{static_cast<uint64>(row.block) * BLOCK + threadIdx.x, static_cast<uint64>(row.blocks) * BLOCK};
+    return ThreadGroup{static_cast<uint64>(row.block) * BLOCK + threadIdx.x, static_cast<uint64>(row.blocks) * BLOCK};
 }
 
-// This thread's share of in[0 .. n), an element at a time, by a stride of the whole team.
-template <class Traits> GPR_DEVICE typename Traits::Acc fold_elements(const typename Traits::In *in, uint64 n, Team team)
+// This thread's share of in[0 .. n), an element at a time, by a stride of the whole group.
+template <class Traits> GPR_DEVICE typename Traits::Acc fold_elements(const typename Traits::In *in, uint64 n, ThreadGroup group)
 {
     typename Traits::Acc value = Traits::identity();
-    for (uint64 i = team.me; i < n; i += team.size) value = Traits::combine(value, Traits::lift(in[i], i));
+    for (uint64 i = group.rank; i < n; i += group.size) value = Traits::combine(value, Traits::lift(in[i], i));
     return value;
 }
 
@@ -34,16 +34,16 @@ template <class In> GPR_DEVICE uint64 position_of(const Vector *vector, const In
 
 // This thread's share of in[0 .. n), by 16-byte vectors, of which up to VECTORS are under way at once. `in` is aligned
 // to its elements only: the elements before the first multiple of 16 bytes and after the last whole vector are taken
-// one by one, by the team's first and last threads.
+// one by one, by the group's first and last threads.
 //
-// WIDTH, which divides the team's size, is how many of its threads are neighbours: a block, or the lanes of a row. As
-// long as there is work for everybody, a team of WIDTH neighbours takes VECTORS * WIDTH vectors in a row: a thread's
+// WIDTH, which divides the group's size, is how many of its threads are neighbours: a block, or the lanes of a row. As
+// long as there is work for everybody, a group of WIDTH neighbours takes VECTORS * WIDTH vectors in a row: a thread's
 // loads are then constant distances apart, so that one address serves all of them and registers are left for what they
 // bring. What remains is dealt out a vector a thread, so that no thread has more than one vector more than another.
 //
-// The run must be of elements that vectors hold whole; take_run below asks nothing.
+// The run must be of elements that vectors hold whole; add_run below asks nothing.
 template <class Traits, unsigned VECTORS, unsigned WIDTH>
-GPR_DEVICE void take_whole_vectors(Local<Traits> &local, const typename Traits::In *in, uint64 n, Team team)
+GPR_DEVICE void add_whole_vectors(ThreadAccumulator<Traits> &accumulator, const typename Traits::In *in, uint64 n, ThreadGroup group)
 {
     using In = typename Traits::In;
     const unsigned past = static_cast<unsigned>(reinterpret_cast<uint64>(in) % sizeof(Vector) / sizeof(In));
@@ -53,11 +53,11 @@ GPR_DEVICE void take_whole_vectors(Local<Traits> &local, const typename Traits::
     uint64 left = (n - head) / vector_elements<In>; // vectors that nobody has taken
     const uint64 tail = head + left * vector_elements<In>;
 
-    for (uint64 i = team.me; i < head; i += team.size) local.take(in[i], i);
-    for (uint64 i = tail + team.size - team.me - 1; i < n; i += team.size) local.take(in[i], i);
+    for (uint64 i = group.rank; i < head; i += group.size) accumulator.add(in[i], i);
+    for (uint64 i = tail + group.size - group.rank - 1; i < n; i += group.size) accumulator.add(in[i], i);
 
-    const uint64 round = VECTORS * team.size;
-    const uint64 place = VECTORS == 1 ? team.me : team.me / WIDTH * (WIDTH * VECTORS) + team.me % WIDTH;
+    const uint64 round = VECTORS * group.size;
+    const uint64 place = VECTORS == 1 ? group.rank : group.rank / WIDTH * (WIDTH * VECTORS) + group.rank % WIDTH;
     const Vector *end = vectors + left;
     const Vector *mine = vectors + place;
 #pragma unroll 1
@@ -65,43 +65,43 @@ GPR_DEVICE void take_whole_vectors(Local<Traits> &local, const typename Traits::
         Vector v[VECTORS];
 #pragma unroll
         for (unsigned k = 0; k < VECTORS; k++) v[k] = load_vector(mine + k * WIDTH);
-        local.take_tile(v, in, position_of(mine, in), WIDTH * vector_elements<In>);
+        accumulator.add_tile(v, in, position_of(mine, in), WIDTH * vector_elements<In>);
     }
 
     Vector v[VECTORS][1]; // again all loads first
-    mine = end - left + team.me;
+    mine = end - left + group.rank;
 #pragma unroll
     for (unsigned k = 0; k < VECTORS; k++) {
-        if (mine + k * team.size < end) v[k][0] = load_vector(mine + k * team.size);
+        if (mine + k * group.size < end) v[k][0] = load_vector(mine + k * group.size);
     }
 #pragma unroll
     for (unsigned k = 0; k < VECTORS; k++) {
-        if (mine + k * team.size < end) local.take_tile(v[k], in, position_of(mine + k * team.size, in), 0);
+        if (mine + k * group.size < end) accumulator.add_tile(v[k], in, position_of(mine + k * group.size, in), 0);
     }
 }
 
 // The same for any elements: accumulators of an earlier pass may be of a size that vectors do not hold, and elements of
 // 16 bytes may begin where vectors do not. Those are taken one by one.
 template <class Traits, unsigned VECTORS, unsigned WIDTH>
-GPR_DEVICE void take_run(Local<Traits> &local, const typename Traits::In *in, uint64 n, Team team)
+GPR_DEVICE void add_run(ThreadAccumulator<Traits> &accumulator, const typename Traits::In *in, uint64 n, ThreadGroup group)
 {
     constexpr unsigned bytes = sizeof(typename Traits::In);
-    const auto take_elements = [&] {
-        for (uint64 i = team.me; i < n; i += team.size) local.take(in[i], i);
+    const auto add_elements = [&] {
+        for (uint64 i = group.rank; i < n; i += group.size) accumulator.add(in[i], i);
     };
 
-    if constexpr (sizeof(Vector) % bytes != 0) take_elements();
-    else if (bytes == sizeof(Vector) && reinterpret_cast<uint64>(in) % sizeof(Vector) != 0) take_elements();
-    else take_whole_vectors<Traits, VECTORS, WIDTH>(local, in, n, team);
+    if constexpr (sizeof(Vector) % bytes != 0) add_elements();
+    else if (bytes == sizeof(Vector) && reinterpret_cast<uint64>(in) % sizeof(Vector) != 0) add_elements();
+    else add_whole_vectors<Traits, VECTORS, WIDTH>(accumulator, in, n, group);
 }
 
 // This thread's share, folded.
 template <class Traits, unsigned VECTORS, unsigned WIDTH>
-GPR_DEVICE typename Traits::Acc fold_vectors(const typename Traits::In *in, uint64 n, Team team)
+GPR_DEVICE typename Traits::Acc fold_vectors(const typename Traits::In *in, uint64 n, ThreadGroup group)
 {
-    Local<Traits> local;
-    take_run<Traits, VECTORS, WIDTH>(local, in, n, team);
-    return local.close();
+    ThreadAccumulator<Traits> accumulator;
+    add_run<Traits, VECTORS, WIDTH>(accumulator, in, n, group);
+    return accumulator.finalize();
 }
 
 } // namespace gpr

@@ -1,10 +1,10 @@
 // What a thread folds into while it walks its share of a row: most traits' accumulator, and for some something that is
 // quicker, or errs less, as long as one thread has it alone.
 //
-//   take(x, i)                       element number i of the row
-//   take_tile(v, in, first, step)    vectors that are in registers: element j of v[k] is in[first + k * step + j]
-//   settle()                         puts itself in order; to be called now and then, where that is little work
-//   close()                          the accumulator of all that was taken
+//   add(x, i)                       element number i of the row
+//   add_tile(v, in, first, step)    vectors that are in registers: element j of v[k] is in[first + k * step + j]
+//   renormalize()                         puts itself in order; to be called now and then, where that is little work
+//   finalize()                          the accumulator of all that was taken
 //
 // Elements are taken in any order.
 #pragma once
@@ -54,71 +54,71 @@ template <class T> constexpr bool is_compensated = same<T, double> || same<T, dt
 // ---------------------------------------------------------------- the ways to fold --------------
 
 // Which way the traits have. Later passes (In is Acc) of structures have the first.
-enum class LocalWay { ACCUMULATOR, SUM, SUM_COUNT, MOMENTS, INDEXED };
+enum class AccumulationWay { ACCUMULATOR, SUM, SUM_COUNT, MOMENTS, INDEXED };
 
-template <class Traits> GPR_DEVICE constexpr LocalWay local_way()
+template <class Traits> GPR_DEVICE constexpr AccumulationWay accumulation_way()
 {
     using Fold = typename Traits::Fold;
     using Acc = typename Traits::Acc;
     using Compute = typename Traits::Compute;
 
-    if constexpr (same<Fold, fold_sum> && is_compensated<Acc> && same<Compute, Acc>) return LocalWay::SUM;
-    else if constexpr (same<typename Traits::In, Acc>) return LocalWay::ACCUMULATOR;
-    else if constexpr (same<Fold, fold_moments>) return LocalWay::MOMENTS;
-    else if constexpr (Traits::positional) return LocalWay::INDEXED;
+    if constexpr (same<Fold, fold_sum> && is_compensated<Acc> && same<Compute, Acc>) return AccumulationWay::SUM;
+    else if constexpr (same<typename Traits::In, Acc>) return AccumulationWay::ACCUMULATOR;
+    else if constexpr (same<Fold, fold_moments>) return AccumulationWay::MOMENTS;
+    else if constexpr (Traits::positional) return AccumulationWay::INDEXED;
     else if constexpr (same<Fold, fold_sum_count>)
-        return is_compensated<Compute> ? LocalWay::SUM_COUNT : LocalWay::ACCUMULATOR;
-    else return LocalWay::ACCUMULATOR;
+        return is_compensated<Compute> ? AccumulationWay::SUM_COUNT : AccumulationWay::ACCUMULATOR;
+    else return AccumulationWay::ACCUMULATOR;
 }
 
-template <class Traits, LocalWay WAY = local_way<Traits>()> struct Local {
+template <class Traits, AccumulationWay WAY = accumulation_way<Traits>()> struct ThreadAccumulator {
     using In = typename Traits::In;
     using Acc = typename Traits::Acc;
     Acc value = Traits::identity();
 
-    GPR_DEVICE void take(In x, uint64 i) { value = Traits::combine(value, Traits::lift(x, i)); }
-    template <unsigned VECTORS> GPR_DEVICE void take_tile(const Vector (&v)[VECTORS], const In *, uint64, uint64)
+    GPR_DEVICE void add(In x, uint64 i) { value = Traits::combine(value, Traits::lift(x, i)); }
+    template <unsigned VECTORS> GPR_DEVICE void add_tile(const Vector (&v)[VECTORS], const In *, uint64, uint64)
     {
         value = Traits::combine(value, fold_tile<Traits>(v));
     }
-    GPR_DEVICE void settle() {}
-    GPR_DEVICE Acc close() const { return value; }
+    GPR_DEVICE void renormalize() {}
+    GPR_DEVICE Acc finalize() const { return value; }
 };
 
 // Tiles are summed plainly, which errs by their few additions, and their sums with what those round away.
-template <class Traits> struct Local<Traits, LocalWay::SUM> {
+template <class Traits> struct ThreadAccumulator<Traits, AccumulationWay::SUM> {
     using In = typename Traits::In;
     using Acc = typename Traits::Acc;
     Compensated<Acc> total = {Traits::identity(), Traits::identity()};
 
-    GPR_DEVICE void take(In x, uint64 i) { add_to(total, Traits::lift(x, i)); }
-    template <unsigned VECTORS> GPR_DEVICE void take_tile(const Vector (&v)[VECTORS], const In *, uint64, uint64)
+    GPR_DEVICE void add(In x, uint64 i) { add_to(total, Traits::lift(x, i)); }
+    template <unsigned VECTORS> GPR_DEVICE void add_tile(const Vector (&v)[VECTORS], const In *, uint64, uint64)
     {
         add_to(total, fold_tile<Traits>(v));
     }
-    GPR_DEVICE void settle() {}
-    GPR_DEVICE Acc close() const { return value_of(total); }
+    GPR_DEVICE void renormalize() {}
+    GPR_DEVICE Acc finalize() const { return value_of(total); }
 };
 
-template <class Traits> struct Local<Traits, LocalWay::SUM_COUNT> {
+template <class Traits> struct ThreadAccumulator<Traits, AccumulationWay::SUM_COUNT> {
     using In = typename Traits::In;
     using Acc = typename Traits::Acc;
     using Number = typename Acc::Number;
     Compensated<Number> total = {Traits::identity().sum, Traits::identity().sum};
     uint64 count = 0;
 
-    GPR_DEVICE void add(Acc part)
+    GPR_DEVICE void add_part(Acc part)
     {
         add_to(total, part.sum);
         count += part.count;
     }
-    GPR_DEVICE void take(In x, uint64 i) { add(Traits::lift(x, i)); }
-    template <unsigned VECTORS> GPR_DEVICE void take_tile(const Vector (&v)[VECTORS], const In *, uint64, uint64)
+    GPR_DEVICE void add(In x, uint64 i) { add_part(Traits::lift(x, i)); }
+    template <unsigned VECTORS> GPR_DEVICE void add_tile(const Vector (&v)[VECTORS], const In *, uint64, uint64)
     {
-        add(fold_tile<Traits>(v));
+        add_part(fold_tile<Traits>(v));
     }
-    GPR_DEVICE void settle() {}
-    GPR_DEVICE Acc close() const { return Acc{value_of(total), count}; }
+    GPR_DEVICE void renormalize() {}
+    GPR_DEVICE Acc finalize() const { return Acc{value_of(total), count}; }
 };
 
 // The number of 32 bits, or of as many as need be, that min and max of a type are quickest in.
@@ -130,7 +130,7 @@ template <class T> using Narrow = typename Select<sizeof(T) < 8, NarrowOf<T>, Se
 
 // A tile's extreme by the quick way of min and max. Of the best tile so far only the place is kept, so that no thread of a
 // warp has to look for a position while the others wait; one look at the end finds it.
-template <class Traits> struct Local<Traits, LocalWay::INDEXED> {
+template <class Traits> struct ThreadAccumulator<Traits, AccumulationWay::INDEXED> {
     using In = typename Traits::In;
     using Acc = typename Traits::Acc;
     using Fold = typename Traits::Fold;
@@ -151,12 +151,12 @@ template <class Traits> struct Local<Traits, LocalWay::INDEXED> {
         vectors = count;
         distance = step;
     }
-    GPR_DEVICE void take(In x, uint64 i)
+    GPR_DEVICE void add(In x, uint64 i)
     {
         if (!Traits::skips_nan || !is_nan(value_of(x))) keep_better(Tile::lift(x, i), i, 0, 0);
     }
     template <unsigned VECTORS>
-    GPR_DEVICE void take_tile(const Vector (&v)[VECTORS], const In *in, uint64 at, uint64 step)
+    GPR_DEVICE void add_tile(const Vector (&v)[VECTORS], const In *in, uint64 at, uint64 step)
     {
         static_assert(VECTORS <= most_vectors, "a tile is looked through at the end");
         row = in;
@@ -182,8 +182,8 @@ template <class Traits> struct Local<Traits, LocalWay::INDEXED> {
         }
         return first + found / vector_elements<In> * distance + found % vector_elements<In>;
     }
-    GPR_DEVICE void settle() {}
-    GPR_DEVICE Acc close() const
+    GPR_DEVICE void renormalize() {}
+    GPR_DEVICE Acc finalize() const
     {
         if (first == nowhere) return Traits::identity();
         return Acc{element_of<typename Acc::Number>(best), position()};
@@ -215,7 +215,7 @@ template <class Acc> struct Distances {
         sum = sum - scaled(step, count);
         centre = nearer;
     }
-    GPR_DEVICE Acc close(unsigned count) const
+    GPR_DEVICE Acc finalize(unsigned count) const
     {
         const double share = 1.0 / count;
         const double left = squares - squared(sum) * share;
@@ -238,35 +238,35 @@ template <class Traits> GPR_DEVICE auto number_of(typename Traits::In x)
     return element_of<typename Traits::Acc::Number>(value_of(convert<typename Traits::Compute>(x)));
 }
 
-template <class Traits> struct Local<Traits, LocalWay::MOMENTS> {
+template <class Traits> struct ThreadAccumulator<Traits, AccumulationWay::MOMENTS> {
     using In = typename Traits::In;
     using Acc = typename Traits::Acc;
     Distances<Acc> distances;
     MomentCount taken;
 
-    GPR_DEVICE void take(In x, uint64)
+    GPR_DEVICE void add(In x, uint64)
     {
         if (Traits::skips_nan && is_nan(value_of(x))) return;
         const auto y = number_of<Traits>(x);
         if (taken.count++ == 0) distances.centre = y;
         distances.add(y);
     }
-    GPR_DEVICE void settle()
+    GPR_DEVICE void renormalize()
     {
         if (!taken.is_due()) return;
         distances.move_centre(taken.count);
         taken.move();
     }
-    template <unsigned VECTORS> GPR_DEVICE void take_tile(const Vector (&v)[VECTORS], const In *, uint64, uint64)
+    template <unsigned VECTORS> GPR_DEVICE void add_tile(const Vector (&v)[VECTORS], const In *, uint64, uint64)
     {
 #pragma unroll
         for (unsigned k = 0; k < VECTORS; k++) {
 #pragma unroll
-            for (unsigned j = 0; j < vector_elements<In>; j++) take(element<In>(v[k], j), 0);
+            for (unsigned j = 0; j < vector_elements<In>; j++) add(element<In>(v[k], j), 0);
         }
-        settle();
+        renormalize();
     }
-    GPR_DEVICE Acc close() const { return taken.count == 0 ? Traits::identity() : distances.close(taken.count); }
+    GPR_DEVICE Acc finalize() const { return taken.count == 0 ? Traits::identity() : distances.finalize(taken.count); }
 };
 
 } // namespace gpr

@@ -43,29 +43,29 @@ constexpr unsigned stream_vectors = 4;
 
 // The best number of all threads of a block first, then where it is: only who has it looks for that. All threads must
 // call; thread 0 holds the result.
-template <class Traits, unsigned BLOCK> GPR_DEVICE typename Traits::Acc find_in_block(const Local<Traits> &local)
+template <class Traits, unsigned BLOCK> GPR_DEVICE typename Traits::Acc find_in_block(const ThreadAccumulator<Traits> &accumulator)
 {
-    using Tile = typename Local<Traits>::Tile;
+    using Tile = typename ThreadAccumulator<Traits>::Tile;
     constexpr unsigned warps = BLOCK / warp_lanes;
     __shared__ typename Tile::Acc best_of_warp[warps];
     __shared__ uint64 position;
     const unsigned warp = threadIdx.x / warp_lanes, lane = threadIdx.x % warp_lanes;
-    typename Tile::Acc best = warp_all_reduce<Tile>(local.best);
+    typename Tile::Acc best = warp_all_reduce<Tile>(accumulator.best);
 
     if (lane == 0) best_of_warp[warp] = best;
     if (threadIdx.x == 0) position = nowhere;
     __syncthreads(); // everybody sees the best of all warps
     best = warp_all_reduce<Tile>(lane < warps ? best_of_warp[lane] : Tile::identity());
-    if (local.first != nowhere && !Traits::Fold::prefers(best, local.best)) atomicMin(&position, local.position());
+    if (accumulator.first != nowhere && !Traits::Fold::prefers(best, accumulator.best)) atomicMin(&position, accumulator.position());
     __syncthreads(); // the first position is there
     return {element_of<typename Traits::Acc::Number>(best), position};
 }
 
 // Reduces what a block's threads took; thread 0 holds the result.
-template <class Traits, unsigned BLOCK> GPR_DEVICE typename Traits::Acc close_block(const Local<Traits> &local)
+template <class Traits, unsigned BLOCK> GPR_DEVICE typename Traits::Acc finalize_block(const ThreadAccumulator<Traits> &accumulator)
 {
-    if constexpr (local_way<Traits>() == LocalWay::INDEXED) return find_in_block<Traits, BLOCK>(local);
-    else return block_reduce<Traits, BLOCK>(local.close());
+    if constexpr (accumulation_way<Traits>() == AccumulationWay::INDEXED) return find_in_block<Traits, BLOCK>(accumulator);
+    else return block_reduce<Traits, BLOCK>(accumulator.finalize());
 }
 
 template <class Traits, unsigned BLOCK>
@@ -76,10 +76,10 @@ auto_stream(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
     using Acc = typename Traits::Acc;
     const Row row = row_of(rows, blockIdx.x);
     const Start start = layout.row(row.index);
-    Local<Traits> local;
+    ThreadAccumulator<Traits> accumulator;
 
-    take_run<Traits, stream_vectors, BLOCK>(local, in + start.in, row.n, grid_of<BLOCK>(row));
-    Acc value = close_block<Traits, BLOCK>(local);
+    add_run<Traits, stream_vectors, BLOCK>(accumulator, in + start.in, row.n, grid_of<BLOCK>(row));
+    Acc value = finalize_block<Traits, BLOCK>(accumulator);
     if (row.blocks > 1) {
         if (!is_last_block(row, scratch, value)) return;
         const Acc *partials = scratch.partials() + row.index * row.blocks;
@@ -160,7 +160,7 @@ auto_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows, S
             const In *row_in = staged_in + r * n;
             for (unsigned i = lane; i < n; i += lanes) value[k] = Traits::combine(value[k], Traits::lift(row_in[i], i));
         } else {
-            value[k] = fold_vectors<Traits, row_vectors, lanes>(in + start[k].in, rows.n, Team{lane, lanes});
+            value[k] = fold_vectors<Traits, row_vectors, lanes>(in + start[k].in, rows.n, ThreadGroup{lane, lanes});
         }
     }
     warp_reduce_all<Traits, lanes>(value); // every lane takes part, with or without a row

@@ -86,28 +86,28 @@ GPR_DEVICE void fold_down(typename Traits::Acc *partial, typename Traits::Acc (&
 // What a thread folds OUTPUTS outputs into. OUTPUTS is 1, where the elements of an item are of one row, or item, where
 // they are of as many.
 //
-//   take(items, position, layout)    an item, and the position of its first element
-//   settle()                         as a Local's
-//   close(k)                         the accumulator of output k
+//   add(items, position, layout)    an item, and the position of its first element
+//   renormalize()                         as of a ThreadAccumulator
+//   finalize(k)                         the accumulator of output k
 template <class Traits, unsigned OUTPUTS> struct EachOutput {
     using In = typename Traits::In;
-    Local<Traits> of[OUTPUTS];
+    ThreadAccumulator<Traits> of[OUTPUTS];
 
-    GPR_DEVICE void take(const Item<In> &items, uint64 position, const Layout &layout)
+    GPR_DEVICE void add(const Item<In> &items, uint64 position, const Layout &layout)
     {
 #pragma unroll
         for (unsigned j = 0; j < item; j++) {
             // Of a row's item the elements have positions of their own.
             const uint64 own = OUTPUTS == 1 ? static_cast<uint64>(j * layout.item_position) : uint64(0);
-            if (items.kept(j)) of[OUTPUTS == 1 ? 0 : j].take(items.element(j), position + own);
+            if (items.kept(j)) of[OUTPUTS == 1 ? 0 : j].add(items.element(j), position + own);
         }
     }
-    GPR_DEVICE void settle()
+    GPR_DEVICE void renormalize()
     {
 #pragma unroll
-        for (unsigned k = 0; k < OUTPUTS; k++) of[k].settle();
+        for (unsigned k = 0; k < OUTPUTS; k++) of[k].renormalize();
     }
-    GPR_DEVICE typename Traits::Acc close(unsigned k) const { return of[k].close(); }
+    GPR_DEVICE typename Traits::Acc finalize(unsigned k) const { return of[k].finalize(); }
 };
 
 // Variances of columns of which every element counts: one count for all of them leaves registers for more columns.
@@ -116,7 +116,7 @@ template <class Traits> struct MomentsTogether {
     Distances<typename Traits::Acc> of[item];
     MomentCount taken;
 
-    GPR_DEVICE void take(const Item<In> &items, uint64, const Layout &)
+    GPR_DEVICE void add(const Item<In> &items, uint64, const Layout &)
     {
         if (taken.count++ == 0) {
 #pragma unroll
@@ -125,21 +125,21 @@ template <class Traits> struct MomentsTogether {
 #pragma unroll
         for (unsigned j = 0; j < item; j++) of[j].add(number_of<Traits>(items.element(j)));
     }
-    GPR_DEVICE void settle()
+    GPR_DEVICE void renormalize()
     {
         if (!taken.is_due()) return;
 #pragma unroll
         for (unsigned j = 0; j < item; j++) of[j].move_centre(taken.count);
         taken.move();
     }
-    GPR_DEVICE typename Traits::Acc close(unsigned k) const
+    GPR_DEVICE typename Traits::Acc finalize(unsigned k) const
     {
-        return taken.count == 0 ? Traits::identity() : of[k].close(taken.count);
+        return taken.count == 0 ? Traits::identity() : of[k].finalize(taken.count);
     }
 };
 
 template <class Traits, unsigned OUTPUTS> using Outputs =
-    typename Select<local_way<Traits>() == LocalWay::MOMENTS && OUTPUTS == item && !masked && !Traits::skips_nan,
+    typename Select<accumulation_way<Traits>() == AccumulationWay::MOMENTS && OUTPUTS == item && !masked && !Traits::skips_nan,
                     MomentsTogether<Traits>, EachOutput<Traits, OUTPUTS>>::type;
 
 // Of begin, begin + step, ... how many are below n.
@@ -166,7 +166,7 @@ GPR_DEVICE void walk_rows(const typename Traits::In *in, const unsigned char *ma
     Outputs<Traits, OUTPUTS> outputs;
 
     // `there` items, of which the compiler knows the number but for the last time.
-    const auto take_some = [&](uint64 there) {
+    const auto add_some = [&](uint64 there) {
         Item<In> items[under_way];
         uint64 positions[under_way];
 #pragma unroll
@@ -177,23 +177,23 @@ GPR_DEVICE void walk_rows(const typename Traits::In *in, const unsigned char *ma
         }
 #pragma unroll
         for (unsigned u = 0; u < under_way; u++) {
-            if (u < there) outputs.take(items[u], positions[u], layout);
+            if (u < there) outputs.add(items[u], positions[u], layout);
         }
     };
     for (; left >= under_way; left -= under_way) {
-        take_some(under_way);
-        outputs.settle();
+        add_some(under_way);
+        outputs.renormalize();
     }
-    take_some(left);
+    add_some(left);
 #pragma unroll
-    for (unsigned k = 0; k < OUTPUTS; k++) value[k] = outputs.close(k);
+    for (unsigned k = 0; k < OUTPUTS; k++) value[k] = outputs.finalize(k);
 }
 
 // Extremes of neighbouring columns of which every element counts, and is met in the order of positions: what is kept of
 // the best so far is its number and which step it was, chosen once for as many as are under way.
 template <class Traits> struct Extremes {
     using Fold = typename Traits::Fold;
-    using Tile = typename Local<Traits>::Tile;
+    using Tile = typename ThreadAccumulator<Traits>::Tile;
     using Number = typename Tile::Acc;
     Number best[item];
     unsigned at[item]; // steps until there, if there was one
@@ -207,7 +207,7 @@ template <class Traits> struct Extremes {
         }
     }
     // Takes COUNT steps, the first of which is number `first`. element(u, j) is column j's in step u of them.
-    template <unsigned COUNT, class Element> GPR_DEVICE void take(unsigned first, const Element &element)
+    template <unsigned COUNT, class Element> GPR_DEVICE void add(unsigned first, const Element &element)
     {
 #pragma unroll
         for (unsigned j = 0; j < item; j++) {
@@ -225,7 +225,7 @@ template <class Traits> struct Extremes {
             at[j] = is_better ? first + further : at[j];
         }
     }
-    GPR_DEVICE typename Traits::Acc close(unsigned j, uint64 position) const
+    GPR_DEVICE typename Traits::Acc finalize(unsigned j, uint64 position) const
     {
         return {element_of<typename Traits::Acc::Number>(best[j]), position};
     }
@@ -233,7 +233,7 @@ template <class Traits> struct Extremes {
 
 // Whether Extremes are for these traits, if positions ascend on the way.
 template <class Traits> constexpr bool finds_extremes =
-    local_way<Traits>() == LocalWay::INDEXED && !masked && !Traits::skips_nan;
+    accumulation_way<Traits>() == AccumulationWay::INDEXED && !masked && !Traits::skips_nan;
 
 // walk_rows for them. Rows have fewer than 2^32 elements.
 template <class Traits>
@@ -249,29 +249,29 @@ GPR_DEVICE void walk_to_extremes(const typename Traits::In *in, const Layout &la
     Extremes<Traits> extremes;
 
     if (steps == 0) return;
-    const auto take_some = [&](unsigned first, unsigned there) {
+    const auto add_some = [&](unsigned first, unsigned there) {
         Item<In> items[under_way];
 #pragma unroll
         for (unsigned u = 0; u < under_way; u++) { // all loads first; behind the end the first one again
             items[u] = u == 0 || u < there ? load_item(in, layout.mask, walk.place()) : items[0];
             walk.advance();
         }
-        extremes.template take<under_way>(first, [&](unsigned u, unsigned j) { return items[u].element(j); });
+        extremes.template add<under_way>(first, [&](unsigned u, unsigned j) { return items[u].element(j); });
     };
     unsigned taken = 0;
-    for (; steps - taken >= under_way; taken += under_way) take_some(taken, under_way);
-    if (taken < steps) take_some(taken, steps - taken);
+    for (; steps - taken >= under_way; taken += under_way) add_some(taken, under_way);
+    if (taken < steps) add_some(taken, steps - taken);
 #pragma unroll
     for (unsigned j = 0; j < item; j++) {
         const Walk there(layout, begin + extremes.at[j] * step, 0);
-        value[j] = extremes.close(j, there.place().position);
+        value[j] = extremes.finalize(j, there.place().position);
     }
 }
 
 // Makes of one block's values those of all blocks that share its rows, in the last of them to arrive; says whether this
 // is that block. `width` outputs a block.
 template <class Traits, unsigned BLOCK, unsigned OUTPUTS>
-GPR_DEVICE bool join_blocks(const Scratch<typename Traits::Acc> &scratch, const Row &row, const Rectangle &r,
+GPR_DEVICE bool merge_blocks(const Scratch<typename Traits::Acc> &scratch, const Row &row, const Rectangle &r,
                             typename Traits::Acc *partial, typename Traits::Acc (&value)[OUTPUTS])
 {
     using Acc = typename Traits::Acc;
@@ -349,7 +349,7 @@ GPR_DEVICE bool fold_across(const typename Traits::In *in, const unsigned char *
         if (!is_done) walk_rows<Traits, OUTPUTS>(in, mask, layout, row, r, value);
     }
     fold_down<Traits, BLOCK>(partial, value, r);
-    return row.blocks == 1 || join_blocks<Traits, BLOCK>(scratch, row, r, partial, value);
+    return row.blocks == 1 || merge_blocks<Traits, BLOCK>(scratch, row, r, partial, value);
 }
 
 } // namespace gpr

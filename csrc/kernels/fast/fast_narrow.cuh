@@ -44,7 +44,7 @@ GPR_DEVICE void fold_items(const typename Traits::In *in, uint64 head, uint64 it
     const long long position_step = layout.reduced[0].position;
     const uint64 positions = step * item / columns * static_cast<uint64>(position_step); // that a step goes on by
     uint64 next = static_cast<uint64>(row.block) * layout.across + threadIdx.x;
-    Local<Traits> local[item];
+    ThreadAccumulator<Traits> accumulator[item];
     uint64 position[item];
 
 #pragma unroll
@@ -61,15 +61,15 @@ GPR_DEVICE void fold_items(const typename Traits::In *in, uint64 head, uint64 it
         for (unsigned u = 0; u < under_way; u++) {
 #pragma unroll
             for (unsigned j = 0; j < item; j++) {
-                if (next + u * step < items) local[j].take(piece<In>(loaded[u], j), position[j]);
+                if (next + u * step < items) accumulator[j].add(piece<In>(loaded[u], j), position[j]);
                 position[j] += positions;
             }
         }
 #pragma unroll
-        for (unsigned j = 0; j < item; j++) local[j].settle();
+        for (unsigned j = 0; j < item; j++) accumulator[j].renormalize();
     }
 #pragma unroll
-    for (unsigned j = 0; j < item; j++) slots[threadIdx.x * item + j] = local[j].close();
+    for (unsigned j = 0; j < item; j++) slots[threadIdx.x * item + j] = accumulator[j].finalize();
 }
 
 // The same for extremes, if positions ascend and 32 bits hold them.
@@ -85,23 +85,23 @@ GPR_DEVICE void fold_extremes(const typename Traits::In *in, uint64 head, uint64
     const In *mine = in + head + begin * item;
     Extremes<Traits> extremes;
 
-    const auto take_some = [&](unsigned first, unsigned there) {
+    const auto add_some = [&](unsigned first, unsigned there) {
         Packed<item * sizeof(In)> loaded[under_way];
 #pragma unroll
         for (unsigned u = 0; u < under_way; u++) { // all loads first; behind the end the first one again
             loaded[u] = load_packed<item * sizeof(In)>(mine + (u < there ? u : 0) * step * item);
         }
-        extremes.template take<under_way>(first, [&](unsigned u, unsigned j) { return piece<In>(loaded[u], j); });
+        extremes.template add<under_way>(first, [&](unsigned u, unsigned j) { return piece<In>(loaded[u], j); });
         mine += under_way * step * item;
     };
     unsigned taken = 0;
-    for (; steps - taken >= under_way; taken += under_way) take_some(taken, under_way);
-    if (taken < steps) take_some(taken, steps - taken);
+    for (; steps - taken >= under_way; taken += under_way) add_some(taken, under_way);
+    if (taken < steps) add_some(taken, steps - taken);
 #pragma unroll
     for (unsigned j = 0; j < item; j++) {
         const uint64 place = (head + (begin + extremes.at[j] * step) * item + j) / columns;
         const uint64 position = layout.first_position + place * static_cast<uint64>(layout.reduced[0].position);
-        slots[threadIdx.x * item + j] = steps == 0 ? Traits::identity() : extremes.close(j, position);
+        slots[threadIdx.x * item + j] = steps == 0 ? Traits::identity() : extremes.finalize(j, position);
     }
 }
 
