@@ -50,8 +50,8 @@ typedef struct gpr_layout_params {
     gpr_axis column;       /* fast_columns, fast_narrow: the kept axis of neighbouring elements */
     gpr_u64 strips;        /* fast_columns: blocks side by side along that axis */
     gpr_i64 item_position; /* fast_strided: step of positions within an item */
-    gpr_u32 across;        /* threads of a block along kept axes; fast_narrow: that work */
-    gpr_u32 along;         /* not 0 where a row's elements are nearer to each other than rows */
+    gpr_u32 width;         /* threads of a block along kept axes; fast_narrow: that work */
+    gpr_u32 row_major;     /* not 0 where a row's elements are nearer to each other than rows */
     gpr_u32 packed;        /* fast_columns: not 0 where an item's results may be stored together */
     gpr_u32 ascends;       /* not 0 where the walk meets positions, below 2^32, in their order */
     gpr_u32 slots;         /* exact sums: rows, or groups of them, that scratch has counters for */
@@ -85,7 +85,7 @@ GPR_ASSERT_OFFSET(gpr_axis, position, 24);
 static_assert(sizeof(gpr_layout_params) == 104, "a layout before its axes");
 GPR_ASSERT_OFFSET(gpr_layout_params, column, 32);
 GPR_ASSERT_OFFSET(gpr_layout_params, strips, 64);
-GPR_ASSERT_OFFSET(gpr_layout_params, across, 80);
+GPR_ASSERT_OFFSET(gpr_layout_params, width, 80);
 static_assert(sizeof(gpr_finalize_params) == 16, "what finalizing depends on");
 static_assert(sizeof(gpr_given_mean_params) == 32, "given means before their steps");
 static_assert(sizeof(gpr_second_params) == 16, "a second array");

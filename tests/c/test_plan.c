@@ -101,8 +101,8 @@ static void check_exact_scratch(const gpr_plan *plan, const gpr_rule *rule, cons
 {
     enum { MOST_BYTES = 64 << 20 };
     const uint64_t blocks = plan->passes[0].blocks;
-    const uint64_t counters = 2 * (1 + plan->across * gpr_exact_counters(rule->acc_kind, rule->device_acc));
-    const uint64_t partials = blocks * plan->across * gpr_exact_partial_bytes(rule->acc_kind, rule->device_acc);
+    const uint64_t counters = 2 * (1 + plan->width * gpr_exact_counters(rule->acc_kind, rule->device_acc));
+    const uint64_t partials = blocks * plan->width * gpr_exact_partial_bytes(rule->acc_kind, rule->device_acc);
     const uint64_t bytes = counters * sizeof(uint32_t) + partials;
     const uint64_t room = plan->partials * gpr_acc_bytes(rule->acc_kind, rule->device_acc);
 
@@ -176,9 +176,9 @@ static void check_short_variances(const work *w, const gpr_plan *plan)
     CHECK(w->rule.acc_kind == GPR_ACC_EXACT_MOMENTS && w->grid == 0 && w->rows > 1 &&
               w->n * gpr_dtype_bytes(w->rule.element) <= SHORT_BYTES,
           "%s", describe(w));
-    CHECK(plan->across >= 1 && plan->rows == (w->rows + plan->across - 1) / plan->across && plan->pass_count == 1 &&
+    CHECK(plan->width >= 1 && plan->rows == (w->rows + plan->width - 1) / plan->width && plan->pass_count == 1 &&
               pass->grid == plan->rows * pass->blocks,
-          "%s: %u across", describe(w), plan->across);
+          "%s: %u across", describe(w), plan->width);
     check_exact_scratch(plan, &w->rule, describe(w));
 }
 
@@ -436,9 +436,9 @@ static void test_strips_of_short_columns_leave_few_partials_a_thread(void)
         CHECK(plan_array(GPR_KERNEL_fast, op, dtype, 2, 1, shape, strides, NULL, NULL, AT, &plan) == GPR_OK, "%s",
               gpr_last_error()->message);
         if (strcmp(plan.variant, "auto_columns") != 0) continue;
-        const uint64_t blocks = plan.passes[0].blocks, down = plan.block / plan.across;
+        const uint64_t blocks = plan.passes[0].blocks, down = plan.block / plan.width;
         const uint64_t partials = blocks > 1 ? (blocks + down - 1) / down : 0;
-        const uint64_t strip = (uint64_t)plan.across * plan.item * (uint64_t)bytes;
+        const uint64_t strip = (uint64_t)plan.width * plan.item * (uint64_t)bytes;
         CHECK(strip >= LEAST_BYTES, "%llu bytes", (unsigned long long)strip);
         CHECK(partials <= 1 || strip < 2 * LEAST_BYTES || PARTIAL_ROWS * partials * blocks * down <= (uint64_t)shape[1],
               "%s of %s, %lld columns of %lld: %llu partials a thread, strips of %llu bytes", gpr_operator_name(op),
@@ -505,18 +505,19 @@ static void test_exact_moments_and_products_have_kernels_of_their_own(void)
               "%llu counters", (unsigned long long)plan.tickets);
         CHECK(plan_array(GPR_KERNEL_exact, (gpr_operator)op, GPR_FLOAT32, 2, 1, rows, apart, NULL, NULL, AT, &plan) ==
                       GPR_OK &&
-                  strcmp(plan.variant, "exact_moments_across") == 0 && plan.across == 4 && plan.rows == 1 &&
+                  strcmp(plan.variant, "exact_moments_across") == 0 && plan.width == 4 && plan.rows == 1 &&
                   plan.passes[0].blocks > 10 && plan.slots == 1,
-              "%s, %u across, %u blocks", plan.variant, plan.across, plan.passes[0].blocks);
+              "%s, %u across, %u blocks", plan.variant, plan.width, plan.passes[0].blocks);
         CHECK(plan_array(GPR_KERNEL_exact, (gpr_operator)op, GPR_FLOAT32, 2, 1, rows, NULL, (const uint8_t *)AT, mask,
                          AT, &plan) == GPR_OK &&
-                  strcmp(plan.variant, "exact_moments_across") == 0 && plan.along && plan.across == 1,
-              "%s of masked runs, %u across", plan.variant, plan.across);
+                  strcmp(plan.variant, "exact_moments_across") == 0 && plan.row_major && plan.width == 1,
+              "%s of masked runs, %u across", plan.variant, plan.width);
     }
     CHECK(plan_array(GPR_KERNEL_exact, GPR_OP_STD, GPR_COMPLEX128, 2, 1, tall, columns, NULL, NULL, AT, &plan) ==
                   GPR_OK &&
-              plan.across == 8 && !plan.along && plan.rows == 12500000 && plan.passes[0].blocks == 1 && plan.slots == 0,
-          "%u across, %u blocks", plan.across, plan.passes[0].blocks);
+              plan.width == 8 && !plan.row_major && plan.rows == 12500000 && plan.passes[0].blocks == 1 &&
+              plan.slots == 0,
+          "%u across, %u blocks", plan.width, plan.passes[0].blocks);
     gpr_contiguous_layout(1, (uint64_t)n, &layout);
     for (int step = -2; step <= 2; step++) {
         layout.axes[1].in = step;
@@ -555,8 +556,8 @@ static void check_array_plan(const gpr_plan *plan, const gpr_rule *rule, const c
     CHECK(plan->item >= 1 && (plan->item & (plan->item - 1)) == 0, "%s: item %u", what, plan->item);
     CHECK(plan->kernel == GPR_KERNEL_exact || plan->item * bytes <= 16, "%s: item %u", what, plan->item);
     if (strcmp(plan->variant, "auto_columns") == 0) {
-        width = (uint64_t)plan->across * plan->item;
-        CHECK(plan->across >= 1 && plan->across <= plan->block, "%s: %u across", what, plan->across);
+        width = (uint64_t)plan->width * plan->item;
+        CHECK(plan->width >= 1 && plan->width <= plan->block, "%s: %u across", what, plan->width);
         CHECK(plan->column.in == 1 && plan->column.extent % plan->item == 0, "%s", what);
         CHECK(plan->strips * width >= plan->column.extent && (plan->strips - 1) * width < plan->column.extent, "%s",
               what);
@@ -564,23 +565,24 @@ static void check_array_plan(const gpr_plan *plan, const gpr_rule *rule, const c
               plan->item);
     } else if (strcmp(plan->variant, "auto_narrow") == 0) {
         width = plan->column.extent;
-        CHECK(plan->across >= 1 && plan->across <= plan->block, "%s: %u threads", what, plan->across);
-        CHECK((uint64_t)plan->across * plan->item % width == 0, "%s: %u threads", what, plan->across);
+        CHECK(plan->width >= 1 && plan->width <= plan->block, "%s: %u threads", what, plan->width);
+        CHECK((uint64_t)plan->width * plan->item % width == 0, "%s: %u threads", what, plan->width);
         CHECK((uint64_t)plan->block * plan->item * acc <= 40 << 10, "%s: block %u", what, plan->block);
     } else if (strcmp(plan->variant, "exact_across") == 0 || strcmp(plan->variant, "exact_moments_across") == 0) {
         const uint64_t some = 512 / bytes > 32 ? 512 / bytes : 32, few = 128 / bytes < 32 ? 128 / bytes : 32;
         const uint64_t strip = rule->acc_kind == GPR_ACC_EXACT_MOMENTS ? few : some;
-        CHECK(plan->across >= 1 && plan->across <= strip && plan->across <= plan->block, "%s: %u across", what,
-              plan->across);
-        CHECK(plan->rows * plan->across >= plan->layout.rows && (plan->rows - 1) * plan->across < plan->layout.rows,
-              "%s", what);
+        CHECK(plan->width >= 1 && plan->width <= strip && plan->width <= plan->block, "%s: %u across", what,
+              plan->width);
+        CHECK(plan->rows * plan->width >= plan->layout.rows && (plan->rows - 1) * plan->width < plan->layout.rows, "%s",
+              what);
         CHECK(pass->n * plan->item == plan->layout.n && pass->grid == plan->rows * pass->blocks, "%s", what);
-        CHECK(plan->item == 1 || (plan->along && rule->acc_kind == GPR_ACC_EXACT), "%s: items of %u", what, plan->item);
+        CHECK(plan->item == 1 || (plan->row_major && rule->acc_kind == GPR_ACC_EXACT), "%s: items of %u", what,
+              plan->item);
     } else if (strcmp(plan->variant, "exact_rows") == 0) {
         check_exact_rows(plan, what);
     } else if (strcmp(plan->variant, "auto_strided") == 0) {
-        width = plan->across;
-        CHECK(plan->across >= 1 && plan->across <= plan->block, "%s: %u across", what, plan->across);
+        width = plan->width;
+        CHECK(plan->width >= 1 && plan->width <= plan->block, "%s: %u across", what, plan->width);
         CHECK(plan->rows * width >= plan->layout.rows && (plan->rows - 1) * width < plan->layout.rows, "%s", what);
         CHECK(pass->n * plan->item == plan->layout.n, "%s", what);
     }

@@ -474,10 +474,10 @@ static uint64_t outputs_of_row(const engine_launch *op)
     const gpr_layout_params *l = &op->layout;
 
     switch (op->kernel->shape) {
-    case COLUMNS: return (uint64_t)l->across * op->kernel->module->item;
+    case COLUMNS: return (uint64_t)l->width * op->kernel->module->item;
     case NARROW: return l->column.extent;
     case STRIDED:
-    case EXACT_ACROSS: return l->across;
+    case EXACT_ACROSS: return l->width;
     default: return 1;
     }
 }
@@ -491,11 +491,11 @@ static output output_at(const engine_launch *op, uint64_t row, uint64_t k)
 
     if (op->kernel->shape == COLUMNS) {
         index = row / l->strips;
-        column = row % l->strips * l->across * m->item + k;
+        column = row % l->strips * l->width * m->item + k;
     } else if (op->kernel->shape == NARROW) {
         column = k;
     } else if (op->kernel->shape == STRIDED || op->kernel->shape == EXACT_ACROSS) {
-        index = row * l->across + k;
+        index = row * l->width + k;
         o.exists = index < l->count;
     }
     if (op->kernel->shape == COLUMNS || op->kernel->shape == NARROW) o.exists = column < l->column.extent;

@@ -14,7 +14,7 @@ __global__ void finalize_rows(const typename Traits::Acc *accumulators, typename
 {
     const uint64 threads = static_cast<uint64>(gridDim.x) * blockDim.x;
     for (uint64 i = static_cast<uint64>(blockIdx.x) * blockDim.x + threadIdx.x; i < layout.count; i += threads) {
-        Traits::store(out + layout.row(i).out, accumulators[i], layout.elements, params.of_row(layout, i, 0));
+        Traits::store(out + layout.row_offsets(i).out, accumulators[i], layout.elements, params.of_row(layout, i, 0));
     }
 }
 

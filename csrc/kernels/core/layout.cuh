@@ -19,12 +19,12 @@ static_assert(kept_axes >= 1 && reduced_axes >= 1, "an array without an axis has
 static_assert(item >= 1 && item <= 16 && (item & (item - 1)) == 0, "items are loaded by one instruction");
 
 // Where a row begins, and its result: in elements, bytes and results.
-struct Start {
+struct RowOffsets {
     long long in, mask, out;
 };
 
 // Where an element lies in its row.
-struct Place {
+struct ElementOffsets {
     long long in, mask;
     uint64 position;
 };
@@ -34,16 +34,16 @@ struct Layout : gpr_layout_params {
     gpr_axis reduced[reduced_axes]; // also
 
     // The row `further` rows after one that begins at `start`.
-    GPR_DEVICE Start row_after(const Start &start, uint64 index, unsigned further) const
+    GPR_DEVICE RowOffsets row_offsets_after(const RowOffsets &start, uint64 index, unsigned further) const
     {
-        if constexpr (kept_axes > 1) return row(index + further);
-        return Start{start.in + further * kept[0].in, start.mask + further * kept[0].mask,
+        if constexpr (kept_axes > 1) return row_offsets(index + further);
+        return RowOffsets{start.in + further * kept[0].in, start.mask + further * kept[0].mask,
                      start.out + further * kept[0].out};
     }
 
-    GPR_DEVICE Start row(uint64 index) const
+    GPR_DEVICE RowOffsets row_offsets(uint64 index) const
     {
-        Start start{0, 0, 0};
+        RowOffsets start{0, 0, 0};
 #pragma unroll
         for (unsigned a = kept_axes; a-- > 0;) {
             // What is left of the index is the first axis's.
@@ -61,9 +61,9 @@ static_assert(sizeof(Layout) == sizeof(gpr_layout_params) + (kept_axes + reduced
               "axes follow what every layout has, as the host writes them");
 
 // A thread's way through a row: elements first, first + step, first + 2 * step, ... in the order of memory.
-class Walk {
+class StridedIterator {
 public:
-    GPR_DEVICE Walk(const Layout &layout, uint64 first, uint64 step) : axes(layout.reduced)
+    GPR_DEVICE StridedIterator(const Layout &layout, uint64 first, uint64 step) : axes(layout.reduced)
     {
         here.in = here.mask = 0;
         here.position = layout.first_position;
@@ -77,7 +77,7 @@ public:
         }
     }
 
-    GPR_DEVICE const Place &place() const { return here; }
+    GPR_DEVICE const ElementOffsets &offsets() const { return here; }
 
     // Takes a step. Past the row's end the place is nowhere.
     GPR_DEVICE void advance()
@@ -97,10 +97,10 @@ public:
     }
 
     // Of programs with one reduced axis: the way from a step to the next, and so many steps at once.
-    GPR_DEVICE Place step() const
+    GPR_DEVICE ElementOffsets step() const
     {
         const long long steps = static_cast<long long>(digit[0]);
-        return Place{steps * axes[0].in, masked ? steps * axes[0].mask : 0, static_cast<uint64>(steps * axes[0].position)};
+        return ElementOffsets{steps * axes[0].in, masked ? steps * axes[0].mask : 0, static_cast<uint64>(steps * axes[0].position)};
     }
     GPR_DEVICE void advance(unsigned steps)
     {
@@ -110,7 +110,7 @@ public:
 private:
     const gpr_axis *axes; // the row's
     uint64 index[reduced_axes], digit[reduced_axes]; // the step, written in the numbers of the axes
-    Place here;
+    ElementOffsets here;
 
     GPR_DEVICE void move(unsigned a, long long steps)
     {
@@ -170,7 +170,7 @@ template <class In> struct Item {
     GPR_DEVICE bool kept(unsigned j) const { return !masked || piece<unsigned char>(keep, j) != 0; }
 };
 
-template <class In> GPR_DEVICE Item<In> load_item(const In *in, const unsigned char *mask, const Place &place)
+template <class In> GPR_DEVICE Item<In> load_item(const In *in, const unsigned char *mask, const ElementOffsets &place)
 {
     Item<In> loaded;
     loaded.elements = load_packed<item * sizeof(In)>(in + place.in);

@@ -89,7 +89,7 @@ exact(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scrat
     using In = typename Traits::In;
     constexpr unsigned vectors = 4;
     const Row row = row_of(rows, blockIdx.x);
-    const Start start = layout.row(row.index);
+    const RowOffsets start = layout.row_offsets(row.index);
     const Run<In> run(in + start.in, row.n);
     const auto prepare = [] { clear_sums<In, 1, BLOCK>(); };
     Adder<Traits, vectors, RunTeam> adder;

@@ -52,8 +52,8 @@ exact_across(const typename Traits::In *in, typename Traits::Out *out, Rows rows
         Row row = strip.row;
         row.n = layout.elements; // not items
         if (strip.has_row()) adder.close();
-        finish_sums<Traits, numbers, BLOCK>(layout.across, strip.count, row, scratch, layout.slots,
-                                          [&](unsigned c) { return out + layout.row(strip.first + c).out; });
+        finish_sums<Traits, numbers, BLOCK>(layout.width, strip.count, row, scratch, layout.slots,
+                                          [&](unsigned c) { return out + layout.row_offsets(strip.first + c).out; });
     }
 }
 

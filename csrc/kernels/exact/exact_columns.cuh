@@ -107,9 +107,9 @@ GPR_DEVICE void join_down(BlockSum<In> &sum, Held<In> &mine, const Rectangle &r,
         const unsigned half = (left + 1) / 2, pairs = left - half; // of each row
         const bool gives = r.y >= half && r.y < left, takes = r.y < pairs;
         const unsigned y = gives ? r.y - half : r.y;
-        const unsigned slot = along ? r.x * pairs + y : y * r.across + r.x; // neighbours' are neighbours
+        const unsigned slot = along ? r.x * pairs + y : y * r.width + r.x; // neighbours' are neighbours
 #pragma unroll 1
-        for (unsigned first = 0; first < pairs * r.across; first += Room::slots) {
+        for (unsigned first = 0; first < pairs * r.width; first += Room::slots) {
             const bool is_here = slot - first < Room::slots;
             uint64 *at = Room::begin() + (slot - first);
             __syncthreads(); // what was there has been read
@@ -128,12 +128,12 @@ GPR_DEVICE Held<In> join_partials(BlockSum<In> &sum, const uint64 *partials, uin
                                   unsigned blocks)
 {
     const auto load = [&](unsigned b) { return b < blocks ? load_held<In>(partials + b * step, across) : Held<In>{}; };
-    Held<In> all = load(r.y), next = load(r.y + r.down);
+    Held<In> all = load(r.y), next = load(r.y + r.height);
 
 #pragma unroll 1
-    for (unsigned b = r.y + r.down; b < blocks; b += r.down) {
+    for (unsigned b = r.y + r.height; b < blocks; b += r.height) {
         const Held<In> now = next;
-        next = load(b + r.down);
+        next = load(b + r.height);
         join_or_add(sum, all, now);
     }
     return all;
@@ -166,34 +166,34 @@ GPR_DEVICE void finish_columns(Held<typename Traits::In> mine, const Rows &rows,
     const Strip<BLOCK> strip(rows, layout); // made anew: the loop over tiles has no registers for it
     const Row &row = strip.row;
     const Rectangle &r = strip.r;
-    const bool is_along = layout.along != 0, puts = strip.has_row() && r.y == 0;
+    const bool is_row_major = layout.row_major != 0, puts = strip.has_row() && r.y == 0;
     const unsigned warp = threadIdx.x / warp_lanes;
     BlockSum<In> &sum = sums[r.x];
     uint64 *totals = nullptr;
     bool has_digits = false;
 
-    join_down<Room>(sum, mine, r, is_along, r.down);
+    join_down<Room>(sum, mine, r, is_row_major, r.height);
     if (puts && (mine.flags & (saw_digits | saw_specials)) != 0) mine.take_flags(sum);
     if (row.blocks > 1) {
         constexpr unsigned words = sizeof(uint64) / sizeof(unsigned);
         const uint64 slot = row.index < layout.slots ? row.index : row.index % layout.slots;
-        const uint64 step = words_of_held<In> * layout.across; // of a block's partials
-        unsigned *ticket = scratch.tickets + slot * words * (1 + layout.across * counters);
+        const uint64 step = words_of_held<In> * layout.width; // of a block's partials
+        unsigned *ticket = scratch.tickets + slot * words * (1 + layout.width * counters);
         uint64 *partials = reinterpret_cast<uint64 *>(scratch.partials()) + slot * row.blocks * step + r.x;
         totals = reinterpret_cast<uint64 *>(ticket) + 1;
         if (puts) {
             has_digits = (mine.flags & saw_digits) != 0;
             is_left[r.x] = has_digits;
             if (counts && !has_digits && sum.left_out != 0) atomicAdd(totals + r.x * counters + digits, sum.left_out);
-            store_held(partials + row.block * step, layout.across, mine);
+            store_held(partials + row.block * step, layout.width, mine);
         }
         if (__syncthreads_or(has_digits)) {
             for_each_left<Room>(is_left, strip.count, [&](unsigned c) { leave_number(sums[c], totals + c * counters); });
         }
         if (!is_last_to_arrive(ticket, row.blocks)) return;
         mine = {};
-        if (strip.has_row()) mine = join_partials(sum, partials, step, layout.across, r, row.blocks);
-        join_down<Room>(sum, mine, r, is_along, smaller(r.down, row.blocks));
+        if (strip.has_row()) mine = join_partials(sum, partials, step, layout.width, r, row.blocks);
+        join_down<Room>(sum, mine, r, is_row_major, smaller(r.height, row.blocks));
     }
     if (puts) {
         bool is_short = false;
@@ -207,7 +207,7 @@ GPR_DEVICE void finish_columns(Held<typename Traits::In> mine, const Rows &rows,
                     left_out = counted;
                     if (left_out != 0) counted = 0;
                 }
-                put_short<Traits, false>(out + layout.row(strip.first + r.x).out, mine, layout.elements - left_out);
+                put_short<Traits, false>(out + layout.row_offsets(strip.first + r.x).out, mine, layout.elements - left_out);
             }
         }
         if (!is_short) add_own(sum, mine);
@@ -218,7 +218,7 @@ GPR_DEVICE void finish_columns(Held<typename Traits::In> mine, const Rows &rows,
     Acc *rooms = reinterpret_cast<Acc *>(Room::begin());
     for_each_left<Room>(is_left, strip.count, [&](unsigned c) {
         if (totals != nullptr) take_number(sums[c], totals + c * counters);
-        put_sum<Traits>(out + layout.row(strip.first + c).out, rooms[warp], sums[c], layout.elements);
+        put_sum<Traits>(out + layout.row_offsets(strip.first + c).out, rooms[warp], sums[c], layout.elements);
     });
 }
 

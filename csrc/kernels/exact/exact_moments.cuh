@@ -354,7 +354,7 @@ exact_moments(const typename Traits::In *in, typename Traits::Out *out, Rows row
     __shared__ Acc whole;
     BlockMoments<In> *part = block_moments<In, 1>();
     const Row row = row_of(rows, blockIdx.x);
-    const Start start = layout.row(row.index);
+    const RowOffsets start = layout.row_offsets(row.index);
 
     MomentsAdder<Traits, vectors> adder;
     take_tiles<vectors, BLOCK>(adder, Run<In>(in + start.in, row.n), row, [&] { clear_shared<BLOCK>(part, 1); });

@@ -96,14 +96,14 @@ exact_moments_across(const typename Traits::In *in, typename Traits::Out *out, R
     const auto is_flags = [](unsigned i) { return Words::is_flags(i % Words::all); };
     Totals totals;
     if (row.blocks > 1) {
-        totals = Totals(scratch.tickets, layout.slots, row, layout.across * Words::all);
+        totals = Totals(scratch.tickets, layout.slots, row, layout.width * Words::all);
         if (!totals.add<BLOCK>(strip.count * Words::all, row, found, is_flags)) return;
     }
 
     const unsigned warp = threadIdx.x / warp_lanes, lane = threadIdx.x % warp_lanes;
     if (warp >= rooms || warp >= strip.count) return;
     const unsigned mine = (strip.count - warp - 1) / rooms + 1; // rows: number warp, warp + rooms, ...
-    const auto result_of = [&](unsigned k) { return out + layout.row(strip.first + warp + k * rooms).out; };
+    const auto result_of = [&](unsigned k) { return out + layout.row_offsets(strip.first + warp + k * rooms).out; };
     unsigned put = 0;
     if constexpr (!same<typename Traits::Out, typename Traits::Acc>) {
         if (row.blocks == 1) put = put_quickly<Traits, rooms>(moments + warp, mine, counted, params, result_of);

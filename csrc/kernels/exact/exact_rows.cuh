@@ -144,12 +144,12 @@ GPR_DEVICE unsigned put_few_rows(const typename Traits::In *in, typename Traits:
 
 #pragma unroll
     for (unsigned r = 0; r < per_thread; r++) { // all loads first
-        WalkedTiles<Traits, item> only(in + layout.row(index + r * STEP).in, nullptr, layout, 0, 1, row_elements);
+        WalkedTiles<Traits, item> only(in + layout.row_offsets(index + r * STEP).in, nullptr, layout, 0, 1, row_elements);
         only.fetch_part(v[r], FloatAdder<Traits, item, LoneThread<1>>::nothing());
     }
 #pragma unroll
     for (unsigned r = 0; r < per_thread; r++) {
-        const bool is_put = put_few<Traits, FewNumbers<Traits>, row_elements>(v[r], out + layout.row(index + r * STEP).out);
+        const bool is_put = put_few<Traits, FewNumbers<Traits>, row_elements>(v[r], out + layout.row_offsets(index + r * STEP).out);
         left |= is_put ? 0 : 1u << r;
     }
     return left;
@@ -158,7 +158,7 @@ GPR_DEVICE unsigned put_few_rows(const typename Traits::In *in, typename Traits:
 // Adds a group's row and puts its sum if windows hold it; says whether they do. All lanes of a warp must call.
 template <class Traits, unsigned VECTORS>
 GPR_DEVICE bool put_short_row(const typename Traits::In *in, typename Traits::Out *out, const Layout &layout,
-                              const Start &start, bool has_row, uint64 n)
+                              const RowOffsets &start, bool has_row, uint64 n)
 {
     using In = typename Traits::In;
     const unsigned lane = threadIdx.x % lanes;
@@ -241,7 +241,7 @@ GPR_DEVICE void put_rows(const typename Traits::In *in, typename Traits::Out *ou
         const uint64 index = first + r * (BLOCK / lanes);
         const bool has_row = (left >> r & 1) != 0 && index < layout.count;
         if (!__any_sync(all_lanes, has_row)) continue;
-        const Start start = layout.row(has_row ? index : 0);
+        const RowOffsets start = layout.row_offsets(has_row ? index : 0);
         bool fits = false; // of accumulators that leave the kernel all words are wanted
         if constexpr (!same<typename Traits::Out, typename Traits::Acc>) {
             fits = put_short_row<Traits, item>(in, out, layout, start, has_row, n);
@@ -250,7 +250,7 @@ GPR_DEVICE void put_rows(const typename Traits::In *in, typename Traits::Out *ou
         while (any != 0) {
             const unsigned lane = warp_lanes - 1 - static_cast<unsigned>(leading_zeros(any)); // the first of the row's
             any ^= 1u << lane;
-            const Start of_row = layout.row(index - threadIdx.x % warp_lanes / lanes + lane / lanes);
+            const RowOffsets of_row = layout.row_offsets(index - threadIdx.x % warp_lanes / lanes + lane / lanes);
             put_any_row<Traits, BLOCK>(in + of_row.in, layout.mask + of_row.mask, out + of_row.out, layout, n);
         }
     }

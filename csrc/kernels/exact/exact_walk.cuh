@@ -28,7 +28,7 @@ public:
 
     GPR_DEVICE WalkedTiles(const In *row, const unsigned char *row_mask, const Layout &layout, uint64 first, uint64 step,
                            uint64 n)
-        : in(row), mask(row_mask), walk(layout, first, step), left(steps_of(n, first, step))
+        : in(row), mask(row_mask), iterator(layout, first, step), left(steps_of(n, first, step))
     {
     }
     GPR_DEVICE bool is_done() const { return left == 0; }
@@ -52,7 +52,7 @@ public:
 private:
     const In *in;
     const unsigned char *mask;
-    Walk walk;
+    StridedIterator iterator;
     uint64 left; // elements, or items
 
     // All loads come first.
@@ -62,18 +62,18 @@ private:
         for (unsigned i = 0; i < elements; i++) {
             keep[i] = i < count;
             if (keep[i]) {
-                x[i] = in[walk.place().in];
-                if constexpr (masked) keep[i] = mask[walk.place().mask] != 0;
+                x[i] = in[iterator.offsets().in];
+                if constexpr (masked) keep[i] = mask[iterator.offsets().mask] != 0;
             }
-            walk.advance();
+            iterator.advance();
         }
     }
     // The same of a whole tile along one axis: its elements are at even distances.
     GPR_DEVICE void load_even(In (&x)[elements], bool (&keep)[elements])
     {
-        const Place step = walk.step();
-        const In *at = in + walk.place().in;
-        const unsigned char *mask_at = mask + walk.place().mask;
+        const ElementOffsets step = iterator.step();
+        const In *at = in + iterator.offsets().in;
+        const unsigned char *mask_at = mask + iterator.offsets().mask;
 #pragma unroll
         for (unsigned i = 0; i < elements; i++) {
             x[i] = *at;
@@ -82,7 +82,7 @@ private:
             at += step.in;
             mask_at += step.mask;
         }
-        walk.advance(elements);
+        iterator.advance(elements);
     }
 
     template <bool FULL> GPR_DEVICE void take(Vector (&v)[VECTORS], unsigned count, const Vector &nothing)
@@ -108,8 +108,8 @@ private:
 
 #pragma unroll
         for (unsigned i = 0; i < steps; i++) { // all loads first
-            if (i < count) items[i] = load_item(in, mask, walk.place());
-            walk.advance();
+            if (i < count) items[i] = load_item(in, mask, iterator.offsets());
+            iterator.advance();
         }
 #pragma unroll
         for (unsigned k = 0; k < VECTORS; k++) v[k] = nothing;
@@ -131,7 +131,7 @@ private:
     }
 };
 
-// The rows that lie across a block: row v of `rows` is layout.across rows of the array, of which the first `count` exist.
+// The rows that lie across a block: row v of `rows` is layout.width rows of the array, of which the first `count` exist.
 template <unsigned BLOCK> struct Strip {
     Row row;
     Rectangle r;
@@ -139,9 +139,9 @@ template <unsigned BLOCK> struct Strip {
     unsigned count;
 
     GPR_DEVICE Strip(const Rows &rows, const Layout &layout)
-        : row(row_of(rows, blockIdx.x)), r(Rectangle::of_block<BLOCK>(layout.across, layout.along != 0)),
-          first(row.index * layout.across),
-          count(layout.count - first < layout.across ? static_cast<unsigned>(layout.count - first) : layout.across)
+        : row(row_of(rows, blockIdx.x)), r(Rectangle::of_block<BLOCK>(layout.width, layout.row_major != 0)),
+          first(row.index * layout.width),
+          count(layout.count - first < layout.width ? static_cast<unsigned>(layout.count - first) : layout.width)
     {
     }
     // Whether this thread has a row: number r.x of the block's.
@@ -154,10 +154,10 @@ template <unsigned BLOCK> struct Strip {
     {
         const unsigned together = __ballot_sync(all_lanes, has_row()); // who waits for each other
         if (!has_row()) return 0;
-        const Start start = layout.row(first + r.x);
+        const RowOffsets start = layout.row_offsets(first + r.x);
         WalkedTiles<Traits, VECTORS, item> tiles(in + start.in, layout.mask + start.mask, layout,
-                                               static_cast<uint64>(row.block) * r.down + r.y,
-                                               static_cast<uint64>(row.blocks) * r.down, row.n);
+                                               static_cast<uint64>(row.block) * r.height + r.y,
+                                               static_cast<uint64>(row.blocks) * r.height, row.n);
 
         // Lanes whose tiles did not fit, or whose windows were full, wait here for the others: else they would go on by
         // themselves to the end, each with loads of its own.

@@ -75,7 +75,7 @@ auto_stream(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
 {
     using Acc = typename Traits::Acc;
     const Row row = row_of(rows, blockIdx.x);
-    const Start start = layout.row(row.index);
+    const RowOffsets start = layout.row_offsets(row.index);
     ThreadAccumulator<Traits> accumulator;
 
     add_run<Traits, stream_vectors, BLOCK>(accumulator, in + start.in, row.n, grid_of<BLOCK>(row));
@@ -137,9 +137,9 @@ auto_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows, S
     const uint64 left = rows.count - first;
     const unsigned count = left < groups * per_thread ? static_cast<unsigned>(left) : groups * per_thread;
     const unsigned group = threadIdx.x / lanes, lane = threadIdx.x % lanes;
-    const Start base = layout.row(first);
+    const RowOffsets base = layout.row_offsets(first);
     const In *staged_in = nullptr;
-    Start start[per_thread];
+    RowOffsets start[per_thread];
     Acc value[per_thread];
 
     if constexpr (narrow && kept_axes == 1) {
@@ -153,7 +153,7 @@ auto_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows, S
     for (unsigned k = 0; k < per_thread; k++) {
         const unsigned r = k * groups + group;
         value[k] = Traits::identity();
-        start[k] = layout.row_after(base, first, r < count ? r : 0);
+        start[k] = layout.row_offsets_after(base, first, r < count ? r : 0);
         if (r >= count) continue;
         if (staged_in != nullptr) {
             const unsigned n = static_cast<unsigned>(rows.n);

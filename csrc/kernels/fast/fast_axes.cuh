@@ -1,6 +1,6 @@
 // Blocks whose threads lie across rows: what auto_columns and auto_strided have in common.
 //
-// A block's threads are a rectangle. `across` of them lie side by side, each with outputs of its own; BLOCK / across
+// A block's threads are a rectangle. `width` of them lie side by side, each with outputs of its own; BLOCK / width
 // lie one below the other and share those outputs, each taking every so-manyth position of the rows. What they found is
 // combined down the rectangle in shared memory, and where several blocks share rows, the last of them combines what all
 // found, in the order of the blocks: who combines what is fixed by the launch, never by timing.
@@ -17,29 +17,29 @@ namespace gpr {
 // items have less than 8 bytes.
 template <class In> constexpr unsigned items_under_way = item * sizeof(In) == 16 ? 4 : 8;
 
-// A thread's place in its block. Threads that the rectangle leaves over have y == down and do nothing.
+// A thread's place in its block. Threads that the rectangle leaves over have y == height and do nothing.
 struct Rectangle {
-    unsigned across, down;
+    unsigned width, height;
     unsigned x, y;
 
-    // `along`: neighbours in the block take neighbouring positions of a row, else neighbouring rows.
-    template <unsigned BLOCK> static GPR_DEVICE Rectangle of_block(unsigned across, bool along)
+    // `row_major`: neighbours in the block take neighbouring positions of a row, else neighbouring rows.
+    template <unsigned BLOCK> static GPR_DEVICE Rectangle of_block(unsigned width, bool row_major)
     {
         Rectangle r;
-        if (across == BLOCK) return Rectangle{BLOCK, 1, threadIdx.x, 0};
-        r.across = across;
-        r.down = BLOCK / across;
-        r.x = along ? threadIdx.x / r.down : threadIdx.x % across;
-        r.y = along ? threadIdx.x % r.down : threadIdx.x / across;
-        if (along && r.x >= across) r.x = 0, r.y = r.down;
+        if (width == BLOCK) return Rectangle{BLOCK, 1, threadIdx.x, 0};
+        r.width = width;
+        r.height = BLOCK / width;
+        r.x = row_major ? threadIdx.x / r.height : threadIdx.x % width;
+        r.y = row_major ? threadIdx.x % r.height : threadIdx.x / width;
+        if (row_major && r.x >= width) r.x = 0, r.y = r.height;
         return r;
     }
-    GPR_DEVICE bool works() const { return y < down; }
+    GPR_DEVICE bool works() const { return y < height; }
 };
 
 // Outputs that are combined down a block at once: with 64 bytes of shared memory a thread, and 32 KiB a block, as many blocks
 // as before have room.
-template <class Traits, unsigned BLOCK, unsigned OUTPUTS> GPR_DEVICE constexpr unsigned folded_together()
+template <class Traits, unsigned BLOCK, unsigned OUTPUTS> GPR_DEVICE constexpr unsigned outputs_together()
 {
     constexpr unsigned long most = BLOCK <= 512 ? 64 : 32 * 1024 / BLOCK;
     unsigned together = OUTPUTS;
@@ -51,12 +51,12 @@ template <class Traits, unsigned BLOCK, unsigned OUTPUTS> GPR_DEVICE constexpr u
 // threads of the block must call. `partial` is shared memory of BLOCK accumulators for each output of those; another call
 // with the same rectangle may follow at once, as of each slot only its own thread reads after the last barrier.
 template <class Traits, unsigned BLOCK, unsigned OUTPUTS>
-GPR_DEVICE void fold_down(typename Traits::Acc *partial, typename Traits::Acc (&value)[OUTPUTS], const Rectangle &r)
+GPR_DEVICE void reduce_rectangle(typename Traits::Acc *partial, typename Traits::Acc (&value)[OUTPUTS], const Rectangle &r)
 {
-    constexpr unsigned together = folded_together<Traits, BLOCK, OUTPUTS>();
-    const unsigned slot = r.y * r.across + r.x;
+    constexpr unsigned together = outputs_together<Traits, BLOCK, OUTPUTS>();
+    const unsigned slot = r.y * r.width + r.x;
 
-    if (r.down == 1) return;
+    if (r.height == 1) return;
 #pragma unroll
     for (unsigned first = 0; first < OUTPUTS; first += together) {
         if (r.works()) {
@@ -64,13 +64,13 @@ GPR_DEVICE void fold_down(typename Traits::Acc *partial, typename Traits::Acc (&
             for (unsigned k = 0; k < together; k++) partial[k * BLOCK + slot] = value[first + k];
         }
         __syncthreads(); // partials are there
-        for (unsigned left = r.down; left > 1;) {
+        for (unsigned left = r.height; left > 1;) {
             const unsigned half = (left + 1) / 2;
             if (r.y + half < left) {
 #pragma unroll
                 for (unsigned k = 0; k < together; k++) {
                     typename Traits::Acc &mine = partial[k * BLOCK + slot];
-                    mine = Traits::combine(mine, partial[k * BLOCK + slot + half * r.across]);
+                    mine = Traits::combine(mine, partial[k * BLOCK + slot + half * r.width]);
                 }
             }
             __syncthreads(); // the next step reads what this one wrote
@@ -153,16 +153,16 @@ GPR_DEVICE uint64 steps_of(uint64 n, uint64 begin, uint64 step)
 // Folds rows of n items from `in` on: this thread's positions are r.y of the block's first `down`, and so on every
 // `blocks` * down.
 template <class Traits, unsigned OUTPUTS>
-GPR_DEVICE void walk_rows(const typename Traits::In *in, const unsigned char *mask, const Layout &layout, const Row &row,
+GPR_DEVICE void fold_strided(const typename Traits::In *in, const unsigned char *mask, const Layout &layout, const Row &row,
                           const Rectangle &r, typename Traits::Acc (&value)[OUTPUTS])
 {
     using In = typename Traits::In;
     static_assert(OUTPUTS == 1 || OUTPUTS == item, "an item is of one row or of as many as it has elements");
     constexpr unsigned under_way = items_under_way<In>;
-    const uint64 step = static_cast<uint64>(row.blocks) * r.down;
-    const uint64 begin = static_cast<uint64>(row.block) * r.down + r.y;
+    const uint64 step = static_cast<uint64>(row.blocks) * r.height;
+    const uint64 begin = static_cast<uint64>(row.block) * r.height + r.y;
     uint64 left = steps_of(row.n, begin, step);
-    Walk walk(layout, begin, step);
+    StridedIterator iterator(layout, begin, step);
     Outputs<Traits, OUTPUTS> outputs;
 
     // `there` items, of which the compiler knows the number but for the last time.
@@ -171,9 +171,9 @@ GPR_DEVICE void walk_rows(const typename Traits::In *in, const unsigned char *ma
         uint64 positions[under_way];
 #pragma unroll
         for (unsigned u = 0; u < under_way; u++) { // all loads first
-            positions[u] = walk.place().position;
-            if (u < there) items[u] = load_item(in, mask, walk.place());
-            walk.advance();
+            positions[u] = iterator.offsets().position;
+            if (u < there) items[u] = load_item(in, mask, iterator.offsets());
+            iterator.advance();
         }
 #pragma unroll
         for (unsigned u = 0; u < under_way; u++) {
@@ -235,17 +235,17 @@ template <class Traits> struct Extremes {
 template <class Traits> constexpr bool finds_extremes =
     accumulation_way<Traits>() == AccumulationWay::INDEXED && !masked && !Traits::skips_nan;
 
-// walk_rows for them. Rows have fewer than 2^32 elements.
+// fold_strided for them. Rows have fewer than 2^32 elements.
 template <class Traits>
-GPR_DEVICE void walk_to_extremes(const typename Traits::In *in, const Layout &layout, const Row &row, const Rectangle &r,
+GPR_DEVICE void fold_strided_extremes(const typename Traits::In *in, const Layout &layout, const Row &row, const Rectangle &r,
                                  typename Traits::Acc (&value)[item])
 {
     using In = typename Traits::In;
     constexpr unsigned under_way = items_under_way<In>;
-    const uint64 step = static_cast<uint64>(row.blocks) * r.down;
-    const uint64 begin = static_cast<uint64>(row.block) * r.down + r.y;
+    const uint64 step = static_cast<uint64>(row.blocks) * r.height;
+    const uint64 begin = static_cast<uint64>(row.block) * r.height + r.y;
     const unsigned steps = static_cast<unsigned>(steps_of(row.n, begin, step));
-    Walk walk(layout, begin, step);
+    StridedIterator iterator(layout, begin, step);
     Extremes<Traits> extremes;
 
     if (steps == 0) return;
@@ -253,8 +253,8 @@ GPR_DEVICE void walk_to_extremes(const typename Traits::In *in, const Layout &la
         Item<In> items[under_way];
 #pragma unroll
         for (unsigned u = 0; u < under_way; u++) { // all loads first; behind the end the first one again
-            items[u] = u == 0 || u < there ? load_item(in, layout.mask, walk.place()) : items[0];
-            walk.advance();
+            items[u] = u == 0 || u < there ? load_item(in, layout.mask, iterator.offsets()) : items[0];
+            iterator.advance();
         }
         extremes.template add<under_way>(first, [&](unsigned u, unsigned j) { return items[u].element(j); });
     };
@@ -263,8 +263,8 @@ GPR_DEVICE void walk_to_extremes(const typename Traits::In *in, const Layout &la
     if (taken < steps) add_some(taken, steps - taken);
 #pragma unroll
     for (unsigned j = 0; j < item; j++) {
-        const Walk there(layout, begin + extremes.at[j] * step, 0);
-        value[j] = extremes.finalize(j, there.place().position);
+        const StridedIterator there(layout, begin + extremes.at[j] * step, 0);
+        value[j] = extremes.finalize(j, there.offsets().position);
     }
 }
 
@@ -275,7 +275,7 @@ GPR_DEVICE bool merge_blocks(const Scratch<typename Traits::Acc> &scratch, const
                             typename Traits::Acc *partial, typename Traits::Acc (&value)[OUTPUTS])
 {
     using Acc = typename Traits::Acc;
-    const uint64 width = static_cast<uint64>(r.across) * OUTPUTS;
+    const uint64 width = static_cast<uint64>(r.width) * OUTPUTS;
     Acc *mine = scratch.partials() + row.virtual_block * width + r.x * OUTPUTS;
 
     if (r.y == 0) {
@@ -288,12 +288,12 @@ GPR_DEVICE bool merge_blocks(const Scratch<typename Traits::Acc> &scratch, const
     for (unsigned k = 0; k < OUTPUTS; k++) value[k] = Traits::identity();
     if (r.works()) {
 #pragma unroll 4
-        for (unsigned b = r.y; b < row.blocks; b += r.down) {
+        for (unsigned b = r.y; b < row.blocks; b += r.height) {
 #pragma unroll
             for (unsigned k = 0; k < OUTPUTS; k++) value[k] = Traits::combine(value[k], first[b * width + k]);
         }
     }
-    fold_down<Traits, BLOCK>(partial, value, r);
+    reduce_rectangle<Traits, BLOCK>(partial, value, r);
     return true;
 }
 
@@ -332,11 +332,11 @@ GPR_DEVICE void store_item(typename Traits::Out *to, const typename Traits::Acc 
 // A block's part of its rows, from elements to accumulators; whether it is the one that holds results, and if so the
 // threads with y == 0 do. `has_rows`: this thread's outputs exist.
 template <class Traits, unsigned BLOCK, unsigned OUTPUTS>
-GPR_DEVICE bool fold_across(const typename Traits::In *in, const unsigned char *mask, const Layout &layout,
+GPR_DEVICE bool fold_rows_of_block(const typename Traits::In *in, const unsigned char *mask, const Layout &layout,
                             const Scratch<typename Traits::Acc> &scratch, const Row &row, const Rectangle &r,
                             bool has_rows, typename Traits::Acc (&value)[OUTPUTS])
 {
-    __shared__ typename Traits::Acc partial[BLOCK * folded_together<Traits, BLOCK, OUTPUTS>()];
+    __shared__ typename Traits::Acc partial[BLOCK * outputs_together<Traits, BLOCK, OUTPUTS>()];
 
 #pragma unroll
     for (unsigned k = 0; k < OUTPUTS; k++) value[k] = Traits::identity();
@@ -344,11 +344,11 @@ GPR_DEVICE bool fold_across(const typename Traits::In *in, const unsigned char *
         bool is_done = false;
         if constexpr (OUTPUTS == item && finds_extremes<Traits>) {
             is_done = layout.ascends != 0;
-            if (is_done) walk_to_extremes<Traits>(in, layout, row, r, value);
+            if (is_done) fold_strided_extremes<Traits>(in, layout, row, r, value);
         }
-        if (!is_done) walk_rows<Traits, OUTPUTS>(in, mask, layout, row, r, value);
+        if (!is_done) fold_strided<Traits, OUTPUTS>(in, mask, layout, row, r, value);
     }
-    fold_down<Traits, BLOCK>(partial, value, r);
+    reduce_rectangle<Traits, BLOCK>(partial, value, r);
     return row.blocks == 1 || merge_blocks<Traits, BLOCK>(scratch, row, r, partial, value);
 }
 

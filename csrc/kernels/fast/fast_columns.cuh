@@ -9,10 +9,10 @@
 // Few long rows and many short ones come the same way: of three rows reduced to one, each thread has three loads under
 // way and stores an item of results.
 //
-//   Launch: row v of `rows` is a strip of across * item columns; blocks split its positions. rows.n counts positions,
+//   Launch: row v of `rows` is a strip of width * item columns; blocks split its positions. rows.n counts positions,
 //   rows.count strips: layout.strips of them for each combination of the other kept axes. item elements are aligned to
 //   their size together wherever they begin, the mask's bytes also; layout.column.extent is a multiple of item. With
-//   more than one block a row, scratch has across * item partials for each virtual block and a ticket a strip.
+//   more than one block a row, scratch has width * item partials for each virtual block and a ticket a strip.
 //
 // Still paid: strips at the edge that are not full; and partials of all columns where blocks share them.
 #pragma once
@@ -27,16 +27,16 @@ auto_columns(const typename Traits::In *in, typename Traits::Out *out, Rows rows
              const __grid_constant__ Layout layout, typename Traits::AllParams params)
 {
     const Row row = row_of(rows, blockIdx.x);
-    const Rectangle r = Rectangle::of_block<BLOCK>(layout.across, false);
+    const Rectangle r = Rectangle::of_block<BLOCK>(layout.width, false);
     // A division is dear where a thread reads no more than an item of each of a few rows.
     const uint64 group = layout.strips == 1 ? row.index : layout.strips == rows.count ? 0 : row.index / layout.strips;
     const uint64 strip = layout.strips == 1 ? 0 : row.index - group * layout.strips;
-    const uint64 column = (strip * layout.across + r.x) * item;
-    const Start start = layout.row(group);
+    const uint64 column = (strip * layout.width + r.x) * item;
+    const RowOffsets start = layout.row_offsets(group);
     const bool has_rows = column < layout.column.extent;
     typename Traits::Acc value[item];
 
-    if (!fold_across<Traits, BLOCK, item>(in + start.in + column, layout.mask + start.mask + column, layout, scratch, row,
+    if (!fold_rows_of_block<Traits, BLOCK, item>(in + start.in + column, layout.mask + start.mask + column, layout, scratch, row,
                                         r, has_rows, value)) {
         return;
     }

@@ -5,8 +5,8 @@
 // number: then each element of a thread's vector belongs to the same column every time, and the thread keeps one
 // accumulator for each. Which column that is, it needs to know only at the end.
 //
-//   Launch: row v of `rows` is layout.column.extent columns of rows.n elements each; blocks split the run. `across`
-//   threads of a block work; across * item is a multiple of the number of columns, which is at most BLOCK * item. Elements
+//   Launch: row v of `rows` is layout.column.extent columns of rows.n elements each; blocks split the run. `width`
+//   threads of a block work; width * item is a multiple of the number of columns, which is at most BLOCK * item. Elements
 //   are aligned to themselves only: what lies before the first whole item and after the last is taken one by one. No
 //   mask. With more than one block a row, scratch has a partial for each virtual block and column, and a ticket a row.
 //
@@ -40,10 +40,10 @@ GPR_DEVICE void fold_items(const typename Traits::In *in, uint64 head, uint64 it
 {
     using In = typename Traits::In;
     constexpr unsigned under_way = items_under_way<In>;
-    const uint64 step = static_cast<uint64>(row.blocks) * layout.across;
+    const uint64 step = static_cast<uint64>(row.blocks) * layout.width;
     const long long position_step = layout.reduced[0].position;
     const uint64 positions = step * item / columns * static_cast<uint64>(position_step); // that a step goes on by
-    uint64 next = static_cast<uint64>(row.block) * layout.across + threadIdx.x;
+    uint64 next = static_cast<uint64>(row.block) * layout.width + threadIdx.x;
     ThreadAccumulator<Traits> accumulator[item];
     uint64 position[item];
 
@@ -79,8 +79,8 @@ GPR_DEVICE void fold_extremes(const typename Traits::In *in, uint64 head, uint64
 {
     using In = typename Traits::In;
     constexpr unsigned under_way = items_under_way<In>;
-    const uint64 step = static_cast<uint64>(row.blocks) * layout.across;
-    const uint64 begin = static_cast<uint64>(row.block) * layout.across + threadIdx.x;
+    const uint64 step = static_cast<uint64>(row.blocks) * layout.width;
+    const uint64 begin = static_cast<uint64>(row.block) * layout.width + threadIdx.x;
     const unsigned steps = static_cast<unsigned>(steps_of(items, begin, step));
     const In *mine = in + head + begin * item;
     Extremes<Traits> extremes;
@@ -114,7 +114,7 @@ auto_narrow(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
     using Acc = typename Traits::Acc;
     __shared__ Acc slots[BLOCK * item];
     const Row row = row_of(rows, blockIdx.x);
-    const Start start = layout.row(row.index);
+    const RowOffsets start = layout.row_offsets(row.index);
     const In *row_in = in + start.in;
     const unsigned columns = static_cast<unsigned>(layout.column.extent);
     const uint64 n = row.n * columns;
@@ -124,7 +124,7 @@ auto_narrow(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
     const uint64 items = (n - head) / item, tail = head + items * item;
     const unsigned shift = static_cast<unsigned>(head % columns); // slot s is of column (shift + s) % columns
 
-    if (threadIdx.x < layout.across) {
+    if (threadIdx.x < layout.width) {
         bool is_done = false;
         if constexpr (finds_extremes<Traits>) {
             is_done = layout.ascends != 0;
@@ -132,7 +132,7 @@ auto_narrow(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
         }
         if (!is_done) fold_items<Traits>(row_in, head, items, columns, layout, row, slots);
     }
-    fold_slots<Traits, BLOCK>(slots, layout.across * item, columns);
+    fold_slots<Traits, BLOCK>(slots, layout.width * item, columns);
 
     Acc *partials = scratch.partials() + row.virtual_block * columns;
     for (unsigned s = threadIdx.x; s < columns; s += BLOCK) {

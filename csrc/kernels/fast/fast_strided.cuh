@@ -5,8 +5,8 @@
 // loads items of up to 16 bytes of them; where rows are nearer to each other than the elements of one, neighbouring
 // threads take neighbouring rows.
 //
-//   Launch: row v of `rows` is `across` rows of the array; blocks split their items. rows.n counts items of a row,
-//   rows.count groups of rows. With more than one block a row, scratch has `across` partials for each virtual block and
+//   Launch: row v of `rows` is `width` rows of the array; blocks split their items. rows.n counts items of a row,
+//   rows.count groups of rows. With more than one block a row, scratch has `width` partials for each virtual block and
 //   a ticket for each group.
 //
 // Still paid: additions for each item where a pointer's step would do; and whatever memory brings beside the elements.
@@ -22,13 +22,13 @@ auto_strided(const typename Traits::In *in, typename Traits::Out *out, Rows rows
              const __grid_constant__ Layout layout, typename Traits::AllParams params)
 {
     const Row row = row_of(rows, blockIdx.x);
-    const Rectangle r = Rectangle::of_block<BLOCK>(layout.across, layout.along != 0);
-    const uint64 index = row.index * layout.across + r.x;
+    const Rectangle r = Rectangle::of_block<BLOCK>(layout.width, layout.row_major != 0);
+    const uint64 index = row.index * layout.width + r.x;
     const bool has_row = index < layout.count;
-    const Start start = layout.row(has_row ? index : 0);
+    const RowOffsets start = layout.row_offsets(has_row ? index : 0);
     typename Traits::Acc value[1];
 
-    if (!fold_across<Traits, BLOCK, 1>(in + start.in, layout.mask + start.mask, layout, scratch, row, r, has_row, value)) {
+    if (!fold_rows_of_block<Traits, BLOCK, 1>(in + start.in, layout.mask + start.mask, layout, scratch, row, r, has_row, value)) {
         return;
     }
     if (r.y == 0 && has_row) {
@@ -44,7 +44,7 @@ auto_empty(const typename Traits::In *, typename Traits::Out *out, Rows rows, Sc
 {
     const uint64 index = (rows.first + blockIdx.x) * BLOCK + threadIdx.x;
     if (index < layout.count) {
-        Traits::store(out + layout.row(index).out, Traits::identity(), 0, params.of_row(layout, index, 0));
+        Traits::store(out + layout.row_offsets(index).out, Traits::identity(), 0, params.of_row(layout, index, 0));
     }
 }
 

@@ -181,12 +181,12 @@ static int find_column(const gpr_layout *layout)
 static gpr_status add_blocks(gpr_plan *plan, uint64_t n, uint64_t blocks, uint64_t width);
 
 /* Whether results of `item` neighbours along an axis may be stored together. */
-static int are_results_packed(const task *t, const gpr_layout *layout, gpr_axis along, uint32_t item)
+static int are_results_packed(const task *t, const gpr_layout *layout, gpr_axis axis, uint32_t item)
 {
     const uint64_t result_bytes = gpr_dtype_bytes(t->rule->result);
     const uint64_t together = smaller(ITEM_BYTES, item * result_bytes);
 
-    if (t->rule->outputs != 1 || along.out != 1 || t->layout->result_aligned < together) return 0;
+    if (t->rule->outputs != 1 || axis.out != 1 || t->layout->result_aligned < together) return 0;
     for (int i = 0; i < layout->kept; i++) {
         if (magnitude(layout->axes[i].out) * result_bytes % together != 0) return 0;
     }
@@ -259,14 +259,14 @@ static uint32_t fit_outputs(const task *t, uint32_t item, uint64_t room)
     return item;
 }
 
-/* Threads of a block of `block` that work if each team is `team` threads. */
-static uint32_t working_threads(uint32_t block, uint64_t team)
+/* Threads of a block of `block` that work if each group is `group` threads. */
+static uint32_t working_threads(uint32_t block, uint64_t group)
 {
-    return (uint32_t)(block / team * team);
+    return (uint32_t)(block / group * group);
 }
 
 /* auto_narrow, if the columns are one run and no better read by items of columns: 0 if not. */
-static int is_narrow(const task *t, int column, uint32_t *item, uint32_t *block, uint64_t *team)
+static int is_narrow(const task *t, int column, uint32_t *item, uint32_t *block, uint64_t *group)
 {
     enum { LEAST = 128, MOST = 512 };
     const gpr_layout *layout = t->layout;
@@ -277,28 +277,29 @@ static int is_narrow(const task *t, int column, uint32_t *item, uint32_t *block,
     *item = fit_outputs(t, (uint32_t)(ITEM_BYTES / t->element_bytes),
                         smaller(OUTPUT_BYTES, SHARED_BYTES / (t->block != 0 ? t->block : MOST)));
     if (most_in_item(t, column) >= *item) return 0;
-    *team = columns->extent / greatest_divisor(columns->extent, *item);
+    *group = columns->extent / greatest_divisor(columns->extent, *item);
     *block = t->block;
     if (*block == 0) {
         *block = LEAST;
         for (uint32_t b = LEAST; b <= MOST; b += WARP) {
-            if ((uint64_t)working_threads(b, *team) * *block > (uint64_t)working_threads(*block, *team) * b) *block = b;
+            if ((uint64_t)working_threads(b, *group) * *block > (uint64_t)working_threads(*block, *group) * b)
+                *block = b;
         }
     }
-    return working_threads(*block, *team) > 0;
+    return working_threads(*block, *group) > 0;
 }
 
-static gpr_status plan_narrow(const task *t, int column, uint32_t item, uint32_t block, uint64_t team, gpr_plan *plan)
+static gpr_status plan_narrow(const task *t, int column, uint32_t item, uint32_t block, uint64_t group, gpr_plan *plan)
 {
     const uint64_t columns = t->layout->axes[column].extent, n = t->layout->n;
 
     plan->variant = "auto_narrow";
     plan->block = block;
     plan->item = item;
-    plan->across = working_threads(block, team);
+    plan->width = working_threads(block, group);
     take_column(plan, column);
     plan->rows = t->layout->rows / columns;
-    const uint64_t share = (uint64_t)plan->across * item * WALK_ITEMS * WALK_ROUNDS;
+    const uint64_t share = (uint64_t)plan->width * item * WALK_ITEMS * WALK_ROUNDS;
     return add_blocks(plan, n, split(t, planner_residents(t, block), plan->rows, divide_up(n * columns, share)),
                       columns);
 }
@@ -309,28 +310,28 @@ static uint64_t strip_width(uint64_t items, uint32_t block)
     return items > block ? round_up(divide_up(items, divide_up(items, block)), WARP) : items;
 }
 
-/* Blocks for each strip where rows are split among blocks of `block` threads, of which `down` lie below each other. */
-static uint64_t split_strips(const task *t, uint32_t block, uint64_t strips, uint64_t down)
+/* Blocks for each strip where rows are split among blocks of `block` threads, of which `height` lie below each other. */
+static uint64_t split_strips(const task *t, uint32_t block, uint64_t strips, uint64_t height)
 {
-    return split(t, planner_residents(t, block), strips, divide_up(t->layout->n, down * WALK_ITEMS * WALK_ROUNDS));
+    return split(t, planner_residents(t, block), strips, divide_up(t->layout->n, height * WALK_ITEMS * WALK_ROUNDS));
 }
 
-/* Threads that lie across where a block could have `across` of them. Of narrower strips there are more, each with fewer blocks, of which
+/* Threads that lie across where a block could have `width` of them. Of narrower strips there are more, each with fewer blocks, of which
  * the last one has more threads below each other to read their partials: where rows are short that takes longer than they do. With
  * one partial a thread narrower strips are no better, unless they need none. */
 static uint64_t narrow_strip(const task *t, uint32_t block, uint64_t others, uint64_t items, uint32_t item,
-                             uint64_t across)
+                             uint64_t width)
 {
     enum { LEAST_BYTES = 256, PARTIAL_ROWS = 32 }; /* of a strip; a partial takes as long as so many rows */
     uint64_t best = 0;
 
-    for (;; across = divide_up(across, 2)) {
-        const uint64_t down = block / across, strips = others * divide_up(items, across);
-        const uint64_t blocks = split_strips(t, block, strips, down), partials = divide_up(blocks, down);
-        const int is_long = PARTIAL_ROWS * blocks * partials * down <= t->layout->n;
-        if (blocks == 1) return across;
-        if (best == 0 && partials == 1) best = across;
-        if (is_long || across * item * t->element_bytes < 2 * LEAST_BYTES) return best != 0 ? best : across;
+    for (;; width = divide_up(width, 2)) {
+        const uint64_t height = block / width, strips = others * divide_up(items, width);
+        const uint64_t blocks = split_strips(t, block, strips, height), partials = divide_up(blocks, height);
+        const int is_long = PARTIAL_ROWS * blocks * partials * height <= t->layout->n;
+        if (blocks == 1) return width;
+        if (best == 0 && partials == 1) best = width;
+        if (is_long || width * item * t->element_bytes < 2 * LEAST_BYTES) return best != 0 ? best : width;
     }
 }
 
@@ -343,29 +344,29 @@ static gpr_status plan_columns(const task *t, int column, gpr_plan *plan)
     uint32_t block = t->block != 0 ? t->block : WALK_BLOCK;
     const uint32_t item = fit_outputs(t, most_in_item(t, column), n <= FEW_ROWS ? 2 * OUTPUT_BYTES : OUTPUT_BYTES);
     const uint64_t items = columns.extent / item;
-    uint64_t across = strip_width(items, block);
+    uint64_t width = strip_width(items, block);
 
-    while (t->block == 0 && block > 2 * WARP && block / 2 >= across && block / 2 / across >= n) block /= 2;
+    while (t->block == 0 && block > 2 * WARP && block / 2 >= width && block / 2 / width >= n) block /= 2;
     if (t->block == 0 && block == WALK_BLOCK && LARGE_BLOCK * t->acc_bytes <= SHARED_BYTES) {
-        const uint64_t down = block / across, strips = others * divide_up(items, across);
-        if (split_strips(t, block, strips, down) > MOST_PARTIALS * down) block = LARGE_BLOCK;
+        const uint64_t height = block / width, strips = others * divide_up(items, width);
+        if (split_strips(t, block, strips, height) > MOST_PARTIALS * height) block = LARGE_BLOCK;
     }
-    if (t->grid == 0) across = narrow_strip(t, block, others, items, item, across);
+    if (t->grid == 0) width = narrow_strip(t, block, others, items, item, width);
     plan->variant = "auto_columns";
     plan->block = block;
     plan->item = item;
-    plan->across = (uint32_t)across;
-    plan->strips = divide_up(items, across);
+    plan->width = (uint32_t)width;
+    plan->strips = divide_up(items, width);
     take_column(plan, column);
     plan->rows = others * plan->strips;
     plan->packed = (uint32_t)are_results_packed(t, &plan->layout, plan->column, item);
-    return add_blocks(plan, n, split_strips(t, block, plan->rows, block / across), across * item);
+    return add_blocks(plan, n, split_strips(t, block, plan->rows, block / width), width * item);
 }
 
 /* ---- everything else ---- */
 
 /* Has rows walked by items of neighbouring elements, as large as can be; returns how many of them a row is. */
-static uint64_t walk_by_items(const task *t, gpr_plan *plan)
+static uint64_t use_items(const task *t, gpr_plan *plan)
 {
     const int last = t->layout->kept + t->layout->reduced - 1;
     gpr_axis *walked = &plan->layout.axes[last];
@@ -385,27 +386,27 @@ static gpr_status plan_strided(const task *t, gpr_plan *plan)
     const gpr_axis *kept = &layout->axes[layout->kept - 1], *reduced = &layout->axes[last];
     const uint64_t rows = layout->rows;
     const uint32_t block = t->block != 0 ? t->block : WALK_BLOCK;
-    const uint64_t n = walk_by_items(t, plan);
-    uint64_t across = 1, down = 1;
+    const uint64_t n = use_items(t, plan);
+    uint64_t width = 1, height = 1;
 
     plan->variant = "auto_strided";
     plan->block = block;
     plan->item_position = reduced->position;
-    plan->along = kept->extent == 1 || magnitude(reduced->in) <= magnitude(kept->in);
-    if (plan->along) {
-        while (2 * down <= block && down * WALK_ITEMS < n) down *= 2;
-        across = smaller(block / down, rows);
+    plan->row_major = kept->extent == 1 || magnitude(reduced->in) <= magnitude(kept->in);
+    if (plan->row_major) {
+        while (2 * height <= block && height * WALK_ITEMS < n) height *= 2;
+        width = smaller(block / height, rows);
     } else {
         /* A warp's threads across are enough for neighbours to share what memory brings; more where rows are short or many. */
-        across = n < 2 * WARP || rows / block >= planner_residents(t, block) ? block : WARP;
-        across = smaller(across, rows);
+        width = n < 2 * WARP || rows / block >= planner_residents(t, block) ? block : WARP;
+        width = smaller(width, rows);
     }
-    plan->across = (uint32_t)across;
-    plan->rows = divide_up(rows, across);
-    down = block / across;
-    return add_blocks(plan, n,
-                      split(t, planner_residents(t, block), plan->rows, divide_up(n, down * WALK_ITEMS * WALK_ROUNDS)),
-                      across);
+    plan->width = (uint32_t)width;
+    plan->rows = divide_up(rows, width);
+    height = block / width;
+    return add_blocks(
+        plan, n, split(t, planner_residents(t, block), plan->rows, divide_up(n, height * WALK_ITEMS * WALK_ROUNDS)),
+        width);
 }
 
 /* Whether rows are walked in the order of positions, which 32 bits hold. */
@@ -426,7 +427,7 @@ static gpr_status plan_auto(const task *t, gpr_plan *plan)
     const gpr_layout *layout = t->layout;
     const int column = find_column(layout);
     uint32_t item = 1, block = 0;
-    uint64_t team = 1;
+    uint64_t group = 1;
 
     plan->layout = *layout;
     plan->ascends = (uint32_t)ascends(layout);
@@ -439,7 +440,7 @@ static gpr_status plan_auto(const task *t, gpr_plan *plan)
     if (gpr_rows_are_runs(layout)) return plan_runs(t, plan);
     if (column >= 0) {
         const uint64_t extent = layout->axes[column].extent;
-        if (is_narrow(t, column, &item, &block, &team)) return plan_narrow(t, column, item, block, team, plan);
+        if (is_narrow(t, column, &item, &block, &group)) return plan_narrow(t, column, item, block, group, plan);
         if (extent / most_in_item(t, column) >= WARP || extent * layout->n >= BLOCK_ELEMENTS)
             return plan_columns(t, column, plan);
     }
@@ -518,7 +519,7 @@ static void sort_kept(gpr_layout *layout)
 }
 
 /* Whether the elements of a row are nearer to each other than rows are. */
-static int is_along(const gpr_layout *layout)
+static int is_row_major(const gpr_layout *layout)
 {
     const gpr_axis *kept = &layout->axes[layout->kept - 1],
                    *reduced = &layout->axes[layout->kept + layout->reduced - 1];
@@ -569,7 +570,7 @@ static uint32_t exact_lanes(const task *t, const gpr_layout *layout)
     const uint32_t most_block = gpr_exact_parts(t->rule->device_acc) > 1 ? MOST_COMPLEX_ROWS_BLOCK : MOST_ROWS_BLOCK;
 
     if (rows == 1 || t->grid != 0 || t->block > most_block) return 0;
-    if (!is_along(layout)) return n <= THREAD_ROW_ELEMENTS || (n <= MOST_ADDS && rows >= threads);
+    if (!is_row_major(layout)) return n <= THREAD_ROW_ELEMENTS || (n <= MOST_ADDS && rows >= threads);
     if (row_bytes <= SHORT_ROW_BYTES || (row_bytes <= WARP_ROW_BYTES && rows >= threads / WARP))
         return lanes_along(t, threads);
     return 0;
@@ -623,17 +624,17 @@ static uint64_t choose_strip(const task *t, uint64_t block, uint64_t residents, 
     uint64_t best = 0;
     double best_time = 0;
 
-    for (uint64_t across = strip_rows(t, STRIP_BYTES, block); across <= most; across *= 2) {
-        const uint64_t strips = divide_up(t->layout->rows, across), down = block / across;
-        const uint64_t shares = divide_up(n, down * (STREAM_BYTES_PER_THREAD / bytes));
+    for (uint64_t width = strip_rows(t, STRIP_BYTES, block); width <= most; width *= 2) {
+        const uint64_t strips = divide_up(t->layout->rows, width), height = block / width;
+        const uint64_t shares = divide_up(n, height * (STREAM_BYTES_PER_THREAD / bytes));
         const uint64_t enough = smaller(shares, divide_up(WAVES * residents, strips));
         for (uint64_t each = 1; each <= enough; each++) {
             const uint64_t waves = strips * each / residents, more = strips * each % residents;
             const double last = more > 0 ? 0.5 + 0.5 * (double)more / (double)residents : 0;
-            const double read = (double)n * (double)(bytes * block) / (double)(down * each); /* by all threads */
+            const double read = (double)n * (double)(bytes * block) / (double)(height * each); /* by all threads */
             const double time = ((double)waves + last) * (read + END_BYTES);
             if (best == 0 || time < 0.97 * best_time) {
-                best = across;
+                best = width;
                 *blocks = each;
                 best_time = time;
             }
@@ -653,26 +654,26 @@ static gpr_status plan_exact_across(const task *t, const char *variant, gpr_plan
     const uint32_t threads = (uint32_t)smaller(t->facts->threads_per_multiprocessor, EXACT_THREADS);
     const uint64_t all_threads = resident_blocks(t->facts, threads, WARP) * WARP;
     const uint64_t residents = resident_blocks(t->facts, threads, plan->block);
-    uint64_t across = smaller(rows, strip), down = 1, blocks = 0;
+    uint64_t width = smaller(rows, strip), height = 1, blocks = 0;
 
     plan->variant = variant;
-    plan->along = (uint32_t)is_along(&plan->layout);
-    const uint64_t n = plan->along && t->rule->acc_kind == GPR_ACC_EXACT ? walk_by_items(t, plan) : t->layout->n;
-    if (plan->along) {
-        while (2 * down <= block && (down * each < n || (down * WALK_ITEMS < n && down * rows < all_threads)))
-            down *= 2;
-        across = smaller(across, block / down);
+    plan->row_major = (uint32_t)is_row_major(&plan->layout);
+    const uint64_t n = plan->row_major && t->rule->acc_kind == GPR_ACC_EXACT ? use_items(t, plan) : t->layout->n;
+    if (plan->row_major) {
+        while (2 * height <= block && (height * each < n || (height * WALK_ITEMS < n && height * rows < all_threads)))
+            height *= 2;
+        width = smaller(width, block / height);
     } else if (rows > strip && rows <= FEW_STRIPS * strip) {
-        across = divide_up(rows, divide_up(rows, strip));
+        width = divide_up(rows, divide_up(rows, strip));
     } else if (rows > strip && t->rule->acc_kind == GPR_ACC_EXACT && t->grid == 0) {
-        across = choose_strip(t, block, residents, &blocks);
+        width = choose_strip(t, block, residents, &blocks);
     }
-    plan->across = (uint32_t)across;
-    plan->rows = divide_up(rows, across);
-    down = block / across;
-    const uint64_t share = down * (STREAM_BYTES_PER_THREAD / (plan->item * t->element_bytes));
+    plan->width = (uint32_t)width;
+    plan->rows = divide_up(rows, width);
+    height = block / width;
+    const uint64_t share = height * (STREAM_BYTES_PER_THREAD / (plan->item * t->element_bytes));
     if (blocks == 0) blocks = split(t, residents, plan->rows, divide_up(n, share));
-    return add_exact_blocks(t, n, blocks, across, plan);
+    return add_exact_blocks(t, n, blocks, width, plan);
 }
 
 /* Blocks of a row of so many tiles. A card that is full reads a little faster than one that is not; but where blocks have few tiles, and
@@ -782,7 +783,7 @@ gpr_status gpr_make_plan(int kernel, const gpr_rule *rule, const gpr_layout *lay
                        .per_thread = row->per_thread,
                        .item = 1,
                        .strips = 1,
-                       .across = 1,
+                       .width = 1,
                        .rows = layout->rows};
     if (facts->cc < row->min_cc) {
         return gpr_fail(GPR_ERROR_KERNEL, "kernel '%s' needs compute capability %d.%d, this card has %d.%d", row->name,

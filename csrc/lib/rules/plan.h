@@ -47,7 +47,7 @@ typedef struct gpr_plan {
     int64_t column_mean; /* the column's step in given means */
     uint64_t strips;
     int64_t item_position;
-    uint32_t across, along, packed, ascends;
+    uint32_t width, row_major, packed, ascends;
     /* Of exact sums with several blocks a row: the rows, or groups of them, that tickets are for. Launches keep to as many. */
     uint32_t slots;
     int integer_windows; /* exact sums of floats are made without float64 (kernels/exact_fixed.cuh) */

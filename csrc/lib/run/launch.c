@@ -60,8 +60,8 @@ static void describe_layout(const gpr_plan *plan, const gpr_work *work, gpr_layo
                                            .column = plan->column,
                                            .strips = plan->strips,
                                            .item_position = plan->item_position,
-                                           .across = plan->across,
-                                           .along = plan->along,
+                                           .width = plan->width,
+                                           .row_major = plan->row_major,
                                            .packed = plan->packed,
                                            .ascends = plan->ascends,
                                            .slots = plan->slots};
