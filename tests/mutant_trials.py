@@ -40,7 +40,7 @@ def file_of(entry: str) -> str:
 def entries_of(name: str) -> list[str]:
     """Global functions that a kernel of the registry is launched with."""
     if name == "fast":
-        return ["auto_stream", "auto_rows"]
+        return ["fast_stream", "fast_rows"]
     return [name, FILL] if FILL in SOURCES[file_of(name)] else [name]
 
 
@@ -205,9 +205,9 @@ def trials(mutant: Mutant) -> Iterator[Trial]:
 
 def cases_to_try(mutant: Mutant, kernels: list[str]) -> Iterator[Trial]:
     """Each kernel with the types and operators that come to the place."""
-    if "auto_columns" in kernels[:1]:  # of its largest blocks a thread's columns go down in several steps
-        yield "auto_columns", "float32", 1024, {"do": "layouts.check_made_for", "op": "var"}
-        yield "auto_columns", "uint8", 1024, {"do": "layouts.check_made_for", "op": "max"}
+    if "fast_columns" in kernels[:1]:  # of its largest blocks a thread's columns go down in several steps
+        yield "fast_columns", "float32", 1024, {"do": "layouts.check_made_for", "op": "var"}
+        yield "fast_columns", "uint8", 1024, {"do": "layouts.check_made_for", "op": "max"}
     for dtype, op in cases_of(mutant):
         for kernel in (kernel for kernel in kernels if kernel not in OF_PRODUCTS):
             if op == GIVEN_MEAN and (kernel not in MADE_FOR or kernel.startswith("exact")):

@@ -63,7 +63,7 @@ def test_variances_about_given_means_read_the_means_of_their_rows() -> None:
          "dtype": dtypes[(SEED + place) % len(dtypes)]}
         for place, kernel in enumerate(kernels)
     ]
-    tasks[kernels.index("auto_counted")]["dtype"] = "float64"  # of others a thread's moments are too many
+    tasks[kernels.index("fast_counted")]["dtype"] = "float64"  # of others a thread's moments are too many
     tasks += [
         {"do": "layouts.check_layouts", "op": GIVEN_MEAN, "dtype": draw_dtype(GIVEN_MEAN, place), "count": COUNT}
         for place in range(4)
@@ -78,7 +78,7 @@ def test_variances_about_given_means_read_the_means_of_their_rows() -> None:
 
 def test_columns_of_a_thread_go_down_large_blocks_in_several_steps() -> None:
     tasks = [
-        {"do": "layouts.check_made_for", "kernel": "auto_columns", "block": 1024, "seed": SEED, "limit": 120.0}
+        {"do": "layouts.check_made_for", "kernel": "fast_columns", "block": 1024, "seed": SEED, "limit": 120.0}
         | {"op": op, "dtype": dtype}
         for op, dtype in (("var", "float32"), ("max", "uint8"), ("argmin", "float16"))
     ]

@@ -201,7 +201,7 @@ enum { GPR_STAGE_STAGE, GPR_STAGE_UPLOAD, GPR_STAGE_KERNEL, GPR_STAGE_DOWNLOAD, 
 typedef struct gpr_run {
     int device;          /* CUDA ordinal, or GPR_DEVICE_CPU */
     int kernel;          /* index, see gpr_kernel_info_at; "auto" stays "auto" */
-    const char *variant; /* template that ran, as "auto_rows"; on the CPU the instruction set */
+    const char *variant; /* template that ran, as "fast_rows"; on the CPU the instruction set */
     uint32_t block_size; /* threads; on the CPU the number of threads that took part */
     uint64_t grid_size;  /* blocks of the first launch; on the CPU the number of tasks */
     uint32_t launches;   /* kernel launches for the last chunk, fills included */

@@ -224,7 +224,7 @@ static void test_random_plans_keep_their_promises(int count)
         CHECK(w.block == 0 || plan.block == w.block, "%s: block %u", describe(&w), plan.block);
         CHECK(gpr_check_block_size(&gpr_kernel_rows[w.kernel], plan.block) == GPR_OK, "%s: block %u", describe(&w),
               plan.block);
-        if (strcmp(plan.variant, "auto_rows") == 0 || strcmp(plan.variant, "exact_rows") == 0) {
+        if (strcmp(plan.variant, "fast_rows") == 0 || strcmp(plan.variant, "exact_rows") == 0) {
             check_shared_blocks(&w, &plan);
             if (plan.variant[0] == 'e') check_exact_rows(&plan, describe(&w));
             shared++;
@@ -343,29 +343,29 @@ typedef struct layout_case {
 enum { MIBI = 1 << 20, AT = 1 << 12 };
 
 static const layout_case layout_cases[] = {
-    {"everything", "auto_stream", GPR_FLOAT32, 1, 1, {MIBI}, {0}, AT, 1, 100},
-    {"long rows", "auto_stream", GPR_FLOAT32, 2, 1, {16384, 16384}, {0}, AT, 1, 16384},
-    {"long rows with a pitch", "auto_stream", GPR_FLOAT32, 2, 1, {16384, 16000}, {16384, 1}, AT, 1, 16384},
-    {"rows of a few", "auto_counted", GPR_FLOAT32, 2, 1, {100000000, 3}, {0}, AT, 4, 90000},
-    {"rows of a few anywhere", "auto_rows", GPR_FLOAT32, 2, 1, {100000000, 3}, {0}, AT + 4, 1, 90000},
-    {"short rows", "auto_rows", GPR_FLOAT32, 2, 1, {100000000, 9}, {0}, AT, 1, 90000},
-    {"two long rows", "auto_stream", GPR_FLOAT32, 2, 1, {3, 100000000}, {0}, AT, 1, 132},
-    {"short rows with a pitch", "auto_rows", GPR_FLOAT32, 2, 1, {1000000, 256}, {300, 1}, AT, 1, 1000},
-    {"axis 0 of a matrix", "auto_columns", GPR_FLOAT32, 2, 1, {16384, 16384}, {1, 16384}, AT, 4, 128},
-    {"axis 0 of wide rows", "auto_columns", GPR_FLOAT32, 2, 1, {100000000, 3}, {1, 100000000}, AT, 4, 90000},
-    {"axis 0 of many rows", "auto_columns", GPR_FLOAT32, 2, 1, {256, 1000000}, {1, 256}, AT, 4, 132},
-    {"axis 1 of three", "auto_columns", GPR_FLOAT32, 3, 1, {512, 1024, 512}, {524288, 1, 1024}, AT, 4, 512},
-    {"axes 0 and 1 of three", "auto_columns", GPR_FLOAT32, 3, 2, {1024, 512, 512}, {1, 524288, 1024}, AT, 4, 132},
-    {"columns of bytes", "auto_columns", GPR_UINT8, 2, 1, {4096, 4096}, {1, 4096}, AT, 8, 100},
-    {"columns that are not aligned", "auto_columns", GPR_FLOAT32, 2, 1, {4096, 4096}, {1, 4096}, AT + 4, 1, 100},
-    {"three columns", "auto_narrow", GPR_FLOAT32, 2, 1, {3, 100000000}, {1, 3}, AT, 4, 132},
-    {"255 columns", "auto_narrow", GPR_FLOAT32, 2, 1, {255, 1000000}, {1, 255}, AT, 4, 132},
-    {"three columns anywhere", "auto_narrow", GPR_FLOAT32, 2, 1, {3, 100000000}, {1, 3}, AT + 4, 4, 132},
-    {"pictures of three colours", "auto_narrow", GPR_UINT8, 3, 1, {100, 3, 50000}, {150000, 1, 3}, AT, 8, 100},
-    {"axes 0 and 2 of three", "auto_strided", GPR_FLOAT32, 3, 2, {512, 512, 1024}, {1024, 524288, 1}, AT, 4, 512},
-    {"every other element", "auto_strided", GPR_FLOAT32, 1, 1, {MIBI}, {2}, AT, 1, 100},
-    {"a repeated element", "auto_strided", GPR_FLOAT32, 1, 1, {MIBI}, {0}, AT, 0, 1},
-    {"a few short columns", "auto_strided", GPR_FLOAT32, 3, 1, {100000, 7, 3}, {21, 1, 7}, AT, 1, 132},
+    {"everything", "fast_stream", GPR_FLOAT32, 1, 1, {MIBI}, {0}, AT, 1, 100},
+    {"long rows", "fast_stream", GPR_FLOAT32, 2, 1, {16384, 16384}, {0}, AT, 1, 16384},
+    {"long rows with a pitch", "fast_stream", GPR_FLOAT32, 2, 1, {16384, 16000}, {16384, 1}, AT, 1, 16384},
+    {"rows of a few", "fast_counted", GPR_FLOAT32, 2, 1, {100000000, 3}, {0}, AT, 4, 90000},
+    {"rows of a few anywhere", "fast_rows", GPR_FLOAT32, 2, 1, {100000000, 3}, {0}, AT + 4, 1, 90000},
+    {"short rows", "fast_rows", GPR_FLOAT32, 2, 1, {100000000, 9}, {0}, AT, 1, 90000},
+    {"two long rows", "fast_stream", GPR_FLOAT32, 2, 1, {3, 100000000}, {0}, AT, 1, 132},
+    {"short rows with a pitch", "fast_rows", GPR_FLOAT32, 2, 1, {1000000, 256}, {300, 1}, AT, 1, 1000},
+    {"axis 0 of a matrix", "fast_columns", GPR_FLOAT32, 2, 1, {16384, 16384}, {1, 16384}, AT, 4, 128},
+    {"axis 0 of wide rows", "fast_columns", GPR_FLOAT32, 2, 1, {100000000, 3}, {1, 100000000}, AT, 4, 90000},
+    {"axis 0 of many rows", "fast_columns", GPR_FLOAT32, 2, 1, {256, 1000000}, {1, 256}, AT, 4, 132},
+    {"axis 1 of three", "fast_columns", GPR_FLOAT32, 3, 1, {512, 1024, 512}, {524288, 1, 1024}, AT, 4, 512},
+    {"axes 0 and 1 of three", "fast_columns", GPR_FLOAT32, 3, 2, {1024, 512, 512}, {1, 524288, 1024}, AT, 4, 132},
+    {"columns of bytes", "fast_columns", GPR_UINT8, 2, 1, {4096, 4096}, {1, 4096}, AT, 8, 100},
+    {"columns that are not aligned", "fast_columns", GPR_FLOAT32, 2, 1, {4096, 4096}, {1, 4096}, AT + 4, 1, 100},
+    {"three columns", "fast_narrow", GPR_FLOAT32, 2, 1, {3, 100000000}, {1, 3}, AT, 4, 132},
+    {"255 columns", "fast_narrow", GPR_FLOAT32, 2, 1, {255, 1000000}, {1, 255}, AT, 4, 132},
+    {"three columns anywhere", "fast_narrow", GPR_FLOAT32, 2, 1, {3, 100000000}, {1, 3}, AT + 4, 4, 132},
+    {"pictures of three colours", "fast_narrow", GPR_UINT8, 3, 1, {100, 3, 50000}, {150000, 1, 3}, AT, 8, 100},
+    {"axes 0 and 2 of three", "fast_strided", GPR_FLOAT32, 3, 2, {512, 512, 1024}, {1024, 524288, 1}, AT, 4, 512},
+    {"every other element", "fast_strided", GPR_FLOAT32, 1, 1, {MIBI}, {2}, AT, 1, 100},
+    {"a repeated element", "fast_strided", GPR_FLOAT32, 1, 1, {MIBI}, {0}, AT, 0, 1},
+    {"a few short columns", "fast_strided", GPR_FLOAT32, 3, 1, {100000, 7, 3}, {21, 1, 7}, AT, 1, 132},
 };
 
 /* The same for exact sums; `item` is vectors of a tile. */
@@ -435,7 +435,7 @@ static void test_strips_of_short_columns_leave_few_partials_a_thread(void)
 
         CHECK(plan_array(GPR_KERNEL_fast, op, dtype, 2, 1, shape, strides, NULL, NULL, AT, &plan) == GPR_OK, "%s",
               gpr_last_error()->message);
-        if (strcmp(plan.variant, "auto_columns") != 0) continue;
+        if (strcmp(plan.variant, "fast_columns") != 0) continue;
         const uint64_t blocks = plan.passes[0].blocks, down = plan.block / plan.width;
         const uint64_t partials = blocks > 1 ? (blocks + down - 1) / down : 0;
         const uint64_t strip = (uint64_t)plan.width * plan.item * (uint64_t)bytes;
@@ -555,7 +555,7 @@ static void check_array_plan(const gpr_plan *plan, const gpr_rule *rule, const c
     CHECK(plan->pass_count == 1 && plan->layout.kept >= 1 && plan->layout.reduced >= 1, "%s", what);
     CHECK(plan->item >= 1 && (plan->item & (plan->item - 1)) == 0, "%s: item %u", what, plan->item);
     CHECK(plan->kernel == GPR_KERNEL_exact || plan->item * bytes <= 16, "%s: item %u", what, plan->item);
-    if (strcmp(plan->variant, "auto_columns") == 0) {
+    if (strcmp(plan->variant, "fast_columns") == 0) {
         width = (uint64_t)plan->width * plan->item;
         CHECK(plan->width >= 1 && plan->width <= plan->block, "%s: %u across", what, plan->width);
         CHECK(plan->column.in == 1 && plan->column.extent % plan->item == 0, "%s", what);
@@ -563,7 +563,7 @@ static void check_array_plan(const gpr_plan *plan, const gpr_rule *rule, const c
               what);
         CHECK(plan->item == 1 || plan->item * acc <= (pass->n <= 4 ? 128 : 64), "%s: %u accumulators a thread", what,
               plan->item);
-    } else if (strcmp(plan->variant, "auto_narrow") == 0) {
+    } else if (strcmp(plan->variant, "fast_narrow") == 0) {
         width = plan->column.extent;
         CHECK(plan->width >= 1 && plan->width <= plan->block, "%s: %u threads", what, plan->width);
         CHECK((uint64_t)plan->width * plan->item % width == 0, "%s: %u threads", what, plan->width);
@@ -580,7 +580,7 @@ static void check_array_plan(const gpr_plan *plan, const gpr_rule *rule, const c
               plan->item);
     } else if (strcmp(plan->variant, "exact_rows") == 0) {
         check_exact_rows(plan, what);
-    } else if (strcmp(plan->variant, "auto_strided") == 0) {
+    } else if (strcmp(plan->variant, "fast_strided") == 0) {
         width = plan->width;
         CHECK(plan->width >= 1 && plan->width <= plan->block, "%s: %u across", what, plan->width);
         CHECK(plan->rows * width >= plan->layout.rows && (plan->rows - 1) * width < plan->layout.rows, "%s", what);
@@ -603,7 +603,7 @@ static void test_random_layouts_keep_the_kernels_promises(int count)
 {
     enum { VARIANTS = 10 };
     static const char *const variants[VARIANTS] = {
-        "auto_stream", "auto_rows",    "auto_columns", "auto_narrow",   "auto_strided",
+        "fast_stream", "fast_rows",    "fast_columns", "fast_narrow",   "fast_strided",
         "exact",       "exact_across", "exact_rows",   "exact_moments", "exact_moments_across"};
     const uintptr_t middle = UINTPTR_MAX / 4 + 1; /* from there an array may go either way and leave no address space */
     int seen[VARIANTS] = {0};

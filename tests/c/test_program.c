@@ -80,7 +80,7 @@ static void make_traits(gpr_kernel_traits *traits, const char *kernel, gpr_opera
     traits->per_thread = gpr_kernel_rows[traits->kernel].per_thread;
     traits->item = 1;
     traits->kept = traits->reduced = 1;
-    traits->variant = strcmp(kernel, "auto") == 0 ? "auto_stream" : gpr_kernel_rows[traits->kernel].name;
+    traits->variant = strcmp(kernel, "auto") == 0 ? "fast_stream" : gpr_kernel_rows[traits->kernel].name;
 }
 
 /* Makes the object; returns 1 if it was compiled, 0 if the cache had it. */
@@ -183,7 +183,7 @@ static void traits_that_differ_have_keys_that_differ(void)
     gpr_kernel_traits traits;
     make_traits(&traits, "auto", GPR_OP_SUM, GPR_FLOAT32, 256);
     REQUIRE(make(&traits, 90, 1) == 1);
-    traits.variant = "auto_rows";
+    traits.variant = "fast_rows";
     REQUIRE(make(&traits, 90, 1) == 1);
     traits.lanes = 8;
     REQUIRE(make(&traits, 90, 1) == 1);

@@ -294,9 +294,9 @@ def check_layouts(task: dict[str, Any]) -> None:
 # Arrays that a kernel without a name in the catalogue is for: shape, strides in elements, and how many blocks. The last
 # axis is reduced.
 MADE_FOR = {
-    "auto_stream": [((5, 3000), (3100, 1), 0), ((3, 2100), (2100, 1), 3)],
-    "auto_rows": [((300, 40), (41, 1), 0), ((9, 30, 7), (700, 7, 1), 0)],
-    "auto_columns": [
+    "fast_stream": [((5, 3000), (3100, 1), 0), ((3, 2100), (2100, 1), 3)],
+    "fast_rows": [((300, 40), (41, 1), 0), ((9, 30, 7), (700, 7, 1), 0)],
+    "fast_columns": [
         ((40, 500), (1, 40), 3),
         ((3, 40, 300), (12000, 1, 40), 2),
         ((8, 1200), (1, 8), 2),
@@ -304,21 +304,21 @@ MADE_FOR = {
         ((12, 733), (1, 12), 1),
         ((256, 300), (1, 256), 7),  # more blocks than a block of 64 threads has rows of threads
     ],
-    "auto_narrow": [
+    "fast_narrow": [
         ((3, 2900), (1, 3), 3),
         ((4, 3, 2900), (8700, 1, 3), 2),
         ((4, 3, 2800), (8400, 1, 3), 1),
         ((5, 1733), (1, 5), 1),
         ((3, 2731), (1, 3), 2),
     ],
-    "auto_strided": [
+    "fast_strided": [
         ((5, 300), (700, 2), 3),
         ((3, 700), (3000, -3), 2),
         ((300, 5), (7, 1000), 1),
         ((2, 9), (10, 1), 1),
     ],
-    "auto_counted": [((16387, 3), (3, 1), 0)],  # fewer rows leave an emulated card idle
-    "auto_empty": [((70, 0), (1, 1), 0)],
+    "fast_counted": [((16387, 3), (3, 1), 0)],  # fewer rows leave an emulated card idle
+    "fast_empty": [((70, 0), (1, 1), 0)],
     "finalize_rows": [((70, 40), (40, 1), 0)],
     "exact_across": [((40, 500), (1, 40), 3), ((5, 300), (700, 2), 3), ((300, 130), (1, 300), 2)],
     "exact_rows": [((70, 5), (5, 1), 0), ((70, 40), (41, 1), 0), ((70, 3), (1, 70), 0), ((16387, 3), (3, 1), 0)],
@@ -334,7 +334,7 @@ def check_made_for(task: dict[str, Any]) -> None:
         rng, where = under_a_schedule(task, number, op)
         lowest = sum(-step * (n - 1) for n, step in zip(shape, strides, strict=True) if step < 0)
         span = 1 + sum(abs(step) * (n - 1) for n, step in zip(shape, strides, strict=True))
-        offset = 0 if task["kernel"] in ("auto_counted", "auto_columns") else int(rng.integers(4))
+        offset = 0 if task["kernel"] in ("fast_counted", "fast_columns") else int(rng.integers(4))
         memory = elements_of(rng, op, dtype)(offset + span)
         view = as_strided(memory[offset + lowest :], shape, [step * memory.itemsize for step in strides])
         if 0 in shape and op in (*WITHOUT_IDENTITY, *POSITIONS):

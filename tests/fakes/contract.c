@@ -140,13 +140,13 @@ static shape shape_of(const char *variant)
     static const struct {
         const char *name;
         shape shape;
-    } shapes[] = {{"auto_stream", STREAM},
-                  {"auto_rows", ROWS},
-                  {"auto_counted", ROWS},
-                  {"auto_columns", COLUMNS},
-                  {"auto_narrow", NARROW},
-                  {"auto_strided", STRIDED},
-                  {"auto_empty", EMPTY},
+    } shapes[] = {{"fast_stream", STREAM},
+                  {"fast_rows", ROWS},
+                  {"fast_counted", ROWS},
+                  {"fast_columns", COLUMNS},
+                  {"fast_narrow", NARROW},
+                  {"fast_strided", STRIDED},
+                  {"fast_empty", EMPTY},
                   {"exact", EXACT},
                   {"exact_across", EXACT_ACROSS},
                   {"exact_rows", EXACT_ROWS},
@@ -571,7 +571,7 @@ static void run_planned_block(const engine_launch *op, uint64_t row, uint32_t bl
     }
 }
 
-/* Rows that a block of auto_rows or auto_empty serves. */
+/* Rows that a block of fast_rows or fast_empty serves. */
 static uint64_t rows_of_block(const engine_kernel *f)
 {
     return f->shape == EMPTY ? f->block : (uint64_t)f->block / f->module->lanes * f->module->per_thread;

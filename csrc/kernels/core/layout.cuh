@@ -13,8 +13,8 @@
 namespace gpr {
 
 // Constants of the program, which come before any include: kept_axes and reduced_axes, both 1 at least; masked, whether
-// there is a mask; item, how many neighbouring elements a thread loads at once in auto_columns, auto_narrow and
-// auto_strided.
+// there is a mask; item, how many neighbouring elements a thread loads at once in fast_columns, fast_narrow and
+// fast_strided.
 static_assert(kept_axes >= 1 && reduced_axes >= 1, "an array without an axis has one of extent 1");
 static_assert(item >= 1 && item <= 16 && (item & (item - 1)) == 0, "items are loaded by one instruction");
 

@@ -21,7 +21,7 @@
 namespace gpr {
 
 // Constants of the program, which come before any include: per_thread is the kernel's from the registry, lanes is how
-// many lanes of a warp serve a row in auto_rows.
+// many lanes of a warp serve a row in fast_rows.
 static_assert(per_thread >= 1, "a thread takes at least one element");
 static_assert(lanes >= 1 && lanes <= 32 && (lanes & (lanes - 1)) == 0, "a power of two, up to a warp");
 

@@ -1,20 +1,20 @@
-// auto_stream, auto_rows: the kernels behind "auto", for rows that are runs of memory. (auto itself is a word of C++.)
+// fast_stream, fast_rows: the kernels behind "auto", for rows that are runs of memory. (auto itself is a word of C++.)
 //
-// Where rows begin and results go is the layout's to say (layout.cuh). Rows that are no runs are for auto_columns,
-// auto_narrow and auto_strided, which this file includes.
+// Where rows begin and results go is the layout's to say (layout.cuh). Rows that are no runs are for fast_columns,
+// fast_narrow and fast_strided, which this file includes.
 //
 // What the steps before found out, together: 16-byte loads with several under way per thread (the number that decides
 // whether the memory is kept busy), folds of whole tiles by the quickest way for the types (tile.cuh), a reduction by
 // warps, and one launch that the last block finishes. Who combines what is fixed by the launch, never by timing: the
 // same input on the same card gives the same bits.
 //
-// auto_stream: rows of any length, one or more blocks each.
+// fast_stream: rows of any length, one or more blocks each.
 //   Launch: any number of blocks a row; BLOCK a multiple of 32; out[row] is written by one thread. With more than one
 //   block a row, scratch has a partial for each virtual block and for each row a ticket counter, zero before and after;
 //   with one block it is not touched. A multiprocessor holds blocks of resident_threads threads together for sure, so a
 //   grid of that many threads a multiprocessor, or a small multiple of it, fills the card in whole waves.
 //
-// auto_rows: many short rows, `lanes` lanes each (1, 2, 4, ... 32; a constant of the program).
+// fast_rows: many short rows, `lanes` lanes each (1, 2, 4, ... 32; a constant of the program).
 //   Launch: rows.blocks is 0, and virtual block v serves rows v * R to v * R + R - 1, R = BLOCK * per_thread / lanes.
 //   Few lanes with several loads each are quicker than many. Where the lanes of a row would load less than 32 bytes
 //   together and row follows row, the block's rows, which are one run of memory, come through shared memory by 16-byte
@@ -70,7 +70,7 @@ template <class Traits, unsigned BLOCK> GPR_DEVICE typename Traits::Acc finalize
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
-auto_stream(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc> scratch,
+fast_stream(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc> scratch,
             const __grid_constant__ Layout layout, typename Traits::AllParams params)
 {
     using Acc = typename Traits::Acc;
@@ -126,7 +126,7 @@ template <class In, unsigned BLOCK> GPR_DEVICE const In *stage(const In *in, uns
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-auto_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc>, const __grid_constant__ Layout layout,
+fast_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc>, const __grid_constant__ Layout layout,
           typename Traits::AllParams params)
 {
     using In = typename Traits::In;

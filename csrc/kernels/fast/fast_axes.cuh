@@ -1,4 +1,4 @@
-// Blocks whose threads lie across rows: what auto_columns and auto_strided have in common.
+// Blocks whose threads lie across rows: what fast_columns and fast_strided have in common.
 //
 // A block's threads are a rectangle. `width` of them lie side by side, each with outputs of its own; BLOCK / width
 // lie one below the other and share those outputs, each taking every so-manyth position of the rows. What they found is
@@ -13,7 +13,7 @@
 
 namespace gpr {
 
-// Items that a thread has under way: with 1024 threads a multiprocessor 64 KiB, as in auto_stream, or half of that where
+// Items that a thread has under way: with 1024 threads a multiprocessor 64 KiB, as in fast_stream, or half of that where
 // items have less than 8 bytes.
 template <class In> constexpr unsigned items_under_way = item * sizeof(In) == 16 ? 4 : 8;
 

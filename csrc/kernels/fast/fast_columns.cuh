@@ -1,4 +1,4 @@
-// auto_columns: rows that lie across memory, like axis 0 of a C-ordered matrix.
+// fast_columns: rows that lie across memory, like axis 0 of a C-ordered matrix.
 //
 // Problem: the elements of a row are far apart, those of neighbouring rows are neighbours. A block a row would fetch 32
 // bytes for each element it wants. So neighbouring threads take neighbouring rows (columns, from here on), each as many
@@ -23,7 +23,7 @@ namespace gpr {
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
-auto_columns(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc> scratch,
+fast_columns(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc> scratch,
              const __grid_constant__ Layout layout, typename Traits::AllParams params)
 {
     const Row row = row_of(rows, blockIdx.x);

@@ -1,4 +1,4 @@
-// auto_counted: rows of a few elements, many of them, like the coordinates of a hundred million points.
+// fast_counted: rows of a few elements, many of them, like the coordinates of a hundred million points.
 //
 // Problem: a row of three elements is no 16 bytes, begins at another place of them each time, and whatever is done once
 // for a row is done once for three elements. So the length of a row is a constant of the program, and a thread takes as
@@ -17,7 +17,7 @@ namespace gpr {
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
-auto_counted(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc>,
+fast_counted(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc>,
              const __grid_constant__ Layout layout, typename Traits::AllParams params)
 {
     using In = typename Traits::In;

@@ -1,4 +1,4 @@
-// auto_narrow: few columns without a gap, like axis 0 of ten million points of three coordinates.
+// fast_narrow: few columns without a gap, like axis 0 of ten million points of three coordinates.
 //
 // Problem: three columns of four bytes are no item of 16, and begin at another place of one in every row. But together
 // they are a run of memory. So it is read as one, by full vectors, in strides that are multiples of the columns'
@@ -107,7 +107,7 @@ GPR_DEVICE void fold_extremes(const typename Traits::In *in, uint64 head, uint64
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
-auto_narrow(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc> scratch,
+fast_narrow(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc> scratch,
             const __grid_constant__ Layout layout, typename Traits::AllParams params)
 {
     using In = typename Traits::In;

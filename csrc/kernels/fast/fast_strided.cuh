@@ -1,4 +1,4 @@
-// auto_strided: whatever no other kernel reads faster. Any axes, any strides, any mask.
+// fast_strided: whatever no other kernel reads faster. Any axes, any strides, any mask.
 //
 // A block takes as many rows as lie across it (fast_axes.cuh) and walks them by the steps of their axes: a thread divides
 // at its beginning and carries from then on (layout.cuh). Where the elements of a row begin with runs of memory, it
@@ -18,7 +18,7 @@ namespace gpr {
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
-auto_strided(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc> scratch,
+fast_strided(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc> scratch,
              const __grid_constant__ Layout layout, typename Traits::AllParams params)
 {
     const Row row = row_of(rows, blockIdx.x);
@@ -39,7 +39,7 @@ auto_strided(const typename Traits::In *in, typename Traits::Out *out, Rows rows
 // Results of rows without elements: the operator's identity. A thread a row; any grid.
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
-auto_empty(const typename Traits::In *, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc>, const __grid_constant__ Layout layout,
+fast_empty(const typename Traits::In *, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc>, const __grid_constant__ Layout layout,
            typename Traits::AllParams params)
 {
     const uint64 index = (rows.first + blockIdx.x) * BLOCK + threadIdx.x;

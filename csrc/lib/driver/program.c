@@ -317,11 +317,11 @@ typedef struct sample {
 static int samples_of(const gpr_kernel_row *row, gpr_acc_kind acc_kind, const sample **samples)
 {
     static const sample planned[] = {
-        {"auto_stream", 1, 1, 0, 0, 32, 1024, 0},   {"auto_rows", 2, 1, 0, 0, 32, 1024, 0},
-        {"auto_columns", 2, 2, 1, 8, 32, 1024, 0},  {"auto_narrow", 1, 1, 0, 8, 32, 1024, 0},
-        {"auto_strided", 3, 3, 1, 16, 32, 1024, 0}, {"auto_empty", 2, 1, 0, 0, 32, 1024, 0},
-        {"auto_counted", 1, 1, 0, 16, 32, 1024, 0}, {"auto_columns", 1, 1, 0, 16, 32, 1024, 0},
-        {"auto_strided", 1, 1, 0, 16, 32, 1024, 0}};
+        {"fast_stream", 1, 1, 0, 0, 32, 1024, 0},   {"fast_rows", 2, 1, 0, 0, 32, 1024, 0},
+        {"fast_columns", 2, 2, 1, 8, 32, 1024, 0},  {"fast_narrow", 1, 1, 0, 8, 32, 1024, 0},
+        {"fast_strided", 3, 3, 1, 16, 32, 1024, 0}, {"fast_empty", 2, 1, 0, 0, 32, 1024, 0},
+        {"fast_counted", 1, 1, 0, 16, 32, 1024, 0}, {"fast_columns", 1, 1, 0, 16, 32, 1024, 0},
+        {"fast_strided", 1, 1, 0, 16, 32, 1024, 0}};
     static const sample exact[] = {
         {"exact", 1, 1, 0, 0, 32, 1024, 0},         {"exact", 1, 1, 0, 0, 32, 1024, 1},
         {"exact_across", 3, 3, 1, 0, 32, 1024, 0},  {"exact_across", 1, 1, 0, 0, 32, 1024, 1},

@@ -45,7 +45,7 @@ enum { RESIDENT_THREADS = 1024 };
 /* The same for `exact`, which has two tiles in registers. */
 enum { EXACT_THREADS = 768 };
 enum { ITEM_BYTES = 16, WARP = 32, WALK_BLOCK = 256 };
-/* Bytes of accumulators that a thread of auto_columns or auto_narrow holds: more of them would be more registers than it has. */
+/* Bytes of accumulators that a thread of fast_columns or fast_narrow holds: more of them would be more registers than it has. */
 enum { OUTPUT_BYTES = 64 };
 /* Bytes of shared memory for a block's accumulators. */
 enum { SHARED_BYTES = 32 << 10 };
@@ -53,9 +53,9 @@ enum { SHARED_BYTES = 32 << 10 };
 enum { WALK_ITEMS = 4, WALK_ROUNDS = 2 };
 /* Bytes that short rows should bring to a block together, so that enough are under way; and the most rows a lane takes for that. */
 enum { ROWS_BYTES = 32 << 10, MOST_ROWS_PER_LANE = 4 };
-/* Rows up to this many elements are worth a program of their own (auto_counted). */
+/* Rows up to this many elements are worth a program of their own (fast_counted). */
 enum { COUNTED_ROW_ELEMENTS = 8 };
-/* Elements that make a block of auto_columns or auto_narrow worth while where its columns do not fill a warp. */
+/* Elements that make a block of fast_columns or fast_narrow worth while where its columns do not fill a warp. */
 enum { BLOCK_ELEMENTS = 8192 };
 
 static uint64_t round_up(uint64_t a, uint64_t b)
@@ -195,7 +195,7 @@ static int are_results_packed(const task *t, const gpr_layout *layout, gpr_axis 
 
 /* ---- rows that are runs of memory ---- */
 
-/* Whether rows are so short, so many and so placed that auto_counted reads them. */
+/* Whether rows are so short, so many and so placed that fast_counted reads them. */
 static int is_counted(const task *t, uint32_t block)
 {
     const uint64_t item = ITEM_BYTES / t->element_bytes;
@@ -208,7 +208,7 @@ static gpr_status plan_counted(const task *t, uint32_t block, gpr_plan *plan)
 {
     const gpr_layout nothing_else = {.kept = 0};
 
-    plan->variant = "auto_counted";
+    plan->variant = "fast_counted";
     plan->block = block;
     plan->item = plan->per_thread = (uint32_t)(ITEM_BYTES / t->element_bytes);
     plan->lanes = 1;
@@ -229,7 +229,7 @@ static gpr_status plan_runs(const task *t, gpr_plan *plan)
         const uint32_t block = t->block != 0 ? t->block : WALK_BLOCK, lanes = row_lanes(t);
         const uint64_t groups = block / lanes;
         if (is_counted(t, block)) return plan_counted(t, block, plan);
-        plan->variant = "auto_rows";
+        plan->variant = "fast_rows";
         plan->block = block;
         plan->lanes = lanes;
         /* Not where fewer blocks would leave multiprocessors idle. */
@@ -239,7 +239,7 @@ static gpr_status plan_runs(const task *t, gpr_plan *plan)
         }
         return add_blocks(plan, n, 0, 1);
     }
-    plan->variant = "auto_stream";
+    plan->variant = "fast_stream";
     if (t->block == 0) {
         const uint64_t each =
             rows >= planner_residents(t, plan->block) ? ROW_BYTES_PER_THREAD : STREAM_BYTES_PER_THREAD;
@@ -265,7 +265,7 @@ static uint32_t working_threads(uint32_t block, uint64_t group)
     return (uint32_t)(block / group * group);
 }
 
-/* auto_narrow, if the columns are one run and no better read by items of columns: 0 if not. */
+/* fast_narrow, if the columns are one run and no better read by items of columns: 0 if not. */
 static int is_narrow(const task *t, int column, uint32_t *item, uint32_t *block, uint64_t *group)
 {
     enum { LEAST = 128, MOST = 512 };
@@ -293,7 +293,7 @@ static gpr_status plan_narrow(const task *t, int column, uint32_t item, uint32_t
 {
     const uint64_t columns = t->layout->axes[column].extent, n = t->layout->n;
 
-    plan->variant = "auto_narrow";
+    plan->variant = "fast_narrow";
     plan->block = block;
     plan->item = item;
     plan->width = working_threads(block, group);
@@ -352,7 +352,7 @@ static gpr_status plan_columns(const task *t, int column, gpr_plan *plan)
         if (split_strips(t, block, strips, height) > MOST_PARTIALS * height) block = LARGE_BLOCK;
     }
     if (t->grid == 0) width = narrow_strip(t, block, others, items, item, width);
-    plan->variant = "auto_columns";
+    plan->variant = "fast_columns";
     plan->block = block;
     plan->item = item;
     plan->width = (uint32_t)width;
@@ -389,7 +389,7 @@ static gpr_status plan_strided(const task *t, gpr_plan *plan)
     const uint64_t n = use_items(t, plan);
     uint64_t width = 1, height = 1;
 
-    plan->variant = "auto_strided";
+    plan->variant = "fast_strided";
     plan->block = block;
     plan->item_position = reduced->position;
     plan->row_major = kept->extent == 1 || magnitude(reduced->in) <= magnitude(kept->in);
@@ -422,7 +422,7 @@ static int ascends(const gpr_layout *layout)
 }
 
 /* Chooses one of the planner's kernels and what goes with it. */
-static gpr_status plan_auto(const task *t, gpr_plan *plan)
+static gpr_status plan_fast(const task *t, gpr_plan *plan)
 {
     const gpr_layout *layout = t->layout;
     const int column = find_column(layout);
@@ -432,7 +432,7 @@ static gpr_status plan_auto(const task *t, gpr_plan *plan)
     plan->layout = *layout;
     plan->ascends = (uint32_t)ascends(layout);
     if (layout->n == 0) {
-        plan->variant = "auto_empty";
+        plan->variant = "fast_empty";
         plan->block = t->block != 0 ? t->block : WALK_BLOCK;
         plan->lanes = 1;
         return add_blocks(plan, 0, 0, 1);
@@ -792,7 +792,7 @@ gpr_status gpr_make_plan(int kernel, const gpr_rule *rule, const gpr_layout *lay
     GPR_TRY(gpr_check_block_size(row, plan->block));
     if (grid != 0) GPR_TRY(gpr_check_grid_size(row));
     if (row->family == GPR_FAMILY_PLANNER)
-        status = plan_auto(&t, plan);
+        status = plan_fast(&t, plan);
     else if ((row->flags & GPR_SUMS_EXACTLY) != 0)
         status = plan_exact(&t, plan);
     else

@@ -16,8 +16,8 @@ typedef struct gpr_device_facts {
 
 /* One launch, or several where the grid would be too large: the first over elements, later ones over partials. */
 typedef struct gpr_pass {
-    uint64_t n;      /* elements in a row; of auto_columns positions, of auto_strided items */
-    uint32_t blocks; /* per row; 0: several rows share a block (auto_rows, auto_counted, auto_empty) */
+    uint64_t n;      /* elements in a row; of fast_columns positions, of fast_strided items */
+    uint32_t blocks; /* per row; 0: several rows share a block (fast_rows, fast_counted, fast_empty) */
     uint64_t grid;   /* virtual blocks, may exceed GPR_MAX_GRID */
 } gpr_pass;
 
@@ -28,11 +28,11 @@ typedef struct gpr_plan {
     int kernel;
     const char *variant;   /* the __global__ template */
     uint32_t block;        /* threads */
-    uint32_t lanes;        /* per row, for auto_rows; else 32 */
-    uint32_t per_thread;   /* elements, or, for auto_rows, rows of a lane */
+    uint32_t lanes;        /* per row, for fast_rows; else 32 */
+    uint32_t per_thread;   /* elements, or, for fast_rows, rows of a lane */
     uint32_t item;         /* neighbouring elements a thread loads at once; 1 where the kernel decides itself */
-    uint32_t row_elements; /* of auto_counted; else 0 */
-    uint64_t rows; /* as the kernel counts them: of auto_columns and auto_strided groups that a block serves together */
+    uint32_t row_elements; /* of fast_counted; else 0 */
+    uint64_t rows; /* as the kernel counts them: of fast_columns and fast_strided groups that a block serves together */
     int fill;      /* the output holds the identity before the first pass */
     int needs_next; /* a later pass runs */
     int pass_count;
