@@ -81,11 +81,17 @@ def after_angles(tokens: list[Token], at: int) -> int:
         i += 1
 
 
-def _name(head: list[Token]) -> tuple[str, bool]:
-    """What a declaration declares, by the tokens before its body, value or end, and whether that has parameters."""
+def _after_templates(head: list[Token]) -> int:
+    """Index of a declaration's first token behind its templates' parameters."""
     i = 0
     while i < len(head) and head[i].text == "template":
         i = after_angles(head, i + 1)
+    return i
+
+
+def _name(head: list[Token]) -> tuple[str, bool]:
+    """What a declaration declares, by the tokens before its body, value or end, and whether that has parameters."""
+    i = _after_templates(head)
     kinds = ("struct", "class", "union", "enum", "namespace", "using")
     texts = [each.text for each in head]
     last = ""
@@ -125,10 +131,10 @@ def definitions_of(file: str, text: str) -> list[Definition]:
         start = i
         while i < end:
             text = tokens[i].text
-            head = [each.text for each in tokens[start:i]]
             if text == "template":
                 i = after_angles(tokens, i + 1)
                 continue
+            head = [each.text for each in tokens[start + _after_templates(tokens[start:i]) : i]]
             if text in "([" or (text == "{" and "=" in head and "operator" not in head):
                 i = closing(tokens, i)
             elif text == "{":

@@ -214,6 +214,9 @@ def cases_to_try(mutant: Mutant, kernels: list[str]) -> Iterator[Trial]:
                 continue
             for block in (32,) if kernel in KERNELS and KERNELS[kernel].block_rule == "32" else (256, 64):
                 yield kernel, dtype, block, what_to_do(mutant, kernel, op)
+    for kernel in (kernel for kernel in kernels if kernel in KERNELS and not kernel.startswith("exact")):
+        dtype, op = cases_of(mutant)[0]
+        yield kernel, dtype, 32, what_to_do(mutant, kernel, op)
 
 
 def what_to_do(mutant: Mutant, kernel: str, op: str) -> dict[str, object]:

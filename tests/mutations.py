@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from kernel_text import Definition, closing, functions_of
+from kernel_text import Definition, after_angles, closing, functions_of
 
 HALF_WARP = "(0xffffu << (threadIdx.x & 16))"
 FULL_WARP = "0xffffffffu"
@@ -131,8 +131,10 @@ class Body:
     def end_of_term(self, at: int) -> int:
         """Index of the last token of the operand that begins at ``at``."""
         i = at
-        while self[i] not in (*ENDS_TERM, ")", "]", "}", "") or i == at:
+        while i == at or self[i] not in (*ENDS_TERM, ")", "]", "}", ""):
             i = self.closing(i) + 1 if self[i] in ("(", "[", "{") else i + 1
+            if self[i] == "<" and not self.is_binary(i):
+                i = after_angles(self.tokens, i)
         return i - 1
 
 
