@@ -282,7 +282,7 @@ def specials(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
 
 
 def mostly_narrow(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
-    """Windows hold most tiles; some elements lie far above or below them."""
+    """Bins hold most tiles; some elements lie far above or below them."""
     values = spread(rng, name, n, 1)
     values[rng.integers(0, n, max(1, n // 5000))] = spread(rng, name, 1, 300)[0]
     return values
@@ -294,9 +294,9 @@ def at_the_top(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
 
 
 def one_sided(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
-    """What the first window leaves of each element is as much as it can be, and of one sign: the next fills soonest."""
-    top, headroom = int(rng.integers(-6, 6)), 16  # of windows placed at an element of 2^top, on the GPU and on the CPU
-    if rng.random() < 0.6:  # a multiple of what the GPU places several windows at: none is higher than it need be
+    """What the first bin leaves of each element is as much as it can be, and of one sign: the next fills soonest."""
+    top, headroom = int(rng.integers(-6, 6)), 16  # of bins placed at an element of 2^top, on the GPU and on the CPU
+    if rng.random() < 0.6:  # a multiple of what the GPU places several bins at: none is higher than it need be
         top += (1 - top) % 4
     fraction = FORMATS[name][0]
     half_place = top + headroom - 53

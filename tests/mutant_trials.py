@@ -28,7 +28,7 @@ for each in DEFINITIONS:
     BY_NAME.setdefault(each.name, []).append(each)
 INCLUDED = includes_of(SOURCES)
 FILL = "fill_identity"
-OF_PRODUCTS = ("exact_moments", "exact_moments_across", "exact_dot")
+OF_PRODUCTS = ("exact_moments", "exact_moments_strided", "exact_dot")
 
 
 def file_of(entry: str) -> str:
@@ -118,20 +118,27 @@ RUNS: list[Trial] = [
 
 # Trials of exact sums that mutants of a file have first.
 FIRST: dict[str, list[Trial]] = {
-    "exact_few.cuh": [
-        ("exact", dtype, 0, {"do": "exact_sums.check_few", "rows": 256, "sizes": 5, "many": False, "limit": 600.0})
+    "exact_double_double.cuh": [
+        (
+            "exact",
+            dtype,
+            0,
+            {"do": "exact_sums.check_double_double", "rows": 256, "sizes": 5, "many": False, "limit": 600.0},
+        )
         for dtype in ("float32", "bfloat16", "float64")
     ],
     "exact_adders.cuh": [("exact", "complex64", 0, {"do": "exact_sums.check_nothing_there", "limit": 300.0})],
     "exact_block.cuh": [("exact", "int64", 256, {"do": "exact_layouts.check_layouts", "count": 4})],
     "exact_run.cuh": RUNS,
-    "exact_short.cuh": [("exact", "float64", 0, {"do": "exact_sums.check_alone", "count": 20, "limit": 300.0})],
-    "exact_windows.cuh": [
+    "exact_short_sum.cuh": [
+        ("exact", "float64", 0, {"do": "exact_sums.check_lone_outliers", "count": 20, "limit": 300.0})
+    ],
+    "exact_bins.cuh": [
         ("exact", "float64", 32, {"do": "exact_sums.check_exact", "count": 4, "fills": 4, "limit": 300.0})
     ],
 }
 # Files that only programs for GPUs that are slow at float64 use.
-SLOW_FLOAT64 = ("exact_fixed.cuh",)
+SLOW_FLOAT64 = ("exact_integer_bins.cuh",)
 # Types and operators that come to most places.
 CASES = [
     ("int32", "sum"),
@@ -182,7 +189,7 @@ def in_turn(*kinds: Iterable[Trial]) -> Iterator[Trial]:
 def trials(mutant: Mutant) -> Iterator[Trial]:
     """Trials of the cases that come to the place, and those of exact sums and products, in turn.
 
-    In exact's own files, and where only exact kernels come, their own trials have the turn; elsewhere
+    In exact's own files, and where only exact kernels come, their own trials have the turn; outside
     cases come first, which are quicker.
     """
     kernels = kernels_of(mutant)
@@ -233,28 +240,28 @@ def what_to_do(mutant: Mutant, kernel: str, op: str) -> dict[str, object]:
 
 def variances_to_try(kernels: list[str]) -> Iterator[Trial]:
     """Exact variances of every layout, if the kernel of those that are no runs comes to the place."""
-    if "exact_moments_across" not in kernels:
+    if "exact_moments_strided" not in kernels:
         return
     for dtype in ("float64", "float32", "bfloat16"):
         yield "exact", dtype, 96, {"do": "exact_variances.check_kinds"}  # a hang is soon found
         yield "exact", dtype, 64, {"do": "exact_variances.check_layouts", "count": 4, "limit": 300.0}
     for dtype in ("float64", "complex128"):
-        yield "exact", dtype, 32, {"do": "exact_variances.check_brackets", "limit": 300.0}
+        yield "exact", dtype, 32, {"do": "exact_variances.check_intervals", "limit": 300.0}
     for dtype in ("float64", "float32", "bfloat16"):
-        yield "exact", dtype, 32, {"do": "exact_variances.check_digits", "stride": 2, "limit": 300.0}
+        yield "exact", dtype, 32, {"do": "exact_variances.check_limbs", "stride": 2, "limit": 300.0}
     for dtype in ("complex128", "int64", "int8"):
         yield "exact", dtype, 256, {"do": "exact_variances.check_layouts", "count": 8, "limit": 300.0}
 
 
 def products_to_try(kernels: list[str]) -> Iterator[Trial]:
-    """Dot products and variances at the edges of windows, and beyond, if a kernel of theirs comes to the place."""
+    """Dot products and variances at the edges of bins, and beyond, if a kernel of theirs comes to the place."""
     if not set(OF_PRODUCTS) & set(kernels):
         return
     if "exact_dot" in kernels:
         for dtype in ("float32", "complex64", "int64"):
             yield "exact", dtype, 32, {"do": "exact_products.check_kinds", "limit": 300.0}
         for dtype in ("float64", "float32", "float16"):
-            for block in (256, 32):  # one warp fills windows, which takes long
+            for block in (256, 32):  # one warp fills bins, which takes long
                 yield "exact", dtype, block, {"do": "exact_products.check_dot", "count": 8}
     for dtype in ("float64", "float32", "bfloat16"):
         yield "exact", dtype, 32, {"do": "exact_products.check_edges", "stride": 1, "limit": 300.0}
@@ -268,17 +275,17 @@ def products_to_try(kernels: list[str]) -> Iterator[Trial]:
 
 def exact_layouts_to_try(kernels: list[str]) -> Iterator[Trial]:
     """Exact sums of every layout, if a kernel of theirs comes to the place."""
-    if "exact_rows" in kernels or "exact_across" in kernels:
+    if "exact_rows" in kernels or "exact_strided" in kernels:
         for dtype in ("float32", "float64", "bfloat16"):
             yield "exact", dtype, 64, {"do": "exact_layouts.check_kinds"}
             yield "exact", dtype, 256, {"do": "exact_layouts.check_layouts", "count": 4}
         for dtype in ("float64", "float32"):
             yield "exact", dtype, 0, {"do": "exact_sums.check_rows"}
     if "exact_rows" in kernels:
-        yield "exact", "float32", 0, {"do": "exact_sums.check_few", "rows": 64, "sizes": 4, "limit": 300.0}
-    if "exact_across" in kernels:
+        yield "exact", "float32", 0, {"do": "exact_sums.check_double_double", "rows": 64, "sizes": 4, "limit": 300.0}
+    if "exact_strided" in kernels:
         for dtype in ("float32", "float64"):
-            yield "exact", dtype, 32, {"do": "exact_layouts.check_across", "stride": 8, "limit": 300.0}
+            yield "exact", dtype, 32, {"do": "exact_layouts.check_strided", "stride": 8, "limit": 300.0}
         yield from columns_to_try()
 
 
@@ -289,7 +296,7 @@ def columns_to_try() -> Iterator[Trial]:
 
 
 def exact_sums_to_try(kernels: list[str]) -> Iterator[Trial]:
-    """Exact sums of data at the edges of windows, and beyond, if their kernel comes to the place: rows of a tile for
+    """Exact sums of data at the edges of bins, and beyond, if their kernel comes to the place: rows of a tile for
     each warp first, which are quick.
     """
     if "exact" in kernels:
@@ -297,14 +304,14 @@ def exact_sums_to_try(kernels: list[str]) -> Iterator[Trial]:
             what = {"do": "exact_tiles.check_tiles", "blocks": blocks, "count": 6, "only_sums": True}
             yield "exact", dtype, block, what
         for dtype in ("float64", "float32"):
-            yield "exact", dtype, 0, {"do": "exact_sums.check_alone", "count": 20, "limit": 300.0}
+            yield "exact", dtype, 0, {"do": "exact_sums.check_lone_outliers", "count": 20, "limit": 300.0}
         yield from RUNS
         for dtype in ("float32", "float64", "bfloat16"):
             yield "exact", dtype, 32, {"do": "exact_sums.check_edges", "stride": 1}
-        yield "exact", "float64", 32, {"do": "exact_sums.check_kept", "count": 2, "limit": 300.0}
+        yield "exact", "float64", 32, {"do": "exact_sums.check_spills", "count": 2, "limit": 300.0}
         for dtype in ("float64", "bfloat16"):
-            yield "exact", dtype, 0, {"do": "exact_sums.check_apart", "limit": 300.0}
+            yield "exact", dtype, 0, {"do": "exact_sums.check_outliers", "limit": 300.0}
         for dtype in ("float64", "float32", "float16"):
             for block in (32, 256):
                 yield "exact", dtype, block, {"do": "exact_sums.check_exact", "count": 6}
-        yield "exact", "float16", 0, {"do": "exact_sums.check_kept_to_the_end", "limit": 300.0}
+        yield "exact", "float16", 0, {"do": "exact_sums.check_spills_to_the_end", "limit": 300.0}

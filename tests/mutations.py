@@ -113,7 +113,7 @@ class Body:
         return names
 
     def loops(self) -> Iterator[tuple[int, int, int, bool]]:
-        """Of each ``for``: its opening bracket, both semicolons, and whether it is unrolled."""
+        """Of each ``for``: its opening interval, both semicolons, and whether it is unrolled."""
         for i in self:
             if self[i] != "for":
                 continue

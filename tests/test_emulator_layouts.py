@@ -59,8 +59,12 @@ def test_variances_about_given_means_read_the_means_of_their_rows() -> None:
     kernels = [name for name in MADE_FOR if not name.startswith("exact")]
     dtypes = ("float32", "int16", "float64", "float16", "uint8", "bfloat16")
     tasks = [
-        {"do": "layouts.check_made_for", "op": GIVEN_MEAN, "kernel": kernel,
-         "dtype": dtypes[(SEED + place) % len(dtypes)]}
+        {
+            "do": "layouts.check_made_for",
+            "op": GIVEN_MEAN,
+            "kernel": kernel,
+            "dtype": dtypes[(SEED + place) % len(dtypes)],
+        }
         for place, kernel in enumerate(kernels)
     ]
     tasks[kernels.index("fast_counted")]["dtype"] = "float64"  # of others a thread's moments are too many

@@ -38,22 +38,22 @@ EQUIVALENT: dict[tuple[str, str, str, int], str] = {
     ),
     **{
         (file, function, rule, 2): "the warp votes next, which orders what the emulator sees, and on a GPU no memory"
-        for file, function in (("exact_rows.cuh", "put_any_row"), ("exact_block.cuh", "put_sum"))
+        for file, function in (("exact_rows.cuh", "store_any_row"), ("exact_block.cuh", "store_sum"))
         for rule in ("warp_barrier", "warp_barrier_of_halves")
     },
-    ("exact_held.cuh", "take_alone", "warp_barrier_of_halves", 1): (
+    ("exact_limb_partial.cuh", "load_outlier", "warp_barrier_of_halves", 1): (
         "the lanes of the first half write it, and read it"
     ),
     **{
-        ("exact_held.cuh", "leave_number", rule, 1): (
+        ("exact_limb_partial.cuh", "publish_superaccumulator", rule, 1): (
             "the caller has passed a barrier since anything was added; this is where it is needed"
         )
         for rule in ("warp_barrier", "warp_barrier_of_halves")
     },
-    ("exact_walk.cuh", "walk", "mask_of_halves", 1): (
+    ("exact_strided_tiles.cuh", "for_each_tile", "mask_of_halves", 1): (
         "halves of a warp that wait for their own are as right, and read memory in smaller pieces"
     ),
-    ("exact_rows.cuh", "take", "mask_of_halves", 1): (
+    ("exact_rows.cuh", "accumulate", "mask_of_halves", 1): (
         "only where there are thousands of rows do several of a warp have more than one tile"
     ),
 }

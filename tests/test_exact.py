@@ -117,7 +117,7 @@ def test_state_is_exact_for_arrays_that_are_hard_to_sum(name: str, n: int, isa: 
 
 
 @pytest.mark.parametrize("name", FLOATS)
-def test_windows_at_every_exponent_are_exact(name: str, isa: str, rng: np.random.Generator) -> None:
+def test_bins_at_every_exponent_are_exact(name: str, isa: str, rng: np.random.Generator) -> None:
     fraction, exponent = FORMATS[name]
     step = 1 if exponent < 9 else 37
     for field in range(0, 2**exponent - 1, step):

@@ -155,7 +155,7 @@ def test_counts_about_powers_of_two_are_exact(name: str, isa: str, rng: np.rando
 
 @pytest.mark.parametrize("name", FLOATS)
 def test_one_flagged_element_decides_wherever_it_is(name: str, isa: str, rng: np.random.Generator) -> None:
-    """In pieces of several threads too; among ordinary numbers, of which windows hold tiles, or nothing but -0."""
+    """In pieces of several threads too; among ordinary numbers, of which bins hold tiles, or nothing but -0."""
     n = 140_001 if name == "float64" else 3 * TILE + 1  # float64 in pieces
     ordinary, minus_zeros = spread(rng, name, n, 1), -np.zeros(n, DTYPES[name])
     for special in (np.inf, -np.inf, np.nan, 0.0, float(from_bits(1, name))):

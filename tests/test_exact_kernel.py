@@ -35,8 +35,8 @@ def exactly(values: Any, **options: Any) -> Any:
 # ---------------------------------------------------------------- the emulator
 
 
-def both_windows(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Tasks with windows of float64 and of integers: each with one of them, drawn anew each run."""
+def both_bins(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Tasks with bins of float64 and of integers: each with one of them, drawn anew each run."""
     if EVERYTHING:
         return [task | {"slow_float64": slow} for task in tasks for slow in (False, True)]
     return [task | {"slow_float64": (SEED // 4 + i) % 2 == 1} for i, task in enumerate(tasks)]
@@ -46,7 +46,7 @@ def both_windows(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_the_kernels_source_gives_every_digit_on_the_emulator() -> None:
     """Of block sizes an ordinary run draws one for each dtype, and of dtypes one or two for what takes long."""
     count, blocks = 60 if EVERYTHING else 6, (32, 64, 256)
-    wide = [name for name in FLOATS if name != "float16"]  # one window holds all of that
+    wide = [name for name in FLOATS if name != "float16"]  # one bin holds all of that
     tasks = [
         {"do": "exact_sums.check_exact", "dtype": name, "block": block, "seed": SEED, "count": count, "limit": 600.0}
         for i, name in enumerate(FLOATS if EVERYTHING else FLOATS[SEED // 2 % 2 :: 2])
@@ -57,7 +57,7 @@ def test_the_kernels_source_gives_every_digit_on_the_emulator() -> None:
         for name in (FLOATS if EVERYTHING else (FLOATS[SEED // 4 % 4],))
     ]
     tasks += [
-        {"do": "exact_sums.check_apart", "dtype": name, "seed": SEED, "limit": 300.0}
+        {"do": "exact_sums.check_outliers", "dtype": name, "seed": SEED, "limit": 300.0}
         for name in (FLOATS if EVERYTHING else (FLOATS[SEED % 4], "float64"))
     ]
     tasks += [
@@ -66,7 +66,7 @@ def test_the_kernels_source_gives_every_digit_on_the_emulator() -> None:
         for i, name in enumerate(FLOATS)
     ]
     tasks += [
-        {"do": "exact_sums.check_alone", "dtype": name, "seed": SEED, "limit": 600.0}
+        {"do": "exact_sums.check_lone_outliers", "dtype": name, "seed": SEED, "limit": 600.0}
         | {"count": 200 if EVERYTHING else 12}
         for name in (wide if EVERYTHING else (wide[SEED // 3 % 3],))
     ]
@@ -74,38 +74,44 @@ def test_the_kernels_source_gives_every_digit_on_the_emulator() -> None:
         {"do": "exact_sums.check_edges", "dtype": name, "stride": 1 if EVERYTHING else 8, "seed": SEED, "limit": 300.0}
         for name in (wide if EVERYTHING else (wide[SEED % 3],))
     ]
-    wrong = emu.failures(both_windows(tasks))
+    wrong = emu.failures(both_bins(tasks))
     assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.long
 def test_rows_of_a_few_give_every_digit_on_the_emulator() -> None:
     tasks = [
-        {"do": "exact_sums.check_few", "dtype": name, "rows": 500 if EVERYTHING else 64, "seed": SEED, "limit": 900.0}
+        {
+            "do": "exact_sums.check_double_double",
+            "dtype": name,
+            "rows": 500 if EVERYTHING else 64,
+            "seed": SEED,
+            "limit": 900.0,
+        }
         | {"sizes": 9 if EVERYTHING else 2, "many": EVERYTHING or i == 0}
         for i, name in enumerate(FLOATS if EVERYTHING else (FLOATS[SEED % 4], FLOATS[(SEED // 4 + 1) % 4]))
     ]
-    wrong = emu.failures(both_windows(tasks))
+    wrong = emu.failures(both_bins(tasks))
     assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.long
-def test_windows_that_are_full_give_every_digit_on_the_emulator() -> None:
+def test_bins_that_are_full_give_every_digit_on_the_emulator() -> None:
     blocks = (32, 64, 96)
     tasks = [
-        {"do": "exact_sums.check_kept", "dtype": name, "block": blocks[(SEED + i) % 3], "seed": SEED}
+        {"do": "exact_sums.check_spills", "dtype": name, "block": blocks[(SEED + i) % 3], "seed": SEED}
         | {"count": 10 if EVERYTHING else 1, "limit": 900.0}
         for i, name in enumerate(FLOATS)
     ]
     tasks += [
-        {"do": "exact_sums.check_kept_to_the_end", "dtype": name, "seed": SEED, "limit": 900.0}
+        {"do": "exact_sums.check_spills_to_the_end", "dtype": name, "seed": SEED, "limit": 900.0}
         for name in (FLOATS if EVERYTHING else ("float16",))
     ]
     tasks += [
         {"do": "exact_layouts.check_columns_to_the_end", "dtype": name, "seed": SEED, "limit": 900.0}
         for name in (FLOATS if EVERYTHING else (FLOATS[SEED % 4],))
     ]
-    wrong = emu.failures(both_windows(tasks) if EVERYTHING else tasks)
+    wrong = emu.failures(both_bins(tasks) if EVERYTHING else tasks)
     assert not wrong, "\n".join(wrong)
 
 
@@ -120,7 +126,7 @@ def test_a_tile_for_each_warp_gives_every_digit_on_the_emulator() -> None:
         for name, one in zip(FLOATS, drawn, strict=True)
         for i in (drawn if EVERYTHING else (one,))
     ]
-    wrong = emu.failures(both_windows(tasks) if EVERYTHING else tasks)
+    wrong = emu.failures(both_bins(tasks) if EVERYTHING else tasks)
     assert not wrong, "\n".join(wrong)
 
 
@@ -139,7 +145,7 @@ def test_the_kernels_source_sums_every_layout_on_the_emulator() -> None:
         {"do": "exact_layouts.check_kinds", "dtype": name, "block": 64, "seed": SEED, "limit": 300.0} for name in floats
     ]
     tasks += [
-        {"do": "exact_layouts.check_across", "dtype": name, "seed": SEED, "limit": 600.0}
+        {"do": "exact_layouts.check_strided", "dtype": name, "seed": SEED, "limit": 600.0}
         | {"stride": 2 if EVERYTHING else 24}
         for name in (wide if EVERYTHING else (wide[SEED % 3],))
     ]
@@ -151,7 +157,7 @@ def test_the_kernels_source_sums_every_layout_on_the_emulator() -> None:
     ]
     if EVERYTHING:  # a minute
         tasks.append({"do": "exact_layouts.check_slots", "seed": SEED, "limit": 600.0})
-    wrong = emu.failures(both_windows(tasks))
+    wrong = emu.failures(both_bins(tasks))
     assert not wrong, "\n".join(wrong)
 
 
@@ -172,7 +178,7 @@ def test_states_of_arrays_on_hosts_and_devices_are_the_same_on_the_emulator() ->
         | {"devices": 2, "emulator": {"devices": 2}, "limit": 600.0}
         for name in (DTYPES if EVERYTHING else np.random.default_rng(SEED).choice([*DTYPES], 5, replace=False).tolist())
     ]
-    wrong = emu.failures(both_windows(tasks))
+    wrong = emu.failures(both_bins(tasks))
     assert not wrong, "\n".join(wrong)
 
 
@@ -333,7 +339,7 @@ def test_a_card_rounds_sums_and_means_of_all_pairs_of_float16_once(part: int, rn
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", [name for name in FLOATS if name != "float16"])
-def test_a_card_sums_a_number_that_windows_do_not_hold(name: str, rng: np.random.Generator) -> None:
+def test_a_card_sums_a_number_that_bins_do_not_hold(name: str, rng: np.random.Generator) -> None:
     check_alone_among(rng, name, 1000, f"GPR_TEST_SEED={SEED}")
 
 

@@ -114,7 +114,7 @@ def test_sums_of_products_of_hard_arrays_are_rounded_once(
 
 @pytest.mark.parametrize("name", FLOATS)
 def test_products_at_every_exponent_are_exact(name: str, isa: str, rng: np.random.Generator) -> None:
-    """Products that under- and overflow the type, and doubles, and all windows between."""
+    """Products that under- and overflow the type, and doubles, and all bins between."""
     fraction, exponent = FORMATS[name]
     fields = np.arange(2**exponent - 1, dtype=np.uint64)
     pairs = [rng.choice(fields, 2) for _ in range(60 if exponent < 9 else 25)]
@@ -716,7 +716,7 @@ def test_the_kernels_sources_make_variances_of_every_layout_on_the_emulator() ->
     ]
     tasks += [{"do": "exact_variances.check_kinds", "dtype": name, "block": 64} for name in floats]
     tasks += [
-        {"do": "exact_variances.check_digits", "dtype": name, "stride": 1 if EVERYTHING else 32} for name in floats
+        {"do": "exact_variances.check_limbs", "dtype": name, "stride": 1 if EVERYTHING else 32} for name in floats
     ]
     if EVERYTHING:  # half a minute
         tasks.append({"do": "exact_variances.check_slots"})
@@ -728,7 +728,7 @@ def test_the_kernels_sources_make_variances_of_every_layout_on_the_emulator() ->
 def test_first_bits_tell_ordinary_variances_and_all_digits_tell_any(tmp_path: Path) -> None:
     """Each of the two ways is broken in turn: the other one gives what it should."""
     sources = _core.sources()
-    brackets, digits = "exact_brackets.cuh", "exact_variance.cuh"
+    brackets, digits = "exact_interval.cuh", "exact_variance.cuh"
     ways = {
         "neither": (brackets, "if (n == 0 ||", "if (n == 0 ||"),
         "first bits": (brackets, "if (n == 0 ||", "if (true ||"),  # that are never enough
@@ -742,14 +742,14 @@ def test_first_bits_tell_ordinary_variances_and_all_digits_tell_any(tmp_path: Pa
     ordinary = kinds if EVERYTHING else [FLOATS[SEED % 4], str(np.random.default_rng(SEED).choice(kinds))]
     hard = [*FLOATS, *COMPLEX] if EVERYTHING else [[*FLOATS, *COMPLEX][SEED // 2 % 6]]
     tasks = [("check_ordinary", name, "all digits") for name in ordinary]
-    tasks += [("check_brackets", name, way) for name in hard for way in ("neither", "first bits")]
+    tasks += [("check_intervals", name, way) for name in hard for way in ("neither", "first bits")]
     wrong = emu.failures(
         {"do": f"exact_variances.{do}", "dtype": name, "seed": SEED, "limit": 600.0}
         | {"emulator": {"overlay": str(tmp_path / way)}}
         for do, name, way in tasks
     )
     assert not wrong, "\n".join(wrong)
-    needed = {"do": "exact_variances.check_brackets", "dtype": "float32", "seed": SEED, "limit": 600.0}
+    needed = {"do": "exact_variances.check_intervals", "dtype": "float32", "seed": SEED, "limit": 600.0}
     assert "on the CPU" in emu.do({**needed, "emulator": {"overlay": str(tmp_path / "all digits")}})
 
 
@@ -801,14 +801,14 @@ def test_a_card_gives_every_digit_of_variances_of_every_layout(name: str) -> Non
 @pytest.mark.parametrize("name", FLOATS)
 def test_a_card_gives_the_last_digits_of_variances(name: str) -> None:
     task = {"dtype": name, "seed": SEED, "stride": 1, "block": 256}
-    emu.exact_variances.check_digits(task, emulated=False)
+    emu.exact_variances.check_limbs(task, emulated=False)
     emu.exact_variances.check_kinds(task, emulated=False)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", [*FLOATS, *COMPLEX])
 def test_a_card_asks_first_bits_of_variances_and_all_digits_where_those_do_not_tell(name: str) -> None:
-    emu.exact_variances.check_brackets({"dtype": name, "seed": SEED}, emulated=False)
+    emu.exact_variances.check_intervals({"dtype": name, "seed": SEED}, emulated=False)
     emu.exact_variances.check_ordinary({"dtype": name, "seed": SEED}, emulated=False)
 
 
@@ -820,7 +820,7 @@ def test_variances_of_more_rows_than_scratch_has_room_for() -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ["float64", "float32", "bfloat16", "complex128", "int16"])
 def test_a_card_makes_variances_of_large_arrays_of_any_layout(name: str, rng: np.random.Generator) -> None:
-    """As many elements as fill all windows of all blocks, of which the CPU gives the same bits."""
+    """As many elements as fill all bins of all blocks, of which the CPU gives the same bits."""
     cases = (((1, 1_500_000), (0, 2)), ((3, 700_000), (1, 3)), ((3000, 501), (1, 3000)), ((200_000, 7), (-8, -1)))
     for shape, strides in cases:
         array = emu.exact_layouts.place(rng, emu.exact_layouts.draw_elements, name, shape, strides)

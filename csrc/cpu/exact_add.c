@@ -13,7 +13,7 @@
 #include "lib/base/status.h"
 
 enum {
-    LEAST_TASK = 32768, /* elements, at the mean, so that placing its first windows is little beside it */
+    LEAST_TASK = 32768, /* elements, at the mean, so that placing its first bins is little beside it */
     MOST_TASKS = 256,   /* enough for an even load on many cores, few parts to keep and to merge */
     TILES_TO_ASK =
         8 /* from one time a task asks whether to stop to the next: the clock takes as long as part of a tile */

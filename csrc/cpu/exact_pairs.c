@@ -246,19 +246,19 @@ void gpr_cpu_add_pairs(const exact_pairs *pairs, uint64_t row, uint64_t count, g
 }
 
 /* A number as two doubles, of which the first is it rounded. */
-typedef struct two_doubles {
+typedef struct double_double {
     double upper, lower;
-} two_doubles;
+} double_double;
 
-static two_doubles two_of(double a, double b)
+static double_double double_double_of(double a, double b)
 {
     const double sum = a + b, of_b = sum - a;
 
-    return (two_doubles){sum, (a - (sum - of_b)) + (b - of_b)};
+    return (double_double){sum, (a - (sum - of_b)) + (b - of_b)};
 }
 
 /* The number rounded to odd: rounding that to a type with two bits less, or fewer, is rounding the number. */
-static double round_to_odd(two_doubles number)
+static double round_to_odd(double_double number)
 {
     uint64_t bits;
 
@@ -277,7 +277,7 @@ static int is_moderate(double x)
 
 /* Makes *mean the number, which is not 0, over n, as what rounds to it in a type with two bits less or fewer (`narrow`), or in double. Returns 0
  * where that is not certain. */
-static int divide_two(two_doubles number, uint64_t n, int narrow, double *mean)
+static int divide_double_double(double_double number, uint64_t n, int narrow, double *mean)
 {
     const double divisor = (double)n, quotient = number.upper / divisor;
     const double doubt = 0x1p-48; /* of `error`, below, relatively: more than a few roundings of doubles */
@@ -288,14 +288,14 @@ static int divide_two(two_doubles number, uint64_t n, int narrow, double *mean)
         return 1;
     }
     /* upper - quotient * n is a double: what a division leaves. */
-    const two_doubles remainder = two_of(fma(-quotient, divisor, number.upper), number.lower);
+    const double_double remainder = double_double_of(fma(-quotient, divisor, number.upper), number.lower);
     const double error = remainder.upper / divisor;
     if (remainder.upper == 0) {
         *mean = quotient;
         return 1;
     }
     if (narrow) {
-        const two_doubles exactly = two_of(quotient, error);
+        const double_double exactly = double_double_of(quotient, error);
         if (fabs(exactly.lower) <= fabs(error) * doubt) return 0; /* on which side of the upper one it is is unknown */
         *mean = round_to_odd(exactly);
         return 1;
@@ -314,19 +314,19 @@ void gpr_cpu_finish_pairs(const exact_pairs *pairs, const gpr_rule *rule, uint64
     gpr_wide_block block;
 
     for (uint64_t i = 0; i < lanes; i++) {
-        const two_doubles number = two_of(pairs->sums[i], pairs->rests[i]);
+        const double_double number = double_double_of(pairs->sums[i], pairs->rests[i]);
         const double rounded = narrow ? round_to_odd(number) : number.upper;
 
         value[i] = pairs->rests[i] == 0 ? pairs->sums[i] : rounded; /* a zero keeps its sign */
         hold[i / components] &= isfinite(number.upper) != 0;
     }
     for (uint64_t i = 0; rule->divide && i < lanes; i++) {
-        const two_doubles number = two_of(pairs->sums[i], pairs->rests[i]);
+        const double_double number = double_double_of(pairs->sums[i], pairs->rests[i]);
 
         if (value[i] == 0) {
             value[i] /= (double)n;
         } else if (hold[i / components]) {
-            hold[i / components] = (uint8_t)divide_two(number, n, narrow, &value[i]);
+            hold[i / components] = (uint8_t)divide_double_double(number, n, narrow, &value[i]);
         }
     }
     for (uint64_t r = 0; r < rows; r++) {

@@ -1,6 +1,6 @@
 /* Exact sums of rows side by side, each as two doubles. Private to csrc/cpu.
  *
- * Windows (exact_tiles.h) are placed for each row, and what they hold becomes a wide number, which takes longer than to add a thousand
+ * Bins (exact_tiles.h) are placed for each row, and what they hold becomes a wide number, which takes longer than to add a thousand
  * elements. Two doubles need neither: what an addition to the first leaves is a double (Knuth's sum of two) and goes to the
  * second, and as long as nothing is left of that they are the sum. It says so itself, so that where it is not the row is
  * summed the other way. Vectors add as many columns at once as they have numbers: of rows that lie crosswise these are the rows, of

@@ -4,29 +4,29 @@
 #include <string.h>
 
 enum {
-    SLOW_ELEMENTS = 128, /* up to this, placing windows costs more than they save */
+    SLOW_ELEMENTS = 128, /* up to this, placing bins costs more than they save */
     MOST_BIAS = 1021,    /* 1.5 * 2^p and twice that are finite */
-    SKIPPED_TILES = 7,   /* after one that windows do not hold: its neighbours are likely to be like it */
-    MOST_PATIENCE = 64   /* tiles: looking for fewer windows is little beside them */
+    SKIPPED_TILES = 7,   /* after one that bins do not hold: its neighbours are likely to be like it */
+    MOST_PATIENCE = 64   /* tiles: looking for fewer bins is little beside them */
 };
 
-/* ---------------------------------------------------------------- windows -------------------- */
+/* ---------------------------------------------------------------- bins -------------------- */
 
-/* A tile's sums in windows, in units of 2^units[w]. */
-typedef struct window_sums {
-    int64_t sums[GPR_EXACT_WINDOWS];
-} window_sums;
+/* A tile's sums in bins, in units of 2^units[w]. */
+typedef struct bin_sums {
+    int64_t sums[GPR_EXACT_BINS];
+} bin_sums;
 
-/* Windows for a float type. */
-static exact_windows make_windows(gpr_dtype dtype)
+/* Bins for a float type. */
+static exact_bins make_bins(gpr_dtype dtype)
 {
     const gpr_loops *loops = gpr_cpu_loops();
 
-    return (exact_windows){.dtype = dtype,
-                           .loops = &loops->exact[dtype],
-                           .widen = loops->widen[dtype],
-                           .lowest = gpr_exact_grid_of(dtype).lowest,
-                           .patience = 1};
+    return (exact_bins){.dtype = dtype,
+                        .loops = &loops->exact[dtype],
+                        .widen = loops->widen[dtype],
+                        .lowest = gpr_exact_layout_of(dtype).lowest,
+                        .patience = 1};
 }
 
 /* Stored bits of a float type's significand. */
@@ -40,33 +40,33 @@ static int fraction_bits(gpr_dtype dtype)
     }
 }
 
-static int level_exists(const exact_windows *how, int level)
+static int level_exists(const exact_bins *how, int level)
 {
     return level < GPR_EXACT_LEVELS && how->loops->level[level].loop != NULL;
 }
 
-/* Sets the windows of a level, below a largest exponent; 0 if they would overflow. */
-static int set_windows(exact_windows *how, int level, int largest)
+/* Sets the bins of a level, below a largest exponent; 0 if they would overflow. */
+static int set_bins(exact_bins *how, int level, int largest)
 {
     const gpr_exact_level *l = &how->loops->level[level];
     int bias = largest + l->headroom;
 
     if (bias > MOST_BIAS) return 0;
-    for (int w = 0; w < l->windows; w++) {
-        /* No window lies deeper than the smallest number needs. */
+    for (int w = 0; w < l->bins; w++) {
+        /* No bin lies deeper than the smallest number needs. */
         if (bias < how->lowest + 52) bias = how->lowest + 52;
         const uint64_t bits = (uint64_t)(bias + 1023) << 52 | UINT64_C(1) << 51;
         memcpy(&how->biases[w], &bits, sizeof bits);
         how->units[w] = bias - 52;
-        bias -= GPR_EXACT_WINDOW_BITS;
+        bias -= GPR_EXACT_BIN_BITS;
     }
     how->level = level;
     return 1;
 }
 
-/* Places windows for a tile: those of the first level that surely holds it, or else the last one's. Returns 0 if there is no
+/* Places bins for a tile: those of the first level that surely holds it, or else the last one's. Returns 0 if there is no
  * place for them: something is infinite or NaN, or too large. */
-static int place_windows(exact_windows *how, const void *elements, uint64_t count)
+static int place_bins(exact_bins *how, const void *elements, uint64_t count)
 {
     const int fraction = fraction_bits(how->dtype);
     /* An exponent field of 0 stands for the same exponent as 1. Of the smallest number that is 1. */
@@ -81,8 +81,8 @@ static int place_windows(exact_windows *how, const void *elements, uint64_t coun
     /* Exponents lie around 0: the largest field, of infinities and NaN, stands for what would be 1 above the largest. */
     if (most_field + least_exponent - 1 > 1 - least_exponent) return 0;
     do {
-        if (!set_windows(how, level, most_field + least_exponent - 1)) return 0;
-        if (how->units[how->loops->level[level].windows - 1] <=
+        if (!set_bins(how, level, most_field + least_exponent - 1)) return 0;
+        if (how->units[how->loops->level[level].bins - 1] <=
             (least_field > 0 ? least_field : 1) + least_exponent - 1 - fraction)
             break;
     } while (level_exists(how, ++level));
@@ -90,7 +90,7 @@ static int place_windows(exact_windows *how, const void *elements, uint64_t coun
     return 1;
 }
 
-static int sum_as_placed(const exact_windows *how, const void *elements, uint64_t count, window_sums *found)
+static int sum_as_placed(const exact_bins *how, const void *elements, uint64_t count, bin_sums *found)
 {
     const gpr_exact_level *level = &how->loops->level[how->level];
     _Alignas(64) float widened[GPR_EXACT_TILE];
@@ -102,8 +102,8 @@ static int sum_as_placed(const exact_windows *how, const void *elements, uint64_
     return level->loop(elements, count, how->biases, found->sums);
 }
 
-/* Whether windows that are placed are to be placed anew, because there may be a lower level by now. */
-static int asks_for_less(exact_windows *how)
+/* Whether bins that are placed are to be placed anew, because there may be a lower level by now. */
+static int may_need_fewer(exact_bins *how)
 {
     if (how->level == 0) return 0;
     if (how->stays > 0) {
@@ -113,32 +113,32 @@ static int asks_for_less(exact_windows *how)
     return 1;
 }
 
-/* After windows were placed by a tile: how long to stay with them. Who has to rise often stays longer each time, so that data
+/* After bins were placed by a tile: how long to stay with them. Who has to rise often stays longer each time, so that data
  * between two levels does not pay for both. */
-static void settle(exact_windows *how)
+static void set_patience(exact_bins *how)
 {
     if (how->level == 0) return;
     how->stays = how->patience;
     if (how->patience < MOST_PATIENCE) how->patience *= 2;
 }
 
-/* Sums a tile in windows: as the last one was, or else in windows placed for it. 0 if none hold it. */
-static int sum_in_windows(exact_windows *how, const void *elements, uint64_t count, window_sums *found)
+/* Sums a tile in bins: as the last one was, or else in bins placed for it. 0 if none hold it. */
+static int sum_in_bins(exact_bins *how, const void *elements, uint64_t count, bin_sums *found)
 {
-    if (how->placed && !asks_for_less(how) && sum_as_placed(how, elements, count, found)) {
+    if (how->placed && !may_need_fewer(how) && sum_as_placed(how, elements, count, found)) {
         if (how->level == 0 && how->patience > 1) how->patience--;
         return 1;
     }
-    if (place_windows(how, elements, count) && sum_as_placed(how, elements, count, found)) {
-        settle(how);
+    if (place_bins(how, elements, count) && sum_as_placed(how, elements, count, found)) {
+        set_patience(how);
         return 1;
     }
     how->skipped = SKIPPED_TILES;
     return 0;
 }
 
-/* Whether windows are worth a try. */
-static int tries_windows(exact_windows *how, uint64_t count)
+/* Whether bins are worth a try. */
+static int may_try_bins(exact_bins *how, uint64_t count)
 {
     if (how->skipped > 0) {
         how->skipped--;
@@ -147,9 +147,9 @@ static int tries_windows(exact_windows *how, uint64_t count)
     return how->loops != NULL && count > SLOW_ELEMENTS;
 }
 
-static void add_sums(gpr_exact_part *part, const exact_windows *how, const window_sums *found)
+static void add_sums(gpr_exact_part *part, const exact_bins *how, const bin_sums *found)
 {
-    for (int w = 0; w < how->loops->level[how->level].windows; w++)
+    for (int w = 0; w < how->loops->level[how->level].bins; w++)
         gpr_exact_add_integer(part, found->sums[w], how->units[w]);
 }
 
@@ -165,17 +165,17 @@ exact_adder gpr_cpu_exact_adder(gpr_exact_part *part, gpr_dtype dtype)
         if (row->bytes < 8) how.sum = loops->loop[GPR_FOLD_sum][dtype].rows;
         return how;
     }
-    how.windows = make_windows(dtype);
+    how.bins = make_bins(dtype);
     return how;
 }
 
-static int add_in_windows(exact_adder *how, const void *elements, uint64_t count)
+static int add_in_bins(exact_adder *how, const void *elements, uint64_t count)
 {
-    window_sums found;
+    bin_sums found;
 
-    if (!tries_windows(&how->windows, count)) return 0;
-    if (!sum_in_windows(&how->windows, elements, count, &found)) return 0;
-    add_sums(how->part, &how->windows, &found);
+    if (!may_try_bins(&how->bins, count)) return 0;
+    if (!sum_in_bins(&how->bins, elements, count, &found)) return 0;
+    add_sums(how->part, &how->bins, &found);
     return 1;
 }
 
@@ -186,7 +186,7 @@ void gpr_cpu_add_tile(exact_adder *how, const void *elements, uint64_t count)
 
         how->sum(elements, 0, 1, count, &sum);
         gpr_exact_add_integer(how->part, (int64_t)sum, 0);
-    } else if (!add_in_windows(how, elements, count)) {
+    } else if (!add_in_bins(how, elements, count)) {
         gpr_exact_add_elements(how->part, how->dtype, elements, count);
         return;
     }
@@ -206,23 +206,23 @@ product_adder gpr_cpu_product_adder(gpr_exact_part *part, gpr_dtype dtype)
     if (loops->products[dtype] == NULL) how.widen = loops->widen[dtype];
     how.multiply = loops->products[how.widen.loop != NULL ? how.widen.to : dtype];
     how.doubles = gpr_cpu_exact_adder(part, GPR_FLOAT64);
-    how.high = how.low = how.doubles.windows;
+    how.high = how.low = how.doubles.bins;
     return how;
 }
 
-/* Adds products of doubles as two doubles each; 0 if they are not, or windows do not hold them. */
+/* Adds products of doubles as two doubles each; 0 if they are not, or bins do not hold them. */
 static int add_product_pairs(product_adder *how, const double *a, const double *b, uint64_t count)
 {
     _Alignas(64) double high[PRODUCT_TILE], low[PRODUCT_TILE];
-    window_sums found_high, found_low;
+    bin_sums found_high, found_low;
 
-    if (!tries_windows(&how->high, count)) return 0;
+    if (!may_try_bins(&how->high, count)) return 0;
     if (!how->multiply(a, b, count, high, low)) {
         how->high.skipped = SKIPPED_TILES;
         return 0;
     }
-    if (!sum_in_windows(&how->high, high, count, &found_high)) return 0;
-    if (!sum_in_windows(&how->low, low, count, &found_low)) {
+    if (!sum_in_bins(&how->high, high, count, &found_high)) return 0;
+    if (!sum_in_bins(&how->low, low, count, &found_low)) {
         how->high.skipped = SKIPPED_TILES;
         return 0;
     }

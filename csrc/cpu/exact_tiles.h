@@ -1,12 +1,12 @@
 /* Tiles of elements, or of products of two, on their way into exact sums. Private to csrc/cpu.
  *
- * Floats are first summed in windows (loops.h), which vectors do at nearly the speed of a plain sum; where a tile does not fit
- * the windows, they are placed anew by its largest element, as many as its smallest one asks for, and where it still does not fit (a
+ * Floats are first summed in bins (loops.h), which vectors do at nearly the speed of a plain sum; where a tile does not fit
+ * the bins, they are placed anew by its largest element, as many as its smallest one asks for, and where it still does not fit (a
  * range too wide, infinities, NaN), it is added element by element. Integers of up to 32 bits are summed by the loops of the
  * plain sum, which are exact. Whatever the way, the part is the same: it depends on the elements alone.
  *
  * A product of float32 or narrower floats is a double, and added as one. A product of doubles is the sum of two doubles,
- * itself rounded and the rest, unless it is too large or too small for them; both are summed in windows, or the product is added as
+ * itself rounded and the rest, unless it is too large or too small for them; both are summed in bins, or the product is added as
  * an integer. */
 #ifndef GPR_CPU_EXACT_TILES_H
 #define GPR_CPU_EXACT_TILES_H
@@ -14,8 +14,8 @@
 #include "cpu/loops.h"
 #include "lib/exact/exact.h"
 
-/* Windows in a place. */
-typedef struct exact_windows {
+/* Bins in a place. */
+typedef struct exact_bins {
     gpr_dtype dtype; /* as the loops read elements, those of widened ones aside */
     const gpr_exact_loops *loops;
     gpr_widening widen; /* for loops that read widened elements */
@@ -24,17 +24,17 @@ typedef struct exact_windows {
     int level;
     int stays;    /* tiles until a lower level is asked for again */
     int patience; /* the next value of `stays` */
-    int skipped;  /* tiles to add without trying windows */
-    double biases[GPR_EXACT_WINDOWS];
-    int units[GPR_EXACT_WINDOWS]; /* exponent of a window's last place */
-} exact_windows;
+    int skipped;  /* tiles to add without trying bins */
+    double biases[GPR_EXACT_BINS];
+    int units[GPR_EXACT_BINS]; /* exponent of a bin's last place */
+} exact_bins;
 
 /* How one task adds its tiles of elements. */
 typedef struct exact_adder {
     gpr_exact_part *part;
     gpr_dtype dtype;
-    exact_windows windows; /* of floats */
-    gpr_rows_loop sum;     /* for integers that a tile of sums to 64 bits; or NULL */
+    exact_bins bins;   /* of floats */
+    gpr_rows_loop sum; /* for integers that a tile of sums to 64 bits; or NULL */
 } exact_adder;
 
 exact_adder gpr_cpu_exact_adder(gpr_exact_part *part, gpr_dtype dtype);
@@ -51,7 +51,7 @@ typedef struct product_adder {
     gpr_widening widen;         /* before they are multiplied, if its loop is not NULL */
     gpr_products_loop multiply; /* NULL for integers */
     exact_adder doubles;        /* for products that are doubles */
-    exact_windows high, low;    /* for those that are two */
+    exact_bins high, low;       /* for those that are two */
 } product_adder;
 
 product_adder gpr_cpu_product_adder(gpr_exact_part *part, gpr_dtype dtype);

@@ -31,22 +31,22 @@ typedef struct gpr_loop {
 } gpr_loop;
 
 enum {
-    GPR_EXACT_TILE = 4096,      /* most elements of one call of a gpr_exact_loop */
-    GPR_EXACT_WINDOWS = 7,      /* most windows of one: with them, float32's whole range */
-    GPR_EXACT_WINDOW_BITS = 40, /* from the exponent of one window's bias to the next one's */
+    GPR_EXACT_TILE = 4096,   /* most elements of one call of a gpr_exact_loop */
+    GPR_EXACT_BINS = 7,      /* most bins of one: with them, float32's whole range */
+    GPR_EXACT_BIN_BITS = 40, /* from the exponent of one bin's bias to the next one's */
     GPR_EXACT_LEVELS = 3
 };
 
-/* Sums n <= GPR_EXACT_TILE elements exactly in windows: window w holds multiples of the last place of biases[w], which
- * is 1.5 * 2^p, and sums[w] is their sum in units of that place. p falls by at most GPR_EXACT_WINDOW_BITS from window
- * to window. Returns 0, and nothing of use, if the elements do not fit: too large for the first window, with bits below
+/* Sums n <= GPR_EXACT_TILE elements exactly in bins: bin w holds multiples of the last place of biases[w], which
+ * is 1.5 * 2^p, and sums[w] is their sum in units of that place. p falls by at most GPR_EXACT_BIN_BITS from bin
+ * to bin. Returns 0, and nothing of use, if the elements do not fit: too large for the first bin, with bits below
  * the last one, infinite or NaN. Needs rounding to nearest, and subnormal numbers neither read nor written as zero. */
 typedef int (*gpr_exact_loop)(const void *data, uint64_t n, const double *biases, int64_t *sums);
 
-/* One way to sum a type's elements, with as many windows as it has. */
+/* One way to sum a type's elements, with as many bins as it has. */
 typedef struct gpr_exact_level {
     gpr_exact_loop loop; /* NULL: there is no such level */
-    int windows;
+    int bins;
     int headroom; /* from the largest element's exponent to that of the first bias: room for a tile's sum, and some to spare */
     int widened; /* the loop reads float32: widen first */
 } gpr_exact_level;

@@ -1130,7 +1130,7 @@ static void widen_uint64(const void *source, void *destination, uint64_t count)
 /* ---------------------------------------------------------------- exact sums ----------------- */
 
 /* A double near 1.5 * 2^p cannot hold less than 2^(p - 52): added to it, x is rounded to a multiple of that, and what
- * was rounded away can be had back exactly and goes to the next window. So each accumulator holds an integer in its low
+ * was rounded away can be had back exactly and goes to the next bin. So each accumulator holds an integer in its low
  * bits, and no addition of the integers rounds, while the first accumulator stays between 2^p and 2^(p + 1) (the others
  * do: what reaches them is small) and nothing is left over behind the last one. Both are asked once, at the end. */
 _Static_assert(__FLT_EVAL_METHOD__ == 0, "doubles are computed as doubles");
@@ -1140,25 +1140,25 @@ enum {
     EXACT_LANES = EXACT_VECTORS * VECTOR_BYTES / 8,
     EXACT_ADDITIONS_BITS = 11
 };
-/* A remainder is at most half a unit, 2^(p - 53): the next window's integers stay below its 2^(p' - 1). */
+/* A remainder is at most half a unit, 2^(p - 53): the next bin's integers stay below its 2^(p' - 1). */
 _Static_assert(GPR_EXACT_TILE / EXACT_LANES + 1 <= 1 << EXACT_ADDITIONS_BITS &&
-                   53 - EXACT_ADDITIONS_BITS > GPR_EXACT_WINDOW_BITS + 1,
-               "a tile fits in the lower windows");
+                   53 - EXACT_ADDITIONS_BITS > GPR_EXACT_BIN_BITS + 1,
+               "a tile fits in the lower bins");
 
-#define DEFINE_EXACT_RUN(name, T, LOAD, WINDOWS)                                               \
+#define DEFINE_EXACT_RUN(name, T, LOAD, BINS)                                                  \
     static int exact_##name(const void *data, uint64_t n, const double *biases, int64_t *sums) \
     {                                                                                          \
         const uint64_t whole = n / EXACT_LANES, rounds = whole + (n % EXACT_LANES != 0);       \
         const T *p = data;                                                                     \
         T rest[EXACT_LANES] = {0};                                                             \
-        vec_f64 acc[WINDOWS][EXACT_VECTORS];                                                   \
+        vec_f64 acc[BINS][EXACT_VECTORS];                                                      \
         vec_u64 moved = {0}, left = {0}, bias, total;                                          \
         uint64_t any = 0, sum;                                                                 \
                                                                                                \
         memcpy(rest, p + whole * EXACT_LANES, n % EXACT_LANES * sizeof(T));                    \
         bias = (vec_u64)((vec_f64){0} + biases[0]);                                            \
         UNROLLED                                                                               \
-        for (int w = 0; w < WINDOWS; w++) {                                                    \
+        for (int w = 0; w < BINS; w++) {                                                       \
             UNROLLED                                                                           \
             for (int k = 0; k < EXACT_VECTORS; k++) acc[w][k] = (vec_f64){0} + biases[w];      \
         }                                                                                      \
@@ -1169,7 +1169,7 @@ _Static_assert(GPR_EXACT_TILE / EXACT_LANES + 1 <= 1 << EXACT_ADDITIONS_BITS &&
             for (int k = 0; k < EXACT_VECTORS; k++) {                                          \
                 vec_f64 x = (vec_f64)LOAD(at + k * VECTOR_LANES);                              \
                 UNROLLED                                                                       \
-                for (int w = 0; w < WINDOWS; w++) {                                            \
+                for (int w = 0; w < BINS; w++) {                                               \
                     const vec_f64 q = acc[w][k] + x;                                           \
                     x -= q - acc[w][k];                                                        \
                     acc[w][k] = q;                                                             \
@@ -1181,7 +1181,7 @@ _Static_assert(GPR_EXACT_TILE / EXACT_LANES + 1 <= 1 << EXACT_ADDITIONS_BITS &&
         UNROLLED                                                                               \
         for (int k = 0; k < VECTOR_LANES; k++) any |= moved[k] >> 52 | left[k] << 1;           \
         UNROLLED                                                                               \
-        for (int w = 0; w < WINDOWS; w++) {                                                    \
+        for (int w = 0; w < BINS; w++) {                                                       \
             bias = (vec_u64)((vec_f64){0} + biases[w]);                                        \
             total = (vec_u64){0};                                                              \
             UNROLLED                                                                           \
@@ -1197,13 +1197,13 @@ _Static_assert(GPR_EXACT_TILE / EXACT_LANES + 1 <= 1 << EXACT_ADDITIONS_BITS &&
 DEFINE_EXACT_RUN(two_float32, float, WIDEN_F32, 2)
 DEFINE_EXACT_RUN(two_float64, double, load_f64, 2)
 DEFINE_EXACT_RUN(three_float64, double, load_f64, 3)
-DEFINE_EXACT_RUN(all_float32, float, WIDEN_F32, GPR_EXACT_WINDOWS)
-DEFINE_EXACT_RUN(all_float64, double, load_f64, GPR_EXACT_WINDOWS)
+DEFINE_EXACT_RUN(all_float32, float, WIDEN_F32, GPR_EXACT_BINS)
+DEFINE_EXACT_RUN(all_float64, double, load_f64, GPR_EXACT_BINS)
 
-/* Floats of up to 24 bits leave one window so much room that it is enough to ask how large and how small they are: where the
- * largest cannot move the accumulators beyond 2^p and 2^(p + 1), and the last bit of the smallest is none below the window's
+/* Floats of up to 24 bits leave one bin so much room that it is enough to ask how large and how small they are: where the
+ * largest cannot move the accumulators beyond 2^p and 2^(p + 1), and the last bit of the smallest is none below the bin's
  * last place, the additions round nothing, and nothing needs to be looked at on the way. Magnitudes are asked as integers, many to
- * a vector. Of float32 the accumulators are emptied after few additions, which leaves more of the window to the elements. */
+ * a vector. Of float32 the accumulators are emptied after few additions, which leaves more of the bin to the elements. */
 enum {
     ONE_VECTORS = 4,
     ONE_LANES = ONE_VECTORS * VECTOR_BYTES / 8,
@@ -1307,7 +1307,7 @@ INLINE void step_bfloat16(const uint16_t *at, vec_f64 acc[ONE_VECTORS], magnitud
     add_floats_one(wide, acc);
 }
 
-/* All float16 there are fit the window at its lowest place: only infinities and NaN move an accumulator. */
+/* All float16 there are fit the bin at its lowest place: only infinities and NaN move an accumulator. */
 typedef struct magnitudes_none {
     char none;
 } magnitudes_none;
@@ -1399,7 +1399,7 @@ DEFINE_EXACT_ONE(float32, float, 32)
 DEFINE_EXACT_ONE(bfloat16, uint16_t, 16)
 DEFINE_EXACT_ONE(float16, uint16_t, none)
 
-/* From the largest element's exponent to the first bias's, where windows are watched: room for a tile's sum, and for elements of
+/* From the largest element's exponent to the first bias's, where bins are watched: room for a tile's sum, and for elements of
  * later tiles that are a little larger. */
 enum { WATCHED_HEADROOM = 16 };
 
@@ -1653,15 +1653,15 @@ const gpr_loops LOOPS_TABLE = {
             [GPR_FLOAT16] = {{{exact_one_float16, 1, ONE_HEADROOM(float16), 0}}, extent_16},
             [GPR_BFLOAT16] = {{{exact_one_bfloat16, 1, ONE_HEADROOM(bfloat16), 0},
                                {exact_two_float32, 2, WATCHED_HEADROOM, 1},
-                               {exact_all_float32, GPR_EXACT_WINDOWS, WATCHED_HEADROOM, 1}},
+                               {exact_all_float32, GPR_EXACT_BINS, WATCHED_HEADROOM, 1}},
                               extent_16},
             [GPR_FLOAT32] = {{{exact_one_float32, 1, ONE_HEADROOM(float32), 0},
                               {exact_two_float32, 2, WATCHED_HEADROOM, 0},
-                              {exact_all_float32, GPR_EXACT_WINDOWS, WATCHED_HEADROOM, 0}},
+                              {exact_all_float32, GPR_EXACT_BINS, WATCHED_HEADROOM, 0}},
                              extent_32},
             [GPR_FLOAT64] = {{{exact_two_float64, 2, WATCHED_HEADROOM, 0},
                               {exact_three_float64, 3, WATCHED_HEADROOM, 0},
-                              {exact_all_float64, GPR_EXACT_WINDOWS, WATCHED_HEADROOM, 0}},
+                              {exact_all_float64, GPR_EXACT_BINS, WATCHED_HEADROOM, 0}},
                              extent_64},
         },
     .products = {[GPR_FLOAT32] = products_float32, [GPR_FLOAT64] = products_float64},

@@ -250,14 +250,14 @@ static uint32_t checksum(const unsigned char *bytes, size_t count)
 size_t gpr_exact_bytes(gpr_dtype dtype)
 {
     if ((int)dtype < 0 || (int)dtype >= GPR_DTYPE_COUNT || is_complex(dtype)) return 0;
-    return WORDS_AT + (size_t)gpr_exact_grid_of(dtype).words * sizeof(uint32_t) + CHECKSUM_BYTES;
+    return WORDS_AT + (size_t)gpr_exact_layout_of(dtype).words * sizeof(uint32_t) + CHECKSUM_BYTES;
 }
 
 void gpr_exact_store(const gpr_exact *sum, void *bytes)
 {
     const gpr_exact_part part = part_of(sum);
     const size_t end = gpr_exact_bytes(part.dtype) - CHECKSUM_BYTES;
-    const int words = gpr_exact_grid_of(part.dtype).words;
+    const int words = gpr_exact_layout_of(part.dtype).words;
     unsigned char *out = bytes;
 
     memcpy(out, magic, sizeof magic);
@@ -294,7 +294,7 @@ static gpr_status read_header(const unsigned char *in, size_t size, gpr_exact_pa
                        (unsigned long long)end);
     if (get(in + end - CHECKSUM_BYTES, CHECKSUM_BYTES) != checksum(in, end - CHECKSUM_BYTES))
         return DAMAGED("the checksum does not match");
-    if (get(in + WORD_COUNT_AT, 4) != (uint64_t)gpr_exact_grid_of(part->dtype).words)
+    if (get(in + WORD_COUNT_AT, 4) != (uint64_t)gpr_exact_layout_of(part->dtype).words)
         return DAMAGED("a sum of %s does not have %u words", gpr_dtype_rows[dtype].name,
                        (unsigned)get(in + WORD_COUNT_AT, 4));
     part->flags = (uint32_t)get(in + FLAGS_AT, 4);
@@ -312,7 +312,7 @@ static int bits_of(uint64_t value)
 static gpr_status check_part(const gpr_exact_part *part)
 {
     const uint32_t special = part->flags & (GPR_EXACT_INFINITY | GPR_EXACT_MINUS_INFINITY | GPR_EXACT_NAN);
-    const gpr_exact_grid grid = gpr_exact_grid_of(part->dtype);
+    const gpr_exact_layout layout = gpr_exact_layout_of(part->dtype);
     const int other = (part->flags & GPR_EXACT_NOT_MINUS_ZERO) != 0;
     const uint64_t not_finite = (uint64_t)__builtin_popcount(special); /* elements, at least */
     int negative = 0;
@@ -323,8 +323,8 @@ static gpr_status check_part(const gpr_exact_part *part)
     if (not_finite + (uint64_t)(other && special == 0) > part->count ||
         (!other && (special != 0 || bits != 0 || (part->count > 0 && !is_float(part->dtype)))))
         return DAMAGED("no %llu elements have the flags %#x", (unsigned long long)part->count, part->flags);
-    if (bits > bits_of(part->count) + grid.highest - grid.lowest || (bits > 0 && part->count == not_finite) ||
-        (negative && !grid.negative))
+    if (bits > bits_of(part->count) + layout.highest - layout.lowest || (bits > 0 && part->count == not_finite) ||
+        (negative && !layout.negative))
         return DAMAGED("the number is too large for %llu elements", (unsigned long long)part->count);
     return GPR_OK;
 }
@@ -338,7 +338,7 @@ gpr_status gpr_exact_load(const void *bytes, size_t size, gpr_exact **sum)
 
     *sum = NULL;
     GPR_TRY(read_header(in, size, &part));
-    words = gpr_exact_grid_of(part.dtype).words;
+    words = gpr_exact_layout_of(part.dtype).words;
     for (int i = 0; i < words; i++) part.words[i] = (int64_t)get(in + WORDS_AT + 4 * i, 4);
     part.words[words - 1] = (int32_t)(uint32_t)part.words[words - 1];
     GPR_TRY(check_part(&part));

@@ -1,4 +1,4 @@
-/* Exact sums and products in C: the two ways of adding agree whatever the floating point unit is set to, windows refuse what they do
+/* Exact sums and products in C: the two ways of adding agree whatever the floating point unit is set to, bins refuse what they do
  * not hold, states stay sound, and failures change nothing. The reference for values is tests/test_exact.py; here it is
  * the addition element by element, which is integer arithmetic, and __int128 for what fits in it. */
 #include <fenv.h>
@@ -271,7 +271,7 @@ static void test_no_setting_of_the_floating_point_unit_changes_rows(void)
     }
 }
 
-/* ---------------------------------------------------------------- windows -------------------- */
+/* ---------------------------------------------------------------- bins -------------------- */
 
 static void set_bits(gpr_dtype dtype, void *values, uint64_t at, uint64_t bits)
 {
@@ -303,12 +303,12 @@ static const void *as_read(gpr_dtype dtype, const gpr_exact_level *level, const 
     return widened;
 }
 
-/* Places a level's windows below 2^top, some or as much as they may be apart, and no deeper than a double goes. */
+/* Places a level's bins below 2^top, some or as much as they may be apart, and no deeper than a double goes. */
 static void place(const gpr_exact_level *level, int top, int closely, double *biases, int *units)
 {
-    for (int w = 0; w < level->windows; w++) {
-        const int least = w == 0 ? -1022 : units[w - 1] + 52 - GPR_EXACT_WINDOW_BITS;
-        int p = top - w * (closely ? (int)check_between(1, GPR_EXACT_WINDOW_BITS) : GPR_EXACT_WINDOW_BITS);
+    for (int w = 0; w < level->bins; w++) {
+        const int least = w == 0 ? -1022 : units[w - 1] + 52 - GPR_EXACT_BIN_BITS;
+        int p = top - w * (closely ? (int)check_between(1, GPR_EXACT_BIN_BITS) : GPR_EXACT_BIN_BITS);
 
         if (p < least) p = least;
         if (p > 1021) p = 1021;
@@ -318,81 +318,80 @@ static void place(const gpr_exact_level *level, int top, int closely, double *bi
     }
 }
 
-/* Whether a level's windows say that they hold a tile; if so their sums, as a part, are compared with the elements', added one by one. */
-static int check_windows(const char *isa, gpr_dtype dtype, int which, const void *values, uint64_t count,
-                         const double *biases, const int *units)
+/* Whether a level's bins say that they hold a tile; if so their sums, as a part, are compared with the elements', added one by one. */
+static int check_bins(const char *isa, gpr_dtype dtype, int which, const void *values, uint64_t count,
+                      const double *biases, const int *units)
 {
     const gpr_exact_level *level = &gpr_cpu_loops()->exact[dtype].level[which];
-    gpr_exact_part in_windows, one_by_one;
-    int64_t sums[GPR_EXACT_WINDOWS];
+    gpr_exact_part in_bins, one_by_one;
+    int64_t sums[GPR_EXACT_BINS];
 
     if (!level->loop(as_read(dtype, level, values, count), count, biases, sums)) return 0;
-    gpr_exact_clear(&in_windows, dtype);
+    gpr_exact_clear(&in_bins, dtype);
     gpr_exact_clear(&one_by_one, dtype);
-    for (int w = 0; w < level->windows; w++) gpr_exact_add_integer(&in_windows, sums[w], units[w]);
+    for (int w = 0; w < level->bins; w++) gpr_exact_add_integer(&in_bins, sums[w], units[w]);
     gpr_exact_add_elements(&one_by_one, dtype, values, count);
-    gpr_exact_carry(&in_windows);
+    gpr_exact_carry(&in_bins);
     gpr_exact_carry(&one_by_one);
-    CHECK(memcmp(in_windows.words, one_by_one.words, sizeof in_windows.words) == 0,
+    CHECK(memcmp(in_bins.words, one_by_one.words, sizeof in_bins.words) == 0,
           "%s, %s, level %d, %" PRIu64 " elements, 2^%d", isa, gpr_dtype_rows[dtype].name, which, count, units[0] + 52);
     return 1;
 }
 
-/* Wherever windows lie, what they accept they sum exactly; and around the elements they do accept, but for infinities, NaN, and
+/* Wherever bins lie, what they accept they sum exactly; and around the elements they do accept, but for infinities, NaN, and
  * what has bits below them. */
 static void check_level(const char *isa, gpr_dtype dtype, int which, uint64_t count)
 {
     static _Alignas(64) char values[GPR_EXACT_TILE * sizeof(double)];
     const gpr_exact_level *level = &gpr_cpu_loops()->exact[dtype].level[which];
     const int fraction = fraction_bits(dtype), fields = (1 << exponent_bits(dtype)) - 1, bias = fields / 2;
-    const int lowest = gpr_exact_grid_of(dtype).lowest;
+    const int lowest = gpr_exact_layout_of(dtype).lowest;
     /* What is surely held: exponents from the largest down. */
-    const int range = 52 + GPR_EXACT_WINDOW_BITS * (level->windows - 1) - level->headroom - fraction;
+    const int range = 52 + GPR_EXACT_BIN_BITS * (level->bins - 1) - level->headroom - fraction;
     const int high = (int)check_between(1, fields - 1), low = high > range ? high - range : 0;
-    int top = high - bias + level->headroom, units[GPR_EXACT_WINDOWS];
-    double biases[GPR_EXACT_WINDOWS];
+    int top = high - bias + level->headroom, units[GPR_EXACT_BINS];
+    double biases[GPR_EXACT_BINS];
     const uint64_t at = (uint64_t)check_between(0, (int64_t)count - 1);
 
     place(level, top + (int)check_between(-30, 10), 1, biases, units);
     fill_fields(dtype, values, count, (int)check_between(low, high), high);
-    (void)check_windows(isa, dtype, which, values, count, biases, units);
+    (void)check_bins(isa, dtype, which, values, count, biases, units);
 
     if (top > 1021) top = 1021;
     if (top < lowest + 52) top = lowest + 52;
     place(level, top, 0, biases, units);
     if (units[0] < lowest || top > bias + level->headroom || top < high - bias + level->headroom) return;
     fill_fields(dtype, values, count, low, high);
-    CHECK(low == 0 || check_windows(isa, dtype, which, values, count, biases, units),
+    CHECK(low == 0 || check_bins(isa, dtype, which, values, count, biases, units),
           "%s, %s, level %d: in range, fields %d to %d", isa, gpr_dtype_rows[dtype].name, which, low, high);
     /* All of the largest numbers and of one sign: the sum is as large as it gets. */
     for (uint64_t i = 0; i < count; i++)
         set_bits(dtype, values, i, ((uint64_t)high + 1) * (UINT64_C(1) << fraction) - 1);
-    CHECK(check_windows(isa, dtype, which, values, count, biases, units), "%s, %s, level %d: the largest, field %d",
-          isa, gpr_dtype_rows[dtype].name, which, high);
+    CHECK(check_bins(isa, dtype, which, values, count, biases, units), "%s, %s, level %d: the largest, field %d", isa,
+          gpr_dtype_rows[dtype].name, which, high);
     for (uint64_t k = 0; k < 3; k++) {
         const uint64_t special = ((uint64_t)fields << fraction) + (k == 2 ? 1 : 0);
 
         set_bits(dtype, values, at, special | (k == 1 ? UINT64_C(1) << (fraction + exponent_bits(dtype)) : 0));
-        CHECK(!check_windows(isa, dtype, which, values, count, biases, units), "%s, %s, level %d: special %d", isa,
+        CHECK(!check_bins(isa, dtype, which, values, count, biases, units), "%s, %s, level %d: special %d", isa,
               gpr_dtype_rows[dtype].name, which, (int)k);
     }
-    /* One below what the last window's place can hold, its last bit set. */
-    const int below = units[level->windows - 1] - 1 + fraction + bias;
+    /* One below what the last bin's place can hold, its last bit set. */
+    const int below = units[level->bins - 1] - 1 + fraction + bias;
     if (below < 1 || below >= fields) return;
     set_bits(dtype, values, at, (uint64_t)below << fraction | 1);
-    CHECK(!check_windows(isa, dtype, which, values, count, biases, units), "%s, %s, level %d: too small", isa,
+    CHECK(!check_bins(isa, dtype, which, values, count, biases, units), "%s, %s, level %d: too small", isa,
           gpr_dtype_rows[dtype].name, which);
 }
 
-/* Windows that lie as far below large numbers as a test asks, and the numbers at their ends. */
+/* Bins that lie as far below large numbers as a test asks, and the numbers at their ends. */
 typedef struct ends {
-    int large,
-        small; /* exponent fields, the second one of numbers whose last bit is worth the last window's last place */
-    double biases[GPR_EXACT_WINDOWS];
-    int units[GPR_EXACT_WINDOWS];
+    int large, small; /* exponent fields, the second one of numbers whose last bit is worth the last bin's last place */
+    double biases[GPR_EXACT_BINS];
+    int units[GPR_EXACT_BINS];
 } ends;
 
-/* Large numbers are random. Returns whether there are such windows and numbers. */
+/* Large numbers are random. Returns whether there are such bins and numbers. */
 static int find_ends(gpr_dtype dtype, const gpr_exact_level *level, int above, ends *found)
 {
     const int fraction = fraction_bits(dtype), fields = (1 << exponent_bits(dtype)) - 1, bias = fields / 2;
@@ -401,7 +400,7 @@ static int find_ends(gpr_dtype dtype, const gpr_exact_level *level, int above, e
     const int top = found->large - bias - above;
     if (top > 1021) return 0;
     place(level, top, 0, found->biases, found->units);
-    found->small = found->units[level->windows - 1] + fraction + bias;
+    found->small = found->units[level->bins - 1] + fraction + bias;
     return found->small >= 1 && found->small < fields;
 }
 
@@ -426,7 +425,7 @@ static void check_large_numbers_cancel(const char *isa, gpr_dtype dtype, int whi
             else
                 set_bits(dtype, values, i, (uint64_t)at.large << fraction | (phase == 2 ? sign : 0));
         }
-        (void)check_windows(isa, dtype, which, values, GPR_EXACT_TILE, at.biases, at.units);
+        (void)check_bins(isa, dtype, which, values, GPR_EXACT_TILE, at.biases, at.units);
     }
 }
 
@@ -460,31 +459,31 @@ static void check_sums_swing(const char *isa, gpr_dtype dtype, int which, uint64
                 else
                     set_bits(dtype, values, i, (all - 1) | (negative ? sign : 0));
             }
-            (void)check_windows(isa, dtype, which, values, GPR_EXACT_TILE, at.biases, at.units);
+            (void)check_bins(isa, dtype, which, values, GPR_EXACT_TILE, at.biases, at.units);
         }
 }
 
-/* The smallest number there is, alone: held by a last window whose last place it is, and not by one whose last place is above it. */
+/* The smallest number there is, alone: held by a last bin whose last place it is, and not by one whose last place is above it. */
 static void check_smallest(const char *isa, gpr_dtype dtype, int which)
 {
     static _Alignas(64) char values[GPR_EXACT_TILE * sizeof(double)];
     const gpr_exact_level *level = &gpr_cpu_loops()->exact[dtype].level[which];
-    const int span = 52 + GPR_EXACT_WINDOW_BITS * (level->windows - 1);
+    const int span = 52 + GPR_EXACT_BIN_BITS * (level->bins - 1);
 
     memset(values, 0, sizeof values);
     set_bits(dtype, values, (uint64_t)check_between(0, GPR_EXACT_TILE - 1), 1);
     for (int above = 0; above < 2; above++) {
-        double biases[GPR_EXACT_WINDOWS];
-        int units[GPR_EXACT_WINDOWS];
+        double biases[GPR_EXACT_BINS];
+        int units[GPR_EXACT_BINS];
 
-        place(level, gpr_exact_grid_of(dtype).lowest + span + above, 0, biases, units);
-        if (units[level->windows - 1] != gpr_exact_grid_of(dtype).lowest + above) continue; /* below a double's range */
-        CHECK(check_windows(isa, dtype, which, values, GPR_EXACT_TILE, biases, units) == !above,
+        place(level, gpr_exact_layout_of(dtype).lowest + span + above, 0, biases, units);
+        if (units[level->bins - 1] != gpr_exact_layout_of(dtype).lowest + above) continue; /* below a double's range */
+        CHECK(check_bins(isa, dtype, which, values, GPR_EXACT_TILE, biases, units) == !above,
               "%s, %s, level %d: the smallest number, %d above", isa, gpr_dtype_rows[dtype].name, which, above);
     }
 }
 
-static void test_windows_are_exact_or_refuse(void)
+static void test_bins_are_exact_or_refuse(void)
 {
     enum {
         TRIES = 400,
@@ -510,7 +509,7 @@ static void test_windows_are_exact_or_refuse(void)
     (void)gpr_set_cpu_isa(NULL);
 }
 
-/* Tiles that ask for other windows, or for none, one after the other: whatever an adder has learned from those before. */
+/* Tiles that ask for other bins, or for none, one after the other: whatever an adder has learned from those before. */
 static void test_tiles_of_all_kinds_follow_each_other(void)
 {
     enum { TILES = 400 };
@@ -543,14 +542,14 @@ static void test_tiles_of_all_kinds_follow_each_other(void)
                              (uint64_t)fields << fraction_bits(dtype));
                 gpr_cpu_add_tile(&adder, values, count);
                 gpr_exact_add_elements(&one_by_one, dtype, values, count);
-                if (adder.windows.placed) reached |= 1 << adder.windows.level;
+                if (adder.bins.placed) reached |= 1 << adder.bins.level;
             }
             gpr_exact_carry(&part);
             gpr_exact_carry(&one_by_one);
             CHECK(memcmp(part.words, one_by_one.words, sizeof part.words) == 0 && part.count == one_by_one.count &&
                       part.flags == one_by_one.flags,
                   "%s, %s", isas[s], gpr_dtype_rows[dtype].name);
-            for (int which = 0; which < GPR_EXACT_LEVELS && adder.windows.loops->level[which].loop != NULL; which++)
+            for (int which = 0; which < GPR_EXACT_LEVELS && adder.bins.loops->level[which].loop != NULL; which++)
                 CHECK((reached >> which & 1) != 0, "%s, %s: level %d was never asked", isas[s],
                       gpr_dtype_rows[dtype].name, which);
         }
@@ -626,7 +625,7 @@ static void test_products_are_two_doubles_or_refused(void)
             gpr_exact_add_elements(&halves, GPR_FLOAT64, high, count);
             gpr_exact_add_elements(&halves, GPR_FLOAT64, low, count);
             gpr_exact_add_products(&whole, GPR_FLOAT64, a, b, count);
-            /* Dekker's halves of a factor of 2^997 and more overflow: what is left is then NaN, which windows refuse. */
+            /* Dekker's halves of a factor of 2^997 and more overflow: what is left is then NaN, which bins refuse. */
             if ((halves.flags & GPR_EXACT_NAN) != 0) {
                 CHECK(strcmp(isas[s], "baseline") == 0, "%s: NaN at field %d", isas[s], field);
                 continue;
@@ -739,7 +738,7 @@ static void test_variances_divide_any_words(void)
         if (i % 4 == 1 && count == 6) make_tie(squares.words + FIRST, divisor);
         if (!any) continue;
         gpr_exact_variance(&sum, 1, &squares, -ldexp((double)fraction, -shift), 0, GPR_FLOAT64, &got);
-        wanted = divide_slowly(squares.words, FIRST + count, squares.grid.lowest + shift, divisor);
+        wanted = divide_slowly(squares.words, FIRST + count, squares.layout.lowest + shift, divisor);
         CHECK(got == wanted, "%a, not %a, for ddof %a of %" PRIu64, got, wanted, -ldexp((double)fraction, -shift), n);
     }
 }
@@ -784,7 +783,7 @@ static void test_the_last_bit_of_a_variance_decides(void)
                 sum.count = squares.count = 1;
                 put_beside(squares.words + FIRST, COUNT, value, shift, beside);
                 gpr_exact_variance(&sum, 1, &squares, 0, root, GPR_FLOAT64, &got);
-                wanted = ldexp((double)rounded, (squares.grid.lowest + 32 * FIRST + shift) / (root ? 2 : 1));
+                wanted = ldexp((double)rounded, (squares.layout.lowest + 32 * FIRST + shift) / (root ? 2 : 1));
                 CHECK(got == wanted, "%s of %" PRIu64 " * 2^%d, %d beside: %a, not %a", root ? "root" : "variance", odd,
                       shift, beside, got, wanted);
             }
@@ -806,7 +805,7 @@ static void test_the_smallest_ddof_counts(void)
     squares.words[FIRST + 1] = INT64_C(1) << 21;
     for (size_t s = 0; s < sizeof settings / sizeof settings[0]; s++)
         for (size_t d = 0; d < sizeof ddofs / sizeof ddofs[0]; d++) {
-            const double wanted = ldexp(0x1p53 + (d == 2 ? 2 : 4), squares.grid.lowest + 32 * FIRST);
+            const double wanted = ldexp(0x1p53 + (d == 2 ? 2 : 4), squares.layout.lowest + 32 * FIRST);
             double got = 0;
 
             set_unit(settings[s]);
@@ -1202,7 +1201,7 @@ int main(void)
     test_no_setting_of_the_floating_point_unit_changes_a_sum();
     test_no_setting_of_the_floating_point_unit_changes_a_product();
     test_no_setting_of_the_floating_point_unit_changes_rows();
-    test_windows_are_exact_or_refuse();
+    test_bins_are_exact_or_refuse();
     test_tiles_of_all_kinds_follow_each_other();
     test_pieces_of_any_length_have_every_element_once();
     test_products_are_two_doubles_or_refused();

@@ -68,9 +68,9 @@ static void check_elements(format f, const uint64_t *elements, int count)
     gpr_exact_part part, halves, other;
     uint64_t got[2][2];
 
-    /* At once, and as two parts. A grid of any dtype has room: elements lie on it from its lowest place up. */
+    /* At once, and as two parts. A layout of any dtype has room: elements lie on it from its lowest place up. */
     gpr_exact_clear(&part, GPR_FLOAT16);
-    part.grid.lowest = unit_exponent(f);
+    part.layout.lowest = unit_exponent(f);
     halves = other = part;
     for (int i = 0; i < count; i++) {
         gpr_exact_part *half = i % 2 == 0 ? &halves : &other;
@@ -130,7 +130,7 @@ static void test_full_parts_add_up(void)
 
     gpr_exact_clear(&one, GPR_FLOAT64);
     one.pending = MOST_PENDING;
-    for (int i = 0; i < one.grid.words - 1; i++)
+    for (int i = 0; i < one.layout.words - 1; i++)
         one.words[i] = (int64_t)one.pending * (check_between(0, 1) ? INT64_C(1) : INT64_C(-1)) * UINT32_MAX;
     other = wanted = one;
     gpr_exact_carry(&wanted);
@@ -149,7 +149,7 @@ static void test_full_parts_add_up(void)
 
 /* ---------------------------------------------------------------- every place of a tile ------ */
 
-/* Of elements that windows hold, or of nothing but -0, one is something else: at every place. */
+/* Of elements that bins hold, or of nothing but -0, one is something else: at every place. */
 static void test_one_flagged_element_at_every_place_of_a_tile(void)
 {
     static const char *const isas[] = {"avx512", "avx2", "baseline"};

@@ -123,7 +123,7 @@ static int is_sum(const exact_pairs *pairs, uint64_t row, gpr_dtype dtype, const
         gpr_exact_add_elements(&wanted, dtype, first + i * stride * gpr_dtype_bytes(dtype), 1);
     gpr_exact_carry(&part);
     gpr_exact_carry(&wanted);
-    return memcmp(part.words, wanted.words, (size_t)part.grid.words * sizeof part.words[0]) == 0 &&
+    return memcmp(part.words, wanted.words, (size_t)part.layout.words * sizeof part.words[0]) == 0 &&
            part.flags == wanted.flags && part.count == wanted.count;
 }
 

@@ -122,7 +122,7 @@ static void check_finish(const work *w, const gpr_plan *plan)
     const gpr_pass *pass = &plan->passes[0];
 
     CHECK(plan->fill == (row->finish == GPR_ATOMIC), "%s", describe(w));
-    CHECK(plan->integer_windows == (w->facts.slow_float64 && w->rule.acc_kind == GPR_ACC_EXACT), "%s", describe(w));
+    CHECK(plan->integer_bins == (w->facts.slow_float64 && w->rule.acc_kind == GPR_ACC_EXACT), "%s", describe(w));
     if (row->flags & GPR_SUMS_EXACTLY) {
         check_exact_scratch(plan, &w->rule, describe(w));
     } else if (row->finish == GPR_TICKET && pass->blocks > 1) {
@@ -182,7 +182,7 @@ static void check_short_variances(const work *w, const gpr_plan *plan)
     check_exact_scratch(plan, &w->rule, describe(w));
 }
 
-/* What exact_rows relies on: windows that need not be emptied, and warps whose numbers fit shared memory. */
+/* What exact_rows relies on: bins that need not be emptied, and warps whose numbers fit shared memory. */
 static void check_exact_rows(const gpr_plan *plan, const char *what)
 {
     enum { MOST_ADDS = 1024, MOST_BLOCK = 1024, MOST_VECTORS = 4 };
@@ -216,7 +216,7 @@ static void test_random_plans_keep_their_promises(int count)
             continue;
         }
         planned++;
-        if (strcmp(plan.variant, "exact_moments_across") == 0) {
+        if (strcmp(plan.variant, "exact_moments_strided") == 0) {
             check_short_variances(&w, &plan);
             continue;
         }
@@ -379,13 +379,13 @@ static const layout_case exact_cases[] = {
     {"rows of a few", "exact_rows", GPR_FLOAT64, 2, 1, {100000000, 3}, {0}, AT, 2, 90000},
     {"short rows", "exact_rows", GPR_FLOAT32, 2, 1, {1000000, 256}, {0}, AT, 4, 31250},
     {"a hundred short rows with a pitch", "exact_rows", GPR_FLOAT32, 2, 1, {100, 256}, {300, 1}, AT, 2, 12},
-    {"axis 0 of a matrix", "exact_across", GPR_FLOAT32, 2, 1, {16384, 16384}, {1, 16384}, AT, 1, 384},
+    {"axis 0 of a matrix", "exact_strided", GPR_FLOAT32, 2, 1, {16384, 16384}, {1, 16384}, AT, 1, 384},
     {"axis 0 of wide rows", "exact_rows", GPR_FLOAT32, 2, 1, {100000000, 3}, {1, 100000000}, AT, 1, 90000},
-    {"axis 0 of many rows", "exact_across", GPR_FLOAT64, 2, 1, {256, 1000000}, {1, 256}, AT, 1, 300},
+    {"axis 0 of many rows", "exact_strided", GPR_FLOAT64, 2, 1, {256, 1000000}, {1, 256}, AT, 1, 300},
     {"axis 1 of three", "exact_rows", GPR_FLOAT32, 3, 1, {512, 1024, 512}, {524288, 1, 1024}, AT, 4, 2000},
-    {"three columns", "exact_across", GPR_FLOAT32, 2, 1, {3, 100000000}, {1, 3}, AT, 1, 300},
-    {"axes 0 and 2 of three", "exact_across", GPR_FLOAT32, 3, 2, {512, 512, 1024}, {1024, 524288, 1}, AT, 4, 512},
-    {"every other element", "exact_across", GPR_FLOAT32, 1, 1, {MIBI}, {2}, AT, 1, 100},
+    {"three columns", "exact_strided", GPR_FLOAT32, 2, 1, {3, 100000000}, {1, 3}, AT, 1, 300},
+    {"axes 0 and 2 of three", "exact_strided", GPR_FLOAT32, 3, 2, {512, 512, 1024}, {1024, 524288, 1}, AT, 4, 512},
+    {"every other element", "exact_strided", GPR_FLOAT32, 1, 1, {MIBI}, {2}, AT, 1, 100},
     {"bytes backwards", "exact", GPR_INT8, 1, 1, {MIBI}, {-1}, AT + MIBI, 1, 10},
 };
 
@@ -505,12 +505,12 @@ static void test_exact_moments_and_products_have_kernels_of_their_own(void)
               "%llu counters", (unsigned long long)plan.tickets);
         CHECK(plan_array(GPR_KERNEL_exact, (gpr_operator)op, GPR_FLOAT32, 2, 1, rows, apart, NULL, NULL, AT, &plan) ==
                       GPR_OK &&
-                  strcmp(plan.variant, "exact_moments_across") == 0 && plan.width == 4 && plan.rows == 1 &&
+                  strcmp(plan.variant, "exact_moments_strided") == 0 && plan.width == 4 && plan.rows == 1 &&
                   plan.passes[0].blocks > 10 && plan.slots == 1,
               "%s, %u across, %u blocks", plan.variant, plan.width, plan.passes[0].blocks);
         CHECK(plan_array(GPR_KERNEL_exact, (gpr_operator)op, GPR_FLOAT32, 2, 1, rows, NULL, (const uint8_t *)AT, mask,
                          AT, &plan) == GPR_OK &&
-                  strcmp(plan.variant, "exact_moments_across") == 0 && plan.row_major && plan.width == 1,
+                  strcmp(plan.variant, "exact_moments_strided") == 0 && plan.row_major && plan.width == 1,
               "%s of masked runs, %u across", plan.variant, plan.width);
     }
     CHECK(plan_array(GPR_KERNEL_exact, GPR_OP_STD, GPR_COMPLEX128, 2, 1, tall, columns, NULL, NULL, AT, &plan) ==
@@ -568,7 +568,7 @@ static void check_array_plan(const gpr_plan *plan, const gpr_rule *rule, const c
         CHECK(plan->width >= 1 && plan->width <= plan->block, "%s: %u threads", what, plan->width);
         CHECK((uint64_t)plan->width * plan->item % width == 0, "%s: %u threads", what, plan->width);
         CHECK((uint64_t)plan->block * plan->item * acc <= 40 << 10, "%s: block %u", what, plan->block);
-    } else if (strcmp(plan->variant, "exact_across") == 0 || strcmp(plan->variant, "exact_moments_across") == 0) {
+    } else if (strcmp(plan->variant, "exact_strided") == 0 || strcmp(plan->variant, "exact_moments_strided") == 0) {
         const uint64_t some = 512 / bytes > 32 ? 512 / bytes : 32, few = 128 / bytes < 32 ? 128 / bytes : 32;
         const uint64_t strip = rule->acc_kind == GPR_ACC_EXACT_MOMENTS ? few : some;
         CHECK(plan->width >= 1 && plan->width <= strip && plan->width <= plan->block, "%s: %u across", what,
@@ -603,8 +603,8 @@ static void test_random_layouts_keep_the_kernels_promises(int count)
 {
     enum { VARIANTS = 10 };
     static const char *const variants[VARIANTS] = {
-        "fast_stream", "fast_rows",    "fast_columns", "fast_narrow",   "fast_strided",
-        "exact",       "exact_across", "exact_rows",   "exact_moments", "exact_moments_across"};
+        "fast_stream", "fast_rows",     "fast_columns", "fast_narrow",   "fast_strided",
+        "exact",       "exact_strided", "exact_rows",   "exact_moments", "exact_moments_strided"};
     const uintptr_t middle = UINTPTR_MAX / 4 + 1; /* from there an array may go either way and leave no address space */
     int seen[VARIANTS] = {0};
 

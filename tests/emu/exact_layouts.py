@@ -16,10 +16,10 @@ from reference import DTYPES, random_array
 
 import gpureduce as gr
 from emu import layouts
-from emu.exact_sums import MOST_ADDS, MOST_KEPT, draw, edge_rows, sum_on_device
+from emu.exact_sums import MOST_ADDS, MOST_SPILLS, draw, edge_rows, sum_on_device
 from gpureduce import _core
 
-FILLING = 2300  # elements of a thread that fill its windows, twice
+FILLING = 2300  # elements of a thread that fill its bins, twice
 MANY_ROWS = 60_000  # of complex128: their numbers and tickets take more than 64 MiB
 MOST_DRAWN = 250_000  # elements of an array of long rows
 SPARE = 2  # elements of a row that its sums go to, to be taken away
@@ -176,9 +176,9 @@ def check_kinds(task: dict[str, Any]) -> None:
             check_case(rng, name, layouts.Case(array, None, 1, grid, "exact"), int(task["block"]), True, where)
 
 
-def check_across(task: dict[str, Any]) -> None:
-    """Sum rows of ``dtype`` across memory, a thread each: at the edges of windows, every ``stride``-th of them from a
-    random one on, and rows that fill windows.
+def check_strided(task: dict[str, Any]) -> None:
+    """Sum rows of ``dtype`` across memory, a thread each: at the edges of bins, every ``stride``-th of them from a
+    random one on, and rows that fill bins.
     """
     name = task["dtype"]
     rng, where = layouts.under_a_schedule(task, 0, "across")
@@ -200,7 +200,7 @@ def check_across(task: dict[str, Any]) -> None:
 def draw_column(rng: np.random.Generator, name: str, n: int, shares: int) -> np.ndarray:
     """A row of real numbers whose every ``shares``-th elements are one thread's, and of one size or another.
 
-    Mostly windows hold them, at one place or at several; some rows have what windows do not hold, or only zeros.
+    Mostly bins hold them, at one place or at several; some rows have what bins do not hold, or only zeros.
     """
     kind = int(rng.integers(10))
     numbers = rng.uniform(1, 2, n) if rng.random() < 0.5 else rng.standard_normal(n)
@@ -228,7 +228,7 @@ def draw_column(rng: np.random.Generator, name: str, n: int, shares: int) -> np.
 
 
 def check_columns(task: dict[str, Any]) -> None:
-    """Sum ``count`` arrays of ``dtype`` of rows across memory, some so long that threads' windows are full several
+    """Sum ``count`` arrays of ``dtype`` of rows across memory, some so long that threads' bins are full several
     times, by one block or several, as that type and as others, on the device and of the host; ``block``, ``seed``.
     """
     name, block = task["dtype"], int(task["block"])
@@ -256,10 +256,10 @@ def check_columns(task: dict[str, Any]) -> None:
 
 
 def check_columns_to_the_end(task: dict[str, Any]) -> None:
-    """Sum rows of ``dtype`` across memory, a thread each, so long that not all that full windows held can be kept."""
+    """Sum rows of ``dtype`` across memory, a thread each, so long that not all that full bins held can be kept."""
     name, rows = task["dtype"], 17
     rng, where = layouts.under_a_schedule(task, 0, "to the end")
-    n = (MOST_KEPT + 2) * MOST_ADDS + int(rng.integers(500)) + SPARE
+    n = (MOST_SPILLS + 2) * MOST_ADDS + int(rng.integers(500)) + SPARE
     make = lambda rng, name, n: rng.uniform(1, 2, n).astype(DTYPES[name])  # noqa: E731
     array = place(rng, make, name, (rows, n), (1, rows))
     array.view[:, -SPARE:] = -DTYPES[name].type(0)
@@ -278,7 +278,7 @@ def check_others(rng: np.random.Generator, name: str, rows: np.ndarray, block: i
             *("sum", memory, rows.shape, rows.dtype, 1, "exact", 0, block, blocks, DTYPES[result]),
             strides=columns.T.strides,
         )
-        assert _core.last_run()["variant"] == "exact_across", where
+        assert _core.last_run()["variant"] == "exact_strided", where
         _core.free_device(0, memory)
         for row, one in zip(rows, np.asarray(got), strict=True):
             assert_result(one, expected(row, result), f"{where}, as {result}")

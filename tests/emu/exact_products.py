@@ -124,7 +124,7 @@ def check_dot(task: dict[str, Any]) -> None:
     name, block = task["dtype"], task["block"]
     for number in range(task["count"]):
         rng = choose(task, number, block)
-        fills = number == 0 and block == 32  # windows, in one warp
+        fills = number == 0 and block == 32  # bins, in one warp
         n = LONG if fills else int(rng.choice(SIZES))
         offsets = (int(rng.integers(4)), int(rng.integers(4))) if rng.random() < 0.5 else (2, 2)
         grid = 1 if fills else int(rng.choice([0, 1, 2, 5]))
@@ -142,7 +142,7 @@ def check_dot(task: dict[str, Any]) -> None:
 
 
 def edge_pairs(rng: np.random.Generator, name: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Pairs for one warp, which meet every edge of every window: products by a large one and others so many orders
+    """Pairs for one warp, which meet every edge of every bin: products by a large one and others so many orders
     below, products that grow so many orders after the first tile, and products of each order beside extreme ones.
     """
     dtype = DTYPES[name]
@@ -175,7 +175,7 @@ def edge_pairs(rng: np.random.Generator, name: str) -> Iterator[tuple[np.ndarray
         c, d = split(total + above)
         more = 20 * tile  # so many that each lane adds some dozens of the larger ones
         yield np.concatenate([ones(a, tile), ones(c, more)]), np.concatenate([ones(b, tile), ones(d, more)])
-    for field in range(2 * bias - 12, 2 * bias + 1):  # where windows of sums lie no higher
+    for field in range(2 * bias - 12, 2 * bias + 1):  # where bins of sums lie no higher
         yield odd(field, 20 * tile), ones(max(bias - 20, 1), 20 * tile)  # of equal numbers the variance is 0
     for total in {*range(2, 4 * bias + 1, max(1, bias // 60)), *range(2 * bias - 990, 2 * bias - 940, 3)}:
         if total < 2:
@@ -188,7 +188,7 @@ def edge_pairs(rng: np.random.Generator, name: str) -> Iterator[tuple[np.ndarray
 
 
 def check_edges(task: dict[str, Any]) -> None:
-    """Multiply pairs of ``dtype`` at the edges of windows, every ``stride``-th of them from a random one on."""
+    """Multiply pairs of ``dtype`` at the edges of bins, every ``stride``-th of them from a random one on."""
     name, stride = task["dtype"], task["stride"]
     rng = choose(task)
     for number, (x, y) in enumerate(list(edge_pairs(rng, name))[int(rng.integers(stride)) :: stride]):
@@ -274,7 +274,7 @@ def check_variances(task: dict[str, Any]) -> None:
     name, block = task["dtype"], task["block"]
     for number in range(task["count"]):
         rng = choose(task, number, block)
-        fills = number == 0 and block == 32  # windows, in one warp
+        fills = number == 0 and block == 32  # bins, in one warp
         n = LONG if fills else int(rng.choice(SIZES))
         offset, grid = int(rng.integers(8)), 1 if fills else int(rng.choice([0, 1, 2, 5]))
         values = one_sided(rng, name, n) if fills else draw(rng, name, n)
@@ -402,7 +402,7 @@ def check_devices(task: dict[str, Any]) -> None:
         (lambda: gr.std(across, kernel="exact", where=kept), gr.std([1.0, 4.0, 9.0], kernel="exact", device="cpu")),
     ):
         assert np.array_equal(download(call()), wanted), wanted
-        assert last_place() == ("cuda:0", "exact", "exact_moments_across")
+        assert last_place() == ("cuda:0", "exact", "exact_moments_strided")
     out = np.empty(2)
     assert gr.var(halves, axis=1, kernel="exact", out=out) is out
     assert out.tolist() == [0.25, 6.25]

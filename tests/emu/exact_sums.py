@@ -20,11 +20,11 @@ from emu.cases import SCHEDULES, set_option
 from gpureduce import _core
 from gpureduce._interop.libraries import DeviceBuffer
 
-# Around a lane's vectors, a warp's tile and a block's; enough for a window to be emptied in between with one warp.
+# Around a lane's vectors, a warp's tile and a block's; enough for a bin to be emptied in between with one warp.
 SIZES = (1, 2, 7, 31, 33, 127, 129, 511, 513, 1025, 2100, 5001)
 LONG = 40_000
 MANY_ROWS = 16384  # of which an emulated card's threads have four each, if they are short
-MOST_ADDS, MOST_KEPT = 1024, 32  # to a window before it is full, and of full windows before they go to digits
+MOST_ADDS, MOST_SPILLS = 1024, 32  # to a bin before it is full, and of full bins before they go to limbs
 
 
 def sum_on_device(
@@ -87,7 +87,7 @@ def check_all_digits(reduce: Any, values: np.ndarray, where: str) -> None:
 
 def check_exact(task: dict[str, Any]) -> None:
     """Sum ``count`` random arrays of ``dtype``: ``block``, ``seed``; each under one schedule, one grid, one start. One
-    warp's first ones, ``fills`` or one, fill its windows.
+    warp's first ones, ``fills`` or one, fill its bins.
     """
     name, block = task["dtype"], task["block"]
     for number in range(task["count"]):
@@ -136,7 +136,7 @@ def check_runs(task: dict[str, Any]) -> None:
         check_all_digits(lambda x: sum_on_device(x, "sum", offset, block, grid, on_device), values, where)  # noqa: B023
 
 
-def check_apart(task: dict[str, Any]) -> None:
+def check_outliers(task: dict[str, Any]) -> None:
     """Sum arrays of ``dtype`` in which what a few warps have, of one block or of many, lies far below the rest, or one
     element far above; and zeros of both signs: ``seed``.
     """
@@ -183,7 +183,7 @@ def alone_rows(rng: np.random.Generator, name: str, count: int, n: int) -> np.nd
     for number, row in enumerate(rows):
         kind, far = number % 7, int(rng.integers(bias // 4, bias // 2))
         e = -far if kind >= 5 else int(rng.integers(-bias // 2, bias // 2))
-        # What cancels, and where windows lie; then what is left of that.
+        # What cancels, and where bins lie; then what is left of that.
         half = rng.standard_normal((n - 8) // 2).astype(DTYPES[name]) if rng.random() < 0.7 else np.zeros(4)
         half = np.ldexp(half.astype(np.float64), e)
         rest = np.ldexp(rng.integers(-3, 4, 6).astype(np.float64), e - rng.integers(0, fraction, 6))
@@ -193,7 +193,7 @@ def alone_rows(rng: np.random.Generator, name: str, count: int, n: int) -> np.nd
         elif kind == 1:  # the others together are half of the one's last bit, or nearly
             rest = np.ldexp([1.0, float(rng.integers(-1, 2))], [e, e - int(rng.integers(1, 2 * fraction))])
             one = np.ldexp(odd, e + 1)
-        elif kind == 2:  # the one is half of the others' last bit, which windows may still reach
+        elif kind == 2:  # the one is half of the others' last bit, which bins may still reach
             depth = int(rng.integers(fraction, 135))
             rest, one = np.ldexp([odd, 0.0], e - depth), np.ldexp(1.0, e - depth - 1)
         elif kind in (3, 4):  # the others are a midpoint: the one decides
@@ -213,8 +213,8 @@ def alone_rows(rng: np.random.Generator, name: str, count: int, n: int) -> np.nd
         return rows.astype(DTYPES[name])
 
 
-def check_alone(task: dict[str, Any]) -> None:
-    """Sum ``count`` rows of ``dtype`` with an element that windows do not hold; ``seed``."""
+def check_lone_outliers(task: dict[str, Any]) -> None:
+    """Sum ``count`` rows of ``dtype`` with an element that bins do not hold; ``seed``."""
     name = task["dtype"]
     rng = np.random.default_rng([task["seed"], *name.encode()])
     set_option("schedule", SCHEDULES[task["seed"] % len(SCHEDULES)])
@@ -246,8 +246,8 @@ def check_alone_among(rng: np.random.Generator, name: str, count: int, where: st
                 assert_result(one, expected(row, name), f"part of {name} alone {where}: {row[row != 0].tolist()}")
 
 
-def check_kept(task: dict[str, Any]) -> None:
-    """Sum ``count`` arrays of ``dtype`` so long that windows are full several times: ``block``, ``seed``.
+def check_spills(task: dict[str, Any]) -> None:
+    """Sum ``count`` arrays of ``dtype`` so long that bins are full several times: ``block``, ``seed``.
 
     Some tiles, of those of any warp also several in a row, are not like the others; and numbers become larger or
     smaller for good.
@@ -269,7 +269,7 @@ def check_kept(task: dict[str, Any]) -> None:
         for _ in range(int(rng.integers(4))):
             some = numbers[int(rng.integers(n // 256)) * 256 :][: 256 * int(rng.integers(1, 5))]
             some *= rng.choice([0.0, -0.0, 2.0**-10, 2.0**10] if narrow else [0.0, -0.0, 2.0**-45, 2.0**20, 2.0**90])
-        if number == 0 and not narrow:  # windows move when some were full
+        if number == 0 and not narrow:  # bins move when some were full
             numbers[full + (n - full) // 4 :] *= 2.0**30
         elif rng.random() < 0.3:
             numbers[int(rng.integers(n)) :] *= 2.0 ** rng.integers(-10, 8) if narrow else 2.0 ** rng.integers(-40, 30)
@@ -295,14 +295,14 @@ def check_kept(task: dict[str, Any]) -> None:
         assert not np.signbit(summed(zeros, skip_nan=True)), f"+0 of {where}"
 
 
-def check_kept_to_the_end(task: dict[str, Any]) -> None:
-    """Sum an array of ``dtype`` so long that one warp cannot keep all that its windows held: ``seed``. Their sum, and
-    that of several warps which keep all, needs more than the first window has room for.
+def check_spills_to_the_end(task: dict[str, Any]) -> None:
+    """Sum an array of ``dtype`` so long that one warp cannot keep all that its bins held: ``seed``. Their sum, and
+    that of several warps which keep all, needs more than the first bin has room for.
     """
     name = task["dtype"]
     rng = np.random.default_rng([task["seed"], *name.encode()])
     largest = float(ml_dtypes.finfo(DTYPES[name]).max) if name == "float16" else 2.0**60
-    for block, grid, times in ((32, 1, MOST_KEPT + 2), (96, 2, 6)):
+    for block, grid, times in ((32, 1, MOST_SPILLS + 2), (96, 2, 6)):
         n = times * MOST_ADDS * block * grid + int(rng.integers(5000))
         values = (largest * (1 - rng.random(n) / 8)).astype(DTYPES[name]) * DTYPES[name].type(rng.choice([-1, 1]))
         where = f"{name} to the end, n={n} block={block} grid={grid} GPR_TEST_SEED={task['seed']}"
@@ -313,7 +313,7 @@ def check_kept_to_the_end(task: dict[str, Any]) -> None:
         check_all_digits(lambda x: sum_on_device(x, "sum", 0, block, grid, False), half, where)  # noqa: B023
 
 
-def check_few(task: dict[str, Any]) -> None:
+def check_double_double(task: dict[str, Any]) -> None:
     """Sum rows of one to nine elements of ``dtype``, which threads have alone, along memory and across it, of one axis
     or two, as any float, and take their means: ``rows`` of each kind, of which 64 are warps of their own, of ``sizes``
     numbers of elements, of the first of them so ``many`` that threads have several, if not told otherwise; ``seed``.
@@ -467,12 +467,12 @@ LOOSE = 60  # binary orders of magnitude below and above what is drawn, so that 
 
 
 def all_ones(name: str, exponents: np.ndarray) -> np.ndarray:
-    """The largest numbers below these powers of two: what a window cuts off one of them is as large as it can be."""
+    """The largest numbers below these powers of two: what a bin cuts off one of them is as large as it can be."""
     return np.nextafter(np.exp2(exponents).astype(DTYPES[name]), DTYPES[name].type(0))
 
 
 def edge_rows(rng: np.random.Generator, name: str) -> Iterator[np.ndarray]:
-    """Rows for one warp, which meet every edge of every window: by a large number and others so many orders below, by
+    """Rows for one warp, which meet every edge of every bin: by a large number and others so many orders below, by
     numbers that grow so many orders after the first tile, and by numbers of each order in which nothing fits.
     """
     dtype, info = DTYPES[name], ml_dtypes.finfo(DTYPES[name])
@@ -494,7 +494,7 @@ def edge_rows(rng: np.random.Generator, name: str) -> Iterator[np.ndarray]:
 
 def growing_rows(rng: np.random.Generator, name: str, tile: int, tiles: int) -> Iterator[np.ndarray]:
     """Rows for one warp whose numbers grow after the first tile, some of the next tiles more than others: so sums come
-    to the edge of the first window's range, from anywhere.
+    to the edge of the first bin's range, from anywhere.
     """
     dtype, info = DTYPES[name], ml_dtypes.finfo(DTYPES[name])
     for above in range(4, 16):
@@ -505,7 +505,7 @@ def growing_rows(rng: np.random.Generator, name: str, tile: int, tiles: int) -> 
 
 
 def check_edges(task: dict[str, Any]) -> None:
-    """Sum rows of ``dtype`` at the edges of windows, every ``stride``-th of them from a random one on."""
+    """Sum rows of ``dtype`` at the edges of bins, every ``stride``-th of them from a random one on."""
     name, stride = task["dtype"], task["stride"]
     rng = np.random.default_rng([task["seed"], *name.encode()])
     set_option("schedule", SCHEDULES[task["seed"] % len(SCHEDULES)])

@@ -1,8 +1,8 @@
 """Exact sums of rows of which each warp has one tile, beside Python's integers, on the emulator or a card.
 
-A tile's windows lie where its largest number says. So rows are made tile by tile: with last digits at the last window's
+A tile's bins lie where its largest number says. So rows are made tile by tile: with last digits at the last bin's
 last place and beside it, with as many of the largest numbers as there is room for, with warps that lie apart, that have
-zeros only, or what no such window holds. What rounding hides of a sum is found by taking the sum away, as in
+zeros only, or what no such bin holds. What rounding hides of a sum is found by taking the sum away, as in
 exact_sums.py.
 """
 
@@ -20,11 +20,11 @@ from emu.exact_products import choose, vary_there
 from emu.exact_states import OnDevice
 
 LANES, VECTORS = 32, 4  # vectors of a thread's tile
-# Bits above the largest number that a tile's first window has at least, what it lies at multiples of, and places from
-# its exponent to the last window's last one. One window holds all of float16.
+# Bits above the largest number that a tile's first bin has at least, what it lies at multiples of, and places from
+# its exponent to the last bin's last one. One bin holds all of float16.
 PLACING = {"float64": (5, 16, 94), "float32": (6, 4, 52), "bfloat16": (18, 4, 52), "float16": (18, 4, 52)}
 FARTHEST = 60  # orders of magnitude between warps, some of which are shifted to one place
-SHIFTS = (16, 40, 44, 48)  # the most of one window, and of several; too many
+SHIFTS = (16, 40, 44, 48)  # the most of one bin, and of several; too many
 LEAST_ROWS = 8
 SPARE = 2  # elements of a row that its sums go to, to be taken away
 
@@ -49,7 +49,7 @@ class Tiles:
         return self.rng.random(1 if self.rng.random() < 0.3 else size) < 0.5
 
     def last_place(self, field: int) -> int:
-        """The last place of a tile's windows whose largest number has this exponent field. The place of a number's
+        """The last place of a tile's bins whose largest number has this exponent field. The place of a number's
         first digit is its field.
         """
         headroom, step, places = PLACING[self.name]
@@ -87,7 +87,7 @@ class Tiles:
             return ones
         if kind == "apart":
             return self.ordinary(field - self.orders_apart(), size, int(rng.integers(4)))
-        if kind == "below":  # a number that windows do not hold is all that is left
+        if kind == "below":  # a number that bins do not hold is all that is left
             values = self.ordinary(field, size, int(rng.integers(12)))
             values[1::2] = -values[::2]
             values[:2] = self.ending_at(self.last_place(field) - 1), 0
@@ -110,7 +110,7 @@ class Tiles:
         """An exponent field anywhere, near both ends as often; often one that leaves no bit to spare."""
         rng, (headroom, step, places) = self.rng, PLACING[self.name]
         end = min(140, self.highest)
-        lowest = places - self.fraction - headroom  # of which windows lie as deep as the smallest number
+        lowest = places - self.fraction - headroom  # of which bins lie as deep as the smallest number
         anywhere = (rng.integers(end), rng.integers(self.highest), self.highest - rng.integers(min(40, end)))
         field = int(rng.choice([*anywhere, lowest + rng.integers(2 * step)]))
         return field + (-headroom - field) % step if rng.random() < 0.5 else field

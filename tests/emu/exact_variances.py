@@ -183,7 +183,7 @@ def check_rows(
         check_case(rng, name, layouts.Case(array, None, 1, 1, "exact", False, ddof), op, block, where)
 
 
-def check_digits(task: dict[str, Any], emulated: bool = True) -> None:
+def check_limbs(task: dict[str, Any], emulated: bool = True) -> None:
     """Variances of ``dtype`` that show the last digits of their sums, every ``stride``-th of them from a random one."""
     name, stride = task["dtype"], task["stride"]
     rng, where = layouts.under_a_schedule(task, 0, "digits of variances", emulated)
@@ -236,7 +236,7 @@ def beside_a_constant(rng: np.random.Generator, n: int) -> np.ndarray:
     return values
 
 
-def check_brackets(task: dict[str, Any], emulated: bool = True) -> None:
+def check_intervals(task: dict[str, Any], emulated: bool = True) -> None:
     """Variances of ``dtype`` that the first bits of their sums tell, just tell, or do not tell."""
     name = task["dtype"]
     rng, where = layouts.under_a_schedule(task, 0, "first bits of variances", emulated)

@@ -320,11 +320,11 @@ MADE_FOR = {
     "fast_counted": [((16387, 3), (3, 1), 0)],  # fewer rows leave an emulated card idle
     "fast_empty": [((70, 0), (1, 1), 0)],
     "finalize_rows": [((70, 40), (40, 1), 0)],
-    "exact_across": [((40, 500), (1, 40), 3), ((5, 300), (700, 2), 3), ((300, 130), (1, 300), 2)],
+    "exact_strided": [((40, 500), (1, 40), 3), ((5, 300), (700, 2), 3), ((300, 130), (1, 300), 2)],
     "exact_rows": [((70, 5), (5, 1), 0), ((70, 40), (41, 1), 0), ((70, 3), (1, 70), 0), ((16387, 3), (3, 1), 0)],
 }
 # And the kernel to name for it, where that is not fast.
-NAMED = {"finalize_rows": "sequential", "exact_across": "exact", "exact_rows": "exact"}
+NAMED = {"finalize_rows": "sequential", "exact_strided": "exact", "exact_rows": "exact"}
 
 
 def check_made_for(task: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ const char engine_device_name[] = "Fake";
 const int engine_tracks_writes = 0;
 
 enum { INVALID_IMAGE = 200, NOT_FOUND = 500, NAME_ROOM = 64 };
-/* What kernels of exact sums have room for: additions to a window, threads of exact_rows; bytes of a strip, or a warp's rows. */
+/* What kernels of exact sums have room for: additions to a bin, threads of exact_rows; bytes of a strip, or a warp's rows. */
 enum { MOST_ADDS = 1024, MOST_ROWS_BLOCK = 1024, STRIP_BYTES = 512, WARP = 32 };
 
 struct engine_module {
@@ -37,7 +37,7 @@ struct engine_module {
 typedef enum stage { FIRST, NEXT, FILL, FINISH } stage;
 
 /* What is special about the kernels that know layouts; RUN: every other one. */
-typedef enum shape { RUN, STREAM, ROWS, COLUMNS, NARROW, STRIDED, EMPTY, EXACT, EXACT_ACROSS, EXACT_ROWS } shape;
+typedef enum shape { RUN, STREAM, ROWS, COLUMNS, NARROW, STRIDED, EMPTY, EXACT, EXACT_STRIDED, EXACT_ROWS } shape;
 
 struct engine_kernel {
     const engine_module *module;
@@ -148,11 +148,11 @@ static shape shape_of(const char *variant)
                   {"fast_strided", STRIDED},
                   {"fast_empty", EMPTY},
                   {"exact", EXACT},
-                  {"exact_across", EXACT_ACROSS},
+                  {"exact_strided", EXACT_STRIDED},
                   {"exact_rows", EXACT_ROWS},
                   {"exact_moments", EXACT},
                   {"exact_dot", EXACT},
-                  {"exact_moments_across", EXACT_ACROSS}};
+                  {"exact_moments_strided", EXACT_STRIDED}};
 
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         if (strcmp(variant, shapes[i].name) == 0) return shapes[i].shape;
@@ -477,7 +477,7 @@ static uint64_t outputs_of_row(const engine_launch *op)
     case COLUMNS: return (uint64_t)l->width * op->kernel->module->item;
     case NARROW: return l->column.extent;
     case STRIDED:
-    case EXACT_ACROSS: return l->width;
+    case EXACT_STRIDED: return l->width;
     default: return 1;
     }
 }
@@ -494,7 +494,7 @@ static output output_at(const engine_launch *op, uint64_t row, uint64_t k)
         column = row % l->strips * l->width * m->item + k;
     } else if (op->kernel->shape == NARROW) {
         column = k;
-    } else if (op->kernel->shape == STRIDED || op->kernel->shape == EXACT_ACROSS) {
+    } else if (op->kernel->shape == STRIDED || op->kernel->shape == EXACT_STRIDED) {
         index = row * l->width + k;
         o.exists = index < l->count;
     }
@@ -513,7 +513,7 @@ static output output_at(const engine_launch *op, uint64_t row, uint64_t k)
 /* Neighbouring elements at a position of a row. */
 static unsigned elements_walked(const engine_launch *op)
 {
-    return op->kernel->shape == STRIDED || op->kernel->shape == EXACT_ACROSS ? op->kernel->module->item : 1;
+    return op->kernel->shape == STRIDED || op->kernel->shape == EXACT_STRIDED ? op->kernel->module->item : 1;
 }
 
 /* Folds positions [first, first + count) of an output's row. */
@@ -735,8 +735,8 @@ static void put_exact_row(const engine_launch *op, const output *o)
     put_exactly(op, o, sum);
 }
 
-/* Rows that a block of exact_across has numbers for. */
-static uint64_t most_across(const engine_launch *op)
+/* Rows that a block of exact_strided has numbers for. */
+static uint64_t most_strip_rows(const engine_launch *op)
 {
     const uint64_t strip = STRIP_BYTES / gpr_dtype_bytes(op->kernel->module->element);
     const uint64_t wanted = strip > WARP ? strip : WARP;
@@ -788,7 +788,7 @@ const char *engine_run(engine_launch *op)
     for (uint64_t v = op->rows.first; v < op->rows.first + op->grid; v++) {
         if (op->rows.blocks == 0)
             run_shared_block(op, v);
-        else if (f->shape == EXACT || f->shape == EXACT_ACROSS)
+        else if (f->shape == EXACT || f->shape == EXACT_STRIDED)
             run_exact_block(op, v / op->rows.blocks, (uint32_t)(v % op->rows.blocks));
         else if (f->shape == RUN)
             run_block(op, v / op->rows.blocks, (uint32_t)(v % op->rows.blocks));
@@ -876,7 +876,7 @@ static const char *check_planned(const engine_launch *op)
     const engine_kernel *f = op->kernel;
     const engine_module *m = f->module;
     const uint64_t rows = op->rows.count, blocks = op->rows.blocks, width = outputs_of_row(op);
-    const unsigned run = f->shape == STRIDED || f->shape == EXACT_ACROSS ? m->item : 1, axes = m->kept + m->reduced;
+    const unsigned run = f->shape == STRIDED || f->shape == EXACT_STRIDED ? m->item : 1, axes = m->kept + m->reduced;
     const char *wrong = check_results(op);
 
     if (wrong != NULL) return wrong;
@@ -907,10 +907,10 @@ static const char *check_planned(const engine_launch *op)
     }
     if (blocks == 0) return "no blocks per row";
     if (op->rows.first + op->grid > rows * blocks) return "grid beyond the rows";
-    if (f->shape == EXACT_ACROSS && (width == 0 || width > most_across(op)))
-        return "exact_across with more rows than a block has numbers for";
+    if (f->shape == EXACT_STRIDED && (width == 0 || width > most_strip_rows(op)))
+        return "exact_strided with more rows than a block has numbers for";
     if (blocks == 1) return NULL;
-    if (f->shape == EXACT || f->shape == EXACT_ACROSS) {
+    if (f->shape == EXACT || f->shape == EXACT_STRIDED) {
         const uint64_t first = op->rows.first / blocks, last = (op->rows.first + op->grid - 1) / blocks;
         if (last - first >= op->layout.slots) return "more rows under way than there are counters for";
         wrong = check_array((uintptr_t)op->scratch.tickets, op->layout.slots * exact_counters(op), 4, 8,

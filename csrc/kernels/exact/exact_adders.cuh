@@ -1,44 +1,44 @@
 // Exact sums: what a thread adds the elements of a row to, together with its warp or alone.
 #pragma once
 
-#include "exact_fixed.cuh"
+#include "exact_integer_bins.cuh"
 #include "tile.cuh"
 
 namespace gpr {
 
-// ---------------------------------------------------------------- teams -------------------------
+// ---------------------------------------------------------------- groups -------------------------
 
-// A warp that adds to one of a block's NUMBERS numbers. All its lanes call together.
-template <unsigned NUMBERS> struct WarpTeam {
-    static constexpr bool keeps = false, has_alone = false;
+// A warp that adds to one of a block's ACCUMULATORS numbers. All its lanes call together.
+template <unsigned ACCUMULATORS> struct WarpGroup {
+    static constexpr bool spills = false, keeps_outlier = false;
     static constexpr unsigned size = warp_lanes;
-    using Elsewhere = unsigned;
-    unsigned number = 0;
+    using Outside = unsigned;
+    unsigned index = 0;
 
-    template <class In> GPR_DEVICE BlockSum<In> &sum() const
+    template <class In> GPR_DEVICE Superaccumulator<In> &sum() const
     {
-        return block_sums<In, NUMBERS>()[NUMBERS == 1 ? 0 : number];
+        return block_superaccumulators<In, ACCUMULATORS>()[ACCUMULATORS == 1 ? 0 : index];
     }
-    static GPR_DEVICE bool leads() { return threadIdx.x % warp_lanes == 0; }
+    static GPR_DEVICE bool is_leader() { return threadIdx.x % warp_lanes == 0; }
     static GPR_DEVICE bool any(bool is_so) { return __any_sync(all_lanes, is_so) != 0; }
-    static GPR_DEVICE unsigned any_of(unsigned bits) { return warp_or(bits); }
+    static GPR_DEVICE unsigned any_bits(unsigned bits) { return warp_or(bits); }
     static GPR_DEVICE unsigned max(unsigned x) { return warp_max(x); }
     static GPR_DEVICE unsigned min(unsigned x) { return warp_min(x); }
     static GPR_DEVICE long long total(long long x) { return warp_sum(x); } // of numbers below 2^51 in magnitude
-    static GPR_DEVICE void meet() { __syncwarp(); }
+    static GPR_DEVICE void sync() { __syncwarp(); }
     template <unsigned COUNT>
-    static GPR_DEVICE void add(int *digit, const long long (&numbers)[COUNT], const int (&place)[COUNT])
+    static GPR_DEVICE void add(int *limb, const long long (&numbers)[COUNT], const int (&place)[COUNT])
     {
-        if constexpr (COUNT <= most_numbers) {
-            add_numbers(digit, numbers, place);
+        if constexpr (COUNT <= most_integers_at_once) {
+            add_integers(limb, numbers, place);
         } else {
-            add_some<0, most_numbers>(digit, numbers, place);
-            add_some<most_numbers, COUNT - most_numbers>(digit, numbers, place);
+            add_some<0, most_integers_at_once>(limb, numbers, place);
+            add_some<most_integers_at_once, COUNT - most_integers_at_once>(limb, numbers, place);
         }
     }
     // FEW of the numbers, from number FIRST on.
     template <unsigned FIRST, unsigned FEW, unsigned COUNT>
-    static GPR_DEVICE void add_some(int *digit, const long long (&numbers)[COUNT], const int (&place)[COUNT])
+    static GPR_DEVICE void add_some(int *limb, const long long (&numbers)[COUNT], const int (&place)[COUNT])
     {
         long long some[FEW];
         int places[FEW];
@@ -47,115 +47,115 @@ template <unsigned NUMBERS> struct WarpTeam {
             some[i] = numbers[FIRST + i];
             places[i] = place[FIRST + i];
         }
-        add_numbers(digit, some, places);
+        add_integers(limb, some, places);
     }
 };
 
-// The same, of a row that is a run: what full windows held is kept, and put with what they hold at the end (exact_held.cuh). Of a
-// warp, it is as many integers as there are windows, in units of their last places; 2^56 for each time. Lane w has window w's.
-template <class In> struct Kept { long long number[parts_of<In>][near_windows<PartType<In>>]; };
-constexpr unsigned most_kept = 32; // times, before it goes to the block's number
+// The same, of a row that is a run: what full bins held is kept, and stored with what they hold at the end (exact_limb_partial.cuh). Of a
+// warp, it is as many integers as there are bins, in units of their last places; 2^56 for each time. Lane w has bin w's.
+template <class In> struct Spilled { long long limb[parts_of<In>][bin_count<PartType<In>>]; };
+constexpr unsigned most_spills = 32; // times, before it goes to the block's superaccumulator
 constexpr unsigned most_warps = 1024 / warp_lanes;
-struct RunTeam : WarpTeam<1> {
-    static constexpr bool keeps = true, has_alone = true;
-    template <class In> static GPR_DEVICE long long &kept(unsigned p, unsigned w)
+struct RunGroup : WarpGroup<1> {
+    static constexpr bool spills = true, keeps_outlier = true;
+    template <class In> static GPR_DEVICE long long &spilled(unsigned p, unsigned w)
     {
-        __shared__ Kept<In> of_warp[most_warps];
-        return of_warp[threadIdx.x / warp_lanes].number[p][w];
+        __shared__ Spilled<In> of_warp[most_warps];
+        return of_warp[threadIdx.x / warp_lanes].limb[p][w];
     }
-    // Of each part the block's one element that windows do not hold, as bits; 0: there is none.
-    template <class In> static GPR_DEVICE uint64 *alone() { return all_block_sums<In, 1>().alone; }
+    // Of each part the block's one element that bins do not hold, as bits; 0: there is none.
+    template <class In> static GPR_DEVICE uint64 *outlier() { return block_state<In, 1>().outlier; }
 };
 
-// A thread that adds to one of a block's NUMBERS numbers, alone or beside others.
-template <unsigned NUMBERS> struct LoneThread {
-    static constexpr bool keeps = false, has_alone = false;
+// A thread that adds to one of a block's ACCUMULATORS numbers, alone or beside others.
+template <unsigned ACCUMULATORS> struct SingleThread {
+    static constexpr bool spills = false, keeps_outlier = false;
     static constexpr unsigned size = 1;
-    using Elsewhere = unsigned;
-    unsigned number = 0;
+    using Outside = unsigned;
+    unsigned index = 0;
 
-    static GPR_DEVICE LoneThread of_row(unsigned number) { return LoneThread{number}; }
-    template <class In> GPR_DEVICE BlockSum<In> &sum() const { return block_sums<In, NUMBERS>()[number]; }
-    static GPR_DEVICE bool leads() { return true; }
+    static GPR_DEVICE SingleThread of_row(unsigned row) { return SingleThread{row}; }
+    template <class In> GPR_DEVICE Superaccumulator<In> &sum() const { return block_superaccumulators<In, ACCUMULATORS>()[index]; }
+    static GPR_DEVICE bool is_leader() { return true; }
     static GPR_DEVICE bool any(bool is_so) { return is_so; }
-    static GPR_DEVICE unsigned any_of(unsigned bits) { return bits; }
+    static GPR_DEVICE unsigned any_bits(unsigned bits) { return bits; }
     static GPR_DEVICE unsigned max(unsigned x) { return x; }
     static GPR_DEVICE unsigned min(unsigned x) { return x; }
     static GPR_DEVICE long long total(long long x) { return x; }
-    static GPR_DEVICE void meet() {}
+    static GPR_DEVICE void sync() {}
     template <unsigned COUNT>
-    static GPR_DEVICE void add(int *digit, const long long (&numbers)[COUNT], const int (&place)[COUNT])
+    static GPR_DEVICE void add(int *limb, const long long (&numbers)[COUNT], const int (&place)[COUNT])
     {
 #pragma unroll
         for (unsigned i = 0; i < COUNT; i++) {
 #pragma unroll 1
             for (unsigned piece = 0; piece < pieces && numbers[i] != 0; piece++) {
-                add_piece(digit, numbers[i], place[i], piece);
+                add_piece(limb, numbers[i], place[i], piece);
             }
         }
     }
 };
 
 // Adds a number of a thread's, below 2^62 in magnitude, in halves, which have no more pieces than a thread adds.
-GPR_DEVICE void add_long(int *digit, long long number, int place)
+GPR_DEVICE void add_long(int *limb, long long number, int place)
 {
     const long long halves[2] = {number & ((1ll << half_bits) - 1), number >> half_bits};
     const int places[2] = {place, place + half_bits};
-    LoneThread<1>::add(digit, halves, places);
+    SingleThread<1>::add(limb, halves, places);
 }
 
-// What there is of a row beside the windows, in the number in shared memory.
-constexpr unsigned saw_digits = 1u << 8;   // of elements, or of windows that were emptied
+// What there is of a row beside the bins, in the number in shared memory.
+constexpr unsigned saw_limbs = 1u << 8;   // of elements, or of bins that were emptied
 constexpr unsigned saw_specials = 1u << 9; // flags of infinities and NaN
-constexpr unsigned saw_alone = 1u << 10;   // an element by itself, not in that number (RunTeam)
+constexpr unsigned saw_outlier = 1u << 10;   // an element by itself, not in that number (RunGroup)
 
-// Adds what windows hold to a part.
-template <class Team, class AnyWindows>
-GPR_DEVICE void close_windows(const Team &team, const AnyWindows &windows, int *digit)
+// Adds what bins hold to a part.
+template <class Group, class AnyBins>
+GPR_DEVICE void flush_bins(const Group &group, const AnyBins &bins, int *limb)
 {
-    long long number[AnyWindows::count];
-    int place[AnyWindows::count];
-    windows.read(number, place);
-    team.add(digit, number, place);
+    long long number[AnyBins::count];
+    int place[AnyBins::count];
+    bins.read(number, place);
+    group.add(limb, number, place);
 }
 
 // ---------------------------------------------------------------- adding floats -----------------
 
-// What a thread adds the floats of a row to, together with its team. A tile is VECTORS vectors of elements, of which the
-// first `used` have any; the team has the same tiles.
-template <class Traits, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatAdder {
+// What a thread adds the floats of a row to, together with its group. A tile is VECTORS vectors of elements, of which the
+// first `used` have any; the group has the same tiles.
+template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct FloatAdder {
     using In = typename Traits::In;
     using T = PartType<In>;
     static constexpr unsigned vectors = VECTORS, parts = parts_of<In>, per_vector = vector_elements<In>;
     static constexpr unsigned elements = VECTORS * per_vector;
     static constexpr bool skips_nan = Traits::skips_nan;
     static constexpr unsigned most_skipped = 7; // tiles, after some that did not fit
-    static constexpr int little_above = near_windows<T> > 1 ? 16 : 0; // orders of magnitude that windows move for a few elements
+    static constexpr int little_above = bin_count<T> > 1 ? 16 : 0; // orders of magnitude that bins move for a few elements
     // Elements of which integer instructions tell quickly how large they are: that saves two additions of an element.
-    // Integers as windows cut nothing, and must know.
-    static constexpr bool asks_before =
-        integer_windows || same<T, dt_float32> || (same<T, dt_bfloat16> && GPR_HAS_HALVES);
-    using Near = RowWindows<T>;
+    // Integers as bins cut nothing, and must know.
+    static constexpr bool prechecks =
+        integer_bins || same<T, dt_float32> || (same<T, dt_bfloat16> && GPR_HAS_HALVES);
+    using PartBins = RowBins<T>;
     struct Tile { Vector v[VECTORS]; };
-    // What adding a tile the other way has found out; the first three are the same in the whole team.
+    // What adding a tile the other way has found out; the first three are the same in the whole group.
     struct Findings {
         unsigned largest;   // key
-        unsigned elsewhere; // where there is something of it beside the windows
-        bool is_apart;      // much of it is not in the windows
+        unsigned outside; // where there is something of it beside the bins
+        bool are_mostly_outliers;      // much of it is not in the bins
         unsigned others, left_out;
     };
 
-    Team team;
-    Near near[parts];
-    unsigned adds = 0;                    // to the windows since they began; from bit kept_shift on, how often that was kept
-    bool is_placed = is_always_near<T>;   // the same in the whole team, as are:
+    Group group;
+    PartBins bins[parts];
+    unsigned adds = 0;                    // to the bins since they began; from bit spill_shift on, how often that was kept
+    bool is_placed = one_bin_suffices<T>;   // the same in the whole group, as are:
     unsigned misses = 0, skipped = 0;     // tiles that are added the other way at once, after the last that did not fit
-    unsigned strikes = 0;                 // tiles that did not fit since the windows began
-    typename Team::Elsewhere elsewhere{}; // what there is beside the windows: saw_digits, saw_specials, saw_alone
+    unsigned strikes = 0;                 // tiles that did not fit since the bins began
+    typename Group::Outside outside{}; // what there is beside the bins: saw_limbs, saw_specials, saw_outlier
     unsigned others = 0;                  // bits that are 0 as long as all elements were -0
     unsigned left_out = 0;
 
-    GPR_DEVICE explicit FloatAdder(Team in = {}) : team(in) { begin(least_top<T>); }
+    GPR_DEVICE explicit FloatAdder(Group in = {}) : group(in) { begin(least_top<T>); }
 
     // Part p of element j of a vector.
     static GPR_DEVICE T part_of(const Vector &v, unsigned j, unsigned p)
@@ -178,98 +178,98 @@ template <class Traits, unsigned VECTORS, class Team = WarpTeam<1>> struct Float
     GPR_DEVICE void begin(int top)
     {
 #pragma unroll
-        for (unsigned p = 0; p < parts; p++) near[p].begin(top);
+        for (unsigned p = 0; p < parts; p++) bins[p].begin(top);
         adds = strikes = 0;
     }
-    static constexpr int kept_shift = 16;
-    static_assert(most_adds < 1u << kept_shift && most_kept < 1u << kept_shift, "both fit a word");
-    GPR_DEVICE unsigned times_kept() const { return adds >> kept_shift; }
-    GPR_DEVICE bool is_full() const { return (adds & ((1u << kept_shift) - 1)) > most_adds - elements; }
+    static constexpr int spill_shift = 16;
+    static_assert(most_adds < 1u << spill_shift && most_spills < 1u << spill_shift, "both fit a word");
+    GPR_DEVICE unsigned times_spilled() const { return adds >> spill_shift; }
+    GPR_DEVICE bool is_full() const { return (adds & ((1u << spill_shift) - 1)) > most_adds - elements; }
 
-    struct NearParts { Near of[parts]; };
-    GPR_DEVICE NearParts windows() const
+    struct BinsOfParts { PartBins of[parts]; };
+    GPR_DEVICE BinsOfParts all_bins() const
     {
-        NearParts now;
+        BinsOfParts now;
 #pragma unroll
-        for (unsigned p = 0; p < parts; p++) now.of[p] = near[p];
+        for (unsigned p = 0; p < parts; p++) now.of[p] = bins[p];
         return now;
     }
-    // Makes room in the windows.
-    GPR_DEVICE void flush()
+    // Makes room in the bins.
+    GPR_DEVICE void renormalize()
     {
-        if constexpr (Team::keeps) {
-            const unsigned times = times_kept();
-            keep(team, windows(), times);
-            begin(near[0].top);
-            elsewhere |= times == most_kept ? saw_digits : 0;
-            adds = (times % most_kept + 1) << kept_shift;
+        if constexpr (Group::spills) {
+            const unsigned times = times_spilled();
+            spill(group, all_bins(), times);
+            begin(bins[0].top);
+            outside |= times == most_spills ? saw_limbs : 0;
+            adds = (times % most_spills + 1) << spill_shift;
         } else {
-            empty();
+            flush();
         }
     }
     // Adds all that there is to the number in shared memory.
-    GPR_DEVICE void empty()
+    GPR_DEVICE void flush()
     {
-        elsewhere |= saw_digits;
-        close_near(team, windows(), times_kept());
-        begin(near[0].top);
+        outside |= saw_limbs;
+        flush_parts(group, all_bins(), times_spilled());
+        begin(bins[0].top);
     }
-    static GPR_CALLED void close_near(Team team, NearParts windows, unsigned times)
+    static GPR_CALLED void flush_parts(Group group, BinsOfParts bins, unsigned times)
     {
-        if constexpr (Team::keeps) {
-            if (times > 0) close_kept(team, windows.of[0].top);
+        if constexpr (Group::spills) {
+            if (times > 0) flush_spilled(group, bins.of[0].top);
         }
 #pragma unroll
-        for (unsigned p = 0; p < parts; p++) close_windows(team, windows.of[p], team.template sum<In>().digit[p]);
+        for (unsigned p = 0; p < parts; p++) flush_bins(group, bins.of[p], group.template sum<In>().limb[p]);
     }
-    // What windows hold is kept for the team, with what was before, of so many times.
-    static GPR_CALLED void keep(Team team, NearParts windows, unsigned times)
+    // What bins hold is kept for the group, with what was before, of so many times.
+    static GPR_CALLED void spill(Group group, BinsOfParts bins, unsigned times)
     {
-        const unsigned member = threadIdx.x % Team::size;
-        if (times == most_kept) close_kept(team, windows.of[0].top);
+        const unsigned member = threadIdx.x % Group::size;
+        if (times == most_spills) flush_spilled(group, bins.of[0].top);
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) {
-            long long number[near_windows<T>];
-            int place[near_windows<T>];
-            windows.of[p].read(number, place);
+            long long number[bin_count<T>];
+            int place[bin_count<T>];
+            bins.of[p].read(number, place);
 #pragma unroll
-            for (unsigned w = 0; w < near_windows<T>; w++) number[w] = team.total(number[w]);
+            for (unsigned w = 0; w < bin_count<T>; w++) number[w] = group.total(number[w]);
 #pragma unroll
-            for (unsigned w = 0; w < near_windows<T>; w++) {
-                if (w % Team::size != member) continue;
-                long long &kept = team.template kept<In>(p, w);
-                kept = times % most_kept == 0 ? number[w] : kept + number[w];
+            for (unsigned w = 0; w < bin_count<T>; w++) {
+                if (w % Group::size != member) continue;
+                long long &spilled = group.template spilled<In>(p, w);
+                spilled = times % most_spills == 0 ? number[w] : spilled + number[w];
             }
         }
     }
     // Adds what was kept to the number.
-    static GPR_CALLED void close_kept(Team team, int top)
+    static GPR_CALLED void flush_spilled(Group group, int top)
     {
 #pragma unroll 1
-        for (unsigned w = threadIdx.x % Team::size; w < near_windows<T>; w += Team::size) {
-            const int place = NearWindows<T>::place_at(top, w);
+        for (unsigned w = threadIdx.x % Group::size; w < bin_count<T>; w += Group::size) {
+            const int place = DoubleBins<T>::place_at(top, w);
 #pragma unroll
-            for (unsigned p = 0; p < parts; p++) add_long(team.template sum<In>().digit[p], team.template kept<In>(p, w), place);
+            for (unsigned p = 0; p < parts; p++) add_long(group.template sum<In>().limb[p], group.template spilled<In>(p, w), place);
         }
     }
 
-    // Windows for numbers like those with this key; not for infinities and NaN.
+    // Bins for numbers like those with this key; not for infinities and NaN.
     GPR_DEVICE void place_for(unsigned key)
     {
-        if (is_always_near<T> || field_of_key<T>(key) == last_field<T>) return;
-        if (adds != 0) empty();
-        begin(Near::top_for(key));
+        if (one_bin_suffices<T> || field_of_key<T>(key) == last_field<T>) return;
+        if (adds != 0) flush();
+        begin(PartBins::top_for(key));
         is_placed = true;
     }
     // What must be known beforehand, of elements that are asked; and this thread's largest key.
-    static GPR_DEVICE Magnitudes ask(const Vector (&v)[VECTORS])
+    static GPR_DEVICE Magnitudes measure(const Vector (&v)[VECTORS])
     {
-        if constexpr (asks_before) return magnitudes_of<T>(v);
+        if constexpr (prechecks) return magnitudes_of<T>(v);
         else return Magnitudes{0, 0};
     }
-    static GPR_DEVICE unsigned largest_key(const Vector (&v)[VECTORS], const Magnitudes &asked)
+    static GPR_DEVICE unsigned largest_key(const Vector (&v)[VECTORS], const Magnitudes &measured)
     {
-        if constexpr (asks_before) return asked.largest;
+        if constexpr (prechecks) return measured.largest;
         else return largest_key(v);
     }
     template <unsigned COUNT> static GPR_DEVICE unsigned largest_key(const Vector (&v)[COUNT], unsigned used = COUNT)
@@ -290,8 +290,8 @@ template <class Traits, unsigned VECTORS, class Team = WarpTeam<1>> struct Float
     }
 
     // Adds a tile, AT_ONCE elements at a time: with more, additions of one wait less for those of another, and take more
-    // registers. The whole team must call together.
-    template <unsigned AT_ONCE = 1> GPR_DEVICE void take(const Vector (&v)[VECTORS], unsigned used = VECTORS)
+    // registers. The whole group must call together.
+    template <unsigned AT_ONCE = 1> GPR_DEVICE void accumulate(const Vector (&v)[VECTORS], unsigned used = VECTORS)
     {
         make_room();
         add<AT_ONCE>(v, used);
@@ -299,21 +299,21 @@ template <class Traits, unsigned VECTORS, class Team = WarpTeam<1>> struct Float
     // The same in two steps; the first one before a tile is there, which else had to stay in registers meanwhile.
     GPR_DEVICE void make_room()
     {
-        if (is_full()) flush();
+        if (is_full()) renormalize();
     }
     template <unsigned AT_ONCE = 1> GPR_DEVICE void add(const Vector (&v)[VECTORS], unsigned used = VECTORS)
     {
-        const Magnitudes asked = ask(v);
+        const Magnitudes measured = measure(v);
         unsigned key = 0;
         if (!is_placed) {
-            key = largest_key(v, asked);
-            place_for(team.max(key));
+            key = largest_key(v, measured);
+            place_for(group.max(key));
         }
         if (!is_placed || skipped > 0) {
             skipped -= skipped > 0 ? 1 : 0;
-            return take_anything(v, false);
+            return add_otherwise(v, false);
         }
-        if (!take_near<AT_ONCE>(v, asked, used)) return take_anything(v, true);
+        if (!try_add<AT_ONCE>(v, measured, used)) return add_otherwise(v, true);
         note_fit();
         if constexpr (parts == 1) others |= key; // more than a zero
         if (parts == 1 ? others == 0 : others != (1u << parts) - 1) note_others(v); // until each part has some
@@ -329,36 +329,36 @@ template <class Traits, unsigned VECTORS, class Team = WarpTeam<1>> struct Float
         misses = misses < most_skipped ? 2 * misses + 1 : misses;
     }
 
-    // Adds a tile to the windows if they hold all of it, and says so.
+    // Adds a tile to the bins if they hold all of it, and says so.
     template <unsigned AT_ONCE = 1>
-    GPR_DEVICE bool take_near(const Vector (&v)[VECTORS], const Magnitudes &asked, unsigned used = VECTORS)
+    GPR_DEVICE bool try_add(const Vector (&v)[VECTORS], const Magnitudes &measured, unsigned used = VECTORS)
     {
-        if constexpr (asks_before) {
-            if (team.any(!holds(near, asked))) return false;
+        if constexpr (prechecks) {
+            if (group.any(!holds(bins, measured))) return false;
             add_all<AT_ONCE>(v, used);
             return true;
         } else {
-            Near grown[parts];
-            Fit fit(near);
+            PartBins grown[parts];
+            Fit fit(bins);
 
 #pragma unroll
-            for (unsigned p = 0; p < parts; p++) grown[p] = near[p];
+            for (unsigned p = 0; p < parts; p++) grown[p] = bins[p];
             fit.template add<AT_ONCE>(v, used, grown);
-            if (team.any(!fit.holds(grown))) return false;
+            if (group.any(!fit.holds(grown))) return false;
 #pragma unroll
-            for (unsigned p = 0; p < parts; p++) near[p] = grown[p];
+            for (unsigned p = 0; p < parts; p++) bins[p] = grown[p];
             return true;
         }
     }
 
-    // Adds a tile that the windows hold.
+    // Adds a tile that the bins hold.
     template <unsigned AT_ONCE> GPR_DEVICE void add_all(const Vector (&v)[VECTORS], unsigned used)
     {
 #pragma unroll
         for (unsigned i = 0; i < elements; i += AT_ONCE) {
             if (i / per_vector >= used) break;
 #pragma unroll
-            for (unsigned p = 0; p < parts; p++) near[p].add_elements(some_parts<AT_ONCE>(v, i, p).x);
+            for (unsigned p = 0; p < parts; p++) bins[p].add_elements(some_parts<AT_ONCE>(v, i, p).x);
         }
     }
 
@@ -373,16 +373,16 @@ template <class Traits, unsigned VECTORS, class Team = WarpTeam<1>> struct Float
         return found;
     }
 
-    // Adds vectors to windows, and looks whether these hold them: by what was left.
+    // Adds vectors to bins, and looks whether these hold them: by what was left.
     class Fit {
     public:
-        GPR_DEVICE explicit Fit(const Near (&windows)[parts])
+        GPR_DEVICE explicit Fit(const PartBins (&bins)[parts])
         {
 #pragma unroll
-            for (unsigned p = 0; p < parts; p++) before[p] = upper_bits(windows[p].sum[0]);
+            for (unsigned p = 0; p < parts; p++) before[p] = upper_bits(bins[p].sum[0]);
         }
         template <unsigned AT_ONCE, unsigned COUNT>
-        GPR_DEVICE void add(const Vector (&v)[COUNT], unsigned used, Near (&windows)[parts])
+        GPR_DEVICE void add(const Vector (&v)[COUNT], unsigned used, PartBins (&bins)[parts])
         {
 #pragma unroll
             for (unsigned i = 0; i < COUNT * per_vector; i += AT_ONCE) {
@@ -390,11 +390,11 @@ template <class Traits, unsigned VECTORS, class Team = WarpTeam<1>> struct Float
 #pragma unroll
                 for (unsigned p = 0; p < parts; p++) {
                     const Parts<AT_ONCE> some = some_parts<AT_ONCE>(v, i, p);
-                    if constexpr (is_always_near<T>) {
-                        windows[p].add_elements(some.x);
+                    if constexpr (one_bin_suffices<T>) {
+                        bins[p].add_elements(some.x);
                     } else {
                         double x[AT_ONCE];
-                        windows[p].add_elements(some.x, x, [&] { left_range |= upper_bits(windows[p].sum[0]) ^ before[p]; });
+                        bins[p].add_elements(some.x, x, [&] { left_range |= upper_bits(bins[p].sum[0]) ^ before[p]; });
 #pragma unroll
                         for (unsigned j = 0; j < AT_ONCE; j++) {
                             rest |= upper_bits(x[j]);
@@ -404,12 +404,12 @@ template <class Traits, unsigned VECTORS, class Team = WarpTeam<1>> struct Float
                 }
             }
         }
-        GPR_DEVICE bool holds(const Near (&windows)[parts])
+        GPR_DEVICE bool holds(const PartBins (&bins)[parts])
         {
             constexpr unsigned exponent_and_sign = 0xfff00000u;
-            if constexpr (is_always_near<T>) { // but for infinities and NaN, which stay
+            if constexpr (one_bin_suffices<T>) { // but for infinities and NaN, which stay
 #pragma unroll
-                for (unsigned p = 0; p < parts; p++) left_range |= upper_bits(windows[p].sum[0]) ^ before[p];
+                for (unsigned p = 0; p < parts; p++) left_range |= upper_bits(bins[p].sum[0]) ^ before[p];
             }
             return ((left_range & exponent_and_sign) | (rest & ~sign_bit) | lower_rest) == 0;
         }
@@ -418,29 +418,29 @@ template <class Traits, unsigned VECTORS, class Team = WarpTeam<1>> struct Float
         unsigned before[parts], left_range = 0, rest = 0, lower_rest = 0; // bits
     };
 
-    // Whether windows hold a tile of which they are told beforehand.
-    static GPR_DEVICE bool holds(const Near (&windows)[parts], const Magnitudes &found)
+    // Whether bins hold a tile of which they are told beforehand.
+    static GPR_DEVICE bool holds(const PartBins (&bins)[parts], const Magnitudes &found)
     {
-        const bool fits = is_near(windows[0], found), has = has_room(windows); // without a branch between them
+        const bool fits = is_in_reach(bins[0], found), has = has_room(bins); // without a branch between them
         return fits && has;
     }
-    static GPR_DEVICE bool has_room(const Near (&windows)[parts])
+    static GPR_DEVICE bool has_room(const PartBins (&bins)[parts])
     {
         bool has = true;
 #pragma unroll
-        for (unsigned p = 0; p < parts; p++) has = has && windows[p].has_room();
+        for (unsigned p = 0; p < parts; p++) has = has && bins[p].has_room();
         return has;
     }
     // By a tile's largest magnitude, and its smallest that is not 0.
-    static GPR_DEVICE bool is_near(const Near &windows, const Magnitudes &found)
+    static GPR_DEVICE bool is_in_reach(const PartBins &bins, const Magnitudes &found)
     {
-        static_assert(elements <= most_tile_adds, "the first window has room for a tile");
+        static_assert(elements <= most_tile_adds, "the first bin has room for a tile");
         constexpr int fraction = key_fraction<T>;
-        // Of numbers that begin at the last window's last place.
-        const int lowest = windows.top - least_top<T> + 1;
+        // Of numbers that begin at the last bin's last place.
+        const int lowest = bins.top - least_top<T> + 1;
         // Less the smallest number there is. Of float64 that makes a number with nothing in its lower half too small.
         const unsigned least = lowest > 1 ? (static_cast<unsigned>(lowest) << fraction) - (sizeof(T) == 8 ? 0 : 1) : 0;
-        return static_cast<int>(found.largest >> fraction) <= windows.highest() && found.least_less >= least;
+        return static_cast<int>(found.largest >> fraction) <= bins.highest() && found.smallest_minus_one >= least;
     }
 
     GPR_DEVICE void note_others(const Vector (&v)[VECTORS])
@@ -461,87 +461,87 @@ template <class Traits, unsigned VECTORS, class Team = WarpTeam<1>> struct Float
         return found;
     }
 
-    // A few elements that the windows do not hold leave them where they are: they go to the number by themselves.
-    GPR_DEVICE void take_anything(const Vector (&v)[VECTORS], bool is_miss)
+    // A few elements that the bins do not hold leave them where they are: they go to the number by themselves.
+    GPR_DEVICE void add_otherwise(const Vector (&v)[VECTORS], bool is_miss)
     {
-        const bool tries = misses == 0; // in vain after a tile that was mostly elsewhere
-        const Grown grown = add_anything(team, windows(), adds == 0, tries, bit_copy<Tile>(v));
+        const bool tries = misses == 0; // in vain after a tile that was mostly outside
+        const Grown grown = add_any_tile(group, all_bins(), adds == 0, tries, bit_copy<Tile>(v));
         const Findings &found = grown.found;
 
 #pragma unroll
-        for (unsigned p = 0; p < parts; p++) near[p] = grown.windows.of[p];
+        for (unsigned p = 0; p < parts; p++) bins[p] = grown.bins.of[p];
         is_placed = is_placed || found.largest != 0;
         adds += tries ? elements : 0;
-        elsewhere |= found.elsewhere;
+        outside |= found.outside;
         others |= found.others;
         left_out += found.left_out;
-        if (!found.is_apart) misses = skipped = 0;
+        if (!found.are_mostly_outliers) misses = skipped = 0;
         else if (is_miss) skip_some();
         // Numbers that are only a little too large may come again.
-        const int above = static_cast<int>(field_of_key<T>(found.largest)) - near[0].highest();
-        if (!found.is_apart && (above <= 0 || above > little_above)) return;
+        const int above = static_cast<int>(field_of_key<T>(found.largest)) - bins[0].highest();
+        if (!found.are_mostly_outliers && (above <= 0 || above > little_above)) return;
         strikes += is_miss ? 1 : 0;
         if (strikes > 1) place_for(found.largest);
     }
 
-    // Adds a tile of anything: to the windows what they hold of it, if they are to be tried. Those that are new, and hold nothing,
-    // are placed for what most of the team has. The whole team must call together.
+    // Adds a tile of anything: to the bins what they hold of it, if they are to be tried. Those that are new, and hold nothing,
+    // are placed for what most of the group has. The whole group must call together.
     struct Grown {
-        NearParts windows;
+        BinsOfParts bins;
         Findings found;
     };
-    static GPR_CALLED Grown add_anything(Team team, NearParts windows, bool are_new, bool tries, Tile tile)
+    static GPR_CALLED Grown add_any_tile(Group group, BinsOfParts bins, bool are_new, bool tries, Tile tile)
     {
-        BlockSum<In> &total = team.template sum<In>();
-        Grown grown = {windows, {0, 0, false, 0, 0}};
+        Superaccumulator<In> &total = group.template sum<In>();
+        Grown grown = {bins, {0, 0, false, 0, 0}};
         Findings &found = grown.found;
-        unsigned apart = 0; // elements, of this thread
+        unsigned outliers = 0; // elements, of this thread
 
-        if (are_new && tries && !is_always_near<T>) {
-            const unsigned common = team.min(largest_finite_key(tile));
+        if (are_new && tries && !one_bin_suffices<T>) {
+            const unsigned common = group.min(largest_finite_key(tile));
 #pragma unroll
-            for (unsigned p = 0; p < parts && common != ~0u; p++) grown.windows.of[p].begin(Near::top_for(common));
+            for (unsigned p = 0; p < parts && common != ~0u; p++) grown.bins.of[p].begin(PartBins::top_for(common));
         }
-        if (has_wide_windows<T> && !tries) {
-            if constexpr (has_wide_windows<T>) add_widely(team, tile, total, &found);
-            found.elsewhere |= saw_digits;
-            apart = elements;
+        if (has_wide_bins<T> && !tries) {
+            if constexpr (has_wide_bins<T>) add_to_wide_bins(group, tile, total, &found);
+            found.outside |= saw_limbs;
+            outliers = elements;
         } else {
 #pragma unroll 1
             for (unsigned k = 0; k < VECTORS; k++) {
                 const Vector vector = tile.v[k];
-                if (tries && add_if_near(grown.windows, vector, &found)) continue;
+                if (tries && add_if_fits(grown.bins, vector, &found)) continue;
 #pragma unroll 1
                 for (unsigned j = 0; j < per_vector; j++) {
-                    if (!look_at(total, vector, j, &found)) continue;
+                    if (!inspect(total, vector, j, &found)) continue;
                     unsigned where = 0;
 #pragma unroll
                     for (unsigned p = 0; p < parts; p++) {
                         const T x = part_of(vector, j, p);
-                        if (!is_finite(x) || (tries && add_if_near(grown.windows.of[p], x))) continue;
-                        where |= put_apart(total, p, x, tries);
+                        if (!is_finite(x) || (tries && add_if_fits(grown.bins.of[p], x))) continue;
+                        where |= add_outlier(total, p, x, tries);
                     }
-                    found.elsewhere |= where;
-                    apart += where == 0 ? 0 : 1;
+                    found.outside |= where;
+                    outliers += where == 0 ? 0 : 1;
                 }
             }
         }
-        found.elsewhere = team.any_of(found.elsewhere | (Traits::skips_nan ? saw_digits : 0));
-        found.is_apart = team.any(apart > elements / 4);
-        found.largest = team.max(found.largest);
+        found.outside = group.any_bits(found.outside | (Traits::skips_nan ? saw_limbs : 0));
+        found.are_mostly_outliers = group.any(outliers > elements / 4);
+        found.largest = group.max(found.largest);
         return grown;
     }
 
-    // Adds a finite element that windows do not hold to the number, or leaves the first one of a row's block by itself. Returns
+    // Adds a finite element that bins do not hold to the number, or leaves the first one of a row's block by itself. Returns
     // which it was. Of many nobody asks for the first: `may_be_first`.
-    static GPR_DEVICE unsigned put_apart(BlockSum<In> &total, unsigned p, T x, bool may_be_first)
+    static GPR_DEVICE unsigned add_outlier(Superaccumulator<In> &total, unsigned p, T x, bool may_be_first)
     {
-        if constexpr (Team::has_alone) {
+        if constexpr (Group::keeps_outlier) {
             const uint64 bits = bit_copy<Bits<T>>(x);
-            if (may_be_first && atomicCAS(Team::template alone<In>() + p, 0ull, bits) == 0) return saw_alone;
+            if (may_be_first && atomicCAS(Group::template outlier<In>() + p, 0ull, bits) == 0) return saw_outlier;
         }
-        add_digits(total.digit[p], x);
-        return saw_digits;
+        add_to_limbs(total.limb[p], x);
+        return saw_limbs;
     }
 
     // With some to spare for larger ones; ~0 if there is none but zeros.
@@ -558,11 +558,11 @@ template <class Traits, unsigned VECTORS, class Team = WarpTeam<1>> struct Float
         return largest == 0 ? ~0u : field_of_key<T>(more) < last_field<T> ? more : largest;
     }
 
-    // Adds a tile to windows that hold everything.
-    static GPR_DEVICE void add_widely(Team team, const Tile &tile, BlockSum<In> &total, Findings *found)
+    // Adds a tile to bins that hold everything.
+    static GPR_DEVICE void add_to_wide_bins(Group group, const Tile &tile, Superaccumulator<In> &total, Findings *found)
     {
-        static_assert(elements <= most_wide_adds, "wide windows have room for a tile");
-        WideWindows<T> wide[parts];
+        static_assert(elements <= most_wide_adds, "wide bins have room for a tile");
+        WideBins<T> wide[parts];
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) wide[p].begin(wide_top<T>);
 #pragma unroll 1
@@ -570,7 +570,7 @@ template <class Traits, unsigned VECTORS, class Team = WarpTeam<1>> struct Float
             const Vector vector = tile.v[k];
 #pragma unroll
             for (unsigned j = 0; j < per_vector; j++) {
-                const bool is_there = look_at(total, vector, j, found);
+                const bool is_there = inspect(total, vector, j, found);
 #pragma unroll
                 for (unsigned p = 0; p < parts; p++) {
                     const T x = part_of(vector, j, p);
@@ -579,47 +579,47 @@ template <class Traits, unsigned VECTORS, class Team = WarpTeam<1>> struct Float
             }
         }
 #pragma unroll
-        for (unsigned p = 0; p < parts; p++) close_windows(team, wide[p], total.digit[p]);
+        for (unsigned p = 0; p < parts; p++) flush_bins(group, wide[p], total.limb[p]);
     }
 
-    // Adds a vector to windows that hold all of it, and says whether they do.
-    static GPR_DEVICE bool add_if_near(NearParts &windows, const Vector &vector, Findings *found)
+    // Adds a vector to bins that hold all of it, and says whether they do.
+    static GPR_DEVICE bool add_if_fits(BinsOfParts &bins, const Vector &vector, Findings *found)
     {
-        const Vector alone[1] = {vector};
-        if constexpr (asks_before) {
-            const Magnitudes asked = magnitudes_of<T>(alone);
-            if (!holds(windows.of, asked)) return false;
+        const Vector single[1] = {vector};
+        if constexpr (prechecks) {
+            const Magnitudes measured = magnitudes_of<T>(single);
+            if (!holds(bins.of, measured)) return false;
 #pragma unroll
-            for (unsigned p = 0; p < parts; p++) windows.of[p].add_elements(some_parts<per_vector>(alone, 0, p).x);
-            found->largest = asked.largest > found->largest ? asked.largest : found->largest;
+            for (unsigned p = 0; p < parts; p++) bins.of[p].add_elements(some_parts<per_vector>(single, 0, p).x);
+            found->largest = measured.largest > found->largest ? measured.largest : found->largest;
         } else {
-            NearParts grown = windows;
-            Fit fit(windows.of);
-            fit.template add<1>(alone, 1, grown.of);
+            BinsOfParts grown = bins;
+            Fit fit(bins.of);
+            fit.template add<1>(single, 1, grown.of);
             if (!fit.holds(grown.of)) return false;
-            windows = grown;
-            const unsigned key = largest_key(alone);
+            bins = grown;
+            const unsigned key = largest_key(single);
             found->largest = key > found->largest ? key : found->largest;
         }
         found->others |= others_of(vector);
         return true;
     }
-    // Adds a finite element to windows that hold it, and says whether they do.
-    static GPR_DEVICE bool add_if_near(Near &windows, T x)
+    // Adds a finite element to bins that hold it, and says whether they do.
+    static GPR_DEVICE bool add_if_fits(PartBins &bins, T x)
     {
-        if constexpr (asks_before) {
-            Vector alone[1] = {nothing()};
-            store_element(alone[0], 0, x);
-            if (!windows.has_room() || !is_near(windows, magnitudes_of<T>(alone))) return false;
+        if constexpr (prechecks) {
+            Vector single[1] = {nothing()};
+            store_element(single[0], 0, x);
+            if (!bins.has_room() || !is_in_reach(bins, magnitudes_of<T>(single))) return false;
             const T one[1] = {x};
-            windows.add_elements(one);
+            bins.add_elements(one);
         } else {
             constexpr unsigned exponent_and_sign = 0xfff00000u;
-            Near grown = windows;
+            PartBins grown = bins;
             const double rest = grown.add(widen(x));
-            const unsigned left_range = (upper_bits(grown.sum[0]) ^ upper_bits(windows.sum[0])) & exponent_and_sign;
+            const unsigned left_range = (upper_bits(grown.sum[0]) ^ upper_bits(bins.sum[0])) & exponent_and_sign;
             if (left_range != 0 || rest != 0) return false;
-            windows = grown;
+            bins = grown;
         }
         return true;
     }
@@ -627,7 +627,7 @@ template <class Traits, unsigned VECTORS, class Team = WarpTeam<1>> struct Float
     static GPR_DEVICE bool is_finite(T x) { return field_of_key<T>(magnitude_key(x)) != last_field<T>; }
 
     // Takes note of an element, and of what is no number. Returns whether it counts.
-    static GPR_DEVICE bool look_at(BlockSum<In> &total, const Vector &v, unsigned j, Findings *found)
+    static GPR_DEVICE bool inspect(Superaccumulator<In> &total, const Vector &v, unsigned j, Findings *found)
     {
         if constexpr (Traits::skips_nan) {
             bool is_skipped = false;
@@ -649,34 +649,34 @@ template <class Traits, unsigned VECTORS, class Team = WarpTeam<1>> struct Float
                                    : (bits & sign_of<T>) != 0 ? saw_minus_infinity
                                                               : saw_infinity;
                 atomicOr(&total.flags[p], static_cast<unsigned>(saw));
-                found->elsewhere |= saw_specials;
+                found->outside |= saw_specials;
             }
         }
         return true;
     }
 
-    GPR_DEVICE void close()
+    GPR_DEVICE void finalize()
     {
-        BlockSum<In> &total = team.template sum<In>();
-        if (adds != 0) empty();
+        Superaccumulator<In> &total = group.template sum<In>();
+        if (adds != 0) flush();
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) {
             const bool has_others = (parts == 1 ? others : others >> p & 1) != 0;
-            if (team.any(has_others) && team.leads()) {
+            if (group.any(has_others) && group.is_leader()) {
                 atomicOr(&total.flags[p], static_cast<unsigned>(saw_not_minus_zero));
             }
         }
-        leave_left_out();
+        add_left_out();
     }
-    GPR_DEVICE void leave_left_out() const
+    GPR_DEVICE void add_left_out() const
     {
-        if (left_out != 0) atomicAdd(&team.template sum<In>().left_out, static_cast<uint64>(left_out));
+        if (left_out != 0) atomicAdd(&group.template sum<In>().left_out, static_cast<uint64>(left_out));
     }
 };
 
 // ---------------------------------------------------------------- adding integers ---------------
 
-// Integers have no windows: sums of their lower and upper halves, of which so many are below 2^51.
+// Integers have no bins: sums of their lower and upper halves, of which so many are below 2^51.
 constexpr unsigned most_integers = 1u << 18;
 template <class In> struct IntegerSums {
     long long lower = 0, upper = 0;
@@ -690,36 +690,36 @@ template <class In> struct IntegerSums {
             upper += static_cast<long long>(x >> word_bits); // the sign is the upper half's
         }
     }
-    // Adds what there is to a part, and begins anew. The whole team must call together.
-    template <class Team> GPR_DEVICE void empty_into(const Team &team, int *digit)
+    // Adds what there is to a part, and begins anew. The whole group must call together.
+    template <class Group> GPR_DEVICE void flush_into(const Group &group, int *limb)
     {
         const long long halves[2] = {lower, upper};
         const int place[2] = {0, word_bits};
-        team.add(digit, halves, place);
+        group.add(limb, halves, place);
         lower = upper = 0;
     }
 };
 
-template <class Traits, unsigned VECTORS, class Team = WarpTeam<1>>
+template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>>
 struct IntegerAdder : IntegerSums<typename Traits::In> {
     using In = typename Traits::In;
     static constexpr unsigned elements = VECTORS * vector_elements<In>;
     static constexpr unsigned most_tiles = most_integers / elements;
 
-    Team team;
+    Group group;
     unsigned tiles = 0;
     unsigned left_out = 0;
 
-    GPR_DEVICE explicit IntegerAdder(Team in = {}) : team(in) {}
+    GPR_DEVICE explicit IntegerAdder(Group in = {}) : group(in) {}
 
     static GPR_DEVICE Vector nothing() { return Vector{{0, 0, 0, 0}}; }
 
     GPR_DEVICE void flush()
     {
-        this->empty_into(team, team.template sum<In>().digit[0]);
+        this->flush_into(group, group.template sum<In>().limb[0]);
         tiles = 0;
     }
-    GPR_DEVICE void take(const Vector (&v)[VECTORS])
+    GPR_DEVICE void accumulate(const Vector (&v)[VECTORS])
     {
         make_room();
         add(v);
@@ -735,11 +735,11 @@ struct IntegerAdder : IntegerSums<typename Traits::In> {
             this->add_element(element<In>(v[i / vector_elements<In>], i % vector_elements<In>));
         }
     }
-    GPR_DEVICE void close()
+    GPR_DEVICE void finalize()
     {
-        BlockSum<In> &total = team.template sum<In>();
+        Superaccumulator<In> &total = group.template sum<In>();
         flush();
-        if (team.leads()) atomicOr(&total.flags[0], static_cast<unsigned>(saw_not_minus_zero));
+        if (group.is_leader()) atomicOr(&total.flags[0], static_cast<unsigned>(saw_not_minus_zero));
         if (left_out != 0) atomicAdd(&total.left_out, static_cast<uint64>(left_out));
     }
 };
@@ -747,7 +747,7 @@ struct IntegerAdder : IntegerSums<typename Traits::In> {
 // ---------------------------------------------------------------- either -----------------------
 
 template <class Traits> constexpr bool adds_floats = is_float<PartType<typename Traits::In>>;
-template <class Traits, unsigned VECTORS, class Team = WarpTeam<1>> using Adder =
-    typename Select<adds_floats<Traits>, FloatAdder<Traits, VECTORS, Team>, IntegerAdder<Traits, VECTORS, Team>>::type;
+template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> using Adder =
+    typename Select<adds_floats<Traits>, FloatAdder<Traits, VECTORS, Group>, IntegerAdder<Traits, VECTORS, Group>>::type;
 
 } // namespace gpr

@@ -1,19 +1,19 @@
 // exact_dot: the real sum of the products of two arrays' elements, rounded once.
 //
 // Removed: rounding of each product and of each addition. A product is one or two doubles (exact_products.cuh), which go
-// to windows as elements go in exact; of complex numbers there are two sums, and each pair brings two products to each.
+// to bins as elements go in exact; of complex numbers there are two sums, and each pair brings two products to each.
 //
 // Elements are converted to the type that both arrays have in common. Where they have it already, follow each other in
 // memory, and both arrays begin at the same place between 16-byte boundaries, they are read by vectors; else one by one, at
 // any step: neighbours still share what memory brings.
 //
 // Still paid: for each product of float32 two operations on doubles that bring factors to their scale, and four to seven
-// for the windows.
+// for the bins.
 //
 // Launch: as exact, with one row and a second array: the last parameter.
 #pragma once
 
-#include "exact_join.cuh"
+#include "exact_merge.cuh"
 #include "exact_products.cuh"
 #include "exact_run.cuh"
 
@@ -33,24 +33,24 @@ template <class BaseTraits, class SecondElement> struct Paired : BaseTraits {
     using Second = SecondElement;
 };
 
-// Sums that become results. A warp puts one, from shared memory.
+// Sums that become results. A warp stores one, from shared memory.
 template <class Element, class Compute, class Number, bool SKIP_NAN, class Second, class Result, class Way>
 struct Finished<Paired<KernelTraits<fold_exact_products, Element, Compute, ExactProducts<Number>, SKIP_NAN>, Second>, Result, Way>
     : Paired<KernelTraits<fold_exact_products, Element, Compute, ExactProducts<Number>, SKIP_NAN>, Second> {
     using Out = Result;
 
-    static GPR_DEVICE void store(Out *out, ExactProducts<Number> &sum) { put_parts<Result, false>(out, sum.part); }
+    static GPR_DEVICE void store(Out *out, ExactProducts<Number> &sum) { store_parts<Result, false>(out, sum.part); }
 };
 
 // What a block has found.
-template <class Factor> struct BlockProducts {
+template <class Factor> struct ProductSuperaccumulators {
     using T = PartType<Factor>;
-    int digit[parts_of<Factor>][digits_of<ProductOf<T>>];
+    int limb[parts_of<Factor>][limbs_of<ProductOf<T>>];
     unsigned flags[parts_of<Factor>];
 };
-template <class Factor> GPR_DEVICE BlockProducts<Factor> &block_products()
+template <class Factor> GPR_DEVICE ProductSuperaccumulators<Factor> &block_products()
 {
-    __shared__ BlockProducts<Factor> products;
+    __shared__ ProductSuperaccumulators<Factor> products;
     return products;
 }
 
@@ -68,17 +68,17 @@ template <class Factor, unsigned VECTORS> struct FloatProducts {
     static constexpr unsigned parts = parts_of<Factor>, per_vector = vector_elements<Factor>;
     static constexpr unsigned elements = VECTORS * per_vector;
 
-    WarpTeam<1> team;
-    ProductWindows<T> sums[parts];
-    Trial<elements * parts> trial; // a complex pair brings two products to each part
+    WarpGroup<1> group;
+    ProductBins<T> sums[parts];
+    BinPlacement<elements * parts> placement; // a complex pair brings two products to each part
     unsigned others = 0;           // bits of parts to which another product than -0 was added
 
     GPR_DEVICE FloatProducts()
     {
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) sums[p].begin_for(0);
-        trial.is_placed = is_always_near<T>;
-        trial.limits = limits();
+        placement.is_placed = one_bin_suffices<T>;
+        placement.limits = limits();
     }
 
     static GPR_DEVICE T part_of(const Vector &v, unsigned j, unsigned p)
@@ -99,26 +99,26 @@ template <class Factor, unsigned VECTORS> struct FloatProducts {
     }
 
     // All lanes of a warp must call together.
-    GPR_DEVICE void take(const Tile &tile)
+    GPR_DEVICE void accumulate(const Tile &tile)
     {
-        trial.take(*this, tile);
-        if (others != (1u << parts) - 1) others |= look_at_zeros(tile);
+        placement.accumulate(*this, tile);
+        if (others != (1u << parts) - 1) others |= inspect_zeros(tile);
     }
 
-    // ---- what a trial asks for: exponent fields of both factors together ----
+    // ---- what a placement asks for: exponent fields of both factors together ----
 
     static GPR_DEVICE Extent range_of(const Tile &tile)
     {
-        constexpr int beyond = 4 * static_cast<int>(last_field<T>); // what no windows reach
+        constexpr int beyond = 4 * static_cast<int>(last_field<T>); // what no bins reach
         const Extent x = extent_of<T>(tile.x), y = extent_of<T>(tile.y);
         const bool is_number = x.largest < static_cast<int>(last_field<T>) && y.largest < static_cast<int>(last_field<T>);
         // The field of a subnormal number does not say where it begins, and so not where a rounded product ends.
-        const bool is_known = !ProductWindows<T>::has_rests || (x.smallest > 0 && y.smallest > 0);
+        const bool is_known = !ProductBins<T>::has_rests || (x.smallest > 0 && y.smallest > 0);
         return Extent{is_number ? x.largest + y.largest : beyond, is_known ? x.smallest + y.smallest : -beyond};
     }
     GPR_DEVICE bool place(int largest, bool is_placed)
     {
-        if (is_always_near<T> || largest > 2 * static_cast<int>(last_field<T>)) return false;
+        if (one_bin_suffices<T> || largest > 2 * static_cast<int>(last_field<T>)) return false;
         if (is_placed) flush();
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) sums[p].begin_for(largest - 2 * exponent_bias<T> + 1);
@@ -150,26 +150,26 @@ template <class Factor, unsigned VECTORS> struct FloatProducts {
     {
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) {
-            ProductWindows<T>::close(team, block_products<Factor>().digit[p], sums[p]);
+            ProductBins<T>::flush(group, block_products<Factor>().limb[p], sums[p]);
             sums[p].begin(sums[p].top());
         }
     }
-    GPR_DEVICE int add_anything(const Tile &tile) { return add_tile(tile); }
+    GPR_DEVICE int add_any_tile(const Tile &tile) { return add_tile(tile); }
 
-    // ---- tiles that windows do not hold ----
+    // ---- tiles that bins do not hold ----
 
     // Adds a tile of anything, and returns the exponent fields of its largest product of numbers. All lanes of a warp must
     // call together.
     static GPR_CALLED int add_tile(Tile tile)
     {
-        BlockProducts<Factor> &total = block_products<Factor>();
+        ProductSuperaccumulators<Factor> &total = block_products<Factor>();
         int largest = 0;
 
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) {
-            [[maybe_unused]] WideProducts<T> wide;
-            if constexpr (has_wide_windows<T>) {
-                static_assert(elements * parts <= most_wide_adds, "wide windows have room for a tile");
+            [[maybe_unused]] WideProductBins<T> wide;
+            if constexpr (has_wide_bins<T>) {
+                static_assert(elements * parts <= most_wide_adds, "wide bins have room for a tile");
                 wide.begin(wide_product_top + double_bias);
             }
 #pragma unroll 1
@@ -183,13 +183,13 @@ template <class Factor, unsigned VECTORS> struct FloatProducts {
                     const int fields = static_cast<int>(field_of_key<T>(magnitude_key(a)) + field_of_key<T>(magnitude_key(b)));
                     largest = fields > largest ? fields : largest;
                 }
-                if constexpr (has_wide_windows<T>) {
+                if constexpr (has_wide_bins<T>) {
                     (void)wide.add_product(are_numbers ? number_of(a) : 0.0, are_numbers ? number_of(b) : 0.0);
                 } else {
-                    if (are_numbers) add_product_digits(total.digit[p], a, b);
+                    if (are_numbers) add_product_to_limbs(total.limb[p], a, b);
                 }
             }
-            if constexpr (has_wide_windows<T>) close_windows(WarpTeam<1>{}, wide, total.digit[p]);
+            if constexpr (has_wide_bins<T>) flush_bins(WarpGroup<1>{}, wide, total.limb[p]);
         }
         return largest;
     }
@@ -205,7 +205,7 @@ template <class Factor, unsigned VECTORS> struct FloatProducts {
     static GPR_DEVICE Bits<T> magnitude_bits(T x) { return bit_copy<Bits<T>>(x) & static_cast<Bits<T>>(sign_of<T> - 1u); }
 
     // Bits of the parts to which a tile brings another product than -0: than that of a zero and a number of other signs.
-    static GPR_CALLED unsigned look_at_zeros(Tile tile)
+    static GPR_CALLED unsigned inspect_zeros(Tile tile)
     {
         unsigned found = 0;
 #pragma unroll 1
@@ -226,9 +226,9 @@ template <class Factor, unsigned VECTORS> struct FloatProducts {
         return found;
     }
 
-    GPR_DEVICE void close()
+    GPR_DEVICE void finalize()
     {
-        if (trial.is_placed) flush();
+        if (placement.is_placed) flush();
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) {
             if ((others >> p & 1) != 0)
@@ -246,7 +246,7 @@ template <class Factor, unsigned VECTORS> struct IntegerDot {
     IntegerProducts<Factor> products;
     unsigned tiles = 0;
 
-    GPR_DEVICE void take(const Pairs<VECTORS> &tile)
+    GPR_DEVICE void accumulate(const Pairs<VECTORS> &tile)
     {
         if (tiles == most_tiles) flush();
         tiles++;
@@ -259,10 +259,10 @@ template <class Factor, unsigned VECTORS> struct IntegerDot {
     }
     GPR_DEVICE void flush()
     {
-        products.empty_into(WarpTeam<1>{}, block_products<Factor>().digit[0]);
+        products.flush_into(WarpGroup<1>{}, block_products<Factor>().limb[0]);
         tiles = 0;
     }
-    GPR_DEVICE void close()
+    GPR_DEVICE void finalize()
     {
         flush();
         if (threadIdx.x == 0) atomicOr(&block_products<Factor>().flags[0], static_cast<unsigned>(saw_not_minus_zero));
@@ -341,7 +341,7 @@ template <class A, class B, class Factor> struct TwoRuns {
 // A warp's share: tiles of neighbouring vectors, in strides of all warps, and for the first one the edges. The next tile is
 // under way while one is added.
 template <unsigned VECTORS, class Runs, class Adder>
-GPR_DEVICE void take_pairs(Adder &adder, const Runs &runs, uint64 warp, uint64 warps)
+GPR_DEVICE void accumulate_pairs(Adder &adder, const Runs &runs, uint64 warp, uint64 warps)
 {
     constexpr unsigned tile = VECTORS * warp_lanes, of_vector = (1u << (Runs::per_vector - 1)) * 2 - 1;
     const unsigned lane = threadIdx.x % warp_lanes;
@@ -373,7 +373,7 @@ GPR_DEVICE void take_pairs(Adder &adder, const Runs &runs, uint64 warp, uint64 w
         has_edges = has_edges && first < runs.vectors;
         first += warps * tile;
         fetch(next);
-        adder.take(now);
+        adder.accumulate(now);
         now = next;
     }
 }
@@ -392,29 +392,29 @@ exact_dot(const typename Traits::In *in, typename Traits::Out *out, Rows rows, S
     using Number = ProductOf<PartType<Factor>>;
     using Acc = typename Traits::Acc;
     constexpr unsigned vectors = 2, warps = BLOCK / warp_lanes;
-    constexpr unsigned words = grid_words<Number>, part_words = words + 2, all_words = sizeof(Acc) / sizeof(uint64);
+    constexpr unsigned words = accumulator_words<Number>, part_words = words + 2, all_words = sizeof(Acc) / sizeof(uint64);
     static_assert(all_words == parts_of<Factor> * part_words, "words, a count and flags");
     __shared__ Acc whole;
-    BlockProducts<Factor> &part = block_products<Factor>();
+    ProductSuperaccumulators<Factor> &part = block_products<Factor>();
     const Row row = row_of(rows, blockIdx.x);
 
     clear_shared<BLOCK>(&part, 1);
     ProductAdder<Factor, vectors> adder;
     const TwoRuns<typename Traits::In, typename Traits::Second, Factor> runs(
         in, layout.reduced[0].in, static_cast<const typename Traits::Second *>(second.in), second.step, row.n);
-    take_pairs<vectors>(adder, runs, static_cast<uint64>(row.block) * warps + threadIdx.x / warp_lanes,
+    accumulate_pairs<vectors>(adder, runs, static_cast<uint64>(row.block) * warps + threadIdx.x / warp_lanes,
                         static_cast<uint64>(row.blocks) * warps);
-    adder.close();
+    adder.finalize();
     __syncthreads(); // all warps have added
 
     // Word i of what the block has found.
     const auto found = [&](unsigned i) -> uint64 {
         const unsigned p = i / part_words, w = i % part_words;
-        if (w < words) return static_cast<uint64>(word_of<Number>(part.digit[p], static_cast<int>(w)));
+        if (w < words) return static_cast<uint64>(word_of<Number>(part.limb[p], static_cast<int>(w)));
         return w > words ? part.flags[p] : row.block == 0 ? row.n : 0;
     };
     const auto is_flags = [](unsigned i) { return i % part_words == words + 1; };
-    if (!join_words<BLOCK>(reinterpret_cast<uint64 (&)[all_words]>(whole), row, scratch.tickets, layout.slots, found,
+    if (!merge_words<BLOCK>(reinterpret_cast<uint64 (&)[all_words]>(whole), row, scratch.tickets, layout.slots, found,
                            is_flags)) {
         return;
     }

@@ -4,7 +4,7 @@
 // is (n Q - S^2) / (n (n - ddof)): nothing was rounded on the way to S and Q, so that nothing is lost where the two
 // cancel, and one pass brings both.
 //
-// Elements go to windows as in exact, their squares to those of exact_products.cuh. Of complex elements each part has a
+// Elements go to bins as in exact, their squares to those of exact_products.cuh. Of complex elements each part has a
 // sum, and the squares of both go to one.
 //
 // Still paid: of a float32 nine operations on doubles where `exact` has four: five, for Q, are too few to wait for on cards
@@ -13,7 +13,7 @@
 // Launch: as exact. The last block of a row divides (exact_variance.cuh), or leaves the accumulator.
 #pragma once
 
-#include "exact_join.cuh"
+#include "exact_merge.cuh"
 #include "exact_products.cuh"
 #include "exact_run.cuh"
 #include "exact_variance.cuh"
@@ -21,35 +21,35 @@
 namespace gpr {
 
 // What a block has found.
-template <class In> struct BlockMoments {
+template <class In> struct MomentSuperaccumulators {
     using T = PartType<In>;
-    int sum[parts_of<In>][digits_of<T>];
-    int squares[digits_of<ProductOf<T>>];
+    int sum[parts_of<In>][limbs_of<T>];
+    int squares[limbs_of<ProductOf<T>>];
     unsigned flags; // of the squares: an element that is no number makes them none
     uint64 left_out;
 };
-// Of NUMBERS rows.
-template <class In, unsigned NUMBERS> GPR_DEVICE BlockMoments<In> *block_moments()
+// Of ACCUMULATORS rows.
+template <class In, unsigned ACCUMULATORS> GPR_DEVICE MomentSuperaccumulators<In> *block_moments()
 {
-    __shared__ BlockMoments<In> moments[NUMBERS];
+    __shared__ MomentSuperaccumulators<In> moments[ACCUMULATORS];
     return moments;
 }
-// Those that a team adds to.
-template <class In, template <unsigned> class Team, unsigned NUMBERS>
-GPR_DEVICE BlockMoments<In> &moments_of(const Team<NUMBERS> &team)
+// Those that a group adds to.
+template <class In, template <unsigned> class Group, unsigned ACCUMULATORS>
+GPR_DEVICE MomentSuperaccumulators<In> &moments_of(const Group<ACCUMULATORS> &group)
 {
-    return block_moments<In, NUMBERS>()[NUMBERS == 1 ? 0 : team.number];
+    return block_moments<In, ACCUMULATORS>()[ACCUMULATORS == 1 ? 0 : group.index];
 }
 
 // The words of an accumulator: those of each part's sum, then those of the squares, each with a count and flags behind them.
 template <class In> struct MomentWords {
     using T = PartType<In>;
-    static constexpr unsigned tail = 2, of_sum = grid_words<T>, of_squares = grid_words<ProductOf<T>>;
+    static constexpr unsigned tail = 2, of_sum = accumulator_words<T>, of_squares = accumulator_words<ProductOf<T>>;
     static constexpr unsigned sums = parts_of<In> * (of_sum + tail), all = sums + of_squares + tail;
 
     static GPR_DEVICE bool is_flags(unsigned i) { return i == all - 1; } // the sums' stay 0
     // Word i of what a block has found, of `count` elements or fewer.
-    static GPR_DEVICE uint64 word(const BlockMoments<In> &found, unsigned i, uint64 count)
+    static GPR_DEVICE uint64 word(const MomentSuperaccumulators<In> &found, unsigned i, uint64 count)
     {
         const bool is_sum = i < sums;
         const unsigned words = is_sum ? of_sum : of_squares;
@@ -61,63 +61,63 @@ template <class In> struct MomentWords {
     }
 };
 
-// Where the digits are that a block has found.
+// Where the limbs are that a block has found.
 template <unsigned PARTS> struct MomentBounds {
     Bounds sum[PARTS], squares;
 };
 // All lanes of a warp must call, and get it.
-template <class In> GPR_DEVICE MomentBounds<parts_of<In>> bounds_of(const BlockMoments<In> &found)
+template <class In> GPR_DEVICE MomentBounds<parts_of<In>> bounds_of(const MomentSuperaccumulators<In> &found)
 {
     using T = PartType<In>;
     MomentBounds<parts_of<In>> used;
 
 #pragma unroll
     for (unsigned p = 0; p < parts_of<In>; p++) {
-        used.sum[p] = bounds_where<digits_of<T>>([&](int i) { return found.sum[p][i] != 0; });
+        used.sum[p] = bounds_where<limbs_of<T>>([&](int i) { return found.sum[p][i] != 0; });
     }
-    used.squares = bounds_where<digits_of<ProductOf<T>>>([&](int i) { return found.squares[i] != 0; });
+    used.squares = bounds_where<limbs_of<ProductOf<T>>>([&](int i) { return found.squares[i] != 0; });
     return used;
 }
 // The first bits of what it has found. Says whether there are enough of them.
 template <class In, unsigned PARTS>
-GPR_DEVICE bool take_first_bits(MomentBrackets<PARTS> *brackets, const BlockMoments<In> &found, const MomentBounds<PARTS> &used)
+GPR_DEVICE bool load_leading_bits(MomentIntervals<PARTS> *intervals, const MomentSuperaccumulators<In> &found, const MomentBounds<PARTS> &used)
 {
     using T = PartType<In>;
-    bool is_taken = take_first_bits<digit_bits>(&brackets->squares, found.squares, used.squares, grid_lowest<ProductOf<T>>);
+    bool is_taken = load_leading_bits<limb_bits>(&intervals->squares, found.squares, used.squares, lowest_exponent<ProductOf<T>>);
 
 #pragma unroll
     for (unsigned p = 0; p < PARTS; p++) {
-        is_taken = is_taken && take_first_bits<digit_bits>(&brackets->sum[p], found.sum[p], used.sum[p], grid_lowest<T>);
+        is_taken = is_taken && load_leading_bits<limb_bits>(&intervals->sum[p], found.sum[p], used.sum[p], lowest_exponent<T>);
     }
     return is_taken;
 }
 
 // ---------------------------------------------------------------- floats ------------------------
 
-// What a thread adds the floats of a row to, and their squares, together with its team.
-template <class Traits, unsigned VECTORS, class Team = WarpTeam<1>> struct FloatMoments {
+// What a thread adds the floats of a row to, and their squares, together with its group.
+template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct FloatMoments {
     using In = typename Traits::In;
     using T = PartType<In>;
     static constexpr unsigned parts = parts_of<In>, per_vector = vector_elements<In>, elements = VECTORS * per_vector;
-    // Windows of sums that hold what few windows of squares do.
-    static constexpr unsigned few_sums = near_windows<T> < 2 ? near_windows<T> : 2;
+    // Bins of sums that hold what few bins of squares do.
+    static constexpr unsigned few_sums = bin_count<T> < 2 ? bin_count<T> : 2;
     struct Tile { Vector v[VECTORS]; };
     struct Findings {
         unsigned largest; // key
         unsigned left_out;
     };
 
-    Team team;
-    NearWindows<T> sums[parts];
-    ProductWindows<T> squares;
-    Trial<elements * parts> trial;
+    Group group;
+    DoubleBins<T> sums[parts];
+    ProductBins<T> squares;
+    BinPlacement<elements * parts> placement;
     unsigned left_out = 0;
 
-    GPR_DEVICE explicit FloatMoments(Team in = {}) : team(in)
+    GPR_DEVICE explicit FloatMoments(Group in = {}) : group(in)
     {
         begin(deepest_field<T>, 0);
-        trial.is_placed = is_always_near<T>;
-        trial.limits = limits();
+        placement.is_placed = one_bin_suffices<T>;
+        placement.limits = limits();
     }
 
     // All elements 0, which changes neither sum.
@@ -129,10 +129,10 @@ template <class Traits, unsigned VECTORS, class Team = WarpTeam<1>> struct Float
         else return p == 0 ? x.re : x.im;
     }
 
-    // The whole team must call together.
-    GPR_DEVICE void take(const Vector (&v)[VECTORS]) { trial.take(*this, v); }
+    // The whole group must call together.
+    GPR_DEVICE void accumulate(const Vector (&v)[VECTORS]) { placement.accumulate(*this, v); }
 
-    // ---- what a trial asks for: exponent fields of elements ----
+    // ---- what a placement asks for: exponent fields of elements ----
 
     static GPR_DEVICE Extent range_of(const Vector (&v)[VECTORS]) { return extent_of<T>(v); }
 
@@ -145,28 +145,28 @@ template <class Traits, unsigned VECTORS, class Team = WarpTeam<1>> struct Float
     GPR_DEVICE bool place(int largest, bool is_placed)
     {
         const int top = field_offset<T> + largest + headroom_bits;
-        if (is_always_near<T> || largest == static_cast<int>(last_field<T>)) return false;
+        if (one_bin_suffices<T> || largest == static_cast<int>(last_field<T>)) return false;
         if (is_placed) flush();
         begin(top < highest_field<T> ? top : highest_field<T>, 2 * (largest - exponent_bias<T>) + 1);
         return true;
     }
     GPR_DEVICE Limits limits() const
     {
-        if constexpr (is_always_near<T>) return Limits{static_cast<int>(last_field<T>) - 1, 0, 0};
+        if constexpr (one_bin_suffices<T>) return Limits{static_cast<int>(last_field<T>) - 1, 0, 0};
         const int of_sums = sums[0].top - least_headroom - field_offset<T>, of_squares = squares.highest_fields() / 2;
         return Limits{of_sums < of_squares ? of_sums : of_squares, lowest<few_sums, few_products>(),
-                      lowest<near_windows<T>, all_products<T>>()};
+                      lowest<bin_count<T>, all_products<T>>()};
     }
     template <unsigned SUMS, unsigned SQUARES> GPR_DEVICE int lowest() const
     {
-        // Of numbers that begin where their last place is the last window's. Deeper than the smallest number no window lies.
-        const int of_sums = sums[0].top - static_cast<int>(SUMS - 1) * window_step - double_fraction - field_offset<T>
+        // Of numbers that begin where their last place is the last bin's. Deeper than the smallest number no bin lies.
+        const int of_sums = sums[0].top - static_cast<int>(SUMS - 1) * bin_step - double_fraction - field_offset<T>
                             + Format<T>::fraction;
         const int of_squares = (squares.template lowest_fields<SQUARES>() + 1) / 2;
         return of_sums > 1 && of_sums > of_squares ? of_sums : of_squares;
     }
     GPR_DEVICE void add_few(const Vector (&v)[VECTORS]) { add<few_sums, few_products>(v); }
-    GPR_DEVICE void add_all(const Vector (&v)[VECTORS]) { add<near_windows<T>, all_products<T>>(v); }
+    GPR_DEVICE void add_all(const Vector (&v)[VECTORS]) { add<bin_count<T>, all_products<T>>(v); }
     template <unsigned SUMS, unsigned SQUARES> GPR_DEVICE void add(const Vector (&v)[VECTORS])
     {
 #pragma unroll
@@ -182,42 +182,42 @@ template <class Traits, unsigned VECTORS, class Team = WarpTeam<1>> struct Float
     }
     GPR_DEVICE void flush()
     {
-        BlockMoments<In> &total = moments_of<In>(team);
+        MomentSuperaccumulators<In> &total = moments_of<In>(group);
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) {
-            close_sums(team, total.sum[p], sums[p]);
+            flush_sums(group, total.sum[p], sums[p]);
             sums[p].begin(sums[p].top);
         }
-        ProductWindows<T>::close(team, total.squares, squares);
+        ProductBins<T>::flush(group, total.squares, squares);
         squares.begin(squares.top());
     }
-    static GPR_CALLED void close_sums(Team team, int *digit, NearWindows<T> windows) { close_windows(team, windows, digit); }
+    static GPR_CALLED void flush_sums(Group group, int *limb, DoubleBins<T> bins) { flush_bins(group, bins, limb); }
 
-    GPR_DEVICE int add_anything(const Vector (&v)[VECTORS])
+    GPR_DEVICE int add_any_tile(const Vector (&v)[VECTORS])
     {
-        const Findings found = add_tile(team, bit_copy<Tile>(v));
+        const Findings found = add_tile(group, bit_copy<Tile>(v));
         left_out += found.left_out;
         return static_cast<int>(field_of_key<T>(found.largest));
     }
 
-    // ---- tiles that windows do not hold ----
+    // ---- tiles that bins do not hold ----
 
-    // Adds a tile of anything. The whole team must call together.
-    static GPR_CALLED Findings add_tile(Team team, Tile tile)
+    // Adds a tile of anything. The whole group must call together.
+    static GPR_CALLED Findings add_tile(Group group, Tile tile)
     {
-        BlockMoments<In> &total = moments_of<In>(team);
+        MomentSuperaccumulators<In> &total = moments_of<In>(group);
         Findings found = {0, 0};
         unsigned counted = 0; // bits of elements that are there and finite
         static_assert(elements <= 8 * sizeof counted, "a bit for each");
 
 #pragma unroll 1
         for (unsigned i = 0; i < elements; i++) {
-            if (look_at(total, tile.v[i / per_vector], i % per_vector, &found)) counted |= 1u << i;
+            if (inspect(total, tile.v[i / per_vector], i % per_vector, &found)) counted |= 1u << i;
         }
-        if constexpr (has_wide_windows<T>) {
-            static_assert(elements * parts <= most_wide_adds, "wide windows have room for a tile");
-            add_wide<false>(team, tile, counted);
-            add_wide<true>(team, tile, counted);
+        if constexpr (has_wide_bins<T>) {
+            static_assert(elements * parts <= most_wide_adds, "wide bins have room for a tile");
+            add_wide<false>(group, tile, counted);
+            add_wide<true>(group, tile, counted);
         } else {
 #pragma unroll 1
             for (unsigned i = 0; i < elements; i++) {
@@ -225,20 +225,20 @@ template <class Traits, unsigned VECTORS, class Team = WarpTeam<1>> struct Float
 #pragma unroll
                 for (unsigned p = 0; p < parts; p++) {
                     const T x = part_of(tile.v[i / per_vector], i % per_vector, p);
-                    add_digits(total.sum[p], x);
-                    add_product_digits(total.squares, x, x);
+                    add_to_limbs(total.sum[p], x);
+                    add_product_to_limbs(total.squares, x, x);
                 }
             }
         }
         return found;
     }
 
-    // A tile's elements, or their squares, through windows that hold all of them.
-    template <bool SQUARED> static GPR_DEVICE void add_wide(const Team &team, const Tile &tile, unsigned counted)
+    // A tile's elements, or their squares, through bins that hold all of them.
+    template <bool SQUARED> static GPR_DEVICE void add_wide(const Group &group, const Tile &tile, unsigned counted)
     {
-        BlockMoments<In> &total = moments_of<In>(team);
-        WideWindows<T> wide[SQUARED ? 1 : parts];
-        WideProducts<T> wide_squares;
+        MomentSuperaccumulators<In> &total = moments_of<In>(group);
+        WideBins<T> wide[SQUARED ? 1 : parts];
+        WideProductBins<T> wide_squares;
 
 #pragma unroll
         for (unsigned p = 0; p < parts && !SQUARED; p++) wide[p].begin(wide_top<T>);
@@ -262,12 +262,12 @@ template <class Traits, unsigned VECTORS, class Team = WarpTeam<1>> struct Float
             }
         }
 #pragma unroll
-        for (unsigned p = 0; p < parts && !SQUARED; p++) close_windows(team, wide[p], total.sum[p]);
-        if constexpr (SQUARED) close_windows(team, wide_squares, total.squares);
+        for (unsigned p = 0; p < parts && !SQUARED; p++) flush_bins(group, wide[p], total.sum[p]);
+        if constexpr (SQUARED) flush_bins(group, wide_squares, total.squares);
     }
 
     // Takes note of an element. Returns whether its numbers are to be added: one that is left out or no number is not.
-    static GPR_DEVICE bool look_at(BlockMoments<In> &total, const Vector &v, unsigned j, Findings *found)
+    static GPR_DEVICE bool inspect(MomentSuperaccumulators<In> &total, const Vector &v, unsigned j, Findings *found)
     {
         bool has_nan = false, has_infinity = false;
 #pragma unroll
@@ -287,38 +287,38 @@ template <class Traits, unsigned VECTORS, class Team = WarpTeam<1>> struct Float
         return false;
     }
 
-    GPR_DEVICE void close()
+    GPR_DEVICE void finalize()
     {
-        if (trial.is_placed) flush();
-        if (left_out != 0) atomicAdd(&moments_of<In>(team).left_out, static_cast<uint64>(left_out));
+        if (placement.is_placed) flush();
+        if (left_out != 0) atomicAdd(&moments_of<In>(group).left_out, static_cast<uint64>(left_out));
     }
 };
 
 // ---------------------------------------------------------------- integers ----------------------
 
-template <class Traits, unsigned VECTORS, class Team = WarpTeam<1>> struct IntegerMoments {
+template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct IntegerMoments {
     using In = typename Traits::In;
     static constexpr unsigned elements = VECTORS * vector_elements<In>;
     static constexpr unsigned most_tiles = most_integers / elements;
 
-    Team team;
+    Group group;
     IntegerSums<In> sums;
     IntegerProducts<In> squares;
     unsigned tiles = 0;
     unsigned left_out = 0;
 
-    GPR_DEVICE explicit IntegerMoments(Team in = {}) : team(in) {}
+    GPR_DEVICE explicit IntegerMoments(Group in = {}) : group(in) {}
 
     static GPR_DEVICE Vector nothing() { return Vector{{0, 0, 0, 0}}; }
 
     GPR_DEVICE void flush()
     {
-        BlockMoments<In> &total = moments_of<In>(team);
-        sums.empty_into(team, total.sum[0]);
-        squares.empty_into(team, total.squares);
+        MomentSuperaccumulators<In> &total = moments_of<In>(group);
+        sums.flush_into(group, total.sum[0]);
+        squares.flush_into(group, total.squares);
         tiles = 0;
     }
-    GPR_DEVICE void take(const Vector (&v)[VECTORS])
+    GPR_DEVICE void accumulate(const Vector (&v)[VECTORS])
     {
         if (tiles == most_tiles) flush();
         tiles++;
@@ -329,17 +329,17 @@ template <class Traits, unsigned VECTORS, class Team = WarpTeam<1>> struct Integ
             squares.add(x, x);
         }
     }
-    GPR_DEVICE void close()
+    GPR_DEVICE void finalize()
     {
         flush();
-        if (left_out != 0) atomicAdd(&moments_of<In>(team).left_out, static_cast<uint64>(left_out));
+        if (left_out != 0) atomicAdd(&moments_of<In>(group).left_out, static_cast<uint64>(left_out));
     }
 };
 
 // ---------------------------------------------------------------- the kernel --------------------
 
-template <class Traits, unsigned VECTORS, class Team = WarpTeam<1>> using MomentsAdder =
-    typename Select<adds_floats<Traits>, FloatMoments<Traits, VECTORS, Team>, IntegerMoments<Traits, VECTORS, Team>>::type;
+template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> using MomentsAdder =
+    typename Select<adds_floats<Traits>, FloatMoments<Traits, VECTORS, Group>, IntegerMoments<Traits, VECTORS, Group>>::type;
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, exact_blocks<BLOCK>)
@@ -352,19 +352,19 @@ exact_moments(const typename Traits::In *in, typename Traits::Out *out, Rows row
     constexpr unsigned vectors = 4, all_words = sizeof(Acc) / sizeof(uint64);
     static_assert(all_words == Words::all, "words, a count and flags of each");
     __shared__ Acc whole;
-    BlockMoments<In> *part = block_moments<In, 1>();
+    MomentSuperaccumulators<In> *part = block_moments<In, 1>();
     const Row row = row_of(rows, blockIdx.x);
     const RowOffsets start = layout.row_offsets(row.index);
 
     MomentsAdder<Traits, vectors> adder;
-    take_tiles<vectors, BLOCK>(adder, Run<In>(in + start.in, row.n), row, [&] { clear_shared<BLOCK>(part, 1); });
-    adder.close();
+    accumulate_tiles<vectors, BLOCK>(adder, Run<In>(in + start.in, row.n), row, [&] { clear_shared<BLOCK>(part, 1); });
+    adder.finalize();
     __syncthreads(); // all warps have added
 
     const uint64 counted = row.block == 0 ? row.n : 0; // each element by one block
     const auto found = [&](unsigned i) { return Words::word(*part, i, counted); };
     const auto is_flags = [](unsigned i) { return Words::is_flags(i); };
-    if (!join_words<BLOCK>(reinterpret_cast<uint64 (&)[all_words]>(whole), row, scratch.tickets, layout.slots, found,
+    if (!merge_words<BLOCK>(reinterpret_cast<uint64 (&)[all_words]>(whole), row, scratch.tickets, layout.slots, found,
                            is_flags)) {
         return;
     }

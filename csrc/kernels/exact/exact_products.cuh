@@ -2,13 +2,13 @@
 //
 // A product of two float16, bfloat16 or float32 is a float64, and sums of products are sums of those. One of two float64
 // is p + r, p the product rounded and r the rest, which a fused multiply-add finds: a float64 too where |p| >= 2^-967, as
-// the last bit of the product is at most 105 places below its first. Both have windows of their own.
+// the last bit of the product is at most 105 places below its first. Both have bins of their own.
 //
-// Whether windows hold a tile is asked beforehand, of the exponents of its factors alone: the largest says how large
-// products get, the smallest that is not 0 where their last bits are. So the last window's rest need not be computed, and
-// integer units answer while the others add. Where two windows suffice, the third stays as it is.
+// Whether bins hold a tile is asked beforehand, of the exponents of its factors alone: the largest says how large
+// products get, the smallest that is not 0 where their last bits are. So the last bin's rest need not be computed, and
+// integer units answer while the others add. Where two bins suffice, the third stays as it is.
 //
-// Where windows do not hold a tile, narrow products go to windows that hold all of them, the others to the digits one by
+// Where bins do not hold a tile, narrow products go to bins that hold all of them, the others to the limbs one by
 // one, as integers of 106 bits.
 #pragma once
 
@@ -21,9 +21,9 @@ namespace gpr {
 // Stands for products of two T where those are no float64: multiples of twice T's lowest power of two.
 template <class T> struct Product;
 template <class T> constexpr bool is_float<Product<T>> = is_float<T>;
-template <class T> constexpr int grid_lowest<Product<T>> = 2 * grid_lowest<T>;
-template <class T> constexpr int grid_highest<Product<T>> = 2 * grid_highest<T>;
-template <class T> constexpr int deepest_field<Product<T>> = deepest_field<T> + grid_lowest<T>;
+template <class T> constexpr int lowest_exponent<Product<T>> = 2 * lowest_exponent<T>;
+template <class T> constexpr int highest_exponent<Product<T>> = 2 * highest_exponent<T>;
+template <class T> constexpr int deepest_field<Product<T>> = deepest_field<T> + lowest_exponent<T>;
 
 template <class T> constexpr bool is_narrow = is_float<T> && sizeof(T) < sizeof(double);
 // The numbers that sums of products of two T are sums of.
@@ -46,42 +46,42 @@ template <class T, unsigned VECTORS> GPR_DEVICE Extent extent_of(const Vector (&
 {
     constexpr int fraction = key_fraction<T>;
     const Magnitudes found = magnitudes_of<T>(v);
-    return Extent{static_cast<int>(found.largest >> fraction), static_cast<int>(found.least_less >> fraction)};
+    return Extent{static_cast<int>(found.largest >> fraction), static_cast<int>(found.smallest_minus_one >> fraction)};
 }
 
-// ---------------------------------------------------------------- windows -----------------------
+// ---------------------------------------------------------------- bins -----------------------
 
 template <class T> constexpr int exponent_bias = (1 << (Format<T>::exponent - 1)) - 1;
 constexpr int double_bias = exponent_bias<dt_float64>;
 
-constexpr unsigned few_products = 2; // windows, where they suffice
-template <class T> constexpr unsigned all_products = is_always_near<T> ? 2 : 3;
+constexpr unsigned few_products = 2; // bins, where they suffice
+template <class T> constexpr unsigned all_products = one_bin_suffices<T> ? 2 : 3;
 
-// From a product's first bit to the last one of what goes to windows together with it.
+// From a product's first bit to the last one of what goes to bins together with it.
 template <class T> constexpr int product_fraction =
     2 * Format<T>::fraction < double_fraction ? 2 * Format<T>::fraction : double_fraction;
-constexpr int rest_depth = 54; // from windows of products to those of their rests, as from a product to its rest's room
+constexpr int rest_depth = 54; // from bins of products to those of their rests, as from a product to its rest's room
 
-// Where the first bias of products may have its exponent. Down to here a product in range of the windows is 0 or 2^-967
-// at least, and no window of rests lies deeper than numbers do.
-constexpr int least_rounded = -967, deepest_top = least_rounded + 2 * window_step;
+// Where the first bias of products may have its exponent. Down to here a product in range of the bins is 0 or 2^-967
+// at least, and no bin of rests lies deeper than numbers do.
+constexpr int least_rounded = -967, deepest_top = least_rounded + 2 * bin_step;
 constexpr int highest_top = most_double_field - double_bias;
-static_assert(deepest_top - rest_depth - 2 * window_step >= 1 - double_bias, "biases of rests are normal numbers");
-// 1024 products of float16 are below 2^43, and a window's room is half its bias.
+static_assert(deepest_top - rest_depth - 2 * bin_step >= 1 - double_bias, "biases of rests are normal numbers");
+// 1024 products of float16 are below 2^43, and a bin's room is half its bias.
 constexpr int float16_top = 44;
-static_assert(float16_top - window_step - double_fraction <= 2 * grid_lowest<dt_float16>, "two windows hold all of them");
+static_assert(float16_top - bin_step - double_fraction <= 2 * lowest_exponent<dt_float16>, "two bins hold all of them");
 
-template <class T> struct ProductWindows {
+template <class T> struct ProductBins {
     using Number = ProductOf<T>;
     static constexpr bool has_rests = !is_narrow<T>;
-    Windows<Number, all_products<T>, window_step> products;
-    Windows<Number, has_rests ? all_products<T> : 1, window_step> rests;
+    Bins<Number, all_products<T>, bin_step> products;
+    Bins<Number, has_rests ? all_products<T> : 1, bin_step> rests;
 
     // For products below 2^(exponent + 1).
     GPR_DEVICE void begin_for(int exponent)
     {
         const int top = exponent + headroom_bits;
-        begin(is_always_near<T> ? float16_top : top < deepest_top ? deepest_top : top < highest_top ? top : highest_top);
+        begin(one_bin_suffices<T> ? float16_top : top < deepest_top ? deepest_top : top < highest_top ? top : highest_top);
     }
     GPR_DEVICE void begin(int top)
     {
@@ -90,52 +90,52 @@ template <class T> struct ProductWindows {
     }
     GPR_DEVICE int top() const { return products.top - double_bias; }
 
-    // Of two factors in the windows' range the exponent fields together, if USED windows are to hold their product.
+    // Of two factors in the bins' range the exponent fields together, if USED bins are to hold their product.
     GPR_DEVICE int highest_fields() const
     {
-        return is_always_near<T> ? 2 * static_cast<int>(last_field<T> - 1)
+        return one_bin_suffices<T> ? 2 * static_cast<int>(last_field<T> - 1)
                                  : top() - least_headroom - 1 + 2 * exponent_bias<T>;
     }
     template <unsigned USED> GPR_DEVICE int lowest_fields() const
     {
-        constexpr int depth = static_cast<int>(USED - 1) * window_step + double_fraction;
-        return is_always_near<T> ? 0 : top() - depth + product_fraction<T> + 2 * exponent_bias<T>;
+        constexpr int depth = static_cast<int>(USED - 1) * bin_step + double_fraction;
+        return one_bin_suffices<T> ? 0 : top() - depth + product_fraction<T> + 2 * exponent_bias<T>;
     }
 
-    // Adds x * y to the first USED windows.
+    // Adds x * y to the first USED bins.
     template <unsigned USED> GPR_DEVICE void add(double x, double y)
     {
         if constexpr (has_rests) {
-            const double product = __dmul_rn(x, y); // by itself: what windows take is this number, not x * y
+            const double product = __dmul_rn(x, y); // by itself: what bins take is this number, not x * y
             (void)products.template add<USED>(product);
             (void)rests.template add<USED>(__fma_rn(x, y, -product));
         } else {
             (void)products.template add_product<USED>(x, y);
         }
     }
-    // Adds what windows hold to a part. The whole team must call together.
-    template <class Team> static GPR_CALLED void close(Team team, int *digit, ProductWindows windows)
+    // Adds what bins hold to a part. The whole group must call together.
+    template <class Group> static GPR_CALLED void flush(Group group, int *limb, ProductBins bins)
     {
-        close_windows(team, windows.products, digit);
-        if constexpr (has_rests) close_windows(team, windows.rests, digit);
+        flush_bins(group, bins.products, limb);
+        if constexpr (has_rests) flush_bins(group, bins.rests, limb);
     }
 };
 
-// Windows that hold every product of two float32 or bfloat16, for a few additions.
+// Bins that hold every product of two float32 or bfloat16, for a few additions.
 constexpr int wide_product_top = 256 + 6; // for as many of the largest
-template <class T> using WideProducts = Windows<dt_float64,
-    (wide_product_top - double_fraction - 2 * grid_lowest<T> + wide_step - 1) / wide_step + 1, wide_step>;
+template <class T> using WideProductBins = Bins<dt_float64,
+    (wide_product_top - double_fraction - 2 * lowest_exponent<T> + wide_step - 1) / wide_step + 1, wide_step>;
 
-// ---------------------------------------------------------------- digits ------------------------
+// ---------------------------------------------------------------- limbs ------------------------
 
 // Adds the product of two finite numbers to a part of those.
-template <class T> GPR_DEVICE void add_product_digits(int *digit, T x, T y)
+template <class T> GPR_DEVICE void add_product_to_limbs(int *limb, T x, T y)
 {
     if constexpr (is_narrow<T>) {
-        add_digits(digit, __dmul_rn(number_of(x), number_of(y)));
+        add_to_limbs(limb, __dmul_rn(number_of(x), number_of(y)));
     } else {
         constexpr int fraction = double_fraction, bits = 2 * (fraction + 1), half = 64;
-        constexpr int pieces = (bits + digit_bits - 2) / digit_bits + 1;
+        constexpr int pieces = (bits + limb_bits - 2) / limb_bits + 1;
         constexpr uint64 implied = 1ull << fraction;
         const uint64 a = bit_copy<uint64>(x), b = bit_copy<uint64>(y);
         const unsigned field_a = field_of_key<T>(magnitude_key(x)), field_b = field_of_key<T>(magnitude_key(y));
@@ -143,18 +143,18 @@ template <class T> GPR_DEVICE void add_product_digits(int *digit, T x, T y)
         const uint64 of_b = (b & (implied - 1)) | (field_b != 0 ? implied : 0);
         const uint64 low = of_a * of_b, high = __umul64hi(of_a, of_b);
         const unsigned place = (field_a != 0 ? field_a - 1 : 0) + (field_b != 0 ? field_b - 1 : 0);
-        const int shift = static_cast<int>(place % digit_bits);
+        const int shift = static_cast<int>(place % limb_bits);
 
-        digit += place / digit_bits;
+        limb += place / limb_bits;
 #pragma unroll 1
         for (int i = 0; i < pieces; i++) {
-            const int at = i * digit_bits - shift; // of the piece's first bit
+            const int at = i * limb_bits - shift; // of the piece's first bit
             const uint64 shifted = at < 0      ? low << -at
                                    : at == 0   ? low
                                    : at < half ? low >> at | high << (half - at)
                                                : high >> (at - half);
-            const int value = static_cast<int>(shifted) & digit_mask;
-            add_to_digit(digit + i, ((a ^ b) >> 63) != 0 ? -value : value);
+            const int value = static_cast<int>(shifted) & limb_mask;
+            add_to_limb(limb + i, ((a ^ b) >> 63) != 0 ? -value : value);
         }
     }
 }
@@ -194,13 +194,13 @@ template <class In> struct IntegerProducts {
             }
         }
     }
-    // Adds what there is to a part, and begins anew. The whole team must call together.
-    template <class Team> GPR_DEVICE void empty_into(const Team &team, int *digit)
+    // Adds what there is to a part, and begins anew. The whole group must call together.
+    template <class Group> GPR_DEVICE void flush_into(const Group &group, int *limb)
     {
         int place[count];
 #pragma unroll
         for (unsigned p = 0; p < count; p++) place[p] = static_cast<int>(p) * word_bits;
-        team.add(digit, piece, place);
+        group.add(limb, piece, place);
 #pragma unroll
         for (unsigned p = 0; p < count; p++) piece[p] = 0;
     }
@@ -208,24 +208,24 @@ template <class In> struct IntegerProducts {
 
 // ---------------------------------------------------------------- tiles -------------------------
 
-// When a team tries windows, and where they lie: adders hand it their tiles. An Adder has
-//   team                    what its windows are placed by
-//   range_of(tile)          an Extent, in the unit that the windows' own limits are in
-//   place(largest)          begins windows anew for numbers like those; empties them before if they were in use. Says
+// When a group tries bins, and where they lie: adders hand it their tiles. An Adder has
+//   group                    what its bins are placed by
+//   range_of(tile)          an Extent, in the unit that the bins' own limits are in
+//   place(largest)          begins bins anew for numbers like those; empties them before if they were in use. Says
 //                           whether there is a place
-//   limits()                of the windows
-//   add_few, add_all(tile)  adds a tile that few of the windows hold, or all of them
-//   add_anything(tile)      adds a tile another way, and says how large its largest number is
-//   flush()                 empties the windows, which stay where they are
-// The whole team has the same of it.
+//   limits()                of the bins
+//   add_few, add_all(tile)  adds a tile that few of the bins hold, or all of them
+//   add_any_tile(tile)      adds a tile another way, and says how large its largest number is
+//   flush()                 empties the bins, which stay where they are
+// The whole group has the same of it.
 struct Limits { int highest, few_lowest, all_lowest; };
 
-template <unsigned ADDS> struct Trial { // additions that a tile brings to a window
+template <unsigned ADDS> struct BinPlacement { // additions that a tile brings to a bin
     static constexpr unsigned most_skipped = 7; // tiles, after some that did not fit
-    unsigned adds = 0;                 // to the windows since they began
+    unsigned adds = 0;                 // to the bins since they began
     bool is_placed = false;
     unsigned misses = 0, skipped = 0;  // tiles that are added the other way at once, after the last that did not fit
-    unsigned strikes = 0;              // tiles that did not fit since the windows began
+    unsigned strikes = 0;              // tiles that did not fit since the bins began
     Limits limits = {0, 0, 0};
 
     template <class Adder> GPR_DEVICE void place(Adder &adder, int largest)
@@ -235,42 +235,42 @@ template <unsigned ADDS> struct Trial { // additions that a tile brings to a win
         limits = adder.limits();
         adds = strikes = 0;
     }
-    // The whole team must call together.
-    template <class Adder, class Tile> GPR_DEVICE void take(Adder &adder, const Tile &tile)
+    // The whole group must call together.
+    template <class Adder, class Tile> GPR_DEVICE void accumulate(Adder &adder, const Tile &tile)
     {
         const Extent range = adder.range_of(tile);
-        if (!is_placed) place(adder, team_largest(adder, range.largest));
+        if (!is_placed) place(adder, group_largest(adder, range.largest));
         if (!is_placed || skipped > 0) {
             skipped -= skipped > 0 ? 1 : 0;
-            return take_anything(adder, tile);
+            return add_otherwise(adder, tile);
         }
         if (adds > most_adds - ADDS) {
             adder.flush();
             adds = strikes = 0;
         }
         const bool is_in_reach = range.largest <= limits.highest;
-        if (!adder.team.any(!is_in_reach || range.smallest < limits.few_lowest)) {
+        if (!adder.group.any(!is_in_reach || range.smallest < limits.few_lowest)) {
             adder.add_few(tile);
-        } else if (!adder.team.any(!is_in_reach || range.smallest < limits.all_lowest)) {
+        } else if (!adder.group.any(!is_in_reach || range.smallest < limits.all_lowest)) {
             adder.add_all(tile);
         } else {
             strikes++;
             skipped = misses;
             misses = misses < most_skipped ? 2 * misses + 1 : misses;
-            return take_anything(adder, tile);
+            return add_otherwise(adder, tile);
         }
         misses = 0;
         adds += ADDS;
     }
-    template <class Adder, class Tile> GPR_DEVICE void take_anything(Adder &adder, const Tile &tile)
+    template <class Adder, class Tile> GPR_DEVICE void add_otherwise(Adder &adder, const Tile &tile)
     {
-        const bool moves = !is_placed || strikes > 1; // a single outlier leaves the windows where they are
-        const int largest = team_largest(adder, adder.add_anything(tile));
+        const bool moves = !is_placed || strikes > 1; // a single outlier leaves the bins where they are
+        const int largest = group_largest(adder, adder.add_any_tile(tile));
         if (moves) place(adder, largest);
     }
-    template <class Adder> static GPR_DEVICE int team_largest(const Adder &adder, int field)
+    template <class Adder> static GPR_DEVICE int group_largest(const Adder &adder, int field)
     {
-        return static_cast<int>(adder.team.max(static_cast<unsigned>(field)));
+        return static_cast<int>(adder.group.max(static_cast<unsigned>(field)));
     }
 };
 

@@ -1,10 +1,10 @@
-// Exact sums: how a number that is whole, of whatever digits, is rounded once.
+// Exact sums: how a number that is whole, of whatever limbs, is rounded once.
 //
-// A warp rounds a part: its lanes carry, all look for the leading digits, and from there on all do the same. Where a sum is
-// divided, one lane carries. A thread rounds what is so short that it has it in registers (exact_short.cuh).
+// A warp rounds a part: its lanes carry, all look for the leading limbs, and from there on all do the same. Where a sum is
+// divided, one lane carries. A thread rounds what is so short that it has it in registers (exact_short_sum.cuh).
 #pragma once
 
-#include "exact_grid.cuh"
+#include "exact_superaccumulator_layout.cuh"
 
 namespace gpr {
 
@@ -28,17 +28,17 @@ template <int COUNT, class Test> GPR_DEVICE Bounds bounds_where(const Test &test
     return bounds;
 }
 
-// The digits of a part's magnitude. They are 0 but from the lowest to the highest.
-template <class T> struct Digits {
-    static constexpr int unit = grid_lowest<T>; // exponent of the number's last bit
+// The limbs of a part's magnitude. They are 0 but from the lowest to the highest.
+template <class T> struct Limbs {
+    static constexpr int unit = lowest_exponent<T>; // exponent of the number's last bit
     const long long *word;                      // in two's complement, carried
     int lowest, highest;
     bool negative;
 
     GPR_DEVICE unsigned complement(int i) const
     {
-        const unsigned digit = static_cast<unsigned>(word[i]);
-        return !negative ? digit : i == lowest ? 0 - digit : ~digit;
+        const unsigned limb = static_cast<unsigned>(word[i]);
+        return !negative ? limb : i == lowest ? 0 - limb : ~limb;
     }
     GPR_DEVICE unsigned operator[](int i) const { return i < lowest || i > highest ? 0 : complement(i); }
     // The number modulo 2^64.
@@ -48,9 +48,9 @@ template <class T> struct Digits {
     }
 
     // Carries a part's words, which are in shared memory. All lanes of the warp must call.
-    GPR_DEVICE explicit Digits(ExactPart<T> &part) : word(part.word)
+    GPR_DEVICE explicit Limbs(ExactPart<T> &part) : word(part.word)
     {
-        constexpr int words = grid_words<T>;
+        constexpr int words = accumulator_words<T>;
         const Bounds used = bounds_where<words>([&](int i) { return part.word[i] != 0; });
         // One more word takes the last carry; those above it are the sign's.
         const int end = is_float<T> && used.last + 1 < words ? used.last + 2 : words;
@@ -65,35 +65,35 @@ template <class T> struct Digits {
                 carry >>= word_bits;
             }
         }
-        __syncwarp(); // digits are there
+        __syncwarp(); // limbs are there
         negative = __shfl_sync(all_lanes, static_cast<unsigned>(carry >> word_bits), 0) != 0;
-        const auto is_digit = [&](int i) { return i < end && word[i] != 0; };
-        lowest = bounds_where<words>(is_digit).first;
+        const auto is_limb = [&](int i) { return i < end && word[i] != 0; };
+        lowest = bounds_where<words>(is_limb).first;
         highest = bounds_where<words>([&](int i) { return i >= lowest && i < end && complement(i) != 0; }).last;
     }
 };
 
-// A sum's digits in radix 2^RADIX, of both signs, a digit or a few of them a lane. STEPS steps carry, all digits at once:
-// of each digit a step leaves half of 2^RADIX at most, and what the one below carries. In radix 2^20 digits that were below
-// 2^31 are 2^19 + 1 at most after two steps, and any of 64 bits after four. So all digits below the first one that is not
+// A sum's limbs in radix 2^RADIX, of both signs, a limb or a few of them a lane. STEPS steps carry, all limbs at once:
+// of each limb a step leaves half of 2^RADIX at most, and what the one below carries. In radix 2^20 limbs that were below
+// 2^31 are 2^19 + 1 at most after two steps, and any of 64 bits after four. So all limbs below the first one that is not
 // 0 are less than it together: it has the sum's sign.
-template <int COUNT, int RADIX, int STEPS = 2> struct WarpDigits {
+template <int COUNT, int RADIX, int STEPS = 2> struct WarpLimbs {
     static constexpr int lanes = static_cast<int>(warp_lanes), chunks = (COUNT + lanes - 1) / lanes;
-    static constexpr int taken = 128 / RADIX; // digits that are rounded: 95 bits at least
-    int unit; // exponent of the last digit's last bit
+    static constexpr int taken = 128 / RADIX; // limbs that are rounded: 95 bits at least
+    int unit; // exponent of the last limb's last bit
     int highest;
     bool negative;
     long long mine[chunks];
-    unsigned positives[chunks], negatives[chunks]; // which lanes' digits are
+    unsigned positives[chunks], negatives[chunks]; // which lanes' limbs are
 
-    // digit(i) is number i. All lanes of the warp must call.
-    template <class DigitOf>
-    GPR_DEVICE WarpDigits(int last_unit, const DigitOf &digit) : unit(last_unit), highest(-1), negative(false)
+    // limb(i) is number i. All lanes of the warp must call.
+    template <class LimbOf>
+    GPR_DEVICE WarpLimbs(int last_unit, const LimbOf &limb) : unit(last_unit), highest(-1), negative(false)
     {
-        constexpr int unused = word_bits - RADIX; // bits of a digit's lower half
+        constexpr int unused = word_bits - RADIX; // bits of a limb's lower half
         const int lane = static_cast<int>(threadIdx.x % warp_lanes);
 #pragma unroll
-        for (int c = 0; c < chunks; c++) mine[c] = c * lanes + lane < COUNT ? digit(c * lanes + lane) : 0;
+        for (int c = 0; c < chunks; c++) mine[c] = c * lanes + lane < COUNT ? limb(c * lanes + lane) : 0;
 #pragma unroll
         for (int step = 0; step < STEPS; step++) {
             long long below = 0; // what the last lane of the chunk before carries
@@ -116,14 +116,14 @@ template <int COUNT, int RADIX, int STEPS = 2> struct WarpDigits {
             negative = (negatives[c] >> last & 1) != 0;
         }
     }
-    GPR_DEVICE long long digit(int i) const
+    GPR_DEVICE long long limb(int i) const
     {
         long long chunk = 0;
 #pragma unroll
         for (int c = 0; c < chunks; c++) chunk = i >= c * lanes && i < (c + 1) * lanes ? mine[c] : chunk;
         return shuffle_from(chunk, i & (lanes - 1));
     }
-    // The sign of the digits below number i together: that of the first which is not 0.
+    // The sign of the limbs below number i together: that of the first which is not 0.
     GPR_DEVICE int sign_below(int i) const
     {
         int sign = 0;
@@ -146,20 +146,20 @@ struct Leading {
     bool inexact;
 };
 
-// The next digit of a quotient: (rest * 2^32 + digit) / n, of which *rest remains.
-GPR_DEVICE unsigned divide_digit(uint64 *rest, unsigned digit, uint64 n)
+// The next limb of a quotient: (rest * 2^32 + limb) / n, of which *rest remains.
+GPR_DEVICE unsigned divide_word(uint64 *rest, unsigned limb, uint64 n)
 {
     unsigned quotient = 0;
 
     if (n >> word_bits == 0) {
-        const uint64 both = *rest << word_bits | digit;
+        const uint64 both = *rest << word_bits | limb;
         *rest = both % n;
         return static_cast<unsigned>(both / n);
     }
 #pragma unroll 1
     for (int bit = word_bits - 1; bit >= 0; bit--) {
         const bool is_beyond = *rest >> 63 != 0; // of 64 bits: beyond n all the more
-        *rest = *rest << 1 | (digit >> bit & 1);
+        *rest = *rest << 1 | (limb >> bit & 1);
         if (is_beyond || *rest >= n) {
             *rest -= n;
             quotient |= 1u << bit;
@@ -168,50 +168,50 @@ GPR_DEVICE unsigned divide_digit(uint64 *rest, unsigned digit, uint64 n)
     return quotient;
 }
 
-// Four digits, from the first one on that is not 0, of a number other than 0 divided by n.
-template <bool DIVIDED, class AnyDigits> GPR_DEVICE Leading leading_of(const AnyDigits &digits, uint64 n)
+// Four limbs, from the first one on that is not 0, of a number other than 0 divided by n.
+template <bool DIVIDED, class AnyLimbs> GPR_DEVICE Leading leading_of(const AnyLimbs &limbs, uint64 n)
 {
     Leading leading = {0, 0, 0, false};
     uint64 rest = 0;
-    int i = digits.highest + 1;
+    int i = limbs.highest + 1;
 
     if constexpr (DIVIDED) {
 #pragma unroll 1
         while (leading.high >> word_bits == 0) {
             i--;
             leading.high = leading.high << word_bits | leading.low >> word_bits;
-            leading.low = leading.low << word_bits | divide_digit(&rest, digits[i], n);
+            leading.low = leading.low << word_bits | divide_word(&rest, limbs[i], n);
         }
     } else {
         i -= 4;
-        leading.high = static_cast<uint64>(digits[i + 3]) << word_bits | digits[i + 2];
-        leading.low = static_cast<uint64>(digits[i + 1]) << word_bits | digits[i];
+        leading.high = static_cast<uint64>(limbs[i + 3]) << word_bits | limbs[i + 2];
+        leading.low = static_cast<uint64>(limbs[i + 1]) << word_bits | limbs[i];
     }
-    leading.exponent = digits.unit + i * word_bits;
-    leading.inexact = rest != 0 || digits.lowest < i;
+    leading.exponent = limbs.unit + i * word_bits;
+    leading.inexact = rest != 0 || limbs.lowest < i;
     return leading;
 }
 
-// The same of a sum that a warp has, undivided. What is below the digits that are taken is less than one of their last.
+// The same of a sum that a warp has, undivided. What is below the limbs that are taken is less than one of their last.
 template <bool DIVIDED, int COUNT, int RADIX, int STEPS>
-GPR_DEVICE Leading leading_of(const WarpDigits<COUNT, RADIX, STEPS> &digits, uint64)
+GPR_DEVICE Leading leading_of(const WarpLimbs<COUNT, RADIX, STEPS> &limbs, uint64)
 {
-    static_assert(!DIVIDED, "digits of one sign are divided");
-    constexpr int taken = WarpDigits<COUNT, RADIX, STEPS>::taken;
-    const int last = digits.highest - taken + 1;
-    int below = digits.sign_below(last);
-    Leading leading = {0, 0, digits.unit + last * RADIX, below != 0};
+    static_assert(!DIVIDED, "limbs of one sign are divided");
+    constexpr int taken = WarpLimbs<COUNT, RADIX, STEPS>::taken;
+    const int last = limbs.highest - taken + 1;
+    int below = limbs.sign_below(last);
+    Leading leading = {0, 0, limbs.unit + last * RADIX, below != 0};
 
 #pragma unroll
     for (int k = 0; k < taken; k++) {
-        const long long digit = digits.digit(digits.highest - k); // none below the last: 0
-        const long long next = digits.negative ? -digit : digit;
+        const long long limb = limbs.limb(limbs.highest - k); // none below the last: 0
+        const long long next = limbs.negative ? -limb : limb;
         const uint64 shifted = leading.low << RADIX;
         leading.high = (leading.high << RADIX | leading.low >> (64 - RADIX)) + static_cast<uint64>(next >> 63);
         leading.low = shifted + static_cast<uint64>(next);
         leading.high += leading.low < shifted ? 1 : 0;
     }
-    if (below != 0 && (below < 0) != digits.negative) { // something is missing from the last one
+    if (below != 0 && (below < 0) != limbs.negative) { // something is missing from the last one
         leading.high -= leading.low == 0 ? 1 : 0;
         leading.low--;
     }
@@ -253,7 +253,7 @@ template <class Float> constexpr uint64 infinity_bits = ((1ull << Format<Float>:
 // A magnitude rounded once, to nearest, ties to even: the bits of a Float without its sign.
 template <class Float> GPR_DEVICE uint64 round_leading(const Leading &leading)
 {
-    constexpr int fraction = Format<Float>::fraction, unit = grid_lowest<Float>, half_bits = 64;
+    constexpr int fraction = Format<Float>::fraction, unit = lowest_exponent<Float>, half_bits = 64;
     constexpr int last_exponent = (1 << Format<Float>::exponent) - 1;
     const int zeros = leading_zeros(leading.high);
     const uint64 bits = leading.high << zeros | leading.low >> 1 >> (half_bits - 1 - zeros); // the first one is set
@@ -282,8 +282,8 @@ template <class Float> GPR_DEVICE Float float_of_bits(uint64 bits)
 }
 
 // A number, or the mean of `count`, as a number of type Result: rounded once, integers modulo a power of two.
-template <class Result, bool IS_MEAN, class AnyDigits>
-GPR_DEVICE Result finish_digits(const AnyDigits &digits, uint64 count, uint64 flags)
+template <class Result, bool IS_MEAN, class AnyLimbs>
+GPR_DEVICE Result finalize_limbs(const AnyLimbs &limbs, uint64 count, uint64 flags)
 {
     constexpr uint64 both = saw_infinity | saw_minus_infinity;
 
@@ -295,13 +295,13 @@ GPR_DEVICE Result finish_digits(const AnyDigits &digits, uint64 count, uint64 fl
         if ((flags & both) != 0) {
             return float_of_bits<Result>(infinity_bits<Result> | ((flags & saw_infinity) != 0 ? 0 : sign));
         }
-        if (digits.highest < 0) return float_of_bits<Result>(count > 0 && (flags & saw_not_minus_zero) == 0 ? sign : 0);
-        return float_of_bits<Result>(round_leading<Result>(leading_of<IS_MEAN>(digits, count)) |
-                                     (digits.negative ? sign : 0));
+        if (limbs.highest < 0) return float_of_bits<Result>(count > 0 && (flags & saw_not_minus_zero) == 0 ? sign : 0);
+        return float_of_bits<Result>(round_leading<Result>(leading_of<IS_MEAN>(limbs, count)) |
+                                     (limbs.negative ? sign : 0));
     } else if constexpr (same<Result, dt_bool>) {
-        return dt_bool{static_cast<unsigned char>(digits.highest >= 0)};
+        return dt_bool{static_cast<unsigned char>(limbs.highest >= 0)};
     } else {
-        return static_cast<Result>(digits.last_bits());
+        return static_cast<Result>(limbs.last_bits());
     }
 }
 

@@ -1,13 +1,13 @@
 // exact_rows: exact sums of many short rows, wherever their elements lie.
 //
-// Problem: a number of 68 words is cleared, carried and searched for its leading digits in the time that it takes to
-// read a thousand elements. But the sum of a few elements is hardly longer than they are: what the windows of a thread
-// hold, three integers of 51 bits, is all of it. So `lanes` lanes have a row together, with windows at one place, and
-// none of them is emptied before the end; the integers are summed over the lanes, and one of these makes digits of
+// Problem: a number of 68 words is cleared, carried and searched for its leading limbs in the time that it takes to
+// read a thousand elements. But the sum of a few elements is hardly longer than they are: what the bins of a thread
+// hold, three integers of 51 bits, is all of it. So `lanes` lanes have a row together, with bins at one place, and
+// none of them is emptied before the end; the integers are summed over the lanes, and one of these makes limbs of
 // them, carries, rounds and stores, all in registers.
 //
-// A thread that has rows of a few elements alone adds them as exact_few.cuh does, without windows, if it can: several rows, whose
-// loads are under way together. Rows that windows do not hold are added again, one after another, by the whole warp, as `exact`
+// A thread that has rows of a few elements alone adds them as exact_double_double.cuh does, without bins, if it can: several rows, whose
+// loads are under way together. Rows that bins do not hold are added again, one after another, by the whole warp, as `exact`
 // adds them.
 //
 //   Launch: per_thread rows for each lane group; blocks serve BLOCK / lanes * per_thread rows each, and rows.n <= lanes * most_adds.
@@ -16,14 +16,14 @@
 // Still paid: a row of numbers of many magnitudes takes as long as many others.
 #pragma once
 
-#include "exact_few.cuh"
-#include "exact_walk.cuh"
+#include "exact_double_double.cuh"
+#include "exact_strided_tiles.cuh"
 
 namespace gpr {
 
-// Warps have numbers of their own in shared memory, and room to put them.
+// Warps have numbers of their own in shared memory, and room to store them.
 template <class In> constexpr unsigned most_rows_block = parts_of<In> > 1 ? 512 : 1024;
-// Blocks of a multiprocessor: of float64 three windows and a large tile want more registers than as many threads have as fit
+// Blocks of a multiprocessor: of float64 three bins and a large tile want more registers than as many threads have as fit
 // otherwise, and what does not find one goes to memory and back for every tile.
 template <class T, unsigned BLOCK> constexpr unsigned rows_blocks =
     sizeof(T) == 8 && item > 2 ? exact_blocks<BLOCK> : resident_threads / BLOCK;
@@ -56,14 +56,14 @@ GPR_DEVICE long long group_sum(long long value)
 
 // ---------------------------------------------------------------- a lane's share ----------------
 
-// Floats of a row as a lane adds them: windows at the same place in its group.
+// Floats of a row as a lane adds them: bins at the same place in its group.
 template <class Traits, unsigned VECTORS> struct ShortFloats {
     using In = typename Traits::In;
     using T = PartType<In>;
-    static constexpr unsigned parts = parts_of<In>, windows = near_windows<T>;
-    using Short = ShortSum<windows, window_step>;
+    static constexpr unsigned parts = parts_of<In>, bins = bin_count<T>;
+    using Short = ShortSum<bins, bin_step>;
 
-    FloatAdder<Traits, VECTORS, LoneThread<1>> adder;
+    FloatAdder<Traits, VECTORS, SingleThread<1>> adder;
     bool is_placed = false; // by something that is not zero; the same in the group
     bool fits = true;
 
@@ -71,20 +71,20 @@ template <class Traits, unsigned VECTORS> struct ShortFloats {
     {
         bool is_so = true;
 #pragma unroll
-        for (unsigned p = 0; p < parts; p++) is_so = is_so && adder.near[p].is_empty();
+        for (unsigned p = 0; p < parts; p++) is_so = is_so && adder.bins[p].is_empty();
         return is_so;
     }
     // All lanes of a warp must call.
-    GPR_DEVICE void take(const Vector (&v)[VECTORS])
+    GPR_DEVICE void accumulate(const Vector (&v)[VECTORS])
     {
         const bool seeks = __any_sync(all_lanes, !is_placed) != 0; // whoever has a place goes along
-        const Magnitudes asked = adder.ask(v);
+        const Magnitudes measured = adder.measure(v);
         unsigned key = 0;
         if (seeks) {
-            key = group_max(adder.largest_key(v, asked));
-            if (!is_placed) adder.begin(is_always_near<T> ? least_top<T> : RowWindows<T>::top_for(key));
+            key = group_max(adder.largest_key(v, measured));
+            if (!is_placed) adder.begin(one_bin_suffices<T> ? least_top<T> : RowBins<T>::top_for(key));
         }
-        fits = fits && adder.take_near(v, asked);
+        fits = fits && adder.try_add(v, measured);
         if (seeks) is_placed = group_or(key != 0 || !is_empty() ? 1 : 0) != 0 || is_placed;
         adder.note_others(v);
     }
@@ -92,11 +92,11 @@ template <class Traits, unsigned VECTORS> struct ShortFloats {
     GPR_DEVICE Short sum(unsigned p) const
     {
         Short found;
-        int place[windows];
-        adder.near[p].read(found.number, place);
+        int place[bins];
+        adder.bins[p].read(found.limb, place);
 #pragma unroll
-        for (unsigned w = 0; w < windows; w++) found.number[w] = group_sum(found.number[w]);
-        found.unit = grid_lowest<T> + place[windows - 1];
+        for (unsigned w = 0; w < bins; w++) found.limb[w] = group_sum(found.limb[w]);
+        found.unit = lowest_exponent<T> + place[bins - 1];
         return found;
     }
     GPR_DEVICE uint64 flags(unsigned p) const
@@ -110,9 +110,9 @@ template <class Traits, unsigned VECTORS> struct ShortFloats {
 template <class Traits, unsigned VECTORS> struct ShortIntegers {
     using Short = ShortSum<2, word_bits>;
     static constexpr bool fits = true;
-    IntegerAdder<Traits, VECTORS, LoneThread<1>> adder;
+    IntegerAdder<Traits, VECTORS, SingleThread<1>> adder;
 
-    GPR_DEVICE void take(const Vector (&v)[VECTORS]) { adder.add(v); }
+    GPR_DEVICE void accumulate(const Vector (&v)[VECTORS]) { adder.add(v); }
     GPR_DEVICE Short sum(unsigned) const { return Short{{group_sum(adder.upper), group_sum(adder.lower)}, 0}; }
     GPR_DEVICE uint64 flags(unsigned) const { return saw_not_minus_zero; }
 };
@@ -124,19 +124,19 @@ template <class Traits, unsigned VECTORS> using ShortRow =
 
 // Whether two numbers may be a row's sum: of as few floats as the program is made for, which all count. Doubles are for cards that
 // add them quickly.
-template <class Traits, class F> GPR_DEVICE constexpr bool sums_few()
+template <class Traits, class F> GPR_DEVICE constexpr bool sums_double_double()
 {
     using In = typename Traits::In;
     constexpr bool are_floats = is_float<In> && makes_floats<Traits>;
-    constexpr bool are_few = lanes == 1 && row_elements > 0 && row_elements <= most_few<In>;
-    constexpr bool is_quick = !integer_windows || sizeof(F) == sizeof(float);
-    return are_floats && are_few && row_elements <= WalkedTiles<Traits, item>::elements && is_quick && !masked && !Traits::skips_nan;
+    constexpr bool are_few = lanes == 1 && row_elements > 0 && row_elements <= most_terms<In>;
+    constexpr bool is_quick = !integer_bins || sizeof(F) == sizeof(float);
+    return are_floats && are_few && row_elements <= StridedTiles<Traits, item>::elements && is_quick && !masked && !Traits::skips_nan;
 }
 
-// Puts the sums of a thread's rows: row `index`, and those STEP rows further. Says of which two numbers are not the sum: bit r for
+// Stores the sums of a thread's rows: row `index`, and those STEP rows further. Says of which two numbers are not the sum: bit r for
 // the r-th.
 template <class Traits, unsigned STEP>
-GPR_DEVICE unsigned put_few_rows(const typename Traits::In *in, typename Traits::Out *out, const Layout &layout, uint64 index)
+GPR_DEVICE unsigned store_double_double_rows(const typename Traits::In *in, typename Traits::Out *out, const Layout &layout, uint64 index)
 {
     using In = typename Traits::In;
     Vector v[per_thread][item];
@@ -144,32 +144,32 @@ GPR_DEVICE unsigned put_few_rows(const typename Traits::In *in, typename Traits:
 
 #pragma unroll
     for (unsigned r = 0; r < per_thread; r++) { // all loads first
-        WalkedTiles<Traits, item> only(in + layout.row_offsets(index + r * STEP).in, nullptr, layout, 0, 1, row_elements);
-        only.fetch_part(v[r], FloatAdder<Traits, item, LoneThread<1>>::nothing());
+        StridedTiles<Traits, item> only(in + layout.row_offsets(index + r * STEP).in, nullptr, layout, 0, 1, row_elements);
+        only.fetch_part(v[r], FloatAdder<Traits, item, SingleThread<1>>::nothing());
     }
 #pragma unroll
     for (unsigned r = 0; r < per_thread; r++) {
-        const bool is_put = put_few<Traits, FewNumbers<Traits>, row_elements>(v[r], out + layout.row_offsets(index + r * STEP).out);
-        left |= is_put ? 0 : 1u << r;
+        const bool is_stored = store_double_double<Traits, Term<Traits>, row_elements>(v[r], out + layout.row_offsets(index + r * STEP).out);
+        left |= is_stored ? 0 : 1u << r;
     }
     return left;
 }
 
-// Adds a group's row and puts its sum if windows hold it; says whether they do. All lanes of a warp must call.
+// Adds a group's row and stores its sum if bins hold it; says whether they do. All lanes of a warp must call.
 template <class Traits, unsigned VECTORS>
-GPR_DEVICE bool put_short_row(const typename Traits::In *in, typename Traits::Out *out, const Layout &layout,
+GPR_DEVICE bool store_short_row(const typename Traits::In *in, typename Traits::Out *out, const Layout &layout,
                               const RowOffsets &start, bool has_row, uint64 n)
 {
     using In = typename Traits::In;
     const unsigned lane = threadIdx.x % lanes;
-    if constexpr (sums_few<Traits, double>() && sizeof(FewNumbers<Traits>) < sizeof(double)) { // too far apart for two floats
-        WalkedTiles<Traits, VECTORS> only(in + start.in, nullptr, layout, 0, 1, has_row ? n : 0);
+    if constexpr (sums_double_double<Traits, double>() && sizeof(Term<Traits>) < sizeof(double)) { // too far apart for two floats
+        StridedTiles<Traits, VECTORS> only(in + start.in, nullptr, layout, 0, 1, has_row ? n : 0);
         Vector v[VECTORS];
-        only.fetch(v, FloatAdder<Traits, VECTORS, LoneThread<1>>::nothing());
-        if (__all_sync(all_lanes, !has_row || put_few<Traits, double, row_elements>(v, out + start.out))) return true;
+        only.fetch(v, FloatAdder<Traits, VECTORS, SingleThread<1>>::nothing());
+        if (__all_sync(all_lanes, !has_row || store_double_double<Traits, double, row_elements>(v, out + start.out))) return true;
     }
     ShortRow<Traits, VECTORS> row;
-    WalkedTiles<Traits, VECTORS> tiles(in + start.in, layout.mask + start.mask, layout, lane, lanes, has_row ? n : 0);
+    StridedTiles<Traits, VECTORS> tiles(in + start.in, layout.mask + start.mask, layout, lane, lanes, has_row ? n : 0);
     const Vector nothing = row.adder.nothing();
     typename ShortRow<Traits, VECTORS>::Short sum[parts_of<In>];
     uint64 flags[parts_of<In>];
@@ -178,7 +178,7 @@ GPR_DEVICE bool put_short_row(const typename Traits::In *in, typename Traits::Ou
     for (uint64 done = 0; done < n; done += lanes * tiles.elements) {
         Vector v[VECTORS];
         tiles.fetch(v, nothing);
-        row.take(v);
+        row.accumulate(v);
     }
     const bool fits = __any_sync(all_lanes, !row.fits) == 0 || group_or(row.fits ? 0 : 1) == 0;
     uint64 count = n;
@@ -192,35 +192,35 @@ GPR_DEVICE bool put_short_row(const typename Traits::In *in, typename Traits::Ou
     return fits;
 }
 
-// Adds a row of n elements of anything and puts its sum. All lanes of a warp must call, for the same row.
+// Adds a row of n elements of anything and stores its sum. All lanes of a warp must call, for the same row.
 template <class Traits, unsigned BLOCK>
-GPR_CALLED void put_any_row(const typename Traits::In *in, const unsigned char *mask, typename Traits::Out *out,
+GPR_CALLED void store_any_row(const typename Traits::In *in, const unsigned char *mask, typename Traits::Out *out,
                             const Layout &layout, uint64 n)
 {
     using In = typename Traits::In;
-    using Team = WarpTeam<BLOCK / warp_lanes>;
-    constexpr unsigned vectors = walked_vectors<In>;
+    using Group = WarpGroup<BLOCK / warp_lanes>;
+    constexpr unsigned vectors = strided_vectors<In>;
     __shared__ typename Traits::Acc room[BLOCK / warp_lanes];
     const unsigned warp = threadIdx.x / warp_lanes, lane = threadIdx.x % warp_lanes;
-    const Team team{warp};
-    BlockSum<In> &sum = team.template sum<In>();
+    const Group group{warp};
+    Superaccumulator<In> &sum = group.template sum<In>();
     unsigned *cleared = reinterpret_cast<unsigned *>(&sum);
 
-    __syncwarp(); // the row before has been put
+    __syncwarp(); // the row before has been stored
     for (unsigned i = lane; i < sizeof sum / sizeof *cleared; i += warp_lanes) cleared[i] = 0;
     __syncwarp(); // the sum is zero
-    Adder<Traits, vectors, Team> adder(team);
-    WalkedTiles<Traits, vectors> tiles(in, mask, layout, lane, warp_lanes, n);
+    Adder<Traits, vectors, Group> adder(group);
+    StridedTiles<Traits, vectors> tiles(in, mask, layout, lane, warp_lanes, n);
     const Vector nothing = adder.nothing();
 #pragma unroll 1
     for (uint64 done = 0; done < n; done += warp_lanes * tiles.elements) {
         Vector v[vectors];
         tiles.fetch(v, nothing);
-        adder.take(v);
+        adder.accumulate(v);
     }
     adder.left_out += tiles.left_out;
-    adder.close();
-    put_sum<Traits>(out, room[warp], sum, n);
+    adder.finalize();
+    store_sum<Traits>(out, room[warp], sum, n);
 }
 
 // The first row of a lane group; the others are BLOCK / lanes rows further each.
@@ -229,9 +229,9 @@ template <unsigned BLOCK> GPR_DEVICE uint64 first_row(uint64 first_block)
     return (first_block + blockIdx.x) * (BLOCK / lanes * per_thread) + threadIdx.x / lanes;
 }
 
-// Puts the sums of those of a group's rows, of n elements, for which bit r of `left` is set, of the r-th. All lanes of a warp must call.
+// Stores the sums of those of a group's rows, of n elements, for which bit r of `left` is set, of the r-th. All lanes of a warp must call.
 template <class Traits, unsigned BLOCK>
-GPR_DEVICE void put_rows(const typename Traits::In *in, typename Traits::Out *out, const Layout &layout, uint64 first_block, uint64 n,
+GPR_DEVICE void store_rows(const typename Traits::In *in, typename Traits::Out *out, const Layout &layout, uint64 first_block, uint64 n,
                          unsigned left)
 {
     const uint64 first = first_row<BLOCK>(first_block);
@@ -244,23 +244,23 @@ GPR_DEVICE void put_rows(const typename Traits::In *in, typename Traits::Out *ou
         const RowOffsets start = layout.row_offsets(has_row ? index : 0);
         bool fits = false; // of accumulators that leave the kernel all words are wanted
         if constexpr (!same<typename Traits::Out, typename Traits::Acc>) {
-            fits = put_short_row<Traits, item>(in, out, layout, start, has_row, n);
+            fits = store_short_row<Traits, item>(in, out, layout, start, has_row, n);
         }
         unsigned any = __ballot_sync(all_lanes, has_row && !fits && threadIdx.x % lanes == 0);
         while (any != 0) {
             const unsigned lane = warp_lanes - 1 - static_cast<unsigned>(leading_zeros(any)); // the first of the row's
             any ^= 1u << lane;
             const RowOffsets of_row = layout.row_offsets(index - threadIdx.x % warp_lanes / lanes + lane / lanes);
-            put_any_row<Traits, BLOCK>(in + of_row.in, layout.mask + of_row.mask, out + of_row.out, layout, n);
+            store_any_row<Traits, BLOCK>(in + of_row.in, layout.mask + of_row.mask, out + of_row.out, layout, n);
         }
     }
 }
 // The same, away from what mostly needs none of its registers.
 template <class Traits, unsigned BLOCK>
-GPR_CALLED void put_rows_left(const typename Traits::In *in, typename Traits::Out *out, const Layout &layout, uint64 first_block,
+GPR_CALLED void store_rows_left(const typename Traits::In *in, typename Traits::Out *out, const Layout &layout, uint64 first_block,
                               uint64 n, unsigned left)
 {
-    put_rows<Traits, BLOCK>(in, out, layout, first_block, n, left);
+    store_rows<Traits, BLOCK>(in, out, layout, first_block, n, left);
 }
 
 template <class Traits, unsigned BLOCK>
@@ -272,15 +272,15 @@ exact_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows, 
     static_assert(BLOCK <= most_rows_block<In>, "shared memory has room for the numbers of these warps");
     constexpr unsigned all = (1u << per_thread) - 1, groups = BLOCK / lanes;
 
-    if constexpr (sums_few<Traits, FewNumbers<Traits>>()) {
+    if constexpr (sums_double_double<Traits, Term<Traits>>()) {
         const uint64 first = first_row<BLOCK>(rows.first);
         unsigned left = all;
         if (first - threadIdx.x + groups * per_thread <= layout.count) { // the block is full
-            left = put_few_rows<Traits, groups>(in, out, layout, first);
+            left = store_double_double_rows<Traits, groups>(in, out, layout, first);
         }
-        if (__any_sync(all_lanes, left != 0)) put_rows_left<Traits, BLOCK>(in, out, layout, rows.first, rows.n, left);
+        if (__any_sync(all_lanes, left != 0)) store_rows_left<Traits, BLOCK>(in, out, layout, rows.first, rows.n, left);
     } else {
-        put_rows<Traits, BLOCK>(in, out, layout, rows.first, rows.n, all);
+        store_rows<Traits, BLOCK>(in, out, layout, rows.first, rows.n, all);
     }
 }
 

@@ -131,7 +131,7 @@ template <unsigned VECTORS, unsigned BLOCK, class In> struct OnlyTile {
 
 // Adds all tiles. The next one is under way while one is added, and the first one while prepare() does what must come before.
 template <unsigned VECTORS, unsigned BLOCK, class In, class Adder, class Prepare>
-GPR_DEVICE void take_tiles(Adder &adder, const Run<In> &run, const Row &row, const Prepare &prepare)
+GPR_DEVICE void accumulate_tiles(Adder &adder, const Run<In> &run, const Row &row, const Prepare &prepare)
 {
     const Vector nothing = adder.nothing();
     Tiles<VECTORS, BLOCK, In> tiles(run, row);
@@ -142,7 +142,7 @@ GPR_DEVICE void take_tiles(Adder &adder, const Run<In> &run, const Row &row, con
     while (!tiles.is_done()) {
         tiles.advance();
         tiles.fetch(next, nothing);
-        adder.take(now);
+        adder.accumulate(now);
 #pragma unroll
         for (unsigned k = 0; k < VECTORS; k++) now[k] = next[k];
     }

@@ -8,13 +8,13 @@
 // with the squares of both parts' sums for S^2 of complex elements, and ddof the double that it is. A warp computes the
 // numerator N, each lane some of its words; the divisor D has few words, and one lane makes it. Then N is shifted until
 // N / D has 127 or 128 bits before the point, and divided by Knuth's algorithm D (The Art of Computer Programming 4.3.1):
-// four digits of 32 bits. What the shift and the division leave is nothing or something, which is all that rounding asks.
+// four limbs of 32 bits. What the shift and the division leave is nothing or something, which is all that rounding asks.
 // A root is that of the quotient's integer, with an even exponent: floor(sqrt(x)) is floor(sqrt(floor(x))).
 //
-// All of this is for the few rows whose results the first bits of both sums do not tell (exact_brackets.cuh).
+// All of this is for the few rows whose results the first bits of both sums do not tell (exact_interval.cuh).
 #pragma once
 
-#include "exact_brackets.cuh"
+#include "exact_interval.cuh"
 #include "exact_products.cuh"
 
 namespace gpr {
@@ -32,20 +32,20 @@ struct fold_exact_moments {
 // ---------------------------------------------------------------- whole numbers -----------------
 
 // n, and n - ddof: of a double without its sign the bits lie between 2^-1074 and 2^1024, of n below 2^64.
-constexpr int number_bits = 64, smallest_double = grid_lowest<dt_float64>;
+constexpr int number_bits = 64, smallest_double = lowest_exponent<dt_float64>;
 constexpr int freedom_words = (number_bits - smallest_double) / word_bits + 3;
 constexpr int divisor_words = freedom_words + number_bits / word_bits;
 constexpr int quotient_words = 4;
-static_assert(freedom_words * word_bits > grid_highest<dt_float64> + number_bits, "large ones have room too");
+static_assert(freedom_words * word_bits > highest_exponent<dt_float64> + number_bits, "large ones have room too");
 
 // S is shifted left by so many bits that its square's words are the squares' words.
-template <class T> constexpr int square_gap = 2 * grid_lowest<T> - grid_lowest<ProductOf<T>>;
+template <class T> constexpr int square_gap = 2 * lowest_exponent<T> - lowest_exponent<ProductOf<T>>;
 template <class T> constexpr int sum_shift = square_gap<T> % word_bits / 2;
 template <class T> constexpr int square_offset = square_gap<T> / word_bits; // words
 
 // What the numbers on the way to a variance lie in: shared memory of the warp that makes it.
 template <class T> struct VarianceWork {
-    static constexpr int sum_words = grid_words<T> + 1, words = grid_words<ProductOf<T>> + number_bits / word_bits + 1;
+    static constexpr int sum_words = accumulator_words<T> + 1, words = accumulator_words<ProductOf<T>> + number_bits / word_bits + 1;
     static_assert(square_gap<T> >= 0 && square_gap<T> % 2 == 0, "a shift by half of it");
     long long column[words > divisor_words ? words : divisor_words]; // sums of words, not carried
     unsigned sum[sum_words];
@@ -112,7 +112,7 @@ GPR_DEVICE int make_numerator(VarianceWork<T> &work, ExactPart<T> (&sum)[PARTS],
     constexpr int words = VarianceWork<T>::words, sum_words = VarianceWork<T>::sum_words, shift = sum_shift<T>;
     const int lane = static_cast<int>(threadIdx.x % warp_lanes);
     const uint64 n = sum[0].count;
-    const Digits<ProductOf<T>> of_squares(squares);
+    const Limbs<ProductOf<T>> of_squares(squares);
 
     // A word of n Q: lower halves of its own, upper ones of the word below.
     const auto scaled = [&](int i, unsigned factor) { return static_cast<uint64>(of_squares[i]) * factor; };
@@ -124,7 +124,7 @@ GPR_DEVICE int make_numerator(VarianceWork<T> &work, ExactPart<T> (&sum)[PARTS],
     }
 #pragma unroll 1
     for (unsigned p = 0; p < PARTS; p++) {
-        const Digits<T> of_sum(sum[p]);
+        const Limbs<T> of_sum(sum[p]);
 #pragma unroll 1
         for (int i = lane; i < sum_words; i += warp_lanes) {
             work.sum[i] = shift == 0 ? of_sum[i] : of_sum[i] << shift | of_sum[i - 1] >> (word_bits - shift);
@@ -191,7 +191,7 @@ template <class T> GPR_DEVICE Natural make_divisor(VarianceWork<T> &work, uint64
 // Shifts the divisor left until its highest bit is a word's, of two words at least. One lane calls.
 GPR_DEVICE Natural normalize(unsigned *word, Natural divisor)
 {
-    constexpr int least_words = 2; // of which algorithm D guesses digits
+    constexpr int least_words = 2; // of which algorithm D guesses limbs
 #pragma unroll 1
     while (divisor.words < least_words) {
 #pragma unroll 1
@@ -211,24 +211,24 @@ GPR_DEVICE Natural normalize(unsigned *word, Natural divisor)
 
 // ---------------------------------------------------------------- the quotient ------------------
 
-// One digit of a quotient: takes divisor * digit from the words at `rest`, one more than the divisor's `count`, whose
+// One limb of a quotient: takes divisor * limb from the words at `rest`, one more than the divisor's `count`, whose
 // highest bit is set; they are less than 2^32 times the divisor. One lane calls.
-GPR_CALLED unsigned take_digit(unsigned *rest, const unsigned *divisor, int count)
+GPR_CALLED unsigned next_quotient_word(unsigned *rest, const unsigned *divisor, int count)
 {
     const uint64 first = divisor[count - 1], second = divisor[count - 2];
     const uint64 top = static_cast<uint64>(rest[count]) << word_bits | rest[count - 1];
-    uint64 digit = top / first, left = top % first, carry = 0;
+    uint64 limb = top / first, left = top % first, carry = 0;
     long long borrow = 0;
 
-    // Two words of the divisor guess the digit right, or one too large.
+    // Two words of the divisor guess the limb right, or one too large.
 #pragma unroll 1
-    while (left >> word_bits == 0 && (digit >> word_bits != 0 || digit * second > (left << word_bits | rest[count - 2]))) {
-        digit--;
+    while (left >> word_bits == 0 && (limb >> word_bits != 0 || limb * second > (left << word_bits | rest[count - 2]))) {
+        limb--;
         left += first;
     }
 #pragma unroll 1
     for (int w = 0; w < count; w++) {
-        carry += digit * divisor[w];
+        carry += limb * divisor[w];
         borrow += static_cast<long long>(rest[w]) - static_cast<long long>(carry & 0xffffffffu);
         rest[w] = static_cast<unsigned>(borrow);
         borrow >>= word_bits;
@@ -236,7 +236,7 @@ GPR_CALLED unsigned take_digit(unsigned *rest, const unsigned *divisor, int coun
     }
     borrow += static_cast<long long>(rest[count]) - static_cast<long long>(carry);
     rest[count] = static_cast<unsigned>(borrow);
-    if (borrow >= 0) return static_cast<unsigned>(digit);
+    if (borrow >= 0) return static_cast<unsigned>(limb);
     carry = 0;
 #pragma unroll 1
     for (int w = 0; w < count; w++) {
@@ -245,7 +245,7 @@ GPR_CALLED unsigned take_digit(unsigned *rest, const unsigned *divisor, int coun
         carry >>= word_bits;
     }
     rest[count] += static_cast<unsigned>(carry);
-    return static_cast<unsigned>(digit - 1);
+    return static_cast<unsigned>(limb - 1);
 }
 
 // numerator / divisor, neither 0: 127 or 128 bits and an even exponent. All lanes of the warp must call; the first one gets
@@ -255,7 +255,7 @@ template <class T> GPR_DEVICE Leading divide(VarianceWork<T> &work, int numerato
     constexpr int quotient_bits = quotient_words * word_bits;
     const int lane = static_cast<int>(threadIdx.x % warp_lanes);
     const int length = numerator_words * word_bits - leading_zeros(work.numerator[numerator_words - 1]);
-    const int unit = grid_lowest<ProductOf<T>>;
+    const int unit = lowest_exponent<ProductOf<T>>;
     int shift = divisor.words * word_bits + quotient_bits - 1 - length; // of the numerator, to the left
     unsigned left = 0;
     Leading quotient = {0, 0, 0, false};
@@ -282,7 +282,7 @@ template <class T> GPR_DEVICE Leading divide(VarianceWork<T> &work, int numerato
 #pragma unroll 1
         for (int i = quotient_words - 1; i >= 0; i--) {
             quotient.high = quotient.high << word_bits | quotient.low >> word_bits;
-            quotient.low = quotient.low << word_bits | take_digit(work.rest + i, work.divisor, divisor.words);
+            quotient.low = quotient.low << word_bits | next_quotient_word(work.rest + i, work.divisor, divisor.words);
         }
 #pragma unroll 1
         for (int i = 0; i < divisor.words; i++) left |= work.rest[i];
@@ -296,7 +296,7 @@ template <class T> GPR_DEVICE Leading divide(VarianceWork<T> &work, int numerato
 // The bits of a variance, or its root, as a Float. The sums are in shared memory, and their words are carried. All lanes
 // of the warp must call; the first one gets it. `work` is the warp's, and may have been in use before.
 template <class Float, bool IS_ROOT, class T, unsigned PARTS>
-GPR_DEVICE uint64 finish_variance_bits(ExactPart<T> (&sum)[PARTS], ExactPart<ProductOf<T>> &squares, VarianceWork<T> &work,
+GPR_DEVICE uint64 finalize_variance_bits(ExactPart<T> (&sum)[PARTS], ExactPart<ProductOf<T>> &squares, VarianceWork<T> &work,
                                        double ddof)
 {
     constexpr uint64 infinity = infinity_bits<Float>, nan = infinity | 1ull << (Format<Float>::fraction - 1);
@@ -323,36 +323,36 @@ GPR_DEVICE uint64 finish_variance_bits(ExactPart<T> (&sum)[PARTS], ExactPart<Pro
 }
 
 // A part's first bits. All lanes of the warp must call; the first one gets them.
-template <class T> GPR_DEVICE bool take_first_bits(Bracket *bracket, const ExactPart<T> &part)
+template <class T> GPR_DEVICE bool load_leading_bits(Interval *interval, const ExactPart<T> &part)
 {
-    const Bounds used = bounds_where<grid_words<T>>([&](int i) { return part.word[i] != 0; });
-    return threadIdx.x % warp_lanes == 0 && take_first_bits<word_bits>(bracket, part.word, used, grid_lowest<T>);
+    const Bounds used = bounds_where<accumulator_words<T>>([&](int i) { return part.word[i] != 0; });
+    return threadIdx.x % warp_lanes == 0 && load_leading_bits<word_bits>(interval, part.word, used, lowest_exponent<T>);
 }
 
-// Sums that become variances, which a warp puts from shared memory, or a thread from their first bits.
+// Sums that become variances, which a warp stores from shared memory, or a thread from their first bits.
 template <class Element, class Compute, class Number, bool SKIP_NAN, class Result, class Way>
 struct Finished<KernelTraits<fold_exact_moments, Element, Compute, ExactMoments<Number>, SKIP_NAN>, Result, Way>
     : KernelTraits<fold_exact_moments, Element, Compute, ExactMoments<Number>, SKIP_NAN> {
     using Out = Result;
-    using Brackets = MomentBrackets<parts_of<Number>>;
+    using Intervals = MomentIntervals<parts_of<Number>>;
     static constexpr bool is_root = same<Way, finish_deviation>;
 
-    // Says whether it has put the result, of n elements.
-    static GPR_DEVICE bool put_quickly(Out *out, const Brackets &brackets, uint64 n, FinalizeParams params)
+    // Says whether it has stored the result, of n elements.
+    static GPR_DEVICE bool store_if_certain(Out *out, const Intervals &intervals, uint64 n, FinalizeParams params)
     {
-        const QuickResult result = vary_quickly<Result, is_root>(brackets, n, params.ddof);
-        if (result.is_sure) *out = float_of_bits<Result>(result.bits);
-        return result.is_sure;
+        const ZivResult result = variance_from_intervals<Result, is_root>(intervals, n, params.ddof);
+        if (result.is_certain) *out = float_of_bits<Result>(result.bits);
+        return result.is_certain;
     }
     static GPR_DEVICE void store(Out *out, ExactMoments<Number> &moments, VarianceWork<PartType<Number>> &work, FinalizeParams params)
     {
-        Brackets brackets;
-        bool is_put = take_first_bits(&brackets.squares, moments.squares);
+        Intervals intervals;
+        bool is_stored = load_leading_bits(&intervals.squares, moments.squares);
 #pragma unroll
-        for (unsigned p = 0; p < parts_of<Number>; p++) is_put = take_first_bits(&brackets.sum[p], moments.sum[p]) && is_put;
-        is_put = is_put && moments.squares.flags == 0 && put_quickly(out, brackets, moments.sum[0].count, params);
-        if (__any_sync(all_lanes, is_put)) return;
-        const uint64 bits = finish_variance_bits<Result, is_root>(moments.sum, moments.squares, work, params.ddof);
+        for (unsigned p = 0; p < parts_of<Number>; p++) is_stored = load_leading_bits(&intervals.sum[p], moments.sum[p]) && is_stored;
+        is_stored = is_stored && moments.squares.flags == 0 && store_if_certain(out, intervals, moments.sum[0].count, params);
+        if (__any_sync(all_lanes, is_stored)) return;
+        const uint64 bits = finalize_variance_bits<Result, is_root>(moments.sum, moments.squares, work, params.ddof);
         if (threadIdx.x % warp_lanes == 0) *out = float_of_bits<Result>(bits);
     }
 };

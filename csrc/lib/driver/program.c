@@ -191,7 +191,7 @@ static gpr_status write_program(const gpr_kernel_traits *traits, program_text *p
                    "constexpr bool masked = %s;\n"
                    "constexpr unsigned item = %u;\n"
                    "constexpr unsigned row_elements = %u;\n"
-                   "constexpr bool integer_windows = %s;\n"
+                   "constexpr bool integer_bins = %s;\n"
                    "}\n"
                    "#include \"%s\"\n"
                    "%s"
@@ -199,7 +199,7 @@ static gpr_status write_program(const gpr_kernel_traits *traits, program_text *p
                    "using Next = gpr::Next<First>;\n"
                    "%s",
                    traits->per_thread, traits->lanes, traits->kept, traits->reduced, traits->masked ? "true" : "false",
-                   traits->item, traits->row_elements, traits->integer_windows ? "true" : "false", file,
+                   traits->item, traits->row_elements, traits->integer_bins ? "true" : "false", file,
                    entries.finish > 0 ? "#include \"finalize_rows.cuh\"\n" : "", before,
                    gpr_fold_rows[traits->fold].name, gpr_dtype_name(traits->element), gpr_dtype_name(traits->compute),
                    structure, gpr_dtype_name(traits->acc), structure[0] != '\0' ? ">" : "",
@@ -310,7 +310,7 @@ typedef struct sample {
     const char *name;
     int kept, reduced, masked;
     uint32_t item_bytes, lanes, most_block;
-    int integer_windows;
+    int integer_bins;
 } sample;
 
 /* How many of them row `kernel` has; *samples: the first. A kernel without layouts is its own one. */
@@ -323,13 +323,13 @@ static int samples_of(const gpr_kernel_row *row, gpr_acc_kind acc_kind, const sa
         {"fast_counted", 1, 1, 0, 16, 32, 1024, 0}, {"fast_columns", 1, 1, 0, 16, 32, 1024, 0},
         {"fast_strided", 1, 1, 0, 16, 32, 1024, 0}};
     static const sample exact[] = {
-        {"exact", 1, 1, 0, 0, 32, 1024, 0},         {"exact", 1, 1, 0, 0, 32, 1024, 1},
-        {"exact_across", 3, 3, 1, 0, 32, 1024, 0},  {"exact_across", 1, 1, 0, 0, 32, 1024, 1},
-        {"exact_across", 1, 2, 0, 16, 32, 1024, 0}, {"exact_across", 2, 2, 1, 4, 32, 1024, 0},
-        {"exact_rows", 2, 2, 1, 0, 4, 512, 0},      {"exact_rows", 2, 1, 0, 0, 8, 512, 1},
+        {"exact", 1, 1, 0, 0, 32, 1024, 0},          {"exact", 1, 1, 0, 0, 32, 1024, 1},
+        {"exact_strided", 3, 3, 1, 0, 32, 1024, 0},  {"exact_strided", 1, 1, 0, 0, 32, 1024, 1},
+        {"exact_strided", 1, 2, 0, 16, 32, 1024, 0}, {"exact_strided", 2, 2, 1, 4, 32, 1024, 0},
+        {"exact_rows", 2, 2, 1, 0, 4, 512, 0},       {"exact_rows", 2, 1, 0, 0, 8, 512, 1},
         {"exact_rows", 1, 1, 0, 16, 1, 1024, 0}};
     static const sample moments[] = {{"exact_moments", 2, 1, 0, 0, 32, 1024, 0},
-                                     {"exact_moments_across", 3, 3, 1, 0, 32, 1024, 0}};
+                                     {"exact_moments_strided", 3, 3, 1, 0, 32, 1024, 0}};
     static const sample only = {NULL, 1, 1, 0, 0, 32, 1024, 0};
 
     if (row->family == GPR_FAMILY_PLANNER) {
@@ -403,7 +403,7 @@ gpr_status gpr_compile_program(int kernel, gpr_operator op, gpr_dtype dtype, gpr
         traits.has_given_mean = i >= layouts;
         traits.mean = rule.element;
         traits.row_elements = is_planned || chosen->lanes == 1 ? SAMPLE_ROW : 0;
-        traits.integer_windows = chosen->integer_windows;
+        traits.integer_bins = chosen->integer_bins;
         traits.variant = chosen->name != NULL ? chosen->name : row->name;
         GPR_TRY(gpr_add_machine_code(&traits, cc, machine_code_bytes != NULL ? machine_code_bytes : &unasked));
     }

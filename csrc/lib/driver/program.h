@@ -12,7 +12,7 @@ typedef struct gpr_kernel_traits {
     gpr_dtype element, second, compute,
         acc; /* second: of the other array where there are two; acc: numbers of accumulators of the
                                               * fold's kind */
-    int skip_nan, integer_windows;
+    int skip_nan, integer_bins;
     uint32_t block, lanes, per_thread, item, row_elements;
     int kept, reduced,
         masked;         /* numbers of axes, and whether there is a mask: for the planner's kernels and finalize_rows */

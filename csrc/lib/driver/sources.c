@@ -14,11 +14,11 @@
 #define HELPER_FILES(F) \
     F(types) F(operators) F(accumulators) F(kernel_traits) F(rows) F(warp) F(block) F(tile) \
     F(thread_accumulator) F(runs) F(finalize) F(layout) F(fast_axes) F(fast_columns) \
-    F(fast_counted) F(fast_narrow) F(fast_strided) F(finalize_rows) F(exact_grid) \
-    F(exact_rounding) F(exact_brackets) F(exact_short) F(exact_tile) F(exact_sum) \
-    F(exact_digits) F(exact_windows) F(exact_few) F(exact_fixed) F(exact_adders) F(exact_block) \
-    F(exact_held) F(exact_run) F(exact_walk) F(exact_columns) F(exact_across) F(exact_rows) \
-    F(exact_join) F(exact_products) F(exact_variance) F(exact_moments) F(exact_moments_across) \
+    F(fast_counted) F(fast_narrow) F(fast_strided) F(finalize_rows) F(exact_superaccumulator_layout) \
+    F(exact_rounding) F(exact_interval) F(exact_short_sum) F(exact_single_tile) F(exact_results) \
+    F(exact_superaccumulator) F(exact_bins) F(exact_double_double) F(exact_integer_bins) F(exact_adders) F(exact_block) \
+    F(exact_limb_partial) F(exact_run) F(exact_strided_tiles) F(exact_column_merge) F(exact_strided) F(exact_rows) \
+    F(exact_merge) F(exact_products) F(exact_variance) F(exact_moments) F(exact_moments_strided) \
     F(exact_dot)
 /* clang-format on */
 

@@ -51,7 +51,7 @@ static int is_complex(gpr_dtype dtype)
     return gpr_dtype_rows[dtype].kind == GPR_KIND_COMPLEX;
 }
 
-/* ---------------------------------------------------------------- the grid ------------------- */
+/* ---------------------------------------------------------------- the layout ------------------- */
 
 enum {
     WORD_BITS = 32,
@@ -63,30 +63,30 @@ enum {
     LEAST_WORDS = 4 /* so that both halves of a 64-bit sum of small integers have their words */
 };
 
-static void count_words(gpr_exact_grid *grid)
+static void count_words(gpr_exact_layout *layout)
 {
-    grid->words = (grid->highest - grid->lowest + SPARE_BITS + WORD_BITS - 1) / WORD_BITS;
-    if (grid->words < LEAST_WORDS) grid->words = LEAST_WORDS;
+    layout->words = (layout->highest - layout->lowest + SPARE_BITS + WORD_BITS - 1) / WORD_BITS;
+    if (layout->words < LEAST_WORDS) layout->words = LEAST_WORDS;
 }
 
-gpr_exact_grid gpr_exact_grid_of(gpr_dtype dtype)
+gpr_exact_layout gpr_exact_layout_of(gpr_dtype dtype)
 {
     const gpr_dtype_row *row = &gpr_dtype_rows[dtype];
     const int negative = row->kind == GPR_KIND_SIGNED || row->kind == GPR_KIND_FLOAT;
-    gpr_exact_grid grid = {.lowest = 0, .highest = (int)row->bytes * 8, .negative = negative};
+    gpr_exact_layout layout = {.lowest = 0, .highest = (int)row->bytes * 8, .negative = negative};
 
     if (row->kind == GPR_KIND_FLOAT) {
         const format f = format_of(dtype);
-        grid.lowest = unit_exponent(f);
-        grid.highest = 1 << (f.exponent - 1);
+        layout.lowest = unit_exponent(f);
+        layout.highest = 1 << (f.exponent - 1);
     }
-    count_words(&grid);
-    return grid;
+    count_words(&layout);
+    return layout;
 }
 
 int gpr_exact_takes(gpr_dtype dtype, gpr_dtype element)
 {
-    const gpr_exact_grid sum = gpr_exact_grid_of(dtype), part = gpr_exact_grid_of(element);
+    const gpr_exact_layout sum = gpr_exact_layout_of(dtype), part = gpr_exact_layout_of(element);
 
     return part.lowest >= sum.lowest && part.highest <= sum.highest && part.negative <= sum.negative &&
            is_float(element) <= is_float(dtype);
@@ -98,7 +98,7 @@ void gpr_exact_clear(gpr_exact_part *part, gpr_dtype dtype)
 {
     memset(part, 0, sizeof *part);
     part->dtype = dtype;
-    part->grid = gpr_exact_grid_of(dtype);
+    part->layout = gpr_exact_layout_of(dtype);
 }
 
 void gpr_exact_clear_products(gpr_exact_part *part, gpr_dtype element)
@@ -107,9 +107,9 @@ void gpr_exact_clear_products(gpr_exact_part *part, gpr_dtype element)
 
     gpr_exact_clear(part, is_narrow ? GPR_FLOAT64 : element);
     if (is_narrow) return;
-    part->grid.lowest *= 2;
-    part->grid.highest *= 2;
-    count_words(&part->grid);
+    part->layout.lowest *= 2;
+    part->layout.highest *= 2;
+    count_words(&part->layout);
 }
 
 /* Shifting a negative number right rounds down on every compiler this builds with: a carry is a floor. */
@@ -117,7 +117,7 @@ _Static_assert((int64_t)-1 >> 1 == -1, "right shifts of negative numbers are ari
 
 void gpr_exact_carry(gpr_exact_part *part)
 {
-    const int last = part->grid.words - 1;
+    const int last = part->layout.words - 1;
 
     for (int i = 0; i < last; i++) {
         const int64_t carry = part->words[i] >> WORD_BITS;
@@ -147,7 +147,7 @@ static inline void add_shifted(int64_t *words, uint64_t magnitude, int shift, in
 
 void gpr_exact_add_integer(gpr_exact_part *part, int64_t value, int exponent)
 {
-    const int position = exponent - part->grid.lowest;
+    const int position = exponent - part->layout.lowest;
     const int64_t sign = value < 0 ? -1 : 0;
     uint64_t magnitude = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
 
@@ -232,7 +232,7 @@ static void add_integers(gpr_exact_part *part, gpr_dtype element, const char *el
 void gpr_exact_add_elements(gpr_exact_part *part, gpr_dtype element, const void *elements, uint64_t count)
 {
     const size_t bytes = gpr_dtype_rows[element].bytes;
-    const int offset = gpr_exact_grid_of(element).lowest - part->grid.lowest;
+    const int offset = gpr_exact_layout_of(element).lowest - part->layout.lowest;
     const char *at = elements;
 
     if ((part->flags & GPR_EXACT_NOT_MINUS_ZERO) == 0) part->flags |= gpr_exact_zero_flag(element, elements, count);
@@ -399,7 +399,7 @@ uint32_t gpr_exact_zero_flag(gpr_dtype element, const void *elements, uint64_t c
 
 gpr_status gpr_exact_add_part(gpr_exact_part *part, const gpr_exact_part *other)
 {
-    const int words = part->grid.words;
+    const int words = part->layout.words;
 
     if (part->count + other->count < part->count)
         return gpr_fail(GPR_ERROR_VALUE, "an exact sum has room for 2^64 - 1 elements: %llu and %llu are more",
@@ -415,13 +415,13 @@ gpr_status gpr_exact_add_part(gpr_exact_part *part, const gpr_exact_part *other)
 
 gpr_exact_number gpr_exact_number_of(const gpr_exact_part *part)
 {
-    const int count = part->grid.words;
+    const int count = part->layout.words;
     gpr_exact_number m;
     int64_t carry = 0;
     uint64_t more;
 
     m.count = count;
-    m.exponent = part->grid.lowest;
+    m.exponent = part->layout.lowest;
     m.inexact = 0;
     for (int i = 0; i < count; i++) {
         carry += part->words[i];
@@ -622,7 +622,7 @@ int gpr_exact_clear_acc(gpr_acc_kind acc_kind, gpr_dtype element, gpr_exact_part
 
 static size_t part_acc_bytes(const gpr_exact_part *part)
 {
-    return ((size_t)part->grid.words + GPR_EXACT_ACC_TAIL) * sizeof(int64_t);
+    return ((size_t)part->layout.words + GPR_EXACT_ACC_TAIL) * sizeof(int64_t);
 }
 
 size_t gpr_exact_acc_bytes(gpr_acc_kind acc_kind, gpr_dtype element)
@@ -637,23 +637,23 @@ size_t gpr_exact_acc_bytes(gpr_acc_kind acc_kind, gpr_dtype element)
 
 uint64_t gpr_exact_counters(gpr_acc_kind acc_kind, gpr_dtype element)
 {
-    enum { DIGIT_BITS = 20 }; /* digit_bits in kernels/exact_digits.cuh */
-    const int bits = gpr_exact_grid_of(gpr_exact_part_dtype(element)).words * WORD_BITS;
+    enum { LIMB_BITS = 20 }; /* limb_bits in kernels/exact_superaccumulator.cuh */
+    const int bits = gpr_exact_layout_of(gpr_exact_part_dtype(element)).words * WORD_BITS;
 
     if (acc_kind != GPR_ACC_EXACT) return gpr_exact_acc_bytes(acc_kind, element) / sizeof(uint64_t);
-    return (uint64_t)gpr_exact_parts(element) * (uint64_t)((bits + DIGIT_BITS - 1) / DIGIT_BITS + GPR_EXACT_ACC_TAIL);
+    return (uint64_t)gpr_exact_parts(element) * (uint64_t)((bits + LIMB_BITS - 1) / LIMB_BITS + GPR_EXACT_ACC_TAIL);
 }
 
 uint64_t gpr_exact_partial_bytes(gpr_acc_kind acc_kind, gpr_dtype element)
 {
-    enum { WORD = 8 }; /* an integer a window, and one above; where windows are, and flags */
+    enum { WORD = 8 }; /* an integer a bin, and one above; where bins are, and flags */
     const gpr_dtype real = gpr_exact_part_dtype(element);
-    const uint64_t windows = gpr_dtype_rows[real].bytes == sizeof(double)  ? 3
-                             : gpr_dtype_rows[real].bytes == sizeof(float) ? 2
-                                                                           : 1;
+    const uint64_t bins = gpr_dtype_rows[real].bytes == sizeof(double)  ? 3
+                          : gpr_dtype_rows[real].bytes == sizeof(float) ? 2
+                                                                        : 1;
 
     if (acc_kind != GPR_ACC_EXACT || !is_float(real)) return 0;
-    return ((uint64_t)gpr_exact_parts(element) * (windows + 1) + 1) * WORD;
+    return ((uint64_t)gpr_exact_parts(element) * (bins + 1) + 1) * WORD;
 }
 
 int gpr_exact_read_acc(gpr_acc_kind acc_kind, gpr_dtype element, const void *packed, gpr_exact_part *parts)
@@ -663,7 +663,7 @@ int gpr_exact_read_acc(gpr_acc_kind acc_kind, gpr_dtype element, const void *pac
     uint64_t flags = 0;
 
     for (int p = 0; p < count; p++) {
-        const size_t words = (size_t)parts[p].grid.words * sizeof(int64_t);
+        const size_t words = (size_t)parts[p].layout.words * sizeof(int64_t);
 
         memcpy(parts[p].words, at, words);
         memcpy(&parts[p].count, at + words, sizeof parts[p].count);

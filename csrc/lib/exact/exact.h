@@ -28,23 +28,23 @@ enum {
     GPR_EXACT_FLAGS = 15
 };
 
-/* How numbers lie on the fixed-point grid: each is a multiple of 2^lowest below 2^highest. */
-typedef struct gpr_exact_grid {
+/* How numbers lie on the superaccumulator's layout: each is a multiple of 2^lowest below 2^highest. */
+typedef struct gpr_exact_layout {
     int lowest, highest;
     int words;    /* of a part */
     int negative; /* they may be */
-} gpr_exact_grid;
+} gpr_exact_layout;
 
 typedef struct gpr_exact_part {
     gpr_dtype dtype; /* of the numbers that are added */
-    gpr_exact_grid grid;
+    gpr_exact_layout layout;
     uint32_t flags;
     uint64_t count;
     uint64_t pending; /* numbers added to a word, at most, since carries were propagated */
     int64_t words[GPR_EXACT_WORDS];
 } gpr_exact_part;
 
-gpr_exact_grid gpr_exact_grid_of(gpr_dtype dtype); /* of a dtype's elements */
+gpr_exact_layout gpr_exact_layout_of(gpr_dtype dtype); /* of a dtype's elements */
 
 /* Whether every element of type `element` is a multiple of the unit of a part of type `dtype`, and none is larger than
  * what the part has room for. */
@@ -72,7 +72,7 @@ uint32_t gpr_exact_zero_flag(gpr_dtype element, const void *elements, uint64_t c
 /* The same of a product of two float64. */
 uint32_t gpr_exact_product_zero_flag(const double *a, const double *b, uint64_t count);
 
-/* Adds a part of the same grid. GPR_ERROR_VALUE, with nothing added: more than 2^64 - 1 elements. */
+/* Adds a part of the same layout. GPR_ERROR_VALUE, with nothing added: more than 2^64 - 1 elements. */
 gpr_status gpr_exact_add_part(gpr_exact_part *part, const gpr_exact_part *other);
 
 /* Adds a part of elements of a type that this one takes, to a part with no elements yet. */
@@ -144,14 +144,14 @@ gpr_dtype gpr_exact_part_dtype(gpr_dtype element); /* float32 of complex64, floa
  * or of a product of two; of GPR_ACC_EXACT_MOMENTS one more, for all squares. */
 int gpr_exact_clear_acc(gpr_acc_kind acc_kind, gpr_dtype element, gpr_exact_part *parts);
 
-/* An accumulator as kernels leave it (kernels/exact_sum.cuh): each part's words, its count and its flags, 8 bytes each.
+/* An accumulator as kernels leave it (kernels/exact_results.cuh): each part's words, its count and its flags, 8 bytes each.
  * gpr_exact_read_acc returns the number of parts. */
 size_t gpr_exact_acc_bytes(gpr_acc_kind acc_kind, gpr_dtype element);
 int gpr_exact_read_acc(gpr_acc_kind acc_kind, gpr_dtype element, const void *packed, gpr_exact_part *parts);
-/* Counters of 8 bytes that several blocks add to: of a sum each part's digits, its count and its flags (kernels/exact_block.cuh), of
- * the other kinds an accumulator (kernels/exact_join.cuh). */
+/* Counters of 8 bytes that several blocks add to: of a sum each part's limbs, its count and its flags (kernels/exact_block.cuh), of
+ * the other kinds an accumulator (kernels/exact_merge.cuh). */
 uint64_t gpr_exact_counters(gpr_acc_kind acc_kind, gpr_dtype element);
-/* What each block of a row of floats leaves for the last one: 0 bytes where blocks leave nothing (kernels/exact_held.cuh). */
+/* What each block of a row of floats leaves for the last one: 0 bytes where blocks leave nothing (kernels/exact_limb_partial.cuh). */
 uint64_t gpr_exact_partial_bytes(gpr_acc_kind acc_kind, gpr_dtype element);
 
 /* The sum, or with `divide` the mean, as one element of type `result`, which has room for what elements are: rounded once,

@@ -492,10 +492,10 @@ static gpr_status plan_passes(const gpr_kernel_row *row, uint64_t n, uint64_t bl
 
 /* ---------------------------------------------------------------- exact sums ----------------- */
 
-/* Bytes of a strip of rows that lie side by side, a warp's threads at least, and at most (most_across in kernels/exact_across.cuh); and
- * bytes and threads at most where each has numbers for a variance (most_moments_across in kernels/exact_moments_across.cuh). */
+/* Bytes of a strip of rows that lie side by side, a warp's threads at least, and at most (most_strip_rows in kernels/exact_strided.cuh); and
+ * bytes and threads at most where each has numbers for a variance (most_moments_strip_rows in kernels/exact_moments_strided.cuh). */
 enum { STRIP_BYTES = 256, MOST_STRIP_BYTES = 512, MOMENTS_STRIP_BYTES = 128 };
-/* Additions that a window has room for (most_adds), and most threads of a block of exact_rows, of real and of complex elements
+/* Additions that a bin has room for (most_adds), and most threads of a block of exact_rows, of real and of complex elements
  * (most_rows_block). */
 enum { MOST_ADDS = 1024, MOST_ROWS_BLOCK = 1024, MOST_COMPLEX_ROWS_BLOCK = 512 };
 /* Vectors of a tile of rows with one reduced axis, and with more (most_walked_vectors). */
@@ -643,10 +643,10 @@ static uint64_t choose_strip(const task *t, uint64_t block, uint64_t residents, 
     return best;
 }
 
-static gpr_status plan_exact_across(const task *t, const char *variant, gpr_plan *plan)
+static gpr_status plan_exact_strided(const task *t, const char *variant, gpr_plan *plan)
 {
     enum { FEW_STRIPS = 8 }; /* the last of as many had better be full */
-    /* Elements that make up for a thread's end, where it adds its windows to its row's numbers: of a variance they are many. */
+    /* Elements that make up for a thread's end, where it adds its bins to its row's numbers: of a variance they are many. */
     enum { MOMENTS_EACH = 32 };
     const uint64_t each = t->rule->acc_kind == GPR_ACC_EXACT_MOMENTS ? MOMENTS_EACH : WALK_ITEMS;
     const uint64_t rows = t->layout->rows, block = plan->block;
@@ -714,7 +714,7 @@ static gpr_status plan_exact_runs(const task *t, gpr_plan *plan)
 static gpr_status plan_exact(const task *t, gpr_plan *plan)
 {
     plan->layout = *t->layout;
-    plan->integer_windows = t->facts->slow_float64 && t->rule->acc_kind == GPR_ACC_EXACT;
+    plan->integer_bins = t->facts->slow_float64 && t->rule->acc_kind == GPR_ACC_EXACT;
     if (t->rule->acc_kind == GPR_ACC_EXACT_PRODUCTS) {
         plan->variant = "exact_dot";
         return plan_exact_runs(t, plan);
@@ -723,13 +723,13 @@ static gpr_status plan_exact(const task *t, gpr_plan *plan)
     if (t->rule->acc_kind == GPR_ACC_EXACT_MOMENTS) {
         /* Short rows wait for their divisions, of which one block of that kernel makes several at once. */
         const int are_short = plan->rows > 1 && t->grid == 0 && t->layout->n * t->element_bytes <= SHORT_ROW_BYTES;
-        if (are_short || !gpr_rows_are_runs(t->layout)) return plan_exact_across(t, "exact_moments_across", plan);
+        if (are_short || !gpr_rows_are_runs(t->layout)) return plan_exact_strided(t, "exact_moments_strided", plan);
         plan->variant = "exact_moments";
         return plan_exact_runs(t, plan);
     }
     const uint32_t lanes = exact_lanes(t, &plan->layout);
     if (lanes != 0) return plan_exact_rows(t, lanes, plan);
-    if (!gpr_rows_are_runs(t->layout)) return plan_exact_across(t, "exact_across", plan);
+    if (!gpr_rows_are_runs(t->layout)) return plan_exact_strided(t, "exact_strided", plan);
     return plan_exact_runs(t, plan);
 }
 

@@ -50,7 +50,7 @@ typedef struct gpr_plan {
     uint32_t width, row_major, packed, ascends;
     /* Of exact sums with several blocks a row: the rows, or groups of them, that tickets are for. Launches keep to as many. */
     uint32_t slots;
-    int integer_windows; /* exact sums of floats are made without float64 (kernels/exact_fixed.cuh) */
+    int integer_bins; /* exact sums of floats are made without float64 (kernels/exact_integer_bins.cuh) */
 } gpr_plan;
 
 /* Plans the reduction of an array (rows >= 1; n >= 1, or 0 for auto's results of nothing) with kernel `kernel`. block, grid: 0 for

@@ -15,7 +15,7 @@ gpr_kernel_traits gpr_plan_traits(const gpr_plan *plan, const gpr_rule *rule, in
     traits.compute = rule->compute;
     traits.acc = rule->device_acc;
     traits.skip_nan = rule->skip_nan;
-    traits.integer_windows = plan->integer_windows;
+    traits.integer_bins = plan->integer_bins;
     traits.block = plan->block;
     traits.lanes = plan->lanes;
     traits.per_thread = plan->per_thread;

@@ -1,17 +1,17 @@
 // Exact sums: the number that a block adds to, in shared memory, and how floats and integers are added to it.
 //
-// Its digits are smaller than those of a row's number (exact_sum.cuh), so that one instruction adds to them. A digit
+// Its limbs are smaller than those of a row's superaccumulator (exact_results.cuh), so that one instruction adds to them. A limb
 // may be added to by any thread at any time; who finds it nearly full carries.
 #pragma once
 
-#include "exact_sum.cuh"
+#include "exact_results.cuh"
 #include "warp.cuh"
 
 namespace gpr {
 
 // ---------------------------------------------------------------- bits of floats ----------------
 
-// Grows with the magnitude. Of a double the upper half: enough to say where windows should lie.
+// Grows with the magnitude. Of a double the upper half: enough to say where bins should lie.
 template <class T> GPR_DEVICE unsigned magnitude_key(T x)
 {
     if constexpr (sizeof(T) == 8) return upper_bits(x) & ~sign_bit;
@@ -22,7 +22,7 @@ template <class T> GPR_DEVICE unsigned field_of_key(unsigned key) { return key >
 
 // Of the floats in the first few of some vectors the largest magnitude, and the smallest that is not 0, less the smallest
 // number there is: 0 is the largest there. Of doubles the upper halves.
-struct Magnitudes { unsigned largest, least_less; };
+struct Magnitudes { unsigned largest, smallest_minus_one; };
 
 template <class T, unsigned VECTORS>
 GPR_DEVICE Magnitudes magnitudes_of(const Vector (&v)[VECTORS], unsigned used = VECTORS)
@@ -60,66 +60,66 @@ GPR_DEVICE Magnitudes magnitudes_of(const Vector (&v)[VECTORS], unsigned used = 
     }
 }
 
-// ---------------------------------------------------------------- the block's number ------------
+// ---------------------------------------------------------------- the block's superaccumulator ------------
 
-// A block adds to a number of smaller digits, which shared memory adds by one instruction: 32 bits with a sign, in radix
-// 2^20. Whoever finds a digit nearly full carries.
-constexpr int digit_bits = 20;
-constexpr int digit_mask = (1 << digit_bits) - 1;
-constexpr int full_digit = 1 << 29; // all threads of a block may add once more
-template <class T> constexpr int digits_of = (grid_words<T> * word_bits + digit_bits - 1) / digit_bits;
+// A block adds to a number of smaller limbs, which shared memory adds by one instruction: 32 bits with a sign, in radix
+// 2^20. Whoever finds a limb nearly full carries.
+constexpr int limb_bits = 20;
+constexpr int limb_mask = (1 << limb_bits) - 1;
+constexpr int full_limb = 1 << 29; // all threads of a block may add once more
+template <class T> constexpr int limbs_of = (accumulator_words<T> * word_bits + limb_bits - 1) / limb_bits;
 
-template <class In> struct BlockSum {
+template <class In> struct Superaccumulator {
     using T = PartType<In>;
-    int digit[parts_of<In>][digits_of<T>];
+    int limb[parts_of<In>][limbs_of<T>];
     unsigned flags[parts_of<In>];
     uint64 left_out;
 };
-// COUNT numbers of a block; and an element that is in none of them (RunTeam), of each part its bits, or 0.
-template <class In, unsigned COUNT> struct BlockSums {
-    BlockSum<In> of[COUNT];
-    uint64 alone[parts_of<In>];
+// COUNT numbers of a block; and an element that is in none of them (RunGroup), of each part its bits, or 0.
+template <class In, unsigned COUNT> struct BlockSuperaccumulators {
+    Superaccumulator<In> of[COUNT];
+    uint64 outlier[parts_of<In>];
 };
-template <class In, unsigned COUNT> GPR_DEVICE BlockSums<In, COUNT> &all_block_sums()
+template <class In, unsigned COUNT> GPR_DEVICE BlockSuperaccumulators<In, COUNT> &block_state()
 {
-    __shared__ BlockSums<In, COUNT> sums;
+    __shared__ BlockSuperaccumulators<In, COUNT> sums;
     return sums;
 }
-template <class In, unsigned COUNT> GPR_DEVICE BlockSum<In> *block_sums() { return all_block_sums<In, COUNT>().of; }
+template <class In, unsigned COUNT> GPR_DEVICE Superaccumulator<In> *block_superaccumulators() { return block_state<In, COUNT>().of; }
 // The one of a block that has no more.
-template <class In> GPR_DEVICE BlockSum<In> &block_sum() { return *block_sums<In, 1>(); }
+template <class In> GPR_DEVICE Superaccumulator<In> &block_superaccumulator() { return *block_superaccumulators<In, 1>(); }
 
-GPR_CALLED void carry_digit(int *digit)
+GPR_CALLED void carry_limb(int *limb)
 {
-    const int all = atomicExch(digit, 0); // whoever else carries takes what came after
-    atomicAdd(digit, all & digit_mask);
-    atomicAdd(digit + 1, all >> digit_bits);
+    const int all = atomicExch(limb, 0); // whoever else carries takes what came after
+    atomicAdd(limb, all & limb_mask);
+    atomicAdd(limb + 1, all >> limb_bits);
 }
-// |value| < 2^digit_bits
-GPR_DEVICE void add_to_digit(int *digit, int value)
+// |value| < 2^limb_bits
+GPR_DEVICE void add_to_limb(int *limb, int value)
 {
     if (value == 0) return;
-    const int old = atomicAdd(digit, value);
-    if (old >= full_digit || old <= -full_digit) carry_digit(digit);
+    const int old = atomicAdd(limb, value);
+    if (old >= full_limb || old <= -full_limb) carry_limb(limb);
 }
 
-// The digits that begin in word i of a part: below 2^60 in magnitude.
-template <class T> GPR_DEVICE long long digits_in_word(const int *digit, int i)
+// The limbs that begin in word i of a part: below 2^60 in magnitude.
+template <class T> GPR_DEVICE long long limbs_in_word(const int *limb, int i)
 {
-    const int first = (i * word_bits + digit_bits - 1) / digit_bits, shift = first * digit_bits - i * word_bits;
-    long long word = static_cast<long long>(digit[first]) << shift;
-    if (shift + digit_bits < word_bits && first + 1 < digits_of<T>) {
-        word += static_cast<long long>(digit[first + 1]) << (shift + digit_bits);
+    const int first = (i * word_bits + limb_bits - 1) / limb_bits, shift = first * limb_bits - i * word_bits;
+    long long word = static_cast<long long>(limb[first]) << shift;
+    if (shift + limb_bits < word_bits && first + 1 < limbs_of<T>) {
+        word += static_cast<long long>(limb[first + 1]) << (shift + limb_bits);
     }
     return word;
 }
 // Word i of a part: below 2^33 in magnitude, so that the words of any number of blocks can be added. The last one takes
 // all that is left.
-template <class T> GPR_DEVICE long long word_of(const int *digit, int i)
+template <class T> GPR_DEVICE long long word_of(const int *limb, int i)
 {
-    const long long own = digits_in_word<T>(digit, i);
-    const long long below = i > 0 ? digits_in_word<T>(digit, i - 1) >> word_bits : 0;
-    return below + (i < grid_words<T> - 1 ? own & 0xffffffffll : own);
+    const long long own = limbs_in_word<T>(limb, i);
+    const long long below = i > 0 ? limbs_in_word<T>(limb, i - 1) >> word_bits : 0;
+    return below + (i < accumulator_words<T> - 1 ? own & 0xffffffffll : own);
 }
 
 // A number of each lane, summed over the warp. All lanes must call, and get it.
@@ -148,8 +148,8 @@ GPR_DEVICE long long warp_sum(long long number)
 }
 
 // The same of numbers below 2^BITS in magnitude that the first few lanes have; others have 0.
-constexpr unsigned few_lanes = 8;
-template <int BITS> GPR_DEVICE long long sum_of_few(long long number)
+constexpr unsigned first_lanes = 8;
+template <int BITS> GPR_DEVICE long long warp_sum_of_first(long long number)
 {
 #if GPR_HAS_REDUX
     constexpr int half = 29; // bits: 8 numbers of them fit 32 bits
@@ -162,25 +162,25 @@ template <int BITS> GPR_DEVICE long long sum_of_few(long long number)
 #endif
 }
 
-constexpr unsigned pieces = 4;                        // digits that a shifted number of 56 bits reaches
-constexpr unsigned most_numbers = warp_lanes / pieces; // that a warp adds at once: a lane adds one piece
+constexpr unsigned pieces = 4;                        // limbs that a shifted number of 56 bits reaches
+constexpr unsigned most_integers_at_once = warp_lanes / pieces; // that a warp adds at once: a lane adds one piece
 constexpr int half_bits = 40;                         // of longer numbers, which are added in halves
 
-// Adds piece i < pieces of a number below 2^56 in magnitude, in units of 2^(grid_lowest + place), to a part.
-GPR_DEVICE void add_piece(int *digit, long long number, int place, unsigned i)
+// Adds piece i < pieces of a number below 2^56 in magnitude, in units of 2^(lowest_exponent + place), to a part.
+GPR_DEVICE void add_piece(int *limb, long long number, int place, unsigned i)
 {
-    const int shift = place % digit_bits - static_cast<int>(i) * digit_bits;
+    const int shift = place % limb_bits - static_cast<int>(i) * limb_bits;
     const uint64 magnitude = number < 0 ? 0 - static_cast<uint64>(number) : static_cast<uint64>(number);
-    const int value = static_cast<int>(shift < 0 ? magnitude >> -shift : magnitude << shift) & digit_mask;
-    add_to_digit(digit + place / digit_bits + i, number < 0 ? -value : value);
+    const int value = static_cast<int>(shift < 0 ? magnitude >> -shift : magnitude << shift) & limb_mask;
+    add_to_limb(limb + place / limb_bits + i, number < 0 ? -value : value);
 }
 
-// Adds COUNT integers a lane, summed over the warp, to a part: number i in units of 2^(grid_lowest + place[i]). The
+// Adds COUNT integers a lane, summed over the warp, to a part: number i in units of 2^(lowest_exponent + place[i]). The
 // numbers' magnitudes are below 2^51. All lanes of the warp must call.
 template <unsigned COUNT>
-GPR_DEVICE void add_numbers(int *digit, const long long (&number)[COUNT], const int (&place)[COUNT])
+GPR_DEVICE void add_integers(int *limb, const long long (&number)[COUNT], const int (&place)[COUNT])
 {
-    static_assert(COUNT <= most_numbers, "a lane adds one piece");
+    static_assert(COUNT <= most_integers_at_once, "a lane adds one piece");
     const unsigned lane = threadIdx.x % warp_lanes;
     long long mine = 0;
     int first = 0;
@@ -193,26 +193,26 @@ GPR_DEVICE void add_numbers(int *digit, const long long (&number)[COUNT], const 
             first = place[i];
         }
     }
-    if (mine != 0) add_piece(digit, mine, first, lane % pieces);
+    if (mine != 0) add_piece(limb, mine, first, lane % pieces);
 }
 
 // Adds a finite number.
-template <class T> GPR_DEVICE void add_digits(int *digit, T x)
+template <class T> GPR_DEVICE void add_to_limbs(int *limb, T x)
 {
-    constexpr int fraction = Format<T>::fraction, pieces = (fraction + digit_bits) / digit_bits + 1;
+    constexpr int fraction = Format<T>::fraction, pieces = (fraction + limb_bits) / limb_bits + 1;
     constexpr Bits<T> implied = static_cast<Bits<T>>(Bits<T>(1) << fraction);
     const Bits<T> bits = bit_copy<Bits<T>>(x);
     const unsigned field = static_cast<unsigned>(bits >> fraction) & last_field<T>;
     const uint64 significand = (bits & (implied - 1u)) | (field != 0 ? implied : 0u);
     const unsigned place = field != 0 ? field - 1 : 0;
-    const int shift = static_cast<int>(place % digit_bits);
+    const int shift = static_cast<int>(place % limb_bits);
 
-    digit += place / digit_bits;
+    limb += place / limb_bits;
 #pragma unroll
     for (int i = 0; i < pieces; i++) {
-        const uint64 shifted = i == 0 ? significand << shift : significand >> (i * digit_bits - shift);
-        const int value = static_cast<int>(shifted) & digit_mask;
-        add_to_digit(digit + i, (bits & sign_of<T>) != 0 ? -value : value);
+        const uint64 shifted = i == 0 ? significand << shift : significand >> (i * limb_bits - shift);
+        const int value = static_cast<int>(shifted) & limb_mask;
+        add_to_limb(limb + i, (bits & sign_of<T>) != 0 ? -value : value);
     }
 }
 

@@ -1,11 +1,11 @@
-// Exact sums: windows, the doubles with a bias that split elements without an error, and how elements become doubles.
+// Exact sums: bins, the doubles with a bias that split elements without an error, and how elements become doubles.
 #pragma once
 
-#include "exact_digits.cuh"
+#include "exact_superaccumulator.cuh"
 
 namespace gpr {
 
-// Elements as doubles for windows. float32 is made smaller by 2^(1023 - 127), so that its exponent field is the
+// Elements as doubles for bins. float32 is made smaller by 2^(1023 - 127), so that its exponent field is the
 // double's: shifts do that, where a conversion would take as long as four additions. 16-bit floats are converted, which
 // two of them in a word make the quicker way.
 template <class T> constexpr bool is_converted = sizeof(T) == 2;
@@ -34,14 +34,14 @@ template <class T> GPR_DEVICE double widen_quickly(T x)
 }
 
 constexpr int most_double_field = 2044; // 1.5 * 2^p and twice that are finite
-// The exponent field of a window whose last place is the smallest number of T.
+// The exponent field of a bin whose last place is the smallest number of T.
 template <class T> constexpr int deepest_field = field_offset<T> + double_fraction + 1 - Format<T>::fraction;
-// No window lies higher, so that infinities and NaN leave it.
+// No bin lies higher, so that infinities and NaN leave it.
 template <class T> constexpr int highest_field =
     sizeof(T) == 8 ? most_double_field : field_offset<T> + static_cast<int>(last_field<T>);
 
-// COUNT windows for elements of type T, STEP bits apart. The first bias has the exponent field `top`.
-template <class T, unsigned COUNT, int STEP, bool QUICK = false> struct Windows {
+// COUNT bins for elements of type T, STEP bits apart. The first bias has the exponent field `top`.
+template <class T, unsigned COUNT, int STEP, bool QUICK = false> struct Bins {
     static constexpr unsigned count = COUNT;
     double sum[COUNT];
     int top; // the same in all lanes of a warp
@@ -51,13 +51,13 @@ template <class T, unsigned COUNT, int STEP, bool QUICK = false> struct Windows 
         if constexpr (QUICK) return deepest_field<T> - field_offset<T> + quick_offset<T>;
         else return deepest_field<T>;
     }
-    // Of window w. None lies deeper than the smallest number needs.
+    // Of bin w. None lies deeper than the smallest number needs.
     static GPR_DEVICE int field_at(int top, unsigned w)
     {
         const int e = top - static_cast<int>(w) * STEP;
         return e > deepest() ? e : deepest();
     }
-    // Its unit is 2^(grid_lowest + place).
+    // Its unit is 2^(lowest_exponent + place).
     static GPR_DEVICE int place_at(int top, unsigned w) { return field_at(top, w) - deepest(); }
     GPR_DEVICE int field(unsigned w) const { return field_at(top, w); }
     GPR_DEVICE double bias(unsigned w) const
@@ -77,29 +77,29 @@ template <class T, unsigned COUNT, int STEP, bool QUICK = false> struct Windows 
         for (unsigned w = 0; w < COUNT; w++) is_so = is_so && sum[w] == bias(w);
         return is_so;
     }
-    // Window w takes what it can of x, and returns the rest. With the product of a and b, which is a double, for x, the
+    // Bin w takes what it can of x, and returns the rest. With the product of a and b, which is a double, for x, the
     // instructions that add make it on the way.
-    GPR_DEVICE double take(unsigned w, double x)
+    GPR_DEVICE double extract(unsigned w, double x)
     {
         const double grown = sum[w] + x, taken = grown - sum[w];
         sum[w] = grown;
         return x - taken;
     }
-    GPR_DEVICE double take_product(unsigned w, double a, double b)
+    GPR_DEVICE double extract_product(unsigned w, double a, double b)
     {
         const double grown = __fma_rn(a, b, sum[w]), taken = grown - sum[w];
         sum[w] = grown;
         return __fma_rn(a, b, -taken);
     }
-    // Adds x to the first USED windows. Returns what no window took.
+    // Adds x to the first USED bins. Returns what no bin took.
     template <unsigned USED = COUNT> GPR_DEVICE double add(double x)
     {
 #pragma unroll
-        for (unsigned w = 0; w < USED; w++) x = take(w, x);
+        for (unsigned w = 0; w < USED; w++) x = extract(w, x);
         return x;
     }
-    // The same of N elements, window by window: so additions of one do not wait for those of another. What no window took is
-    // in `rest`; watch() is called after each addition to the first window.
+    // The same of N elements, bin by bin: so additions of one do not wait for those of another. What no bin took is
+    // in `rest`; watch() is called after each addition to the first bin.
     template <unsigned N, class Watch> GPR_DEVICE void add_elements(const T (&x)[N], double (&rest)[N], const Watch &watch)
     {
 #pragma unroll
@@ -111,7 +111,7 @@ template <class T, unsigned COUNT, int STEP, bool QUICK = false> struct Windows 
         for (unsigned w = 0; w < COUNT; w++) {
 #pragma unroll
             for (unsigned i = 0; i < N; i++) {
-                rest[i] = take(w, rest[i]);
+                rest[i] = extract(w, rest[i]);
                 if (w == 0) watch();
             }
         }
@@ -123,12 +123,12 @@ template <class T, unsigned COUNT, int STEP, bool QUICK = false> struct Windows 
     }
     template <unsigned USED = COUNT> GPR_DEVICE double add_product(double a, double b)
     {
-        double x = take_product(0, a, b);
+        double x = extract_product(0, a, b);
 #pragma unroll
-        for (unsigned w = 1; w < USED; w++) x = take(w, x);
+        for (unsigned w = 1; w < USED; w++) x = extract(w, x);
         return x;
     }
-    // What the windows hold: integers below 2^51 in magnitude.
+    // What the bins hold: integers below 2^51 in magnitude.
     GPR_DEVICE void read(long long (&number)[COUNT], int (&place)[COUNT]) const
     {
 #pragma unroll
@@ -139,34 +139,34 @@ template <class T, unsigned COUNT, int STEP, bool QUICK = false> struct Windows 
     }
 };
 
-// The windows that a thread has all the time.
-constexpr int window_step = 42;
-constexpr unsigned most_adds = 1024;  // to a window: 2^(52 - window_step)
+// The bins that a thread has all the time.
+constexpr int bin_step = 42;
+constexpr unsigned most_adds = 1024;  // to a bin: 2^(52 - bin_step)
 // From a tile's largest exponent to the first bias's: for most_adds, and larger ones.
 constexpr int headroom_bits = 16;
 constexpr int least_headroom = 12; // for most_adds
 constexpr int tile_headroom = 8;   // for those of a tile, where the sum is in the middle half of its range before
 constexpr unsigned most_tile_adds = 1u << (tile_headroom - 3);
-// Several windows are placed at multiples of so many bits: so those of different warps mostly lie at one place, and what
+// Several bins are placed at multiples of so many bits: so those of different warps mostly lie at one place, and what
 // they hold is added as it is. A single one has no bits to spare for that.
 constexpr int place_step = 4;
-template <class T> constexpr unsigned near_windows = sizeof(T) == 8 ? 3 : sizeof(T) == 4 ? 2 : 1;
-// The exponent field of the first bias where the last window lies as deep as the smallest number needs; none lies deeper, so
+template <class T> constexpr unsigned bin_count = sizeof(T) == 8 ? 3 : sizeof(T) == 4 ? 2 : 1;
+// The exponent field of the first bias where the last bin lies as deep as the smallest number needs; none lies deeper, so
 // that they are always as far from each other.
-template <class T> constexpr int least_top = deepest_field<T> + (static_cast<int>(near_windows<T>) - 1) * window_step;
+template <class T> constexpr int least_top = deepest_field<T> + (static_cast<int>(bin_count<T>) - 1) * bin_step;
 
-template <class T> struct NearWindows : Windows<T, near_windows<T>, window_step> {
-    // Where windows begin for numbers like those with this key.
+template <class T> struct DoubleBins : Bins<T, bin_count<T>, bin_step> {
+    // Where bins begin for numbers like those with this key.
     static GPR_DEVICE int top_for(unsigned key)
     {
-        constexpr int step = near_windows<T> > 1 ? place_step : 1;
+        constexpr int step = bin_count<T> > 1 ? place_step : 1;
         const int needed = field_offset<T> + static_cast<int>(field_of_key<T>(key)) + headroom_bits;
         const int top = (needed + step - 1) / step * step;
         return top < least_top<T> ? least_top<T> : top < highest_field<T> ? top : highest_field<T>;
     }
     // The largest exponent field of numbers of which a tile stays in range, if there is room.
     GPR_DEVICE int highest() const { return this->top - tile_headroom - field_offset<T>; }
-    // Whether the first window's sum is in the middle half of its range: the first two bits of the fraction differ.
+    // Whether the first bin's sum is in the middle half of its range: the first two bits of the fraction differ.
     GPR_DEVICE bool has_room() const
     {
         constexpr unsigned first_bit = 1u << 19;
@@ -175,16 +175,16 @@ template <class T> struct NearWindows : Windows<T, near_windows<T>, window_step>
     }
 };
 
-// One window holds every float16 there is.
-template <class T> constexpr bool is_always_near = same<T, dt_float16>;
+// One bin holds every float16 there is.
+template <class T> constexpr bool one_bin_suffices = same<T, dt_float16>;
 
-// Windows that hold every finite float32 or bfloat16, for a few additions: where others do not hold a tile.
-template <class T> constexpr bool has_wide_windows =
-    !integer_windows && (same<T, dt_float32> || same<T, dt_bfloat16>);
+// Bins that hold every finite float32 or bfloat16, for a few additions: where others do not hold a tile.
+template <class T> constexpr bool has_wide_bins =
+    !integer_bins && (same<T, dt_float32> || same<T, dt_bfloat16>);
 constexpr int wide_step = 47;
 constexpr unsigned most_wide_adds = 32; // 2^(52 - wide_step)
 template <class T> constexpr int wide_top = field_offset<T> + static_cast<int>(last_field<T>) + 7; // for as many of the largest
-template <class T> using WideWindows =
-    Windows<T, (wide_top<T> - deepest_field<T> + wide_step - 1) / wide_step + 1, wide_step>;
+template <class T> using WideBins =
+    Bins<T, (wide_top<T> - deepest_field<T> + wide_step - 1) / wide_step + 1, wide_step>;
 
 } // namespace gpr

@@ -8,25 +8,25 @@ namespace gpr {
 
 // Vectors of a tile that is made element by element: of 16 elements, whose loads are under way together; of fewer where
 // each takes many instructions to find.
-constexpr unsigned most_walked_vectors = reduced_axes == 1 ? 4 : 2;
+constexpr unsigned most_strided_vectors = reduced_axes == 1 ? 4 : 2;
 template <class In>
-constexpr unsigned walked_vectors = sizeof(In) < most_walked_vectors ? sizeof(In) : most_walked_vectors;
+constexpr unsigned strided_vectors = sizeof(In) < most_strided_vectors ? sizeof(In) : most_strided_vectors;
 // And of one that a thread makes for a sum of its own: of items, or of elements that take so little to add that loads are what
 // is waited for.
 constexpr unsigned most_strip_vectors = 4;
 template <class In> constexpr unsigned strip_vectors =
-    item > 1 || (reduced_axes == 1 && same<In, dt_float16>) ? most_strip_vectors : walked_vectors<In>;
+    item > 1 || (reduced_axes == 1 && same<In, dt_float16>) ? most_strip_vectors : strided_vectors<In>;
 
 // A thread's way through a row of n elements, or items of RUN neighbouring ones: tiles of number first, first + step,
 // first + 2 * step, ...
-template <class Traits, unsigned VECTORS, unsigned RUN = 1> class WalkedTiles {
+template <class Traits, unsigned VECTORS, unsigned RUN = 1> class StridedTiles {
 public:
     using In = typename Traits::In;
     static constexpr unsigned elements = VECTORS * vector_elements<In>, steps = elements / RUN;
     static_assert(RUN == 1 || RUN == item, "items are what load_item loads");
     unsigned left_out = 0; // elements so far that are in no tile: masked, or NaN that does not count
 
-    GPR_DEVICE WalkedTiles(const In *row, const unsigned char *row_mask, const Layout &layout, uint64 first, uint64 step,
+    GPR_DEVICE StridedTiles(const In *row, const unsigned char *row_mask, const Layout &layout, uint64 first, uint64 step,
                            uint64 n)
         : in(row), mask(row_mask), iterator(layout, first, step), left(steps_of(n, first, step))
     {
@@ -38,14 +38,14 @@ public:
     {
         const unsigned count = left < steps ? static_cast<unsigned>(left) : steps;
         left -= count;
-        if constexpr (RUN > 1) take_items(v, count, nothing);
-        else if (reduced_axes == 1 && count == elements) take<true>(v, count, nothing);
-        else take<false>(v, count, nothing);
+        if constexpr (RUN > 1) fill_from_items(v, count, nothing);
+        else if (reduced_axes == 1 && count == elements) fill<true>(v, count, nothing);
+        else fill<false>(v, count, nothing);
     }
     // The same of a row that is hardly ever a whole tile.
     GPR_DEVICE void fetch_part(Vector (&v)[VECTORS], const Vector &nothing)
     {
-        take<false>(v, left < elements ? static_cast<unsigned>(left) : elements, nothing);
+        fill<false>(v, left < elements ? static_cast<unsigned>(left) : elements, nothing);
         left = 0;
     }
 
@@ -85,7 +85,7 @@ private:
         iterator.advance(elements);
     }
 
-    template <bool FULL> GPR_DEVICE void take(Vector (&v)[VECTORS], unsigned count, const Vector &nothing)
+    template <bool FULL> GPR_DEVICE void fill(Vector (&v)[VECTORS], unsigned count, const Vector &nothing)
     {
         In x[elements];
         bool keep[elements];
@@ -102,7 +102,7 @@ private:
         }
     }
 
-    GPR_DEVICE void take_items(Vector (&v)[VECTORS], unsigned count, const Vector &nothing)
+    GPR_DEVICE void fill_from_items(Vector (&v)[VECTORS], unsigned count, const Vector &nothing)
     {
         Item<In> items[steps];
 
@@ -149,17 +149,17 @@ template <unsigned BLOCK> struct Strip {
     // Adds what this thread has of its row, by tiles of VECTORS: make_room() comes before one is loaded, add(v) after that. Returns
     // how many of its elements are left out. All threads must call.
     template <class Traits, unsigned VECTORS, class MakeRoom, class Add>
-    GPR_DEVICE unsigned walk(const typename Traits::In *in, const Layout &layout, const Vector &nothing, const MakeRoom &make_room,
+    GPR_DEVICE unsigned for_each_tile(const typename Traits::In *in, const Layout &layout, const Vector &nothing, const MakeRoom &make_room,
                              const Add &add) const
     {
         const unsigned together = __ballot_sync(all_lanes, has_row()); // who waits for each other
         if (!has_row()) return 0;
         const RowOffsets start = layout.row_offsets(first + r.x);
-        WalkedTiles<Traits, VECTORS, item> tiles(in + start.in, layout.mask + start.mask, layout,
+        StridedTiles<Traits, VECTORS, item> tiles(in + start.in, layout.mask + start.mask, layout,
                                                static_cast<uint64>(row.block) * r.height + r.y,
                                                static_cast<uint64>(row.blocks) * r.height, row.n);
 
-        // Lanes whose tiles did not fit, or whose windows were full, wait here for the others: else they would go on by
+        // Lanes whose tiles did not fit, or whose bins were full, wait here for the others: else they would go on by
         // themselves to the end, each with loads of its own.
         while (__any_sync(together, !tiles.is_done())) {
             if (tiles.is_done()) continue;

@@ -39,7 +39,7 @@ public:
         return is_last_to_arrive(ticket, row.blocks);
     }
     // Total i, which is zero afterwards.
-    GPR_DEVICE uint64 take(unsigned i) const
+    GPR_DEVICE uint64 load_and_clear(unsigned i) const
     {
         const uint64 total = *counter(i);
         *counter(i) = 0;
@@ -55,7 +55,7 @@ private:
 // found(i) is word i of what the block has found, is_flags(i) says whether its bits are flags, not a number. True for the
 // row's only block, or its last one to arrive: then `whole` has the words after a barrier. All threads must call.
 template <unsigned BLOCK, unsigned WORDS, class Found, class IsFlags>
-GPR_DEVICE bool join_words(uint64 (&whole)[WORDS], const Row &row, unsigned *tickets, unsigned slots, const Found &found,
+GPR_DEVICE bool merge_words(uint64 (&whole)[WORDS], const Row &row, unsigned *tickets, unsigned slots, const Found &found,
                            const IsFlags &is_flags)
 {
     if (row.blocks == 1) {
@@ -64,7 +64,7 @@ GPR_DEVICE bool join_words(uint64 (&whole)[WORDS], const Row &row, unsigned *tic
     }
     const Totals totals(tickets, slots, row, WORDS);
     if (!totals.add<BLOCK>(WORDS, row, found, is_flags)) return false;
-    for (unsigned i = threadIdx.x; i < WORDS; i += BLOCK) whole[i] = totals.take(i);
+    for (unsigned i = threadIdx.x; i < WORDS; i += BLOCK) whole[i] = totals.load_and_clear(i);
     return true;
 }
 

@@ -1,22 +1,22 @@
-// Exact sums: windows of integers, for cards that have few units for float64.
+// Exact sums: bins of integers, for cards that have few units for float64.
 //
-// An element is an integer of a few bits times a power of two. Shifted to its place in a window it is added as an integer
+// An element is an integer of a few bits times a power of two. Shifted to its place in a bin it is added as an integer
 // of 64 or 128 bits, of which nothing is ever cut: so a tile must be asked beforehand whether all of it is in reach. Where
-// a window lies is told as for those of doubles (exact_windows.cuh), and so is what it holds: in integers 42 bits apart.
+// a bin lies is told as for those of doubles (exact_bins.cuh), and so is what it holds: in integers 42 bits apart.
 #pragma once
 
-#include "exact_windows.cuh"
+#include "exact_bins.cuh"
 
 namespace gpr {
 
-template <class T> struct FixedWindows {
-    static constexpr unsigned count = near_windows<T>;
+template <class T> struct IntegerBins {
+    static constexpr unsigned count = bin_count<T>;
     static constexpr int fraction = Format<T>::fraction, pair_bits = 64;
     // Bits below the sign: of one integer that is read, of 64, of 128 bits; and those that most_adds take.
     static constexpr int room = count == 1 ? 51 : count == 2 ? 62 : 126, bits_of_adds = 10;
     static constexpr int reach = room - bits_of_adds - (fraction + 1); // places that an element can be shifted by
     static constexpr int spare = reach / 6;                            // of them are for larger elements than the first tile's
-    static_assert(reach < pair_bits, "an element is in two neighbouring pairs of digits");
+    static_assert(reach < pair_bits, "an element is in two neighbouring pairs of limbs");
     uint64 low, high; // of a sum in two's complement; high only where there is room for it
     int top;
 
@@ -26,7 +26,7 @@ template <class T> struct FixedWindows {
         low = high = 0;
     }
     GPR_DEVICE bool is_empty() const { return (low | high) == 0; }
-    // Its unit is 2^(grid_lowest + place), as that of the last window of doubles.
+    // Its unit is 2^(lowest_exponent + place), as that of the last bin of doubles.
     GPR_DEVICE int place() const { return top - least_top<T>; }
     static GPR_DEVICE int top_for(unsigned key)
     {
@@ -63,27 +63,27 @@ template <class T> struct FixedWindows {
 #pragma unroll
         for (unsigned i = 0; i < N; i++) add_element(x[i]);
     }
-    // What the window holds: integers below 2^51 in magnitude.
+    // What the bin holds: integers below 2^51 in magnitude.
     GPR_DEVICE void read(long long (&number)[count], int (&places)[count]) const
     {
-        constexpr uint64 piece = (1ull << window_step) - 1;
+        constexpr uint64 piece = (1ull << bin_step) - 1;
 #pragma unroll
-        for (unsigned w = 0; w < count; w++) places[w] = place() + static_cast<int>(count - 1 - w) * window_step;
+        for (unsigned w = 0; w < count; w++) places[w] = place() + static_cast<int>(count - 1 - w) * bin_step;
         if constexpr (count == 1) {
             number[0] = static_cast<long long>(low);
         } else if constexpr (count == 2) {
-            number[0] = static_cast<long long>(low) >> window_step;
+            number[0] = static_cast<long long>(low) >> bin_step;
             number[1] = static_cast<long long>(low & piece);
         } else {
-            number[0] = static_cast<long long>(high) >> (2 * window_step - pair_bits);
-            number[1] = static_cast<long long>((high << (pair_bits - window_step) | low >> window_step) & piece);
+            number[0] = static_cast<long long>(high) >> (2 * bin_step - pair_bits);
+            number[1] = static_cast<long long>((high << (pair_bits - bin_step) | low >> bin_step) & piece);
             number[2] = static_cast<long long>(low & piece);
         }
     }
 };
 
-// The windows that a thread sums a row with. integer_windows is a constant of the program, which comes before any include.
-template <class T> using RowWindows =
-    typename Select<integer_windows, FixedWindows<T>, NearWindows<T>>::type;
+// The bins that a thread sums a row with. integer_bins is a constant of the program, which comes before any include.
+template <class T> using RowBins =
+    typename Select<integer_bins, IntegerBins<T>, DoubleBins<T>>::type;
 
 } // namespace gpr

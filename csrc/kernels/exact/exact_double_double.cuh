@@ -1,8 +1,8 @@
 // Exact sums of a few floats, and their means: as two numbers, which are rounded by one addition.
 //
-// Windows have to be placed, read and carried, which takes longer than adding three numbers. But s + x is a float and an
+// Bins have to be placed, read and carried, which takes longer than adding three numbers. But s + x is a float and an
 // error that is one too (Knuth's sum of two): so a sum is two floats as long as errors add up without an error of their own.
-// That says whether it is. Where it is not, as with numbers far from each other, infinities and NaN, doubles or windows are
+// That says whether it is. Where it is not, as with numbers far from each other, infinities and NaN, doubles or bins are
 // there.
 //
 // A mean is a quotient, and the quotient of what that leaves over, which is a float or two. The second quotient is made odd where it
@@ -14,9 +14,9 @@
 namespace gpr {
 
 // F: float or double.
-template <class F> class TwoNumbers {
+template <class F> class DoubleDouble {
 public:
-    GPR_DEVICE TwoNumbers(F a, F b)
+    GPR_DEVICE DoubleDouble(F a, F b)
     {
         const Split two = split(a, b);
         first = two.sum;
@@ -30,7 +30,7 @@ public:
         if constexpr (sizeof(F) == sizeof(float)) lost |= magnitude(lower.rest);
         else lost |= magnitude(lower.rest) | lower_bits(lower.rest);
     }
-    // Makes them what they are over COUNT, if they are not so small that digits of that could be lost; says whether it did.
+    // Makes them what they are over COUNT, if they are not so small that limbs of that could be lost; says whether it did.
     template <unsigned COUNT> GPR_DEVICE bool divide()
     {
         constexpr F count = F(COUNT), inverse = 1 / count;
@@ -93,30 +93,30 @@ private:
     }
 };
 
-// Elements whose errors add up sooner than windows are placed.
-template <class In> constexpr unsigned most_few = sizeof(In) == sizeof(double) ? 4 : 8;
+// Elements whose errors add up sooner than bins are placed.
+template <class In> constexpr unsigned most_terms = sizeof(In) == sizeof(double) ? 4 : 8;
 // The type that they are first added as: additions of float64 take twice as long, and conversions longer. A mean's are no narrower than it.
-template <class Traits> constexpr bool few_are_doubles =
+template <class Traits> constexpr bool terms_are_doubles =
     sizeof(typename Traits::In) == sizeof(double) || (makes_means<Traits> && sizeof(typename Traits::Out) == sizeof(double));
-template <class Traits> using FewNumbers = typename Select<few_are_doubles<Traits>, double, float>::type;
+template <class Traits> using Term = typename Select<terms_are_doubles<Traits>, double, float>::type;
 
-// Puts the sum of the first COUNT elements of vectors as two F, or their mean, if two F are it; says whether they are. Behind one
+// Stores the sum of the first COUNT elements of vectors as two F, or their mean, if two F are it; says whether they are. Behind one
 // element is a -0.
 template <class Traits, class F, unsigned COUNT, unsigned VECTORS>
-GPR_DEVICE bool put_few(const Vector (&v)[VECTORS], typename Traits::Out *out)
+GPR_DEVICE bool store_double_double(const Vector (&v)[VECTORS], typename Traits::Out *out)
 {
     using In = typename Traits::In;
     using Out = typename Traits::Out;
     constexpr unsigned per_vector = vector_elements<In>;
     static_assert(VECTORS * per_vector >= 2 && COUNT <= VECTORS * per_vector, "the first two are there");
     const auto x = [&](unsigned i) { return static_cast<F>(value_of(element<In>(v[i / per_vector], i % per_vector))); };
-    TwoNumbers<F> sum(x(0), x(1));
+    DoubleDouble<F> sum(x(0), x(1));
 
 #pragma unroll
     for (unsigned i = 2; i < COUNT; i++) sum.add(x(i));
     if (!sum.are_exact()) return false;
     if constexpr (makes_means<Traits>) {
-        static_assert(sizeof(Out) <= sizeof(F), "the second quotient is odd to digits that an Out has not");
+        static_assert(sizeof(Out) <= sizeof(F), "the second quotient is odd to limbs that an Out has not");
         if (!sum.template divide<COUNT>()) return false;
     }
     *out = sum.template rounded<Out>();

@@ -1,26 +1,26 @@
-// exact_moments_across: what exact_moments makes, of rows that are no runs of memory. Any axes, any strides, any mask.
+// exact_moments_strided: what exact_moments makes, of rows that are no runs of memory. Any axes, any strides, any mask.
 //
-// Problem: as exact_across has it. A thread is alone in a row, finds its elements by walking, and adds them and their squares
-// to windows of its own; what it finds goes to its row's numbers, of which a block has as many in shared memory as rows lie
+// Problem: as exact_strided has it. A thread is alone in a row, finds its elements by walking, and adds them and their squares
+// to bins of its own; what it finds goes to its row's superaccumulators, of which a block has as many in shared memory as rows lie
 // across it, and which it shares with those below it in the rectangle (fast_axes.cuh). For each row there are two, and that of
-// squares of float64 has twice the digits: so fewer rows lie across a block than of exact_across.
+// squares of float64 has twice the limbs: so fewer rows lie across a block than of exact_strided.
 //
-// Rows that a block has alone are put by a lane each, if the first bits of their numbers tell the result. Any other a warp
-// puts, as many warps at once as have room for the long division.
+// Rows that a block has alone are stored by a lane each, if the first bits of their numbers tell the result. Any other a warp
+// stores, as many warps at once as have room for the long division.
 //
-//   Launch: as exact_across; a row's counters are an accumulator.
+//   Launch: as exact_strided; a row's counters are an accumulator.
 //
 // Still paid: the walk; tiles that do not fit are added by one thread; a long division for rows whose first bits do not tell.
 #pragma once
 
 #include "exact_moments.cuh"
-#include "exact_walk.cuh"
+#include "exact_strided_tiles.cuh"
 
 namespace gpr {
 
 // Rows of a block: a few sectors of memory side by side, in few words of shared memory.
 constexpr unsigned moments_strip_bytes = 128, most_moments_rows = warp_lanes;
-template <class In> constexpr unsigned most_moments_across =
+template <class In> constexpr unsigned most_moments_strip_rows =
     moments_strip_bytes / sizeof(In) < most_moments_rows ? moments_strip_bytes / sizeof(In) : most_moments_rows;
 
 // Shared memory that rows and rooms for results may take: what every card has for a block without asking, less what the
@@ -34,7 +34,7 @@ template <class In> struct MomentsRoom {
 };
 
 template <class In> constexpr unsigned fitting_rooms =
-    (moments_shared_bytes - most_moments_across<In> * sizeof(BlockMoments<In>)) / sizeof(MomentsRoom<In>);
+    (moments_shared_bytes - most_moments_strip_rows<In> * sizeof(MomentSuperaccumulators<In>)) / sizeof(MomentsRoom<In>);
 
 // Results that a block makes at once.
 template <class In, unsigned BLOCK> constexpr unsigned moments_rooms =
@@ -42,17 +42,17 @@ template <class In, unsigned BLOCK> constexpr unsigned moments_rooms =
     : most_rooms < BLOCK / warp_lanes ? most_rooms
                                       : BLOCK / warp_lanes;
 
-// Puts the first `count` of every STEP-th of these rows that hold what was found of n elements each, by a lane each. Row k
-// goes to result_of(k); bit k of what all lanes get says that it has been put. All lanes of a warp must call.
+// Stores the first `count` of every STEP-th of these rows that hold what was found of n elements each, by a lane each. Row k
+// goes to result_of(k); bit k of what all lanes get says that it has been stored. All lanes of a warp must call.
 template <class Traits, unsigned STEP, class ResultOf>
-GPR_DEVICE unsigned put_quickly(const BlockMoments<typename Traits::In> *moments, unsigned count, uint64 n, FinalizeParams params,
+GPR_DEVICE unsigned store_if_certain(const MomentSuperaccumulators<typename Traits::In> *moments, unsigned count, uint64 n, FinalizeParams params,
                                 const ResultOf &result_of)
 {
     constexpr unsigned parts = parts_of<typename Traits::In>;
     const unsigned lane = threadIdx.x % warp_lanes;
     MomentBounds<parts> used = {};
-    MomentBrackets<parts> brackets;
-    bool is_put = false;
+    MomentIntervals<parts> intervals;
+    bool is_stored = false;
 
 #pragma unroll 1
     for (unsigned k = 0; k < count; k++) {
@@ -60,35 +60,35 @@ GPR_DEVICE unsigned put_quickly(const BlockMoments<typename Traits::In> *moments
         if (k == lane) used = of_row;
     }
     if (lane < count) {
-        const BlockMoments<typename Traits::In> &found = moments[lane * STEP];
-        is_put = found.flags == 0 && take_first_bits(&brackets, found, used)
-                 && Traits::put_quickly(result_of(lane), brackets, n - found.left_out, params);
+        const MomentSuperaccumulators<typename Traits::In> &found = moments[lane * STEP];
+        is_stored = found.flags == 0 && load_leading_bits(&intervals, found, used)
+                 && Traits::store_if_certain(result_of(lane), intervals, n - found.left_out, params);
     }
-    return __ballot_sync(all_lanes, is_put);
+    return __ballot_sync(all_lanes, is_stored);
 }
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, exact_blocks<BLOCK>)
-exact_moments_across(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc> scratch,
+exact_moments_strided(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc> scratch,
                      const __grid_constant__ Layout layout, FinalizeParams params)
 {
     using In = typename Traits::In;
     using Words = MomentWords<In>;
-    constexpr unsigned numbers = most_moments_across<In>, rooms = moments_rooms<In, BLOCK>;
-    constexpr unsigned vectors = walked_vectors<In>;
+    constexpr unsigned accumulators = most_moments_strip_rows<In>, rooms = moments_rooms<In, BLOCK>;
+    constexpr unsigned vectors = strided_vectors<In>;
     static_assert(rooms > 0, "rows leave room for a result");
     static_assert(sizeof(typename Traits::Acc) == Words::all * sizeof(uint64), "words, a count and flags of each");
     __shared__ MomentsRoom<In> room[rooms];
-    const BlockMoments<In> *moments = block_moments<In, numbers>();
+    const MomentSuperaccumulators<In> *moments = block_moments<In, accumulators>();
     const Strip<BLOCK> strip(rows, layout);
     const Row &row = strip.row;
     const uint64 counted = row.block == 0 ? row.n : 0; // each element by one block
 
-    clear_shared<BLOCK>(block_moments<In, numbers>(), numbers);
-    MomentsAdder<Traits, vectors, LoneThread<numbers>> adder(LoneThread<numbers>{strip.r.x});
-    const auto add = [&](const Vector (&v)[vectors]) { adder.take(v); };
-    adder.left_out += strip.template walk<Traits, vectors>(in, layout, adder.nothing(), [] {}, add);
-    if (strip.has_row()) adder.close();
+    clear_shared<BLOCK>(block_moments<In, accumulators>(), accumulators);
+    MomentsAdder<Traits, vectors, SingleThread<accumulators>> adder(SingleThread<accumulators>{strip.r.x});
+    const auto add = [&](const Vector (&v)[vectors]) { adder.accumulate(v); };
+    adder.left_out += strip.template for_each_tile<Traits, vectors>(in, layout, adder.nothing(), [] {}, add);
+    if (strip.has_row()) adder.finalize();
     __syncthreads(); // all threads have added
 
     // Word i of what the block has found of all its rows.
@@ -104,18 +104,18 @@ exact_moments_across(const typename Traits::In *in, typename Traits::Out *out, R
     if (warp >= rooms || warp >= strip.count) return;
     const unsigned mine = (strip.count - warp - 1) / rooms + 1; // rows: number warp, warp + rooms, ...
     const auto result_of = [&](unsigned k) { return out + layout.row_offsets(strip.first + warp + k * rooms).out; };
-    unsigned put = 0;
+    unsigned stored = 0;
     if constexpr (!same<typename Traits::Out, typename Traits::Acc>) {
-        if (row.blocks == 1) put = put_quickly<Traits, rooms>(moments + warp, mine, counted, params, result_of);
+        if (row.blocks == 1) stored = store_if_certain<Traits, rooms>(moments + warp, mine, counted, params, result_of);
     }
     for (unsigned k = 0; k < mine; k++) {
         const unsigned c = warp + k * rooms;
         uint64 *whole = reinterpret_cast<uint64 *>(&room[warp].whole);
 
-        if ((put >> k & 1) != 0) continue;
-        __syncwarp(); // the row before has been put
+        if ((stored >> k & 1) != 0) continue;
+        __syncwarp(); // the row before has been stored
         for (unsigned i = c * Words::all + lane; i < (c + 1) * Words::all; i += warp_lanes) {
-            whole[i - c * Words::all] = row.blocks > 1 ? totals.take(i) : found(i);
+            whole[i - c * Words::all] = row.blocks > 1 ? totals.load_and_clear(i) : found(i);
         }
         __syncwarp(); // the sums are there
         if constexpr (same<typename Traits::Out, typename Traits::Acc>) {

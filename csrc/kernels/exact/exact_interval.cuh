@@ -1,10 +1,10 @@
 // Exact sums: numbers of which the first bits are known, and variances made of those.
 //
-// Of most rows the last digits of the sums decide nothing. So the first 128 bits of each are taken, and how far the number may
-// be above them: a bracket. What a step on the way to the variance leaves out widens it, and what cancels brings the width
+// Of most rows the last limbs of the sums decide nothing. So the first 128 bits of each are taken, and how far the number may
+// be above them: an interval. What a step on the way to the variance leaves out widens it, and what cancels brings the width
 // nearer to the first bit. At the end both ends are rounded: rounding is monotone, so that where they give one result, it is
 // that of everything between them (Ziv's test). Where they do not, or a number does not suit, exact_variance.cuh divides
-// all digits. A bracket without width is the number itself: what is short is rounded here, ties too.
+// all limbs. A interval without width is the number itself: what is short is rounded here, ties too.
 //
 // A thread does all of this alone, some hundreds of instructions.
 #pragma once
@@ -80,25 +80,25 @@ GPR_DEVICE uint64 divide_wide(Integer128 number, uint64 divisor, uint64 *rest)
     return quotient;
 }
 
-// ---------------------------------------------------------------- brackets ----------------------
+// ---------------------------------------------------------------- intervals ----------------------
 
 // A number from least * 2^exponent to (least + width) * 2^exponent. Zero, or what is nearly 2^127 or more, where it is made
-// of digits.
-struct Bracket {
+// of limbs.
+struct Interval {
     Integer128 least;
     uint64 width;
     int exponent;
 };
-constexpr int taken_bits = 160; // of digits; what the highest carries is a word at most
+constexpr int taken_bits = 160; // of limbs; what the highest carries is a word at most
 constexpr int most_growth = 56; // bits of a width at first: so that some of them together are below 2^62
 
-// A magnitude's first bits, of digits of either sign that are not carried: number i is worth digit[i] * 2^(i * RADIX + unit).
+// A magnitude's first bits, of limbs of either sign that are not carried: number i is worth limb[i] * 2^(i * RADIX + unit).
 // They are 0 but from used.first to used.last. Says whether there are enough of them.
-template <int RADIX, class Digit>
-GPR_DEVICE bool take_first_bits(Bracket *bracket, const Digit *digit, const Bounds &used, int unit)
+template <int RADIX, class Limb>
+GPR_DEVICE bool load_leading_bits(Interval *interval, const Limb *limb, const Bounds &used, int unit)
 {
-    // Digits that are taken; and all below them together are less than 2^rest_bits of the last one's units.
-    constexpr int words = 3, taken = taken_bits / RADIX, rest_bits = 8 * static_cast<int>(sizeof(Digit)) - RADIX;
+    // Limbs that are taken; and all below them together are less than 2^rest_bits of the last one's units.
+    constexpr int words = 3, taken = taken_bits / RADIX, rest_bits = 8 * static_cast<int>(sizeof(Limb)) - RADIX;
     static_assert(taken * RADIX == taken_bits, "what the last one carries has its place");
     const int last = used.last - taken + 1;
     uint64 word[words] = {}; // in two's complement
@@ -109,7 +109,7 @@ GPR_DEVICE bool take_first_bits(Bracket *bracket, const Digit *digit, const Boun
     for (int k = 0; k < taken; k++) {
         constexpr uint64 mask = (1ull << RADIX) - 1;
         const int w = k * RADIX / half_of_wide, place = k * RADIX % half_of_wide;
-        carry += last + k >= 0 ? digit[last + k] : 0;
+        carry += last + k >= 0 ? limb[last + k] : 0;
         const uint64 piece = static_cast<uint64>(carry) & mask;
         word[w] |= piece << place;
         if (place + RADIX > half_of_wide) word[w + 1] |= piece >> (half_of_wide - place);
@@ -134,36 +134,36 @@ GPR_DEVICE bool take_first_bits(Bracket *bracket, const Digit *digit, const Boun
     }
     const bool is_exact = used.first >= last;
     if (word[2] == 0) {
-        *bracket = Bracket{{0, 0}, 0, 0};
+        *interval = Interval{{0, 0}, 0, 0};
         return is_exact;
     }
     const int shift = leading_zeros(word[2]), dropped = half_of_wide - 1 - shift;
     zeros += shift;
-    bracket->least = Integer128{word[2] << shift | word[1] >> 1 >> dropped, word[1] << shift | word[0] >> 1 >> dropped};
-    bracket->width = word[0] << shift != 0 ? 1 : 0;
-    bracket->exponent = unit + last * RADIX + half_of_wide - zeros;
+    interval->least = Integer128{word[2] << shift | word[1] >> 1 >> dropped, word[1] << shift | word[0] >> 1 >> dropped};
+    interval->width = word[0] << shift != 0 ? 1 : 0;
+    interval->exponent = unit + last * RADIX + half_of_wide - zeros;
     if (is_exact) return true;
     const int growth = rest_bits + zeros - half_of_wide;
     if (growth > most_growth) return false;
     const uint64 rest = growth > 0 ? 1ull << growth : 1;
-    bracket->least = difference_of(bracket->least, Integer128{0, rest});
-    bracket->width = 2 * rest + 1;
+    interval->least = difference_of(interval->least, Integer128{0, rest});
+    interval->width = 2 * rest + 1;
     return true;
 }
 
-// n times a number that is made of digits, n from 1 to 2^32: its least is below 2^126.
-GPR_DEVICE Bracket times(const Bracket &number, uint64 n)
+// n times a number that is made of limbs, n from 1 to 2^32: its least is below 2^126.
+GPR_DEVICE Interval times(const Interval &number, uint64 n)
 {
     const int shift = leading_zeros(n) - 2;
     const uint64 factor = n << shift;
     const Integer128 lower = product_of(number.least.low, factor), upper = product_of(number.least.high, factor);
-    return Bracket{sum_of(upper, Integer128{0, lower.high}), number.width + (lower.low != 0 ? 1 : 0),
+    return Interval{sum_of(upper, Integer128{0, lower.high}), number.width + (lower.low != 0 ? 1 : 0),
                    number.exponent - shift + half_of_wide};
 }
 
-// Takes the square of a number that is made of digits, which is not above what it is taken from. Says whether nothing below 0
+// Takes the square of a number that is made of limbs, which is not above what it is taken from. Says whether nothing below 0
 // may be left.
-GPR_DEVICE bool take_square(Bracket *from, const Bracket &root)
+GPR_DEVICE bool subtract_square(Interval *from, const Interval &root)
 {
     const uint64 high = root.least.high, low = root.least.low;
     if (high == 0) return true;
@@ -188,32 +188,32 @@ GPR_DEVICE bool take_square(Bracket *from, const Bracket &root)
 // ---------------------------------------------------------------- variances ---------------------
 
 // The sums of a row's elements, of PARTS parts, and that of their squares.
-template <unsigned PARTS> struct MomentBrackets {
-    Bracket sum[PARTS], squares;
+template <unsigned PARTS> struct MomentIntervals {
+    Interval sum[PARTS], squares;
 };
 
-struct QuickResult {
+struct ZivResult {
     uint64 bits; // of a Float
-    bool is_sure;
+    bool is_certain;
 };
 
 // The variance of n elements, or its root, rounded to a Float, if these first bits tell.
 template <class Float, bool IS_ROOT, unsigned PARTS>
-GPR_CALLED QuickResult vary_quickly(MomentBrackets<PARTS> moments, uint64 n, double ddof)
+GPR_CALLED ZivResult variance_from_intervals(MomentIntervals<PARTS> moments, uint64 n, double ddof)
 {
     constexpr double most = 0x1p31; // and the divisor is a word
-    constexpr QuickResult unsure = {0, false};
-    if (n == 0 || n >> 32 != 0 || !(ddof > -most && ddof < most)) return unsure;
+    constexpr ZivResult uncertain = {0, false};
+    if (n == 0 || n >> 32 != 0 || !(ddof > -most && ddof < most)) return uncertain;
     const long long less = static_cast<long long>(ddof), freedom = static_cast<long long>(n) - less;
-    if (static_cast<double>(less) != ddof || freedom <= 0 || freedom >> 32 != 0) return unsure;
+    if (static_cast<double>(less) != ddof || freedom <= 0 || freedom >> 32 != 0) return uncertain;
 
-    if (moments.squares.least.high == 0) return QuickResult{0, true};
-    Bracket numerator = times(moments.squares, n);
+    if (moments.squares.least.high == 0) return ZivResult{0, true};
+    Interval numerator = times(moments.squares, n);
 #pragma unroll
     for (unsigned p = 0; p < PARTS; p++) {
-        if (!take_square(&numerator, moments.sum[p])) return unsure;
+        if (!subtract_square(&numerator, moments.sum[p])) return uncertain;
     }
-    if (numerator.least.high == 0 && numerator.least.low == 0) return QuickResult{0, numerator.width == 0};
+    if (numerator.least.high == 0 && numerator.least.low == 0) return ZivResult{0, numerator.width == 0};
 
     // The numerator shifted to 126 or 127 bits, by the divisor shifted to 64: 126 bits at least, and an even exponent.
     const uint64 product = n * static_cast<uint64>(freedom);
@@ -222,7 +222,7 @@ GPR_CALLED QuickResult vary_quickly(MomentBrackets<PARTS> moments, uint64 n, dou
     int shift = leading_zeros(numerator.least) - 1;
     if ((numerator.exponent - shift + zeros) % 2 != 0) shift--;
     // Divided by 2^63 or more: in units of the quotient's last bit the width is twice as much at most.
-    if (numerator.width != 0 && leading_zeros(numerator.width) <= shift) return unsure;
+    if (numerator.width != 0 && leading_zeros(numerator.width) <= shift) return uncertain;
     const uint64 width = numerator.width != 0 ? numerator.width << (shift + 1) : 0;
     uint64 rest;
     Leading least = {0, 0, numerator.exponent - shift + zeros - half_of_wide, false};
@@ -232,10 +232,10 @@ GPR_CALLED QuickResult vary_quickly(MomentBrackets<PARTS> moments, uint64 n, dou
     Leading greatest = least;
     greatest.low += width;
     greatest.high += greatest.low < least.low ? 1 : 0;
-    if (greatest.high < least.high) return unsure;
+    if (greatest.high < least.high) return uncertain;
     const auto rounded = [](const Leading &variance) { return round_leading<Float>(IS_ROOT ? root_of(variance) : variance); };
     const uint64 bits = rounded(least);
-    return QuickResult{bits, bits == rounded(greatest)};
+    return ZivResult{bits, bits == rounded(greatest)};
 }
 
 } // namespace gpr

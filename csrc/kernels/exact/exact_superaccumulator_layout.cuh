@@ -11,7 +11,7 @@
 
 namespace gpr {
 
-// ---------------------------------------------------------------- the grid ----------------------
+// ---------------------------------------------------------------- the layout --------------------
 
 // A binary floating-point format: stored bits of the significand, bits of the exponent. Integers have neither.
 template <class T> struct Format { static constexpr int fraction = 0, exponent = 0; };
@@ -31,24 +31,24 @@ constexpr int double_fraction = Format<dt_float64>::fraction;
 GPR_DEVICE unsigned upper_bits(double x) { return static_cast<unsigned>(bit_copy<uint64>(x) >> 32); }
 GPR_DEVICE unsigned lower_bits(double x) { return static_cast<unsigned>(bit_copy<uint64>(x)); }
 
-// Every element of type T is a multiple of 2^grid_lowest below 2^grid_highest.
-template <class T> constexpr int grid_lowest =
+// Every element of type T is a multiple of 2^lowest_exponent below 2^highest_exponent.
+template <class T> constexpr int lowest_exponent =
     is_float<T> ? 2 - (1 << (Format<T>::exponent - 1)) - Format<T>::fraction : 0;
-template <class T> constexpr int grid_highest = is_float<T> ? 1 << (Format<T>::exponent - 1) : 8 * sizeof(T);
+template <class T> constexpr int highest_exponent = is_float<T> ? 1 << (Format<T>::exponent - 1) : 8 * sizeof(T);
 
 constexpr int word_bits = 32;
 constexpr int spare_bits = 66; // beyond the largest element: 64 bits for their number, one for the sign, one to add
 constexpr int least_words = 4; // room for both halves of a 64-bit integer
 template <class T> constexpr int needed_words =
-    (grid_highest<T> - grid_lowest<T> + spare_bits + word_bits - 1) / word_bits;
-template <class T> constexpr int grid_words = needed_words<T> < least_words ? least_words : needed_words<T>;
+    (highest_exponent<T> - lowest_exponent<T> + spare_bits + word_bits - 1) / word_bits;
+template <class T> constexpr int accumulator_words = needed_words<T> < least_words ? least_words : needed_words<T>;
 
 // What a sum must remember beside the number; the host's GPR_EXACT_ flags.
 constexpr uint64 saw_infinity = 1, saw_minus_infinity = 2, saw_nan = 4, saw_not_minus_zero = 8;
 
 // In shared memory, and as kernels leave it for the host.
 template <class T> struct ExactPart {
-    long long word[grid_words<T>];
+    long long word[accumulator_words<T>];
     uint64 count; // elements
     uint64 flags;
 };

@@ -1,58 +1,58 @@
-// exact_across: exact sums of rows that are no runs of memory. Any axes, any strides, any mask.
+// exact_strided: exact sums of rows that are no runs of memory. Any axes, any strides, any mask.
 //
 // Problem: the warps of `exact` add to one row together. Where rows lie across memory, like axis 0 of a C-ordered
 // matrix, neighbouring threads must take neighbouring rows, or memory brings 32 bytes for each element. So a thread is
-// alone: it has windows of its own, and asks nobody whether a tile fitted. What its windows hold it joins to what those below
-// it in the rectangle (fast_axes.cuh) hold of its row (exact_columns.cuh). What windows do not hold, and integers, go to the row's
+// alone: it has bins of its own, and asks nobody whether a tile fitted. What its bins hold it merges to what those below
+// it in the rectangle (fast_axes.cuh) hold of its row (exact_column_merge.cuh). What bins do not hold, and integers, go to the row's
 // number, of which a block has as many in shared memory as rows lie across it. Where the elements of a row are nearer to each
 // other than rows are, they lie along it.
 //
-//   Launch: row v of `rows` is `across` rows of the array, most_across at most; blocks split their items of neighbouring
+//   Launch: row v of `rows` is `across` rows of the array, most_strip_rows at most; blocks split their items of neighbouring
 //   elements. rows.n counts items of a row, rows.count groups of rows. With more than one block a row, a group's counters are its ticket, a gap,
-//   and an accumulator for each of `across`: zero before and after. Of floats its partials are a Held for each block and row, too.
+//   and an accumulator for each of `across`: zero before and after. Of floats its partials are a LimbPartial for each block and row, too.
 //   layout.slots groups have them, as rows have them in exact.cuh.
 //
 // Still paid: a few instructions an item for the walk; tiles that do not fit are added by one thread, and rows that have such are
-// put by a warp each.
+// stored by a warp each.
 #pragma once
 
-#include "exact_columns.cuh"
+#include "exact_column_merge.cuh"
 
 namespace gpr {
 
 // Most rows of a block. A warp reads whole runs of memory; 256 bytes of rows that lie side by side are enough, more where the last
 // blocks would leave a card half empty otherwise.
 constexpr unsigned strip_bytes = 512;
-template <class In, unsigned BLOCK> constexpr unsigned most_across =
+template <class In, unsigned BLOCK> constexpr unsigned most_strip_rows =
     sizeof(In) * warp_lanes >= strip_bytes ? warp_lanes
     : strip_bytes / sizeof(In) < BLOCK     ? strip_bytes / sizeof(In)
                                            : BLOCK;
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, exact_blocks<BLOCK>)
-exact_across(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc> scratch,
+exact_strided(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc> scratch,
              const __grid_constant__ Layout layout)
 {
     using In = typename Traits::In;
-    constexpr unsigned numbers = most_across<In, BLOCK>;
+    constexpr unsigned accumulators = most_strip_rows<In, BLOCK>;
     constexpr unsigned vectors = strip_vectors<In>;
-    using Room = ColumnRoom<Traits, numbers, BLOCK>;
-    using Team = typename Select<adds_floats<Traits>, ColumnThread<Room>, LoneThread<numbers>>::type;
+    using Room = ColumnRoom<Traits, accumulators, BLOCK>;
+    using Group = typename Select<adds_floats<Traits>, ColumnThread<Room>, SingleThread<accumulators>>::type;
     const Strip<BLOCK> strip(rows, layout);
 
-    clear_sums<In, numbers, BLOCK>();
-    Adder<Traits, vectors, Team> adder(Team::of_row(strip.r.x));
-    adder.left_out += strip.template walk<Traits, vectors>(in, layout, adder.nothing(), [&] { adder.make_room(); },
+    clear_superaccumulators<In, accumulators, BLOCK>();
+    Adder<Traits, vectors, Group> adder(Group::of_row(strip.r.x));
+    adder.left_out += strip.template for_each_tile<Traits, vectors>(in, layout, adder.nothing(), [&] { adder.make_room(); },
                                                          [&](const Vector (&v)[vectors]) { adder.add(v); });
     if constexpr (adds_floats<Traits>) {
-        Held<In> held = {};
-        if (strip.has_row()) held = hold(adder);
-        finish_columns<Traits, Room, BLOCK>(held, rows, layout, scratch, out);
+        LimbPartial<In> partial = {};
+        if (strip.has_row()) partial = partial_of(adder);
+        finalize_strided<Traits, Room, BLOCK>(partial, rows, layout, scratch, out);
     } else {
         Row row = strip.row;
         row.n = layout.elements; // not items
-        if (strip.has_row()) adder.close();
-        finish_sums<Traits, numbers, BLOCK>(layout.width, strip.count, row, scratch, layout.slots,
+        if (strip.has_row()) adder.finalize();
+        finalize_sums<Traits, accumulators, BLOCK>(layout.width, strip.count, row, scratch, layout.slots,
                                           [&](unsigned c) { return out + layout.row_offsets(strip.first + c).out; });
     }
 }

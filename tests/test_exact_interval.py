@@ -1,6 +1,6 @@
 """The first bits of sums, and variances made of those, beside Python's integers and fractions.
 
-The kernels' own text (exact_brackets.cuh) is compiled for the CPU and given digits that rows of elements seldom bring:
+The kernels' own text (exact_interval.cuh) is compiled for the CPU and given digits that rows of elements seldom bring:
 any that a block may hold, those whose first ones cancel, and numerators on midpoints or a unit beside, at any depth.
 """
 
@@ -61,7 +61,7 @@ def brackets(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         "-o",
         library,
     ]
-    done = subprocess.run([*command, HERE / "emu" / "brackets.cpp"], capture_output=True, text=True, check=False)
+    done = subprocess.run([*command, HERE / "emu" / "interval.cpp"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return ctypes.CDLL(str(library))
 

@@ -1,7 +1,7 @@
 // Exact sums: what a kernel folds into them, and how they become results.
 #pragma once
 
-#include "exact_short.cuh"
+#include "exact_short_sum.cuh"
 #include "finalize.cuh"
 
 namespace gpr {
@@ -12,28 +12,28 @@ struct fold_exact {
 
 // The same of a part that is in shared memory, and whose words are carried. All lanes of the warp must call, and get the
 // result.
-template <class Result, bool IS_MEAN, class T> GPR_DEVICE Result finish_part(ExactPart<T> &part)
+template <class Result, bool IS_MEAN, class T> GPR_DEVICE Result finalize_part(ExactPart<T> &part)
 {
-    const Digits<T> digits(part);
-    return finish_digits<Result, IS_MEAN>(digits, part.count, part.flags);
+    const Limbs<T> limbs(part);
+    return finalize_limbs<Result, IS_MEAN>(limbs, part.count, part.flags);
 }
 
 // Parts as a result. All lanes of the warp must call.
 template <class Result, bool IS_MEAN, class T, unsigned PARTS>
-GPR_DEVICE void put_parts(Result *out, ExactPart<T> (&part)[PARTS])
+GPR_DEVICE void store_parts(Result *out, ExactPart<T> (&part)[PARTS])
 {
     Result result;
     if constexpr (!is_complex<Result>) {
-        result = finish_part<Result, IS_MEAN>(part[0]);
+        result = finalize_part<Result, IS_MEAN>(part[0]);
     } else {
-        result.re = finish_part<Part<Result>, IS_MEAN>(part[0]);
-        if constexpr (PARTS > 1) result.im = finish_part<Part<Result>, IS_MEAN>(part[1]);
+        result.re = finalize_part<Part<Result>, IS_MEAN>(part[0]);
+        if constexpr (PARTS > 1) result.im = finalize_part<Part<Result>, IS_MEAN>(part[1]);
         else result.im = 0;
     }
     if (threadIdx.x % warp_lanes == 0) *out = result;
 }
 
-// Sums that become results. A warp puts one that is in shared memory, a thread one that is in registers.
+// Sums that become results. A warp stores one that is in shared memory, a thread one that is in registers.
 template <class Element, class Compute, class Number, bool SKIP_NAN, class Result, class Way>
 struct Finished<KernelTraits<fold_exact, Element, Compute, ExactSum<Number>, SKIP_NAN>, Result, Way>
     : KernelTraits<fold_exact, Element, Compute, ExactSum<Number>, SKIP_NAN> {
@@ -41,9 +41,9 @@ struct Finished<KernelTraits<fold_exact, Element, Compute, ExactSum<Number>, SKI
     static constexpr bool is_mean = same<Way, finish_mean>;
     static constexpr bool is_rounded = is_float<PartType<Result>> && !is_mean; // and neither divided nor wrapped
 
-    static GPR_DEVICE void store(Out *out, ExactSum<Number> &sum) { put_parts<Result, is_mean>(out, sum.part); }
+    static GPR_DEVICE void store(Out *out, ExactSum<Number> &sum) { store_parts<Result, is_mean>(out, sum.part); }
     // A sum of which round(p) gives part p, to all lanes.
-    template <class Round> static GPR_DEVICE void put_rounded(Out *out, const Round &round)
+    template <class Round> static GPR_DEVICE void store_rounded(Out *out, const Round &round)
     {
         Result result;
         if constexpr (!is_complex<Result>) {
@@ -61,10 +61,10 @@ struct Finished<KernelTraits<fold_exact, Element, Compute, ExactSum<Number>, SKI
     {
         Result result;
         if constexpr (!is_complex<Result>) {
-            result = finish_short<Result, is_mean>(sum[0], count, flags[0]);
+            result = finalize_short<Result, is_mean>(sum[0], count, flags[0]);
         } else {
-            result.re = finish_short<Part<Result>, is_mean>(sum[0], count, flags[0]);
-            if constexpr (is_complex<Number>) result.im = finish_short<Part<Result>, is_mean>(sum[1], count, flags[1]);
+            result.re = finalize_short<Part<Result>, is_mean>(sum[0], count, flags[0]);
+            if constexpr (is_complex<Number>) result.im = finalize_short<Part<Result>, is_mean>(sum[1], count, flags[1]);
             else result.im = 0;
         }
         *out = result;

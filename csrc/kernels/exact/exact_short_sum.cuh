@@ -1,7 +1,7 @@
 // Exact sums: those of a few integers, which a thread has in registers, and how it rounds them.
 //
 // Most sums are normal numbers and not much smaller than what was added. They are rounded by the card's own instructions,
-// some thirty of them; what is left, digit by digit.
+// some thirty of them; what is left, limb by limb.
 #pragma once
 
 #include "exact_rounding.cuh"
@@ -11,7 +11,7 @@ namespace gpr {
 // The sum of COUNT integers, below 2^62 in magnitude: number i in units of 2^((COUNT - 1 - i) * STEP) of the last one's,
 // which is 2^unit.
 template <unsigned COUNT, int STEP> struct ShortSum {
-    long long number[COUNT];
+    long long limb[COUNT];
     int unit;
 };
 
@@ -20,7 +20,7 @@ template <unsigned COUNT, int STEP> GPR_DEVICE ShortSum<COUNT - 1, STEP> without
 {
     ShortSum<COUNT - 1, STEP> others;
 #pragma unroll
-    for (unsigned i = 1; i < COUNT; i++) others.number[i - 1] = sum.number[i];
+    for (unsigned i = 1; i < COUNT; i++) others.limb[i - 1] = sum.limb[i];
     others.unit = sum.unit;
     return others;
 }
@@ -36,14 +36,14 @@ template <unsigned COUNT, int STEP> struct Carried {
     bool has_rest;
 
     GPR_DEVICE explicit Carried(const ShortSum<COUNT, STEP> &sum)
-        : first(sum.number[0]), exponent(sum.unit + static_cast<int>(COUNT - 1) * STEP)
+        : first(sum.limb[0]), exponent(sum.unit + static_cast<int>(COUNT - 1) * STEP)
     {
         constexpr uint64 piece = (1ull << STEP) - 1;
         uint64 rest = 0;
         long long carry = 0;
 #pragma unroll
         for (unsigned i = COUNT - 1; i > 0; i--) {
-            const long long whole = sum.number[i] + carry;
+            const long long whole = sum.limb[i] + carry;
             second = static_cast<uint64>(whole) & piece;
             carry = whole >> STEP;
             if (i > 1) rest |= second;
@@ -73,7 +73,7 @@ GPR_DEVICE bool round_quickly(const ShortSum<COUNT, STEP> &sum, Float *result)
     const long long odd = carried.first | (COUNT > 1 && (carried.second != 0 || carried.has_rest) ? 1 : 0);
     uint64 bits, sign = 0;
     int moves; // what the exponent's field lacks
-    bool is_sure;
+    bool is_certain;
 
     if constexpr (sizeof(Float) == 8 && COUNT > 1) {
         // The last bit that is kept is worth 4 units of `second` or more: half of such a unit stands for any rest.
@@ -81,11 +81,11 @@ GPR_DEVICE bool round_quickly(const ShortSum<COUNT, STEP> &sum, Float *result)
         const long long lower = static_cast<long long>(2 * carried.second) + (carried.has_rest ? 1 : 0);
         bits = bit_copy<uint64>(__fma_rn(static_cast<double>(carried.first), scale, static_cast<double>(lower)));
         moves = exponent - STEP - 1;
-        is_sure = is_within<fraction + 2 - STEP, fraction + 1>(carried.first);
+        is_certain = is_within<fraction + 2 - STEP, fraction + 1>(carried.first);
     } else if constexpr (sizeof(Float) >= 4) {
         bits = bit_copy<Bits<Float>>(static_cast<Float>(odd));
         moves = exponent;
-        is_sure = is_within<COUNT == 1 ? 0 : fraction + 3, 62>(carried.first);
+        is_certain = is_within<COUNT == 1 ? 0 : fraction + 3, 62>(carried.first);
     } else { // no card rounds to these from 64 bits, but the upper half of a double has bits enough
         constexpr int dropped = 20 - fraction, more_bias = static_cast<int>(last_field<dt_float64>) / 2 - last / 2;
         const uint64 whole = bit_copy<uint64>(static_cast<double>(odd));
@@ -93,28 +93,28 @@ GPR_DEVICE bool round_quickly(const ShortSum<COUNT, STEP> &sum, Float *result)
         bits = (upper + (1u << (dropped - 1)) - 1 + (upper >> dropped & 1)) >> dropped;
         sign = odd < 0 ? sign_of<Float> : 0;
         moves = exponent - more_bias;
-        is_sure = is_within<COUNT == 1 ? 0 : fraction + 3, double_fraction + 1>(carried.first);
+        is_certain = is_within<COUNT == 1 ? 0 : fraction + 3, double_fraction + 1>(carried.first);
     }
     const int field = static_cast<int>(static_cast<unsigned>(bits >> fraction) & fields) + moves;
     *result = float_of_bits<Float>((bits + (static_cast<uint64>(static_cast<long long>(moves)) << fraction)) | sign);
-    return is_sure && field > 0 && field < last;
+    return is_certain && field > 0 && field < last;
 }
 
 // ---------------------------------------------------------------- one number more ---------------
 
-// A sum and one number x of type T more, however far they are apart. The one that lies so low that no digit of it could be kept
+// A sum and one number x of type T more, however far they are apart. The one that lies so low that no limb of it could be kept
 // only says which way to round: its sign does that.
-constexpr unsigned far_numbers = 7;
-template <class T, unsigned COUNT, int STEP> GPR_DEVICE ShortSum<far_numbers, STEP> with_one(const ShortSum<COUNT, STEP> &sum, T x)
+constexpr unsigned far_limbs = 7;
+template <class T, unsigned COUNT, int STEP> GPR_DEVICE ShortSum<far_limbs, STEP> with_outlier(const ShortSum<COUNT, STEP> &sum, T x)
 {
-    constexpr int most = static_cast<int>(far_numbers - COUNT), highest = static_cast<int>(far_numbers) - 2;
+    constexpr int most = static_cast<int>(far_limbs - COUNT), highest = static_cast<int>(far_limbs) - 2;
     constexpr int fraction = Format<T>::fraction, offset = 64; // in numbers: what is divided is not negative
     constexpr Bits<T> implied = static_cast<Bits<T>>(Bits<T>(1) << fraction);
     const Bits<T> bits = bit_copy<Bits<T>>(x);
     const int field = static_cast<int>(static_cast<unsigned>(bits >> fraction) & last_field<T>);
     const uint64 significand = (bits & (implied - 1u)) | (field != 0 ? implied : 0u);
     const int sign_of_sum = Carried<COUNT, STEP>(sum).sign(), sign_of_one = (bits & sign_of<T>) != 0 ? -1 : 1;
-    const int place = grid_lowest<T> + (field != 0 ? field - 1 : 0); // of the last bit of x
+    const int place = lowest_exponent<T> + (field != 0 ? field - 1 : 0); // of the last bit of x
     const int unit = sign_of_sum != 0 ? sum.unit : place;
     // x is in number `at` and the next above it, counted from the sum's last one; with 2 bits or more in the upper one, so that it can
     // be rounded quickly. Both are moved by `moved` numbers, so that the higher one is among the first.
@@ -122,35 +122,35 @@ template <class T, unsigned COUNT, int STEP> GPR_DEVICE ShortSum<far_numbers, ST
     const int moved = most < highest - at ? most : highest - at;
     const long long lower = static_cast<long long>(significand << shift & ((1ull << STEP) - 1)) * sign_of_one;
     const long long upper = static_cast<long long>(significand << 1 >> (STEP + 1 - shift)) * sign_of_one;
-    ShortSum<far_numbers, STEP> all;
+    ShortSum<far_limbs, STEP> all;
 
     all.unit = unit - moved * STEP;
 #pragma unroll
-    for (unsigned i = 0; i < far_numbers; i++) {
-        const int from_last = static_cast<int>(far_numbers - 1 - i), of_sum = from_last - moved, of_one = of_sum - at;
+    for (unsigned i = 0; i < far_limbs; i++) {
+        const int from_last = static_cast<int>(far_limbs - 1 - i), of_sum = from_last - moved, of_one = of_sum - at;
         long long number = of_one == 0 ? lower : of_one == 1 ? upper : 0;
 #pragma unroll
-        for (unsigned j = 0; j < COUNT; j++) number += moved >= 0 && of_sum == static_cast<int>(COUNT - 1 - j) ? sum.number[j] : 0;
-        all.number[i] = number;
+        for (unsigned j = 0; j < COUNT; j++) number += moved >= 0 && of_sum == static_cast<int>(COUNT - 1 - j) ? sum.limb[j] : 0;
+        all.limb[i] = number;
     }
-    if (moved < 0) all.number[far_numbers - 1] = sign_of_sum;
-    else if (at + moved < 0) all.number[far_numbers - 1] = significand != 0 ? sign_of_one : 0;
+    if (moved < 0) all.limb[far_limbs - 1] = sign_of_sum;
+    else if (at + moved < 0) all.limb[far_limbs - 1] = significand != 0 ? sign_of_one : 0;
     return all;
 }
 
 // ---------------------------------------------------------------- any of them -------------------
 
-// The sum's digits, as those of Digits.
-template <unsigned COUNT, int STEP> struct ShortDigits {
+// The sum's limbs, as those of Limbs.
+template <unsigned COUNT, int STEP> struct ShortLimbs {
     static constexpr int most_bits = (COUNT - 1) * STEP + 62 + 2; // a sign, and what adding them takes
     static constexpr int pairs = (most_bits + 2 * word_bits - 1) / (2 * word_bits), words = 2 * pairs;
-    uint64 pair[pairs]; // of digits of the magnitude
+    uint64 pair[pairs]; // of limbs of the magnitude
     int unit, lowest = 0, highest = -1;
     bool negative;
 
-    GPR_DEVICE explicit ShortDigits(const ShortSum<COUNT, STEP> &sum) : unit(sum.unit)
+    GPR_DEVICE explicit ShortLimbs(const ShortSum<COUNT, STEP> &sum) : unit(sum.unit)
     {
-        const long long(&number)[COUNT] = sum.number;
+        const long long(&number)[COUNT] = sum.limb;
         constexpr int pair_bits = 2 * word_bits;
 #pragma unroll
         for (int k = 0; k < pairs; k++) pair[k] = 0;
@@ -191,23 +191,23 @@ template <unsigned COUNT, int STEP> struct ShortDigits {
     GPR_DEVICE uint64 last_bits() const { return negative ? 0 - pair[0] : pair[0]; }
 };
 
-// Its leading digits: undivided, they are taken by pairs.
+// Its leading limbs: undivided, they are taken by pairs.
 template <bool DIVIDED, unsigned COUNT, int STEP>
-GPR_DEVICE Leading leading_of(const ShortDigits<COUNT, STEP> &digits, uint64 n)
+GPR_DEVICE Leading leading_of(const ShortLimbs<COUNT, STEP> &limbs, uint64 n)
 {
-    using Digits = ShortDigits<COUNT, STEP>;
+    using Limbs = ShortLimbs<COUNT, STEP>;
     if constexpr (DIVIDED) {
-        return leading_of<true, Digits>(digits, n);
+        return leading_of<true, Limbs>(limbs, n);
     } else {
         constexpr int pair_bits = 2 * word_bits;
-        Leading leading = {digits.pair[0], 0, digits.unit - pair_bits, false};
+        Leading leading = {limbs.pair[0], 0, limbs.unit - pair_bits, false};
         bool inexact = false;
 #pragma unroll
-        for (int k = 1; k < Digits::pairs; k++) {
-            if (digits.pair[k] != 0) {
-                leading = {digits.pair[k], digits.pair[k - 1], digits.unit + (k - 1) * pair_bits, inexact};
+        for (int k = 1; k < Limbs::pairs; k++) {
+            if (limbs.pair[k] != 0) {
+                leading = {limbs.pair[k], limbs.pair[k - 1], limbs.unit + (k - 1) * pair_bits, inexact};
             }
-            inexact = inexact || digits.pair[k - 1] != 0;
+            inexact = inexact || limbs.pair[k - 1] != 0;
         }
         return leading;
     }
@@ -215,24 +215,24 @@ GPR_DEVICE Leading leading_of(const ShortDigits<COUNT, STEP> &digits, uint64 n)
 
 // The sum, or the mean of `count`, as a number of type Result: rounded once, integers modulo a power of two.
 template <class Result, bool IS_MEAN, unsigned COUNT, int STEP>
-GPR_CALLED Result finish_any(ShortSum<COUNT, STEP> sum, uint64 count, uint64 flags)
+GPR_CALLED Result finalize_any(ShortSum<COUNT, STEP> sum, uint64 count, uint64 flags)
 {
-    return finish_digits<Result, IS_MEAN>(ShortDigits<COUNT, STEP>(sum), count, flags);
+    return finalize_limbs<Result, IS_MEAN>(ShortLimbs<COUNT, STEP>(sum), count, flags);
 }
 template <class Result, bool IS_MEAN, unsigned COUNT, int STEP>
-GPR_DEVICE Result finish_short(const ShortSum<COUNT, STEP> &sum, uint64 count, uint64 flags)
+GPR_DEVICE Result finalize_short(const ShortSum<COUNT, STEP> &sum, uint64 count, uint64 flags)
 {
     if constexpr (is_float<Result> && !IS_MEAN) {
         Result result;
         bool is_rounded;
         if constexpr (COUNT > 1) {
-            is_rounded = sum.number[0] == 0 ? round_quickly(without_first(sum), &result) : round_quickly(sum, &result);
+            is_rounded = sum.limb[0] == 0 ? round_quickly(without_first(sum), &result) : round_quickly(sum, &result);
         } else {
             is_rounded = round_quickly(sum, &result);
         }
         if (is_rounded && (flags & (saw_infinity | saw_minus_infinity | saw_nan)) == 0) return result;
     }
-    return finish_any<Result, IS_MEAN>(sum, count, flags);
+    return finalize_any<Result, IS_MEAN>(sum, count, flags);
 }
 
 } // namespace gpr
