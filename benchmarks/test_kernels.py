@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 import gpureduce as gr
-from gpureduce._bench.benchmark_array import operand, random_values
+from gpureduce._bench.benchmark_array import as_benchmark_array, random_values
 from gpureduce._bench.correctness import check, reference
-from gpureduce._bench.session import REFUSED, Bed
+from gpureduce._bench.session import REFUSED, BenchmarkSession
 
 pytest.importorskip("pytest_benchmark", reason="needs pytest-benchmark: pip install 'gpureduce[bench]'")
 
@@ -36,14 +36,14 @@ KERNELS = os.environ.get("GPR_BENCH_KERNELS", ",".join(STAIRCASE) if HAS_GPU els
 def device_figures(values: np.ndarray[Any, Any], op: str, kernel: str) -> dict[str, Any]:
     """Times of the kernels alone, or why there are none."""
     options = {"kernel": kernel, "block_size": None, "grid_size": None, "stream": None, "dtype": None}
-    it = operand(values)
-    with Bed(it, None, None, "cold") as bed:
+    it = as_benchmark_array(values)
+    with BenchmarkSession(it, None, None, "cold") as session:
         try:
-            turn = bed.device_turn(op, options)
+            turn = session.device_turn(op, options)
         except REFUSED as error:
             return {"why_no_device": str(error)}
         if turn is None:
-            return {"why_no_device": bed.why_no_device}
+            return {"why_no_device": session.why_no_device}
         turn.samples += turn.take(DEVICE_SAMPLES)
         spread = turn.spread
     figures = {name: each for name, each in spread.to_dict().items() if name != "samples"}

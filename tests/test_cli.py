@@ -453,7 +453,7 @@ def test_without_matplotlib_no_picture_is_promised(
 @pytest.mark.usefixtures("cheap_ceiling")
 def test_a_wrong_kernel_is_status_3(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(
-        "gpureduce._bench.session.Bed.reduction", lambda *_: lambda array: gr.sum(array, device="cpu") * 2
+        "gpureduce._bench.session.BenchmarkSession.reduction", lambda *_: lambda array: gr.sum(array, device="cpu") * 2
     )
     arguments = ("compare", "-n", "1000", *QUICK, "--baselines", "numpy", "--no-break-even")
     status, out, _ = run(*arguments, capsys=capsys)

@@ -45,7 +45,7 @@ def spread(seconds: float) -> Spread:
 
 
 def row(name: str, **more: Any) -> Contender:
-    return Contender(name, name not in baselines.PEERS, **{"elements": 1000, "bytes": 4000, **more})
+    return Contender(name, name not in baselines.BASELINES, **{"elements": 1000, "bytes": 4000, **more})
 
 
 def made(*rows: Contender, **more: Any) -> gr.Comparison:
@@ -159,13 +159,13 @@ def test_bfloat16_is_checked_in_its_own_ulps() -> None:
 
 
 def test_what_is_wrong_is_shown_and_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    reduction = session.Bed.reduction
+    reduction = session.BenchmarkSession.reduction
 
-    def broken(self: session.Bed, op: str, options: dict[str, Any]) -> Any:
+    def broken(self: session.BenchmarkSession, op: str, options: dict[str, Any]) -> Any:
         call = reduction(self, op, options)
         return call if options["kernel"] != "sequential" else lambda array: call(array) + np.float64(1)
 
-    monkeypatch.setattr(session.Bed, "reduction", broken)
+    monkeypatch.setattr(session.BenchmarkSession, "reduction", broken)
     found = gr.compare(np.ones(1000), ["auto", "sequential"], device="cpu", **PAIR)
     assert (found["auto"].right, found["sequential"].right) == (True, False)
     assert found["sequential"].host is None
@@ -497,10 +497,10 @@ def fake_torch(values: np.ndarray[Any, Any]) -> SimpleNamespace:
 def test_a_library_is_timed_by_its_own_events(name: str, module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.arange(12.0).reshape(3, 4)
     monkeypatch.setitem(sys.modules, name, module(values))
-    peer = baselines.PEERS[name]()
+    library = baselines.BASELINES[name]()
     for axis in (None, 0):
-        assert np.array_equal(peer.host_call("sum", values, axis)(), values.sum(axis=axis))
-        work = peer.device_work("sum", View(values), axis, 1024)
+        assert np.array_equal(library.host_call("sum", values, axis)(), values.sum(axis=axis))
+        work = library.device_work("sum", View(values), axis, 1024)
         assert np.array_equal(work.result(), values.sum(axis=axis))
         assert work.take(4) == pytest.approx([2e-3] * 4)
 

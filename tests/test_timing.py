@@ -226,15 +226,15 @@ def test_the_cache_may_be_hot_cold_or_rotated(cache: str, monkeypatch: pytest.Mo
 def test_rotated_copies_are_enough_to_overflow_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "last_level_cache_bytes", lambda: 1 << 20)
     values = np.arange(10_000.0)
-    with session.Bed(benchmark_array.operand(values), None, "cpu", "rotated") as bed:
-        assert len(bed._arrays) * values.nbytes >= 2 << 20
+    with session.BenchmarkSession(benchmark_array.as_benchmark_array(values), None, "cpu", "rotated") as running:
+        assert len(running._arrays) * values.nbytes >= 2 << 20
         seen: list[int] = []
-        bed.host_turn(lambda array: seen.append(id(array))).take(1)
-        assert len(set(seen)) == len(bed._arrays)
-        assert all(np.array_equal(array, values) for array in bed._arrays)
-    with session.Bed(benchmark_array.operand(values), None, "cpu", "cold") as bed:
-        assert bed._scratch is not None
-        assert bed._scratch.nbytes == 2 << 20
+        running.host_turn(lambda array: seen.append(id(array))).take(1)
+        assert len(set(seen)) == len(running._arrays)
+        assert all(np.array_equal(array, values) for array in running._arrays)
+    with session.BenchmarkSession(benchmark_array.as_benchmark_array(values), None, "cpu", "cold") as running:
+        assert running._scratch is not None
+        assert running._scratch.nbytes == 2 << 20
 
 
 @pytest.mark.parametrize("function", [gr.max, gr.any, gr.mean])

@@ -20,7 +20,7 @@ import numpy as np
 
 from .. import _core
 
-__all__ = ["PEERS", "DeviceView", "DeviceWork", "available", "numpy_function"]
+__all__ = ["BASELINES", "DeviceView", "DeviceWork", "available", "numpy_function"]
 
 WARMUP = 3
 """Calls before the first timed one."""
@@ -282,7 +282,7 @@ class Torch(_WithEvents):
 _made: dict[str, Any] = {}
 """Those that were made in this process: nvcc takes a minute for CUB."""
 
-PEERS: dict[str, Callable[[], Any]] = {each.name: each for each in (NumPy, Cub, CuPy, Torch)}
+BASELINES: dict[str, Callable[[], Any]] = {each.name: each for each in (NumPy, Cub, CuPy, Torch)}
 """What makes each of them, by name; making one imports or builds it."""
 
 
@@ -301,9 +301,9 @@ def available(names: Sequence[str] | None = None) -> tuple[dict[str, Any], dict[
     """
     present: dict[str, Any] = {}
     absent: dict[str, str] = {}
-    for name in [each for each in PEERS if each != NumPy.name] if names is None else names:
-        if name not in PEERS:
-            raise ValueError(f"unknown baseline {name!r}: the baselines are {', '.join(PEERS)}")
+    for name in [each for each in BASELINES if each != NumPy.name] if names is None else names:
+        if name not in BASELINES:
+            raise ValueError(f"unknown baseline {name!r}: the baselines are {', '.join(BASELINES)}")
         if name in _made:
             present[name] = _made[name]
             continue
@@ -311,7 +311,7 @@ def available(names: Sequence[str] | None = None) -> tuple[dict[str, Any], dict[
             absent[name] = f"there is no GPU for it ({why.partition(':')[0]})"
             continue
         try:
-            present[name] = _made[name] = PEERS[name]()
+            present[name] = _made[name] = BASELINES[name]()
         except ModuleNotFoundError as error:
             absent[name] = f"{error.name} is not installed"
         except Exception as error:  # whatever a library's import or build raises is its reason

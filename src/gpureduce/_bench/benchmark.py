@@ -11,13 +11,13 @@ import numpy as np
 from .. import _core, _functions
 from .._memory import empty_pinned
 from .._records import last_run, limits
-from .benchmark_array import Operand, operand
+from .benchmark_array import BenchmarkArray, as_benchmark_array
 from .clocks import moved
 from .environment import environment
 from .profile import check_possible, profile_kernel
 from .roofline import ceiling_or_why
 from .sampling import NOISY, progress_bar, take_turns
-from .session import REFUSED, Bed, check_operator
+from .session import REFUSED, BenchmarkSession, check_operator
 from .timing import STAGES, Timing
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def benchmark(
     """
     if seconds <= 0 or precision < 0:
         raise ValueError("seconds must be above 0, and precision not below")
-    it = operand(arr)
+    it = as_benchmark_array(arr)
     name, op, kernel, function = _target(func_or_kernel, op, kernel)
     options = {
         "kernel": kernel,
@@ -119,10 +119,10 @@ def benchmark(
         "stream": stream,
         "dtype": None if dtype is None else np.dtype(dtype),
     }
-    with progress_bar(name, progress) as bar, Bed(it, axis, device, cache, function is None) as bed:
+    with progress_bar(name, progress) as bar, BenchmarkSession(it, axis, device, cache, function is None) as session:
         if function is not None:
-            return _time_callable(name, function, it, bed, seconds, precision, bar)
-        return _time_kernel(name, op, options, it, bed, (seconds, precision), ceiling, profile, bar)
+            return _time_callable(name, function, it, session, seconds, precision, bar)
+        return _time_kernel(name, op, options, it, session, (seconds, precision), ceiling, profile, bar)
 
 
 def _target(
@@ -148,37 +148,60 @@ def _target(
 
 
 def _time_callable(
-    name: str, function: Callable[[Any], Any], it: Operand, bed: Bed, seconds: float, precision: float, bar: Any
+    name: str,
+    function: Callable[[Any], Any],
+    it: BenchmarkArray,
+    session: BenchmarkSession,
+    seconds: float,
+    precision: float,
+    bar: Any,
 ) -> Timing:
     start = time.perf_counter()
     result = function(it.array)
     first = time.perf_counter() - start
-    turn = bed.host_turn(function)
+    turn = session.host_turn(function)
     take_turns([turn], seconds, precision, bar)
     spread = turn.spread
-    warnings = [*bed.cache_troubles(), *spread.troubles("the call's time", max(precision, NOISY))]
+    warnings = [*session.cache_troubles(), *spread.troubles("the call's time", max(precision, NOISY))]
     return Timing(
-        function=name, op="", dtype=it.dtype.name, shape=it.shape, axis=None, device="", kernel="", variant="",
-        block_size=0, grid_size=0, cache=bed.cache, bytes=it.nbytes + int(getattr(result, "nbytes", 0)), host=spread,
-        on_device=None, why_no_device="there is none of a callable that is not gpureduce's", first_call=first,
-        stages={}, peak=None, ceiling=None, warnings=tuple(warnings), environment=environment(),
-    )  # fmt: skip
+        function=name,
+        op="",
+        dtype=it.dtype.name,
+        shape=it.shape,
+        axis=None,
+        device="",
+        kernel="",
+        variant="",
+        block_size=0,
+        grid_size=0,
+        cache=session.cache,
+        bytes=it.nbytes + int(getattr(result, "nbytes", 0)),
+        host=spread,
+        on_device=None,
+        why_no_device="there is none of a callable that is not gpureduce's",
+        first_call=first,
+        stages={},
+        peak=None,
+        ceiling=None,
+        warnings=tuple(warnings),
+        environment=environment(),
+    )
 
 
 def _time_kernel(
     name: str,
     op: str,
     options: dict[str, Any],
-    it: Operand,
-    bed: Bed,
+    it: BenchmarkArray,
+    session: BenchmarkSession,
     until: tuple[float, float],
     with_ceiling: bool,
     profile: bool,
     bar: progress_bar,
 ) -> Timing:
     if profile:
-        check_possible(bed.why_no_device)
-    call = bed.reduction(op, options)
+        check_possible(session.why_no_device)
+    call = session.reduction(op, options)
     start = time.perf_counter()
     result = call(it.array)
     first = time.perf_counter() - start
@@ -193,12 +216,12 @@ def _time_kernel(
         if row is not None and "stage" in row["stages"]:
             staged.append(row["stages"]["stage"])
 
-    device_turn, why = None, bed.why_no_device
+    device_turn, why = None, session.why_no_device
     if run.device != "cpu" and not why:
-        device_turn, why = _device_turn(bed, op, options)
+        device_turn, why = _device_turn(session, op, options)
     elif not why:
         why = f"the call ran on the {run.device.upper()}"
-    host_turn = bed.host_turn(call)
+    host_turn = session.host_turn(call)
     turns = [turn for turn in (device_turn, host_turn) if turn is not None]
     for i, turn in enumerate(turns):  # one after the other: a call streams the array through the cache
         take_turns([turn], *until, bar.part(i / len(turns), (i + 1) / len(turns)))
@@ -206,41 +229,58 @@ def _time_kernel(
     if staged:
         stages["stage"] = _median_stage(noting_stages, it.array, staged)
     on_gpu = run.device != "cpu"
-    if on_gpu and it.pointer is None and bed.info is not None:
-        stages |= _upload_stage(it, bed.info.ordinal)
+    if on_gpu and it.pointer is None and session.info is not None:
+        stages |= _upload_stage(it, session.info.ordinal)
     on_device = device_turn.spread if device_turn is not None else None
     if on_device is not None:
         stages["kernel"] = on_device.median
-        rest = _median_of(lambda: bed.reduce_there(op, options)) - on_device.median
+        rest = _median_of(lambda: session.reduce_there(op, options)) - on_device.median
         if rest > 0:  # else it is lost in the noise of the kernels
             stages["return"] = rest
-    rate, trouble = ceiling_or_why(bed.info if on_gpu else None, limits().cpu_threads) if with_ceiling else (None, "")
-    warnings = [*bed.cache_troubles(), *moved(bed.readings), *filter(None, [trouble])]
+    rate, trouble = (
+        ceiling_or_why(session.info if on_gpu else None, limits().cpu_threads) if with_ceiling else (None, "")
+    )
+    warnings = [*session.cache_troubles(), *moved(session.readings), *filter(None, [trouble])]
     tolerated = max(until[1], NOISY)
     warnings += host_turn.spread.troubles("the call's time", tolerated)
     warnings += on_device.troubles("the kernels' time", tolerated) if on_device is not None else []
     if not on_gpu and options["kernel"] not in _core.KERNELS_ON_CPU:
         warnings.append(f"the CPU backend answered for kernel '{options['kernel']}': its time is not the kernel's")
     counters: tuple[dict[str, Any], ...] = ()
-    if profile and bed.reduced is not None:
-        counters = profile_kernel(op, options, it, bed.reduced)
+    if profile and session.reduced is not None:
+        counters = profile_kernel(op, options, it, session.reduced)
     return Timing(
-        function=name, op=op, dtype=it.dtype.name, shape=it.shape, axis=bed.axis, device=run.device, kernel=run.kernel,
-        variant=run.variant, block_size=run.block_size, grid_size=run.grid_size, cache=bed.cache,
-        bytes=it.nbytes + np.asarray(result).nbytes, host=host_turn.spread, on_device=on_device,
-        why_no_device="" if on_device is not None else why, first_call=first,
-        stages={stage: stages[stage] for stage in STAGES if stage in stages}, peak=bed.peak if on_gpu else None,
-        ceiling=rate, warnings=tuple(warnings), counters=counters,
-        environment=environment(bed.info.ordinal if bed.info is not None else 0),
-    )  # fmt: skip
+        function=name,
+        op=op,
+        dtype=it.dtype.name,
+        shape=it.shape,
+        axis=session.axis,
+        device=run.device,
+        kernel=run.kernel,
+        variant=run.variant,
+        block_size=run.block_size,
+        grid_size=run.grid_size,
+        cache=session.cache,
+        bytes=it.nbytes + np.asarray(result).nbytes,
+        host=host_turn.spread,
+        on_device=on_device,
+        why_no_device="" if on_device is not None else why,
+        first_call=first,
+        stages={stage: stages[stage] for stage in STAGES if stage in stages},
+        peak=session.peak if on_gpu else None,
+        ceiling=rate,
+        warnings=tuple(warnings),
+        counters=counters,
+        environment=environment(session.info.ordinal if session.info is not None else 0),
+    )
 
 
-def _device_turn(bed: Bed, op: str, options: dict[str, Any]) -> Any:
+def _device_turn(session: BenchmarkSession, op: str, options: dict[str, Any]) -> Any:
     """The turn, or nothing and the reason: an operator that the package makes of others has no kernel of its own."""
     if op not in _core.OPERATORS:
         return None, f"{op} is made of other reductions"
     try:
-        return bed.device_turn(op, options), bed.why_no_device
+        return session.device_turn(op, options), session.why_no_device
     except REFUSED as error:
         return None, str(error)
 
@@ -262,7 +302,7 @@ def _median_stage(call: Callable[[Any], None], array: Any, staged: list[float]) 
     return float(np.median(staged))
 
 
-def _upload_stage(it: Operand, device: int) -> dict[str, float]:
+def _upload_stage(it: BenchmarkArray, device: int) -> dict[str, float]:
     """How long the whole array takes from pinned memory to the device, in pieces; nothing if there is no room."""
     piece = min(it.nbytes, UPLOAD_PIECE_BYTES)
     try:

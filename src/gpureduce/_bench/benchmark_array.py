@@ -17,14 +17,14 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from .. import _core
 from .._interop.inputs import as_array
 
-__all__ = ["Operand", "on_device", "on_host", "operand", "random_values", "repeat"]
+__all__ = ["BenchmarkArray", "as_benchmark_array", "on_device", "on_host", "random_values", "repeat"]
 
 PATTERN_ELEMENTS = 1 << 26
 """Elements after which random data repeats."""
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
+class BenchmarkArray:
     """An array to reduce, on the host or on a device.
 
     Attributes
@@ -62,7 +62,7 @@ class Operand:
         return len(axes) if axes == list(range(ndim - len(axes), ndim)) else None
 
 
-def operand(a: Any) -> Operand:
+def as_benchmark_array(a: Any) -> BenchmarkArray:
     """Read what an array is; a device array must be contiguous.
 
     Raises
@@ -75,13 +75,13 @@ def operand(a: Any) -> Operand:
     interface = None if isinstance(a, np.ndarray) else getattr(a, "__cuda_array_interface__", None)
     if interface is None:
         array = as_array(a, "a.data")
-        found = Operand(array, array.shape, array.dtype)
+        found = BenchmarkArray(array, array.shape, array.dtype)
     else:
         dtype = np.dtype(interface["typestr"])
         shape = tuple(interface["shape"])
         if interface.get("strides") not in (None, _packed(shape, dtype.itemsize)):
             raise ValueError("a device array that is measured must be C-contiguous")
-        found = Operand(a, shape, dtype, int(interface["data"][0]), _ordinal(a))
+        found = BenchmarkArray(a, shape, dtype, int(interface["data"][0]), _ordinal(a))
     if found.elements == 0:
         raise ValueError("there is nothing to measure in an empty array")
     return found
@@ -97,7 +97,7 @@ def _ordinal(a: Any) -> int:
     return 0 if where is None else int(where()[1])
 
 
-def on_host(it: Operand) -> np.ndarray[Any, Any]:
+def on_host(it: BenchmarkArray) -> np.ndarray[Any, Any]:
     """The elements in host memory, for a right answer: a copy of a device array by its library's own means.
 
     Raises

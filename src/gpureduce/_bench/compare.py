@@ -11,8 +11,8 @@ import numpy as np
 from .. import _core
 from .._records import kernels as catalogue
 from .._records import last_run, limits
-from .baselines import NumPy, available, numpy_function
-from .benchmark_array import Operand, on_host, operand
+from .baselines import BASELINES, NumPy, available, numpy_function
+from .benchmark_array import BenchmarkArray, as_benchmark_array, on_host
 from .clocks import moved
 from .comparison import Comparison
 from .contenders import BreakEven, Contender, find_break_even
@@ -21,7 +21,7 @@ from .environment import environment
 from .profile import check_possible, profile_kernel
 from .roofline import ceiling_or_why
 from .sampling import NOISY, Turn, progress_bar, take_turns
-from .session import REFUSED, Bed, check_operator, ignoring_array
+from .session import REFUSED, BenchmarkSession, check_operator, ignoring_array
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["compare"]
 
 
-BASELINES = ("numpy", "cub", "cupy", "torch")
+DEFAULT_BASELINES = tuple(BASELINES)
 SECONDS, PRECISION = 0.5, 0.02
 BREAK_EVEN_FIRST, BREAK_EVEN_FACTOR = 256, 8
 """Elements of the smallest array on which the break-even is looked for, and how much longer each next one is."""
@@ -60,7 +60,7 @@ def compare(
     *,
     axis: int | tuple[int, ...] | None = None,
     block_size: int | Iterable[int | None] | None = None,
-    baselines: Iterable[str] = BASELINES,
+    baselines: Iterable[str] = DEFAULT_BASELINES,
     device: str | None = None,
     sizes: Iterable[int] | None = None,
     cache: str = "hot",
@@ -133,34 +133,34 @@ def compare(
     """
     if seconds <= 0 or precision < 0:
         raise ValueError("seconds must be above 0, and precision not below")
-    whole = operand(arr)
+    whole = as_benchmark_array(arr)
     check_operator(op)
     if not hasattr(np, op):
         raise ValueError(f"NumPy has no {op} to check the answers of {op} with")
     blocks = [block_size] if block_size is None or isinstance(block_size, (int, np.integer)) else list(block_size)
     wanted = list(dict.fromkeys(baselines))
-    peers, missing = available(wanted)
+    present, missing = available(wanted)
     lengths = _lengths(whole, sizes, axis)
     with progress_bar(f"compare {op}", progress) as bar:
-        names = _kernel_names(kernels, Bed(whole, axis, device, cache))
+        names = _kernel_names(kernels, BenchmarkSession(whole, axis, device, cache))
         share = 0.8 if break_even else 1.0
         rows: list[Contender] = []
         warnings: list[str] = []
         for i, n in enumerate(lengths):
             part = whole if n is None else replace(whole, array=_first(whole, n), shape=(n,))
-            with Bed(part, axis, device, cache) as bed:
+            with BenchmarkSession(part, axis, device, cache) as session:
                 if profile:
-                    check_possible(bed.why_no_device)
-                entries = _enter(op, part, bed, names, blocks, wanted, peers, missing, profile)
+                    check_possible(session.why_no_device)
+                entries = _enter(op, part, session, names, blocks, wanted, present, missing, profile)
                 edges = (share * i / len(lengths), share * (i + 1) / len(lengths))
                 for kind, first in (("device", 0.0), ("host", 0.5)):
                     turns = [turn for entry in entries if (turn := getattr(entry, kind)) is not None]
                     low = edges[0] + first * (edges[1] - edges[0])
                     take_turns(turns, seconds, precision, bar.part(low, low + (edges[1] - edges[0]) / 2))
                 rows += [entry.finish() for entry in entries]
-                warnings += _warnings(bed, entries, precision, part.elements if len(lengths) > 1 else 0)
-                info, place = bed.info, bed.place
-        even = _look_for_break_even(rows, whole, op, device, peers, bar) if break_even and axis is None else None
+                warnings += _warnings(session, entries, precision, part.elements if len(lengths) > 1 else 0)
+                info, place = session.info, session.place
+        even = _look_for_break_even(rows, whole, op, device, present, bar) if break_even and axis is None else None
         on_gpu = any(row.ran_on.startswith("cuda") for row in rows)
         rate, trouble = (None, "")
         if ceiling:
@@ -170,14 +170,22 @@ def compare(
         warnings.append("the CPU backend answered for every kernel: the times are not the kernels'")
     setting = environment(info.ordinal if info is not None else 0)
     return Comparison(
-        op=op, dtype=whole.dtype.name, shape=whole.shape, axis=axis, cache=cache, rows=tuple(rows), break_even=even,
-        peak=bed.peak if on_gpu else None, ceiling=rate,
+        op=op,
+        dtype=whole.dtype.name,
+        shape=whole.shape,
+        axis=axis,
+        cache=cache,
+        rows=tuple(rows),
+        break_even=even,
+        peak=session.peak if on_gpu else None,
+        ceiling=rate,
         device_name=setting["device"]["name"] if on_gpu else setting["cpu"],
-        warnings=tuple(dict.fromkeys([*warnings, *filter(None, [trouble])])), environment=setting,
-    )  # fmt: skip
+        warnings=tuple(dict.fromkeys([*warnings, *filter(None, [trouble])])),
+        environment=setting,
+    )
 
 
-def _lengths(whole: Operand, sizes: Iterable[int] | None, axis: Any) -> list[int | None]:
+def _lengths(whole: BenchmarkArray, sizes: Iterable[int] | None, axis: Any) -> list[int | None]:
     if sizes is None:
         return [None]
     lengths = sorted({int(n) for n in sizes})
@@ -188,52 +196,59 @@ def _lengths(whole: Operand, sizes: Iterable[int] | None, axis: Any) -> list[int
     return list(lengths)
 
 
-def _first(whole: Operand, n: int) -> Any:
+def _first(whole: BenchmarkArray, n: int) -> Any:
     """The first n elements; a device array is cut by its number of elements alone."""
     return whole.array if whole.pointer is not None else whole.array.reshape(-1)[:n]
 
 
-def _kernel_names(kernels: Iterable[str] | str | None, bed: Bed) -> list[str]:
+def _kernel_names(kernels: Iterable[str] | str | None, session: BenchmarkSession) -> list[str]:
     if kernels is None:
-        return [info.name for info in catalogue()] if bed.place.startswith("cuda") else ["auto"]
+        return [info.name for info in catalogue()] if session.place.startswith("cuda") else ["auto"]
     asked = [kernels] if isinstance(kernels, str) else list(kernels)
     return list(dict.fromkeys(_core.find_kernel(name) for name in asked))
 
 
 def _enter(
     op: str,
-    it: Operand,
-    bed: Bed,
+    it: BenchmarkArray,
+    session: BenchmarkSession,
     names: Sequence[str],
     blocks: Sequence[int | None],
     baselines: Sequence[str],
-    peers: dict[str, Any],
+    present: dict[str, Any],
     missing: dict[str, str],
     profile: bool,
 ) -> list[_Entry]:
     """Check every contender's answer, and warm up those that are right."""
-    right = reference(op, on_host(it), bed.axis)
+    right = reference(op, on_host(it), session.axis)
     like = np.asarray(numpy_function(op)(np.ones(1, it.dtype))).dtype
     moved_bytes = it.nbytes + right[0].size * like.itemsize
     entries = []
     for name in names:
         for block in blocks:
             row = Contender(name, True, it.elements, moved_bytes, block_size=int(block or 0))
-            entries.append(_enter_kernel(op, it, bed, row, block, right, like, profile))
+            entries.append(_enter_kernel(op, it, session, row, block, right, like, profile))
     for name in baselines:
         row = Contender(name, False, it.elements, moved_bytes)
-        if name in peers:
-            entries.append(_enter_peer(op, it, bed, row, peers[name], right, like))
+        if name in present:
+            entries.append(_enter_baseline(op, it, session, row, present[name], right, like))
         else:
             entries.append(_Entry(replace(row, absent=missing[name])))
     return entries
 
 
 def _enter_kernel(
-    op: str, it: Operand, bed: Bed, row: Contender, block: int | None, right: Any, like: np.dtype[Any], profile: bool
+    op: str,
+    it: BenchmarkArray,
+    session: BenchmarkSession,
+    row: Contender,
+    block: int | None,
+    right: Any,
+    like: np.dtype[Any],
+    profile: bool,
 ) -> _Entry:
     options = {"kernel": row.name, "block_size": block, "grid_size": None, "stream": None, "dtype": None}
-    call = bed.reduction(op, options)
+    call = session.reduction(op, options)
     try:
         result = call(it.array)
     except REFUSED as error:
@@ -250,22 +265,32 @@ def _enter_kernel(
     entry = _Entry(row)
     if on_gpu:
         try:
-            entry.device = bed.device_turn(op, options)
+            entry.device = session.device_turn(op, options)
         except REFUSED as error:
             entry.row = replace(row, why_no_device=str(error))
     if entry.device is None and not entry.row.why_no_device:
-        entry.row = replace(entry.row, why_no_device=bed.why_no_device or f"the call ran on the {run.device.upper()}")
-    entry.host = bed.host_turn(call)
-    if profile and entry.device is not None and bed.reduced is not None:
-        entry.row = replace(entry.row, counters=profile_kernel(op, options, it, bed.reduced))
+        entry.row = replace(
+            entry.row, why_no_device=session.why_no_device or f"the call ran on the {run.device.upper()}"
+        )
+    entry.host = session.host_turn(call)
+    if profile and entry.device is not None and session.reduced is not None:
+        entry.row = replace(entry.row, counters=profile_kernel(op, options, it, session.reduced))
     return entry
 
 
-def _enter_peer(op: str, it: Operand, bed: Bed, row: Contender, peer: Any, right: Any, like: np.dtype[Any]) -> _Entry:
+def _enter_baseline(
+    op: str,
+    it: BenchmarkArray,
+    session: BenchmarkSession,
+    row: Contender,
+    baseline: Any,
+    right: Any,
+    like: np.dtype[Any],
+) -> _Entry:
     entry = _Entry(row)
     right = loosened(right, it.dtype)
     verdicts: list[Verdict] = []
-    reasons = {"host": "", "device": bed.why_no_device}
+    reasons = {"host": "", "device": session.why_no_device}
 
     def attempt(kind: str, make: Callable[[], tuple[Any, Callable[[], Turn]]]) -> None:
         try:
@@ -280,17 +305,17 @@ def _enter_peer(op: str, it: Operand, bed: Bed, row: Contender, peer: Any, right
     def on_host() -> tuple[Any, Callable[[], Turn]]:
         if it.pointer is not None:
             raise NotImplementedError("the array is in device memory")
-        call = peer.host_call(op, it.array, bed.axis)
-        return call(), lambda: bed.host_turn(ignoring_array(call))
+        call = baseline.host_call(op, it.array, session.axis)
+        return call(), lambda: session.host_turn(ignoring_array(call))
 
     def on_device() -> tuple[Any, Callable[[], Turn]]:
-        if bed.cache == "rotated":
+        if session.cache == "rotated":
             raise NotImplementedError("libraries are timed hot or cold")
-        work = peer.device_work(op, bed.view(), bed.axis, bed.flush_bytes)
+        work = baseline.device_work(op, session.view(), session.axis, session.flush_bytes)
         return work.result(), lambda: Turn(work.take, batch=5)
 
     attempt("host", on_host)
-    if not bed.why_no_device:
+    if not session.why_no_device:
         attempt("device", on_device)
     if not verdicts:
         why = reasons["host"] if reasons["host"] == reasons["device"] else "; ".join(filter(None, reasons.values()))
@@ -299,16 +324,16 @@ def _enter_peer(op: str, it: Operand, bed: Bed, row: Contender, peer: Any, right
         row,
         right=all(each.right for each in verdicts),
         ulps=max(each.ulps for each in verdicts),
-        ran_on="cpu" if peer.name == NumPy.name else bed.place,
+        ran_on="cpu" if baseline.name == NumPy.name else session.place,
         why_no_host=reasons["host"],
         why_no_device=reasons["device"],
     )
     return entry
 
 
-def _warnings(bed: Bed, entries: Sequence[_Entry], precision: float, n: int) -> list[str]:
+def _warnings(session: BenchmarkSession, entries: Sequence[_Entry], precision: float, n: int) -> list[str]:
     """Doubts about one size, those of many contenders in one line."""
-    found = [*bed.cache_troubles(), *moved(bed.readings)]
+    found = [*session.cache_troubles(), *moved(session.readings)]
     noisy = {"device": "device time", "host": "time from host memory"}
     for kind, words in noisy.items():
         timed = [entry for entry in entries if getattr(entry, kind) is not None]
@@ -322,10 +347,15 @@ def _warnings(bed: Bed, entries: Sequence[_Entry], precision: float, n: int) -> 
 
 
 def _look_for_break_even(
-    rows: Sequence[Contender], whole: Operand, op: str, device: str | None, peers: dict[str, Any], bar: progress_bar
+    rows: Sequence[Contender],
+    whole: BenchmarkArray,
+    op: str,
+    device: str | None,
+    present: dict[str, Any],
+    bar: progress_bar,
 ) -> BreakEven | None:
     """Time the fastest kernel and NumPy over sizes, in turns; ``None`` if there is nothing to hold against NumPy."""
-    if whole.pointer is not None or NumPy.name not in peers:
+    if whole.pointer is not None or NumPy.name not in present:
         return None
     timed = [(row.host.median, row) for row in rows if row.is_kernel and row.host is not None]
     largest = max((row.elements for row in rows), default=0)
@@ -341,10 +371,10 @@ def _look_for_break_even(
     ratios = []
     for i, n in enumerate(sizes):
         part = replace(whole, array=_first(whole, n), shape=(n,))
-        with Bed(part, None, device, "hot", with_device=False) as bed:
-            ours = bed.host_turn(bed.reduction(op, options))
-            call = peers[NumPy.name].host_call(op, part.array, None)
-            theirs = bed.host_turn(ignoring_array(call))
+        with BenchmarkSession(part, None, device, "hot", with_device=False) as session:
+            ours = session.host_turn(session.reduction(op, options))
+            call = present[NumPy.name].host_call(op, part.array, None)
+            theirs = session.host_turn(ignoring_array(call))
             edges = (0.8 + 0.2 * i / len(sizes), 0.8 + 0.2 * (i + 1) / len(sizes))
             take_turns([ours, theirs], BREAK_EVEN_SECONDS, PRECISION, bar.part(*edges))
         ratios.append(theirs.spread.median / ours.spread.median)

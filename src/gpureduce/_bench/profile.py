@@ -23,7 +23,7 @@ import numpy as np
 from .. import _core
 from .._dtypes import native_dtype
 from .._exceptions import DeviceUnavailableError
-from .benchmark_array import Operand, on_device, random_values
+from .benchmark_array import BenchmarkArray, on_device, random_values
 
 __all__ = ["COLUMNS", "Column", "check_possible", "counter_table", "profile_kernel", "run_ncu"]
 
@@ -144,7 +144,7 @@ def number(row: Mapping[str, str], names: Sequence[str]) -> float:
     return sum(float(row[name].replace(",", "")) for name in names)
 
 
-def profile_kernel(op: str, options: dict[str, Any], it: Operand, reduced: int) -> tuple[dict[str, Any], ...]:
+def profile_kernel(op: str, options: dict[str, Any], it: BenchmarkArray, reduced: int) -> tuple[dict[str, Any], ...]:
     """Counters of each launch of a reduction of as many elements, which are random.
 
     Parameters
@@ -152,7 +152,7 @@ def profile_kernel(op: str, options: dict[str, Any], it: Operand, reduced: int) 
     op : str
     options : dict
         ``kernel``, ``block_size``, ``grid_size``, ``dtype``.
-    it : Operand
+    it : BenchmarkArray
         Its shape, dtype and device count.
     reduced : int
         Trailing axes that are reduced.

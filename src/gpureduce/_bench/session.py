@@ -1,4 +1,4 @@
-"""The bed a measurement runs on: where the array lies, what is done between samples, and the turns that time it.
+"""The session a measurement runs on: where the array lies, what is done between samples, and the turns that time it.
 
 Wall time is of the whole synchronous call, from the array where the caller has it to the result. Device time is of
 the kernels alone, by events around them, over a copy of the array that was uploaded before.
@@ -20,12 +20,12 @@ from .._display.tables import show_bytes
 from .._exceptions import CudaError, DeviceUnavailableError, KernelUnavailableError
 from .._records import DeviceInfo, devices
 from .baselines import DeviceView
-from .benchmark_array import Operand, on_device
+from .benchmark_array import BenchmarkArray, on_device
 from .clocks import Clocks, read_clocks
 from .environment import last_level_cache_bytes, peak_bytes_per_second
 from .sampling import Turn, calls_for, host_samples
 
-__all__ = ["CACHES", "REFUSED", "Bed"]
+__all__ = ["CACHES", "REFUSED", "BenchmarkSession"]
 
 CACHES = ("hot", "cold", "rotated")
 """What the caches hold when a sample starts: the array, nothing of it, or other copies of it."""
@@ -72,12 +72,12 @@ def ignoring_array(call: Callable[[], Any]) -> Callable[[Any], Any]:
     return lambda _: call()
 
 
-class Bed:
+class BenchmarkSession:
     """Where one array is measured; use it as a context.
 
     Parameters
     ----------
-    operand : Operand
+    measured : BenchmarkArray
     axis : None or int or tuple of ints
     device : str or None
         As the reductions take it.
@@ -97,21 +97,23 @@ class Bed:
         :class:`Clocks` of the card, while it was at work.
     """
 
-    def __init__(self, operand: Operand, axis: Any, device: str | None, cache: str, with_device: bool = True) -> None:
+    def __init__(
+        self, measured: BenchmarkArray, axis: Any, device: str | None, cache: str, with_device: bool = True
+    ) -> None:
         if cache not in CACHES:
             raise ValueError(f"cache must be one of {', '.join(map(repr, CACHES))}, not {cache!r}")
-        self.operand, self.axis, self.cache = operand, axis, cache
-        self.place, ordinal = _place(operand, device)
+        self.measured, self.axis, self.cache = measured, axis, cache
+        self.place, ordinal = _place(measured, device)
         self.info: DeviceInfo | None = next((each for each in devices() if each.ordinal == ordinal), None)
         self.why_no_device = "" if self.info is not None else (_core.why_no_cuda() or "the CPU was asked for")
         if self.info is not None and not with_device:
             self.why_no_device = "it was not asked for"
-        self._reads_device = self.info is not None and (with_device or operand.pointer is not None)
-        self.reduced = operand.trailing(axis)
+        self._reads_device = self.info is not None and (with_device or measured.pointer is not None)
+        self.reduced = measured.trailing(axis)
         self.readings: list[Clocks] = []
         self._open = contextlib.ExitStack()
         self._pointers: list[int] = []
-        self._arrays: list[Any] = [operand.array]
+        self._arrays: list[Any] = [measured.array]
         self._next = 0
         self._scratch: np.ndarray[Any, Any] | None = None
 
@@ -130,7 +132,7 @@ class Bed:
         """Theoretical bandwidth of the card's memory, bytes per second; ``None`` of the host's."""
         return peak_bytes_per_second(self.info) if self.info is not None else None
 
-    def __enter__(self) -> Bed:
+    def __enter__(self) -> BenchmarkSession:
         try:
             self._lay_out()
         except BaseException:
@@ -144,13 +146,13 @@ class Bed:
     def _copies(self, wanted_bytes: int) -> int:
         if self.cache != "rotated":
             return 1
-        return min(max(2, math.ceil(wanted_bytes / self.operand.nbytes)), MOST_COPIES)
+        return min(max(2, math.ceil(wanted_bytes / self.measured.nbytes)), MOST_COPIES)
 
     def _lay_out(self) -> None:
-        host = self.operand.pointer is None
+        host = self.measured.pointer is None
         if host:
             flush = HOST_FLUSH_CACHES * last_level_cache_bytes()
-            self._arrays += [self.operand.array.copy() for _ in range(self._copies(flush) - 1)]
+            self._arrays += [self.measured.array.copy() for _ in range(self._copies(flush) - 1)]
             if self.cache == "cold":
                 self._scratch = np.empty(max(flush, 1), np.uint8)
         if self.info is None or self.why_no_device:
@@ -161,23 +163,23 @@ class Bed:
         if not host:
             if self.cache == "rotated":
                 raise ValueError("a device array is not copied: cache='rotated' takes a host array")
-            assert self.operand.pointer is not None
-            self._pointers = [self.operand.pointer]
+            assert self.measured.pointer is not None
+            self._pointers = [self.measured.pointer]
             return
         try:
             for _ in range(self._copies(FLUSH_CACHES * self.info.l2_bytes)):
-                lent = on_device(self.operand.array, self.info.ordinal)
+                lent = on_device(self.measured.array, self.info.ordinal)
                 self._pointers.append(self._open.enter_context(lent))
         except _NO_DEVICE_COPY as error:
             if not self._pointers:
-                size = show_bytes(self.operand.nbytes)
+                size = show_bytes(self.measured.nbytes)
                 self.why_no_device = f"the array ({size}) cannot be put on the device whole: {error}"
 
     # ------------------------------------------------------------ calls
 
     def reduction(self, op: str, options: dict[str, Any]) -> Callable[[Any], Any]:
         """The call that is timed: ``function(array)``, with these options of the reductions."""
-        if self.operand.pointer is not None:
+        if self.measured.pointer is not None:
             return lambda _: self.reduce_there(op, options)
         function = getattr(_functions, op)
         given = {name: value for name, value in options.items() if value is not None}
@@ -186,7 +188,7 @@ class Bed:
     def _request(self, op: str, options: dict[str, Any], pointer: int) -> _Request:
         assert self.info is not None
         assert self.reduced is not None
-        it = self.operand
+        it = self.measured
         kernel, block, grid = options["kernel"], options["block_size"] or 0, options["grid_size"] or 0
         dtype = it.dtype.newbyteorder("=")
         return op, pointer, it.shape, dtype, self.reduced, kernel, self.info.ordinal, block, grid
@@ -200,7 +202,7 @@ class Bed:
     def view(self) -> DeviceView:
         """The copy in device memory, for other libraries."""
         assert self.info is not None
-        it = self.operand
+        it = self.measured
         return DeviceView(self._pointers[0], it.shape, it.dtype.newbyteorder("="), self.info.ordinal, self)
 
     # ------------------------------------------------------------ turns
@@ -266,10 +268,10 @@ class Bed:
 
     def cache_troubles(self) -> list[str]:
         """A warning if the times are of a cache."""
-        if self.cache != "hot" or self.operand.nbytes > self.cache_bytes:
+        if self.cache != "hot" or self.measured.nbytes > self.cache_bytes:
             return []
         where = "the L2 cache" if self._reads_device else "the CPU's last-level cache"
-        sizes = f"{show_bytes(self.operand.nbytes)} fit in {show_bytes(self.cache_bytes)}"
+        sizes = f"{show_bytes(self.measured.nbytes)} fit in {show_bytes(self.cache_bytes)}"
         return [f"the array fits in {where} ({sizes}): repeated runs do not read memory; cache='cold' flushes it"]
 
 
@@ -277,12 +279,12 @@ SLOW_SECONDS = 0.05
 """Device time after which there is one sample a turn, and no more warming up."""
 
 
-def _place(operand: Operand, device: str | None) -> tuple[str, int | None]:
+def _place(measured: BenchmarkArray, device: str | None) -> tuple[str, int | None]:
     """Where reductions run, and the ordinal of the CUDA device that device times are of."""
-    if operand.pointer is not None:
-        if device not in (None, "cuda", f"cuda:{operand.device}"):
-            raise ValueError(f"the array is on cuda:{operand.device}, which device={device!r} is not")
-        return f"cuda:{operand.device}", operand.device
+    if measured.pointer is not None:
+        if device not in (None, "cuda", f"cuda:{measured.device}"):
+            raise ValueError(f"the array is on cuda:{measured.device}, which device={device!r} is not")
+        return f"cuda:{measured.device}", measured.device
     no_cuda = _core.why_no_cuda()
     if device == "auto":
         return device, None if no_cuda else 0

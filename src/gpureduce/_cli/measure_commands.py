@@ -100,7 +100,7 @@ def run_bench(options: argparse.Namespace) -> int:
 
 
 def add_compare(parser: argparse.ArgumentParser) -> None:
-    from .._bench.compare import BASELINES
+    from .._bench.baselines import BASELINES
 
     parser.add_argument("kernel", nargs="*", help="names or aliases (default: all, or auto where there is no GPU)")
     _add_measured(parser)
