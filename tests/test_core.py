@@ -290,7 +290,8 @@ EVERY_FAILURE = """
 
     def ordered():
         from gpureduce import _core
-        pointer, owner = _core.device_memory(0, 64)
+        owner = _core.DeviceBuffer((64,), "int8", 0, 1)
+        pointer = owner.memory.pointer
         for dtype in ("int8", "float16", "float64"):
             array = _core.device_array(pointer, (4,), None, dtype, 0, 1, owner)
             _core.fill_device(array, np.ones((), dtype).tobytes(), 1)

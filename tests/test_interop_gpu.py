@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import gpureduce as gr
-from gpureduce._interop import libraries
+from gpureduce import _core
 
 pytestmark = pytest.mark.gpu
 
@@ -523,7 +523,7 @@ def test_jax_arrays_come_back_as_arrays_and_tracers_are_refused() -> None:
         jax.jit(gr.sum)(array)
     with pytest.raises(TypeError, match="never written"):
         gr.sum(array, out=array)
-    libraries.loans.end()
+    _core.end_loans()
 
 
 def test_numba_arrays_keep_their_stream() -> None:

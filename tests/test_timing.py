@@ -27,6 +27,7 @@ import pytest
 from test_explain import assert_balanced
 
 import gpureduce as gr
+from gpureduce import _core
 from gpureduce._bench import benchmark_array, clocks, environment, roofline, sampling, session, timing
 from gpureduce._bench.sampling import Spread, Turn, take_turns
 from gpureduce._display import tables
@@ -458,10 +459,10 @@ def test_a_contiguous_device_array_is_measured_where_it_lies(tmp_path: Path) -> 
 
 
 def test_a_stream_is_passed_on_as_its_handle() -> None:
-    assert session.stream_handle(None) == 0
-    assert session.stream_handle(77) == 77
-    assert session.stream_handle(SimpleNamespace(ptr=5)) == 5
-    assert session.stream_handle(SimpleNamespace(cuda_stream=6)) == 6
+    assert _core.stream_handle(None) == 0
+    assert _core.stream_handle(77) == 77
+    assert _core.stream_handle(SimpleNamespace(ptr=5)) == 5
+    assert _core.stream_handle(SimpleNamespace(cuda_stream=6)) == 6
 
 
 def test_another_callable_is_not_uploaded_for(tmp_path: Path) -> None:

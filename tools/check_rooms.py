@@ -55,16 +55,6 @@ USES = {
 # What stands for a while; nothing is to be added. Circles between files, each with all of its files:
 KNOWN_CIRCLES: list[set[str]] = [
     {"csrc/dispatch/device_select.c", "csrc/dispatch/reduce.c"},
-    {
-        *("csrc/python/arguments.c", "csrc/python/core.c", "csrc/python/device_array.c", "csrc/python/device_reduce.c"),
-        *(
-            "csrc/python/dot_arrays.c",
-            "csrc/python/exact_sum.c",
-            "csrc/python/inspect.c",
-            "csrc/python/known_library.c",
-        ),
-        *("csrc/python/memory.c", "csrc/python/reduce_array.c"),
-    },
 ]
 # And uses against the direction: file, and the file that it uses.
 KNOWN_USES = {

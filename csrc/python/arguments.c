@@ -108,30 +108,29 @@ static int read_size(PyObject *object, const char *what, uint32_t *size)
     return 0;
 }
 
-/* The CUstream handle of an int, or of another library's stream object; NULL without an exception: it is neither. New
+/* The handle of an integer, or of a stream object of another library; NULL without an exception: it is neither. New
  * reference. */
-static PyObject *stream_handle(PyObject *object)
+static PyObject *stream_handle(const glue_state *state, PyObject *object)
 {
-    static const char *const attributes[] = {"ptr", "cuda_stream"}; /* CuPy; PyTorch */
+    static const glue_name attributes[] = {GLUE_NAME_ptr, GLUE_NAME_cuda_stream}; /* CuPy's; PyTorch's */
     PyObject *handle = NULL;
 
-    if (PyLong_Check(object)) return Py_NewRef(object);
-    for (size_t i = 0; i < sizeof attributes / sizeof attributes[0] && handle == NULL; i++) {
-        handle = PyObject_GetAttrString(object, attributes[i]);
-        if (handle != NULL) break;
-        if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return NULL;
+    if (PyIndex_Check(object)) return PyNumber_Index(object);
+    for (size_t i = 0; i < sizeof attributes / sizeof attributes[0]; i++) {
+        handle = PyObject_GetAttr(object, state->names[attributes[i]]);
+        if (handle != NULL || !PyErr_ExceptionMatches(PyExc_AttributeError)) return handle;
         PyErr_Clear();
     }
-    return handle;
+    return NULL;
 }
 
-int glue_read_stream(PyObject *object, void **stream)
+int glue_read_stream(const glue_state *state, PyObject *object, void **stream)
 {
     PyObject *handle = NULL;
 
     *stream = NULL;
     if (object == Py_None) return 0;
-    handle = stream_handle(object);
+    handle = stream_handle(state, object);
     if (handle == NULL) {
         if (PyErr_Occurred() != NULL) return -1;
         PyErr_Format(PyExc_TypeError, "stream must be a CUstream handle or an object with .ptr or .cuda_stream, not %s",
@@ -158,7 +157,7 @@ int glue_read_options(const glue_state *state, PyObject *const *options, glue_ca
     if (glue_read_device(options[GLUE_DEVICE], &request->device) < 0) return -1;
     if (read_size(options[GLUE_BLOCK_SIZE], "block_size", &request->block_size) < 0) return -1;
     if (read_size(options[GLUE_GRID_SIZE], "grid_size", &request->grid_size) < 0) return -1;
-    if (glue_read_stream(options[GLUE_STREAM], &request->stream) < 0) return -1;
+    if (glue_read_stream(state, options[GLUE_STREAM], &request->stream) < 0) return -1;
     call->names_kernel =
         request->kernel >= 0 && gpr_kernel_info_at(request->kernel, &kernel) == GPR_OK && !kernel.is_on_cpu;
     return 0;
@@ -230,10 +229,7 @@ int glue_find_dtype(PyArray_Descr *descr, const char *what, gpr_dtype *dtype)
     } else if (is_bfloat16(descr)) {
         *dtype = GPR_BFLOAT16;
     } else {
-        PyErr_Format(PyExc_TypeError,
-                     "%s %S is not supported: bool, integers, float16, bfloat16, float32, float64, complex64 and "
-                     "complex128 are",
-                     what, descr);
+        PyErr_Format(PyExc_TypeError, "%s %S is not supported: " GLUE_SUPPORTED_DTYPES, what, descr);
         return -1;
     }
     return 0;

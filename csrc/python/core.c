@@ -1,21 +1,7 @@
 /* gpureduce._core: the extension module. Its functions take positional arguments only and check what the C library
  * cannot; the Python package wraps them. Importing it opens no driver. */
-#define GLUE_IMPORTS_NUMPY
-#include "python/device_array.h"
-
-static PyMethodDef reduce_methods[] = {
-    {"reduce", (PyCFunction)(void (*)(void))glue_reduce, METH_FASTCALL,
-     PyDoc_STR(
-         "reduce(op, array, axis, dtype, keepdims, mask, kernel, device, block_size, grid_size, stream, skip_nan, "
-         "ddof, /)")},
-    {"reduce_plain", (PyCFunction)(void (*)(void))glue_reduce_plain, METH_FASTCALL,
-     PyDoc_STR(
-         "reduce_plain(op, a, axis, dtype, keepdims, out, kernel, device, block_size, grid_size, stream, skip_nan, "
-         "ddof, /)")},
-    {"dot", (PyCFunction)(void (*)(void))glue_dot, METH_FASTCALL,
-     PyDoc_STR("dot(a, b, factor, dtype, kernel, device, block_size, grid_size, stream, /)")},
-    {NULL, NULL, 0, NULL},
-};
+#include "python/device_reduce.h"
+#include "python/libraries.h"
 
 static PyObject *import_attribute(const char *module_name, const char *name)
 {
@@ -97,6 +83,27 @@ static int add_kernels_on_cpu(PyObject *module)
     return failed ? -1 : 0;
 }
 
+static int add_names(glue_state *state)
+{
+    static const char *const names[GLUE_NAME_COUNT] = {
+#define GLUE_NAME(name) #name,
+        GLUE_NAMES(GLUE_NAME)
+#undef GLUE_NAME
+    };
+    PyObject **const in_state = state->names;
+
+    for (int i = 0; i < GLUE_NAME_COUNT; i++) {
+        in_state[i] = PyUnicode_InternFromString(names[i]);
+        if (in_state[i] == NULL) return -1;
+    }
+    state->dtype_keyword = PyTuple_Pack(1, in_state[GLUE_NAME_dtype]);
+    state->stream_keyword = PyTuple_Pack(1, in_state[GLUE_NAME_stream]);
+    state->stream_and_version_keywords = PyTuple_Pack(2, in_state[GLUE_NAME_stream], in_state[GLUE_NAME_max_version]);
+    return state->dtype_keyword != NULL && state->stream_keyword != NULL && state->stream_and_version_keywords != NULL
+               ? 0
+               : -1;
+}
+
 static int core_exec(PyObject *module)
 {
     glue_state *state = glue_state_of(module);
@@ -110,19 +117,24 @@ static int core_exec(PyObject *module)
         {"gpureduce._exceptions", "NoDeviceWarning", &state->no_device_warning},
         {"numpy.exceptions", "AxisError", &state->axis_error},
     };
+    PyMethodDef *const methods[] = {
+        glue_run_methods,     glue_host_reduce_methods,   glue_reduce_plain_methods, glue_dot_methods,
+        glue_inspect_methods, glue_memory_methods,        glue_exact_methods,        glue_interface_methods,
+        glue_dlpack_methods,  glue_device_array_methods,  glue_buffer_methods,       glue_stream_methods,
+        glue_loan_methods,    glue_device_reduce_methods, glue_library_methods,
+    };
 
-    if (PyArray_ImportNumPyAPI() < 0) return -1;
+    if (glue_import_numpy() < 0) return -1;
     for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
         *needed[i].place = import_attribute(needed[i].module, needed[i].name);
         if (*needed[i].place == NULL) return -1;
     }
-    if (PyModule_AddFunctions(module, glue_inspect_methods) < 0) return -1;
-    if (PyModule_AddFunctions(module, glue_memory_methods) < 0) return -1;
-    if (PyModule_AddFunctions(module, glue_exact_methods) < 0) return -1;
-    if (PyModule_AddFunctions(module, glue_import_methods) < 0) return -1;
-    if (PyModule_AddFunctions(module, glue_device_methods) < 0) return -1;
-    if (PyModule_AddFunctions(module, glue_library_methods) < 0) return -1;
-    if (glue_add_device_array(module) < 0 || glue_add_names(state) < 0) return -1;
+    for (size_t i = 0; i < sizeof methods / sizeof methods[0]; i++) {
+        if (PyModule_AddFunctions(module, methods[i]) < 0) return -1;
+    }
+    if (add_names(state) < 0 || glue_add_device_array(module) < 0) return -1;
+    if (glue_add_device_buffer(module) < 0 || glue_add_library_type(module) < 0) return -1;
+    if (PyModule_AddIntConstant(module, "LEGACY_STREAM", GLUE_LEGACY_STREAM) < 0) return -1;
     if (PyModule_AddStringConstant(module, "__version__", gpr_version()) < 0) return -1;
     if (add_operators(module) < 0 || add_kernel_files(module) < 0 || add_kernels_on_cpu(module) < 0) return -1;
     return add_dtypes(module);
@@ -138,6 +150,8 @@ static int core_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->no_device_warning);
     Py_VISIT(state->axis_error);
     Py_VISIT(state->device_array_type);
+    Py_VISIT(state->device_buffer_type);
+    Py_VISIT(state->library_type);
     return glue_visit_libraries(state, visit, arg);
 }
 
@@ -151,7 +165,12 @@ static int core_clear(PyObject *module)
     Py_CLEAR(state->no_device_warning);
     Py_CLEAR(state->axis_error);
     Py_CLEAR(state->device_array_type);
-    Py_CLEAR(state->exchange_attribute);
+    Py_CLEAR(state->device_buffer_type);
+    Py_CLEAR(state->library_type);
+    Py_CLEAR(state->dtype_keyword);
+    Py_CLEAR(state->stream_keyword);
+    Py_CLEAR(state->stream_and_version_keywords);
+    for (int i = 0; i < GLUE_NAME_COUNT; i++) Py_CLEAR(state->names[i]);
     glue_clear_libraries(state);
     return 0;
 }
@@ -177,7 +196,6 @@ static struct PyModuleDef core_module = {
     .m_name = "gpureduce._core",
     .m_doc = PyDoc_STR("C core of gpureduce."),
     .m_size = sizeof(glue_state),
-    .m_methods = reduce_methods,
     .m_slots = core_slots,
     .m_traverse = core_traverse,
     .m_clear = core_clear,

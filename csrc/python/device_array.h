@@ -1,4 +1,7 @@
-/* Arrays in a CUDA device's memory, whoever made them: what the import of one comes to. */
+/* Arrays in the memory of CUDA devices: what every way of importing one makes, and how each way does it.
+ *
+ * Nothing here copies elements or makes a stream wait for another: that is the caller's part. Errors of a producer are
+ * exceptions, and whatever was taken from the producer before the error is given back. */
 #ifndef GLUE_DEVICE_ARRAY_H
 #define GLUE_DEVICE_ARRAY_H
 
@@ -6,8 +9,8 @@
 
 #include <dlpack/dlpack.h>
 
-/* gpureduce._core.DeviceArray. It keeps alive what lent it the memory: an object, or a managed tensor whose deleter is called when
- * the last reference goes. */
+/* gpureduce._core.DeviceArray. It keeps alive what lent it the memory: an object, or a managed tensor whose deleter
+ * runs when the last reference goes. */
 typedef struct glue_device_array {
     PyObject_VAR_HEAD char *data; /* first element; NULL only if there are no elements */
     gpr_dtype dtype;
@@ -32,49 +35,80 @@ static inline int64_t *glue_strides_of(glue_device_array *array)
     return array->dims + array->ndim;
 }
 
-/* Makes the type, once per module. */
-int glue_add_device_array(PyObject *module);
-
 static inline int glue_is_device_array(const glue_state *state, PyObject *object)
 {
     return Py_IS_TYPE(object, (PyTypeObject *)state->device_array_type);
 }
 
-/* The object with its library's current stream, by the DLPack C exchange API; NULL without an exception if its type has none. */
-glue_device_array *glue_exchange(const glue_state *state, PyObject *object);
+/* CUDA's handles of the default streams, which libraries call 0. */
+enum { GLUE_LEGACY_STREAM = 1, GLUE_THREAD_STREAM = 2 };
 
-/* Memory that a library vouches for: its address, shape, strides in bytes or None, dtype by name or as NumPy's, device, stream as a
- * handle or None, and owner. */
-enum { GLUE_DESCRIPTION_COUNT = 7 };
-glue_device_array *glue_describe_array(const glue_state *state, PyObject *const *arguments);
+static inline void *glue_name_stream(void *stream)
+{
+    return stream != NULL ? stream : (void *)(uintptr_t)GLUE_LEGACY_STREAM;
+}
 
+/* ---- device_array.c: the type, and the checks that every way of importing ends with ---- */
+
+/* Makes the type, once per module. */
+int glue_add_device_array(PyObject *module);
+/* An array of so many axes, to be filled in. */
+glue_device_array *glue_new_device_array(const glue_state *state, int ndim);
+int glue_check_ndim(long long ndim);
+/* A tuple of integers; returns how many, -1 with an exception. */
+int glue_read_integers(PyObject *tuple, const char *what, int64_t *numbers);
+/* A dtype of the registry by its name. */
+int glue_read_dtype_name(PyObject *name, gpr_dtype *dtype);
+/* Fills in the steps of a C-contiguous array. */
+int glue_set_compact_strides(glue_device_array *array);
+int glue_is_compact(glue_device_array *array);
+/* Checks extents, pointer and device. */
+int glue_check_layout(glue_device_array *array);
+/* Asks the driver which device the memory is on. If the producer named one (`is_named`), both have to agree. */
+int glue_check_memory(const glue_state *state, glue_device_array *array, int is_named);
+/* The stream that an array is ready on: None, or a handle or an object, of which 0 is the legacy default stream. */
+int glue_read_ready_stream(const glue_state *state, PyObject *object, glue_device_array *array);
+/* Returns tensors to their producer. Either may be NULL. An exception that is set stays set. */
+void glue_return_tensors(DLManagedTensorVersioned *versioned, DLManagedTensor *legacy);
 /* Whether the arrays' bounds have memory in common. */
 int glue_may_overlap(glue_device_array *a, glue_device_array *b);
 
-/* Fills in all of a call but the result's place and the dtype it is computed in; marks the axes that are reduced. 0, or -1 with an
- * exception. */
-int glue_read_device_call(const glue_state *state, glue_device_array *source, const glue_arguments *given,
-                          glue_call *call, char *reduced, int *keepdims);
-/* Calls with shape and strides of the memory for a result: a DeviceArray or a NumPy array. Carries the call out, its result of that
- * dtype; `result` in return, or NULL. */
-PyObject *glue_run_into(glue_state *state, glue_call *call, gpr_dtype dtype, PyObject *result, PyObject *target,
-                        const char *reduced, int keepdims);
-/* The shape of a call's result. New reference. */
-PyObject *glue_result_shape(const glue_call *call);
+/* Memory that a library vouches for: its address, shape, strides in bytes or None, dtype by name or as NumPy's, device,
+ * stream or None, and owner. */
+enum {
+    GLUE_POINTER,
+    GLUE_SHAPE,
+    GLUE_STRIDES,
+    GLUE_DTYPE,
+    GLUE_DEVICE_ID,
+    GLUE_READY,
+    GLUE_OWNER,
+    GLUE_DESCRIPTION_COUNT
+};
+glue_device_array *glue_describe_array(const glue_state *state, PyObject *const *description);
 
-/* ---- known_library.c ---- */
+/* ---- array_interface.c ---- */
 
-int glue_add_names(glue_state *state);
-int glue_visit_libraries(const glue_state *state, visitproc visit, void *arg);
-void glue_clear_libraries(glue_state *state);
+/* By the CUDA array interface, which `owner` returned; `stream`, a handle, is where it is ready if the interface names no
+ * stream, NULL for none. The array is on the device that its memory is on. */
+glue_device_array *glue_import_interface(const glue_state *state, PyObject *interface, PyObject *owner, void *stream);
 
-/* What reduce_plain answers for an array that is none of NumPy's; `out` None or where the result shall go.
- * NotImplemented: src/gpureduce knows better. */
-PyObject *glue_reduce_known(glue_state *state, PyObject *array, const glue_arguments *given, PyObject *out);
+/* ---- dlpack.c ---- */
 
-/* The tables of functions that import, export, order and reduce device arrays, and that make libraries known. */
-extern PyMethodDef glue_device_methods[];
-extern PyMethodDef glue_import_methods[];
-extern PyMethodDef glue_library_methods[];
+/* Takes the tensor of a DLPack capsule over. The array has no stream yet. */
+glue_device_array *glue_import_capsule(const glue_state *state, PyObject *capsule);
+/* The object with its library's current stream, by the DLPack C exchange API of the object's type. NULL without an
+ * exception: the type has no such API. */
+glue_device_array *glue_import_exchange(const glue_state *state, PyObject *object);
+/* An array of the object's library, made by that API. New reference. */
+PyObject *glue_make_exchange(const glue_state *state, PyObject *object, PyObject *shape, gpr_dtype dtype, int device);
+/* A capsule that lends the array; of DLPack 1 if `versioned`, else of the version before. */
+PyObject *glue_export_capsule(glue_device_array *array, int versioned);
+
+/* ---- the functions that core.c puts into the module ---- */
+
+extern PyMethodDef glue_device_array_methods[];
+extern PyMethodDef glue_interface_methods[];
+extern PyMethodDef glue_dlpack_methods[];
 
 #endif

@@ -33,6 +33,20 @@ PyObject *glue_raise(const glue_state *state)
     return NULL;
 }
 
+void glue_set_cause(PyObject *class, PyObject *value, PyObject *traceback)
+{
+    PyObject *new_class = NULL, *new_value = NULL, *new_traceback = NULL;
+
+    PyErr_Fetch(&new_class, &new_value, &new_traceback); /* first: normalizing runs code */
+    PyErr_NormalizeException(&class, &value, &traceback);
+    if (traceback != NULL) (void)PyException_SetTraceback(value, traceback);
+    PyErr_NormalizeException(&new_class, &new_value, &new_traceback);
+    PyException_SetCause(new_value, value); /* takes it over */
+    PyErr_Restore(new_class, new_value, new_traceback);
+    Py_XDECREF(class);
+    Py_XDECREF(traceback);
+}
+
 /* Whether a frame runs code of the package itself. */
 static int is_ours(PyFrameObject *frame)
 {

@@ -20,29 +20,54 @@
 
 #include "gpureduce.h"
 
-/* Attributes of other libraries' arrays, by name. */
+/* Attributes of other libraries' arrays and objects, which state->names[GLUE_NAME_...] has as str. */
+#define GLUE_NAMES(NAME)            \
+    NAME(__array_namespace__)       \
+    NAME(__cuda_array_interface__)  \
+    NAME(__dlpack__)                \
+    NAME(__dlpack_c_exchange_api__) \
+    NAME(__dlpack_device__)         \
+    NAME(__enter__)                 \
+    NAME(__exit__)                  \
+    NAME(__module__)                \
+    NAME(copy_)                     \
+    NAME(cuda_stream)               \
+    NAME(data)                      \
+    NAME(data_ptr)                  \
+    NAME(device)                    \
+    NAME(device_id)                 \
+    NAME(devices)                   \
+    NAME(dtype)                     \
+    NAME(element_size)              \
+    NAME(from_dlpack)               \
+    NAME(index)                     \
+    NAME(is_conj)                   \
+    NAME(is_cuda)                   \
+    NAME(is_neg)                    \
+    NAME(is_nested)                 \
+    NAME(is_quantized)              \
+    NAME(layout)                    \
+    NAME(max_version)               \
+    NAME(new_empty)                 \
+    NAME(platform)                  \
+    NAME(ptr)                       \
+    NAME(requires_grad)             \
+    NAME(resolve_conj)              \
+    NAME(resolve_neg)               \
+    NAME(shape)                     \
+    NAME(stream)                    \
+    NAME(stride)                    \
+    NAME(strides)
+
 typedef enum glue_name {
-    GLUE_IS_CUDA,
-    GLUE_REQUIRES_GRAD,
-    GLUE_IS_NEG,
-    GLUE_NEW_EMPTY,
-    GLUE_DTYPE,
-    GLUE_DATA,
-    GLUE_PTR,
-    GLUE_DEVICE_ID,
-    GLUE_SHAPE,
-    GLUE_STRIDES,
-    GLUE_NAME_COUNT
+#define GLUE_NAME(name) GLUE_NAME_##name,
+    GLUE_NAMES(GLUE_NAME)
+#undef GLUE_NAME
+        GLUE_NAME_COUNT
 } glue_name;
 
-/* A library whose arrays the glue reads itself. Written once, the type last. */
-typedef struct glue_library {
-    _Atomic(PyObject *) type;                          /* of its arrays; NULL: none was seen yet */
-    PyObject *dtypes;                                  /* PyTorch's, in the registry's order; None for what it lacks */
-    PyObject *empty, *current_device, *current_stream; /* CuPy's functions */
-} glue_library;
-
-enum { GLUE_TORCH, GLUE_CUPY, GLUE_LIBRARY_COUNT };
+/* More than the rows of the table of array libraries. */
+enum { GLUE_MOST_LIBRARIES = 16 };
 
 typedef struct glue_state {
     PyObject *cuda_error; /* the exception classes of gpureduce._exceptions */
@@ -51,12 +76,15 @@ typedef struct glue_state {
     PyObject *no_device_warning;
     PyObject *axis_error;         /* numpy.exceptions.AxisError */
     PyObject *device_array_type;  /* gpureduce._core.DeviceArray */
-    PyObject *exchange_attribute; /* "__dlpack_c_exchange_api__" */
+    PyObject *device_buffer_type; /* gpureduce._core.DeviceBuffer */
+    PyObject *library_type;       /* gpureduce._core.Library */
     PyObject *names[GLUE_NAME_COUNT];
-    PyObject *dtype_keyword; /* ("dtype",) */
-    glue_library libraries[GLUE_LIBRARY_COUNT];
-    atomic_int located; /* NVRTC and CCCL were looked for */
-    atomic_int warned;  /* NoDeviceWarning was given */
+    PyObject *dtype_keyword, *stream_keyword, *stream_and_version_keywords; /* tuples of names */
+    _Atomic(PyObject *) libraries[GLUE_MOST_LIBRARIES]; /* by row of the table; NULL: no array of it was seen yet */
+    _Atomic(struct glue_loan *) loans;                  /* loans.c */
+    atomic_int ends_loans;                              /* the end of the process ends loans */
+    atomic_int located;                                 /* NVRTC and CCCL were looked for */
+    atomic_int warned;                                  /* NoDeviceWarning was given */
 } glue_state;
 
 /* A request and the memory that its pointers point to. */
@@ -79,10 +107,20 @@ typedef struct glue_arguments {
 /* The options after NumPy's own: five consecutive arguments of every function that reduces. */
 enum { GLUE_KERNEL, GLUE_DEVICE, GLUE_BLOCK_SIZE, GLUE_GRID_SIZE, GLUE_STREAM, GLUE_OPTION_COUNT };
 
+/* Which dtypes are reduced, at the end of every message about one that is not. */
+#define GLUE_SUPPORTED_DTYPES "bool, integers, float16, bfloat16, float32, float64, complex64 and complex128 are"
+
+/* ---- numpy_api.c ---- */
+
+/* Fills in the table of NumPy's C API, once per process. 0, or -1 with an exception. */
+int glue_import_numpy(void);
+
 /* ---- failures.c. Every function here needs the GIL. ---- */
 
 /* Raises what this thread's last gpr_ failure means; an exception that is set already stays. Always NULL. */
 PyObject *glue_raise(const glue_state *state);
+/* Makes an exception that was fetched the cause of the one that is set. Takes its three parts over. */
+void glue_set_cause(PyObject *class, PyObject *value, PyObject *traceback);
 /* Gives NoDeviceWarning, the first time in a process; -1 if the filters made it an exception. */
 int glue_warn_no_device(glue_state *state, const char *what);
 
@@ -94,7 +132,7 @@ int glue_read_operator(PyObject *object, gpr_operator *op);
 int glue_read_kernel(const glue_state *state, PyObject *object, int *kernel);
 int glue_read_device(PyObject *object, int *device);
 /* The CUstream handle of an int or of another library's stream object; None is NULL. */
-int glue_read_stream(PyObject *object, void **stream);
+int glue_read_stream(const glue_state *state, PyObject *object, void **stream);
 int glue_read_options(const glue_state *state, PyObject *const *options, glue_call *call);
 /* A gpr_dtype for a descriptor; `what` begins the TypeError that says it is not supported. */
 int glue_find_dtype(PyArray_Descr *descr, const char *what, gpr_dtype *dtype);
@@ -112,40 +150,38 @@ int glue_read_axes(const glue_state *state, PyObject *axis, int ndim, const gpr_
 /* Finds NVRTC and CUB's headers once, if there is a driver or `always`. */
 int glue_locate(glue_state *state, int always);
 
-/* ---- reduce_array.c ---- */
+/* ---- run_call.c ---- */
 
-/* A thread that has let the GIL go. */
+/* A thread that has released the GIL. */
 typedef struct glue_pause {
     PyThreadState *thread;
 } glue_pause;
 
 /* A request's interrupt callback, its argument a glue_pause: takes the GIL back and runs Python's signal handlers. */
 int glue_is_interrupted(void *argument);
-
 /* Warns if a GPU kernel was named, the device was left open and there is no GPU. 0, or -1 with an exception. */
 int glue_warn_if_none(glue_state *state, const glue_call *call);
-/* gpr_reduce with the GIL released, and interrupts looked for. */
+/* gpr_reduce and gpr_dot with the GIL released; Ctrl-C interrupts them. */
 gpr_status glue_reduce_unlocked(gpr_request *request);
-/* Carries out a filled-in call with the GIL released; its result, or NULL. Releases call->result_descr. */
-PyObject *glue_run(glue_state *state, glue_call *call);
-/* Whether a variance has no more elements to a row than ddof. */
-int glue_lacks_freedom(const glue_call *call);
-PyObject *glue_reduce(PyObject *module, PyObject *const *from, Py_ssize_t count);
-PyObject *glue_reduce_plain(PyObject *module, PyObject *const *from, Py_ssize_t count);
-
-/* ---- dot.c ---- */
-
-PyObject *glue_dot(PyObject *module, PyObject *const *from, Py_ssize_t count);
-/* The options of a dot, as those of any call too: 0, or -1 with an exception. */
-int glue_read_dot_options(const glue_state *state, PyObject *const *options, glue_call *call, gpr_dot_request *request);
-/* gpr_dot with the GIL released, and interrupts looked for. */
 gpr_status glue_dot_unlocked(gpr_dot_request *request);
+/* Carries out a filled-in call for an array of the host with the GIL released; its result, or NULL. Releases
+ * call->result_descr. */
+PyObject *glue_run(glue_state *state, glue_call *call);
+/* Whether a variance has no more elements per result than ddof. */
+int glue_lacks_freedom(const glue_call *call);
 
-/* ---- inspect.c, memory.c and exact_sum.c: the tables of functions that core.c puts into the module ---- */
+/* ---- host_reduce.c ---- */
 
+/* What reduce_plain returns for an exact ndarray. */
+PyObject *glue_reduce_plain_ndarray(glue_state *state, PyArrayObject *array, const glue_arguments *given);
+
+/* ---- the functions that core.c puts into the module ---- */
+
+extern PyMethodDef glue_run_methods[];
+extern PyMethodDef glue_host_reduce_methods[];
+extern PyMethodDef glue_reduce_plain_methods[];
+extern PyMethodDef glue_dot_methods[];
 extern PyMethodDef glue_inspect_methods[];
-/* Calls what the thread's watch_progress was given, if anything, with gpr_progress(). 0, or -1 with an exception. */
-int glue_show_progress(void);
 extern PyMethodDef glue_memory_methods[];
 extern PyMethodDef glue_exact_methods[];
 

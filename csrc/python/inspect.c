@@ -229,40 +229,6 @@ static PyObject *last_run(PyObject *module, PyObject *Py_UNUSED(ignored))
                          "compiled", run->compiled, "cache_hits", run->cache_hits);
 }
 
-/* ---------------------------------------------------------------- progress ------------------- */
-
-/* Key in the thread's own dictionary: the callable that its long calls show their progress to, or None. */
-static const char PROGRESS_KEY[] = "gpureduce.progress";
-
-static PyObject *watch_progress(PyObject *Py_UNUSED(module), PyObject *callback)
-{
-    PyObject *of_thread = PyThreadState_GetDict();
-
-    if (callback != Py_None && !PyCallable_Check(callback)) {
-        PyErr_SetString(PyExc_TypeError, "watch_progress takes a callable, or None");
-        return NULL;
-    }
-    if (of_thread == NULL) return PyErr_NoMemory();
-    if (PyDict_SetItemString(of_thread, PROGRESS_KEY, callback) < 0) return NULL;
-    Py_RETURN_NONE;
-}
-
-int glue_show_progress(void)
-{
-    PyObject *of_thread = PyThreadState_GetDict();
-    PyObject *callback = of_thread != NULL ? PyDict_GetItemString(of_thread, PROGRESS_KEY) : NULL;
-    PyObject *share = NULL, *answer = NULL;
-
-    if (callback == NULL || callback == Py_None) return 0;
-    Py_INCREF(callback); /* it may put another in its place */
-    share = PyFloat_FromDouble(gpr_progress());
-    if (share != NULL) answer = PyObject_CallOneArg(callback, share);
-    Py_XDECREF(share);
-    Py_XDECREF(answer);
-    Py_DECREF(callback);
-    return answer != NULL ? 0 : -1;
-}
-
 /* ---------------------------------------------------------------- limits and cache ----------- */
 
 static PyObject *limits(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
@@ -348,7 +314,6 @@ PyMethodDef glue_inspect_methods[] = {
     {"set_cpu_isa", set_cpu_isa, METH_O, PyDoc_STR("set_cpu_isa(name or None)")},
     {"set_nvrtc_path", set_nvrtc_path, METH_O, PyDoc_STR("set_nvrtc_path(path or None)")},
     {"set_cccl_path", set_cccl_path, METH_O, PyDoc_STR("set_cccl_path(directory or None)")},
-    {"watch_progress", watch_progress, METH_O, PyDoc_STR("watch_progress(callback, /)")},
     {"last_run", last_run, METH_NOARGS, PyDoc_STR("last_run() -> dict or None")},
     {"limits", limits, METH_NOARGS, PyDoc_STR("limits() -> dict")},
     {"set_limits", (PyCFunction)(void (*)(void))set_limits, METH_FASTCALL,

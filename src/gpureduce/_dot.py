@@ -166,7 +166,7 @@ def dot(
 
 
 def _dot_on_device(library: Library, other: Library, a: Any, b: Any, dtype: Any, options: Options) -> Any:
-    x, y = library.memory(a), other.memory(b)
+    x, y = library.read(a), other.read(b)
     if x.ndim == y.ndim == 0:
         x, y = _as_row(x), _as_row(y)
     _check_shapes(x.shape, y.shape)

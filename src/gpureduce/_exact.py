@@ -128,7 +128,7 @@ class ExactSum:
         np.float64(1.0)
         """
         library = device_library(a)
-        array = as_array(a, "a.compressed()") if library is None else library.memory(a)
+        array = as_array(a, "a.compressed()") if library is None else library.read(a)
         dtype = array.dtype if isinstance(array, np.ndarray) else numpy_dtype(array.dtype)
         if dtype != self._type and not np.can_cast(dtype, self._type, "safe"):
             raise TypeError(

@@ -136,7 +136,7 @@ def _make_extreme(op: str, skip_nan: bool = False) -> Extreme:
                 code, a, axis, None, keepdims, out, kernel, device, block_size, grid_size, stream, skip_nan, 0.0
             )
             if result is not NotImplemented:
-                if skip_nan and a.dtype.kind not in "biu":
+                if skip_nan and type(a) is np.ndarray and a.dtype.kind not in "biu":
                     result = finish_extreme(Call(op, a, options, axis, keepdims=keepdims, skip_nan=True), None, result)
                 return result
         return reduce_any(Call(op, a, options, axis, None, out, keepdims, initial, where, skip_nan))
@@ -193,7 +193,7 @@ def _make_mean(skip_nan: bool = False) -> Mean:
                 code, a, axis, dtype, keepdims, out, kernel, device, block_size, grid_size, stream, skip_nan, 0.0
             )
             if result is not NotImplemented:
-                if skip_nan:
+                if skip_nan and type(a) is np.ndarray:
                     call = Call("mean", a, options, axis, keepdims=keepdims, skip_nan=True)
                     warn_if_nothing_is_left(call, None, result)
                 return result
@@ -232,7 +232,7 @@ def _make_variance(op: str, skip_nan: bool = False) -> Variance:
                 code, a, axis, None, keepdims, out, kernel, device, block_size, grid_size, stream, skip_nan, ddof
             )
             if result is not NotImplemented:
-                if skip_nan and a.dtype.kind not in "biu":
+                if skip_nan and type(a) is np.ndarray and a.dtype.kind not in "biu":
                     call = Call(op, a, options, axis, keepdims=keepdims, skip_nan=True, ddof=ddof)
                     result = tell_freedom(call, None, result)
                 return result
@@ -261,7 +261,7 @@ def _make_position(op: str, skip_nan: bool = False) -> Position:
                 code, a, axis, None, keepdims, out, kernel, device, block_size, grid_size, stream, skip_nan, 0.0
             )
             if result is not NotImplemented:
-                if skip_nan:
+                if skip_nan and type(a) is np.ndarray:
                     check_found(result)
                 return result
         options = kernel, device, block_size, grid_size, stream

@@ -58,15 +58,6 @@ def check_operator(op: str) -> str:
 _Request = tuple[str, int, tuple[int, ...], Any, int, str, int, int, int]
 
 
-def stream_handle(stream: Any) -> int:
-    """The handle of a stream: an integer, or an object with ``ptr`` or ``cuda_stream``; 0 is the library's own."""
-    if stream is None:
-        return 0
-    for name in ("ptr", "cuda_stream"):
-        stream = getattr(stream, name, stream)
-    return int(stream)
-
-
 def ignoring_array(call: Callable[[], Any]) -> Callable[[Any], Any]:
     """A call that knows its array, where one that is given it is asked for."""
     return lambda _: call()
@@ -195,7 +186,7 @@ class BenchmarkSession:
 
     def reduce_there(self, op: str, options: dict[str, Any]) -> Any:
         """Reduce the array in device memory to a result on the host."""
-        stream = stream_handle(options["stream"])
+        stream = _core.stream_handle(options["stream"])
         request = self._request(op, options, self._pointers[0])
         return _core.reduce_device(*request, options["dtype"], stream)
 
@@ -240,7 +231,7 @@ class BenchmarkSession:
         """Device time of a kernel over the copies in device memory; ``None`` where there are none."""
         if not self._pointers or self.info is None:
             return None
-        info, stream = self.info, stream_handle(options["stream"])
+        info, stream = self.info, _core.stream_handle(options["stream"])
 
         def run(pointer: int, warmup: int, count: int) -> list[float]:
             request = self._request(op, options, pointer)

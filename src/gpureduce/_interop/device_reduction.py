@@ -30,16 +30,7 @@ from .._arguments import (
 from .._calls import Call, NoValue, Options, warn
 from .._core import DeviceArray
 from .._ufuncs import UFUNCS
-from .libraries import (
-    ITEM_BYTES,
-    LEGACY_STREAM,
-    DeviceBuffer,
-    Library,
-    device_library,
-    from_host,
-    loans,
-    numpy_dtype,
-)
+from .libraries import LEGACY_STREAM, DeviceBuffer, Library, device_library, from_host, item_bytes, numpy_dtype
 
 EXACT = ("bool", "int", "uint")
 """How names of dtypes without NaN begin."""
@@ -62,7 +53,7 @@ def reduce_on_device(library: Library, call: Call) -> Any:
         check_takes_mean(call)
     if op == "minmax" and (out is not None or initial is not NoValue):
         return _minmax(library, call)
-    source = library.memory(a)
+    source = library.read(a)
     skip_nan = skip_nan and not source.dtype.startswith(EXACT)
     if op in ("mean", "var", "std"):
         keeps_nothing = isinstance(where, bool | np.bool_) and not where
@@ -83,7 +74,7 @@ def reduce_on_device(library: Library, call: Call) -> Any:
     if usual and out is None:
 
         def room(shape: tuple[int, ...], name: str) -> tuple[Any, DeviceArray]:
-            return library.empty(a, source, shape, name)
+            return library.make(a, source, shape, name)
 
         kernel, device, block, grid, _ = options
         stream = source.stream
@@ -92,7 +83,7 @@ def reduce_on_device(library: Library, call: Call) -> Any:
         )  # fmt: skip
         if library.lends:
             assert stream is not None
-            loans.keep(source.device, stream, source)
+            _core.keep_loan(source.device, stream, source)
         result = library.finish(a, result)
     else:
         work = _Reduction(library, op, a, source, options, skip_nan, ddof)
@@ -183,10 +174,10 @@ class Work:
         for stream in self.others:
             _core.order_streams(self.source.device, self.stream, stream)
         if self.lent:
-            loans.keep(self.source.device, self.stream, *self.lent)
+            _core.keep_loan(self.source.device, self.stream, tuple(self.lent))
 
     def empty(self, shape: tuple[int, ...], name: str) -> tuple[Any, DeviceArray]:
-        return self.library.empty(self.a, self.source, shape, name)
+        return self.library.make(self.a, self.source, shape, name)
 
 
 class _Reduction(Work):
@@ -230,7 +221,7 @@ class _Reduction(Work):
             _core.fill_device(nothing.memory, bytes(1), self.stream)
             self.lent.append(nothing)
             return nothing.memory
-        memory = library.memory(where)
+        memory = library.read(where)
         if memory.device == self.source.device and memory.stream is not None:
             self.join(memory.stream)
         if library.lends:
@@ -248,7 +239,7 @@ class _Reduction(Work):
             self.mean = given if isinstance(given, complex) else float(given)
             return None
         values = from_host(given)
-        if values.dtype.name not in ITEM_BYTES:
+        if values.dtype.name not in _core.DTYPES:
             raise TypeError(f"mean of dtype {values.dtype} is not supported: it must be of numbers")
         is_complex = values.dtype.kind == "c"
         check_mean(values.shape, is_complex, kept, element)
@@ -266,7 +257,7 @@ class _Reduction(Work):
             raise TypeError(
                 f"the array is of {self.library.name} and mean= of {library.name}: they must be of one library"
             )
-        memory = library.memory(given)
+        memory = library.read(given)
         if memory.device != self.source.device:
             raise TypeError(
                 f'the array is on device "cuda:{self.source.device}" and mean= on "cuda:{memory.device}": they must '
@@ -345,7 +336,7 @@ class _Reduction(Work):
 
     def half(self, pair: DeviceArray, which: int) -> DeviceArray:
         shape = pair.shape[1:]
-        pointer = pair.pointer + which * math.prod(shape) * ITEM_BYTES[pair.dtype]
+        pointer = pair.pointer + which * math.prod(shape) * item_bytes(pair.dtype)
         return _core.device_array(pointer, shape, None, pair.dtype, pair.device, pair.stream, pair)
 
     def fill(self, memory: DeviceArray, value: Any) -> None:
@@ -404,7 +395,7 @@ class _Out:
             raise TypeError(
                 f"the array is of {call.library.name} and out= of {self.library.name}: they must be of one library"
             )
-        self.memory = self.library.memory(out)
+        self.memory = self.library.read(out)
         if self.memory.read_only:
             raise ValueError("output array is read-only")
         if self.memory.device != call.source.device:

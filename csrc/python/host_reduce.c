@@ -1,0 +1,132 @@
+/* Reductions of NumPy's arrays: an array becomes a request, and the result a NumPy scalar or array. */
+#include "python/glue.h"
+
+/* ---------------------------------------------------------------- arrays --------------------- */
+
+/* Copies shape and strides with the reduced axes last, and lays out the result. */
+static void read_layout(glue_call *call, PyArrayObject *array, PyArrayObject *mask, const char *reduced, int keepdims)
+{
+    const int ndim = PyArray_NDIM(array);
+    int at = 0, kept = 0;
+
+    call->result_ndim = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < ndim; i++) {
+            if (reduced[i] != pass) continue;
+            call->shape[at] = PyArray_DIM(array, i);
+            call->strides[at] = PyArray_STRIDE(array, i);
+            if (mask != NULL) call->mask_strides[at] = PyArray_STRIDE(mask, i);
+            at++;
+            kept += !pass;
+        }
+    }
+    for (int i = 0; i < ndim; i++) {
+        if (!reduced[i] || keepdims) call->result_shape[call->result_ndim++] = reduced[i] ? 1 : PyArray_DIM(array, i);
+    }
+    call->request.ndim = ndim;
+    call->request.reduced = ndim - kept;
+    call->request.shape = call->shape;
+    call->request.strides = call->strides;
+    call->request.data = PyArray_DATA(array);
+    call->request.byteswapped = PyArray_ISBYTESWAPPED(array);
+    if (mask != NULL) {
+        call->request.mask = PyArray_DATA(mask);
+        call->request.mask_strides = call->mask_strides;
+    }
+}
+
+/* The mask of the array's shape; NULL for None. */
+static int read_mask(PyObject *object, PyArrayObject *array, PyArrayObject **mask)
+{
+    *mask = NULL;
+    if (object == Py_None) return 0;
+    if (!PyArray_Check(object) || PyArray_TYPE((PyArrayObject *)object) != NPY_BOOL ||
+        !PyArray_SAMESHAPE((PyArrayObject *)object, array)) {
+        PyErr_SetString(PyExc_TypeError, "mask must be None or a bool array of the array's shape");
+        return -1;
+    }
+    *mask = (PyArrayObject *)object;
+    return 0;
+}
+
+/* Fills in all of a call but the result's place. 0, or -1 with an exception. */
+static int read_call(glue_state *state, PyArrayObject *array, const glue_arguments *given, glue_call *call)
+{
+    PyArrayObject *mask = NULL;
+    PyArray_Descr *requested = NULL;
+    char reduced[GPR_MAX_NDIM];
+    int keepdims = 0, failed = -1;
+    gpr_request *request = &call->request;
+
+    memset(request, 0, sizeof *request);
+    request->compute = GPR_DTYPE_DEFAULT;
+    if (glue_read_operator(given->op, &request->op) < 0) return -1;
+    if (glue_find_dtype(PyArray_DESCR(array), "reducing an array of dtype", &request->dtype) < 0) return -1;
+    if (glue_read_leave_out(given->skip_nan, given->ddof, request) < 0) return -1;
+    if (glue_read_axes(state, given->axis, PyArray_NDIM(array), request, reduced) < 0) return -1;
+    if (glue_read_keepdims(given->keepdims, &keepdims) < 0) return -1;
+    if (glue_read_options(state, given->options, call) < 0) return -1;
+    if (read_mask(given->mask, array, &mask) < 0) return -1;
+    if (glue_read_descr(given->dtype, &requested) < 0) return -1;
+
+    if (requested != NULL && glue_find_dtype(requested, "reducing to dtype", &request->compute) < 0) goto done;
+    read_layout(call, array, mask, reduced, keepdims);
+    failed = glue_set_result_descr(state, call, PyArray_DESCR(array), requested);
+done:
+    Py_XDECREF(requested);
+    return failed;
+}
+
+/* reduce(op, array, axis, dtype, keepdims, mask, kernel, device, block_size, grid_size, stream, skip_nan, ddof) */
+static PyObject *reduce(PyObject *module, PyObject *const *from, Py_ssize_t count)
+{
+    enum {
+        OP,
+        ARRAY,
+        AXIS,
+        DTYPE,
+        KEEPDIMS,
+        MASK,
+        OPTIONS,
+        SKIP_NAN = OPTIONS + GLUE_OPTION_COUNT,
+        DDOF,
+        ARGUMENT_COUNT
+    };
+    glue_state *state = glue_state_of(module);
+    glue_call call;
+
+    if (count != ARGUMENT_COUNT || !PyArray_Check(from[ARRAY])) {
+        PyErr_SetString(PyExc_TypeError, "reduce takes an operator's number, an array and eleven more arguments");
+        return NULL;
+    }
+    const glue_arguments given = {from[OP],       from[AXIS], from[DTYPE], from[KEEPDIMS], from[MASK],
+                                  from[SKIP_NAN], from[DDOF], Py_None,     from + OPTIONS};
+    if (read_call(state, (PyArrayObject *)from[ARRAY], &given, &call) < 0) return NULL;
+    return glue_run(state, &call);
+}
+
+PyObject *glue_reduce_plain_ndarray(glue_state *state, PyArrayObject *array, const glue_arguments *given)
+{
+    PyObject *result = NULL;
+    glue_call call;
+
+    if (PyArray_SIZE(array) == 0 || (PyArray_ISCOMPLEX(array) && given->dtype != Py_None)) Py_RETURN_NOTIMPLEMENTED;
+    if (read_call(state, array, given, &call) == 0) {
+        if (glue_lacks_freedom(&call)) {
+            Py_DECREF(call.result_descr);
+            Py_RETURN_NOTIMPLEMENTED;
+        }
+        result = glue_run(state, &call);
+    }
+    if (result != NULL || !PyErr_ExceptionMatches(PyExc_TypeError)) return result;
+    PyErr_Clear();
+    Py_RETURN_NOTIMPLEMENTED;
+}
+
+PyMethodDef glue_host_reduce_methods[] = {
+    {"reduce", (PyCFunction)(void (*)(void))reduce, METH_FASTCALL,
+     PyDoc_STR(
+         "reduce(op, array, axis, dtype, keepdims, mask, kernel, device, block_size, grid_size, stream, skip_nan, "
+         "ddof, /)")},
+    {NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,138 @@
+/* Running a call that is filled in: without the GIL, interruptible by Ctrl-C, and showing its progress. */
+#include "python/glue.h"
+
+/* ---------------------------------------------------------------- progress ------------------- */
+
+/* Key in the thread's own dictionary: the callable that its long calls show their progress to, or None. */
+static const char PROGRESS_KEY[] = "gpureduce.progress";
+
+static PyObject *watch_progress(PyObject *Py_UNUSED(module), PyObject *callback)
+{
+    PyObject *of_thread = PyThreadState_GetDict();
+
+    if (callback != Py_None && !PyCallable_Check(callback)) {
+        PyErr_SetString(PyExc_TypeError, "watch_progress takes a callable, or None");
+        return NULL;
+    }
+    if (of_thread == NULL) return PyErr_NoMemory();
+    if (PyDict_SetItemString(of_thread, PROGRESS_KEY, callback) < 0) return NULL;
+    Py_RETURN_NONE;
+}
+
+/* Calls what the thread's watch_progress was given, if anything, with gpr_progress(). 0, or -1 with an exception. */
+static int show_progress(void)
+{
+    PyObject *of_thread = PyThreadState_GetDict();
+    PyObject *callback = of_thread != NULL ? PyDict_GetItemString(of_thread, PROGRESS_KEY) : NULL;
+    PyObject *share = NULL, *answer = NULL;
+
+    if (callback == NULL || callback == Py_None) return 0;
+    Py_INCREF(callback); /* it may put another in its place */
+    share = PyFloat_FromDouble(gpr_progress());
+    if (share != NULL) answer = PyObject_CallOneArg(callback, share);
+    Py_XDECREF(share);
+    Py_XDECREF(answer);
+    Py_DECREF(callback);
+    return answer != NULL ? 0 : -1;
+}
+
+/* ---------------------------------------------------------------- running -------------------- */
+
+/* Runs signal handlers and shows progress between chunks. The library calls it on the thread that called the library, whose
+ * own state takes the GIL back. */
+int glue_is_interrupted(void *argument)
+{
+    glue_pause *pause = argument;
+    int stop = 0;
+
+    PyEval_RestoreThread(pause->thread);
+    stop = PyErr_CheckSignals() < 0 || show_progress() < 0;
+    pause->thread = PyEval_SaveThread();
+    return stop;
+}
+
+gpr_status glue_reduce_unlocked(gpr_request *request)
+{
+    glue_pause pause;
+    gpr_status status = GPR_OK;
+
+    request->interrupted = glue_is_interrupted;
+    request->interrupted_arg = &pause;
+    pause.thread = PyEval_SaveThread();
+    status = gpr_reduce(request);
+    PyEval_RestoreThread(pause.thread);
+    return status;
+}
+
+gpr_status glue_dot_unlocked(gpr_dot_request *request)
+{
+    glue_pause pause;
+    gpr_status status = GPR_OK;
+
+    request->interrupted = glue_is_interrupted;
+    request->interrupted_arg = &pause;
+    pause.thread = PyEval_SaveThread();
+    status = gpr_dot(request);
+    PyEval_RestoreThread(pause.thread);
+    return status;
+}
+
+int glue_warn_if_none(glue_state *state, const glue_call *call)
+{
+    if (!call->names_kernel || call->request.device != GPR_DEVICE_DEFAULT || atomic_load(&state->warned)) return 0;
+    if (gpr_cuda_available() == GPR_OK) return 0;
+    return glue_warn_no_device(state, "a GPU kernel was named, but the CPU backend answers");
+}
+
+/* The smallest and the largest elements lie one after the other: the result's first axis. */
+static void add_output_axis(glue_call *call)
+{
+    memmove(call->result_shape + 1, call->result_shape, (size_t)call->result_ndim * sizeof *call->result_shape);
+    call->result_shape[0] = 2;
+    call->result_ndim++;
+}
+
+PyObject *glue_run(glue_state *state, glue_call *call)
+{
+    gpr_request *request = &call->request;
+    PyArray_Descr *descr = call->result_descr;
+    PyObject *array = NULL, *result = NULL;
+    npy_complex128 scalar = 0; /* room for an element of any type */
+
+    call->result_descr = NULL;
+    if (request->op == GPR_OP_MINMAX) add_output_axis(call);
+    if (request->device != GPR_DEVICE_CPU && glue_locate(state, 0) < 0) goto done;
+    if (call->result_ndim == 0) {
+        request->result = &scalar;
+    } else {
+        Py_INCREF(descr);
+        array = PyArray_NewFromDescr(&PyArray_Type, descr, call->result_ndim, call->result_shape, NULL, NULL, 0, NULL);
+        if (array == NULL) goto done;
+        request->result = PyArray_DATA((PyArrayObject *)array);
+    }
+    if (glue_reduce_unlocked(request) != GPR_OK) {
+        glue_raise(state);
+        goto done;
+    }
+    if (glue_warn_if_none(state, call) < 0) goto done;
+    result = array != NULL ? Py_NewRef(array) : PyArray_Scalar(&scalar, descr, NULL);
+done:
+    Py_XDECREF(array);
+    Py_DECREF(descr);
+    return result;
+}
+
+int glue_lacks_freedom(const glue_call *call)
+{
+    const gpr_request *request = &call->request;
+    double n = 1;
+
+    if (request->op != GPR_OP_VAR && request->op != GPR_OP_STD) return 0;
+    for (int i = request->ndim - request->reduced; i < request->ndim; i++) n *= (double)call->shape[i];
+    return !(n > request->ddof);
+}
+
+PyMethodDef glue_run_methods[] = {
+    {"watch_progress", watch_progress, METH_O, PyDoc_STR("watch_progress(callback, /)")},
+    {NULL, NULL, 0, NULL},
+};
