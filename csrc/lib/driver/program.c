@@ -195,7 +195,7 @@ static gpr_status write_program(const gpr_kernel_traits *traits, program_text *p
                    "}\n"
                    "#include \"%s\"\n"
                    "%s"
-                   "using First = %sgpr::Traits<gpr::fold_%s, gpr::dt_%s, gpr::dt_%s, %sgpr::dt_%s%s, %s>%s;\n"
+                   "using First = %sgpr::KernelTraits<gpr::fold_%s, gpr::dt_%s, gpr::dt_%s, %sgpr::dt_%s%s, %s>%s;\n"
                    "using Next = gpr::Next<First>;\n"
                    "%s",
                    traits->per_thread, traits->lanes, traits->kept, traits->reduced, traits->masked ? "true" : "false",
