@@ -657,7 +657,7 @@ static void add_pair(const engine_module *m, const char *element, const char *ot
 static void pack_parts(const gpr_exact_part *parts, int count, char *at)
 {
     for (int p = 0; p < count; p++) {
-        const size_t words = (size_t)parts[p].grid.words * sizeof(int64_t);
+        const size_t words = (size_t)parts[p].layout.words * sizeof(int64_t);
         const uint64_t tail[2] = {parts[p].count, parts[p].flags};
 
         memcpy(at, parts[p].words, words);
