@@ -168,7 +168,7 @@ mypy: $(STAMPS)/build $(STAMPS)/dev
 clang-format: $(STAMPS)/dev
 	$(VENV)/bin/clang-format --dry-run -Werror $(C_STYLED)
 
-rooms: build/strict/all # who includes, calls and imports whom
+rooms: build/strict/all # who includes and calls whom
 	$(PY) tools/check_rooms.py build/strict
 
 format: $(STAMPS)/dev ## reformat Python and C

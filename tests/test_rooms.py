@@ -49,15 +49,6 @@ def test_every_c_file_stands_in_a_room() -> None:
             "folders include each other: csrc/cpu, csrc/lib/run",
         ),
         (
-            {"src/gpureduce/__init__.py": "", "src/gpureduce/_one.py": "def f():\n    from . import _two\n"}
-            | {"src/gpureduce/_two.py": "from gpureduce._one import f\n"},
-            "files import each other: src/gpureduce/_one.py, src/gpureduce/_two.py",
-        ),
-        (
-            {"src/gpureduce/_one.py": "from ._bench.two import f\n", "src/gpureduce/_bench/two.py": "f = 1\n"},
-            "src/gpureduce/_one.py uses src/gpureduce/_bench/two.py",
-        ),
-        (
             {"csrc/cpu/twin.h": "", "csrc/lib/base/twin.h": ""},
             "one name for several files: csrc/cpu/twin.h, csrc/lib/base/twin.h",
         ),

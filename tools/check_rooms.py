@@ -1,4 +1,4 @@
-"""Refuse circles between files and folders, includes and imports against the direction of the rooms, and names twice.
+"""Refuse circles between C and kernel files and folders, uses against the direction of the rooms, and names twice.
 
     python tools/check_rooms.py [build/strict]
 
@@ -9,7 +9,6 @@ the objects of the folder that is named, by nm; without one, only text is read.
 
 from __future__ import annotations
 
-import ast
 import re
 import subprocess
 import sys
@@ -33,22 +32,16 @@ ROOMS = [
         "csrc/dispatch",
         "csrc/python",
     ],
-    ["csrc/kernels/core", "csrc/kernels/course", "csrc/kernels/fast", "csrc/kernels/exact"],
+    ["csrc/kernels/core", "csrc/kernels/fast", "csrc/kernels/exact"],
+    ["csrc/kernels/course"],
     ["csrc/emu"],
     ["csrc/vendor"],
-    [
-        "src/gpureduce",
-        "src/gpureduce/_display",
-        "src/gpureduce/_explain",
-        "src/gpureduce/_bench",
-        "src/gpureduce/_cli",
-        "src/gpureduce/__init__.py",
-        "src/gpureduce/__main__.py",
-    ],
 ]
 USES = {
     "csrc/kernels/core": ["csrc/shared"],
+    "csrc/kernels/fast": ["csrc/shared"],
     "csrc/kernels/exact": ["csrc/shared"],
+    "csrc/kernels/course": ["csrc/kernels/core", "csrc/shared"],
     "csrc/emu": ["csrc/include", "csrc/registry", "csrc/lib/base", "csrc/lib/driver"],
     "csrc/python": ["csrc/vendor"],
 }
@@ -107,41 +100,6 @@ def calls(root: Path, objects: Path) -> dict[str, set[str]]:
         file: {defined[name] for name in names if name in defined and defined[name] != file}
         for file, names in undefined.items()
     }
-
-
-def imports(root: Path) -> dict[str, set[str]]:
-    """What the package's modules import of it, wherever in them; for type checkers alone does not count."""
-    files = [file for file in sources(root, ".py") if file.startswith("src/gpureduce/")]
-    graph: dict[str, set[str]] = {}
-    for file in files:
-        graph[file] = {
-            one for name in imported(ast.parse((root / file).read_text()), file) if (one := found(name, files))
-        }
-        graph[file] -= {file, "src/gpureduce/__init__.py"}  # of the package itself come public names, at run time
-    return graph
-
-
-def found(name: str, files: list[str]) -> str | None:
-    """The file of a module's name, or of the module that has the name."""
-    path = "src/" + name.replace(".", "/")
-    parent = path.rpartition("/")[0]
-    places = (f"{path}.py", f"{path}/__init__.py", f"{parent}.py", f"{parent}/__init__.py")
-    return next((place for place in places if place in files), None)
-
-
-def imported(tree: ast.AST, file: str) -> Iterator[str]:
-    """Full names that a module imports."""
-    package = file.removeprefix("src/").split("/")[:-1]
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
-            continue
-        if isinstance(node, ast.Import):
-            yield from (each.name for each in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else []
-            yield from (".".join([*base, *filter(None, [node.module]), each.name]) for each in node.names)
-        else:
-            yield from imported(node, file)
 
 
 def room_of(file: str) -> str | None:
@@ -215,7 +173,7 @@ def names_twice(files: Iterable[str]) -> Iterator[str]:
 
 def findings(root: Path, objects: Path | None) -> Iterator[str]:
     """Everything that is wrong, a line each."""
-    graphs = {"include": includes(root), "import": imports(root)}
+    graphs = {"include": includes(root)}
     if objects is not None:
         graphs["call"] = calls(root, objects)
         missing = [file for file in graphs["include"] if file.endswith(".c") and file not in graphs["call"]]
@@ -232,7 +190,7 @@ def findings(root: Path, objects: Path | None) -> Iterator[str]:
 
 def stale(root: Path, objects: Path) -> Iterator[str]:
     """What KNOWN_CIRCLES and KNOWN_USES list though it is gone."""
-    graphs = [includes(root), imports(root), calls(root, objects)]
+    graphs = [includes(root), calls(root, objects)]
     there = [set(files) for graph in graphs for files in circles(graph)]
     yield from (f"no longer a circle: {', '.join(sorted(files))}" for files in KNOWN_CIRCLES if files not in there)
     for user, used in sorted(KNOWN_USES):
