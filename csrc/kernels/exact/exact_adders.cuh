@@ -1,6 +1,7 @@
 // Exact sums: what a thread adds the elements of a row to, together with its warp or alone.
 #pragma once
 
+#include "exact_bin_placement.cuh"
 #include "exact_integer_bins.cuh"
 #include "tile.cuh"
 
@@ -129,7 +130,6 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
     static constexpr unsigned vectors = VECTORS, parts = parts_of<In>, per_vector = vector_elements<In>;
     static constexpr unsigned elements = VECTORS * per_vector;
     static constexpr bool skips_nan = Traits::skips_nan;
-    static constexpr unsigned most_skipped = 7; // tiles, after some that did not fit
     static constexpr int little_above = bin_count<T> > 1 ? 16 : 0; // orders of magnitude that bins move for a few elements
     // Elements of which integer instructions tell quickly how large they are: that saves two additions of an element.
     // Integers as bins cut nothing, and must know.
@@ -148,14 +148,16 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
     Group group;
     PartBins bins[parts];
     unsigned adds = 0;                    // to the bins since they began; from bit spill_shift on, how often that was kept
-    bool is_placed = one_bin_suffices<T>;   // the same in the whole group, as are:
-    unsigned misses = 0, skipped = 0;     // tiles that are added the other way at once, after the last that did not fit
-    unsigned strikes = 0;                 // tiles that did not fit since the bins began
+    BinPlacement placement;               // the same in the whole group
     typename Group::Outside outside{}; // what there is beside the bins: saw_limbs, saw_specials, saw_outlier
     unsigned others = 0;                  // bits that are 0 as long as all elements were -0
     unsigned left_out = 0;
 
-    GPR_DEVICE explicit FloatAdder(Group in = {}) : group(in) { begin(least_top<T>); }
+    GPR_DEVICE explicit FloatAdder(Group in = {}) : group(in)
+    {
+        placement.is_placed = one_bin_suffices<T>;
+        begin(least_top<T>);
+    }
 
     // Part p of element j of a vector.
     static GPR_DEVICE T part_of(const Vector &v, unsigned j, unsigned p)
@@ -179,7 +181,7 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
     {
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) bins[p].begin(top);
-        adds = strikes = 0;
+        adds = placement.strikes = 0;
     }
     static constexpr int spill_shift = 16;
     static_assert(most_adds < 1u << spill_shift && most_spills < 1u << spill_shift, "both fit a word");
@@ -259,7 +261,7 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         if (one_bin_suffices<T> || field_of_key<T>(key) == last_field<T>) return;
         if (adds != 0) flush();
         begin(PartBins::top_for(key));
-        is_placed = true;
+        placement.is_placed = true;
     }
     // What must be known beforehand, of elements that are asked; and this thread's largest key.
     static GPR_DEVICE Magnitudes measure(const Vector (&v)[VECTORS])
@@ -305,30 +307,17 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
     {
         const Magnitudes measured = measure(v);
         unsigned key = 0;
-        if (!is_placed) {
+        if (!placement.is_placed) {
             key = largest_key(v, measured);
             place_for(group.max(key));
         }
-        if (!is_placed || skipped > 0) {
-            skipped -= skipped > 0 ? 1 : 0;
-            return add_otherwise(v, false);
-        }
+        if (placement.skips_tile()) return add_otherwise(v, false);
         if (!try_add<AT_ONCE>(v, measured, used)) return add_otherwise(v, true);
-        note_fit();
+        placement.note_fit();
+        adds += elements;
         if constexpr (parts == 1) others |= key; // more than a zero
         if (parts == 1 ? others == 0 : others != (1u << parts) - 1) note_others(v); // until each part has some
     }
-    GPR_DEVICE void note_fit()
-    {
-        misses = 0;
-        adds += elements;
-    }
-    GPR_DEVICE void skip_some()
-    {
-        skipped = misses;
-        misses = misses < most_skipped ? 2 * misses + 1 : misses;
-    }
-
     // Adds a tile to the bins if they hold all of it, and says so.
     template <unsigned AT_ONCE = 1>
     GPR_DEVICE bool try_add(const Vector (&v)[VECTORS], const Magnitudes &measured, unsigned used = VECTORS)
@@ -464,24 +453,24 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
     // A few elements that the bins do not hold leave them where they are: they go to the number by themselves.
     GPR_DEVICE void add_otherwise(const Vector (&v)[VECTORS], bool is_miss)
     {
-        const bool tries = misses == 0; // in vain after a tile that was mostly outside
+        const bool tries = placement.misses == 0; // in vain after a tile that was mostly outside
         const Grown grown = add_any_tile(group, all_bins(), adds == 0, tries, bit_copy<Tile>(v));
         const Findings &found = grown.found;
 
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) bins[p] = grown.bins.of[p];
-        is_placed = is_placed || found.largest != 0;
+        placement.is_placed = placement.is_placed || found.largest != 0;
         adds += tries ? elements : 0;
         outside |= found.outside;
         others |= found.others;
         left_out += found.left_out;
-        if (!found.are_mostly_outliers) misses = skipped = 0;
-        else if (is_miss) skip_some();
+        if (!found.are_mostly_outliers) placement.note_partial_fit();
+        else if (is_miss) placement.note_miss();
         // Numbers that are only a little too large may come again.
         const int above = static_cast<int>(field_of_key<T>(found.largest)) - bins[0].highest();
         if (!found.are_mostly_outliers && (above <= 0 || above > little_above)) return;
-        strikes += is_miss ? 1 : 0;
-        if (strikes > 1) place_for(found.largest);
+        placement.strikes += is_miss ? 1 : 0;
+        if (placement.should_move()) place_for(found.largest);
     }
 
     // Adds a tile of anything: to the bins what they hold of it, if they are to be tried. Those that are new, and hold nothing,

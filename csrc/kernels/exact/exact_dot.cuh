@@ -70,7 +70,7 @@ template <class Factor, unsigned VECTORS> struct FloatProducts {
 
     WarpGroup<1> group;
     ProductBins<T> sums[parts];
-    BinPlacement<elements * parts> placement; // a complex pair brings two products to each part
+    MeasuredPlacement<elements * parts> placement; // a complex pair brings two products to each part
     unsigned others = 0;           // bits of parts to which another product than -0 was added
 
     GPR_DEVICE FloatProducts()

@@ -110,7 +110,7 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
     Group group;
     DoubleBins<T> sums[parts];
     ProductBins<T> squares;
-    BinPlacement<elements * parts> placement;
+    MeasuredPlacement<elements * parts> placement;
     unsigned left_out = 0;
 
     GPR_DEVICE explicit FloatMoments(Group in = {}) : group(in)

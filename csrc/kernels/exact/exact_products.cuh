@@ -38,10 +38,7 @@ template <class T> GPR_DEVICE double number_of(T x)
 
 // ---------------------------------------------------------------- exponents ---------------------
 
-// Exponent fields of the largest of some numbers and of the smallest that is not 0: the latter may be one too small, and
-// is larger than any where all are 0.
-struct Extent { int largest, smallest; };
-
+// Exponent fields, as they are.
 template <class T, unsigned VECTORS> GPR_DEVICE Extent extent_of(const Vector (&v)[VECTORS])
 {
     constexpr int fraction = key_fraction<T>;
@@ -203,74 +200,6 @@ template <class In> struct IntegerProducts {
         group.add(limb, piece, place);
 #pragma unroll
         for (unsigned p = 0; p < count; p++) piece[p] = 0;
-    }
-};
-
-// ---------------------------------------------------------------- tiles -------------------------
-
-// When a group tries bins, and where they lie: adders hand it their tiles. An Adder has
-//   group                    what its bins are placed by
-//   range_of(tile)          an Extent, in the unit that the bins' own limits are in
-//   place(largest)          begins bins anew for numbers like those; empties them before if they were in use. Says
-//                           whether there is a place
-//   limits()                of the bins
-//   add_few, add_all(tile)  adds a tile that few of the bins hold, or all of them
-//   add_any_tile(tile)      adds a tile another way, and says how large its largest number is
-//   flush()                 empties the bins, which stay where they are
-// The whole group has the same of it.
-struct Limits { int highest, few_lowest, all_lowest; };
-
-template <unsigned ADDS> struct BinPlacement { // additions that a tile brings to a bin
-    static constexpr unsigned most_skipped = 7; // tiles, after some that did not fit
-    unsigned adds = 0;                 // to the bins since they began
-    bool is_placed = false;
-    unsigned misses = 0, skipped = 0;  // tiles that are added the other way at once, after the last that did not fit
-    unsigned strikes = 0;              // tiles that did not fit since the bins began
-    Limits limits = {0, 0, 0};
-
-    template <class Adder> GPR_DEVICE void place(Adder &adder, int largest)
-    {
-        if (!adder.place(largest, is_placed)) return;
-        is_placed = true;
-        limits = adder.limits();
-        adds = strikes = 0;
-    }
-    // The whole group must call together.
-    template <class Adder, class Tile> GPR_DEVICE void accumulate(Adder &adder, const Tile &tile)
-    {
-        const Extent range = adder.range_of(tile);
-        if (!is_placed) place(adder, group_largest(adder, range.largest));
-        if (!is_placed || skipped > 0) {
-            skipped -= skipped > 0 ? 1 : 0;
-            return add_otherwise(adder, tile);
-        }
-        if (adds > most_adds - ADDS) {
-            adder.flush();
-            adds = strikes = 0;
-        }
-        const bool is_in_reach = range.largest <= limits.highest;
-        if (!adder.group.any(!is_in_reach || range.smallest < limits.few_lowest)) {
-            adder.add_few(tile);
-        } else if (!adder.group.any(!is_in_reach || range.smallest < limits.all_lowest)) {
-            adder.add_all(tile);
-        } else {
-            strikes++;
-            skipped = misses;
-            misses = misses < most_skipped ? 2 * misses + 1 : misses;
-            return add_otherwise(adder, tile);
-        }
-        misses = 0;
-        adds += ADDS;
-    }
-    template <class Adder, class Tile> GPR_DEVICE void add_otherwise(Adder &adder, const Tile &tile)
-    {
-        const bool moves = !is_placed || strikes > 1; // a single outlier leaves the bins where they are
-        const int largest = group_largest(adder, adder.add_any_tile(tile));
-        if (moves) place(adder, largest);
-    }
-    template <class Adder> static GPR_DEVICE int group_largest(const Adder &adder, int field)
-    {
-        return static_cast<int>(adder.group.max(static_cast<unsigned>(field)));
     }
 };
 
