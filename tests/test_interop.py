@@ -704,6 +704,96 @@ def test_dtypes_that_numpy_refuses_are_refused_alike(tmp_path: Path) -> None:
     )
 
 
+UNREDUCED = """
+    import ml_dtypes
+    def refused(name, lend, *words):
+        calls = (gr.sum, gr.nanmax, gr.argmin, gr.minmax, lambda a: gr.sum(a, axis=0, dtype="float64"),
+                 lambda a: gr.mean(a, stream=1), lambda a: gr.dot(a, a), gr.ExactSum("float64").update)
+        for call in calls:
+            with raises(TypeError, name, "not supported", *words):
+                call(lend())
+    def refused_beside(array, name, lend):
+        for how in (dict(out=lend()), dict(where=lend(), initial=0)):
+            with raises(TypeError, name, "not supported"):
+                gr.max(array, **how)
+        with raises(TypeError, name, "not supported"):
+            gr.var(array, mean=lend())
+"""
+
+
+def test_dtypes_that_are_not_reduced_are_named_by_every_protocol(tmp_path: Path) -> None:
+    run(
+        """
+    offer(Exchanged)
+    bytes_ = np.ones(4, np.uint8)
+    for name in lenders.UNREDUCED:
+        for lend in (Lender, Exchanged):
+            array = lend(bytes_, dtype=name)
+            refused(name, lambda: array, "bool, integers, float16, bfloat16")
+            if lend is Lender:
+                assert array.lent == array.returned > 0
+        refused_beside(Lender(ROWS), name, lambda: Lender(bytes_, dtype=name))
+    for typestr in ("|V1", "<U3", "|S2", "|O", "<M8[s]", "<f16", "<c32"):
+        shown = Shown(bytes_, typestr=typestr)
+        refused(str(np.dtype(typestr)), lambda: shown)
+        refused_beside(Shown(ROWS), str(np.dtype(typestr)), lambda: shown)
+    # The interface has no names for narrow floats: the array's own dtype has.
+    for name in ("float8_e4m3fn", "float8_e5m2", "float4_e2m1fn", "int4"):
+        shown = Shown(bytes_, typestr="|V1")
+        shown.dtype = np.dtype(getattr(ml_dtypes, name))
+        refused(name, lambda: shown)
+    """,
+        tmp_path,
+        setup=UNREDUCED,
+    )
+
+
+def test_dtypes_that_are_not_reduced_are_named_for_the_libraries_that_are_known_by_name(tmp_path: Path) -> None:
+    run(
+        """
+    bytes_, narrow = np.ones(4, np.uint8), ("float8_e4m3fn", "float8_e5m2", "float4_e2m1fn", "int4")
+    for name in narrow:
+        array = ndarray(np.ones(4).astype(getattr(ml_dtypes, name)))
+        refused(name, lambda: array)
+        refused_beside(ndarray(ROWS), name, lambda: array)
+    def tensor(name, **more):
+        made = Tensor(bytes_)
+        made.dtype = made.held.dtype = dtype(name)
+        made.__dict__.update(more)
+        return made
+    def refuse():
+        raise RuntimeError("QUInt8 is not supported by dlpack")
+    for _ in range(2):
+        for name in (*narrow, "complex32"):
+            refused(name, lambda: tensor(name))
+        refused("torch.quint8", lambda: tensor("quint8", is_quantized=True, layout="strided", data_ptr=refuse))
+        refused("torch.bits8", lambda: tensor("bits8", data_ptr=refuse))
+        Tensor.kind, Tensor.counts = lenders.CUDA, None
+        offer(Tensor)  # the same by the exchange API, which cannot show the last two
+        lenders.fill_tensor = lambda *all, fill=lenders.fill_tensor, **more: (
+            refuse() if all[1].dtype in ("quint8", "bits8") else fill(*all, **more))
+    class Array(Lender):
+        def devices(self):
+            return [types.SimpleNamespace(platform="gpu")]
+        def __dlpack__(self, **more):
+            raise RuntimeError("UNIMPLEMENTED: no such type")
+    Array.__module__ = "jaxlib._jax"
+    dlpack = lenders.install("jax.dlpack", from_dlpack=None)
+    tracer = type("Tracer", (), {})
+    lenders.install("jax", Array=Array, core=types.SimpleNamespace(Tracer=tracer), dlpack=dlpack)
+    for name in narrow:
+        array = Array(bytes_)
+        array.dtype = np.dtype(getattr(ml_dtypes, name))
+        refused(name, lambda: array)
+    array.dtype = np.dtype("float32")
+    with raises(RuntimeError, "UNIMPLEMENTED"):  # of another cause
+        gr.sum(array)
+    """,
+        tmp_path,
+        setup=CUPY + TORCH + UNREDUCED,
+    )
+
+
 def test_a_mean_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     run(
         """

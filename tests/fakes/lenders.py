@@ -20,6 +20,16 @@ from gpureduce import _core
 
 CUDA, HOST, PINNED, MANAGED = 2, 1, 3, 13
 CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "complex": 5, "bool": 6}
+UNREDUCED = {
+    "float8_e4m3fn": (10, 8),
+    "float8_e5m2": (12, 8),
+    "float4_e2m1fn": (17, 4),
+    "int4": (0, 4),
+    "uint2": (1, 2),
+    "complex32": (5, 32),
+    "float128": (2, 128),
+}
+"""DLPack's codes and bits of dtypes that are not reduced."""
 
 driver = ctypes.CDLL(os.environ["GPUREDUCE_LIBCUDA"])
 
@@ -184,7 +194,7 @@ def fill_tensor(
     tensor.device = Device(kind, memory.device)
     tensor.ndim = ndim
     tensor.byte_offset = 0
-    tensor.dtype = Type(CODES[name], 8 * itemsize, 1)
+    tensor.dtype = Type(*UNREDUCED.get(memory.dtype, (CODES.get(name), 8 * itemsize)), 1)
     tensor.shape = ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64))
     tensor.strides = None if compact else ctypes.cast(strides, ctypes.POINTER(ctypes.c_int64))
     if keep is not None:
