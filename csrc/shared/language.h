@@ -15,7 +15,7 @@ typedef long long gpr_i64;
 /* An address in device memory. The host does not follow it. */
 #define GPR_DEVICE_POINTER(type) type *
 /* A function of constants. Kernels evaluate it while they are compiled. */
-#define GPR_CONSTANT_FUNCTION constexpr
+#define GPR_CONSTANT_FUNCTION __device__ constexpr
 
 #else
 

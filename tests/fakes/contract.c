@@ -11,14 +11,13 @@
 #include "lib/exact/exact.h"
 #include "lib/rules/rules.h"
 #include "shared/launch_params.h"
+#include "shared/tuning.h"
 
 const char engine_variable[] = "FAKE_CUDA";
 const char engine_device_name[] = "Fake";
 const int engine_tracks_writes = 0;
 
 enum { INVALID_IMAGE = 200, NOT_FOUND = 500, NAME_ROOM = 64 };
-/* What kernels of exact sums have room for: additions to a bin, threads of exact_rows; bytes of a strip, or a warp's rows. */
-enum { MOST_ADDS = 1024, MOST_ROWS_BLOCK = 1024, STRIP_BYTES = 512, WARP = 32 };
 
 struct engine_module {
     unsigned per_thread, lanes, kept, reduced, item;
@@ -167,7 +166,7 @@ CUresult engine_find(engine_module *module, const char *name, engine_kernel **ke
     unsigned block = 0;
 
     if (sscanf(name, "fake %63s %63s %u", variant, stage_name, &block) != 3) return NOT_FOUND;
-    const char *row_name = strncmp(variant, "auto_", 5) == 0    ? "auto"
+    const char *row_name = strncmp(variant, "fast_", 5) == 0    ? "fast"
                            : strncmp(variant, "exact_", 6) == 0 ? "exact"
                                                                 : variant;
     for (int i = 0; i < GPR_KERNEL_COUNT; i++) {
@@ -738,10 +737,8 @@ static void put_exact_row(const engine_launch *op, const output *o)
 /* Rows that a block of exact_strided has numbers for. */
 static uint64_t most_strip_rows(const engine_launch *op)
 {
-    const uint64_t strip = STRIP_BYTES / gpr_dtype_bytes(op->kernel->module->element);
-    const uint64_t wanted = strip > WARP ? strip : WARP;
-
-    return wanted < op->kernel->block ? wanted : op->kernel->block;
+    return gpr_strip_rows(GPR_MOST_STRIP_BYTES, (unsigned)gpr_dtype_bytes(op->kernel->module->element),
+                          op->kernel->block);
 }
 
 static void run_exact_block(const engine_launch *op, uint64_t row, uint32_t block)
@@ -901,7 +898,8 @@ static const char *check_planned(const engine_launch *op)
     if (f->shape == ROWS || f->shape == EXACT_ROWS) {
         const uint64_t per_block = rows_of_block(f);
         if (blocks != 0) return "rows that share blocks with blocks per row";
-        if (f->shape == EXACT_ROWS && (op->rows.n > (uint64_t)m->lanes * MOST_ADDS || f->block > MOST_ROWS_BLOCK))
+        if (f->shape == EXACT_ROWS && (op->rows.n > (uint64_t)m->lanes * GPR_BIN_ADDS ||
+                                       f->block > gpr_most_exact_rows_block((unsigned)gpr_exact_parts(m->element))))
             return "exact_rows with longer rows or larger blocks than it has room for";
         return op->rows.first + op->grid > (rows + per_block - 1) / per_block ? "grid beyond the rows" : NULL;
     }

@@ -16,7 +16,7 @@ namespace gpr {
 // there is a mask; item, how many neighbouring elements a thread loads at once in fast_columns, fast_narrow and
 // fast_strided.
 static_assert(kept_axes >= 1 && reduced_axes >= 1, "an array without an axis has one of extent 1");
-static_assert(item >= 1 && item <= 16 && (item & (item - 1)) == 0, "items are loaded by one instruction");
+static_assert(item >= 1 && item <= GPR_VECTOR_BYTES && (item & (item - 1)) == 0, "items are loaded by one instruction");
 
 // Where a row begins, and its result: in elements, bytes and results.
 struct RowOffsets {

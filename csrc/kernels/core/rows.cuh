@@ -17,13 +17,14 @@
 
 #include "kernel_traits.cuh"
 #include "launch_params.h"
+#include "tuning.h"
 
 namespace gpr {
 
 // Constants of the program, which come before any include: per_thread is the kernel's from the registry, lanes is how
 // many lanes of a warp serve a row in fast_rows.
 static_assert(per_thread >= 1, "a thread takes at least one element");
-static_assert(lanes >= 1 && lanes <= 32 && (lanes & (lanes - 1)) == 0, "a power of two, up to a warp");
+static_assert(lanes >= 1 && lanes <= GPR_WARP_LANES && (lanes & (lanes - 1)) == 0, "a power of two, up to a warp");
 
 // One block's share of the work.
 struct Row {
@@ -58,8 +59,9 @@ GPR_DEVICE Row row_of(const Rows &rows, unsigned block_of_grid)
     return row;
 }
 
-// Threads that every supported card has room for on a multiprocessor: the compiler may take 64 registers for each.
-constexpr unsigned resident_threads = 1024;
+// Threads that every supported GPU has room for on a multiprocessor.
+constexpr unsigned resident_threads = GPR_RESIDENT_THREADS;
+static_assert(sizeof(Vector) == GPR_VECTOR_BYTES, "what one instruction loads");
 
 template <class Acc> struct Scratch : gpr_scratch_params {
     GPR_DEVICE Acc *partials() const { return static_cast<Acc *>(gpr_scratch_params::partials); }

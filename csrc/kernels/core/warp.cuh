@@ -4,10 +4,11 @@
 #pragma once
 
 #include "kernel_traits.cuh"
+#include "tuning.h"
 
 namespace gpr {
 
-constexpr unsigned warp_lanes = 32;
+constexpr unsigned warp_lanes = GPR_WARP_LANES;
 constexpr unsigned all_lanes = 0xffffffffu;
 
 // ---------------------------------------------------------------- shuffles ----------------------

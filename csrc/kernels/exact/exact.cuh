@@ -87,7 +87,7 @@ exact(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scrat
       const __grid_constant__ Layout layout)
 {
     using In = typename Traits::In;
-    constexpr unsigned vectors = 4;
+    constexpr unsigned vectors = GPR_STREAM_VECTORS;
     const Row row = row_of(rows, blockIdx.x);
     const RowOffsets start = layout.row_offsets(row.index);
     const Run<In> run(in + start.in, row.n);

@@ -140,8 +140,8 @@ template <class T, unsigned COUNT, int STEP, bool QUICK = false> struct Bins {
 };
 
 // The bins that a thread has all the time.
-constexpr int bin_step = 42;
-constexpr unsigned most_adds = 1024;  // to a bin: 2^(52 - bin_step)
+constexpr int bin_step = GPR_BIN_STEP_BITS;
+constexpr unsigned most_adds = GPR_BIN_ADDS; // to a bin
 // From a tile's largest exponent to the first bias's: for most_adds, and larger ones.
 constexpr int headroom_bits = 16;
 constexpr int least_headroom = 12; // for most_adds
@@ -150,7 +150,7 @@ constexpr unsigned most_tile_adds = 1u << (tile_headroom - 3);
 // Several bins are placed at multiples of so many bits: so those of different warps mostly lie at one place, and what
 // they hold is added as it is. A single one has no bits to spare for that.
 constexpr int place_step = 4;
-template <class T> constexpr unsigned bin_count = sizeof(T) == 8 ? 3 : sizeof(T) == 4 ? 2 : 1;
+template <class T> constexpr unsigned bin_count = gpr_exact_bins(sizeof(T));
 // The exponent field of the first bias where the last bin lies as deep as the smallest number needs; none lies deeper, so
 // that they are always as far from each other.
 template <class T> constexpr int least_top = deepest_field<T> + (static_cast<int>(bin_count<T>) - 1) * bin_step;

@@ -12,11 +12,11 @@
 namespace gpr {
 
 // Threads that a multiprocessor holds together for sure: so few that two tiles fit their registers.
-constexpr unsigned exact_threads = 768;
+constexpr unsigned exact_threads = GPR_EXACT_RESIDENT_THREADS;
 template <unsigned BLOCK> constexpr unsigned exact_blocks = BLOCK < exact_threads ? exact_threads / BLOCK : 1;
 
 // Words of a sum of elements of type In, as it leaves the kernel: of each part its words, a count and flags.
-template <class In> constexpr unsigned part_words = accumulator_words<PartType<In>> + 2;
+template <class In> constexpr unsigned part_words = accumulator_words<PartType<In>> + GPR_EXACT_ACC_TAIL;
 template <class In> constexpr unsigned words_of_sum = parts_of<In> * part_words<In>;
 
 constexpr unsigned most_rooms = 8; // sums that a block makes results of at once, each by a warp
@@ -91,7 +91,7 @@ GPR_DEVICE void store_sum(typename Traits::Out *out, typename Traits::Acc &room,
 }
 
 // Counters of a part that several blocks add to: its limbs, a count and flags.
-template <class T> constexpr int counters_of_part = limbs_of<T> + 2;
+template <class T> constexpr int counters_of_part = limbs_of<T> + GPR_EXACT_ACC_TAIL;
 
 // Takes a sum of a row from its counters, leaves those zero, and stores the sum. All lanes of a warp must call; `sum` and
 // `room` are shared memory of its own.

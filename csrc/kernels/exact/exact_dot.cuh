@@ -391,8 +391,10 @@ exact_dot(const typename Traits::In *in, typename Traits::Out *out, Rows rows, S
     using Factor = typename Traits::Compute;
     using Number = ProductOf<PartType<Factor>>;
     using Acc = typename Traits::Acc;
-    constexpr unsigned vectors = 2, warps = BLOCK / warp_lanes;
-    constexpr unsigned words = accumulator_words<Number>, part_words = words + 2, all_words = sizeof(Acc) / sizeof(uint64);
+    constexpr unsigned vectors = GPR_STREAM_VECTORS / 2; // of each array
+    constexpr unsigned warps = BLOCK / warp_lanes;
+    constexpr unsigned words = accumulator_words<Number>, part_words = words + GPR_EXACT_ACC_TAIL;
+    constexpr unsigned all_words = sizeof(Acc) / sizeof(uint64);
     static_assert(all_words == parts_of<Factor> * part_words, "words, a count and flags");
     __shared__ Acc whole;
     ProductSuperaccumulators<Factor> &part = block_products<Factor>();

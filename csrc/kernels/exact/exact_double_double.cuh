@@ -94,7 +94,7 @@ private:
 };
 
 // Elements whose errors add up sooner than bins are placed.
-template <class In> constexpr unsigned most_terms = sizeof(In) == sizeof(double) ? 4 : 8;
+template <class In> constexpr unsigned most_terms = gpr_most_double_double(sizeof(In));
 // The type that they are first added as: additions of float64 take twice as long, and conversions longer. A mean's are no narrower than it.
 template <class Traits> constexpr bool terms_are_doubles =
     sizeof(typename Traits::In) == sizeof(double) || (makes_means<Traits> && sizeof(typename Traits::Out) == sizeof(double));

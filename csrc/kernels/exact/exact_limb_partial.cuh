@@ -193,7 +193,7 @@ template <class In> GPR_CALLED LimbPartial<In> with_absorbed_carry(LimbPartial<I
 }
 
 // As words that lie `step` words from each other.
-template <class In> constexpr unsigned words_of_partial = LimbPartial<In>::parts * LimbPartial<In>::limbs + 1;
+template <class In> constexpr unsigned words_of_partial = gpr_limb_partial_words(parts_of<In>, sizeof(PartType<In>));
 template <class In> GPR_DEVICE void store_partial(uint64 *at, uint64 step, const LimbPartial<In> &partial)
 {
 #pragma unroll

@@ -44,7 +44,7 @@ GPR_DEVICE MomentSuperaccumulators<In> &moments_of(const Group<ACCUMULATORS> &gr
 // The words of an accumulator: those of each part's sum, then those of the squares, each with a count and flags behind them.
 template <class In> struct MomentWords {
     using T = PartType<In>;
-    static constexpr unsigned tail = 2, of_sum = accumulator_words<T>, of_squares = accumulator_words<ProductOf<T>>;
+    static constexpr unsigned tail = GPR_EXACT_ACC_TAIL, of_sum = accumulator_words<T>, of_squares = accumulator_words<ProductOf<T>>;
     static constexpr unsigned sums = parts_of<In> * (of_sum + tail), all = sums + of_squares + tail;
 
     static GPR_DEVICE bool is_flags(unsigned i) { return i == all - 1; } // the sums' stay 0
@@ -349,7 +349,7 @@ exact_moments(const typename Traits::In *in, typename Traits::Out *out, Rows row
     using In = typename Traits::In;
     using Acc = typename Traits::Acc;
     using Words = MomentWords<In>;
-    constexpr unsigned vectors = 4, all_words = sizeof(Acc) / sizeof(uint64);
+    constexpr unsigned vectors = GPR_STREAM_VECTORS, all_words = sizeof(Acc) / sizeof(uint64);
     static_assert(all_words == Words::all, "words, a count and flags of each");
     __shared__ Acc whole;
     MomentSuperaccumulators<In> *part = block_moments<In, 1>();

@@ -19,9 +19,7 @@
 namespace gpr {
 
 // Rows of a block: a few sectors of memory side by side, in few words of shared memory.
-constexpr unsigned moments_strip_bytes = 128, most_moments_rows = warp_lanes;
-template <class In> constexpr unsigned most_moments_strip_rows =
-    moments_strip_bytes / sizeof(In) < most_moments_rows ? moments_strip_bytes / sizeof(In) : most_moments_rows;
+template <class In> constexpr unsigned most_moments_strip_rows = gpr_moments_strip_rows(sizeof(In));
 
 // Shared memory that rows and rooms for results may take: what every card has for a block without asking, less what the
 // rest of a program takes.

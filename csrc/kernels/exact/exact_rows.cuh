@@ -22,7 +22,7 @@
 namespace gpr {
 
 // Warps have numbers of their own in shared memory, and room to store them.
-template <class In> constexpr unsigned most_rows_block = parts_of<In> > 1 ? 512 : 1024;
+template <class In> constexpr unsigned most_rows_block = gpr_most_exact_rows_block(parts_of<In>);
 // Blocks of a multiprocessor: of float64 three bins and a large tile want more registers than as many threads have as fit
 // otherwise, and what does not find one goes to memory and back for every tile.
 template <class T, unsigned BLOCK> constexpr unsigned rows_blocks =

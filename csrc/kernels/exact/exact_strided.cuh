@@ -20,13 +20,9 @@
 
 namespace gpr {
 
-// Most rows of a block. A warp reads whole runs of memory; 256 bytes of rows that lie side by side are enough, more where the last
-// blocks would leave a card half empty otherwise.
-constexpr unsigned strip_bytes = 512;
+// Most rows of a block.
 template <class In, unsigned BLOCK> constexpr unsigned most_strip_rows =
-    sizeof(In) * warp_lanes >= strip_bytes ? warp_lanes
-    : strip_bytes / sizeof(In) < BLOCK     ? strip_bytes / sizeof(In)
-                                           : BLOCK;
+    gpr_strip_rows(GPR_MOST_STRIP_BYTES, sizeof(In), BLOCK);
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, exact_blocks<BLOCK>)

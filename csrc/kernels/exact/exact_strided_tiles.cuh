@@ -6,14 +6,11 @@
 
 namespace gpr {
 
-// Vectors of a tile that is made element by element: of 16 elements, whose loads are under way together; of fewer where
-// each takes many instructions to find.
-constexpr unsigned most_strided_vectors = reduced_axes == 1 ? 4 : 2;
-template <class In>
-constexpr unsigned strided_vectors = sizeof(In) < most_strided_vectors ? sizeof(In) : most_strided_vectors;
+// Vectors of a tile that is made element by element.
+template <class In> constexpr unsigned strided_vectors = gpr_tile_vectors(sizeof(In), reduced_axes);
 // And of one that a thread makes for a sum of its own: of items, or of elements that take so little to add that loads are what
 // is waited for.
-constexpr unsigned most_strip_vectors = 4;
+constexpr unsigned most_strip_vectors = GPR_TILE_VECTORS;
 template <class In> constexpr unsigned strip_vectors =
     item > 1 || (reduced_axes == 1 && same<In, dt_float16>) ? most_strip_vectors : strided_vectors<In>;
 

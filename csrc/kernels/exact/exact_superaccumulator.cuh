@@ -63,11 +63,11 @@ GPR_DEVICE Magnitudes magnitudes_of(const Vector (&v)[VECTORS], unsigned used = 
 // ---------------------------------------------------------------- the block's superaccumulator ------------
 
 // A block adds to a number of smaller limbs, which shared memory adds by one instruction: 32 bits with a sign, in radix
-// 2^20. Whoever finds a limb nearly full carries.
-constexpr int limb_bits = 20;
+// 2^limb_bits. Whoever finds a limb nearly full carries.
+constexpr int limb_bits = GPR_EXACT_LIMB_BITS;
 constexpr int limb_mask = (1 << limb_bits) - 1;
 constexpr int full_limb = 1 << 29; // all threads of a block may add once more
-template <class T> constexpr int limbs_of = (accumulator_words<T> * word_bits + limb_bits - 1) / limb_bits;
+template <class T> constexpr int limbs_of = gpr_exact_limbs(accumulator_words<T>);
 
 template <class In> struct Superaccumulator {
     using T = PartType<In>;

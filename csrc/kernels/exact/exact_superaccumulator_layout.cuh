@@ -6,6 +6,7 @@
 // grouped, the number is the same.
 #pragma once
 
+#include "exact_format.h"
 #include "finalize.cuh"
 #include "warp.cuh"
 
@@ -33,18 +34,16 @@ GPR_DEVICE unsigned lower_bits(double x) { return static_cast<unsigned>(bit_copy
 
 // Every element of type T is a multiple of 2^lowest_exponent below 2^highest_exponent.
 template <class T> constexpr int lowest_exponent =
-    is_float<T> ? 2 - (1 << (Format<T>::exponent - 1)) - Format<T>::fraction : 0;
-template <class T> constexpr int highest_exponent = is_float<T> ? 1 << (Format<T>::exponent - 1) : 8 * sizeof(T);
+    is_float<T> ? gpr_float_lowest(Format<T>::fraction, Format<T>::exponent) : 0;
+template <class T> constexpr int highest_exponent =
+    is_float<T> ? gpr_float_highest(Format<T>::exponent) : 8 * static_cast<int>(sizeof(T));
 
-constexpr int word_bits = 32;
-constexpr int spare_bits = 66; // beyond the largest element: 64 bits for their number, one for the sign, one to add
-constexpr int least_words = 4; // room for both halves of a 64-bit integer
-template <class T> constexpr int needed_words =
-    (highest_exponent<T> - lowest_exponent<T> + spare_bits + word_bits - 1) / word_bits;
-template <class T> constexpr int accumulator_words = needed_words<T> < least_words ? least_words : needed_words<T>;
+constexpr int word_bits = GPR_EXACT_WORD_BITS;
+template <class T> constexpr int accumulator_words = gpr_exact_words(lowest_exponent<T>, highest_exponent<T>);
 
-// What a sum must remember beside the number; the host's GPR_EXACT_ flags.
-constexpr uint64 saw_infinity = 1, saw_minus_infinity = 2, saw_nan = 4, saw_not_minus_zero = 8;
+// What a sum must remember beside the number.
+constexpr uint64 saw_infinity = GPR_EXACT_INFINITY, saw_minus_infinity = GPR_EXACT_MINUS_INFINITY,
+                 saw_nan = GPR_EXACT_NAN, saw_not_minus_zero = GPR_EXACT_NOT_MINUS_ZERO;
 
 // In shared memory, and as kernels leave it for the host.
 template <class T> struct ExactPart {

@@ -36,10 +36,7 @@ namespace gpr {
 
 // ---------------------------------------------------------------- long rows ---------------------
 
-// Vectors that a thread has under way: with resident_threads threads, 64 KiB a multiprocessor, where 24 KiB keep the
-// memory of an H200 busy (4.6 TB/s for the 0.7 us that a load takes). Twice as many cost registers that the compiler
-// does not find.
-constexpr unsigned stream_vectors = 4;
+constexpr unsigned stream_vectors = GPR_STREAM_VECTORS; // that a thread has under way
 
 // The best number of all threads of a block first, then where it is: only who has it looks for that. All threads must
 // call; thread 0 holds the result.
@@ -96,10 +93,9 @@ fast_stream(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
 constexpr unsigned row_vectors = 4;
 // Bytes of a block's rows that shared memory takes: four elements for each row of a lane, within reason.
 template <class In, unsigned BLOCK>
-constexpr unsigned staged_bytes = BLOCK * per_thread * 4 * sizeof(In) < 32768 ? BLOCK * per_thread * 4 * sizeof(In)
-                                                                             : 32768;
-// Bytes that lanes must load together for the memory to deliver nothing in vain.
-constexpr unsigned sector_bytes = 32;
+constexpr unsigned staged_bytes = BLOCK * per_thread * 4 * sizeof(In) < GPR_BLOCK_ROWS_BYTES
+                                      ? BLOCK * per_thread * 4 * sizeof(In)
+                                      : GPR_BLOCK_ROWS_BYTES;
 
 // Copies in[0 .. n) to shared memory and says where it is: as far from a multiple of 16 bytes as in global memory, so
 // that whole vectors move. All threads must call; a block barrier is passed. `staged` has room for n elements and 16
@@ -132,7 +128,7 @@ fast_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows, S
     using In = typename Traits::In;
     using Acc = typename Traits::Acc;
     constexpr unsigned groups = BLOCK / lanes;
-    constexpr bool narrow = lanes * sizeof(In) < sector_bytes;
+    constexpr bool narrow = lanes * sizeof(In) < GPR_SECTOR_BYTES;
     const uint64 first = (rows.first + blockIdx.x) * (groups * per_thread);
     const uint64 left = rows.count - first;
     const unsigned count = left < groups * per_thread ? static_cast<unsigned>(left) : groups * per_thread;

@@ -15,7 +15,8 @@ namespace gpr {
 
 // Items that a thread has under way: with 1024 threads a multiprocessor 64 KiB, as in fast_stream, or half of that where
 // items have less than 8 bytes.
-template <class In> constexpr unsigned items_under_way = item * sizeof(In) == 16 ? 4 : 8;
+template <class In> constexpr unsigned items_under_way =
+    item * sizeof(In) == GPR_VECTOR_BYTES ? GPR_ITEMS_UNDER_WAY : 2 * GPR_ITEMS_UNDER_WAY;
 
 // A thread's place in its block. Threads that the rectangle leaves over have y == height and do nothing.
 struct Rectangle {
@@ -41,7 +42,8 @@ struct Rectangle {
 // as before have room.
 template <class Traits, unsigned BLOCK, unsigned OUTPUTS> GPR_DEVICE constexpr unsigned outputs_together()
 {
-    constexpr unsigned long most = BLOCK <= 512 ? 64 : 32 * 1024 / BLOCK;
+    constexpr unsigned long of_thread = GPR_THREAD_ACC_BYTES, of_block = GPR_BLOCK_ACC_BYTES;
+    constexpr unsigned long most = BLOCK * of_thread <= of_block ? of_thread : of_block / BLOCK;
     unsigned together = OUTPUTS;
     while (together > 1 && together * sizeof(typename Traits::Acc) > most) together /= 2;
     return together;

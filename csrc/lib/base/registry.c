@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/base/status.h"
+#include "shared/tuning.h"
 
 const gpr_dtype_row gpr_dtype_rows[GPR_DTYPE_COUNT] = {
 #define GPR_DTYPE(ID, name, bytes, kind, c_type) [GPR_##ID] = {#name, bytes, kind},
@@ -208,7 +209,7 @@ gpr_status gpr_kernel_info_at(int index, gpr_kernel_info *info)
 
 gpr_status gpr_check_block_size(const gpr_kernel_row *row, uint32_t block_size)
 {
-    const int in_range = block_size >= 32 && block_size <= 1024;
+    const int in_range = block_size >= GPR_WARP_LANES && block_size <= GPR_MOST_BLOCK;
 
     switch (row->block_rule) {
     case GPR_BLOCK_POW2:
@@ -219,13 +220,13 @@ gpr_status gpr_check_block_size(const gpr_kernel_row *row, uint32_t block_size)
             "the block at every step",
             row->name, block_size);
     case GPR_BLOCK_WARPS:
-        if (in_range && block_size % 32 == 0) return GPR_OK;
+        if (in_range && block_size % GPR_WARP_LANES == 0) return GPR_OK;
         return gpr_fail(GPR_ERROR_VALUE,
                         "kernel '%s' takes a block size that is a multiple of 32 from 32 to 1024, not %u", row->name,
                         block_size);
     case GPR_BLOCK_WARP: break;
     }
-    if (block_size == 32) return GPR_OK;
+    if (block_size == GPR_WARP_LANES) return GPR_OK;
     return gpr_fail(GPR_ERROR_VALUE, "kernel '%s' is one warp: it takes block size 32, not %u", row->name, block_size);
 }
 

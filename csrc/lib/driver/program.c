@@ -9,6 +9,7 @@
 
 #include "lib/base/sha256.h"
 #include "lib/driver/cache.h"
+#include "shared/tuning.h"
 
 enum {
     TEXT_ROOM = 1024,
@@ -309,28 +310,26 @@ done:
 typedef struct sample {
     const char *name;
     int kept, reduced, masked;
-    uint32_t item_bytes, lanes, most_block;
+    uint32_t item_bytes, lanes;
     int integer_bins;
 } sample;
 
 /* How many of them row `kernel` has; *samples: the first. A kernel without layouts is its own one. */
 static int samples_of(const gpr_kernel_row *row, gpr_acc_kind acc_kind, const sample **samples)
 {
-    static const sample planned[] = {
-        {"fast_stream", 1, 1, 0, 0, 32, 1024, 0},   {"fast_rows", 2, 1, 0, 0, 32, 1024, 0},
-        {"fast_columns", 2, 2, 1, 8, 32, 1024, 0},  {"fast_narrow", 1, 1, 0, 8, 32, 1024, 0},
-        {"fast_strided", 3, 3, 1, 16, 32, 1024, 0}, {"fast_empty", 2, 1, 0, 0, 32, 1024, 0},
-        {"fast_counted", 1, 1, 0, 16, 32, 1024, 0}, {"fast_columns", 1, 1, 0, 16, 32, 1024, 0},
-        {"fast_strided", 1, 1, 0, 16, 32, 1024, 0}};
-    static const sample exact[] = {
-        {"exact", 1, 1, 0, 0, 32, 1024, 0},          {"exact", 1, 1, 0, 0, 32, 1024, 1},
-        {"exact_strided", 3, 3, 1, 0, 32, 1024, 0},  {"exact_strided", 1, 1, 0, 0, 32, 1024, 1},
-        {"exact_strided", 1, 2, 0, 16, 32, 1024, 0}, {"exact_strided", 2, 2, 1, 4, 32, 1024, 0},
-        {"exact_rows", 2, 2, 1, 0, 4, 512, 0},       {"exact_rows", 2, 1, 0, 0, 8, 512, 1},
-        {"exact_rows", 1, 1, 0, 16, 1, 1024, 0}};
-    static const sample moments[] = {{"exact_moments", 2, 1, 0, 0, 32, 1024, 0},
-                                     {"exact_moments_strided", 3, 3, 1, 0, 32, 1024, 0}};
-    static const sample only = {NULL, 1, 1, 0, 0, 32, 1024, 0};
+    static const sample planned[] = {{"fast_stream", 1, 1, 0, 0, 32, 0},   {"fast_rows", 2, 1, 0, 0, 32, 0},
+                                     {"fast_columns", 2, 2, 1, 8, 32, 0},  {"fast_narrow", 1, 1, 0, 8, 32, 0},
+                                     {"fast_strided", 3, 3, 1, 16, 32, 0}, {"fast_empty", 2, 1, 0, 0, 32, 0},
+                                     {"fast_counted", 1, 1, 0, 16, 32, 0}, {"fast_columns", 1, 1, 0, 16, 32, 0},
+                                     {"fast_strided", 1, 1, 0, 16, 32, 0}};
+    static const sample exact[] = {{"exact", 1, 1, 0, 0, 32, 0},          {"exact", 1, 1, 0, 0, 32, 1},
+                                   {"exact_strided", 3, 3, 1, 0, 32, 0},  {"exact_strided", 1, 1, 0, 0, 32, 1},
+                                   {"exact_strided", 1, 2, 0, 16, 32, 0}, {"exact_strided", 2, 2, 1, 4, 32, 0},
+                                   {"exact_rows", 2, 2, 1, 0, 4, 0},      {"exact_rows", 2, 1, 0, 0, 8, 1},
+                                   {"exact_rows", 1, 1, 0, 16, 1, 0}};
+    static const sample moments[] = {{"exact_moments", 2, 1, 0, 0, 32, 0},
+                                     {"exact_moments_strided", 3, 3, 1, 0, 32, 0}};
+    static const sample only = {NULL, 1, 1, 0, 0, 32, 0};
 
     if (row->family == GPR_FAMILY_PLANNER) {
         *samples = planned;
@@ -351,11 +350,7 @@ static int samples_of(const gpr_kernel_row *row, gpr_acc_kind acc_kind, const sa
 gpr_status gpr_compile_program(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dtype compute, uint32_t block_size,
                                int variant, int cc, uint64_t *machine_code_bytes)
 {
-    enum {
-        PLANNED_SHARED = 32 << 10,
-        MOST_TILE_VECTORS = 4,
-        SAMPLE_ROW = 3
-    }; /* bytes, vectors as the plan has them; elements */
+    enum { SAMPLE_ROW = 3 }; /* elements */
     uint64_t unasked = 0;
     const sample *samples = NULL;
     gpr_kernel_traits traits;
@@ -374,16 +369,18 @@ gpr_status gpr_compile_program(int kernel, gpr_operator op, gpr_dtype dtype, gpr
     if (block_size == 0) block_size = row->block;
     GPR_TRY(gpr_check_block_size(row, block_size));
     const int layouts = samples_of(row, rule.acc_kind, &samples);
+    const uint32_t most_rows_block = gpr_most_exact_rows_block((unsigned)gpr_exact_parts(dtype));
     /* A variance's programs come twice: about rows' own means, and about given ones. */
     const int count = rule.acc_kind == GPR_ACC_MOMENTS ? 2 * layouts : layouts;
     for (int i = 0; i < count; i++) {
         const sample *chosen = &samples[i % layouts];
         if (variant >= 0 && i != variant % count) continue;
+        const int is_of_rows = chosen->name != NULL && strcmp(chosen->name, "exact_rows") == 0;
         uint64_t item = chosen->item_bytes / gpr_dtype_bytes(dtype);
         while (is_planned && item > 1 &&
-               item * block_size * gpr_acc_bytes(rule.acc_kind, rule.device_acc) > PLANNED_SHARED)
+               item * block_size * gpr_acc_bytes(rule.acc_kind, rule.device_acc) > GPR_BLOCK_ACC_BYTES)
             item /= 2;
-        if (chosen->lanes == 1 && item > MOST_TILE_VECTORS) item = MOST_TILE_VECTORS;
+        if (chosen->lanes == 1 && item > GPR_TILE_VECTORS) item = GPR_TILE_VECTORS;
         memset(&traits, 0, sizeof traits);
         traits.kernel = kernel;
         traits.fold = rule.fold;
@@ -393,7 +390,8 @@ gpr_status gpr_compile_program(int kernel, gpr_operator op, gpr_dtype dtype, gpr
         traits.finish = gpr_operator_rows[op].finish;
         traits.result = rule.result;
         traits.skip_nan = rule.skip_nan;
-        traits.block = block_size < chosen->most_block ? block_size : chosen->most_block;
+        traits.block = block_size;
+        if (is_of_rows && traits.block > most_rows_block) traits.block = most_rows_block;
         traits.lanes = chosen->lanes;
         traits.per_thread = row->per_thread;
         traits.item = item > 1 ? (uint32_t)item : 1;

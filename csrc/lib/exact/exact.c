@@ -38,7 +38,7 @@ static int last_exponent(format f)
 /* Exponent of the smallest subnormal number, which every number of the format is a multiple of. */
 static int unit_exponent(format f)
 {
-    return 2 - (1 << (f.exponent - 1)) - f.fraction;
+    return gpr_float_lowest(f.fraction, f.exponent);
 }
 
 static int is_float(gpr_dtype dtype)
@@ -54,19 +54,14 @@ static int is_complex(gpr_dtype dtype)
 /* ---------------------------------------------------------------- the layout ------------------- */
 
 enum {
-    WORD_BITS = 32,
-    /* Beyond the largest element: 64 bits for their number, one for the sign, one so that a state whose number is
-     * only known to have as many bits as its count allows still adds up without overflow. */
-    SPARE_BITS = 66,
+    WORD_BITS = GPR_EXACT_WORD_BITS,
     /* A number added to a word is below 2^32 in magnitude, a word after carrying too. */
-    MOST_PENDING = 1 << 30,
-    LEAST_WORDS = 4 /* so that both halves of a 64-bit sum of small integers have their words */
+    MOST_PENDING = 1 << 30
 };
 
 static void count_words(gpr_exact_layout *layout)
 {
-    layout->words = (layout->highest - layout->lowest + SPARE_BITS + WORD_BITS - 1) / WORD_BITS;
-    if (layout->words < LEAST_WORDS) layout->words = LEAST_WORDS;
+    layout->words = gpr_exact_words(layout->lowest, layout->highest);
 }
 
 gpr_exact_layout gpr_exact_layout_of(gpr_dtype dtype)
@@ -78,7 +73,7 @@ gpr_exact_layout gpr_exact_layout_of(gpr_dtype dtype)
     if (row->kind == GPR_KIND_FLOAT) {
         const format f = format_of(dtype);
         layout.lowest = unit_exponent(f);
-        layout.highest = 1 << (f.exponent - 1);
+        layout.highest = gpr_float_highest(f.exponent);
     }
     count_words(&layout);
     return layout;
@@ -637,23 +632,19 @@ size_t gpr_exact_acc_bytes(gpr_acc_kind acc_kind, gpr_dtype element)
 
 uint64_t gpr_exact_counters(gpr_acc_kind acc_kind, gpr_dtype element)
 {
-    enum { LIMB_BITS = 20 }; /* limb_bits in kernels/exact_superaccumulator.cuh */
-    const int bits = gpr_exact_layout_of(gpr_exact_part_dtype(element)).words * WORD_BITS;
+    const int limbs = gpr_exact_limbs(gpr_exact_layout_of(gpr_exact_part_dtype(element)).words);
 
     if (acc_kind != GPR_ACC_EXACT) return gpr_exact_acc_bytes(acc_kind, element) / sizeof(uint64_t);
-    return (uint64_t)gpr_exact_parts(element) * (uint64_t)((bits + LIMB_BITS - 1) / LIMB_BITS + GPR_EXACT_ACC_TAIL);
+    return (uint64_t)gpr_exact_parts(element) * (uint64_t)(limbs + GPR_EXACT_ACC_TAIL);
 }
 
 uint64_t gpr_exact_partial_bytes(gpr_acc_kind acc_kind, gpr_dtype element)
 {
-    enum { WORD = 8 }; /* an integer a bin, and one above; where bins are, and flags */
     const gpr_dtype real = gpr_exact_part_dtype(element);
-    const uint64_t bins = gpr_dtype_rows[real].bytes == sizeof(double)  ? 3
-                          : gpr_dtype_rows[real].bytes == sizeof(float) ? 2
-                                                                        : 1;
 
     if (acc_kind != GPR_ACC_EXACT || !is_float(real)) return 0;
-    return ((uint64_t)gpr_exact_parts(element) * (bins + 1) + 1) * WORD;
+    return gpr_limb_partial_words((unsigned)gpr_exact_parts(element), (unsigned)gpr_dtype_rows[real].bytes) *
+           sizeof(uint64_t);
 }
 
 int gpr_exact_read_acc(gpr_acc_kind acc_kind, gpr_dtype element, const void *packed, gpr_exact_part *parts)

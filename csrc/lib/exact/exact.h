@@ -11,21 +11,12 @@
 #define GPR_LIB_EXACT_H
 
 #include "lib/base/registry.h"
+#include "shared/exact_format.h"
 
 enum {
     GPR_EXACT_WORDS = 134,                     /* of the widest number, a sum of products of float64 */
-    GPR_EXACT_ACC_TAIL = 2,                    /* of a part, as kernels leave it: count and flags, as wide as words */
     GPR_EXACT_PARTS = 2,                       /* of a complex sum */
     GPR_EXACT_MOST_PARTS = GPR_EXACT_PARTS + 1 /* with the sum of squares */
-};
-
-/* What a sum must remember beside the number. Flags of parts are OR-ed. */
-enum {
-    GPR_EXACT_INFINITY = 1,
-    GPR_EXACT_MINUS_INFINITY = 2,
-    GPR_EXACT_NAN = 4,
-    GPR_EXACT_NOT_MINUS_ZERO = 8, /* an element other than -0 was added: an exact zero is +0 */
-    GPR_EXACT_FLAGS = 15
 };
 
 /* How numbers lie on the superaccumulator's layout: each is a multiple of 2^lowest below 2^highest. */

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { MOST_ALIGNED = 16 }; /* bytes: what one instruction loads */
+#include "shared/tuning.h"
 
 void gpr_contiguous_layout(uint64_t rows, uint64_t n, gpr_layout *layout)
 {
@@ -23,10 +23,10 @@ void gpr_mask_layout(gpr_layout *layout)
     layout->axes[1].mask = 1;
 }
 
-/* Largest power of two up to MOST_ALIGNED that divides an address. */
+/* Largest power of two up to GPR_VECTOR_BYTES that divides an address. */
 static uint32_t alignment_of(const void *address)
 {
-    uint32_t bytes = MOST_ALIGNED;
+    uint32_t bytes = GPR_VECTOR_BYTES;
 
     while ((uintptr_t)address % bytes != 0) bytes /= 2;
     return bytes;

@@ -3,6 +3,7 @@
 
 #include "lib/base/status.h"
 #include "lib/exact/exact.h"
+#include "shared/tuning.h"
 
 static uint64_t divide_up(uint64_t a, uint64_t b)
 {
@@ -36,23 +37,14 @@ static uint64_t stride_blocks(const gpr_device_facts *facts, uint32_t threads, u
 /* A row up to this many bytes is read by a warp or part of one; longer rows are worth a block. Longer ones too where there are many, most
  * of all of moments, which are dear to combine. */
 enum { SHORT_ROW_BYTES = 2048, MANY_ROWS_BYTES = 4096, MANY_MOMENTS_BYTES = 8192 };
-/* Bytes of a row that keep one block's threads busy with several 16-byte loads each; and where there are rows enough for the card,
- * bytes that make up for a block's end. */
-enum { STREAM_BYTES_PER_THREAD = 64, ROW_BYTES_PER_THREAD = 256 };
-/* Threads that the planner's kernels let a multiprocessor hold for every traits: with more blocks than fit at once, the last wave of
- * them would leave the card half empty. */
-enum { RESIDENT_THREADS = 1024 };
-/* The same for `exact`, which has two tiles in registers. */
-enum { EXACT_THREADS = 768 };
-enum { ITEM_BYTES = 16, WARP = 32, WALK_BLOCK = 256 };
-/* Bytes of accumulators that a thread of fast_columns or fast_narrow holds: more of them would be more registers than it has. */
-enum { OUTPUT_BYTES = 64 };
-/* Bytes of shared memory for a block's accumulators. */
-enum { SHARED_BYTES = 32 << 10 };
-/* Items that a thread has under way (walk_items in kernels/fast_axes.cuh), and how many times over a block's share should last. */
-enum { WALK_ITEMS = 4, WALK_ROUNDS = 2 };
-/* Bytes that short rows should bring to a block together, so that enough are under way; and the most rows a lane takes for that. */
-enum { ROWS_BYTES = 32 << 10, MOST_ROWS_PER_LANE = 4 };
+/* Bytes of a row per thread of a block that make up for the block's end, where there are rows enough
+ * for the GPU. */
+enum { ROW_BYTES_PER_THREAD = 256 };
+enum { WALK_BLOCK = 256 };
+/* How many times over a thread has items under way for its share of a row. */
+enum { WALK_ROUNDS = 2 };
+/* The most rows that a lane takes so that a block has GPR_BLOCK_ROWS_BYTES of them. */
+enum { MOST_ROWS_PER_LANE = 4 };
 /* Rows up to this many elements are worth a program of their own (fast_counted). */
 enum { COUNTED_ROW_ELEMENTS = 8 };
 /* Elements that make a block of fast_columns or fast_narrow worth while where its columns do not fill a warp. */
@@ -89,7 +81,8 @@ typedef struct task {
 
 static uint64_t planner_residents(const task *t, uint32_t block)
 {
-    return resident_blocks(t->facts, (uint32_t)smaller(t->facts->threads_per_multiprocessor, RESIDENT_THREADS), block);
+    return resident_blocks(t->facts, (uint32_t)smaller(t->facts->threads_per_multiprocessor, GPR_RESIDENT_THREADS),
+                           block);
 }
 
 /* Lanes that serve a short row: the longer it is, the more loads each of them has under way, as a step of shuffles costs as much as
@@ -99,13 +92,14 @@ static uint32_t row_lanes(const task *t)
     enum { LEAST_ELEMENTS = 4, SHORT = 128, LONG = 1024, LONGEST = 2048 };
     const uint64_t bytes = t->layout->n * t->element_bytes;
     const uint64_t loads = bytes <= SHORT ? 2 : bytes < LONG ? 4 : bytes <= LONGEST ? 8 : 32;
-    const uint64_t threads = planner_residents(t, WARP) * WARP;
-    uint64_t each = loads * ITEM_BYTES;
+    const uint64_t threads = planner_residents(t, GPR_WARP_LANES) * GPR_WARP_LANES;
+    uint64_t each = loads * GPR_VECTOR_BYTES;
     uint32_t lanes = 1;
 
     if (each < LEAST_ELEMENTS * t->element_bytes) each = LEAST_ELEMENTS * t->element_bytes;
-    while (lanes < WARP && lanes * each < bytes) lanes *= 2;
-    while (lanes < WARP && lanes * t->layout->rows < threads && 2 * lanes * ITEM_BYTES < bytes) lanes *= 2;
+    while (lanes < GPR_WARP_LANES && lanes * each < bytes) lanes *= 2;
+    while (lanes < GPR_WARP_LANES && lanes * t->layout->rows < threads && 2 * lanes * GPR_VECTOR_BYTES < bytes)
+        lanes *= 2;
     return lanes;
 }
 
@@ -135,7 +129,7 @@ static uint64_t split(const task *t, uint64_t residents, uint64_t groups, uint64
 static uint32_t most_in_item(const task *t, int run)
 {
     const gpr_layout *layout = t->layout;
-    uint32_t item = (uint32_t)(ITEM_BYTES / t->element_bytes);
+    uint32_t item = (uint32_t)(GPR_VECTOR_BYTES / t->element_bytes);
     uint64_t bits = layout->axes[run].extent | layout->aligned / t->element_bytes;
 
     for (int i = 0; i < layout->kept + layout->reduced; i++) {
@@ -184,7 +178,7 @@ static gpr_status add_blocks(gpr_plan *plan, uint64_t n, uint64_t blocks, uint64
 static int are_results_packed(const task *t, const gpr_layout *layout, gpr_axis axis, uint32_t item)
 {
     const uint64_t result_bytes = gpr_dtype_bytes(t->rule->result);
-    const uint64_t together = smaller(ITEM_BYTES, item * result_bytes);
+    const uint64_t together = smaller(GPR_VECTOR_BYTES, item * result_bytes);
 
     if (t->rule->outputs != 1 || axis.out != 1 || t->layout->result_aligned < together) return 0;
     for (int i = 0; i < layout->kept; i++) {
@@ -198,10 +192,11 @@ static int are_results_packed(const task *t, const gpr_layout *layout, gpr_axis 
 /* Whether rows are so short, so many and so placed that fast_counted reads them. */
 static int is_counted(const task *t, uint32_t block)
 {
-    const uint64_t item = ITEM_BYTES / t->element_bytes;
+    const uint64_t item = GPR_VECTOR_BYTES / t->element_bytes;
 
-    return t->layout->n <= COUNTED_ROW_ELEMENTS && gpr_is_contiguous(t->layout) && t->layout->aligned == ITEM_BYTES &&
-           item * t->acc_bytes <= OUTPUT_BYTES && t->layout->rows / (item * block) >= planner_residents(t, block);
+    return t->layout->n <= COUNTED_ROW_ELEMENTS && gpr_is_contiguous(t->layout) &&
+           t->layout->aligned == GPR_VECTOR_BYTES && item * t->acc_bytes <= GPR_THREAD_ACC_BYTES &&
+           t->layout->rows / (item * block) >= planner_residents(t, block);
 }
 
 static gpr_status plan_counted(const task *t, uint32_t block, gpr_plan *plan)
@@ -210,7 +205,7 @@ static gpr_status plan_counted(const task *t, uint32_t block, gpr_plan *plan)
 
     plan->variant = "fast_counted";
     plan->block = block;
-    plan->item = plan->per_thread = (uint32_t)(ITEM_BYTES / t->element_bytes);
+    plan->item = plan->per_thread = (uint32_t)(GPR_VECTOR_BYTES / t->element_bytes);
     plan->lanes = 1;
     plan->row_elements = (uint32_t)t->layout->n;
     plan->column.out = t->layout->axes[0].out; /* from result to result */
@@ -222,7 +217,7 @@ static gpr_status plan_counted(const task *t, uint32_t block, gpr_plan *plan)
 static gpr_status plan_runs(const task *t, gpr_plan *plan)
 {
     const uint64_t rows = t->layout->rows, n = t->layout->n, row_bytes = n * t->element_bytes;
-    const int are_many = rows >= planner_residents(t, WARP);
+    const int are_many = rows >= planner_residents(t, GPR_WARP_LANES);
     const uint64_t many_bytes = t->rule->acc_kind == GPR_ACC_MOMENTS ? MANY_MOMENTS_BYTES : MANY_ROWS_BYTES;
 
     if (rows > 1 && t->grid == 0 && row_bytes <= (are_many ? many_bytes : SHORT_ROW_BYTES)) {
@@ -233,7 +228,8 @@ static gpr_status plan_runs(const task *t, gpr_plan *plan)
         plan->block = block;
         plan->lanes = lanes;
         /* Not where fewer blocks would leave multiprocessors idle. */
-        while (plan->per_thread < MOST_ROWS_PER_LANE && 2 * plan->per_thread * groups * row_bytes <= ROWS_BYTES &&
+        while (plan->per_thread < MOST_ROWS_PER_LANE &&
+               2 * plan->per_thread * groups * row_bytes <= GPR_BLOCK_ROWS_BYTES &&
                rows / (2 * plan->per_thread * groups) >= planner_residents(t, block)) {
             plan->per_thread *= 2;
         }
@@ -241,11 +237,10 @@ static gpr_status plan_runs(const task *t, gpr_plan *plan)
     }
     plan->variant = "fast_stream";
     if (t->block == 0) {
-        const uint64_t each =
-            rows >= planner_residents(t, plan->block) ? ROW_BYTES_PER_THREAD : STREAM_BYTES_PER_THREAD;
-        while (plan->block > 2 * WARP && plan->block * each > row_bytes) plan->block /= 2;
+        const uint64_t each = rows >= planner_residents(t, plan->block) ? ROW_BYTES_PER_THREAD : GPR_STREAM_BYTES;
+        while (plan->block > 2 * GPR_WARP_LANES && plan->block * each > row_bytes) plan->block /= 2;
     }
-    const uint64_t per_block = plan->block * (STREAM_BYTES_PER_THREAD / t->element_bytes);
+    const uint64_t per_block = plan->block * (GPR_STREAM_BYTES / t->element_bytes);
     const uint64_t blocks = smaller(divide_up(n, per_block), divide_up(planner_residents(t, plan->block), rows));
     return add_blocks(plan, n, t->grid != 0 ? t->grid : blocks, 1);
 }
@@ -274,14 +269,14 @@ static int is_narrow(const task *t, int column, uint32_t *item, uint32_t *block,
 
     if (layout->reduced != 1 || layout->masked || row->in != (int64_t)columns->extent) return 0;
     if (columns->extent * layout->n < BLOCK_ELEMENTS) return 0;
-    *item = fit_outputs(t, (uint32_t)(ITEM_BYTES / t->element_bytes),
-                        smaller(OUTPUT_BYTES, SHARED_BYTES / (t->block != 0 ? t->block : MOST)));
+    *item = fit_outputs(t, (uint32_t)(GPR_VECTOR_BYTES / t->element_bytes),
+                        smaller(GPR_THREAD_ACC_BYTES, GPR_BLOCK_ACC_BYTES / (t->block != 0 ? t->block : MOST)));
     if (most_in_item(t, column) >= *item) return 0;
     *group = columns->extent / greatest_divisor(columns->extent, *item);
     *block = t->block;
     if (*block == 0) {
         *block = LEAST;
-        for (uint32_t b = LEAST; b <= MOST; b += WARP) {
+        for (uint32_t b = LEAST; b <= MOST; b += GPR_WARP_LANES) {
             if ((uint64_t)working_threads(b, *group) * *block > (uint64_t)working_threads(*block, *group) * b)
                 *block = b;
         }
@@ -299,7 +294,7 @@ static gpr_status plan_narrow(const task *t, int column, uint32_t item, uint32_t
     plan->width = working_threads(block, group);
     take_column(plan, column);
     plan->rows = t->layout->rows / columns;
-    const uint64_t share = (uint64_t)plan->width * item * WALK_ITEMS * WALK_ROUNDS;
+    const uint64_t share = (uint64_t)plan->width * item * GPR_ITEMS_UNDER_WAY * WALK_ROUNDS;
     return add_blocks(plan, n, split(t, planner_residents(t, block), plan->rows, divide_up(n * columns, share)),
                       columns);
 }
@@ -307,13 +302,14 @@ static gpr_status plan_narrow(const task *t, int column, uint32_t item, uint32_t
 /* Threads of a block that lie across `items` items: all of a strip, or strips of even width. */
 static uint64_t strip_width(uint64_t items, uint32_t block)
 {
-    return items > block ? round_up(divide_up(items, divide_up(items, block)), WARP) : items;
+    return items > block ? round_up(divide_up(items, divide_up(items, block)), GPR_WARP_LANES) : items;
 }
 
 /* Blocks for each strip where rows are split among blocks of `block` threads, of which `height` lie below each other. */
 static uint64_t split_strips(const task *t, uint32_t block, uint64_t strips, uint64_t height)
 {
-    return split(t, planner_residents(t, block), strips, divide_up(t->layout->n, height * WALK_ITEMS * WALK_ROUNDS));
+    return split(t, planner_residents(t, block), strips,
+                 divide_up(t->layout->n, height * GPR_ITEMS_UNDER_WAY * WALK_ROUNDS));
 }
 
 /* Threads that lie across where a block could have `width` of them. Of narrower strips there are more, each with fewer blocks, of which
@@ -338,16 +334,17 @@ static uint64_t narrow_strip(const task *t, uint32_t block, uint64_t others, uin
 static gpr_status plan_columns(const task *t, int column, gpr_plan *plan)
 {
     /* Partials that a thread of the last block may have to read; and a thread's rows that leave it no time to want registers. */
-    enum { MOST_PARTIALS = 16, LARGE_BLOCK = 1024, FEW_ROWS = WALK_ITEMS };
+    enum { MOST_PARTIALS = 16, LARGE_BLOCK = GPR_MOST_BLOCK, FEW_ROWS = GPR_ITEMS_UNDER_WAY };
     const gpr_axis columns = t->layout->axes[column];
     const uint64_t n = t->layout->n, others = t->layout->rows / columns.extent;
     uint32_t block = t->block != 0 ? t->block : WALK_BLOCK;
-    const uint32_t item = fit_outputs(t, most_in_item(t, column), n <= FEW_ROWS ? 2 * OUTPUT_BYTES : OUTPUT_BYTES);
+    const uint32_t item =
+        fit_outputs(t, most_in_item(t, column), n <= FEW_ROWS ? 2 * GPR_THREAD_ACC_BYTES : GPR_THREAD_ACC_BYTES);
     const uint64_t items = columns.extent / item;
     uint64_t width = strip_width(items, block);
 
-    while (t->block == 0 && block > 2 * WARP && block / 2 >= width && block / 2 / width >= n) block /= 2;
-    if (t->block == 0 && block == WALK_BLOCK && LARGE_BLOCK * t->acc_bytes <= SHARED_BYTES) {
+    while (t->block == 0 && block > 2 * GPR_WARP_LANES && block / 2 >= width && block / 2 / width >= n) block /= 2;
+    if (t->block == 0 && block == WALK_BLOCK && LARGE_BLOCK * t->acc_bytes <= GPR_BLOCK_ACC_BYTES) {
         const uint64_t height = block / width, strips = others * divide_up(items, width);
         if (split_strips(t, block, strips, height) > MOST_PARTIALS * height) block = LARGE_BLOCK;
     }
@@ -394,18 +391,19 @@ static gpr_status plan_strided(const task *t, gpr_plan *plan)
     plan->item_position = reduced->position;
     plan->row_major = kept->extent == 1 || magnitude(reduced->in) <= magnitude(kept->in);
     if (plan->row_major) {
-        while (2 * height <= block && height * WALK_ITEMS < n) height *= 2;
+        while (2 * height <= block && height * GPR_ITEMS_UNDER_WAY < n) height *= 2;
         width = smaller(block / height, rows);
     } else {
         /* A warp's threads across are enough for neighbours to share what memory brings; more where rows are short or many. */
-        width = n < 2 * WARP || rows / block >= planner_residents(t, block) ? block : WARP;
+        width = n < 2 * GPR_WARP_LANES || rows / block >= planner_residents(t, block) ? block : GPR_WARP_LANES;
         width = smaller(width, rows);
     }
     plan->width = (uint32_t)width;
     plan->rows = divide_up(rows, width);
     height = block / width;
     return add_blocks(
-        plan, n, split(t, planner_residents(t, block), plan->rows, divide_up(n, height * WALK_ITEMS * WALK_ROUNDS)),
+        plan, n,
+        split(t, planner_residents(t, block), plan->rows, divide_up(n, height * GPR_ITEMS_UNDER_WAY * WALK_ROUNDS)),
         width);
 }
 
@@ -441,7 +439,7 @@ static gpr_status plan_fast(const task *t, gpr_plan *plan)
     if (column >= 0) {
         const uint64_t extent = layout->axes[column].extent;
         if (is_narrow(t, column, &item, &block, &group)) return plan_narrow(t, column, item, block, group, plan);
-        if (extent / most_in_item(t, column) >= WARP || extent * layout->n >= BLOCK_ELEMENTS)
+        if (extent / most_in_item(t, column) >= GPR_WARP_LANES || extent * layout->n >= BLOCK_ELEMENTS)
             return plan_columns(t, column, plan);
     }
     return plan_strided(t, plan);
@@ -492,14 +490,6 @@ static gpr_status plan_passes(const gpr_kernel_row *row, uint64_t n, uint64_t bl
 
 /* ---------------------------------------------------------------- exact sums ----------------- */
 
-/* Bytes of a strip of rows that lie side by side, a warp's threads at least, and at most (most_strip_rows in kernels/exact_strided.cuh); and
- * bytes and threads at most where each has numbers for a variance (most_moments_strip_rows in kernels/exact_moments_strided.cuh). */
-enum { STRIP_BYTES = 256, MOST_STRIP_BYTES = 512, MOMENTS_STRIP_BYTES = 128 };
-/* Additions that a bin has room for (most_adds), and most threads of a block of exact_rows, of real and of complex elements
- * (most_rows_block). */
-enum { MOST_ADDS = 1024, MOST_ROWS_BLOCK = 1024, MOST_COMPLEX_ROWS_BLOCK = 512 };
-/* Vectors of a tile of rows with one reduced axis, and with more (most_walked_vectors). */
-enum { TILE_VECTORS = 4, WALKED_TILE_VECTORS = 2 };
 /* Rows up to this many bytes are worth no more than a warp where there are enough of them to fill the card, and rows up to this many
  * elements across memory no more than a thread in any case. */
 enum { WARP_ROW_BYTES = 16 << 10, THREAD_ROW_ELEMENTS = 16 };
@@ -551,12 +541,13 @@ static gpr_status add_exact_blocks(const task *t, uint64_t n, uint64_t blocks, u
  * its sum, which one of them does, takes less than adding it; but more where rows do not fill the card. */
 static uint32_t lanes_along(const task *t, uint64_t threads)
 {
-    enum { SECTOR_BYTES = 32, FEW = 8, MANY = 32 }; /* elements a lane */
+    enum { FEW = 8, MANY = 32 }; /* elements a lane */
     const uint64_t n = t->layout->n;
     uint32_t lanes = 1;
 
-    while (lanes * t->element_bytes < SECTOR_BYTES && lanes * FEW < n) lanes *= 2;
-    while (lanes < WARP && (lanes * MANY < n || (lanes * FEW < n && lanes * t->layout->rows < threads))) lanes *= 2;
+    while (lanes * t->element_bytes < GPR_SECTOR_BYTES && lanes * FEW < n) lanes *= 2;
+    while (lanes < GPR_WARP_LANES && (lanes * MANY < n || (lanes * FEW < n && lanes * t->layout->rows < threads)))
+        lanes *= 2;
     return lanes;
 }
 
@@ -565,13 +556,13 @@ static uint32_t exact_lanes(const task *t, const gpr_layout *layout)
 {
     const uint64_t rows = layout->rows, n = layout->n, row_bytes = n * t->element_bytes;
     const uint64_t threads =
-        (uint64_t)t->facts->multiprocessors * smaller(t->facts->threads_per_multiprocessor, RESIDENT_THREADS);
+        (uint64_t)t->facts->multiprocessors * smaller(t->facts->threads_per_multiprocessor, GPR_RESIDENT_THREADS);
 
-    const uint32_t most_block = gpr_exact_parts(t->rule->device_acc) > 1 ? MOST_COMPLEX_ROWS_BLOCK : MOST_ROWS_BLOCK;
+    const uint32_t most_block = gpr_most_exact_rows_block((unsigned)gpr_exact_parts(t->rule->device_acc));
 
     if (rows == 1 || t->grid != 0 || t->block > most_block) return 0;
-    if (!is_row_major(layout)) return n <= THREAD_ROW_ELEMENTS || (n <= MOST_ADDS && rows >= threads);
-    if (row_bytes <= SHORT_ROW_BYTES || (row_bytes <= WARP_ROW_BYTES && rows >= threads / WARP))
+    if (!is_row_major(layout)) return n <= THREAD_ROW_ELEMENTS || (n <= GPR_BIN_ADDS && rows >= threads);
+    if (row_bytes <= SHORT_ROW_BYTES || (row_bytes <= WARP_ROW_BYTES && rows >= threads / GPR_WARP_LANES))
         return lanes_along(t, threads);
     return 0;
 }
@@ -579,19 +570,17 @@ static uint32_t exact_lanes(const task *t, const gpr_layout *layout)
 /* Whether two numbers may be the sum of a row: of a few floats that all count (sums_few). */
 static int sums_few(const task *t)
 {
-    enum { FEW_ELEMENTS = 8, FEW_WIDE_ELEMENTS = 4 }; /* most_few, of float64 */
     const gpr_rule *rule = t->rule;
 
     return gpr_dtype_rows[rule->element].kind == GPR_KIND_FLOAT && !rule->skip_nan && !t->layout->masked &&
-           t->layout->n <= (t->element_bytes == sizeof(double) ? FEW_WIDE_ELEMENTS : FEW_ELEMENTS);
+           t->layout->n <= gpr_most_double_double((unsigned)t->element_bytes);
 }
 
 static gpr_status plan_exact_rows(const task *t, uint32_t lanes, gpr_plan *plan)
 {
     enum { MOST_FEW_ROWS = 4 }; /* of a thread, so that enough of them are under way */
     const uint64_t each = divide_up(t->layout->n, lanes) * t->element_bytes;
-    const uint64_t vectors = plan->layout.reduced == 1 ? TILE_VECTORS : WALKED_TILE_VECTORS;
-    const uint64_t most = smaller(vectors, t->element_bytes); /* of 16 elements at most */
+    const uint32_t most = gpr_tile_vectors((unsigned)t->element_bytes, (unsigned)plan->layout.reduced);
 
     plan->variant = "exact_rows";
     plan->lanes = lanes;
@@ -602,17 +591,17 @@ static gpr_status plan_exact_rows(const task *t, uint32_t lanes, gpr_plan *plan)
         while (plan->per_thread < MOST_FEW_ROWS && plan->rows / (2 * plan->per_thread * plan->block) >= residents)
             plan->per_thread *= 2;
     }
-    while (plan->item < most && plan->item * ITEM_BYTES < each) plan->item *= 2;
+    while (plan->item < most && plan->item * GPR_VECTOR_BYTES < each) plan->item *= 2;
     return add_blocks(plan, t->layout->n, 0, 1);
 }
 
 /* Rows that lie across a block. */
-static uint64_t strip_rows(const task *t, uint64_t bytes, uint64_t block)
+static uint64_t strip_rows(const task *t, unsigned bytes, uint64_t block)
 {
-    const uint64_t rows = bytes / t->element_bytes;
+    const unsigned element = (unsigned)t->element_bytes;
 
-    if (t->rule->acc_kind == GPR_ACC_EXACT_MOMENTS) return smaller(MOMENTS_STRIP_BYTES / t->element_bytes, WARP);
-    return smaller(block, rows > WARP ? rows : WARP);
+    if (t->rule->acc_kind == GPR_ACC_EXACT_MOMENTS) return gpr_moments_strip_rows(element);
+    return gpr_strip_rows(bytes, element, (unsigned)block);
 }
 
 /* Rows across a block, and blocks for each strip of them, where strips are many: those with which a card is done first. It runs them in
@@ -620,13 +609,13 @@ static uint64_t strip_rows(const task *t, uint64_t bytes, uint64_t block)
 static uint64_t choose_strip(const task *t, uint64_t block, uint64_t residents, uint64_t *blocks)
 {
     enum { END_BYTES = 100000, WAVES = 4 }; /* that a block reads while one begins and ends */
-    const uint64_t n = t->layout->n, bytes = t->element_bytes, most = strip_rows(t, MOST_STRIP_BYTES, block);
+    const uint64_t n = t->layout->n, bytes = t->element_bytes, most = strip_rows(t, GPR_MOST_STRIP_BYTES, block);
     uint64_t best = 0;
     double best_time = 0;
 
-    for (uint64_t width = strip_rows(t, STRIP_BYTES, block); width <= most; width *= 2) {
+    for (uint64_t width = strip_rows(t, GPR_STRIP_BYTES, block); width <= most; width *= 2) {
         const uint64_t strips = divide_up(t->layout->rows, width), height = block / width;
-        const uint64_t shares = divide_up(n, height * (STREAM_BYTES_PER_THREAD / bytes));
+        const uint64_t shares = divide_up(n, height * (GPR_STREAM_BYTES / bytes));
         const uint64_t enough = smaller(shares, divide_up(WAVES * residents, strips));
         for (uint64_t each = 1; each <= enough; each++) {
             const uint64_t waves = strips * each / residents, more = strips * each % residents;
@@ -648,11 +637,11 @@ static gpr_status plan_exact_strided(const task *t, const char *variant, gpr_pla
     enum { FEW_STRIPS = 8 }; /* the last of as many had better be full */
     /* Elements that make up for a thread's end, where it adds its bins to its row's numbers: of a variance they are many. */
     enum { MOMENTS_EACH = 32 };
-    const uint64_t each = t->rule->acc_kind == GPR_ACC_EXACT_MOMENTS ? MOMENTS_EACH : WALK_ITEMS;
+    const uint64_t each = t->rule->acc_kind == GPR_ACC_EXACT_MOMENTS ? MOMENTS_EACH : GPR_ITEMS_UNDER_WAY;
     const uint64_t rows = t->layout->rows, block = plan->block;
-    const uint64_t strip = strip_rows(t, STRIP_BYTES, block);
-    const uint32_t threads = (uint32_t)smaller(t->facts->threads_per_multiprocessor, EXACT_THREADS);
-    const uint64_t all_threads = resident_blocks(t->facts, threads, WARP) * WARP;
+    const uint64_t strip = strip_rows(t, GPR_STRIP_BYTES, block);
+    const uint32_t threads = (uint32_t)smaller(t->facts->threads_per_multiprocessor, GPR_EXACT_RESIDENT_THREADS);
+    const uint64_t all_threads = resident_blocks(t->facts, threads, GPR_WARP_LANES) * GPR_WARP_LANES;
     const uint64_t residents = resident_blocks(t->facts, threads, plan->block);
     uint64_t width = smaller(rows, strip), height = 1, blocks = 0;
 
@@ -660,7 +649,8 @@ static gpr_status plan_exact_strided(const task *t, const char *variant, gpr_pla
     plan->row_major = (uint32_t)is_row_major(&plan->layout);
     const uint64_t n = plan->row_major && t->rule->acc_kind == GPR_ACC_EXACT ? use_items(t, plan) : t->layout->n;
     if (plan->row_major) {
-        while (2 * height <= block && (height * each < n || (height * WALK_ITEMS < n && height * rows < all_threads)))
+        while (2 * height <= block &&
+               (height * each < n || (height * GPR_ITEMS_UNDER_WAY < n && height * rows < all_threads)))
             height *= 2;
         width = smaller(width, block / height);
     } else if (rows > strip && rows <= FEW_STRIPS * strip) {
@@ -671,7 +661,7 @@ static gpr_status plan_exact_strided(const task *t, const char *variant, gpr_pla
     plan->width = (uint32_t)width;
     plan->rows = divide_up(rows, width);
     height = block / width;
-    const uint64_t share = height * (STREAM_BYTES_PER_THREAD / (plan->item * t->element_bytes));
+    const uint64_t share = height * (GPR_STREAM_BYTES / (plan->item * t->element_bytes));
     if (blocks == 0) blocks = split(t, residents, plan->rows, divide_up(n, share));
     return add_exact_blocks(t, n, blocks, width, plan);
 }
@@ -698,8 +688,8 @@ static uint64_t even_blocks(const gpr_device_facts *facts, uint64_t most_each, u
 /* Rows that are runs, or the only row of two arrays: blocks of a row read it by vectors where they can. */
 static gpr_status plan_exact_runs(const task *t, gpr_plan *plan)
 {
-    const uint32_t threads = (uint32_t)smaller(t->facts->threads_per_multiprocessor, EXACT_THREADS);
-    const uint64_t tile = (uint64_t)plan->block * (STREAM_BYTES_PER_THREAD / t->element_bytes);
+    const uint32_t threads = (uint32_t)smaller(t->facts->threads_per_multiprocessor, GPR_EXACT_RESIDENT_THREADS);
+    const uint64_t tile = (uint64_t)plan->block * (GPR_STREAM_BYTES / t->element_bytes);
     uint64_t blocks = t->grid;
 
     if (blocks == 0) {
@@ -779,7 +769,7 @@ gpr_status gpr_make_plan(int kernel, const gpr_rule *rule, const gpr_layout *lay
     *plan = (gpr_plan){.kernel = kernel,
                        .variant = row->name,
                        .block = block != 0 ? block : row->block,
-                       .lanes = WARP,
+                       .lanes = GPR_WARP_LANES,
                        .per_thread = row->per_thread,
                        .item = 1,
                        .strips = 1,

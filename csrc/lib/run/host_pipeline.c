@@ -20,6 +20,7 @@
 #include "lib/exact/exact.h"
 #include "lib/run/launch.h"
 #include "lib/run/poll_results.h"
+#include "shared/tuning.h"
 
 enum {
     PAGE = 4096,                 /* bytes; chunks are whole ones */
@@ -29,7 +30,6 @@ enum {
     CHUNKS_WANTED = 8,         /* pieces a middling array is cut into */
     SMALLEST_CHUNK = 64 << 10, /* where halving after an out-of-memory ends */
     PACK_PIECE = 256 << 10,    /* bytes a packing task copies */
-    ALIGNMENT = 16,            /* bytes: what vectors are loaded by */
     DIRECT_RESULTS = 4 << 10   /* bytes of results that a kernel writes straight to pinned memory */
 };
 
@@ -142,7 +142,7 @@ static void pack_view(const job *job, const gpr_view *view, const chunk *part, c
 /* Where in a chunk's memory of `count` elements the companion begins, and where that ends. */
 static uint64_t companion_offset(const job *job, uint64_t count)
 {
-    return (count * job->view->bytes + ALIGNMENT - 1) & ~(uint64_t)(ALIGNMENT - 1);
+    return (count * job->view->bytes + GPR_VECTOR_BYTES - 1) & ~(uint64_t)(GPR_VECTOR_BYTES - 1);
 }
 
 static uint64_t content_bytes(const job *job, uint64_t count)
@@ -418,7 +418,7 @@ static gpr_status prepare_ring(job *job)
     const uint64_t result_bytes = smaller(wanted.results, smaller(room->results, room->device_results));
     chunk_bytes = smaller(chunk_bytes, room->elements);
     if (is_staged) chunk_bytes = smaller(chunk_bytes, room->staged);
-    job->chunk_elements = (chunk_bytes - ALIGNMENT) / job->unit;
+    job->chunk_elements = (chunk_bytes - GPR_VECTOR_BYTES) / job->unit;
     job->chunk_rows = result_bytes / job->acc_bytes;
     job->chunk_rows = smaller(job->chunk_rows, scratch_rows);
     if (view->n > job->chunk_elements) {

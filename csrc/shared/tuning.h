@@ -1,0 +1,91 @@
+/* Tuning constants that the plan and the kernels both depend on: the plan chooses grids by them,
+ * kernels are written for them. What only one side needs is there. */
+#ifndef GPR_SHARED_TUNING_H
+#define GPR_SHARED_TUNING_H
+
+#include "language.h"
+
+/* ---------------------------------------------------------------- GPUs ----------------------- */
+
+enum {
+    GPR_WARP_LANES = 32,
+    GPR_MOST_BLOCK = 1024, /* threads */
+    GPR_VECTOR_BYTES = 16, /* that one instruction loads for a thread, from a multiple of them on */
+    GPR_SECTOR_BYTES = 32  /* the least that memory delivers */
+};
+
+/* Threads that kernels let a multiprocessor hold for every dtype and operator: the compiler may
+ * take 64 registers for each. With more blocks than fit at once the last wave of them would leave
+ * the GPU half empty. Kernels of exact sums have two tiles in registers: fewer threads. */
+enum { GPR_RESIDENT_THREADS = 1024, GPR_EXACT_RESIDENT_THREADS = 768 };
+
+/* ---------------------------------------------------------------- fast ----------------------- */
+
+/* Vectors that a thread has under way where rows are runs of memory: with GPR_RESIDENT_THREADS
+ * 64 KiB per multiprocessor, where 24 KiB keep the memory of an H200 busy (4.6 TB/s for the 0.7 us
+ * that a load takes). Twice as many cost registers that the compiler does not find. */
+enum { GPR_STREAM_VECTORS = 4, GPR_STREAM_BYTES = GPR_STREAM_VECTORS * GPR_VECTOR_BYTES };
+
+/* Items of GPR_VECTOR_BYTES that a thread has under way where rows are no runs of memory; of
+ * smaller items it has twice as many. */
+enum { GPR_ITEMS_UNDER_WAY = 4 };
+
+/* Bytes of a block's accumulators in shared memory, and of a thread's, there and in registers: with
+ * these a multiprocessor holds as many blocks as without. */
+enum { GPR_BLOCK_ACC_BYTES = 32 << 10, GPR_THREAD_ACC_BYTES = 64 };
+
+/* Bytes of a block's short rows together: enough to be under way at once, and as many as shared
+ * memory takes where rows come through it. */
+enum { GPR_BLOCK_ROWS_BYTES = 32 << 10 };
+
+/* ---------------------------------------------------------------- exact sums ----------------- */
+
+/* Bytes of neighbouring rows that a block of strided exact sums adds side by side. A warp reads
+ * whole runs of memory: the first are enough, more up to the second where the last blocks would
+ * leave the GPU half empty otherwise. A row of a variance takes more shared memory. */
+enum { GPR_STRIP_BYTES = 256, GPR_MOST_STRIP_BYTES = 512, GPR_MOMENTS_STRIP_BYTES = 128 };
+
+/* Rows whose elements of `element` bytes are so many bytes side by side: at least one per lane, at
+ * most one per thread. */
+GPR_CONSTANT_FUNCTION unsigned gpr_strip_rows(unsigned bytes, unsigned element, unsigned block)
+{
+    const unsigned rows = bytes / element;
+    const unsigned wanted = rows > GPR_WARP_LANES ? rows : (unsigned)GPR_WARP_LANES;
+
+    return wanted < block ? wanted : block;
+}
+
+/* Rows of a variance: at most one per lane. */
+GPR_CONSTANT_FUNCTION unsigned gpr_moments_strip_rows(unsigned element_bytes)
+{
+    const unsigned rows = GPR_MOMENTS_STRIP_BYTES / element_bytes;
+
+    return rows < GPR_WARP_LANES ? rows : (unsigned)GPR_WARP_LANES;
+}
+
+/* Vectors of a tile whose elements are loaded one by one: of 16 elements, whose loads are under way
+ * together; of fewer where rows have several axes, and each takes many instructions to find. */
+enum { GPR_TILE_VECTORS = 4, GPR_MANY_AXES_TILE_VECTORS = 2 };
+
+GPR_CONSTANT_FUNCTION unsigned gpr_tile_vectors(unsigned element_bytes, unsigned reduced_axes)
+{
+    const unsigned most = reduced_axes == 1 ? GPR_TILE_VECTORS : GPR_MANY_AXES_TILE_VECTORS;
+
+    return element_bytes < most ? element_bytes : most;
+}
+
+/* Most threads of a block of exact_rows: shared memory has a superaccumulator per warp and real
+ * number of an element. */
+GPR_CONSTANT_FUNCTION unsigned gpr_most_exact_rows_block(unsigned parts)
+{
+    return parts > 1 ? GPR_MOST_BLOCK / 2 : (unsigned)GPR_MOST_BLOCK;
+}
+
+/* Most elements of a row that is summed as two floats or two doubles: the errors of so few
+ * additions add up sooner than bins are placed. */
+GPR_CONSTANT_FUNCTION unsigned gpr_most_double_double(unsigned element_bytes)
+{
+    return element_bytes == 8 ? 4 : 8;
+}
+
+#endif
