@@ -199,7 +199,7 @@ def trials(mutant: Mutant) -> Iterator[Trial]:
     name = Path(mutant.file).name
     if not name.startswith("exact") and not all(kernel.startswith("exact") for kernel in kernels):
         yield from cases
-        yield from in_turn(layouts, sums, products, variances)
+        yield from in_turn(random_layouts_to_try(kernels), layouts, sums, products, variances)
     elif name in SLOW_FLOAT64:
         yield from ((*case, what | {"slow_float64": True}) for *case, what in in_turn(sums, layouts))
     else:
@@ -224,6 +224,14 @@ def cases_to_try(mutant: Mutant, kernels: list[str]) -> Iterator[Trial]:
     for kernel in (kernel for kernel in kernels if kernel in KERNELS and not kernel.startswith("exact")):
         dtype, op = cases_of(mutant)[0]
         yield kernel, dtype, 32, what_to_do(mutant, kernel, op)
+
+
+def random_layouts_to_try(kernels: list[str]) -> Iterator[Trial]:
+    """Random layouts, with masks, for what kernel fast has for layouts."""
+    if any(kernel in MADE_FOR and not kernel.startswith("exact") for kernel in kernels):
+        for op in ("sum", "var", "argmax", "mean", "min", "minmax", "count_nonzero", "prod"):
+            for dtype in ("float32", "int16"):
+                yield "fast", dtype, 64, {"do": "layouts.check_layouts", "op": op, "count": 20, "limit": 300.0}
 
 
 def what_to_do(mutant: Mutant, kernel: str, op: str) -> dict[str, object]:

@@ -128,6 +128,18 @@ class Body:
                 is_unrolled = before.startswith("#pragma unroll") and not before.startswith("#pragma unroll 1")
                 yield opening, semicolons[0], semicolons[1], is_unrolled
 
+    def step_of(self, opening: int, second: int) -> tuple[str, str] | None:
+        """A loop's variable, and what makes of it the next round's; None if its step is of another kind."""
+        i = second + 1
+        if self[i] == "++" or self[i + 1] == "++":
+            return self[i + 1] if self[i] == "++" else self[i], "+ 1 "
+        if self[i + 1] not in ("+=", "-=", "*=", "/="):
+            return None
+        end = i + 2
+        while end < self.closing(opening) and self[end] != ",":
+            end = self.closing(end) + 1 if self[end] in ("(", "[", "{") else end + 1
+        return self[i], f"{self[i + 1][0]} ({self.between(i + 2, end - 1)}) "
+
     def end_of_term(self, at: int) -> int:
         """Index of the last token of the operand that begins at ``at``."""
         i = at
@@ -214,25 +226,20 @@ TOGETHER = [
 
 
 def last_round(body: Body) -> Iterator[Change]:
-    """A loop ends one round early."""
-    for _, first, second, _ in body.loops():
-        for i in range(first + 1, second):
-            if body[i] == "<" and body.is_binary(i):
-                yield body.insert(i, "+ 1 ")
-            elif body[i] == ">" and body.is_binary(i):
-                yield body.insert(i, "- 1 ")
+    """A loop ends one round early: its condition is asked of the next round."""
+    for opening, first, second, _ in body.loops():
+        step = body.step_of(opening, second)
+        for i in range(first + 2, second):
+            if step is not None and body[i] in ("<", ">") and body.is_binary(i):
+                variable, next_one = step
+                if _operand_before(body, i) == [variable]:
+                    yield body.insert(i, next_one)
 
 
 def bound(body: Body) -> Iterator[Change]:
-    """One element too many, where threads or rounds that are not unrolled compare theirs with an end."""
-    compared = set(body.of_threads)
-    for opening, first, second, is_unrolled in body.loops():
-        if is_unrolled:
-            continue
-        compared |= {body[i - 1] for i in range(opening, first) if body[i] == "="}
-        del second
+    """One element too many, where threads compare theirs with an end."""
     for i in body:
-        if body[i] == "<" and body.is_binary(i) and compared & set(_operand_before(body, i)):
+        if body[i] == "<" and body.is_binary(i) and body.of_threads & set(_operand_before(body, i)):
             yield body.replace(i, i, "<=")
 
 
@@ -254,7 +261,10 @@ def stride(body: Body) -> Iterator[Change]:
     for opening, _, second, _ in body.loops():
         for i in range(second + 1, body.closing(opening)):
             if body[i] == "+=":
-                yield body.insert(i + 1, "1 + ")
+                end = i + 1
+                while end < body.closing(opening) and body[end] != ",":
+                    end = body.closing(end) + 1 if body[end] in ("(", "[", "{") else end + 1
+                yield body.replace(i + 1, end - 1, "1")
             elif body[i] in ("/=", "*=", ">>=", "<<="):
                 yield body.insert(i + 1, "2 * ")
 
