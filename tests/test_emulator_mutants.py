@@ -33,9 +33,14 @@ EQUIVALENT: dict[tuple[str, str, str, int], str] = {
     ("single_warp.cuh", "single_warp", "warp_barrier_of_halves", 2): (
         "after the first step only the lower half works; a barrier of the whole warp is the plain thing to write"
     ),
-    ("single_warp_ordered.cuh", "single_warp_ordered", "warp_barrier_of_halves", 1): (
-        "the first steps stay within the halves, and the whole warp meets after each of them"
-    ),
+    **{
+        ("single_warp_ordered.cuh", function, "warp_barrier_of_halves", 1): (
+            "the first steps stay within the halves, and the whole warp meets after each of them"
+        )
+        for function in ("single_warp_ordered", "single_warp_ordered_padded")
+    },
+    ("fast_narrow.cuh", "fold_items", "bound", 1): "one more round has nothing to load or to add: both have bounds too",
+    ("fast_narrow.cuh", "fast_narrow", "bound", 1): "one more thread folds into a slot behind those that are read",
     **{
         (file, function, rule, 2): "the warp votes next, which orders what the emulator sees, and on a GPU no memory"
         for file, function in (("exact_rows.cuh", "store_any_row"), ("exact_block.cuh", "store_sum"))
