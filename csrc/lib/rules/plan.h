@@ -1,12 +1,12 @@
-/* The plan: how a kernel is applied to rows of elements on a given card. Pure: it looks at nothing but its arguments, so it is
- * tested without a GPU. */
+/* The plan: how a kernel is applied to rows of elements on a GPU. Pure: it reads nothing but its
+ * arguments, so it is tested without a GPU. */
 #ifndef GPR_LIB_PLAN_H
 #define GPR_LIB_PLAN_H
 
 #include "lib/rules/layout.h"
 #include "lib/rules/rules.h"
 
-/* What a plan must know about a card. */
+/* Facts of a GPU that a plan depends on. */
 typedef struct gpr_device_facts {
     int cc; /* compute capability, 10 * major + minor */
     uint32_t multiprocessors;
@@ -14,10 +14,11 @@ typedef struct gpr_device_facts {
     int slow_float64; /* few units add float64: exact sums add integers */
 } gpr_device_facts;
 
-/* One launch, or several where the grid would be too large: the first over elements, later ones over partials. */
+/* One launch, or several where the grid would be too large: the first over elements, later ones over
+ * partials. */
 typedef struct gpr_pass {
     uint64_t n;      /* elements in a row; of fast_columns positions, of fast_strided items */
-    uint32_t blocks; /* per row; 0: several rows share a block (fast_rows, fast_counted, fast_empty) */
+    uint32_t blocks; /* per row; 0: several rows share a block */
     uint64_t grid;   /* virtual blocks, may exceed GPR_MAX_GRID */
 } gpr_pass;
 
@@ -30,11 +31,11 @@ typedef struct gpr_plan {
     uint32_t block;        /* threads */
     uint32_t lanes;        /* per row, for fast_rows; else 32 */
     uint32_t per_thread;   /* elements, or, for fast_rows, rows of a lane */
-    uint32_t item;         /* neighbouring elements a thread loads at once; 1 where the kernel decides itself */
+    uint32_t item;         /* neighbouring elements of a load; 1 where the kernel decides itself */
     uint32_t row_elements; /* of fast_counted; else 0 */
-    uint64_t rows; /* as the kernel counts them: of fast_columns and fast_strided groups that a block serves together */
-    int fill;      /* the output holds the identity before the first pass */
-    int needs_next; /* a later pass runs */
+    uint64_t rows;         /* as the kernel counts them: groups of rows where a block serves several */
+    int fill;              /* the output holds the identity before the first pass */
+    int needs_next;        /* a later pass runs */
     int pass_count;
     gpr_pass passes[GPR_MAX_PASSES];
     uint64_t partials;      /* accumulators of scratch: first pass's partials, or the tickets' */
@@ -42,21 +43,23 @@ typedef struct gpr_plan {
     uint64_t tickets;       /* counters that are zero before and after */
 
     /* What the planner's kernels are told of the array; see kernels/layout.cuh. */
-    gpr_layout layout; /* axes as the kernel walks them: those of an item's elements and of columns taken out */
+    gpr_layout layout; /* axes as the kernel walks them, without the column */
     gpr_axis column;
     int64_t column_mean; /* the column's step in given means */
     uint64_t strips;
     int64_t item_position;
     uint32_t width, row_major, packed, ascends;
-    /* Of exact sums with several blocks a row: the rows, or groups of them, that tickets are for. Launches keep to as many. */
+    /* Exact sums with several blocks per row: the rows, or groups of them, that tickets are for.
+     * A launch has no more of them. */
     uint32_t slots;
-    int integer_bins; /* exact sums of floats are made without float64 (kernels/exact_integer_bins.cuh) */
+    int integer_bins; /* exact sums of floats are made without float64 */
 } gpr_plan;
 
-/* Plans the reduction of an array (rows >= 1; n >= 1, or 0 for auto's results of nothing) with kernel `kernel`. block, grid: 0 for
- * the plan's own choice.
- * GPR_ERROR_VALUE: a block size the kernel cannot take; a grid size for a kernel that has none; rows that are not contiguous for a
- * kernel other than auto and exact; too much work for one request (more than 2^62 blocks). GPR_ERROR_KERNEL: the card is too old for it. */
+/* Plans the reduction of an array (rows >= 1; n >= 1, or 0 for fast's results of nothing) with kernel
+ * `kernel`. block, grid: 0 for the plan's own choice.
+ * GPR_ERROR_VALUE: a block size the kernel cannot take; a grid size for a kernel that has none; rows
+ * that are not contiguous for a kernel other than fast and exact; too much work for one request (more
+ * than 2^62 blocks). GPR_ERROR_KERNEL: the GPU is too old for it. */
 gpr_status gpr_make_plan(int kernel, const gpr_rule *rule, const gpr_layout *layout, uint32_t block, uint32_t grid,
                          const gpr_device_facts *facts, gpr_plan *plan);
 

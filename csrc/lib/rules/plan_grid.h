@@ -1,0 +1,82 @@
+/* What the files of the plan share: the task, counting blocks, passes. Only they include this. */
+#ifndef GPR_LIB_PLAN_GRID_H
+#define GPR_LIB_PLAN_GRID_H
+
+#include "lib/rules/plan.h"
+
+/* Rows up to this many bytes are read by a warp or part of one; longer rows are worth a block. */
+enum { GPR_SHORT_ROW_BYTES = 2048 };
+
+/* A layout, and what was asked for. */
+typedef struct gpr_plan_task {
+    const gpr_rule *rule;
+    const gpr_layout *layout;
+    const gpr_device_facts *facts;
+    uint32_t block, grid; /* 0: no wish */
+    uint64_t element_bytes, acc_bytes;
+} gpr_plan_task;
+
+static inline uint64_t gpr_divide_up(uint64_t a, uint64_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+static inline uint64_t gpr_smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline uint64_t gpr_magnitude(int64_t step)
+{
+    return step < 0 ? 0 - (uint64_t)step : (uint64_t)step;
+}
+
+/* ---------------------------------------------------------------- grids ---------------------- */
+
+/* Blocks that fill the GPU once, when a multiprocessor holds `threads` threads. */
+uint64_t gpr_resident_blocks(const gpr_device_facts *facts, uint32_t threads, uint32_t block);
+
+/* Blocks for one of `rows` rows of n elements: enough for the row, no more than fill the GPU
+ * together. */
+uint64_t gpr_stride_blocks(const gpr_device_facts *facts, uint32_t threads, uint64_t rows, uint64_t n, uint32_t block,
+                           uint64_t per_block);
+
+/* Blocks of kernels of fast that fill the GPU once. */
+uint64_t gpr_fast_residents(const gpr_plan_task *t, uint32_t block);
+
+/* Blocks for each of `groups` rows, `most` at most: so many that the last wave of them fills the
+ * GPU as well as it can, which holds `residents` at a time. */
+uint64_t gpr_split_rows(const gpr_plan_task *t, uint64_t residents, uint64_t groups, uint64_t most);
+
+/* ---------------------------------------------------------------- rows in memory ------------- */
+
+/* Most elements that a thread can load at once, a power of two: all steps but those of axis `run`
+ * are multiples of it, and so are the run's length and the addresses. */
+uint32_t gpr_most_in_item(const gpr_plan_task *t, int run);
+
+/* Has rows walked by items of neighbouring elements, as large as can be; returns how many of them a
+ * row is. */
+uint64_t gpr_use_items(const gpr_plan_task *t, gpr_plan *plan);
+
+/* Whether the elements of a row are nearer to each other than rows are. */
+int gpr_is_row_major(const gpr_layout *layout);
+
+/* ---------------------------------------------------------------- passes --------------------- */
+
+/* Adds a pass over rows of n elements. GPR_ERROR_VALUE: more blocks than can be numbered. */
+gpr_status gpr_add_pass(gpr_plan *plan, uint64_t n, uint64_t blocks, uint64_t grid);
+
+/* The one pass of a planner's kernel: `blocks` for each of the plan's rows, which leave `width`
+ * partials each for the last of them where there are several. blocks 0: a block serves as many rows
+ * as its lanes do. */
+gpr_status gpr_add_blocks(gpr_plan *plan, uint64_t n, uint64_t blocks, uint64_t width);
+
+/* ---------------------------------------------------------------- families of kernels -------- */
+
+/* Plans of the kernels of fast, of exact sums, and of kernels that are named, of rows one after
+ * another. The plan has what gpr_make_plan sets for all of them. */
+gpr_status gpr_plan_fast(const gpr_plan_task *t, gpr_plan *plan);
+gpr_status gpr_plan_exact(const gpr_plan_task *t, gpr_plan *plan);
+gpr_status gpr_plan_named(const gpr_kernel_row *row, const gpr_plan_task *t, gpr_plan *plan);
+
+#endif

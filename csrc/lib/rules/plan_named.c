@@ -1,0 +1,47 @@
+/* Plans of kernels that are named, from their rows in the registry: rows that follow each other. */
+#include "lib/base/status.h"
+#include "lib/rules/plan_grid.h"
+
+/* Passes of a kernel that writes one partial a block, until one is left for each row. */
+static gpr_status plan_passes(const gpr_kernel_row *row, uint64_t n, uint64_t blocks, gpr_plan *plan)
+{
+    const uint64_t per_block = (uint64_t)plan->block * row->per_thread;
+    gpr_status status = gpr_add_pass(plan, n, blocks, plan->rows * blocks);
+
+    while (status == GPR_OK && blocks > 1) {
+        if (plan->pass_count == 1) plan->partials = plan->rows * blocks;
+        if (plan->pass_count == 2) plan->more_partials = plan->rows * blocks;
+        n = blocks;
+        blocks = row->cover == GPR_COVER ? gpr_divide_up(n, per_block) : 1;
+        plan->needs_next = 1;
+        status = gpr_add_pass(plan, n, blocks, plan->rows * blocks);
+    }
+    return status;
+}
+
+gpr_status gpr_plan_named(const gpr_kernel_row *row, const gpr_plan_task *t, gpr_plan *plan)
+{
+    const uint64_t rows = t->layout->rows, n = t->layout->n;
+    uint64_t blocks = 1;
+
+    plan->layout = *t->layout;
+    plan->fill = row->finish == GPR_ATOMIC;
+    if (!gpr_rows_are_runs(t->layout) || t->layout->kept != 1 || (rows > 1 && t->layout->axes[0].in != (int64_t)n)) {
+        return gpr_fail(
+            GPR_ERROR_VALUE,
+            "kernel '%s' reads device arrays whose rows follow each other in memory, without a mask; kernel "
+            "'auto' reads any",
+            row->name);
+    }
+    if (row->cover == GPR_COVER) {
+        blocks = gpr_divide_up(n, (uint64_t)plan->block * row->per_thread);
+    } else if (row->cover == GPR_STRIDE) {
+        blocks = t->grid != 0 ? t->grid
+                              : gpr_stride_blocks(t->facts, t->facts->threads_per_multiprocessor, rows, n, plan->block,
+                                                  (uint64_t)plan->block * row->per_thread);
+    }
+    if (blocks > (1ull << 62) / rows) return gpr_add_pass(plan, n, UINT64_MAX, 0);
+    if (row->finish == GPR_PASSES) return plan_passes(row, n, blocks, plan);
+    if (row->finish == GPR_TICKET) return gpr_add_blocks(plan, n, blocks, 1);
+    return gpr_add_pass(plan, n, blocks, rows * blocks);
+}
