@@ -75,9 +75,9 @@ def programs_of_fast(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]
         from gpureduce import _core
         for op in ("sum", "var"):
             case = ("fast", op, "int32", None, 0, 90)
-            left, count = _core.compile_case(*case), 0
+            left, count = _core.compile_program(*case), 0
             while left > 0:
-                left -= _core.compile_case(*case, count)
+                left -= _core.compile_program(*case, count)
                 count += 1
             assert left == 0
             print(count)
@@ -128,7 +128,7 @@ def compile_cases(cases: list[Case]) -> list[tuple[Case, str]]:
     for case in cases:
         kernel, op, dtype, block_size, cc, program = case
         try:
-            assert _core.compile_case(kernel, op, dtype, None, block_size, cc, program) > 0
+            assert _core.compile_program(kernel, op, dtype, None, block_size, cc, program) > 0
         except gr.CudaError as error:
             failures.append((case, error.log or str(error)))
         except TypeError:
@@ -151,7 +151,7 @@ def expect_to_compile(cases: list[Case], rng: random.Random) -> None:
 @pytest.fixture(scope="module", autouse=True)
 def needs_nvrtc() -> None:
     try:
-        _core.compile_case("sequential", "sum", "int32", None, 0, 90)
+        _core.compile_program("sequential", "sum", "int32", None, 0, 90)
     except gr.DeviceUnavailableError as error:
         pytest.skip(str(error))
 
@@ -212,7 +212,7 @@ def test_cases_of_library_kernels_compile() -> None:
     cases = []
     for kernel in filter(is_library, gr.kernels()):
         try:
-            _core.compile_case(kernel.name, "sum", "int32", None, 0, 90)
+            _core.compile_program(kernel.name, "sum", "int32", None, 0, 90)
         except gr.KernelUnavailableError as error:
             pytest.skip(str(error))
         cases += [case for cc in ARCHITECTURES for case in cases_of(kernel, cc)]
@@ -255,18 +255,18 @@ def test_every_exact_variance_compiles() -> None:
     for cc in ARCHITECTURES:
         for dtype in _core.DTYPES if ALL_CASES else [rng.choice(_core.DTYPES)]:
             block = rng.choice(range(32, 1025, 32))
-            size = _core.compile_case("exact", rng.choice(["var", "std"]), dtype, None, block, cc)
+            size = _core.compile_program("exact", rng.choice(["var", "std"]), dtype, None, block, cc)
             assert size > 0, f"{dtype} block {block} sm_{cc} seed {SEED}"
 
 
 def test_a_case_that_cannot_compile_says_so() -> None:
     for cc in (10, 35):
         with pytest.raises(gr.DeviceUnavailableError, match="compute capability"):
-            _core.compile_case("sequential", "sum", "int32", None, 0, cc)
+            _core.compile_program("sequential", "sum", "int32", None, 0, cc)
         with pytest.raises(gr.DeviceUnavailableError, match="compute capability"):
             _core.compile_dot("float64", "float64", "float64", None, 0, cc)
     with pytest.raises(ValueError, match="power of two"):
-        _core.compile_case("sequential", "sum", "int32", None, 48, 90)
+        _core.compile_program("sequential", "sum", "int32", None, 48, 90)
     with pytest.raises(ValueError, match="multiple of 32"):
         _core.compile_dot("float64", "float64", "float64", None, 48, 90)
     with pytest.raises(TypeError, match="does not make a sum of products of complex64 one of float32"):

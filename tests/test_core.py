@@ -127,16 +127,16 @@ def test_cases_are_compiled_by_name(tmp_path: Path) -> None:
     fakes.run(
         """
         from gpureduce import _core
-        assert _core.compile_case("sequential", "sum", "bfloat16", None, 0, 90) > 0
-        assert _core.compile_case("auto", "sum", "int8", "float32", 128, 80) > 0
+        assert _core.compile_program("sequential", "sum", "bfloat16", None, 0, 90) > 0
+        assert _core.compile_program("auto", "sum", "int8", "float32", 128, 80) > 0
         for bad in (("auto", "sum", "int7", None, 0, 90), ("auto", "none", "int8", None, 0, 90),
                     ("nothing", "sum", "int8", None, 0, 90), ("sequential", "sum", "int8", "int7", 0, 90),
                     ("sequential", "sum", "int8", None, 48, 90), ("sequ\\0ential", "sum", "int8", None, 0, 90)):
             with raises(ValueError):
-                _core.compile_case(*bad)
+                _core.compile_program(*bad)
         for bad in (("auto",), (5, "sum", "int8", None, 0, 90), ("auto", "sum", 5, None, 0, 90)):
             with raises(TypeError):
-                _core.compile_case(*bad)
+                _core.compile_program(*bad)
         assert _core.compile_dot("float32", "int8", "float32", None, 0, 90) > 0
         assert _core.compile_dot("int8", "int8", "int8", "complex64", 96, 75) > 0
         for bad in (("int7", "int8", "int8", None, 0, 90), ("int8", "int8", "int8", "int7", 0, 90),
@@ -147,10 +147,10 @@ def test_cases_are_compiled_by_name(tmp_path: Path) -> None:
             with raises(TypeError):
                 _core.compile_dot(*bad)
         with raises(gr.DeviceUnavailableError, "capability 7.5 and newer"):
-            _core.compile_case("sequential", "sum", "int8", None, 0, 70)
+            _core.compile_program("sequential", "sum", "int8", None, 0, 70)
         nvrtc.fake_nvrtc_refuse(b"sequential")
         with raises(gr.CudaError, "sequential") as caught:
-            _core.compile_case("sequential", "sum", "int8", None, 0, 90)
+            _core.compile_program("sequential", "sum", "int8", None, 0, 90)
         assert "refused" in caught[0].log
         """,
         tmp_path,

@@ -162,7 +162,7 @@ def find_nvrtc() -> Path:
     """The NVRTC that the package uses."""
     from gpureduce import _core
 
-    _core.compile_case("sequential", "sum", "int32", None, 0, 90)
+    _core.compile_program("sequential", "sum", "int32", None, 0, 90)
     for line in Path("/proc/self/maps").read_text().splitlines():
         if re.search(r"/libnvrtc\.so", line):
             return Path(line.split(maxsplit=5)[5])
@@ -191,7 +191,7 @@ def compile_programs(case: Case, folder: Path, recorder: Path) -> int | None:
         if case.operator == "dot":
             _core.compile_dot(case.dtype, case.dtype, case.dtype, None, 0, case.cc)
         else:
-            _core.compile_case(case.kernel, case.operator, case.dtype, None, 0, case.cc)
+            _core.compile_program(case.kernel, case.operator, case.dtype, None, 0, case.cc)
     except (gr.KernelUnavailableError, TypeError, ValueError):
         return None
     return int(library.record_to(b""))

@@ -406,8 +406,8 @@ static PyObject *choose_kernel(PyObject *module, PyObject *arguments)
     return PyUnicode_FromString(info.name);
 }
 
-/* compile_case(kernel, op, dtype, compute, block_size, cc, variant=-1) -> bytes of machine code */
-static PyObject *compile_case(PyObject *module, PyObject *arguments)
+/* compile_program(kernel, op, dtype, compute, block_size, cc, variant=-1) -> bytes of machine code */
+static PyObject *compile_program(PyObject *module, PyObject *arguments)
 {
     glue_state *state = glue_state_of(module);
     PyObject *kernel_name = NULL, *op_number = NULL, *dtype_name = NULL, *compute_name = NULL;
@@ -473,8 +473,8 @@ PyMethodDef glue_memory_methods[] = {
                "result_strides=None, skip_nan=False, ddof=0.0) -> list of milliseconds")},
     {"choose_kernel", choose_kernel, METH_VARARGS,
      PyDoc_STR("choose_kernel(name or alias, op, dtype) -> the name of the kernel that answers for it")},
-    {"compile_case", compile_case, METH_VARARGS,
-     PyDoc_STR("compile_case(kernel, op, dtype, compute, block_size, cc, variant=-1) -> bytes of machine code")},
+    {"compile_program", compile_program, METH_VARARGS,
+     PyDoc_STR("compile_program(kernel, op, dtype, compute, block_size, cc, variant=-1) -> bytes of machine code")},
     {"compile_dot", compile_dot, METH_VARARGS,
      PyDoc_STR("compile_dot(a, b, factor, compute, block_size, cc) -> bytes of machine code")},
     {NULL, NULL, 0, NULL},

@@ -132,7 +132,7 @@ def measure(
     /,
 ) -> list[float]: ...
 def choose_kernel(name: str, op: int | str, dtype: str, /) -> str: ...
-def compile_case(
+def compile_program(
     kernel: str,
     op: int | str,
     dtype: str,
