@@ -259,7 +259,8 @@ unsigned module_site(engine_module *module, const void *pc)
 /* Files in which no kernel does what it does: an instruction there is its caller's. */
 static int is_helper(const char *file)
 {
-    static const char *const helpers[] = {"cuda_on_cpu.h", "types.cuh", "operators.cuh", "kernel_traits.cuh"};
+    static const char *const helpers[] = {"cuda_on_cpu.h", "types.cuh",     "vector.cuh",       "conversions.cuh",
+                                          "ordering.cuh",  "operators.cuh", "kernel_traits.cuh"};
 
     for (size_t i = 0; i < sizeof helpers / sizeof helpers[0]; i++) {
         if (strcmp(file, helpers[i]) == 0) return 1;

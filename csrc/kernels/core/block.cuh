@@ -94,45 +94,4 @@ template <class Traits, unsigned BLOCK> GPR_DEVICE typename Traits::Acc block_re
     return value;
 }
 
-// ---------------------------------------------------------------- tickets -----------------------
-
-// Hands in this block's partial and says whether it was the row's last one; all threads learn it. For the last block,
-// all partials of the row may then be read, and the row's ticket counter is zero again. A block barrier is passed.
-//   thread 0 must hold the partial; row.blocks is 2 or more
-template <class Partial>
-GPR_DEVICE bool is_last_block(Partial *place, const Partial &partial, unsigned *ticket, unsigned blocks)
-{
-    __shared__ bool is_last;
-    if (threadIdx.x == 0) {
-        *place = partial;
-        __threadfence(); // whoever sees the ticket taken also sees the partial
-        is_last = atomicAdd(ticket, 1u) == blocks - 1;
-        __threadfence(); // and who took the last one sees the partials of all
-        if (is_last) *ticket = 0; // no block of the row is left to look at it
-    }
-    __syncthreads(); // thread 0 tells the others, and they see what it sees
-    return is_last;
-}
-template <class Acc> GPR_DEVICE bool is_last_block(const Row &row, const Scratch<Acc> &scratch, const Acc &partial)
-{
-    return is_last_block(scratch.partials() + row.virtual_block, partial, scratch.tickets + row.index, row.blocks);
-}
-
-// Says whether all other blocks of a row have called this before, after they wrote to global memory what the last one
-// reads; all threads learn it. For the last block, that may then be read, and the counter is zero again. Block barriers
-// are passed.
-GPR_DEVICE bool is_last_to_arrive(unsigned *ticket, unsigned blocks)
-{
-    __shared__ bool is_last;
-    __syncthreads(); // all threads have written
-    if (threadIdx.x == 0) {
-        __threadfence(); // whoever sees the ticket taken also sees what the block wrote
-        is_last = atomicAdd(ticket, 1u) == blocks - 1;
-        __threadfence(); // and who took the last one sees what all wrote
-        if (is_last) *ticket = 0; // no block of the row is left to look at it
-    }
-    __syncthreads(); // thread 0 tells the others, and they see what it sees
-    return is_last;
-}
-
 } // namespace gpr

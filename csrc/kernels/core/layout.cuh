@@ -9,6 +9,7 @@
 #pragma once
 
 #include "rows.cuh"
+#include "vector.cuh"
 
 namespace gpr {
 

@@ -13,7 +13,7 @@
 // Integers are summed and multiplied unsigned in 64 bits: they wrap, and a sum of signed elements is right modulo 2^64.
 #pragma once
 
-#include "types.cuh"
+#include "ordering.cuh"
 
 namespace gpr {
 

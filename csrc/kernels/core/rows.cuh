@@ -10,7 +10,7 @@
 // launched with BLOCK threads. Where the result goes is the kernel's finish, in its row of the registry:
 //   passes   out[v] for virtual block v; the caller reduces these again if there were several to a row
 //   atomic   out[row], which fill_identity filled before
-//   ticket   out[row], by way of scratch; see block.cuh
+//   ticket   out[row], by way of scratch; see ticket.cuh
 // The planner's kernels, and those of exact sums, are told more, after that and in this order: the array's layout
 // (layout.cuh), what results depend on (finalize.cuh), and the second array where there are two.
 #pragma once

@@ -5,48 +5,9 @@
 #pragma once
 
 #include "kernel_traits.cuh"
+#include "vector.cuh"
 
 namespace gpr {
-
-// ---------------------------------------------------------------- elements of a vector ----------
-
-template <class In> constexpr unsigned vector_elements = sizeof(Vector) / sizeof(In);
-
-// Element j of a vector. With j known to the compiler this is a shift or nothing.
-template <class In> GPR_DEVICE In element(const Vector &v, unsigned j)
-{
-    if constexpr (sizeof(In) == 1) {
-        return bit_copy<In>(static_cast<unsigned char>(v.word[j / 4] >> (8 * (j % 4))));
-    } else if constexpr (sizeof(In) == 2) {
-        return bit_copy<In>(static_cast<unsigned short>(v.word[j / 2] >> (16 * (j % 2))));
-    } else if constexpr (sizeof(In) == 4) {
-        return bit_copy<In>(v.word[j]);
-    } else if constexpr (sizeof(In) == 8) {
-        return bit_copy<In>(static_cast<uint64>(v.word[2 * j + 1]) << 32 | v.word[2 * j]);
-    } else {
-        return bit_copy<In>(v);
-    }
-}
-
-// Puts x at place j of a vector, which the compiler knows.
-template <class In> GPR_DEVICE void store_element(Vector &v, unsigned j, In x)
-{
-    if constexpr (sizeof(In) == 1) {
-        const unsigned shift = 8 * (j % 4), bits = bit_copy<unsigned char>(x);
-        v.word[j / 4] = (v.word[j / 4] & ~(0xffu << shift)) | bits << shift;
-    } else if constexpr (sizeof(In) == 2) {
-        const unsigned shift = 16 * (j % 2), bits = bit_copy<unsigned short>(x);
-        v.word[j / 2] = (v.word[j / 2] & ~(0xffffu << shift)) | bits << shift;
-    } else if constexpr (sizeof(In) == 4) {
-        v.word[j] = bit_copy<unsigned>(x);
-    } else if constexpr (sizeof(In) == 8) {
-        const uint64 bits = bit_copy<uint64>(x);
-        v.word[2 * j] = static_cast<unsigned>(bits);
-        v.word[2 * j + 1] = static_cast<unsigned>(bits >> 32);
-    } else {
-        v = bit_copy<Vector>(x);
-    }
-}
 
 // ---------------------------------------------------------------- ways to fold a tile -----------
 

@@ -6,7 +6,7 @@
 // their bits.
 //
 // Two fences make it right. Before its ticket a block makes its partial visible to the whole card; and the last block
-// does not read partials from before it saw the last ticket (is_last_block in block.cuh).
+// does not read partials from before it saw the last ticket (is_last_block in ticket.cuh).
 //
 // last_block_ordered keeps operand order: each block owns a contiguous range instead of a stride, takes it tile by tile
 // with neighbours first, and the last block takes the partials in block order the same way.
@@ -23,6 +23,7 @@
 #pragma once
 
 #include "block.cuh"
+#include "ticket.cuh"
 
 namespace gpr {
 

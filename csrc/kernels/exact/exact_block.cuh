@@ -6,6 +6,7 @@
 #pragma once
 
 #include "block.cuh"
+#include "ticket.cuh"
 #include "exact_adders.cuh"
 #include "layout.cuh"
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "block.cuh"
+#include "ticket.cuh"
 
 namespace gpr {
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "exact_results.cuh"
+#include "vector.cuh"
 #include "warp.cuh"
 
 namespace gpr {

@@ -31,6 +31,7 @@
 #include "layout.cuh"
 #include "finalize.cuh"
 #include "runs.cuh"
+#include "ticket.cuh"
 
 namespace gpr {
 

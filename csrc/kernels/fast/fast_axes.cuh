@@ -7,6 +7,7 @@
 #pragma once
 
 #include "block.cuh"
+#include "ticket.cuh"
 #include "layout.cuh"
 #include "thread_accumulator.cuh"
 #include "finalize.cuh"

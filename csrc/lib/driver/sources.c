@@ -12,7 +12,7 @@
  * once (the assembler symbol is weak and the first one wins). */
 /* clang-format off */
 #define HELPER_FILES(F) \
-    F(types) F(operators) F(accumulators) F(kernel_traits) F(rows) F(warp) F(block) F(tile) \
+    F(types) F(vector) F(conversions) F(ordering) F(operators) F(accumulators) F(kernel_traits) F(rows) F(warp) F(block) F(ticket) F(tile) \
     F(thread_accumulator) F(runs) F(finalize) F(layout) F(fast_axes) F(fast_columns) \
     F(fast_counted) F(fast_narrow) F(fast_strided) F(finalize_rows) F(exact_superaccumulator_layout) \
     F(exact_rounding) F(exact_interval) F(exact_short_sum) F(exact_single_tile) F(exact_results) \
