@@ -1,7 +1,7 @@
 // Folds whose accumulators are structures: positions, ranges, sums with counts, moments.
 //
-// A structure can be copied as bytes, has no constructor and no padding, and is laid out as the host reads it
-// (lib/rules/rules.h): a number first, then what goes with it.
+// A structure can be copied as bytes, has no constructor and no padding, and has the layout that
+// the host reads (lib/rules): a number first, then its companions.
 #pragma once
 
 #include "operators.cuh"
@@ -10,7 +10,7 @@ namespace gpr {
 
 // ---------------------------------------------------------------- positions ---------------------
 
-// A number, of 8 bytes or more, and where in its row it was found.
+// A number of at least 8 bytes and its position in its row.
 template <class T> struct Indexed {
     using Number = T;
     T number;
@@ -19,13 +19,14 @@ template <class T> struct Indexed {
 
 constexpr uint64 nowhere = ~0ull; // behind every position
 
-// The first of the extremes; the first NaN, if there is one. Operands may be reordered: positions decide.
+// The first of equal extremes, or the first NaN if there is one. Operands may be reordered: ties
+// are decided by position.
 template <class ExtremeFold> struct Find {
     using Extreme = ExtremeFold;
     static constexpr bool commutative = true;
     static constexpr bool positional = true;
 
-    // Whether a is kept and not b, wherever they stand.
+    // Whether a is preferred to b, whatever their positions.
     template <class T> static GPR_DEVICE bool prefers(T a, T b)
     {
         const bool beyond = same<Extreme, fold_min> ? is_less(a, b) : is_less(b, a);
@@ -60,7 +61,8 @@ struct fold_range {
     static constexpr bool commutative = true;
     template <class Acc, class Compute> static GPR_DEVICE Acc identity()
     {
-        return Acc{largest_of<Compute, typename Acc::Number>(), smallest_of<Compute, typename Acc::Number>()};
+        return Acc{largest_of<Compute, typename Acc::Number>(),
+                   smallest_of<Compute, typename Acc::Number>()};
     }
     template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x)
     {
@@ -75,7 +77,7 @@ struct fold_range {
 
 // ---------------------------------------------------------------- sums with counts --------------
 
-// A sum, of 8 bytes or more, and how many elements it is of.
+// A sum of at least 8 bytes and the number of its elements.
 template <class T> struct SumCount {
     using Number = T;
     T sum;
@@ -92,10 +94,14 @@ struct fold_sum_count {
     {
         return Acc{element_of<typename Acc::Number>(value_of(x)), 1};
     }
-    template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return Acc{a.sum + b.sum, a.count + b.count}; }
+    template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b)
+    {
+        return Acc{a.sum + b.sum, a.count + b.count};
+    }
 };
 
-template <class T> GPR_DEVICE void atomic_fold(fold_sum_count, SumCount<T> *address, SumCount<T> value)
+template <class T>
+GPR_DEVICE void atomic_fold(fold_sum_count, SumCount<T> *address, SumCount<T> value)
 {
     atomic_fold(fold_sum{}, &address->sum, value.sum);
     atomicAdd(&address->count, value.count);
@@ -103,8 +109,9 @@ template <class T> GPR_DEVICE void atomic_fold(fold_sum_count, SumCount<T> *addr
 
 // ---------------------------------------------------------------- moments -----------------------
 
-// A real mean is kept as a number near it and the rest: far from zero a double alone would have no digits left for
-// distances between means, which the squares' sum is made of.
+// A real mean, as a double near it and the remainder. One double would not do for data far from
+// zero: distances between means, which the sum of squares depends on, would have no significant
+// digits.
 struct RealMean {
     double near, rest;
 };
@@ -120,13 +127,16 @@ GPR_DEVICE dt_complex128 apart(dt_complex128 a, dt_complex128 b) { return b - a;
 GPR_DEVICE RealMean moved(RealMean mean, double by) { return {mean.near, mean.rest + by}; }
 GPR_DEVICE dt_complex128 moved(dt_complex128 mean, dt_complex128 by) { return mean + by; }
 GPR_DEVICE double scaled(double x, double factor) { return x * factor; }
-GPR_DEVICE dt_complex128 scaled(dt_complex128 x, double factor) { return {x.re * factor, x.im * factor}; }
+GPR_DEVICE dt_complex128 scaled(dt_complex128 x, double factor)
+{
+    return {x.re * factor, x.im * factor};
+}
 GPR_DEVICE double inner(double x, double y) { return x * y; }
 GPR_DEVICE double inner(dt_complex128 x, dt_complex128 y) { return x.re * y.re + x.im * y.im; }
 GPR_DEVICE double squared(double x) { return x * x; }
 GPR_DEVICE double squared(dt_complex128 x) { return x.re * x.re + x.im * x.im; }
 
-// Of `count` numbers their mean, and the sum of their squared distances from it.
+// The mean of `count` numbers and the sum of their squared distances from it.
 template <class T> struct Moments {
     using Number = T;
     typename MeanOf<T>::type mean;
@@ -143,18 +153,22 @@ struct fold_moments {
     template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x)
     {
         const typename Acc::Number number = element_of<typename Acc::Number>(value_of(x));
-        return Acc{mean_of(number), squared(number - number), 1}; // 0, but NaN of an infinity or NaN
+        // The square is 0, but NaN for an infinity or NaN.
+        return Acc{mean_of(number), squared(number - number), 1};
     }
-    // Chan, Golub and LeVeque's way to join two sets: the distance of their means makes up for their being two.
+    // Chan, Golub and LeVeque's merge of two sets: squared distances add up, plus a term for the
+    // distance between the two means.
     template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b)
     {
         if (a.count == 0) return b;
         if (b.count == 0) return a;
-        double share = 0.5; // what the division gives for sets of one size, which most are
-        if (a.count != b.count) share = static_cast<double>(b.count) / static_cast<double>(a.count + b.count);
+        double share = 0.5; // what the division gives for sets of equal size, the usual case
+        if (a.count != b.count)
+            share = static_cast<double>(b.count) / static_cast<double>(a.count + b.count);
         const typename Acc::Number distance = apart(a.mean, b.mean);
         return Acc{moved(a.mean, scaled(distance, share)),
-                   a.squares + b.squares + squared(distance) * share * static_cast<double>(a.count), a.count + b.count};
+                   a.squares + b.squares + squared(distance) * share * static_cast<double>(a.count),
+                   a.count + b.count};
     }
 };
 

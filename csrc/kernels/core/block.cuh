@@ -1,6 +1,7 @@
-// What blocks do together: trees in shared memory, a reduction by warps, and the ticket that finds the last block.
+// Block reductions: trees in shared memory, and reductions by warps.
 //
-// Every function here must be called by all BLOCK threads of a block together.
+// Every function here must be called by all BLOCK threads of a block together, unless it names
+// fewer.
 #pragma once
 
 #include "rows.cuh"
@@ -10,18 +11,19 @@ namespace gpr {
 
 // ---------------------------------------------------------------- trees in shared memory --------
 
-// Words of shared memory for a tree of BLOCK partials: last_warp_tree looks at 64 of them.
+// Accumulators of shared memory for a tree of BLOCK partials: last_warp_tree reads 64 of them.
 template <unsigned BLOCK> constexpr unsigned tree_words = BLOCK < 64 ? 64 : BLOCK;
 
-// One step: partial[0 .. S) takes in partial[S .. 2S).
+// One step: combines partial[0 .. S) with partial[S .. 2S).
 template <class Traits, unsigned S> GPR_DEVICE void halve(typename Traits::Acc *partial)
 {
-    if (threadIdx.x < S) partial[threadIdx.x] = Traits::combine(partial[threadIdx.x], partial[threadIdx.x + S]);
+    if (threadIdx.x < S)
+        partial[threadIdx.x] = Traits::combine(partial[threadIdx.x], partial[threadIdx.x + S]);
     __syncthreads(); // the next step reads what this one wrote
 }
 
-// The last six steps, by the first warp alone: reduces partial[0 .. 64) to partial[0]. All lanes combine in every step.
-// The upper ones read past what is left to fold, and nobody reads what they make of it.
+// The last six steps, which all lanes of the first warp alone call: reduces partial[0 .. 64) to
+// partial[0]. All lanes combine in every step; the upper lanes produce values that no lane reads.
 template <class Traits> GPR_DEVICE void last_warp_tree(typename Traits::Acc *partial)
 {
     const unsigned lane = threadIdx.x;
@@ -34,11 +36,12 @@ template <class Traits> GPR_DEVICE void last_warp_tree(typename Traits::Acc *par
     }
 }
 
-// Reduces one value a thread with the tree of `unrolled`; thread 0 holds the result. BLOCK is a power of two; `partial`
-// is shared memory of tree_words<BLOCK>. A second call in the same kernel needs a block barrier before it: the first
-// warp may still be working. Operands are reordered.
+// Reduces one value per thread with the tree of `unrolled`; thread 0 holds the result. BLOCK is a
+// power of two; `partial` is shared memory of tree_words<BLOCK>. A second call in the same kernel
+// needs a block barrier before it: the first warp may still be working. Operands are reordered.
 template <class Traits, unsigned BLOCK>
-GPR_DEVICE typename Traits::Acc unrolled_tree(typename Traits::Acc *partial, typename Traits::Acc value)
+GPR_DEVICE typename Traits::Acc unrolled_tree(typename Traits::Acc *partial,
+                                              typename Traits::Acc value)
 {
     partial[threadIdx.x] = value;
     if constexpr (BLOCK < 64) partial[threadIdx.x + 32] = Traits::identity();
@@ -54,10 +57,12 @@ GPR_DEVICE typename Traits::Acc unrolled_tree(typename Traits::Acc *partial, typ
     return value;
 }
 
-// The tree with neighbours first: reduces one value a thread, where only operands next to each other meet, the earlier
-// one on the left; thread 0 holds the result. `partial` is shared memory of BLOCK accumulators, free again afterwards.
+// The tree with neighbours first: reduces one value per thread; only adjacent operands are
+// combined, the earlier one on the left. Thread 0 holds the result. `partial` is shared memory of
+// BLOCK accumulators, free again afterwards.
 template <class Traits, unsigned BLOCK>
-GPR_DEVICE typename Traits::Acc neighbour_tree(typename Traits::Acc *partial, typename Traits::Acc value)
+GPR_DEVICE typename Traits::Acc neighbour_tree(typename Traits::Acc *partial,
+                                               typename Traits::Acc value)
 {
     partial[threadIdx.x] = value;
     __syncthreads(); // partials are there
@@ -68,20 +73,23 @@ GPR_DEVICE typename Traits::Acc neighbour_tree(typename Traits::Acc *partial, ty
             value = Traits::combine(partial[left], partial[left + s]);
             partial[left] = value;
         }
-        __syncthreads(); // the next step, or the next tree, touches what this one did
+        __syncthreads(); // the next step, or the next tree, reads or overwrites these words
     }
     return value;
 }
 
 // ---------------------------------------------------------------- by warps ----------------------
 
-// Reduces one value a thread; thread 0 holds the result. Operands are reordered. A second call in the same kernel needs
-// a block barrier before it: the first warp may still be reading the first call's partials.
-template <class Traits, unsigned BLOCK> GPR_DEVICE typename Traits::Acc block_reduce(typename Traits::Acc value)
+// Reduces one value per thread; thread 0 holds the result. Operands are reordered. A second call in
+// the same kernel needs a block barrier before it: the first warp may still be reading the first
+// call's partials.
+template <class Traits, unsigned BLOCK>
+GPR_DEVICE typename Traits::Acc block_reduce(typename Traits::Acc value)
 {
     using Acc = typename Traits::Acc;
     constexpr unsigned warps = BLOCK / warp_lanes;
-    static_assert(BLOCK % warp_lanes == 0 && warps <= warp_lanes, "one warp holds the results of a block's warps");
+    static_assert(BLOCK % warp_lanes == 0 && warps <= warp_lanes,
+                  "one warp holds the results of a block's warps");
 
     value = warp_reduce<Traits>(value);
     if constexpr (warps > 1) {
@@ -89,7 +97,8 @@ template <class Traits, unsigned BLOCK> GPR_DEVICE typename Traits::Acc block_re
         const unsigned warp = threadIdx.x / warp_lanes, lane = threadIdx.x % warp_lanes;
         if (lane == 0) of_warp[warp] = value;
         __syncthreads(); // the first warp reads what the others wrote
-        if (warp == 0) value = warp_reduce<Traits>(lane < warps ? of_warp[lane] : Traits::identity());
+        if (warp == 0)
+            value = warp_reduce<Traits>(lane < warps ? of_warp[lane] : Traits::identity());
     }
     return value;
 }

@@ -1,9 +1,9 @@
 // Conversions between element types: rounding to float16 and bfloat16, NumPy's astype for one
 // element, and when a number counts as true or as NaN.
 //
-// Conversions are NumPy's on x86-64, as in the host's rules, so that a kernel returns the same result
-// on every device: integers wrap, floats are truncated towards zero, 16-bit floats round to nearest
-// even, and a float is true unless it is zero (NaN is true).
+// Conversions are NumPy's on x86-64, as in the host's rules, so that a kernel returns the same
+// result on every device: integers wrap, floats are truncated towards zero, 16-bit floats round to
+// nearest even, and a float is true unless it is zero (NaN is true).
 #pragma once
 
 #include "types.cuh"
@@ -12,7 +12,8 @@ namespace gpr {
 
 // ---------------------------------------------------------------- 16-bit floats -----------------
 
-// A binary float of EXPONENT and FRACTION bits nearest to `value`, ties to even; NaN becomes the quiet one.
+// A binary float of EXPONENT and FRACTION bits nearest to `value`, ties to even; NaN becomes the
+// quiet one.
 template <int EXPONENT, int FRACTION> GPR_DEVICE unsigned short round_to_16(double value)
 {
     constexpr int bias = (1 << (EXPONENT - 1)) - 1;
@@ -20,7 +21,8 @@ template <int EXPONENT, int FRACTION> GPR_DEVICE unsigned short round_to_16(doub
     const uint64 bits = bit_copy<uint64>(value);
     const unsigned sign = static_cast<unsigned>(bits >> 63) << 15;
     const uint64 magnitude = bits & ~(1ull << 63);
-    const int exponent = static_cast<int>(magnitude >> 52) - 1023 + bias; // of the result; under 1: subnormal
+    // Of the result; under 1 it is subnormal.
+    const int exponent = static_cast<int>(magnitude >> 52) - 1023 + bias;
     unsigned result;
 
     if (magnitude > 0x7ffull << 52) {
@@ -30,11 +32,14 @@ template <int EXPONENT, int FRACTION> GPR_DEVICE unsigned short round_to_16(doub
     } else if (exponent < -FRACTION) {
         result = 0; // less than half of the smallest subnormal
     } else {
-        // A carry out of the fraction moves on to the exponent, which is the right result, infinity included.
+        // A carry out of the fraction increments the exponent, which is the correct result,
+        // infinity included.
         const uint64 fraction = (magnitude & ((1ull << 52) - 1)) | 1ull << 52;
         const int shift = 52 - FRACTION + (exponent < 1 ? 1 - exponent : 0);
-        const uint64 rounded = (fraction + (1ull << (shift - 1)) - 1 + (fraction >> shift & 1)) >> shift;
-        result = static_cast<unsigned>(rounded) + (exponent < 1 ? 0u : static_cast<unsigned>(exponent - 1) << FRACTION);
+        const uint64 rounded =
+            (fraction + (1ull << (shift - 1)) - 1 + (fraction >> shift & 1)) >> shift;
+        result = static_cast<unsigned>(rounded) +
+                 (exponent < 1 ? 0u : static_cast<unsigned>(exponent - 1) << FRACTION);
     }
     return static_cast<unsigned short>(sign | result);
 }
@@ -73,35 +78,41 @@ GPR_DEVICE unsigned short float_to_bfloat(float value)
 
 // ---------------------------------------------------------------- conversions -------------------
 
-// The number an element stands for, in the language's own types.
+// Returns the number that an element represents, as a built-in type.
 template <class T> GPR_DEVICE T value_of(T x) { return x; }
 GPR_DEVICE bool value_of(dt_bool x) { return x.byte != 0; }
 GPR_DEVICE float value_of(dt_float16 x) { return half_to_float(x.bits); }
-GPR_DEVICE float value_of(dt_bfloat16 x) { return bit_copy<float>(static_cast<unsigned>(x.bits) << 16); }
+GPR_DEVICE float value_of(dt_bfloat16 x)
+{
+    return bit_copy<float>(static_cast<unsigned>(x.bits) << 16);
+}
 
 // A part of a complex number.
 template <class Complex> struct PartOf { using type = float; };
 template <> struct PartOf<dt_complex128> { using type = double; };
 template <class Complex> using Part = typename PartOf<Complex>::type;
 
-// A float without its fraction. What does not fit gives what x86-64's conversion instruction gives: the smallest
-// integer.
+// Truncates a float towards zero. A value out of range gives what x86-64's conversion instruction
+// gives: the smallest integer.
 template <class Float> GPR_DEVICE int truncate_to_int32(Float x)
 {
-    return x > Float(-2147483649.0) && x < Float(2147483648.0) ? static_cast<int>(x) : -2147483647 - 1;
+    return x > Float(-2147483649.0) && x < Float(2147483648.0) ? static_cast<int>(x)
+                                                               : -2147483647 - 1;
 }
 
 template <class Float> GPR_DEVICE long long truncate_to_int64(Float x)
 {
-    return x >= Float(-0x1p63) && x < Float(0x1p63) ? static_cast<long long>(x) : -0x7fffffffffffffffll - 1;
+    return x >= Float(-0x1p63) && x < Float(0x1p63) ? static_cast<long long>(x)
+                                                    : -0x7fffffffffffffffll - 1;
 }
 
 template <class Float> GPR_DEVICE uint64 truncate_to_uint64(Float x)
 {
-    return x >= Float(0x1p63) && x < Float(0x1p64) ? static_cast<uint64>(x) : static_cast<uint64>(truncate_to_int64(x));
+    return x >= Float(0x1p63) && x < Float(0x1p64) ? static_cast<uint64>(x)
+                                                   : static_cast<uint64>(truncate_to_int64(x));
 }
 
-// Whether a number is not zero, and whether it is NaN: x != x is never true of an integer.
+// Whether a number is not zero, and whether it is NaN; for integers x != x is never true.
 template <class Number> GPR_DEVICE bool is_true(Number x)
 {
     if constexpr (is_complex<Number>) return x.re != 0 || x.im != 0;
@@ -114,8 +125,8 @@ template <class Number> GPR_DEVICE bool is_nan(Number x)
     else return x != x;
 }
 
-// A number (of the language's own types, or complex) as an element of type To. Of a complex number a real element is
-// the real part.
+// Converts a number (of a built-in type, or complex) to an element of type To. A complex number's
+// real part becomes a real element.
 template <class To, class Number> GPR_DEVICE To element_of(Number x)
 {
     if constexpr (is_complex<Number> && is_complex<To>) {
@@ -134,7 +145,8 @@ template <class To, class Number> GPR_DEVICE To element_of(Number x)
         else return dt_bfloat16{round_to_16<8, 7>(static_cast<double>(x))};
     } else if constexpr (is_integer<To> && is_float<Number>) {
         if constexpr (same<To, dt_uint64>) return truncate_to_uint64(x);
-        else if constexpr (sizeof(To) == 8 || same<To, dt_uint32>) return static_cast<To>(truncate_to_int64(x));
+        else if constexpr (sizeof(To) == 8 || same<To, dt_uint32>)
+            return static_cast<To>(truncate_to_int64(x));
         else return static_cast<To>(truncate_to_int32(x));
     } else {
         return static_cast<To>(x);

@@ -1,5 +1,6 @@
-// Results: how an accumulator becomes what the caller gets. Kernels of auto write results themselves, others leave
-// accumulators that finalize_rows, or the host, turns into results. lib/rules/rules.c has the same for the host.
+// Finalizing: how an accumulator becomes a result. Kernels of `fast` and `exact` store results
+// themselves; after other kernels finalize_rows, or the host (lib/rules), turns accumulators into
+// results.
 #pragma once
 
 #include "kernel_traits.cuh"
@@ -9,23 +10,31 @@ namespace gpr {
 
 // What a result depends on beside its accumulator.
 struct FinalizeParams : gpr_finalize_params {
-    // What that is for one row of the layout: number `row` along its kept axes, number `column` along its column.
-    template <class Layout> GPR_DEVICE FinalizeParams of_row(const Layout &, uint64, uint64) const { return *this; }
+    // Returns the parameters of one row of the layout: number `row` along its kept axes and number
+    // `column` along its column.
+    template <class Layout> GPR_DEVICE FinalizeParams of_row(const Layout &, uint64, uint64) const
+    {
+        return *this;
+    }
 };
 
-// Of a variance about means that are given.
+// A row's parameters for a variance about a given mean.
 template <class Number> struct RowGivenMean : FinalizeParams { Number given; };
 
-// The same of all rows. A given mean lies wherever its steps lead, or is one for all.
-template <class Given, class Number> struct FinalizeParamsGivenMean : FinalizeParams, gpr_given_mean_params {
+// Parameters of all rows for variances about given means: an array with strides of its own, or one
+// mean for all rows.
+template <class Given, class Number>
+struct FinalizeParamsGivenMean : FinalizeParams, gpr_given_mean_params {
     long long kept[kept_axes]; // steps in given means along the layout's kept axes
 
     template <class Layout>
     GPR_DEVICE RowGivenMean<Number> of_row(const Layout &layout, uint64 row, uint64 place) const
     {
-        static_assert(sizeof *this == sizeof(gpr_finalize_params) + sizeof(gpr_given_mean_params) + sizeof kept,
+        static_assert(sizeof *this ==
+                          sizeof(gpr_finalize_params) + sizeof(gpr_given_mean_params) + sizeof kept,
                       "given means follow what every result depends on, as the host writes them");
-        if (means == nullptr) return {*this, element_of<Number>(dt_complex128{for_all[0], for_all[1]})};
+        if (means == nullptr)
+            return {*this, element_of<Number>(dt_complex128{for_all[0], for_all[1]})};
         long long at = static_cast<long long>(place) * column;
 #pragma unroll
         for (unsigned a = kept_axes; a-- > 0;) {
@@ -37,24 +46,28 @@ template <class Given, class Number> struct FinalizeParamsGivenMean : FinalizePa
     }
 };
 
-// ---------------------------------------------------------------- ways to finish ----------------
+// ---------------------------------------------------------------- finish functors ---------------
 
-// A way to finish, named by an operator's row in the registry, has
+// A finish functor, named by an operator's row in the registry, has
 //   store<Traits>(out, acc, n, params)    *out = the result of a row of n elements
 
 // The accumulator's number.
 struct finish_number {
-    template <class Traits, class Acc, class Out> static GPR_DEVICE void store(Out *out, Acc acc, uint64, FinalizeParams)
+    template <class Traits, class Acc, class Out>
+    static GPR_DEVICE void store(Out *out, Acc acc, uint64, FinalizeParams)
     {
         *out = element_of<Out>(acc);
     }
 };
 
 GPR_DEVICE double over(double sum, double count) { return sum / count; }
-GPR_DEVICE dt_complex128 over(dt_complex128 sum, double count) { return {sum.re / count, sum.im / count}; }
+GPR_DEVICE dt_complex128 over(dt_complex128 sum, double count)
+{
+    return {sum.re / count, sum.im / count};
+}
 
-// A sum of integers is first read as the type it was computed in: NumPy's would have wrapped there, and its sign is not
-// the accumulator's.
+// Returns a sum as double. A sum of integers is first converted to its compute type: NumPy's sum
+// would have wrapped there, and the accumulator is unsigned.
 template <class Compute, class Number> GPR_DEVICE auto as_computed(Number sum)
 {
     if constexpr (is_complex<Number>) return element_of<dt_complex128>(sum);
@@ -63,60 +76,70 @@ template <class Compute, class Number> GPR_DEVICE auto as_computed(Number sum)
 }
 
 struct finish_mean {
-    template <class Traits, class Acc, class Out> static GPR_DEVICE void store(Out *out, Acc acc, uint64 n, FinalizeParams)
+    template <class Traits, class Acc, class Out>
+    static GPR_DEVICE void store(Out *out, Acc acc, uint64 n, FinalizeParams)
     {
-        *out = element_of<Out>(over(as_computed<typename Traits::Compute>(acc), static_cast<double>(n)));
+        *out = element_of<Out>(
+            over(as_computed<typename Traits::Compute>(acc), static_cast<double>(n)));
     }
     template <class Traits, class T, class Out>
     static GPR_DEVICE void store(Out *out, SumCount<T> acc, uint64, FinalizeParams)
     {
-        *out = element_of<Out>(over(as_computed<typename Traits::Compute>(acc.sum), static_cast<double>(acc.count)));
+        *out = element_of<Out>(
+            over(as_computed<typename Traits::Compute>(acc.sum), static_cast<double>(acc.count)));
     }
 };
 
-// Of a row where nothing was left to look at: -1.
+// The position; -1 where all elements of the row were skipped.
 struct finish_position {
-    template <class Traits, class Acc, class Out> static GPR_DEVICE void store(Out *out, Acc acc, uint64, FinalizeParams)
+    template <class Traits, class Acc, class Out>
+    static GPR_DEVICE void store(Out *out, Acc acc, uint64, FinalizeParams)
     {
         *out = static_cast<Out>(acc.position);
     }
 };
 
 struct finish_variance {
-    // Too few elements for the divisor make what the division by 0 does; where NaN are left out, always NaN.
-    template <class Traits, class Acc> static GPR_DEVICE double variance(Acc acc, FinalizeParams params)
+    // With ddof elements or fewer the result is that of a division by 0; where NaNs are skipped it
+    // is always NaN.
+    template <class Traits, class Acc>
+    static GPR_DEVICE double variance(Acc acc, FinalizeParams params)
     {
         const double divisor = static_cast<double>(acc.count) - params.ddof;
         if constexpr (Traits::skips_nan) acc.squares = divisor > 0 ? acc.squares : 0;
         return acc.squares / (divisor > 0 ? divisor : 0);
     }
-    template <class Traits, class Acc, class Out> static GPR_DEVICE void store(Out *out, Acc acc, uint64, FinalizeParams params)
+    template <class Traits, class Acc, class Out>
+    static GPR_DEVICE void store(Out *out, Acc acc, uint64, FinalizeParams params)
     {
         *out = element_of<Out>(variance<Traits>(acc, params));
     }
 };
 
 struct finish_deviation {
-    template <class Traits, class Acc, class Out> static GPR_DEVICE void store(Out *out, Acc acc, uint64, FinalizeParams params)
+    template <class Traits, class Acc, class Out>
+    static GPR_DEVICE void store(Out *out, Acc acc, uint64, FinalizeParams params)
     {
         *out = element_of<Out>(sqrt(finish_variance::variance<Traits>(acc, params)));
     }
 };
 
-// A variance or deviation about a mean of type Given: what the squares' sum lacks is the distance of both means, for each
-// of the row's elements. Of none there is no distance, even from NaN.
+// A variance or deviation about a given mean of type Given. The sum of squared distances grows by
+// the squared distance between both means, once per element. Rows without elements have no
+// distance, even from NaN.
 template <class Way, class Given> struct GivenMean {
     template <class Traits, class Acc, class Out, class Number>
     static GPR_DEVICE void store(Out *out, Acc acc, uint64 n, const RowGivenMean<Number> &params)
     {
         if (acc.count != 0) {
-            acc.squares += squared(apart(acc.mean, mean_of(params.given))) * static_cast<double>(acc.count);
+            acc.squares +=
+                squared(apart(acc.mean, mean_of(params.given))) * static_cast<double>(acc.count);
         }
         Way::template store<Traits>(out, acc, n, params);
     }
 };
 
-// What a way to finish depends on.
+// The parameters of a finish functor.
 template <class Way, class Acc> struct FinalizeParamsOf { using type = FinalizeParams; };
 template <class Way, class Given, class Acc> struct FinalizeParamsOf<GivenMean<Way, Given>, Acc> {
     using type = FinalizeParamsGivenMean<Given, typename Acc::Number>;
@@ -124,7 +147,8 @@ template <class Way, class Given, class Acc> struct FinalizeParamsOf<GivenMean<W
 
 // Integers wrap, as NumPy's do.
 struct finish_distance {
-    template <class Traits, class Acc, class Out> static GPR_DEVICE void store(Out *out, Acc acc, uint64, FinalizeParams)
+    template <class Traits, class Acc, class Out>
+    static GPR_DEVICE void store(Out *out, Acc acc, uint64, FinalizeParams)
     {
         if constexpr (is_integer<typename Acc::Number>) {
             *out = static_cast<Out>(static_cast<uint64>(acc.high) - static_cast<uint64>(acc.low));
@@ -135,7 +159,8 @@ struct finish_distance {
 };
 
 struct finish_both {
-    template <class Traits, class Acc, class Out> static GPR_DEVICE void store(Out *out, Acc acc, uint64, FinalizeParams params)
+    template <class Traits, class Acc, class Out>
+    static GPR_DEVICE void store(Out *out, Acc acc, uint64, FinalizeParams params)
     {
         out[0] = element_of<Out>(acc.low);
         out[params.output_stride] = element_of<Out>(acc.high);
@@ -144,20 +169,25 @@ struct finish_both {
 
 // ---------------------------------------------------------------- traits that finish ------------
 
-// Traits of a kernel that leaves accumulators, which the host joins: of chunks of host arrays, or of arrays added to an ExactSum.
+// Traits of a kernel that stores accumulators, which the host merges: of chunks of host arrays, or
+// of arrays added to an ExactSum.
 template <class BaseTraits> struct Unfinished : BaseTraits {
     using Out = typename BaseTraits::Acc;
     using AllParams = FinalizeParams;
-    static GPR_DEVICE void store(Out *out, typename BaseTraits::Acc acc, uint64, FinalizeParams) { *out = acc; }
+    static GPR_DEVICE void store(Out *out, typename BaseTraits::Acc acc, uint64, FinalizeParams)
+    {
+        *out = acc;
+    }
 };
 
-// Traits of a kernel that writes results. `out` points to a row's; what its result depends on beside is one row's share of
-// the kernel's AllParams.
+// Traits of a kernel that stores results. `out` points to a row's result; AllParams is the kernel's
+// parameter, of_row of it a row's.
 template <class BaseTraits, class Result, class Way> struct Finished : BaseTraits {
     using Out = Result;
     using AllParams = typename FinalizeParamsOf<Way, typename BaseTraits::Acc>::type;
     template <class RowParams>
-    static GPR_DEVICE void store(Out *out, typename BaseTraits::Acc acc, uint64 n, const RowParams &params)
+    static GPR_DEVICE void store(Out *out, typename BaseTraits::Acc acc, uint64 n,
+                                 const RowParams &params)
     {
         Way::template store<BaseTraits>(out, acc, n, params);
     }

@@ -1,5 +1,7 @@
-// Kernel traits: the types that a kernel reads and holds for an operator and a dtype, and what it does with
-// them. Kernels use nothing else about numbers.
+// Kernel traits: the types that a kernel reads, computes in and accumulates in, and the functions
+// of its operator. Every kernel is a template over its traits and uses nothing else about numbers.
+//
+//   element In --convert--> Compute --lift--> Acc --combine--> Acc --store--> result Out
 #pragma once
 
 #include "accumulators.cuh"
@@ -8,13 +10,15 @@ namespace gpr {
 
 template <class...> using Void = void;
 
-// Whether a fold asks where in its row an element is.
+// Whether a fold uses the positions of elements.
 template <class Fold, class = void> constexpr bool is_positional = false;
 template <class Fold> constexpr bool is_positional<Fold, Void<decltype(Fold::positional)>> = true;
 
-// Elements are converted to ComputeType, lifted to Accumulator, and combined there. Where SKIP_NAN, a NaN element is
-// lifted to the identity.
-template <class FoldType, class Element, class ComputeType, class Accumulator, bool SKIP_NAN = false> struct KernelTraits {
+// Elements are converted to ComputeType, lifted to Accumulator, and combined there. Where SKIP_NAN,
+// a NaN element is lifted to the identity.
+template <class FoldType, class Element, class ComputeType, class Accumulator,
+          bool SKIP_NAN = false>
+struct KernelTraits {
     using Fold = FoldType;
     using In = Element;
     using Compute = ComputeType;
@@ -22,11 +26,12 @@ template <class FoldType, class Element, class ComputeType, class Accumulator, b
     static constexpr bool commutative = Fold::commutative;
     static constexpr bool positional = is_positional<Fold>;
     static constexpr bool skips_nan = SKIP_NAN;
-    // The same elements under another fold.
-    template <class OtherFold, class OtherAcc> using With = KernelTraits<OtherFold, In, Compute, OtherAcc, SKIP_NAN>;
+    // Traits of the same elements with another fold.
+    template <class OtherFold, class OtherAcc>
+    using With = KernelTraits<OtherFold, In, Compute, OtherAcc, SKIP_NAN>;
 
     static GPR_DEVICE Acc identity() { return Fold::template identity<Acc, Compute>(); }
-    // Element number i of its row.
+    // Element number i of its row as an accumulator.
     static GPR_DEVICE Acc lift(In x, uint64 i)
     {
         if constexpr (SKIP_NAN) {
@@ -38,7 +43,10 @@ template <class FoldType, class Element, class ComputeType, class Accumulator, b
     // a comes before b in the array.
     static GPR_DEVICE Acc combine(Acc a, Acc b) { return Fold::combine(a, b); }
     // *address = combine(*address, value) as one step; global or shared memory.
-    static GPR_DEVICE void atomic_combine(Acc *address, Acc value) { atomic_fold(Fold{}, address, value); }
+    static GPR_DEVICE void atomic_combine(Acc *address, Acc value)
+    {
+        atomic_fold(Fold{}, address, value);
+    }
 };
 
 // The traits of a later pass: its elements are the accumulators of First.
@@ -54,7 +62,10 @@ template <class First> struct Next {
     static GPR_DEVICE Acc identity() { return First::identity(); }
     static GPR_DEVICE Acc lift(In x, uint64) { return x; }
     static GPR_DEVICE Acc combine(Acc a, Acc b) { return First::combine(a, b); }
-    static GPR_DEVICE void atomic_combine(Acc *address, Acc value) { First::atomic_combine(address, value); }
+    static GPR_DEVICE void atomic_combine(Acc *address, Acc value)
+    {
+        First::atomic_combine(address, value);
+    }
 };
 
 } // namespace gpr

@@ -1,30 +1,37 @@
-// Layouts: where rows begin, where their elements lie, and where results go, when that is not one after the other.
+// Layouts: where rows begin, where their elements are and where results go, for arrays whose rows
+// do not follow each other in memory.
 //
-// A layout is what a kernel of the planner's gets beside the launch contract of rows.cuh. The numbers of axes are
-// constants of the program, so that the most frequent array, of one axis each, costs one multiplication, and any other
-// no loop. Axes that continue each other were merged by the host, axes of extent 1 dropped: few are left.
+// A layout is a parameter of the kernels of `fast` and `exact`, beside those of rows.cuh. The
+// numbers of axes are constants of the program, so that the most frequent array, with one axis of
+// each kind, costs one multiplication, and no array a loop. The host has merged axes that continue
+// each other and dropped those of extent 1.
 //
-// Divisions are for beginnings. A thread divides once to find its row and its first position there; from then on it
-// carries, as one adds numbers by hand.
+//   array (4, 5, 6), axis = 1:   kept axes (4, 6) count rows, reduced axis (5) elements of a row
+//
+//   element p of row (i, j):     in + i * kept[0].in + j * kept[1].in + p * reduced[0].in
+//
+// Threads divide only once: to find their row and their first position in it. From then on they
+// carry from axis to axis, as one adds numbers by hand.
 #pragma once
 
 #include "rows.cuh"
-#include "vector.cuh"
 
 namespace gpr {
 
-// Constants of the program, which come before any include: kept_axes and reduced_axes, both 1 at least; masked, whether
-// there is a mask; item, how many neighbouring elements a thread loads at once in fast_columns, fast_narrow and
-// fast_strided.
+// Constants of the program, which come before any include: kept_axes and reduced_axes, both 1 at
+// least; masked, whether there is a mask; item, how many neighbouring elements a thread loads at
+// once in fast_columns, fast_narrow and fast_strided.
 static_assert(kept_axes >= 1 && reduced_axes >= 1, "an array without an axis has one of extent 1");
-static_assert(item >= 1 && item <= GPR_VECTOR_BYTES && (item & (item - 1)) == 0, "items are loaded by one instruction");
+static_assert(item >= 1 && item <= GPR_VECTOR_BYTES && (item & (item - 1)) == 0,
+              "items are loaded by one instruction");
 
-// Where a row begins, and its result: in elements, bytes and results.
+// Where a row begins, in elements and in bytes of the mask, and where its result goes, in results.
 struct RowOffsets {
     long long in, mask, out;
 };
 
-// Where an element lies in its row.
+// Where an element is in its row: in elements and in bytes of the mask; and its position in the
+// caller's order.
 struct ElementOffsets {
     long long in, mask;
     uint64 position;
@@ -34,8 +41,10 @@ struct Layout : gpr_layout_params {
     gpr_axis kept[kept_axes];       // the last one varies fastest
     gpr_axis reduced[reduced_axes]; // also
 
-    // The row `further` rows after one that begins at `start`.
-    GPR_DEVICE RowOffsets row_offsets_after(const RowOffsets &start, uint64 index, unsigned further) const
+    // Returns where the row begins that is `further` rows after row `index`, which begins at
+    // `start`.
+    GPR_DEVICE RowOffsets row_offsets_after(const RowOffsets &start, uint64 index,
+                                            unsigned further) const
     {
         if constexpr (kept_axes > 1) return row_offsets(index + further);
         return RowOffsets{start.in + further * kept[0].in, start.mask + further * kept[0].mask,
@@ -47,7 +56,7 @@ struct Layout : gpr_layout_params {
         RowOffsets start{0, 0, 0};
 #pragma unroll
         for (unsigned a = kept_axes; a-- > 0;) {
-            // What is left of the index is the first axis's.
+            // The first axis gets what is left of the index, without a division.
             const uint64 i = a > 0 ? index % kept[a].extent : index;
             start.in += static_cast<long long>(i) * kept[a].in;
             start.out += static_cast<long long>(i) * kept[a].out;
@@ -58,13 +67,17 @@ struct Layout : gpr_layout_params {
     }
 };
 
-static_assert(sizeof(Layout) == sizeof(gpr_layout_params) + (kept_axes + reduced_axes) * sizeof(gpr_axis),
+static_assert(sizeof(Layout) ==
+                  sizeof(gpr_layout_params) + (kept_axes + reduced_axes) * sizeof(gpr_axis),
               "axes follow what every layout has, as the host writes them");
 
-// A thread's way through a row: elements first, first + step, first + 2 * step, ... in the order of memory.
+// Visits elements first, first + step, first + 2 * step, ... of a row in the order of memory.
+// `digit` is the step as a number whose digits are steps along the axes; advance() adds it and
+// carries.
 class StridedIterator {
 public:
-    GPR_DEVICE StridedIterator(const Layout &layout, uint64 first, uint64 step) : axes(layout.reduced)
+    GPR_DEVICE StridedIterator(const Layout &layout, uint64 first, uint64 step)
+        : axes(layout.reduced)
     {
         here.in = here.mask = 0;
         here.position = layout.first_position;
@@ -80,7 +93,7 @@ public:
 
     GPR_DEVICE const ElementOffsets &offsets() const { return here; }
 
-    // Takes a step. Past the row's end the place is nowhere.
+    // Advances by one step. Past the row's end the offsets are not those of any element.
     GPR_DEVICE void advance()
     {
         unsigned carry = 0;
@@ -97,11 +110,13 @@ public:
         }
     }
 
-    // Of programs with one reduced axis: the way from a step to the next, and so many steps at once.
+    // For programs with one reduced axis: the offsets between two steps, and an advance by several
+    // steps.
     GPR_DEVICE ElementOffsets step() const
     {
         const long long steps = static_cast<long long>(digit[0]);
-        return ElementOffsets{steps * axes[0].in, masked ? steps * axes[0].mask : 0, static_cast<uint64>(steps * axes[0].position)};
+        return ElementOffsets{steps * axes[0].in, masked ? steps * axes[0].mask : 0,
+                              static_cast<uint64>(steps * axes[0].position)};
     }
     GPR_DEVICE void advance(unsigned steps)
     {
@@ -110,7 +125,7 @@ public:
 
 private:
     const gpr_axis *axes; // the row's
-    uint64 index[reduced_axes], digit[reduced_axes]; // the step, written in the numbers of the axes
+    uint64 index[reduced_axes], digit[reduced_axes]; // the step as digits, one per axis
     ElementOffsets here;
 
     GPR_DEVICE void move(unsigned a, long long steps)
@@ -123,18 +138,20 @@ private:
 
 // ---------------------------------------------------------------- items -------------------------
 
-// Neighbouring bytes that come by one load.
+// Neighbouring bytes that one instruction loads.
 template <unsigned BYTES> struct alignas(BYTES) Packed { unsigned word[BYTES / 4]; };
 template <> struct Packed<2> { unsigned short half; };
 template <> struct Packed<1> { unsigned char byte; };
 
-// Loads an item of global memory that is aligned to its size and that no thread writes while the kernel runs.
+// Loads an item of global memory that is aligned to its size and that no thread writes while the
+// kernel runs.
 template <unsigned BYTES> GPR_DEVICE Packed<BYTES> load_packed(const void *address)
 {
     if constexpr (BYTES == 16) {
         return bit_copy<Packed<16>>(load_vector(static_cast<const Vector *>(address)));
     } else if constexpr (BYTES == 8) {
-        const uint64 both = *static_cast<const uint64 *>(address); // copied as bytes it would be loaded as such
+        const uint64 both =
+            *static_cast<const uint64 *>(address); // a copy of bytes would be loaded byte by byte
         return Packed<8>{{static_cast<unsigned>(both), static_cast<unsigned>(both >> 32)}};
     } else if constexpr (BYTES == 4) {
         return Packed<4>{{*static_cast<const unsigned *>(address)}};
@@ -143,7 +160,8 @@ template <unsigned BYTES> GPR_DEVICE Packed<BYTES> load_packed(const void *addre
     }
 }
 
-// Element j of an item. With j known to the compiler this is a shift or nothing.
+// Returns element j of an item. Where j is a compile-time constant this is a shift or no
+// instruction.
 template <class In, unsigned BYTES> GPR_DEVICE In piece(const Packed<BYTES> &items, unsigned j)
 {
     if constexpr (BYTES == sizeof(In)) {
@@ -162,7 +180,7 @@ template <class In, unsigned BYTES> GPR_DEVICE In piece(const Packed<BYTES> &ite
     }
 }
 
-// An item of elements, and which of them the mask keeps: its bytes are neighbours too.
+// An item of elements and their bytes of the mask, which are neighbours too.
 template <class In> struct Item {
     Packed<item * sizeof(In)> elements;
     Packed<masked ? item : 1> keep;
@@ -171,7 +189,8 @@ template <class In> struct Item {
     GPR_DEVICE bool kept(unsigned j) const { return !masked || piece<unsigned char>(keep, j) != 0; }
 };
 
-template <class In> GPR_DEVICE Item<In> load_item(const In *in, const unsigned char *mask, const ElementOffsets &place)
+template <class In>
+GPR_DEVICE Item<In> load_item(const In *in, const unsigned char *mask, const ElementOffsets &place)
 {
     Item<In> loaded;
     loaded.elements = load_packed<item * sizeof(In)>(in + place.in);

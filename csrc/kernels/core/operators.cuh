@@ -1,16 +1,19 @@
-// Folds: the associative functions that reductions are made of.
+// Folds: the associative functions that reductions are made of, and their atomic forms.
 //
 // A fold is a type with
-//   commutative                 whether combine(a, b) is combine(b, a): kernels that reorder operands need it
-//   identity<Acc, Compute>()    combine(identity, a) is a, for every a that an element of type Compute can become
-//   lift<Acc>(x)                an element, already converted to its compute type, as an accumulator; a positional
-//                               fold's takes the element's position in its row as well
-//   combine(a, b)               a comes before b in the array
-// Acc is a built-in number for the folds below. Kernels do not rely on it: they only call members of their traits, so a fold
-// over a structure (any type that can be copied as bytes and has no constructor, for shared memory) needs no other
-// kernels.
+//   commutative                 whether combine(a, b) is combine(b, a), as kernels that reorder
+//                               operands require
+//   identity<Acc, Compute>()    combine(identity, a) is a, for every a that an element of type
+//                               Compute can become
+//   lift<Acc>(x)                an element, converted to its compute type, as an accumulator; a
+//                               positional fold also gets the element's position in its row
+//   combine(a, b)               where a comes before b in the array
+// Acc is a built-in number for the folds below. Kernels do not depend on that: they only call
+// members of their traits, so a fold over a structure (any type that can be copied as bytes and has
+// no constructor, for shared memory) needs no other kernels.
 //
-// Integers are summed and multiplied unsigned in 64 bits: they wrap, and a sum of signed elements is right modulo 2^64.
+// Integers are summed and multiplied unsigned in 64 bits: they wrap, and a sum of signed elements
+// is right modulo 2^64.
 #pragma once
 
 #include "ordering.cuh"
@@ -19,15 +22,27 @@ namespace gpr {
 
 struct fold_sum {
     static constexpr bool commutative = true;
-    template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return element_of<Acc>(0); }
-    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x) { return element_of<Acc>(value_of(x)); }
+    template <class Acc, class Compute> static GPR_DEVICE Acc identity()
+    {
+        return element_of<Acc>(0);
+    }
+    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x)
+    {
+        return element_of<Acc>(value_of(x));
+    }
     template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return a + b; }
 };
 
 struct fold_prod {
     static constexpr bool commutative = true;
-    template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return element_of<Acc>(1); }
-    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x) { return element_of<Acc>(value_of(x)); }
+    template <class Acc, class Compute> static GPR_DEVICE Acc identity()
+    {
+        return element_of<Acc>(1);
+    }
+    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x)
+    {
+        return element_of<Acc>(value_of(x));
+    }
     template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b)
     {
         if constexpr (is_complex<Acc>) { // one times an infinity would have a NaN part
@@ -38,22 +53,36 @@ struct fold_prod {
     }
 };
 
-// NaN wins, so a NaN anywhere is the result. Of two zeros of different sign either may be.
+// NaN wins: the result is NaN if any element is (smaller_of and larger_of in ordering.cuh). Among
+// zeros of different sign either may be the result.
 struct fold_min {
     static constexpr bool commutative = true;
-    template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return largest_of<Compute, Acc>(); }
-    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x) { return element_of<Acc>(value_of(x)); }
+    template <class Acc, class Compute> static GPR_DEVICE Acc identity()
+    {
+        return largest_of<Compute, Acc>();
+    }
+    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x)
+    {
+        return element_of<Acc>(value_of(x));
+    }
     template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return smaller_of(a, b); }
 };
 
 struct fold_max {
     static constexpr bool commutative = true;
-    template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return smallest_of<Compute, Acc>(); }
-    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x) { return element_of<Acc>(value_of(x)); }
+    template <class Acc, class Compute> static GPR_DEVICE Acc identity()
+    {
+        return smallest_of<Compute, Acc>();
+    }
+    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x)
+    {
+        return element_of<Acc>(value_of(x));
+    }
     template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return larger_of(a, b); }
 };
 
-// Minimum and maximum that leave NaN out: of nothing but NaN the result is NaN, which so is the identity.
+// Minimum and maximum that skip NaN. The result is NaN where all elements are, so the identity is
+// NaN.
 template <class Extreme> struct SkippingExtreme {
     static constexpr bool commutative = true;
     template <class Acc, class Compute> static GPR_DEVICE Acc identity()
@@ -61,7 +90,10 @@ template <class Extreme> struct SkippingExtreme {
         const Acc infinity = largest_of<Compute, Acc>();
         return infinity - infinity;
     }
-    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x) { return element_of<Acc>(value_of(x)); }
+    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x)
+    {
+        return element_of<Acc>(value_of(x));
+    }
     template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b)
     {
         if (is_nan(a)) return b;
@@ -76,14 +108,20 @@ using fold_fmax = SkippingExtreme<fold_max>;
 struct fold_any {
     static constexpr bool commutative = true;
     template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return Acc(0); }
-    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x) { return Acc(is_true(value_of(x))); }
+    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x)
+    {
+        return Acc(is_true(value_of(x)));
+    }
     template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return a | b; }
 };
 
 struct fold_all {
     static constexpr bool commutative = true;
     template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return Acc(1); }
-    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x) { return Acc(is_true(value_of(x))); }
+    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x)
+    {
+        return Acc(is_true(value_of(x)));
+    }
     template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return a & b; }
 };
 
@@ -91,7 +129,10 @@ struct fold_all {
 struct fold_odd {
     static constexpr bool commutative = true;
     template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return Acc(0); }
-    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x) { return Acc(is_true(value_of(x))); }
+    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x)
+    {
+        return Acc(is_true(value_of(x)));
+    }
     template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return a ^ b; }
 };
 
@@ -99,74 +140,144 @@ struct fold_odd {
 struct fold_count {
     static constexpr bool commutative = true;
     template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return Acc(0); }
-    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x) { return Acc(is_true(value_of(x))); }
+    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x)
+    {
+        return Acc(is_true(value_of(x)));
+    }
     template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return a + b; }
 };
 
-// Bits of integers. Accumulators are at least as wide as elements; of the bits beyond them nothing becomes a result.
+// Bits of integers. Accumulators are at least as wide as elements; their upper bits are not part of
+// the result.
 struct fold_bit_and {
     static constexpr bool commutative = true;
     template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return ~Acc(0); }
-    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x) { return element_of<Acc>(value_of(x)); }
+    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x)
+    {
+        return element_of<Acc>(value_of(x));
+    }
     template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return a & b; }
 };
 
 struct fold_bit_or {
     static constexpr bool commutative = true;
     template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return Acc(0); }
-    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x) { return element_of<Acc>(value_of(x)); }
+    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x)
+    {
+        return element_of<Acc>(value_of(x));
+    }
     template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return a | b; }
 };
 
 struct fold_bit_xor {
     static constexpr bool commutative = true;
     template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return Acc(0); }
-    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x) { return element_of<Acc>(value_of(x)); }
+    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x)
+    {
+        return element_of<Acc>(value_of(x));
+    }
     template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return a ^ b; }
 };
 
 // ---------------------------------------------------------------- atomics -----------------------
 
-// atomic_fold(fold, address, value): *address = combine(*address, value) as one step, in global or shared memory.
+// atomic_fold(fold, address, value): *address = combine(*address, value) as one step, in global or
+// shared memory.
 //
-// This is the one for folds and types without an instruction: compute the new value from what the word is believed to
-// hold, and swap it in if the belief was right; if not, the swap says what the word holds. The first belief is a guess,
-// which spares a plain read that would race with other threads' swaps.
+// This overload serves folds and types without an atomic instruction. It computes the new value
+// from the expected content of the word and swaps it in if the word still has that content;
+// otherwise the swap returns the content to retry with. The first expected content is a guess: a
+// plain load would race with other threads' swaps.
 template <class Fold, class Acc> GPR_DEVICE void atomic_fold(Fold, Acc *address, Acc value)
 {
     Word<Acc> *word = reinterpret_cast<Word<Acc> *>(address);
     Word<Acc> held = 0, believed;
     do {
         believed = held;
-        held = atomicCAS(word, believed, bit_copy<Word<Acc>>(Fold::combine(bit_copy<Acc>(believed), value)));
+        held = atomicCAS(word, believed,
+                         bit_copy<Word<Acc>>(Fold::combine(bit_copy<Acc>(believed), value)));
     } while (held != believed);
 }
 
-GPR_DEVICE void atomic_fold(fold_sum, dt_uint64 *address, dt_uint64 value) { atomicAdd(address, value); }
-GPR_DEVICE void atomic_fold(fold_sum, dt_float32 *address, dt_float32 value) { atomicAdd(address, value); }
-GPR_DEVICE void atomic_fold(fold_sum, dt_float64 *address, dt_float64 value) { atomicAdd(address, value); }
+GPR_DEVICE void atomic_fold(fold_sum, dt_uint64 *address, dt_uint64 value)
+{
+    atomicAdd(address, value);
+}
+GPR_DEVICE void atomic_fold(fold_sum, dt_float32 *address, dt_float32 value)
+{
+    atomicAdd(address, value);
+}
+GPR_DEVICE void atomic_fold(fold_sum, dt_float64 *address, dt_float64 value)
+{
+    atomicAdd(address, value);
+}
 
-GPR_DEVICE void atomic_fold(fold_min, dt_int32 *address, dt_int32 value) { atomicMin(address, value); }
-GPR_DEVICE void atomic_fold(fold_min, dt_uint32 *address, dt_uint32 value) { atomicMin(address, value); }
-GPR_DEVICE void atomic_fold(fold_min, dt_int64 *address, dt_int64 value) { atomicMin(address, value); }
-GPR_DEVICE void atomic_fold(fold_min, dt_uint64 *address, dt_uint64 value) { atomicMin(address, value); }
+GPR_DEVICE void atomic_fold(fold_min, dt_int32 *address, dt_int32 value)
+{
+    atomicMin(address, value);
+}
+GPR_DEVICE void atomic_fold(fold_min, dt_uint32 *address, dt_uint32 value)
+{
+    atomicMin(address, value);
+}
+GPR_DEVICE void atomic_fold(fold_min, dt_int64 *address, dt_int64 value)
+{
+    atomicMin(address, value);
+}
+GPR_DEVICE void atomic_fold(fold_min, dt_uint64 *address, dt_uint64 value)
+{
+    atomicMin(address, value);
+}
 
-GPR_DEVICE void atomic_fold(fold_max, dt_int32 *address, dt_int32 value) { atomicMax(address, value); }
-GPR_DEVICE void atomic_fold(fold_max, dt_uint32 *address, dt_uint32 value) { atomicMax(address, value); }
-GPR_DEVICE void atomic_fold(fold_max, dt_int64 *address, dt_int64 value) { atomicMax(address, value); }
-GPR_DEVICE void atomic_fold(fold_max, dt_uint64 *address, dt_uint64 value) { atomicMax(address, value); }
+GPR_DEVICE void atomic_fold(fold_max, dt_int32 *address, dt_int32 value)
+{
+    atomicMax(address, value);
+}
+GPR_DEVICE void atomic_fold(fold_max, dt_uint32 *address, dt_uint32 value)
+{
+    atomicMax(address, value);
+}
+GPR_DEVICE void atomic_fold(fold_max, dt_int64 *address, dt_int64 value)
+{
+    atomicMax(address, value);
+}
+GPR_DEVICE void atomic_fold(fold_max, dt_uint64 *address, dt_uint64 value)
+{
+    atomicMax(address, value);
+}
 
-GPR_DEVICE void atomic_fold(fold_any, dt_uint32 *address, dt_uint32 value) { atomicOr(address, value); }
-GPR_DEVICE void atomic_fold(fold_all, dt_uint32 *address, dt_uint32 value) { atomicAnd(address, value); }
-GPR_DEVICE void atomic_fold(fold_odd, dt_uint32 *address, dt_uint32 value) { atomicXor(address, value); }
-GPR_DEVICE void atomic_fold(fold_count, dt_uint64 *address, dt_uint64 value) { atomicAdd(address, value); }
+GPR_DEVICE void atomic_fold(fold_any, dt_uint32 *address, dt_uint32 value)
+{
+    atomicOr(address, value);
+}
+GPR_DEVICE void atomic_fold(fold_all, dt_uint32 *address, dt_uint32 value)
+{
+    atomicAnd(address, value);
+}
+GPR_DEVICE void atomic_fold(fold_odd, dt_uint32 *address, dt_uint32 value)
+{
+    atomicXor(address, value);
+}
+GPR_DEVICE void atomic_fold(fold_count, dt_uint64 *address, dt_uint64 value)
+{
+    atomicAdd(address, value);
+}
 
-template <class Acc> GPR_DEVICE void atomic_fold(fold_bit_and, Acc *address, Acc value) { atomicAnd(address, value); }
-template <class Acc> GPR_DEVICE void atomic_fold(fold_bit_or, Acc *address, Acc value) { atomicOr(address, value); }
-template <class Acc> GPR_DEVICE void atomic_fold(fold_bit_xor, Acc *address, Acc value) { atomicXor(address, value); }
+template <class Acc> GPR_DEVICE void atomic_fold(fold_bit_and, Acc *address, Acc value)
+{
+    atomicAnd(address, value);
+}
+template <class Acc> GPR_DEVICE void atomic_fold(fold_bit_or, Acc *address, Acc value)
+{
+    atomicOr(address, value);
+}
+template <class Acc> GPR_DEVICE void atomic_fold(fold_bit_xor, Acc *address, Acc value)
+{
+    atomicXor(address, value);
+}
 
-// The parts of complex sums are sums of their own: that they are added at different times shows to nobody, as an output
-// is read when all have been.
+// The parts of a complex sum are added separately. No thread sees one part without the other:
+// outputs are read after all additions.
 GPR_DEVICE void atomic_fold(fold_sum, dt_complex64 *address, dt_complex64 value)
 {
     atomicAdd(&address->re, value.re);
@@ -178,21 +289,24 @@ GPR_DEVICE void atomic_fold(fold_sum, dt_complex128 *address, dt_complex128 valu
     atomicAdd(&address->im, value.im);
 }
 
-// Floats by the integer instructions. Read as signed integers, floats with a clear sign sort as they should and above
-// all others; read as unsigned ones, those with a set sign sort in reverse and above all others. So a value with a
-// clear sign goes in by the signed instruction, one with a set sign by the opposite unsigned one, and the two agree in
-// any order. A NaN goes in as the bit pattern that neither instruction ever replaces.
+// Floats by integer instructions. As signed integers, positive floats sort correctly and above all
+// negative ones; as unsigned integers, negative floats sort in reverse and above all positive ones.
+// So a positive value uses the signed instruction, a negative one the opposite unsigned
+// instruction, and the two give the same result in any order. A NaN is stored as the bit pattern
+// that neither instruction replaces.
 template <class Signed, class Float> GPR_DEVICE void atomic_smallest(Float *address, Float value)
 {
     const Word<Float> bits = value != value ? ~Word<Float>(0) : bit_copy<Word<Float>>(value);
-    if (static_cast<Signed>(bits) >= 0) atomicMin(reinterpret_cast<Signed *>(address), static_cast<Signed>(bits));
+    if (static_cast<Signed>(bits) >= 0)
+        atomicMin(reinterpret_cast<Signed *>(address), static_cast<Signed>(bits));
     else atomicMax(reinterpret_cast<Word<Float> *>(address), bits);
 }
 
 template <class Signed, class Float> GPR_DEVICE void atomic_largest(Float *address, Float value)
 {
     const Word<Float> bits = value != value ? ~Word<Float>(0) >> 1 : bit_copy<Word<Float>>(value);
-    if (static_cast<Signed>(bits) >= 0) atomicMax(reinterpret_cast<Signed *>(address), static_cast<Signed>(bits));
+    if (static_cast<Signed>(bits) >= 0)
+        atomicMax(reinterpret_cast<Signed *>(address), static_cast<Signed>(bits));
     else atomicMin(reinterpret_cast<Word<Float> *>(address), bits);
 }
 

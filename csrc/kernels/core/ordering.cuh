@@ -1,5 +1,5 @@
-// Order of numbers: the smaller and the larger of two, where NaN wins; the extreme values of a type;
-// and floats as integers that sort alike, for instructions that compare integers only.
+// Order of numbers: the smaller and the larger of two, where NaN wins; the extreme values of a
+// type; and floats as integers that sort alike, for instructions that compare integers only.
 #pragma once
 
 #include "conversions.cuh"
@@ -9,7 +9,8 @@ namespace gpr {
 // Extreme values of an element type, as a number of type Acc: infinities for floats.
 template <class T, class Acc> GPR_DEVICE Acc largest_of()
 {
-    if constexpr (is_complex<Acc>) return Acc{largest_of<T, Part<Acc>>(), largest_of<T, Part<Acc>>()};
+    if constexpr (is_complex<Acc>)
+        return Acc{largest_of<T, Part<Acc>>(), largest_of<T, Part<Acc>>()};
     else if constexpr (same<Acc, float>) return bit_copy<float>(0x7f800000u);
     else if constexpr (same<Acc, double>) return bit_copy<double>(0x7ff0000000000000ull);
     else if constexpr (same<T, dt_bool>) return Acc(1);
@@ -18,14 +19,16 @@ template <class T, class Acc> GPR_DEVICE Acc largest_of()
 
 template <class T, class Acc> GPR_DEVICE Acc smallest_of()
 {
-    if constexpr (is_complex<Acc>) return Acc{smallest_of<T, Part<Acc>>(), smallest_of<T, Part<Acc>>()};
+    if constexpr (is_complex<Acc>)
+        return Acc{smallest_of<T, Part<Acc>>(), smallest_of<T, Part<Acc>>()};
     else if constexpr (is_float<Acc>) return -largest_of<T, Acc>();
     else if constexpr (is_signed<T>) return static_cast<Acc>(-largest_of<T, Acc>() - 1);
     else return Acc(0);
 }
 
-// Whether a comes before b: complex numbers by their real parts, and by the imaginary ones where those are equal. NaN,
-// also of one part, comes before nothing, and nothing before NaN.
+// Whether a is less than b: complex numbers compare by their real parts, and by the imaginary parts
+// where those are equal. A number with a NaN part is not less than any number, and no number is
+// less than it.
 template <class T> GPR_DEVICE bool is_less(T a, T b)
 {
     if constexpr (is_complex<T>)
@@ -33,7 +36,7 @@ template <class T> GPR_DEVICE bool is_less(T a, T b)
     else return a < b;
 }
 
-// The smaller and the larger of two numbers; NaN wins.
+// Return the smaller and the larger of two numbers; NaN where either is NaN, as np.minimum does.
 template <class T> GPR_DEVICE T smaller_of(T a, T b) { return is_less(a, b) || is_nan(a) ? a : b; }
 template <class T> GPR_DEVICE T larger_of(T a, T b) { return is_less(b, a) || is_nan(a) ? a : b; }
 
@@ -53,8 +56,8 @@ GPR_DEVICE float larger_of(float a, float b)
 }
 #endif
 
-// A float's bits as an unsigned integer that sorts as the float does. A set sign turns the order round, so those bits
-// are inverted; the others only move above them.
+// Returns a float's bits as an unsigned integer that sorts as the float does. Bits of negative
+// floats sort in reverse, so they are inverted; those of positive floats move above them.
 template <class Float> GPR_DEVICE Word<Float> to_ordered(Float x)
 {
     constexpr Word<Float> sign = Word<Float>(1) << (8 * sizeof(Float) - 1);

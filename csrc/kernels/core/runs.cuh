@@ -1,5 +1,11 @@
-// Runs: how a group of threads folds neighbouring elements. fold_vectors loads them 16 bytes at a time; fold_elements one
-// at a time, for the kernels that teach why vectors help. Both reorder operands.
+// Runs: how a group of threads folds neighbouring elements. fold_vectors loads 16 bytes at a time;
+// fold_elements loads one element at a time, for the kernels that show why vectors help. Both
+// reorder operands.
+//
+//   in = 4 bytes past a multiple of 16, n = 14 float32:
+//
+//            | e0 e1 e2 | e3 .. e6 | e7 .. e10 | e11 e12 e13 |
+//              head       vectors, aligned       tail
 #pragma once
 
 #include "thread_accumulator.cuh"
@@ -7,57 +13,67 @@
 
 namespace gpr {
 
-// A thread's place among those that share a run.
+// A thread's rank in a group of `size` threads that share a run.
 struct ThreadGroup {
     uint64 rank, size;
 };
 
-// All threads of the blocks that serve a row.
+// Returns the group of all threads of the blocks that serve a row.
 template <unsigned BLOCK> GPR_DEVICE ThreadGroup grid_of(const Row &row)
 {
-    return ThreadGroup{static_cast<uint64>(row.block) * BLOCK + threadIdx.x, static_cast<uint64>(row.blocks) * BLOCK};
+    return ThreadGroup{static_cast<uint64>(row.block) * BLOCK + threadIdx.x,
+                       static_cast<uint64>(row.blocks) * BLOCK};
 }
 
-// This thread's share of in[0 .. n), an element at a time, by a stride of the whole group.
-template <class Traits> GPR_DEVICE typename Traits::Acc fold_elements(const typename Traits::In *in, uint64 n, ThreadGroup group)
+// Folds this thread's share of in[0 .. n), one element at a time, with a stride of the group's
+// size. Each thread holds its own partial.
+template <class Traits>
+GPR_DEVICE typename Traits::Acc fold_elements(const typename Traits::In *in, uint64 n,
+                                              ThreadGroup group)
 {
     typename Traits::Acc value = Traits::identity();
-    for (uint64 i = group.rank; i < n; i += group.size) value = Traits::combine(value, Traits::lift(in[i], i));
+    for (uint64 i = group.rank; i < n; i += group.size)
+        value = Traits::combine(value, Traits::lift(in[i], i));
     return value;
 }
 
-// Position in the run `in` of a vector's first element.
+// Returns the position of a vector's first element in the run `in`.
 template <class In> GPR_DEVICE uint64 position_of(const Vector *vector, const In *in)
 {
     return static_cast<uint64>(reinterpret_cast<const In *>(vector) - in);
 }
 
-// This thread's share of in[0 .. n), by 16-byte vectors, of which up to VECTORS are under way at once. `in` is aligned
-// to its elements only: the elements before the first multiple of 16 bytes and after the last whole vector are taken
-// one by one, by the group's first and last threads.
+// Adds this thread's share of in[0 .. n), by 16-byte vectors of which up to VECTORS are in flight
+// at once. `in` is aligned to its elements only: the group's first threads add the elements before
+// the first multiple of 16 bytes one by one, its last threads those after the last whole vector.
 //
-// WIDTH, which divides the group's size, is how many of its threads are neighbours: a block, or the lanes of a row. As
-// long as there is work for everybody, a group of WIDTH neighbours takes VECTORS * WIDTH vectors in a row: a thread's
-// loads are then constant distances apart, so that one address serves all of them and registers are left for what they
-// bring. What remains is dealt out a vector a thread, so that no thread has more than one vector more than another.
+// WIDTH divides the group's size and is how many of its threads are neighbours: a block, or the
+// lanes of a row. While whole rounds are left, WIDTH neighbours load VECTORS * WIDTH consecutive
+// vectors: a thread's loads are constant distances apart, so that one address register serves all
+// of them. The rest is dealt out one vector per thread, so that no thread loads more than one
+// vector more than another.
 //
-// The run must be of elements that vectors hold whole; add_run below asks nothing.
+// The elements' size must divide a vector's; add_run below has no such condition.
 template <class Traits, unsigned VECTORS, unsigned WIDTH>
-GPR_DEVICE void add_whole_vectors(ThreadAccumulator<Traits> &accumulator, const typename Traits::In *in, uint64 n, ThreadGroup group)
+GPR_DEVICE void add_whole_vectors(ThreadAccumulator<Traits> &accumulator,
+                                  const typename Traits::In *in, uint64 n, ThreadGroup group)
 {
     using In = typename Traits::In;
-    const unsigned past = static_cast<unsigned>(reinterpret_cast<uint64>(in) % sizeof(Vector) / sizeof(In));
+    const unsigned past =
+        static_cast<unsigned>(reinterpret_cast<uint64>(in) % sizeof(Vector) / sizeof(In));
     const unsigned to_aligned = past == 0 ? 0 : vector_elements<In> - past;
     const uint64 head = to_aligned < n ? to_aligned : n;
     const Vector *vectors = reinterpret_cast<const Vector *>(in + head);
-    uint64 left = (n - head) / vector_elements<In>; // vectors that nobody has taken
+    uint64 left = (n - head) / vector_elements<In>; // vectors that no thread has loaded
     const uint64 tail = head + left * vector_elements<In>;
 
     for (uint64 i = group.rank; i < head; i += group.size) accumulator.add(in[i], i);
-    for (uint64 i = tail + group.size - group.rank - 1; i < n; i += group.size) accumulator.add(in[i], i);
+    for (uint64 i = tail + group.size - group.rank - 1; i < n; i += group.size)
+        accumulator.add(in[i], i);
 
     const uint64 round = VECTORS * group.size;
-    const uint64 place = VECTORS == 1 ? group.rank : group.rank / WIDTH * (WIDTH * VECTORS) + group.rank % WIDTH;
+    const uint64 place =
+        VECTORS == 1 ? group.rank : group.rank / WIDTH * (WIDTH * VECTORS) + group.rank % WIDTH;
     const Vector *end = vectors + left;
     const Vector *mine = vectors + place;
 #pragma unroll 1
@@ -76,14 +92,17 @@ GPR_DEVICE void add_whole_vectors(ThreadAccumulator<Traits> &accumulator, const 
     }
 #pragma unroll
     for (unsigned k = 0; k < VECTORS; k++) {
-        if (mine + k * group.size < end) accumulator.add_tile(v[k], in, position_of(mine + k * group.size, in), 0);
+        if (mine + k * group.size < end)
+            accumulator.add_tile(v[k], in, position_of(mine + k * group.size, in), 0);
     }
 }
 
-// The same for any elements: accumulators of an earlier pass may be of a size that vectors do not hold, and elements of
-// 16 bytes may begin where vectors do not. Those are taken one by one.
+// add_whole_vectors for any elements. Accumulators of an earlier pass may have a size that does not
+// divide a vector's, and elements of 16 bytes may not be aligned to vectors: those are added one by
+// one.
 template <class Traits, unsigned VECTORS, unsigned WIDTH>
-GPR_DEVICE void add_run(ThreadAccumulator<Traits> &accumulator, const typename Traits::In *in, uint64 n, ThreadGroup group)
+GPR_DEVICE void add_run(ThreadAccumulator<Traits> &accumulator, const typename Traits::In *in,
+                        uint64 n, ThreadGroup group)
 {
     constexpr unsigned bytes = sizeof(typename Traits::In);
     const auto add_elements = [&] {
@@ -91,13 +110,15 @@ GPR_DEVICE void add_run(ThreadAccumulator<Traits> &accumulator, const typename T
     };
 
     if constexpr (sizeof(Vector) % bytes != 0) add_elements();
-    else if (bytes == sizeof(Vector) && reinterpret_cast<uint64>(in) % sizeof(Vector) != 0) add_elements();
+    else if (bytes == sizeof(Vector) && reinterpret_cast<uint64>(in) % sizeof(Vector) != 0)
+        add_elements();
     else add_whole_vectors<Traits, VECTORS, WIDTH>(accumulator, in, n, group);
 }
 
-// This thread's share, folded.
+// Folds this thread's share. Each thread holds its own partial.
 template <class Traits, unsigned VECTORS, unsigned WIDTH>
-GPR_DEVICE typename Traits::Acc fold_vectors(const typename Traits::In *in, uint64 n, ThreadGroup group)
+GPR_DEVICE typename Traits::Acc fold_vectors(const typename Traits::In *in, uint64 n,
+                                             ThreadGroup group)
 {
     ThreadAccumulator<Traits> accumulator;
     add_run<Traits, VECTORS, WIDTH>(accumulator, in, n, group);

@@ -1,12 +1,13 @@
-// What a thread folds into while it walks its share of a row: most traits' accumulator, and for some something that is
-// quicker, or errs less, as long as one thread has it alone.
+// A thread's accumulator: what a thread folds its share of a row into. For most traits this is the
+// traits' accumulator; some have a form that is faster, or more accurate, while one thread owns it.
 //
-//   add(x, i)                       element number i of the row
-//   add_tile(v, in, first, step)    vectors that are in registers: element j of v[k] is in[first + k * step + j]
-//   renormalize()                         puts itself in order; to be called now and then, where that is little work
-//   finalize()                          the accumulator of all that was taken
+//   add(x, i)                        adds element number i of the row
+//   add_tile(v, in, first, step)     adds vectors in registers: element j of v[k] is
+//                                    in[first + k * step + j]
+//   renormalize()                    restores accuracy; called between batches, at little cost
+//   finalize()                       returns the traits' accumulator of all that was added
 //
-// Elements are taken in any order.
+// Elements are added in any order. Every function is a single thread's.
 #pragma once
 
 #include "tile.cuh"
@@ -15,9 +16,9 @@ namespace gpr {
 
 // ---------------------------------------------------------------- sums that remember their errors
 
-// A sum in two numbers: what a + b rounds away is found exactly (Knuth's two-sum) and kept. However many terms there
-// are, the sum then errs by little more than its last rounding. For elements that have as many digits as the sum:
-// sums of float32 in doubles have digits to spare.
+// A sum in two numbers: Knuth's two-sum gives the rounding error of each addition exactly, and the
+// errors are summed. The error of the result then hardly grows with the number of terms. It serves
+// elements as wide as the sum; a sum of float32 in double has digits to spare.
 template <class T> struct Compensated {
     T sum, error;
 };
@@ -29,7 +30,7 @@ GPR_DEVICE void add_to(Compensated<double> &total, double x)
     total.sum = sum;
 }
 
-// An infinite sum makes the error NaN, which says nothing of the sum.
+// An infinite sum makes the error NaN; the sum itself is right.
 GPR_DEVICE double value_of(Compensated<double> total)
 {
     return total.error == total.error ? total.sum + total.error : total.sum;
@@ -53,7 +54,7 @@ template <class T> constexpr bool is_compensated = same<T, double> || same<T, dt
 
 // ---------------------------------------------------------------- the ways to fold --------------
 
-// Which way the traits have. Later passes (In is Acc) of structures have the first.
+// Which of these the traits use. Later passes (In is Acc) over structures use the first.
 enum class AccumulationWay { ACCUMULATOR, SUM, SUM_COUNT, MOMENTS, INDEXED };
 
 template <class Traits> GPR_DEVICE constexpr AccumulationWay accumulation_way()
@@ -62,7 +63,8 @@ template <class Traits> GPR_DEVICE constexpr AccumulationWay accumulation_way()
     using Acc = typename Traits::Acc;
     using Compute = typename Traits::Compute;
 
-    if constexpr (same<Fold, fold_sum> && is_compensated<Acc> && same<Compute, Acc>) return AccumulationWay::SUM;
+    if constexpr (same<Fold, fold_sum> && is_compensated<Acc> && same<Compute, Acc>)
+        return AccumulationWay::SUM;
     else if constexpr (same<typename Traits::In, Acc>) return AccumulationWay::ACCUMULATOR;
     else if constexpr (same<Fold, fold_moments>) return AccumulationWay::MOMENTS;
     else if constexpr (Traits::positional) return AccumulationWay::INDEXED;
@@ -77,7 +79,8 @@ template <class Traits, AccumulationWay WAY = accumulation_way<Traits>()> struct
     Acc value = Traits::identity();
 
     GPR_DEVICE void add(In x, uint64 i) { value = Traits::combine(value, Traits::lift(x, i)); }
-    template <unsigned VECTORS> GPR_DEVICE void add_tile(const Vector (&v)[VECTORS], const In *, uint64, uint64)
+    template <unsigned VECTORS>
+    GPR_DEVICE void add_tile(const Vector (&v)[VECTORS], const In *, uint64, uint64)
     {
         value = Traits::combine(value, fold_tile<Traits>(v));
     }
@@ -85,14 +88,16 @@ template <class Traits, AccumulationWay WAY = accumulation_way<Traits>()> struct
     GPR_DEVICE Acc finalize() const { return value; }
 };
 
-// Tiles are summed plainly, which errs by their few additions, and their sums with what those round away.
+// Tiles are summed without compensation, which adds the errors of a few additions, and the tiles'
+// sums with it.
 template <class Traits> struct ThreadAccumulator<Traits, AccumulationWay::SUM> {
     using In = typename Traits::In;
     using Acc = typename Traits::Acc;
     Compensated<Acc> total = {Traits::identity(), Traits::identity()};
 
     GPR_DEVICE void add(In x, uint64 i) { add_to(total, Traits::lift(x, i)); }
-    template <unsigned VECTORS> GPR_DEVICE void add_tile(const Vector (&v)[VECTORS], const In *, uint64, uint64)
+    template <unsigned VECTORS>
+    GPR_DEVICE void add_tile(const Vector (&v)[VECTORS], const In *, uint64, uint64)
     {
         add_to(total, fold_tile<Traits>(v));
     }
@@ -113,7 +118,8 @@ template <class Traits> struct ThreadAccumulator<Traits, AccumulationWay::SUM_CO
         count += part.count;
     }
     GPR_DEVICE void add(In x, uint64 i) { add_part(Traits::lift(x, i)); }
-    template <unsigned VECTORS> GPR_DEVICE void add_tile(const Vector (&v)[VECTORS], const In *, uint64, uint64)
+    template <unsigned VECTORS>
+    GPR_DEVICE void add_tile(const Vector (&v)[VECTORS], const In *, uint64, uint64)
     {
         add_part(fold_tile<Traits>(v));
     }
@@ -121,20 +127,25 @@ template <class Traits> struct ThreadAccumulator<Traits, AccumulationWay::SUM_CO
     GPR_DEVICE Acc finalize() const { return Acc{value_of(total), count}; }
 };
 
-// The number of 32 bits, or of as many as need be, that min and max of a type are quickest in.
-template <class T> struct NarrowOf { using type = typename Select<is_signed<T>, int, unsigned>::type; };
+// The narrowest type of at least 32 bits in which min and max of a type are computed.
+template <class T> struct NarrowOf {
+    using type = typename Select<is_signed<T>, int, unsigned>::type;
+};
 template <> struct NarrowOf<dt_float16> { using type = float; };
 template <> struct NarrowOf<dt_bfloat16> { using type = float; };
 template <> struct NarrowOf<dt_float32> { using type = float; };
-template <class T> using Narrow = typename Select<sizeof(T) < 8, NarrowOf<T>, Select<true, T, T>>::type::type;
+template <class T>
+using Narrow = typename Select<sizeof(T) < 8, NarrowOf<T>, Select<true, T, T>>::type::type;
 
-// A tile's extreme by the quick way of min and max. Of the best tile so far only the place is kept, so that no thread of a
-// warp has to look for a position while the others wait; one look at the end finds it.
+// Extremes with positions. A tile's extreme is found as min and max are; only the place of the best
+// tile is kept. So no lane searches for a position while the others of its warp wait: one search of
+// one tile at the end finds it.
 template <class Traits> struct ThreadAccumulator<Traits, AccumulationWay::INDEXED> {
     using In = typename Traits::In;
     using Acc = typename Traits::Acc;
     using Fold = typename Traits::Fold;
-    using Tile = typename Traits::template With<typename Fold::Extreme, Narrow<typename Traits::Compute>>;
+    using Tile =
+        typename Traits::template With<typename Fold::Extreme, Narrow<typename Traits::Compute>>;
     static constexpr unsigned most_vectors = 4;
     const In *row = nullptr;
     Narrow<typename Traits::Compute> best = Tile::identity();
@@ -142,9 +153,10 @@ template <class Traits> struct ThreadAccumulator<Traits, AccumulationWay::INDEXE
     unsigned vectors = 0;   // of the tile; 0: it was an element
     unsigned distance = 0;  // from vector to vector, in elements
 
-    GPR_DEVICE void keep_better(Narrow<typename Traits::Compute> number, uint64 at, unsigned count, unsigned step)
+    GPR_DEVICE void keep_better(Narrow<typename Traits::Compute> number, uint64 at, unsigned count,
+                                unsigned step)
     {
-        // Most numbers are left behind by the first two questions.
+        // Most numbers fail the first two comparisons.
         if (!Fold::prefers(number, best) && (Fold::prefers(best, number) || at >= first)) return;
         best = number;
         first = at;
@@ -160,10 +172,12 @@ template <class Traits> struct ThreadAccumulator<Traits, AccumulationWay::INDEXE
     {
         static_assert(VECTORS <= most_vectors, "a tile is looked through at the end");
         row = in;
-        if (Traits::skips_nan && count_present<Traits>(v) == 0) return; // its extreme would be an infinity that is not there
+        if (Traits::skips_nan && count_present<Traits>(v) == 0)
+            return; // its extreme would be an infinity that is no element
         keep_better(fold_tile<Tile>(v), at, VECTORS, static_cast<unsigned>(step));
     }
-    // Where the best element is, the first one of its tile that is as good: to be asked once, and where there is one.
+    // Returns the position of the first element of the best tile that equals the extreme. Called
+    // once, where an element was added.
     GPR_DEVICE uint64 position() const
     {
         if (vectors == 0) return first;
@@ -190,10 +204,12 @@ template <class Traits> struct ThreadAccumulator<Traits, AccumulationWay::INDEXE
     }
 };
 
-// Distances from a number near the mean are summed, and their squares: two additions an element, and no division. The
-// squares' sum less the square of the sum loses digits only as far as the number is from the mean, measured in standard
-// deviations. The first element may be far off, so the mean so far takes its place, early and then ever more rarely.
-// What that costs is bounded: an element that is far from the others adds the square of that distance to the result.
+// Moments by distances from a centre near the mean: their sum and the sum of their squares take two
+// additions per element and no division. With centre c, n elements and distances d, the sum of
+// squared distances from the mean is sum(d^2) - sum(d)^2 / n, which cancels only as far as c is
+// from the mean, in standard deviations. The first element may be an outlier, so the mean so far
+// replaces the centre after 16 elements and then ever more rarely. Its cost is bounded: an element
+// far from the others adds the square of its distance to the result in any case.
 template <class Acc> struct Distances {
     using Number = typename Acc::Number;
     Number centre = element_of<Number>(0);
@@ -223,9 +239,10 @@ template <class Acc> struct Distances {
     }
 };
 
-// How many elements were taken, and when the centre moves.
+// The number of elements, and when the centre moves next.
 struct MomentCount {
-    static constexpr unsigned first_move = 16, move_factor = 16; // elements until it does, and then again
+    static constexpr unsigned first_move = 16,
+                              move_factor = 16; // elements until it does, and then again
     unsigned count = 0;
     unsigned next_move = first_move;
 
@@ -257,7 +274,8 @@ template <class Traits> struct ThreadAccumulator<Traits, AccumulationWay::MOMENT
         distances.move_centre(taken.count);
         taken.move();
     }
-    template <unsigned VECTORS> GPR_DEVICE void add_tile(const Vector (&v)[VECTORS], const In *, uint64, uint64)
+    template <unsigned VECTORS>
+    GPR_DEVICE void add_tile(const Vector (&v)[VECTORS], const In *, uint64, uint64)
     {
 #pragma unroll
         for (unsigned k = 0; k < VECTORS; k++) {
@@ -266,7 +284,10 @@ template <class Traits> struct ThreadAccumulator<Traits, AccumulationWay::MOMENT
         }
         renormalize();
     }
-    GPR_DEVICE Acc finalize() const { return taken.count == 0 ? Traits::identity() : distances.finalize(taken.count); }
+    GPR_DEVICE Acc finalize() const
+    {
+        return taken.count == 0 ? Traits::identity() : distances.finalize(taken.count);
+    }
 };
 
 } // namespace gpr

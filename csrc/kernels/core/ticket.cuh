@@ -17,9 +17,9 @@
 
 namespace gpr {
 
-// Takes a ticket of the row, and returns whether it was the last one. One thread per block calls, after
-// its own stores, or after a block barrier that follows all threads' stores. The last block's caller
-// may then load what every block stored, and the counter is zero again for the next launch.
+// Takes a ticket of the row, and returns whether it was the last one. One thread per block calls,
+// after its own stores, or after a block barrier that follows all threads' stores. The last block's
+// caller may then load what every block stored, and the counter is zero again for the next launch.
 GPR_DEVICE bool take_ticket(unsigned *ticket, unsigned blocks)
 {
     __threadfence(); // whoever sees the ticket taken also sees what the block stored
@@ -29,11 +29,12 @@ GPR_DEVICE bool take_ticket(unsigned *ticket, unsigned blocks)
     return is_last;
 }
 
-// Publishes this block's partial and returns in all threads whether the block is the row's last one.
-// If it is, all threads may load all partials of the row. All threads must call; thread 0 holds the
-// partial. A block barrier is passed. `blocks` is 2 or more.
+// Publishes this block's partial and returns in all threads whether the block is the row's last
+// one. If it is, all threads may load all partials of the row. All threads must call; thread 0
+// holds the partial. A block barrier is passed. `blocks` is 2 or more.
 template <class Partial>
-GPR_DEVICE bool is_last_block(Partial *place, const Partial &partial, unsigned *ticket, unsigned blocks)
+GPR_DEVICE bool is_last_block(Partial *place, const Partial &partial, unsigned *ticket,
+                              unsigned blocks)
 {
     __shared__ bool is_last;
     if (threadIdx.x == 0) {
@@ -43,14 +44,16 @@ GPR_DEVICE bool is_last_block(Partial *place, const Partial &partial, unsigned *
     __syncthreads(); // all threads see what thread 0 sees
     return is_last;
 }
-template <class Acc> GPR_DEVICE bool is_last_block(const Row &row, const Scratch<Acc> &scratch, const Acc &partial)
+template <class Acc>
+GPR_DEVICE bool is_last_block(const Row &row, const Scratch<Acc> &scratch, const Acc &partial)
 {
-    return is_last_block(scratch.partials() + row.virtual_block, partial, scratch.tickets + row.index, row.blocks);
+    return is_last_block(scratch.partials() + row.virtual_block, partial,
+                         scratch.tickets + row.index, row.blocks);
 }
 
 // Returns in all threads whether all other blocks of the row have called this before. What threads
-// stored to global memory before they called, the threads of the last block may load. All threads must
-// call. Block barriers are passed.
+// stored to global memory before they called, the threads of the last block may load. All threads
+// must call. Block barriers are passed.
 GPR_DEVICE bool is_last_to_arrive(unsigned *ticket, unsigned blocks)
 {
     __shared__ bool is_last;

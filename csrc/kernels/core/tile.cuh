@@ -1,7 +1,11 @@
-// Tiles: how a thread folds what it loaded, 16 bytes at a time.
+// Tiles: how a thread folds the vectors that it loaded, 16 bytes at a time.
 //
-// fold_tile folds a few vectors that are in registers, by the quickest way there is for the traits; which way that is, is
-// decided here and nowhere else. Operands are reordered.
+// fold_tile folds a few vectors in registers by the fastest instructions for the traits, and is the
+// only place where these are chosen. Operands are reordered.
+//
+//   float32 in 4 vectors: chains     c0 = v0.x + v1.x + v2.x + v3.x     c1, c2, c3 for y, z, w
+//                         then       (c0 + c2) + (c1 + c3)
+//   int8 in 4 vectors:               16 dot-product instructions, of 4 elements each
 #pragma once
 
 #include "kernel_traits.cuh"
@@ -9,10 +13,12 @@
 
 namespace gpr {
 
-// ---------------------------------------------------------------- ways to fold a tile -----------
+// ---------------------------------------------------------------- folds of a tile ---------------
 
-// The way for all traits that do not ask for positions: a few independent accumulators, so that combines overlap, then a tree over those.
-template <class Traits, unsigned VECTORS> GPR_DEVICE typename Traits::Acc fold_each(const Vector (&v)[VECTORS])
+// For all traits without positions: a few independent chains, so that combines overlap, then a tree
+// over the chains.
+template <class Traits, unsigned VECTORS>
+GPR_DEVICE typename Traits::Acc fold_each(const Vector (&v)[VECTORS])
 {
     using In = typename Traits::In;
     constexpr unsigned elements = vector_elements<In>;
@@ -35,8 +41,9 @@ template <class Traits, unsigned VECTORS> GPR_DEVICE typename Traits::Acc fold_e
     return chain[0];
 }
 
-// Sums of integers of 1 or 2 bytes: four or two elements in one instruction, in 32 bits, which a tile does not
-// overflow. For a float accumulator that is exact where adding one by one would round.
+// Sums of integers of 1 or 2 bytes: four or two elements in one instruction, in 32 bits, which a
+// tile does not overflow. For a float accumulator that is exact where adding one by one would
+// round.
 template <class Traits> GPR_DEVICE constexpr bool sums_words()
 {
     using In = typename Traits::In;
@@ -44,26 +51,30 @@ template <class Traits> GPR_DEVICE constexpr bool sums_words()
     constexpr bool small = sizeof(In) <= 2 && (is_integer<In> || same<In, dt_bool>);
 
     if constexpr (!same<typename Traits::Fold, fold_sum> || !small) return false;
-    else if constexpr (is_signed<Compute>) return sizeof(Compute) > sizeof(In) || is_signed<In> || same<In, dt_bool>;
+    else if constexpr (is_signed<Compute>)
+        return sizeof(Compute) > sizeof(In) || is_signed<In> || same<In, dt_bool>;
     else if constexpr (is_unsigned<Compute>) return sizeof(Compute) == 8 || !is_signed<In>;
-    else return same<Compute, dt_float32> || same<Compute, dt_float64>; // these hold every element exactly
+    else
+        return same<Compute, dt_float32> ||
+               same<Compute, dt_float64>; // these hold every element exactly
 }
 
-// Sums of 16-bit floats in doubles: a tile of them is summed in float32, which has room for what they have.
+// Sums of 16-bit floats in double: a tile is summed in float32, whose digits suffice for a tile.
 template <class Traits> GPR_DEVICE constexpr bool sums_halves()
 {
     using In = typename Traits::In;
-    return same<typename Traits::Fold, fold_sum> && sizeof(In) == 2 && same<typename Traits::Compute, In> &&
-           same<typename Traits::Acc, double>;
+    return same<typename Traits::Fold, fold_sum> && sizeof(In) == 2 &&
+           same<typename Traits::Compute, In> && same<typename Traits::Acc, double>;
 }
 
-// Bits 7 of the bytes that are not zero.
+// Returns bit 7 set in each byte that is not zero.
 GPR_DEVICE unsigned true_bytes(unsigned word)
 {
     return (((word & 0x7f7f7f7fu) + 0x7f7f7f7fu) | word) & 0x80808080u;
 }
 
-template <class Traits, unsigned VECTORS> GPR_DEVICE typename Traits::Acc sum_words(const Vector (&v)[VECTORS])
+template <class Traits, unsigned VECTORS>
+GPR_DEVICE typename Traits::Acc sum_words(const Vector (&v)[VECTORS])
 {
     using In = typename Traits::In;
     using Partial = typename Select<is_signed<In>, int, unsigned>::type;
@@ -74,7 +85,8 @@ template <class Traits, unsigned VECTORS> GPR_DEVICE typename Traits::Acc sum_wo
     for (unsigned k = 0; k < VECTORS; k++) {
 #pragma unroll
         for (unsigned w = 0; w < 4; w++) {
-            if constexpr (same<In, dt_bool>) partial = add_bytes(true_bytes(v[k].word[w]) >> 7, partial);
+            if constexpr (same<In, dt_bool>)
+                partial = add_bytes(true_bytes(v[k].word[w]) >> 7, partial);
             else if constexpr (sizeof(In) == 1) partial = add_bytes(v[k].word[w], partial);
             else partial = add_halves(v[k].word[w], partial);
         }
@@ -82,7 +94,7 @@ template <class Traits, unsigned VECTORS> GPR_DEVICE typename Traits::Acc sum_wo
     return static_cast<typename Traits::Acc>(partial);
 }
 
-// any: the bits of all elements together, without the signs of zeros.
+// any: the bits that decide whether an element is true: all but the sign of a zero.
 template <class In> GPR_DEVICE constexpr unsigned truth_mask(unsigned word)
 {
     constexpr unsigned bytes = is_complex<In> ? sizeof(In) / 2 : sizeof(In); // of what has a sign
@@ -92,7 +104,8 @@ template <class In> GPR_DEVICE constexpr unsigned truth_mask(unsigned word)
     else return word % 2 == 0 ? ~0u : 0x7fffffffu;
 }
 
-template <class Traits, unsigned VECTORS> GPR_DEVICE typename Traits::Acc or_words(const Vector (&v)[VECTORS])
+template <class Traits, unsigned VECTORS>
+GPR_DEVICE typename Traits::Acc or_words(const Vector (&v)[VECTORS])
 {
     unsigned bits = 0;
 
@@ -104,8 +117,9 @@ template <class Traits, unsigned VECTORS> GPR_DEVICE typename Traits::Acc or_wor
     return bits != 0;
 }
 
-// all, for elements of one byte: four at a time.
-template <class Traits, unsigned VECTORS> GPR_DEVICE typename Traits::Acc and_bytes(const Vector (&v)[VECTORS])
+// all, for elements of one byte: four per instruction.
+template <class Traits, unsigned VECTORS>
+GPR_DEVICE typename Traits::Acc and_bytes(const Vector (&v)[VECTORS])
 {
     unsigned all_true = 0x80808080u;
 
@@ -117,8 +131,9 @@ template <class Traits, unsigned VECTORS> GPR_DEVICE typename Traits::Acc and_by
     return all_true == 0x80808080u;
 }
 
-// How many bytes are not zero, and whether their number is odd.
-template <class Traits, unsigned VECTORS> GPR_DEVICE typename Traits::Acc count_bytes(const Vector (&v)[VECTORS])
+// The number of bytes that are not zero, or whether it is odd.
+template <class Traits, unsigned VECTORS>
+GPR_DEVICE typename Traits::Acc count_bytes(const Vector (&v)[VECTORS])
 {
     unsigned count = 0;
 
@@ -131,7 +146,8 @@ template <class Traits, unsigned VECTORS> GPR_DEVICE typename Traits::Acc count_
 }
 
 // Bits of integers: whole words first, then their halves or bytes.
-template <class Traits, unsigned VECTORS> GPR_DEVICE typename Traits::Acc fold_words(const Vector (&v)[VECTORS])
+template <class Traits, unsigned VECTORS>
+GPR_DEVICE typename Traits::Acc fold_words(const Vector (&v)[VECTORS])
 {
     using Fold = typename Traits::Fold;
     constexpr unsigned bytes = sizeof(typename Traits::In);
@@ -151,12 +167,13 @@ template <class Traits, unsigned VECTORS> GPR_DEVICE typename Traits::Acc fold_w
         unsigned word = Fold::combine(even, odd);
         if constexpr (bytes <= 2) word = Fold::combine(word >> 16, word);
         if constexpr (bytes == 1) word = Fold::combine(word >> 8, word);
-        return word; // what is above the element's bits becomes no result
+        return word; // bits above the element's are not part of the result
     }
 }
 
-// How many elements are there, where NaN is left out.
-template <class Traits, unsigned VECTORS> GPR_DEVICE unsigned count_present(const Vector (&v)[VECTORS])
+// Returns the number of elements that are not skipped as NaN.
+template <class Traits, unsigned VECTORS>
+GPR_DEVICE unsigned count_present(const Vector (&v)[VECTORS])
 {
     using In = typename Traits::In;
     unsigned count = VECTORS * vector_elements<In>;
@@ -165,19 +182,22 @@ template <class Traits, unsigned VECTORS> GPR_DEVICE unsigned count_present(cons
 #pragma unroll
         for (unsigned k = 0; k < VECTORS; k++) {
 #pragma unroll
-            for (unsigned j = 0; j < vector_elements<In>; j++) count -= is_nan(value_of(element<In>(v[k], j)));
+            for (unsigned j = 0; j < vector_elements<In>; j++)
+                count -= is_nan(value_of(element<In>(v[k], j)));
         }
     }
     return count;
 }
 
-// min and max of integers of one byte: two halves at a time. A half compares as its upper byte does, and a word's other
-// bytes are made upper bytes by leaving the first ones out. Signed bytes sort as unsigned ones when their sign is
-// flipped.
+// min and max of integers of one byte, two 16-bit halves per instruction. Halves compare by their
+// upper bytes first, so one chain over the words finds the extreme of the upper bytes; a second
+// chain over the lower bytes alone finds theirs. Signed bytes sort as unsigned ones with their sign
+// bit flipped.
 GPR_DEVICE unsigned fold_halves(fold_min, unsigned a, unsigned b) { return smaller_halves(a, b); }
 GPR_DEVICE unsigned fold_halves(fold_max, unsigned a, unsigned b) { return larger_halves(a, b); }
 
-template <class Traits, unsigned VECTORS> GPR_DEVICE typename Traits::Acc extreme_byte(const Vector (&v)[VECTORS])
+template <class Traits, unsigned VECTORS>
+GPR_DEVICE typename Traits::Acc extreme_byte(const Vector (&v)[VECTORS])
 {
     using Fold = typename Traits::Fold;
     using In = typename Traits::In;
@@ -197,8 +217,9 @@ template <class Traits, unsigned VECTORS> GPR_DEVICE typename Traits::Acc extrem
     return static_cast<typename Traits::Acc>(static_cast<In>(best ^ (flip & 0xffu)));
 }
 
-// Folds vectors that are in registers. Not for positions: see thread_accumulator.cuh.
-template <class Traits, unsigned VECTORS> GPR_DEVICE typename Traits::Acc fold_tile(const Vector (&v)[VECTORS])
+// Folds vectors in registers. Traits with positions: see thread_accumulator.cuh.
+template <class Traits, unsigned VECTORS>
+GPR_DEVICE typename Traits::Acc fold_tile(const Vector (&v)[VECTORS])
 {
     using Fold = typename Traits::Fold;
     using In = typename Traits::In;
@@ -218,7 +239,8 @@ template <class Traits, unsigned VECTORS> GPR_DEVICE typename Traits::Acc fold_t
                    fold_tile<typename Traits::template With<fold_max, Number>>(v)};
     } else if constexpr (same<Fold, fold_sum_count> && lifts) {
         using Number = typename Acc::Number;
-        return Acc{fold_tile<typename Traits::template With<fold_sum, Number>>(v), count_present<Traits>(v)};
+        return Acc{fold_tile<typename Traits::template With<fold_sum, Number>>(v),
+                   count_present<Traits>(v)};
     } else if constexpr (sums_halves<Traits>()) {
         return fold_each<typename Traits::template With<fold_sum, float>>(v);
     } else if constexpr (sizeof(In) == 1 && (same<Fold, fold_count> || same<Fold, fold_odd>)) {
@@ -228,7 +250,8 @@ template <class Traits, unsigned VECTORS> GPR_DEVICE typename Traits::Acc fold_t
     } else if constexpr (sums_words<Traits>()) return sum_words<Traits>(v);
     else if constexpr (is_any && as_it_is) return or_words<Traits>(v);
     else if constexpr (is_all && as_it_is && sizeof(In) == 1) return and_bytes<Traits>(v);
-    else if constexpr (GPR_HAS_HALVES && is_extreme && as_it_is && sizeof(In) == 1) return extreme_byte<Traits>(v);
+    else if constexpr (GPR_HAS_HALVES && is_extreme && as_it_is && sizeof(In) == 1)
+        return extreme_byte<Traits>(v);
     else return fold_each<Traits>(v);
 }
 

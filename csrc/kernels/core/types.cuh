@@ -6,10 +6,12 @@
 #pragma once
 
 #define GPR_DEVICE __device__ __forceinline__
-// What is rarely done and takes registers: a call keeps it away from the loop that does not do it.
+// A function that is not inlined: rarely executed code that needs many registers, kept out of the
+// loop that calls it.
 #define GPR_CALLED __device__ __noinline__
 
-// The compute capability that is compiled for, times 100. A compiler other than CUDA's is told (-DGPR_ARCH=900).
+// The compute capability that the program is compiled for, times 100. Other compilers get it as
+// -DGPR_ARCH=900.
 #if defined(__CUDA_ARCH__)
 #define GPR_ARCH __CUDA_ARCH__
 #endif
@@ -43,17 +45,20 @@ template <bool CONDITION, class Then, class Else> struct Select { using type = T
 template <class Then, class Else> struct Select<false, Then, Else> { using type = Else; };
 
 template <class T>
-constexpr bool is_float = same<T, dt_float16> || same<T, dt_bfloat16> || same<T, dt_float32> || same<T, dt_float64>;
+constexpr bool is_float =
+    same<T, dt_float16> || same<T, dt_bfloat16> || same<T, dt_float32> || same<T, dt_float64>;
 template <class T>
-constexpr bool is_signed = same<T, dt_int8> || same<T, dt_int16> || same<T, dt_int32> || same<T, dt_int64>;
+constexpr bool is_signed =
+    same<T, dt_int8> || same<T, dt_int16> || same<T, dt_int32> || same<T, dt_int64>;
 template <class T>
-constexpr bool is_unsigned = same<T, dt_uint8> || same<T, dt_uint16> || same<T, dt_uint32> || same<T, dt_uint64>;
+constexpr bool is_unsigned =
+    same<T, dt_uint8> || same<T, dt_uint16> || same<T, dt_uint32> || same<T, dt_uint64>;
 template <class T> constexpr bool is_integer = is_signed<T> || is_unsigned<T>;
 template <class T> constexpr bool is_complex = same<T, dt_complex64> || same<T, dt_complex128>;
 
 // ---------------------------------------------------------------- bits --------------------------
 
-// The same bytes as another type.
+// Returns the same bytes as another type.
 template <class To, class From> GPR_DEVICE To bit_copy(const From &from)
 {
     static_assert(sizeof(To) == sizeof(From), "bit_copy keeps the size");
@@ -68,7 +73,7 @@ template <> struct WordOf<8> { using type = uint64; };
 // The unsigned integer of T's size.
 template <class T> using Word = typename WordOf<sizeof(T)>::type;
 
-// Zero bits above the highest that is set, of a word that is not zero.
+// Returns the number of zero bits above the highest set bit. `word` is not zero.
 GPR_DEVICE int leading_zeros(unsigned word)
 {
 #if defined(__CUDA_ARCH__)
@@ -86,8 +91,8 @@ GPR_DEVICE int leading_zeros(uint64 word)
 #endif
 }
 
-// Keeps a pointer in its register: a compiler that is short of them makes it anew from what it came from, in every round
-// of a loop.
+// Keeps a pointer in its register. Without this the compiler, when short of registers, recomputes
+// the pointer in every iteration of a loop.
 template <class T> GPR_DEVICE void keep(const T *&pointer)
 {
 #if defined(__CUDA_ARCH__)
@@ -97,10 +102,22 @@ template <class T> GPR_DEVICE void keep(const T *&pointer)
 
 // ---------------------------------------------------------------- complex arithmetic ------------
 
-GPR_DEVICE dt_complex64 operator+(dt_complex64 a, dt_complex64 b) { return {a.re + b.re, a.im + b.im}; }
-GPR_DEVICE dt_complex128 operator+(dt_complex128 a, dt_complex128 b) { return {a.re + b.re, a.im + b.im}; }
-GPR_DEVICE dt_complex64 operator-(dt_complex64 a, dt_complex64 b) { return {a.re - b.re, a.im - b.im}; }
-GPR_DEVICE dt_complex128 operator-(dt_complex128 a, dt_complex128 b) { return {a.re - b.re, a.im - b.im}; }
+GPR_DEVICE dt_complex64 operator+(dt_complex64 a, dt_complex64 b)
+{
+    return {a.re + b.re, a.im + b.im};
+}
+GPR_DEVICE dt_complex128 operator+(dt_complex128 a, dt_complex128 b)
+{
+    return {a.re + b.re, a.im + b.im};
+}
+GPR_DEVICE dt_complex64 operator-(dt_complex64 a, dt_complex64 b)
+{
+    return {a.re - b.re, a.im - b.im};
+}
+GPR_DEVICE dt_complex128 operator-(dt_complex128 a, dt_complex128 b)
+{
+    return {a.re - b.re, a.im - b.im};
+}
 GPR_DEVICE dt_complex64 operator*(dt_complex64 a, dt_complex64 b)
 {
     return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};

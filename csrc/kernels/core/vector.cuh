@@ -8,11 +8,11 @@ namespace gpr {
 
 // ---------------------------------------------------------------- loading ----------------------
 
-// 16 aligned bytes: what one load instruction can bring to a thread.
+// 16 aligned bytes: the most that one instruction loads per thread.
 struct alignas(16) Vector { unsigned word[4]; };
 
-// Loads 16 bytes of global memory that no thread writes while the kernel runs. They are used once: L1 need not keep
-// them.
+// Loads 16 bytes of global memory that no thread writes while the kernel runs. The bytes are read
+// once, so they are not allocated in L1.
 GPR_DEVICE Vector load_vector(const Vector *address)
 {
 #if defined(__CUDA_ARCH__)
@@ -24,7 +24,7 @@ GPR_DEVICE Vector load_vector(const Vector *address)
 #else
     Vector v;
     __builtin_memcpy(&v, __builtin_assume_aligned(address, 16), sizeof v);
-    asm("" : "+m"(v)); // all of it, or the compiler makes four loads of one
+    asm("" : "+m"(v)); // all 16 bytes, or the compiler splits the load in four
     return v;
 #endif
 }
@@ -33,7 +33,8 @@ GPR_DEVICE Vector load_vector(const Vector *address)
 
 template <class In> constexpr unsigned vector_elements = sizeof(Vector) / sizeof(In);
 
-// Element j of a vector. With j known to the compiler this is a shift or nothing.
+// Returns element j of a vector. Where j is a compile-time constant this is a shift or no
+// instruction.
 template <class In> GPR_DEVICE In element(const Vector &v, unsigned j)
 {
     if constexpr (sizeof(In) == 1) {
@@ -49,7 +50,7 @@ template <class In> GPR_DEVICE In element(const Vector &v, unsigned j)
     }
 }
 
-// Puts x at place j of a vector, which the compiler knows.
+// Stores x as element j of a vector; j is a compile-time constant after unrolling.
 template <class In> GPR_DEVICE void store_element(Vector &v, unsigned j, In x)
 {
     if constexpr (sizeof(In) == 1) {
@@ -71,7 +72,8 @@ template <class In> GPR_DEVICE void store_element(Vector &v, unsigned j, In x)
 
 // ---------------------------------------------------------------- bytes and halves of a word ---
 
-// Sum of the four bytes of `word`, or of its two 16-bit halves, and `total`; signed or unsigned as `total` is.
+// Sum of the four bytes of `word`, or of its two 16-bit halves, and `total`; signed or unsigned as
+// `total` is.
 GPR_DEVICE int add_bytes(unsigned word, int total)
 {
 #if defined(__CUDA_ARCH__)
@@ -110,20 +112,22 @@ GPR_DEVICE unsigned add_halves(unsigned word, unsigned total)
 #endif
 }
 
-// Whether the card compares both 16-bit halves of two words in one instruction (compute capability 9.0).
+// Whether the GPU compares both 16-bit halves of two words in one instruction (compute capability
+// 9.0).
 #if GPR_ARCH >= 900
 #define GPR_HAS_HALVES 1
 #else
 #define GPR_HAS_HALVES 0
 #endif
 
-// For each unsigned half, the smaller or the larger of two.
+// Returns, for each unsigned half, the smaller or the larger of two.
 GPR_DEVICE unsigned smaller_halves(unsigned a, unsigned b)
 {
 #if defined(__CUDA_ARCH__)
     return __vminu2(a, b);
 #else
-    return ((a & 0xffffu) < (b & 0xffffu) ? a & 0xffffu : b & 0xffffu) | (a >> 16 < b >> 16 ? a >> 16 : b >> 16) << 16;
+    return ((a & 0xffffu) < (b & 0xffffu) ? a & 0xffffu : b & 0xffffu) |
+           (a >> 16 < b >> 16 ? a >> 16 : b >> 16) << 16;
 #endif
 }
 
@@ -133,7 +137,7 @@ GPR_DEVICE unsigned smaller_halves_less_one(unsigned a, unsigned b)
 #if defined(__CUDA_ARCH__) && GPR_HAS_HALVES
     return __viaddmin_u16x2(b, 0xffffffffu, a);
 #else
-    return smaller_halves(a, (b + 0x7fff7fffu) ^ 0x80008000u); // nothing is carried from half to half
+    return smaller_halves(a, (b + 0x7fff7fffu) ^ 0x80008000u); // no half carries into the other
 #endif
 }
 
@@ -142,7 +146,8 @@ GPR_DEVICE unsigned larger_halves(unsigned a, unsigned b)
 #if defined(__CUDA_ARCH__)
     return __vmaxu2(a, b);
 #else
-    return ((a & 0xffffu) > (b & 0xffffu) ? a & 0xffffu : b & 0xffffu) | (a >> 16 > b >> 16 ? a >> 16 : b >> 16) << 16;
+    return ((a & 0xffffu) > (b & 0xffffu) ? a & 0xffffu : b & 0xffffu) |
+           (a >> 16 > b >> 16 ? a >> 16 : b >> 16) << 16;
 #endif
 }
 

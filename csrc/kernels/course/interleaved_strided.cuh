@@ -1,17 +1,18 @@
 // interleaved_strided: the same tree with contiguous threads.
 //
-// Removed: divergence and the remainder. The pairs are those of interleaved_modulo, but thread t takes the t-th pair,
-// so the threads at work are the first ones: whole warps work, and whole warps are done.
+// Removed: divergence and the remainder. The pairs are those of interleaved_modulo, but thread t
+// takes the t-th pair, so the threads at work are the first ones: whole warps work, and whole warps
+// are done.
 //
 //   s = 1   thread 0: 0+1   1: 2+3   2: 4+5   3: 6+7
 //   s = 2   thread 0: 0+2   1: 4+6
 //   s = 4   thread 0: 0+4
 //
-// Still paid: neighbouring threads touch words 2s apart. Shared memory has 32 banks, so at s = 16 a whole warp queues
-// for one of them.
+// Still paid: neighbouring threads touch words 2s apart. Shared memory has 32 banks, so at s = 16 a
+// whole warp queues for one of them.
 //
-// Launch: ceil(n / BLOCK) blocks a row, BLOCK a power of two; thread 0 writes the block's partial to out[virtual
-// block], and the caller runs the kernel over the partials again until one is left.
+// Launch: ceil(n / BLOCK) blocks per row, BLOCK a power of two; thread 0 writes the block's partial
+// to out[virtual block], and the caller runs the kernel over the partials again until one is left.
 //
 // Reference: Harris, "Optimizing Parallel Reduction in CUDA", reduction 2.
 #pragma once
@@ -22,7 +23,8 @@ namespace gpr {
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-interleaved_strided(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
+interleaved_strided(const typename Traits::In *in, typename Traits::Acc *out, Rows rows,
+                    Scratch<typename Traits::Acc>)
 {
     __shared__ typename Traits::Acc partial[BLOCK];
     const Row row = row_of(rows, blockIdx.x);

@@ -1,16 +1,18 @@
 // multi_add_chunks: many adds per thread, their number a compile-time constant, unrolled.
 //
-// Removed: the loop. A block serves a tile of `per_thread` chunks, each BLOCK elements wide, and a thread takes one
-// element of each. Their number is known to the compiler: in a full tile all loads of a thread are issued one after
-// another, and it waits once for all of them instead of once for each.
+// Removed: the loop. A block serves a tile of `per_thread` chunks, each BLOCK elements wide, and a
+// thread takes one element of each. Their number is known to the compiler: in a full tile all loads
+// of a thread are issued one after another, and it waits once for all of them instead of once for
+// each.
 //
 //   chunk 0: thread t loads t     chunk 1: t + BLOCK     chunk 2: t + 2 * BLOCK    ...
 //
-// Still paid: the number of chunks is fixed, so the blocks, and their trees, grow with the length; and the tree still
-// goes through shared memory.
+// Still paid: the number of chunks is fixed, so the blocks, and their trees, grow with the length;
+// and the tree still goes through shared memory.
 //
-// Launch: ceil(n / (BLOCK * per_thread)) blocks a row, BLOCK a power of two; thread 0 writes the block's partial to
-// out[virtual block], and the caller runs the kernel over the partials again until one is left.
+// Launch: ceil(n / (BLOCK * per_thread)) blocks per row, BLOCK a power of two; thread 0 writes the
+// block's partial to out[virtual block], and the caller runs the kernel over the partials again
+// until one is left.
 //
 // Reference: "CUDA 006 - Reduction", version 5 with a template argument for the number of chunks.
 #pragma once
@@ -21,7 +23,8 @@ namespace gpr {
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-multi_add_chunks(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
+multi_add_chunks(const typename Traits::In *in, typename Traits::Acc *out, Rows rows,
+                 Scratch<typename Traits::Acc>)
 {
     using Acc = typename Traits::Acc;
     constexpr unsigned tile = BLOCK * per_thread;

@@ -1,14 +1,16 @@
 // multi_add_loop: many adds per thread, in a run-time loop into shared memory.
 //
-// Removed: the tree's share of the work, as in multi_add, by the most direct change to the kernels before it: instead
-// of loading its word of shared memory once, a thread keeps folding elements into it. (The compiler sees that nobody
-// else looks at the word meanwhile, and holds it in a register.)
+// Removed: the tree's share of the work, as in multi_add, by the most direct change to the kernels
+// before it: instead of loading its word of shared memory once, a thread keeps folding elements
+// into it. (The compiler sees that no other thread reads the word meanwhile, and keeps it in a
+// register.)
 //
-// Still paid: the loop is not unrolled, since its length is known only at run time: a thread waits for each load before
-// it asks for the next.
+// Still paid: the loop is not unrolled, since its length is known only at run time: a thread waits
+// for each load before it issues the next.
 //
-// Launch: any number of blocks a row, enough to fill the card; BLOCK a power of two; thread 0 writes the block's
-// partial to out[virtual block], and the caller runs the kernel over the partials again until one is left.
+// Launch: any number of blocks per row, enough to fill the GPU; BLOCK a power of two; thread 0
+// writes the block's partial to out[virtual block], and the caller runs the kernel over the
+// partials again until one is left.
 //
 // Reference: "CUDA 006 - Reduction", version 5.
 #pragma once
@@ -19,7 +21,8 @@ namespace gpr {
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-multi_add_loop(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
+multi_add_loop(const typename Traits::In *in, typename Traits::Acc *out, Rows rows,
+               Scratch<typename Traits::Acc>)
 {
     using Acc = typename Traits::Acc;
     __shared__ Acc partial[tree_words<BLOCK>];

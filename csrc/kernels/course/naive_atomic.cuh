@@ -1,13 +1,14 @@
 // naive_atomic: one global atomic per element.
 //
-// Where the staircase starts. Every thread takes one element and folds it into the row's output with an atomic
-// operation. It is right, and it is short: no thread needs to know of any other.
+// Where the staircase starts. Every thread takes one element and folds it into the row's output
+// with an atomic operation. It is right, and it is short: no thread depends on another.
 //
-// Still paid: all elements queue for one word of memory. The memory system combines what a warp sends where it has an
-// instruction for the fold; where it has none, threads retry compare-and-swap until theirs goes through.
+// Still paid: all elements queue for one word of memory. The memory system combines what a warp
+// sends where it has an instruction for the fold; where it has none, threads retry a
+// compare-and-swap until it succeeds.
 //
-// Launch: ceil(n / BLOCK) blocks a row; the output holds the identity before (fill_identity). Operands are reordered,
-// and float sums vary from run to run.
+// Launch: ceil(n / BLOCK) blocks per row; the output holds the identity before (fill_identity).
+// Operands are reordered, and float sums vary from run to run.
 //
 // Reference: "CUDA 006 - Reduction", reduce_naive.
 #pragma once
@@ -18,7 +19,8 @@ namespace gpr {
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-naive_atomic(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
+naive_atomic(const typename Traits::In *in, typename Traits::Acc *out, Rows rows,
+             Scratch<typename Traits::Acc>)
 {
     const Row row = row_of(rows, blockIdx.x);
     const uint64 i = static_cast<uint64>(row.block) * BLOCK + threadIdx.x;

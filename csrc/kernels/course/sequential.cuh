@@ -1,18 +1,19 @@
 // sequential: the tree with its loop reversed, so that neighbours touch neighbouring words.
 //
-// Removed: bank conflicts. The upper half is folded onto the lower half, then the upper quarter, and so on: in each
-// step the threads of a warp touch 32 words in a row, one in each bank.
+// Removed: bank conflicts. The upper half is folded onto the lower half, then the upper quarter,
+// and so on: in each step the threads of a warp touch 32 words in a row, one in each bank.
 //
 //   s = 4   0+4   1+5   2+6   3+7
 //   s = 2   0+2   1+3
 //   s = 1   0+1
 //
-// Elements far apart now meet first: operands are reordered, which a fold that is not commutative does not survive.
+// Elements far apart now meet first: operands are reordered, which is wrong for a fold that is not
+// commutative.
 //
 // Still paid: half the threads never combine anything. They load one element and are done.
 //
-// Launch: ceil(n / BLOCK) blocks a row, BLOCK a power of two; thread 0 writes the block's partial to out[virtual
-// block], and the caller runs the kernel over the partials again until one is left.
+// Launch: ceil(n / BLOCK) blocks per row, BLOCK a power of two; thread 0 writes the block's partial
+// to out[virtual block], and the caller runs the kernel over the partials again until one is left.
 //
 // Reference: Harris, "Optimizing Parallel Reduction in CUDA", reduction 3.
 #pragma once
@@ -23,7 +24,8 @@ namespace gpr {
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-sequential(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
+sequential(const typename Traits::In *in, typename Traits::Acc *out, Rows rows,
+           Scratch<typename Traits::Acc>)
 {
     __shared__ typename Traits::Acc partial[BLOCK];
     const Row row = row_of(rows, blockIdx.x);

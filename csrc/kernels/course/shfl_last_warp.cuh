@@ -1,16 +1,19 @@
 // shfl_last_warp: the last warp by __shfl_down_sync.
 //
-// Removed: shared memory in the last five steps, and their warp barriers. When 32 partials are left, each lane holds
-// one in a register, and a shuffle hands it the register of a lane further up:
+// Removed: shared memory in the last five steps, and their warp barriers. When 32 partials are
+// left, each lane holds one in a register, and a shuffle hands it the register of a lane further
+// up:
 //
-//   delta = 16   lane 0: 0+16   1: 1+17  ...      delta = 8   lane 0: 0+8  ...      down to delta = 1
+//   delta = 16   lane 0: 0+16   1: 1+17  ...     delta = 8   lane 0: 0+8  ...     to delta = 1
 //
-// The instruction moves the value and brings the lanes together. Each step is a shuffle and a combine.
+// The instruction moves the value and brings the lanes together. Each step is a shuffle and a
+// combine.
 //
 // Still paid: the steps before go through shared memory.
 //
-// Launch: ceil(n / (2 * BLOCK)) blocks a row, BLOCK a power of two; thread 0 writes the block's partial to
-// out[virtual block], and the caller runs the kernel over the partials again until one is left.
+// Launch: ceil(n / (2 * BLOCK)) blocks per row, BLOCK a power of two; thread 0 writes the block's
+// partial to out[virtual block], and the caller runs the kernel over the partials again until one
+// is left.
 //
 // Reference: "CUDA 006 - Reduction", version 4.
 #pragma once
@@ -21,7 +24,8 @@ namespace gpr {
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-shfl_last_warp(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
+shfl_last_warp(const typename Traits::In *in, typename Traits::Acc *out, Rows rows,
+               Scratch<typename Traits::Acc>)
 {
     using Acc = typename Traits::Acc;
     __shared__ Acc partial[BLOCK];
@@ -41,7 +45,8 @@ shfl_last_warp(const typename Traits::In *in, typename Traits::Acc *out, Rows ro
     if (tid < 32) { // a whole warp, as shuffles need
         Acc value = partial[tid];
 #pragma unroll
-        for (unsigned delta = 16; delta > 0; delta /= 2) value = Traits::combine(value, shuffle_down(value, delta));
+        for (unsigned delta = 16; delta > 0; delta /= 2)
+            value = Traits::combine(value, shuffle_down(value, delta));
         if (tid == 0) out[row.virtual_block] = value;
     }
 }

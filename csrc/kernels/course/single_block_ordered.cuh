@@ -1,17 +1,17 @@
 // single_block_ordered: one block, operand order kept.
 //
-// Removed: the need for a commutative operator. The row is taken tile by tile, BLOCK elements each; inside a tile only
-// neighbours meet, the earlier one on the left (neighbour_tree in block.cuh); and thread 0 puts the tiles' results
-// together in sequence. So every combine has adjacent runs of the array for operands, as an associative operator asks,
-// and no more.
+// Removed: the need for a commutative operator. The row is taken tile by tile, BLOCK elements each;
+// inside a tile only neighbours meet, the earlier one on the left (neighbour_tree in block.cuh);
+// and thread 0 puts the tiles' results together in sequence. So every combine has adjacent runs of
+// the array for operands, as an associative operator asks, and no more.
 //
-// Still paid: a whole tree for every BLOCK elements, with the bank conflicts of neighbours first; and one
-// multiprocessor works while the others idle, unless there are many rows to give them.
+// Still paid: a whole tree for every BLOCK elements, with the bank conflicts of neighbours first;
+// and one multiprocessor works while the others idle, unless there are many rows to give them.
 //
-// Launch: one block a row, BLOCK a power of two; thread 0 writes out[row].
+// Launch: one block per row, BLOCK a power of two; thread 0 writes out[row].
 //
-// Reference: Stack Overflow documentation, "Parallel reduction": single-block parallel reduction for a non-commutative
-// operator.
+// Reference: Stack Overflow documentation, "Parallel reduction": single-block parallel reduction
+// for a non-commutative operator.
 #pragma once
 
 #include "block.cuh"
@@ -20,7 +20,8 @@ namespace gpr {
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-single_block_ordered(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
+single_block_ordered(const typename Traits::In *in, typename Traits::Acc *out, Rows rows,
+                     Scratch<typename Traits::Acc>)
 {
     using Acc = typename Traits::Acc;
     __shared__ Acc partial[BLOCK];

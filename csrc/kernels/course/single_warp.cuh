@@ -1,21 +1,22 @@
 // single_warp, single_warp_unguarded: one warp, in shared memory.
 //
-// Removed: block barriers. A block of one warp needs none: __syncwarp is enough between steps, and costs next to
-// nothing. Each lane folds every 32nd element in a register, then the lanes are combined in shared memory, halves onto
-// each other:
+// Removed: block barriers. A block of one warp needs none: __syncwarp is enough between steps, and
+// costs next to nothing. Each lane folds every 32nd element in a register, then the lanes are
+// combined in shared memory, halves onto each other:
 //
-//   single_warp             only lanes below s work in step s. They write below s and read from s on, so one warp
-//                           barrier between steps is enough.
-//   single_warp_unguarded   all lanes work in every step. The upper ones read up to 16 words past the end, which is
-//                           what the padding is for, and overwrite words that others read: reading and writing are
-//                           separated by a second warp barrier.
+//   single_warp             only lanes below s work in step s. They write below s and read from s
+//                           on, so one warp barrier between steps is enough.
+//   single_warp_unguarded   all lanes work in every step. The upper ones read up to 16 words past
+//                           the end, into padding, and overwrite words that others read: a second
+//                           warp barrier separates reading from writing.
 //
-// Still paid: one warp works. The guarded kernel diverges in every step; the other has 16 words of padding.
+// Still paid: one warp works. The guarded kernel diverges in every step; the other has 16 words of
+// padding.
 //
-// Launch: one block of 32 threads a row; lane 0 writes out[row].
+// Launch: one block of 32 threads per row; lane 0 writes out[row].
 //
-// Reference: Stack Overflow documentation, "Parallel reduction": single-warp parallel reduction for a commutative
-// operator.
+// Reference: Stack Overflow documentation, "Parallel reduction": single-warp parallel reduction for
+// a commutative operator.
 #pragma once
 
 #include "block.cuh"
@@ -23,16 +24,19 @@
 namespace gpr {
 
 // Folds every 32nd element of a row from the lane's own on.
-template <class Traits> GPR_DEVICE typename Traits::Acc fold_lane(const typename Traits::In *in, uint64 n)
+template <class Traits>
+GPR_DEVICE typename Traits::Acc fold_lane(const typename Traits::In *in, uint64 n)
 {
     typename Traits::Acc value = Traits::identity();
-    for (uint64 i = threadIdx.x; i < n; i += warp_lanes) value = Traits::combine(value, Traits::lift(in[i], i));
+    for (uint64 i = threadIdx.x; i < n; i += warp_lanes)
+        value = Traits::combine(value, Traits::lift(in[i], i));
     return value;
 }
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-single_warp(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
+single_warp(const typename Traits::In *in, typename Traits::Acc *out, Rows rows,
+            Scratch<typename Traits::Acc>)
 {
     static_assert(BLOCK == warp_lanes, "a block is one warp");
     __shared__ typename Traits::Acc partial[warp_lanes];
@@ -50,7 +54,8 @@ single_warp(const typename Traits::In *in, typename Traits::Acc *out, Rows rows,
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-single_warp_unguarded(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
+single_warp_unguarded(const typename Traits::In *in, typename Traits::Acc *out, Rows rows,
+                      Scratch<typename Traits::Acc>)
 {
     static_assert(BLOCK == warp_lanes, "a block is one warp");
     using Acc = typename Traits::Acc;

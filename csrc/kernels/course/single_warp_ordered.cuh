@@ -1,21 +1,23 @@
 // single_warp_ordered, single_warp_ordered_padded: one warp, neighbours first, operand order kept.
 //
-// Removed: the need for a commutative operator. The row is taken 32 elements at a time; steps go 1, 2, 4, 8, 16, so
-// that only neighbours meet, the earlier one on the left; and lane 0 puts the tiles' results together in sequence.
+// Removed: the need for a commutative operator. The row is taken 32 elements at a time; steps go 1,
+// 2, 4, 8, 16, so that only neighbours meet, the earlier one on the left; and lane 0 combines the
+// tiles' results in sequence.
 //
-//   single_warp_ordered          in step s only every 2s-th lane works, and no word that is read is written
-//   single_warp_ordered_padded   every lane works: after step s, lane t holds the fold of 2s elements from t on. Lane
-//                                0's are the ones wanted; the lanes near the end reach into 16 words of padding, and
-//                                nobody reads what they make of it. Reading and writing are separated by a second warp
-//                                barrier.
+//   single_warp_ordered          in step s only every 2s-th lane works, and no word that is read is
+//                                written
+//   single_warp_ordered_padded   every lane works: after step s, lane t holds the fold of 2s
+//                                elements from t on. Lane 0 holds the result; the lanes near the
+//                                end read 16 words of padding, and no lane reads their results. A
+//                                second warp barrier separates reading from writing.
 //
-// Still paid: a tree for every 32 elements, on one warp. The guarded kernel leaves ever fewer lanes busy; the padded
-// one computes values that nobody reads.
+// Still paid: a tree for every 32 elements, on one warp. The guarded kernel leaves ever fewer lanes
+// busy; the padded one computes values that no lane reads.
 //
-// Launch: one block of 32 threads a row; lane 0 writes out[row].
+// Launch: one block of 32 threads per row; lane 0 writes out[row].
 //
-// Reference: Stack Overflow documentation, "Parallel reduction": single-warp parallel reduction for a non-commutative
-// operator.
+// Reference: Stack Overflow documentation, "Parallel reduction": single-warp parallel reduction for
+// a non-commutative operator.
 #pragma once
 
 #include "block.cuh"
@@ -24,7 +26,8 @@ namespace gpr {
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-single_warp_ordered(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
+single_warp_ordered(const typename Traits::In *in, typename Traits::Acc *out, Rows rows,
+                    Scratch<typename Traits::Acc>)
 {
     static_assert(BLOCK == warp_lanes, "a block is one warp");
     using Acc = typename Traits::Acc;
@@ -51,7 +54,8 @@ single_warp_ordered(const typename Traits::In *in, typename Traits::Acc *out, Ro
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-single_warp_ordered_padded(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
+single_warp_ordered_padded(const typename Traits::In *in, typename Traits::Acc *out, Rows rows,
+                           Scratch<typename Traits::Acc>)
 {
     static_assert(BLOCK == warp_lanes, "a block is one warp");
     using Acc = typename Traits::Acc;

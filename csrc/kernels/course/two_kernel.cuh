@@ -1,16 +1,18 @@
 // two_kernel: partials by blocks, a second launch combines.
 //
-// Removed: the idle multiprocessors of single_block. Several blocks share a row, each strides over it and leaves a
-// partial. Blocks of one launch cannot wait for each other, but launches on a stream do: the second one, a single block
-// over the partials, starts when the first is complete. The end of a launch is the barrier that a grid does not have.
+// Removed: the idle multiprocessors of single_block. Several blocks share a row, each strides over
+// it and leaves a partial. Blocks of one launch cannot wait for each other, but launches on a
+// stream do: the second one, a single block over the partials, starts when the first is complete.
+// The end of a launch is the barrier that a grid does not have.
 //
 // Still paid: the second launch.
 //
-// Launch: any number of blocks a row, enough to fill the card; BLOCK a power of two; thread 0 writes the block's
-// partial to out[virtual block], and the caller runs the kernel over the partials with one block a row.
+// Launch: any number of blocks per row, enough to fill the GPU; BLOCK a power of two; thread 0
+// writes the block's partial to out[virtual block], and the caller runs the kernel over the
+// partials with one block per row.
 //
-// Reference: Stack Overflow documentation, "Parallel reduction": multi-block parallel reduction for a commutative
-// operator.
+// Reference: Stack Overflow documentation, "Parallel reduction": multi-block parallel reduction for
+// a commutative operator.
 #pragma once
 
 #include "block.cuh"
@@ -19,7 +21,8 @@ namespace gpr {
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-two_kernel(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
+two_kernel(const typename Traits::In *in, typename Traits::Acc *out, Rows rows,
+           Scratch<typename Traits::Acc>)
 {
     using Acc = typename Traits::Acc;
     __shared__ Acc partial[BLOCK];

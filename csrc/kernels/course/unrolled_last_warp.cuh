@@ -1,18 +1,20 @@
 // unrolled_last_warp: the last warp works without block barriers.
 //
-// Removed: the block barriers of the last six steps. From 64 partials on only the first warp works, and what it does
-// needs no barrier that the other warps have to reach: a warp barrier is enough. With no barrier to share, all 32 lanes
-// may as well combine in every step: the upper ones produce values that nobody reads, and the guard is gone.
+// Removed: the block barriers of the last six steps. From 64 partials on only the first warp works,
+// and what it does needs no barrier that the other warps have to reach: a warp barrier is enough.
+// With no barrier to share, all 32 lanes may as well combine in every step: the upper ones produce
+// values that no lane reads, and the guard is gone.
 //
-// The original relied on the lanes of a warp moving in lockstep, with `volatile` to keep values in memory. Since
-// compute capability 7.0 they do not, so each step here reads, waits for the warp, writes, and waits again: a lane's
-// word is another lane's operand, which must be read before it is overwritten and written before it is read in the next
-// step.
+// The original relied on the lanes of a warp moving in lockstep, with `volatile` to keep values in
+// memory. Since compute capability 7.0 they do not, so each step here reads, waits for the warp,
+// writes, and waits again: a lane's word is another lane's operand, which must be read before it is
+// overwritten and written before it is read in the next step.
 //
 // Still paid: loop and index arithmetic in the steps before.
 //
-// Launch: ceil(n / (2 * BLOCK)) blocks a row, BLOCK a power of two; thread 0 writes the block's partial to
-// out[virtual block], and the caller runs the kernel over the partials again until one is left.
+// Launch: ceil(n / (2 * BLOCK)) blocks per row, BLOCK a power of two; thread 0 writes the block's
+// partial to out[virtual block], and the caller runs the kernel over the partials again until one
+// is left.
 //
 // Reference: Harris, "Optimizing Parallel Reduction in CUDA", reduction 5.
 #pragma once
@@ -23,10 +25,14 @@ namespace gpr {
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-unrolled_last_warp(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
+unrolled_last_warp(const typename Traits::In *in, typename Traits::Acc *out, Rows rows,
+                   Scratch<typename Traits::Acc>)
 {
     using Acc = typename Traits::Acc;
-    __shared__ Acc partial[BLOCK < 64 ? 64 : BLOCK]; // the last warp looks 32 words ahead, also in a block of one warp
+    __shared__ Acc
+        partial[BLOCK < 64
+                    ? 64
+                    : BLOCK]; // the last warp looks 32 words ahead, also in a block of one warp
     const Row row = row_of(rows, blockIdx.x);
     const unsigned tid = threadIdx.x;
     const uint64 i = static_cast<uint64>(row.block) * (2 * BLOCK) + tid;

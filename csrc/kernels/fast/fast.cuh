@@ -1,26 +1,39 @@
-// fast_stream, fast_rows: the kernels behind "auto", for rows that are runs of memory. (auto itself is a word of C++.)
+// fast_stream, fast_rows: the kernels of `fast` for rows that are contiguous in memory.
 //
-// Where rows begin and results go is the layout's to say (layout.cuh). Rows that are no runs are for fast_columns,
-// fast_narrow and fast_strided, which this file includes.
+// The layout (layout.cuh) gives where rows begin and where results go. Rows that are not contiguous
+// are read by fast_columns, fast_narrow and fast_strided, which this file includes, and so are very
+// short rows, by fast_counted.
 //
-// What the steps before found out, together: 16-byte loads with several under way per thread (the number that decides
-// whether the memory is kept busy), folds of whole tiles by the quickest way for the types (tile.cuh), a reduction by
-// warps, and one launch that the last block finishes. Who combines what is fixed by the launch, never by timing: the
-// same input on the same card gives the same bits.
+// Both kernels combine what the course's steps showed: 16-byte loads with several in flight per
+// thread, folds of whole tiles by the fastest instructions for the types (tile.cuh), a reduction by
+// warps, and one launch that the last block finishes. The launch alone determines which thread
+// combines what, so the same input on the same GPU gives the same bits.
 //
-// fast_stream: rows of any length, one or more blocks each.
-//   Launch: any number of blocks a row; BLOCK a multiple of 32; out[row] is written by one thread. With more than one
-//   block a row, scratch has a partial for each virtual block and for each row a ticket counter, zero before and after;
-//   with one block it is not touched. A multiprocessor holds blocks of resident_threads threads together for sure, so a
-//   grid of that many threads a multiprocessor, or a small multiple of it, fills the card in whole waves.
+// fast_stream: rows of any length, one or more blocks per row.
 //
-// fast_rows: many short rows, `lanes` lanes each (1, 2, 4, ... 32; a constant of the program).
-//   Launch: rows.blocks is 0, and virtual block v serves rows v * R to v * R + R - 1, R = BLOCK * per_thread / lanes.
-//   Few lanes with several loads each are quicker than many. Where the lanes of a row would load less than 32 bytes
-//   together and row follows row, the block's rows, which are one run of memory, come through shared memory by 16-byte
-//   loads; per_thread is what makes that run long enough.
+//             row 0                       row 1
+//   |  block 0  |  block 1  |   |  block 2  |  block 3  |     rows.blocks = 2
+//   each block strides over its row by tiles of BLOCK * stream_vectors vectors
 //
-// Still paid: one counter atomic per block where several blocks share a row.
+//   Launch: any number of blocks per row; BLOCK a multiple of 32; one thread writes out[row]. With
+//   more than one block per row, scratch has one partial per virtual block and one ticket per row,
+//   zero before and after; with one block per row scratch is not used. A multiprocessor can always
+//   hold blocks of resident_threads threads at once, so a grid of that many threads per
+//   multiprocessor, or a small multiple of it, fills the GPU in whole waves.
+//
+// fast_rows: many short rows, `lanes` lanes per row (1, 2, 4, ... 32; a constant of the program).
+//
+//   lanes = 8, per_thread = 2:   lanes   0..7    8..15   16..23  24..31
+//                                k = 0   row 0   row 1   row 2   row 3     of warp 0
+//                                k = 1   row G   row G+1 row G+2 row G+3   G = BLOCK / lanes
+//
+//   Launch: rows.blocks is 0, and virtual block v serves rows v * R to v * R + R - 1, where R =
+//   BLOCK * per_thread / lanes. Few lanes with several loads each are faster than many lanes with
+//   one. Where the lanes of a row would load less than 32 bytes together and rows follow each other
+//   in memory, the block copies its rows through shared memory by 16-byte loads; per_thread makes
+//   that copy long enough.
+//
+// Still paid: one atomic on a counter per block where several blocks share a row.
 #pragma once
 
 #include "fast_columns.cuh"
@@ -37,11 +50,12 @@ namespace gpr {
 
 // ---------------------------------------------------------------- long rows ---------------------
 
-constexpr unsigned stream_vectors = GPR_STREAM_VECTORS; // that a thread has under way
+constexpr unsigned stream_vectors = GPR_STREAM_VECTORS; // in flight per thread
 
-// The best number of all threads of a block first, then where it is: only who has it looks for that. All threads must
-// call; thread 0 holds the result.
-template <class Traits, unsigned BLOCK> GPR_DEVICE typename Traits::Acc find_in_block(const ThreadAccumulator<Traits> &accumulator)
+// Finds the extreme of a block's threads, then its position: only threads that hold the extreme
+// search their tile for it. All threads must call; thread 0 holds the result.
+template <class Traits, unsigned BLOCK>
+GPR_DEVICE typename Traits::Acc find_in_block(const ThreadAccumulator<Traits> &accumulator)
 {
     using Tile = typename ThreadAccumulator<Traits>::Tile;
     constexpr unsigned warps = BLOCK / warp_lanes;
@@ -52,24 +66,28 @@ template <class Traits, unsigned BLOCK> GPR_DEVICE typename Traits::Acc find_in_
 
     if (lane == 0) best_of_warp[warp] = best;
     if (threadIdx.x == 0) position = nowhere;
-    __syncthreads(); // everybody sees the best of all warps
+    __syncthreads(); // all threads see the best of all warps
     best = warp_all_reduce<Tile>(lane < warps ? best_of_warp[lane] : Tile::identity());
-    if (accumulator.first != nowhere && !Traits::Fold::prefers(best, accumulator.best)) atomicMin(&position, accumulator.position());
-    __syncthreads(); // the first position is there
+    if (accumulator.first != nowhere && !Traits::Fold::prefers(best, accumulator.best))
+        atomicMin(&position, accumulator.position());
+    __syncthreads(); // the smallest position is there
     return {element_of<typename Traits::Acc::Number>(best), position};
 }
 
-// Reduces what a block's threads took; thread 0 holds the result.
-template <class Traits, unsigned BLOCK> GPR_DEVICE typename Traits::Acc finalize_block(const ThreadAccumulator<Traits> &accumulator)
+// Reduces the accumulators of a block's threads. All threads must call; thread 0 holds the result.
+template <class Traits, unsigned BLOCK>
+GPR_DEVICE typename Traits::Acc finalize_block(const ThreadAccumulator<Traits> &accumulator)
 {
-    if constexpr (accumulation_way<Traits>() == AccumulationWay::INDEXED) return find_in_block<Traits, BLOCK>(accumulator);
+    if constexpr (accumulation_way<Traits>() == AccumulationWay::INDEXED)
+        return find_in_block<Traits, BLOCK>(accumulator);
     else return block_reduce<Traits, BLOCK>(accumulator.finalize());
 }
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
-fast_stream(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc> scratch,
-            const __grid_constant__ Layout layout, typename Traits::AllParams params)
+fast_stream(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
+            Scratch<typename Traits::Acc> scratch, const __grid_constant__ Layout layout,
+            typename Traits::AllParams params)
 {
     using Acc = typename Traits::Acc;
     const Row row = row_of(rows, blockIdx.x);
@@ -82,48 +100,56 @@ fast_stream(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
         if (!is_last_block(row, scratch, value)) return;
         const Acc *partials = scratch.partials() + row.index * row.blocks;
         value = Traits::identity();
-        for (unsigned i = threadIdx.x; i < row.blocks; i += BLOCK) value = Traits::combine(value, partials[i]);
+        for (unsigned i = threadIdx.x; i < row.blocks; i += BLOCK)
+            value = Traits::combine(value, partials[i]);
         value = block_reduce<Traits, BLOCK>(value);
     }
-    if (threadIdx.x == 0) Traits::store(out + start.out, value, layout.elements, params.of_row(layout, row.index, 0));
+    if (threadIdx.x == 0)
+        Traits::store(out + start.out, value, layout.elements, params.of_row(layout, row.index, 0));
 }
 
 // ---------------------------------------------------------------- short rows --------------------
 
-// Vectors under way for a lane that reads its row directly.
+// Vectors in flight per lane where lanes read their rows directly.
 constexpr unsigned row_vectors = 4;
-// Bytes of a block's rows that shared memory takes: four elements for each row of a lane, within reason.
+// Bytes of shared memory for a block's rows: four elements per row of a lane, up to 32 KiB.
 template <class In, unsigned BLOCK>
 constexpr unsigned staged_bytes = BLOCK * per_thread * 4 * sizeof(In) < GPR_BLOCK_ROWS_BYTES
                                       ? BLOCK * per_thread * 4 * sizeof(In)
                                       : GPR_BLOCK_ROWS_BYTES;
 
-// Copies in[0 .. n) to shared memory and says where it is: as far from a multiple of 16 bytes as in global memory, so
-// that whole vectors move. All threads must call; a block barrier is passed. `staged` has room for n elements and 16
-// bytes.
-template <class In, unsigned BLOCK> GPR_DEVICE const In *stage(const In *in, unsigned n, Vector *staged)
+// Copies in[0 .. n) to shared memory and returns its address there: as far from a multiple of 16
+// bytes as in global memory, so that whole vectors are copied. All threads must call; a block
+// barrier is passed. `staged` has room for n elements and 16 bytes.
+template <class In, unsigned BLOCK>
+GPR_DEVICE const In *stage(const In *in, unsigned n, Vector *staged)
 {
-    const unsigned past = static_cast<unsigned>(reinterpret_cast<uint64>(in) % sizeof(Vector)) / sizeof(In);
-    const Vector *from = reinterpret_cast<const Vector *>(in - past); // its first vector may begin before `in`
+    const unsigned past =
+        static_cast<unsigned>(reinterpret_cast<uint64>(in) % sizeof(Vector)) / sizeof(In);
+    const Vector *from =
+        reinterpret_cast<const Vector *>(in - past); // its first vector may begin before `in`
     In *elements = reinterpret_cast<In *>(staged);
     const unsigned begin = past == 0 ? 0 : 1; // first whole vector
     const unsigned end = (past + n) / vector_elements<In>;
 
     if (end > begin) {
 #pragma unroll 4
-        for (unsigned i = begin + threadIdx.x; i < end; i += BLOCK) staged[i] = load_vector(from + i);
+        for (unsigned i = begin + threadIdx.x; i < end; i += BLOCK)
+            staged[i] = load_vector(from + i);
     }
-    const unsigned head = begin * vector_elements<In> < past + n ? begin * vector_elements<In> : past + n;
+    const unsigned head =
+        begin * vector_elements<In> < past + n ? begin * vector_elements<In> : past + n;
     const unsigned tail = end * vector_elements<In> > head ? end * vector_elements<In> : head;
     for (unsigned i = past + threadIdx.x; i < head; i += BLOCK) elements[i] = in[i - past];
     for (unsigned i = tail + threadIdx.x; i < past + n; i += BLOCK) elements[i] = in[i - past];
-    __syncthreads(); // everybody's part is there
+    __syncthreads(); // all elements are there
     return elements + past;
 }
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-fast_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc>, const __grid_constant__ Layout layout,
+fast_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
+          Scratch<typename Traits::Acc>, const __grid_constant__ Layout layout,
           typename Traits::AllParams params)
 {
     using In = typename Traits::In;
@@ -132,7 +158,8 @@ fast_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows, S
     constexpr bool narrow = lanes * sizeof(In) < GPR_SECTOR_BYTES;
     const uint64 first = (rows.first + blockIdx.x) * (groups * per_thread);
     const uint64 left = rows.count - first;
-    const unsigned count = left < groups * per_thread ? static_cast<unsigned>(left) : groups * per_thread;
+    const unsigned count =
+        left < groups * per_thread ? static_cast<unsigned>(left) : groups * per_thread;
     const unsigned group = threadIdx.x / lanes, lane = threadIdx.x % lanes;
     const RowOffsets base = layout.row_offsets(first);
     const In *staged_in = nullptr;
@@ -143,7 +170,8 @@ fast_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows, S
         __shared__ Vector staged[staged_bytes<In, BLOCK> / sizeof(Vector) + 1];
         const bool is_run = layout.kept[0].in == static_cast<long long>(rows.n);
         if (is_run && count * rows.n <= staged_bytes<In, BLOCK> / sizeof(In)) {
-            staged_in = stage<In, BLOCK>(in + base.in, static_cast<unsigned>(count * rows.n), staged);
+            staged_in =
+                stage<In, BLOCK>(in + base.in, static_cast<unsigned>(count * rows.n), staged);
         }
     }
 #pragma unroll
@@ -155,9 +183,11 @@ fast_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows, S
         if (staged_in != nullptr) {
             const unsigned n = static_cast<unsigned>(rows.n);
             const In *row_in = staged_in + r * n;
-            for (unsigned i = lane; i < n; i += lanes) value[k] = Traits::combine(value[k], Traits::lift(row_in[i], i));
+            for (unsigned i = lane; i < n; i += lanes)
+                value[k] = Traits::combine(value[k], Traits::lift(row_in[i], i));
         } else {
-            value[k] = fold_vectors<Traits, row_vectors, lanes>(in + start[k].in, rows.n, ThreadGroup{lane, lanes});
+            value[k] = fold_vectors<Traits, row_vectors, lanes>(in + start[k].in, rows.n,
+                                                                ThreadGroup{lane, lanes});
         }
     }
     warp_reduce_all<Traits, lanes>(value); // every lane takes part, with or without a row
@@ -165,7 +195,8 @@ fast_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows, S
     for (unsigned k = 0; k < per_thread; k++) {
         const unsigned r = k * groups + group;
         if (r < count && lane == 0) {
-            Traits::store(out + start[k].out, value[k], layout.elements, params.of_row(layout, first + r, 0));
+            Traits::store(out + start[k].out, value[k], layout.elements,
+                          params.of_row(layout, first + r, 0));
         }
     }
 }

@@ -1,9 +1,15 @@
-// Blocks whose threads lie across rows: what fast_columns and fast_strided have in common.
+// Rectangles of threads: how fast_columns and fast_strided map a block to several rows at once.
 //
-// A block's threads are a rectangle. `width` of them lie side by side, each with outputs of its own; BLOCK / width
-// lie one below the other and share those outputs, each taking every so-manyth position of the rows. What they found is
-// combined down the rectangle in shared memory, and where several blocks share rows, the last of them combines what all
-// found, in the order of the blocks: who combines what is fixed by the launch, never by timing.
+//   width = 4, BLOCK = 12          x = 0   1   2   3
+//                           y = 0      t0  t1  t2  t3      each x has outputs of its own
+//                           y = 1      t4  t5  t6  t7      each y reads every height-th position
+//                           y = 2      t8  t9  t10 t11
+//
+// `width` threads are side by side, each with its own outputs. BLOCK / width threads are below each
+// other and share those outputs: each reads every height-th position of the rows. Their
+// accumulators are reduced along y in shared memory. Where several blocks share rows, the last of
+// them to finish combines the partials of all in the order of the blocks. The launch alone
+// determines which thread combines what.
 #pragma once
 
 #include "block.cuh"
@@ -14,17 +20,19 @@
 
 namespace gpr {
 
-// Items that a thread has under way: with 1024 threads a multiprocessor 64 KiB, as in fast_stream, or half of that where
-// items have less than 8 bytes.
+// Items in flight per thread: with 1024 threads per multiprocessor these are 64 KiB, as in
+// fast_stream, or half of that where items have less than 8 bytes.
 template <class In> constexpr unsigned items_under_way =
     item * sizeof(In) == GPR_VECTOR_BYTES ? GPR_ITEMS_UNDER_WAY : 2 * GPR_ITEMS_UNDER_WAY;
 
-// A thread's place in its block. Threads that the rectangle leaves over have y == height and do nothing.
+// A thread's place in its block's rectangle. Threads outside the rectangle have y == height and
+// only pass barriers.
 struct Rectangle {
     unsigned width, height;
     unsigned x, y;
 
-    // `row_major`: neighbours in the block take neighbouring positions of a row, else neighbouring rows.
+    // `row_major`: neighbouring threads read neighbouring positions of a row; otherwise
+    // neighbouring rows.
     template <unsigned BLOCK> static GPR_DEVICE Rectangle of_block(unsigned width, bool row_major)
     {
         Rectangle r;
@@ -39,9 +47,10 @@ struct Rectangle {
     GPR_DEVICE bool works() const { return y < height; }
 };
 
-// Outputs that are combined down a block at once: with 64 bytes of shared memory a thread, and 32 KiB a block, as many blocks
-// as before have room.
-template <class Traits, unsigned BLOCK, unsigned OUTPUTS> GPR_DEVICE constexpr unsigned outputs_together()
+// Outputs per thread that are reduced at once: as many as 64 bytes of shared memory per thread
+// hold, and 32 KiB per block, so that shared memory does not limit how many blocks are resident.
+template <class Traits, unsigned BLOCK, unsigned OUTPUTS>
+GPR_DEVICE constexpr unsigned outputs_together()
 {
     constexpr unsigned long of_thread = GPR_THREAD_ACC_BYTES, of_block = GPR_BLOCK_ACC_BYTES;
     constexpr unsigned long most = BLOCK * of_thread <= of_block ? of_thread : of_block / BLOCK;
@@ -50,11 +59,13 @@ template <class Traits, unsigned BLOCK, unsigned OUTPUTS> GPR_DEVICE constexpr u
     return together;
 }
 
-// Combines the values of threads down the rectangle, some outputs at a time; the threads with y == 0 hold the results. All
-// threads of the block must call. `partial` is shared memory of BLOCK accumulators for each output of those; another call
-// with the same rectangle may follow at once, as of each slot only its own thread reads after the last barrier.
+// Reduces the values of threads along y; the threads with y == 0 hold the results. All threads of
+// the block must call. `partial` is shared memory of BLOCK accumulators per output that is reduced
+// at once. Another call with the same rectangle may follow without a barrier: after the last
+// barrier each slot is read by its own thread alone.
 template <class Traits, unsigned BLOCK, unsigned OUTPUTS>
-GPR_DEVICE void reduce_rectangle(typename Traits::Acc *partial, typename Traits::Acc (&value)[OUTPUTS], const Rectangle &r)
+GPR_DEVICE void reduce_rectangle(typename Traits::Acc *partial,
+                                 typename Traits::Acc (&value)[OUTPUTS], const Rectangle &r)
 {
     constexpr unsigned together = outputs_together<Traits, BLOCK, OUTPUTS>();
     const unsigned slot = r.y * r.width + r.x;
@@ -86,8 +97,8 @@ GPR_DEVICE void reduce_rectangle(typename Traits::Acc *partial, typename Traits:
     }
 }
 
-// What a thread folds OUTPUTS outputs into. OUTPUTS is 1, where the elements of an item are of one row, or item, where
-// they are of as many.
+// A thread's accumulators for OUTPUTS outputs. OUTPUTS is 1 where the elements of an item belong to
+// one row, and `item` where each belongs to its own row.
 //
 //   add(items, position, layout)    an item, and the position of its first element
 //   renormalize()                         as of a ThreadAccumulator
@@ -100,8 +111,9 @@ template <class Traits, unsigned OUTPUTS> struct EachOutput {
     {
 #pragma unroll
         for (unsigned j = 0; j < item; j++) {
-            // Of a row's item the elements have positions of their own.
-            const uint64 own = OUTPUTS == 1 ? static_cast<uint64>(j * layout.item_position) : uint64(0);
+            // Elements of one row differ in position, those of several rows do not.
+            const uint64 own =
+                OUTPUTS == 1 ? static_cast<uint64>(j * layout.item_position) : uint64(0);
             if (items.kept(j)) of[OUTPUTS == 1 ? 0 : j].add(items.element(j), position + own);
         }
     }
@@ -113,7 +125,8 @@ template <class Traits, unsigned OUTPUTS> struct EachOutput {
     GPR_DEVICE typename Traits::Acc finalize(unsigned k) const { return of[k].finalize(); }
 };
 
-// Variances of columns of which every element counts: one count for all of them leaves registers for more columns.
+// Moments of columns without a mask or skipped NaNs: one count serves all columns, which saves
+// registers.
 template <class Traits> struct MomentsTogether {
     using In = typename Traits::In;
     Distances<typename Traits::Acc> of[item];
@@ -141,11 +154,12 @@ template <class Traits> struct MomentsTogether {
     }
 };
 
-template <class Traits, unsigned OUTPUTS> using Outputs =
-    typename Select<accumulation_way<Traits>() == AccumulationWay::MOMENTS && OUTPUTS == item && !masked && !Traits::skips_nan,
-                    MomentsTogether<Traits>, EachOutput<Traits, OUTPUTS>>::type;
+template <class Traits, unsigned OUTPUTS>
+using Outputs = typename Select<accumulation_way<Traits>() == AccumulationWay::MOMENTS &&
+                                    OUTPUTS == item && !masked && !Traits::skips_nan,
+                                MomentsTogether<Traits>, EachOutput<Traits, OUTPUTS>>::type;
 
-// Of begin, begin + step, ... how many are below n.
+// Returns how many of begin, begin + step, ... are below n.
 GPR_DEVICE uint64 steps_of(uint64 n, uint64 begin, uint64 step)
 {
     if (begin >= n) return 0;
@@ -153,14 +167,17 @@ GPR_DEVICE uint64 steps_of(uint64 n, uint64 begin, uint64 step)
     return n - begin <= step ? 1 : (n - begin - 1) / step + 1; // spares short rows a division
 }
 
-// Folds rows of n items from `in` on: this thread's positions are r.y of the block's first `down`, and so on every
-// `blocks` * down.
+// Folds rows of row.n items that begin at `in`; each thread gets the accumulators of its own items.
+// A thread's first item is row.block * r.height + r.y, and the next ones follow at row.blocks *
+// r.height items.
 template <class Traits, unsigned OUTPUTS>
-GPR_DEVICE void fold_strided(const typename Traits::In *in, const unsigned char *mask, const Layout &layout, const Row &row,
-                          const Rectangle &r, typename Traits::Acc (&value)[OUTPUTS])
+GPR_DEVICE void fold_strided(const typename Traits::In *in, const unsigned char *mask,
+                             const Layout &layout, const Row &row, const Rectangle &r,
+                             typename Traits::Acc (&value)[OUTPUTS])
 {
     using In = typename Traits::In;
-    static_assert(OUTPUTS == 1 || OUTPUTS == item, "an item is of one row or of as many as it has elements");
+    static_assert(OUTPUTS == 1 || OUTPUTS == item,
+                  "an item is of one row or of as many as it has elements");
     constexpr unsigned under_way = items_under_way<In>;
     const uint64 step = static_cast<uint64>(row.blocks) * r.height;
     const uint64 begin = static_cast<uint64>(row.block) * r.height + r.y;
@@ -168,7 +185,7 @@ GPR_DEVICE void fold_strided(const typename Traits::In *in, const unsigned char 
     StridedIterator iterator(layout, begin, step);
     Outputs<Traits, OUTPUTS> outputs;
 
-    // `there` items, of which the compiler knows the number but for the last time.
+    // Adds `there` items; the compiler knows their number in all calls but the last.
     const auto add_some = [&](uint64 there) {
         Item<In> items[under_way];
         uint64 positions[under_way];
@@ -192,8 +209,9 @@ GPR_DEVICE void fold_strided(const typename Traits::In *in, const unsigned char 
     for (unsigned k = 0; k < OUTPUTS; k++) value[k] = outputs.finalize(k);
 }
 
-// Extremes of neighbouring columns of which every element counts, and is met in the order of positions: what is kept of
-// the best so far is its number and which step it was, chosen once for as many as are under way.
+// Extremes of neighbouring columns without a mask or skipped NaNs, read in ascending positions. It
+// keeps the best number per column and the step at which it was read, updated once per batch of
+// items in flight.
 template <class Traits> struct Extremes {
     using Fold = typename Traits::Fold;
     using Tile = typename ThreadAccumulator<Traits>::Tile;
@@ -209,8 +227,10 @@ template <class Traits> struct Extremes {
             at[j] = 0;
         }
     }
-    // Takes COUNT steps, the first of which is number `first`. element(u, j) is column j's in step u of them.
-    template <unsigned COUNT, class Element> GPR_DEVICE void add(unsigned first, const Element &element)
+    // Adds COUNT steps that begin with step `first`. element(u, j) returns the element of column j
+    // in step first + u.
+    template <unsigned COUNT, class Element>
+    GPR_DEVICE void add(unsigned first, const Element &element)
     {
 #pragma unroll
         for (unsigned j = 0; j < item; j++) {
@@ -222,7 +242,8 @@ template <class Traits> struct Extremes {
             }
             unsigned further = COUNT - 1; // the first that is as good as the extreme
 #pragma unroll
-            for (unsigned u = COUNT - 1; u-- > 0;) further = Fold::prefers(extreme, number[u]) ? further : u;
+            for (unsigned u = COUNT - 1; u-- > 0;)
+                further = Fold::prefers(extreme, number[u]) ? further : u;
             const bool is_better = Fold::prefers(extreme, best[j]);
             best[j] = is_better ? extreme : best[j];
             at[j] = is_better ? first + further : at[j];
@@ -234,14 +255,15 @@ template <class Traits> struct Extremes {
     }
 };
 
-// Whether Extremes are for these traits, if positions ascend on the way.
+// Whether Extremes serve these traits where positions ascend.
 template <class Traits> constexpr bool finds_extremes =
     accumulation_way<Traits>() == AccumulationWay::INDEXED && !masked && !Traits::skips_nan;
 
-// fold_strided for them. Rows have fewer than 2^32 elements.
+// fold_strided by Extremes. Rows have fewer than 2^32 elements.
 template <class Traits>
-GPR_DEVICE void fold_strided_extremes(const typename Traits::In *in, const Layout &layout, const Row &row, const Rectangle &r,
-                                 typename Traits::Acc (&value)[item])
+GPR_DEVICE void fold_strided_extremes(const typename Traits::In *in, const Layout &layout,
+                                      const Row &row, const Rectangle &r,
+                                      typename Traits::Acc (&value)[item])
 {
     using In = typename Traits::In;
     constexpr unsigned under_way = items_under_way<In>;
@@ -254,12 +276,15 @@ GPR_DEVICE void fold_strided_extremes(const typename Traits::In *in, const Layou
     if (steps == 0) return;
     const auto add_some = [&](unsigned first, unsigned there) {
         Item<In> items[under_way];
+        // All loads first; behind the end the first one again.
 #pragma unroll
-        for (unsigned u = 0; u < under_way; u++) { // all loads first; behind the end the first one again
-            items[u] = u == 0 || u < there ? load_item(in, layout.mask, iterator.offsets()) : items[0];
+        for (unsigned u = 0; u < under_way; u++) {
+            items[u] =
+                u == 0 || u < there ? load_item(in, layout.mask, iterator.offsets()) : items[0];
             iterator.advance();
         }
-        extremes.template add<under_way>(first, [&](unsigned u, unsigned j) { return items[u].element(j); });
+        extremes.template add<under_way>(
+            first, [&](unsigned u, unsigned j) { return items[u].element(j); });
     };
     unsigned taken = 0;
     for (; steps - taken >= under_way; taken += under_way) add_some(taken, under_way);
@@ -271,11 +296,13 @@ GPR_DEVICE void fold_strided_extremes(const typename Traits::In *in, const Layou
     }
 }
 
-// Makes of one block's values those of all blocks that share its rows, in the last of them to arrive; says whether this
-// is that block. `width` outputs a block.
+// Publishes this block's values and, in the last block to finish, merges those of all blocks that
+// share its rows. Returns whether this is the last block; its threads with y == 0 hold the merged
+// values. All threads must call; block barriers are passed.
 template <class Traits, unsigned BLOCK, unsigned OUTPUTS>
-GPR_DEVICE bool merge_blocks(const Scratch<typename Traits::Acc> &scratch, const Row &row, const Rectangle &r,
-                            typename Traits::Acc *partial, typename Traits::Acc (&value)[OUTPUTS])
+GPR_DEVICE bool merge_blocks(const Scratch<typename Traits::Acc> &scratch, const Row &row,
+                             const Rectangle &r, typename Traits::Acc *partial,
+                             typename Traits::Acc (&value)[OUTPUTS])
 {
     using Acc = typename Traits::Acc;
     const uint64 width = static_cast<uint64>(r.width) * OUTPUTS;
@@ -293,24 +320,29 @@ GPR_DEVICE bool merge_blocks(const Scratch<typename Traits::Acc> &scratch, const
 #pragma unroll 4
         for (unsigned b = r.y; b < row.blocks; b += r.height) {
 #pragma unroll
-            for (unsigned k = 0; k < OUTPUTS; k++) value[k] = Traits::combine(value[k], first[b * width + k]);
+            for (unsigned k = 0; k < OUTPUTS; k++)
+                value[k] = Traits::combine(value[k], first[b * width + k]);
         }
     }
     reduce_rectangle<Traits, BLOCK>(partial, value, r);
     return true;
 }
 
-// Results of neighbours, stored together.
+// Neighbouring results that one instruction stores.
 template <class Out> constexpr unsigned stored_together =
     16 % sizeof(Out) != 0 ? 1 : 16 / sizeof(Out) < item ? 16 / sizeof(Out) : item;
 template <class Out> constexpr unsigned store_alignment =
     16 % sizeof(Out) != 0 ? alignof(Out) : stored_together<Out> * sizeof(Out);
-template <class Out> struct alignas(store_alignment<Out>) Together { Out of[stored_together<Out>]; };
+template <class Out> struct alignas(store_alignment<Out>) Together {
+    Out of[stored_together<Out>];
+};
 
-// Results of an item of neighbours, the first of which is number `column` of row `row`, and goes to *to.
+// Stores the results of `item` neighbouring columns. The first one is column `column` of group
+// `row` and is stored to *to.
 template <class Traits>
-GPR_DEVICE void store_item(typename Traits::Out *to, const typename Traits::Acc (&value)[item], const Layout &layout,
-                           const typename Traits::AllParams &params, uint64 row, uint64 column)
+GPR_DEVICE void store_item(typename Traits::Out *to, const typename Traits::Acc (&value)[item],
+                           const Layout &layout, const typename Traits::AllParams &params,
+                           uint64 row, uint64 column)
 {
     using Out = typename Traits::Out;
 
@@ -320,24 +352,29 @@ GPR_DEVICE void store_item(typename Traits::Out *to, const typename Traits::Acc 
             Together<Out> together;
 #pragma unroll
             for (unsigned j = 0; j < stored_together<Out>; j++) {
-                Traits::store(&together.of[j], value[k + j], layout.elements, params.of_row(layout, row, column + k + j));
+                Traits::store(&together.of[j], value[k + j], layout.elements,
+                              params.of_row(layout, row, column + k + j));
             }
             *reinterpret_cast<Together<Out> *>(to + k) = together;
         }
     } else {
 #pragma unroll
         for (unsigned k = 0; k < item; k++) {
-            Traits::store(to + k * layout.column.out, value[k], layout.elements, params.of_row(layout, row, column + k));
+            Traits::store(to + k * layout.column.out, value[k], layout.elements,
+                          params.of_row(layout, row, column + k));
         }
     }
 }
 
-// A block's part of its rows, from elements to accumulators; whether it is the one that holds results, and if so the
-// threads with y == 0 do. `has_rows`: this thread's outputs exist.
+// Folds a block's share of its rows and merges it with those of other blocks. Returns whether this
+// block holds results; if so its threads with y == 0 hold them. All threads must call. `has_rows`:
+// this thread's outputs exist.
 template <class Traits, unsigned BLOCK, unsigned OUTPUTS>
-GPR_DEVICE bool fold_rows_of_block(const typename Traits::In *in, const unsigned char *mask, const Layout &layout,
-                            const Scratch<typename Traits::Acc> &scratch, const Row &row, const Rectangle &r,
-                            bool has_rows, typename Traits::Acc (&value)[OUTPUTS])
+GPR_DEVICE bool fold_rows_of_block(const typename Traits::In *in, const unsigned char *mask,
+                                   const Layout &layout,
+                                   const Scratch<typename Traits::Acc> &scratch, const Row &row,
+                                   const Rectangle &r, bool has_rows,
+                                   typename Traits::Acc (&value)[OUTPUTS])
 {
     __shared__ typename Traits::Acc partial[BLOCK * outputs_together<Traits, BLOCK, OUTPUTS>()];
 

@@ -1,24 +1,34 @@
-// fast_narrow: few columns without a gap, like axis 0 of ten million points of three coordinates.
+// fast_narrow: a few columns without a gap, like axis 0 of ten million points of three coordinates.
 //
-// Problem: three columns of four bytes are no item of 16, and begin at another place of one in every row. But together
-// they are a run of memory. So it is read as one, by full vectors, in strides that are multiples of the columns'
-// number: then each element of a thread's vector belongs to the same column every time, and the thread keeps one
-// accumulator for each. Which column that is, it needs to know only at the end.
+// Problem: three columns of four bytes are no item of 16 bytes, and each row begins at a different
+// offset from one. But all rows together are contiguous. So they are read as one run, by full
+// vectors, in strides that are multiples of the number of columns: then each element of a thread's
+// vector belongs to the same column every time, and the thread keeps one accumulator per element of
+// its vector. Only at the end does it compute which columns these are.
 //
-//   Launch: row v of `rows` is layout.column.extent columns of rows.n elements each; blocks split the run. `width`
-//   threads of a block work; width * item is a multiple of the number of columns, which is at most BLOCK * item. Elements
-//   are aligned to themselves only: what lies before the first whole item and after the last is taken one by one. No
-//   mask. With more than one block a row, scratch has a partial for each virtual block and column, and a ticket a row.
+//   3 columns, item = 4, width = 3 threads that work: a step is 12 elements, 4 whole rows
 //
-// Still paid: threads that are left over; shared memory for item accumulators a thread.
+//   thread  |      0      |      1      |      2      |      0      | ...
+//   column  | 0  1  2  0  | 1  2  0  1  | 2  0  1  2  | 0  1  2  0  | ...
+//   slot    | 0  1  2  3  | 4  5  6  7  | 8  9 10 11  | 0  1  2  3  | ...     slot s: column s % 3
+//
+//   Launch: row v of `rows` is layout.column.extent columns of rows.n elements each; blocks split
+//   the run. `width` threads of a block work; width * item is a multiple of the number of columns,
+//   which is at most BLOCK * item. Elements need no alignment beyond their own: the first block
+//   reads those before the first whole item and after the last one by one. No mask. With more than
+//   one block per row, scratch has one partial per virtual block and column, and one ticket per
+//   row.
+//
+// Still paid: threads that do not work; shared memory for item accumulators per thread.
 #pragma once
 
 #include "fast_axes.cuh"
 
 namespace gpr {
 
-// Folds slots s, s + columns, s + 2 * columns, ... < count of shared memory into slot s < columns. count is a multiple of
-// columns. All threads must call; barriers before and after.
+// Folds slots s, s + columns, s + 2 * columns, ... below count of shared memory into slot s, for
+// each s below columns. count is a multiple of columns. All threads must call; block barriers are
+// passed before and after.
 template <class Traits, unsigned BLOCK>
 GPR_DEVICE void fold_slots(typename Traits::Acc *slots, unsigned count, unsigned columns)
 {
@@ -33,35 +43,40 @@ GPR_DEVICE void fold_slots(typename Traits::Acc *slots, unsigned count, unsigned
     }
 }
 
-// This thread's share of the whole items: slot threadIdx.x * item + j takes in the elements at place j of its items.
+// Folds this thread's share of the whole items: slot threadIdx.x * item + j gets the fold of the
+// elements at place j of its items.
 template <class Traits>
-GPR_DEVICE void fold_items(const typename Traits::In *in, uint64 head, uint64 items, unsigned columns,
-                           const Layout &layout, const Row &row, typename Traits::Acc *slots)
+GPR_DEVICE void fold_items(const typename Traits::In *in, uint64 head, uint64 items,
+                           unsigned columns, const Layout &layout, const Row &row,
+                           typename Traits::Acc *slots)
 {
     using In = typename Traits::In;
     constexpr unsigned under_way = items_under_way<In>;
     const uint64 step = static_cast<uint64>(row.blocks) * layout.width;
     const long long position_step = layout.reduced[0].position;
-    const uint64 positions = step * item / columns * static_cast<uint64>(position_step); // that a step goes on by
+    const uint64 positions = step * item / columns * static_cast<uint64>(position_step); // per step
     uint64 next = static_cast<uint64>(row.block) * layout.width + threadIdx.x;
     ThreadAccumulator<Traits> accumulator[item];
     uint64 position[item];
 
 #pragma unroll
     for (unsigned j = 0; j < item; j++) {
-        position[j] = layout.first_position + (head + next * item + j) / columns * static_cast<uint64>(position_step);
+        position[j] = layout.first_position +
+                      (head + next * item + j) / columns * static_cast<uint64>(position_step);
     }
     for (; next < items; next += under_way * step) {
         Packed<item * sizeof(In)> loaded[under_way];
 #pragma unroll
         for (unsigned u = 0; u < under_way; u++) { // all loads first
-            if (next + u * step < items) loaded[u] = load_packed<item * sizeof(In)>(in + head + (next + u * step) * item);
+            if (next + u * step < items)
+                loaded[u] = load_packed<item * sizeof(In)>(in + head + (next + u * step) * item);
         }
 #pragma unroll
         for (unsigned u = 0; u < under_way; u++) {
 #pragma unroll
             for (unsigned j = 0; j < item; j++) {
-                if (next + u * step < items) accumulator[j].add(piece<In>(loaded[u], j), position[j]);
+                if (next + u * step < items)
+                    accumulator[j].add(piece<In>(loaded[u], j), position[j]);
                 position[j] += positions;
             }
         }
@@ -72,10 +87,11 @@ GPR_DEVICE void fold_items(const typename Traits::In *in, uint64 head, uint64 it
     for (unsigned j = 0; j < item; j++) slots[threadIdx.x * item + j] = accumulator[j].finalize();
 }
 
-// The same for extremes, if positions ascend and 32 bits hold them.
+// fold_items by Extremes, where positions ascend and 32 bits hold them.
 template <class Traits>
-GPR_DEVICE void fold_extremes(const typename Traits::In *in, uint64 head, uint64 items, unsigned columns,
-                              const Layout &layout, const Row &row, typename Traits::Acc *slots)
+GPR_DEVICE void fold_extremes(const typename Traits::In *in, uint64 head, uint64 items,
+                              unsigned columns, const Layout &layout, const Row &row,
+                              typename Traits::Acc *slots)
 {
     using In = typename Traits::In;
     constexpr unsigned under_way = items_under_way<In>;
@@ -87,11 +103,13 @@ GPR_DEVICE void fold_extremes(const typename Traits::In *in, uint64 head, uint64
 
     const auto add_some = [&](unsigned first, unsigned there) {
         Packed<item * sizeof(In)> loaded[under_way];
+        // All loads first; behind the end the first one again.
 #pragma unroll
-        for (unsigned u = 0; u < under_way; u++) { // all loads first; behind the end the first one again
+        for (unsigned u = 0; u < under_way; u++) {
             loaded[u] = load_packed<item * sizeof(In)>(mine + (u < there ? u : 0) * step * item);
         }
-        extremes.template add<under_way>(first, [&](unsigned u, unsigned j) { return piece<In>(loaded[u], j); });
+        extremes.template add<under_way>(
+            first, [&](unsigned u, unsigned j) { return piece<In>(loaded[u], j); });
         mine += under_way * step * item;
     };
     unsigned taken = 0;
@@ -100,15 +118,18 @@ GPR_DEVICE void fold_extremes(const typename Traits::In *in, uint64 head, uint64
 #pragma unroll
     for (unsigned j = 0; j < item; j++) {
         const uint64 place = (head + (begin + extremes.at[j] * step) * item + j) / columns;
-        const uint64 position = layout.first_position + place * static_cast<uint64>(layout.reduced[0].position);
-        slots[threadIdx.x * item + j] = steps == 0 ? Traits::identity() : extremes.finalize(j, position);
+        const uint64 position =
+            layout.first_position + place * static_cast<uint64>(layout.reduced[0].position);
+        slots[threadIdx.x * item + j] =
+            steps == 0 ? Traits::identity() : extremes.finalize(j, position);
     }
 }
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
-fast_narrow(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc> scratch,
-            const __grid_constant__ Layout layout, typename Traits::AllParams params)
+fast_narrow(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
+            Scratch<typename Traits::Acc> scratch, const __grid_constant__ Layout layout,
+            typename Traits::AllParams params)
 {
     using In = typename Traits::In;
     using Acc = typename Traits::Acc;
@@ -118,11 +139,13 @@ fast_narrow(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
     const In *row_in = in + start.in;
     const unsigned columns = static_cast<unsigned>(layout.column.extent);
     const uint64 n = row.n * columns;
-    const unsigned past = static_cast<unsigned>(reinterpret_cast<uint64>(row_in) % (item * sizeof(In)) / sizeof(In));
+    const unsigned past =
+        static_cast<unsigned>(reinterpret_cast<uint64>(row_in) % (item * sizeof(In)) / sizeof(In));
     const unsigned to_aligned = past == 0 ? 0 : item - past;
     const uint64 head = to_aligned < n ? to_aligned : n;
     const uint64 items = (n - head) / item, tail = head + items * item;
-    const unsigned shift = static_cast<unsigned>(head % columns); // slot s is of column (shift + s) % columns
+    const unsigned shift =
+        static_cast<unsigned>(head % columns); // slot s is of column (shift + s) % columns
 
     if (threadIdx.x < layout.width) {
         bool is_done = false;
@@ -138,15 +161,18 @@ fast_narrow(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
     for (unsigned s = threadIdx.x; s < columns; s += BLOCK) {
         const unsigned column = shift + s < columns ? shift + s : shift + s - columns;
         Acc value = slots[s];
-        if (row.block == 0) { // the first block takes what is no whole item
+        if (row.block == 0) { // the first block adds the elements that are in no whole item
             for (uint64 i = column; i < head; i += columns) {
-                value = Traits::combine(value, Traits::lift(row_in[i], layout.first_position +
-                                                                       i / columns * layout.reduced[0].position));
+                value = Traits::combine(
+                    value, Traits::lift(row_in[i], layout.first_position +
+                                                       i / columns * layout.reduced[0].position));
             }
             const unsigned into = static_cast<unsigned>(tail % columns);
-            for (uint64 i = tail + (column >= into ? column - into : column + columns - into); i < n; i += columns) {
-                value = Traits::combine(value, Traits::lift(row_in[i], layout.first_position +
-                                                                       i / columns * layout.reduced[0].position));
+            for (uint64 i = tail + (column >= into ? column - into : column + columns - into);
+                 i < n; i += columns) {
+                value = Traits::combine(
+                    value, Traits::lift(row_in[i], layout.first_position +
+                                                       i / columns * layout.reduced[0].position));
             }
         }
         if (row.blocks > 1) partials[column] = value;
@@ -155,7 +181,7 @@ fast_narrow(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
     }
     if (row.blocks == 1 || !is_last_to_arrive(scratch.tickets + row.index, row.blocks)) return;
 
-    // The partials of all blocks are one run too, of as many columns.
+    // The partials of all blocks are one run too, of the same columns.
     const unsigned count = BLOCK * item / columns * columns;
     const uint64 all = static_cast<uint64>(row.blocks) * columns;
     partials = scratch.partials() + row.index * all;
