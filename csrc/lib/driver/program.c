@@ -1,4 +1,4 @@
-/* From a traits to machine code: the program's text, its key, the disk cache, NVRTC. */
+/* From kernel traits to machine code: the program's text, its key, the disk cache, NVRTC. */
 #include "lib/driver/program.h"
 
 #include <pthread.h>
@@ -8,19 +8,11 @@
 #include <sys/stat.h>
 
 #include "lib/base/sha256.h"
+#include "lib/base/text.h"
 #include "lib/driver/cache.h"
 #include "shared/tuning.h"
 
-enum {
-    TEXT_ROOM = 1024,
-    LAST_ROOM = 128,
-    PAIR_ROOM = 32,
-    FINISH_ROOM = 64,
-    ENTRY_ROOM = 96,
-    KEY_ROOM = 8192,
-    PATH_ROOM = 1024,
-    MINIMAL_SINCE = 12040
-};
+enum { PATH_ROOM = 1024, MINIMAL_SINCE = 12040 };
 
 /* ---------------------------------------------------------------- CUB's headers -------------- */
 
@@ -101,147 +93,170 @@ gpr_entries gpr_program_entries(const gpr_kernel_traits *traits)
 
 /* A translation and the memory it points to. */
 typedef struct program_text {
-    char text[TEXT_ROOM];
-    char entries[GPR_MAX_ENTRIES][ENTRY_ROOM];
-    char include[PATH_ROOM + 16];
-    char header_stamp[64]; /* of CUB: size and time of its version file */
+    gpr_text text, entries[GPR_MAX_ENTRIES], include;
+    gpr_text header_stamp; /* of CUB: size and time of its version file */
     gpr_translation translation;
 } program_text;
+
+static void clear_program(program_text *program)
+{
+    gpr_text_clear(&program->text);
+    for (int i = 0; i < GPR_MAX_ENTRIES; i++) gpr_text_clear(&program->entries[i]);
+    gpr_text_clear(&program->include);
+    gpr_text_clear(&program->header_stamp);
+}
 
 static gpr_status add_cccl(program_text *program)
 {
     char path[PATH_ROOM], header[PATH_ROOM + 32];
     struct stat about = {0};
-    gpr_status status = find_cccl(path);
+    gpr_status status = GPR_OK;
 
-    if (status != GPR_OK) return status;
-    (void)snprintf(program->include, sizeof program->include, "--include-path=%s", path);
+    GPR_TRY(find_cccl(path));
     (void)snprintf(header, sizeof header, "%s/cub/version.cuh", path);
     (void)stat(header, &about);
-    (void)snprintf(program->header_stamp, sizeof program->header_stamp, "%lld %lld", (long long)about.st_size,
-                   (long long)about.st_mtime);
-    program->translation.options[program->translation.option_count++] = program->include;
-    return GPR_OK;
+    gpr_text_add(&program->include, "--include-path=%s", path);
+    gpr_text_add(&program->header_stamp, "%lld %lld", (long long)about.st_size, (long long)about.st_mtime);
+    GPR_TRY(gpr_text_status(&program->include));
+    GPR_TRY(gpr_text_status(&program->header_stamp));
+    program->translation.options[program->translation.option_count++] = program->include.text;
+done:
+    return status;
 }
 
-/* The file that a traits's program includes: each variant of a kernel that sums exactly has its own, or is in the kernel's. */
-static void find_file(const gpr_kernel_traits *traits, char file[ENTRY_ROOM])
+static const char *truth(int value)
 {
-    const gpr_kernel_row *row = &gpr_kernel_rows[traits->kernel];
+    return value ? "true" : "false";
+}
 
+/* The constants of a program, which kernels read in namespace gpr. */
+static void write_constants(const gpr_kernel_traits *traits, gpr_text *text)
+{
+    gpr_text_add(text, "namespace gpr {\n");
+    gpr_text_add(text, "constexpr unsigned per_thread = %u;\n", traits->per_thread);
+    gpr_text_add(text, "constexpr unsigned lanes = %u;\n", traits->lanes);
+    gpr_text_add(text, "constexpr unsigned kept_axes = %d;\n", traits->kept);
+    gpr_text_add(text, "constexpr unsigned reduced_axes = %d;\n", traits->reduced);
+    gpr_text_add(text, "constexpr bool masked = %s;\n", truth(traits->masked));
+    gpr_text_add(text, "constexpr unsigned item = %u;\n", traits->item);
+    gpr_text_add(text, "constexpr unsigned row_elements = %u;\n", traits->row_elements);
+    gpr_text_add(text, "constexpr bool integer_bins = %s;\n", truth(traits->integer_bins));
+    gpr_text_add(text, "}\n");
+}
+
+/* The files that a program includes: each variant of a kernel of exact sums has its own, or is in the
+ * kernel's. */
+static void write_includes(const gpr_kernel_traits *traits, int finalizes_rows, gpr_text *text)
+{
     if (gpr_is_exact(gpr_fold_rows[traits->fold].acc_kind))
-        (void)snprintf(file, ENTRY_ROOM, "%s.cuh", traits->variant);
+        gpr_text_add(text, "#include \"%s.cuh\"\n", traits->variant);
     else
-        (void)snprintf(file, ENTRY_ROOM, "%s", row->file);
+        gpr_text_add(text, "#include \"%s\"\n", gpr_kernel_rows[traits->kernel].file);
+    if (finalizes_rows) gpr_text_add(text, "#include \"finalize_rows.cuh\"\n");
 }
 
-/* What comes before and after the traits of one array, where there are two. */
-static void write_pairing(const gpr_kernel_traits *traits, char before[PAIR_ROOM], char after[PAIR_ROOM])
+/* First: the traits of the first pass, of one array or of two. */
+static void write_first(const gpr_kernel_traits *traits, gpr_text *text)
 {
-    before[0] = after[0] = '\0';
-    if (gpr_fold_rows[traits->fold].acc_kind != GPR_ACC_EXACT_PRODUCTS) return;
-    (void)snprintf(before, PAIR_ROOM, "gpr::Paired<");
-    (void)snprintf(after, PAIR_ROOM, ", gpr::dt_%s>", gpr_dtype_name(traits->second));
+    static const char *const structures[] = {
+        [GPR_ACC_NUMBER] = NULL,
+        [GPR_ACC_INDEXED] = "gpr::Indexed",
+        [GPR_ACC_MOMENTS] = "gpr::Moments",
+        [GPR_ACC_RANGE] = "gpr::Range",
+        [GPR_ACC_SUM_COUNT] = "gpr::SumCount",
+        [GPR_ACC_EXACT] = "gpr::ExactSum",
+        [GPR_ACC_EXACT_MOMENTS] = "gpr::ExactMoments",
+        [GPR_ACC_EXACT_PRODUCTS] = "gpr::ExactProducts",
+    };
+    const gpr_fold_row *fold = &gpr_fold_rows[traits->fold];
+    const char *structure = structures[fold->acc_kind];
+    const int has_two_arrays = fold->acc_kind == GPR_ACC_EXACT_PRODUCTS;
+
+    gpr_text_add(text, "using First = ");
+    if (has_two_arrays) gpr_text_add(text, "gpr::Paired<");
+    gpr_text_add(text, "gpr::KernelTraits<gpr::fold_%s, gpr::dt_%s, gpr::dt_%s, ", fold->name,
+                 gpr_dtype_name(traits->element), gpr_dtype_name(traits->compute));
+    if (structure != NULL) gpr_text_add(text, "%s<", structure);
+    gpr_text_add(text, "gpr::dt_%s%s, %s>", gpr_dtype_name(traits->acc), structure != NULL ? ">" : "",
+                 truth(traits->skip_nan));
+    if (has_two_arrays) gpr_text_add(text, ", gpr::dt_%s>", gpr_dtype_name(traits->second));
+    gpr_text_add(text, ";\n");
 }
 
-/* The way from accumulators to results. */
-static void write_finish(const gpr_kernel_traits *traits, char finish[FINISH_ROOM])
+/* Last: the traits of a kernel that writes results, or that could. */
+static void write_last(const gpr_kernel_traits *traits, gpr_text *text)
 {
+    if (traits->finish == NULL) {
+        if (makes_results(&gpr_kernel_rows[traits->kernel]))
+            gpr_text_add(text, "using Last = gpr::Unfinished<First>;\n");
+        return;
+    }
+    gpr_text_add(text, "using Last = gpr::Finished<First, gpr::dt_%s, ", gpr_dtype_name(traits->result));
     if (traits->has_given_mean)
-        (void)snprintf(finish, FINISH_ROOM, "gpr::GivenMean<gpr::finish_%s, gpr::dt_%s>", traits->finish,
-                       gpr_dtype_name(traits->mean));
+        gpr_text_add(text, "gpr::GivenMean<gpr::finish_%s, gpr::dt_%s>", traits->finish, gpr_dtype_name(traits->mean));
     else
-        (void)snprintf(finish, FINISH_ROOM, "gpr::finish_%s", traits->finish);
+        gpr_text_add(text, "gpr::finish_%s", traits->finish);
+    gpr_text_add(text, ">;\n");
+}
+
+/* The instances of templates that the program has: gpr_program_entries says where. */
+static gpr_status write_entries(const gpr_kernel_traits *traits, const gpr_entries *at, program_text *program)
+{
+    gpr_translation *translation = &program->translation;
+    const char *first = makes_results(&gpr_kernel_rows[traits->kernel]) ? "Last" : "First";
+    gpr_status status = GPR_OK;
+
+    gpr_text_add(&program->entries[0], "gpr::%s<%s, %uu>", traits->variant, first, traits->block);
+    if (at->next > 0) gpr_text_add(&program->entries[at->next], "gpr::%s<Next, %uu>", traits->variant, traits->block);
+    if (at->fill > 0) gpr_text_add(&program->entries[at->fill], "gpr::fill_identity<First>");
+    if (at->finish > 0) gpr_text_add(&program->entries[at->finish], "gpr::finalize_rows<Last>");
+    translation->entry_count = 1 + (at->next > 0) + (at->fill > 0) + (at->finish > 0);
+    for (int i = 0; i < translation->entry_count; i++) {
+        GPR_TRY(gpr_text_status(&program->entries[i]));
+        translation->entries[i] = program->entries[i].text;
+    }
+done:
+    return status;
 }
 
 static gpr_status write_program(const gpr_kernel_traits *traits, program_text *program)
 {
-    static const char *const structures[] = {
-        [GPR_ACC_NUMBER] = "",
-        [GPR_ACC_INDEXED] = "gpr::Indexed<",
-        [GPR_ACC_MOMENTS] = "gpr::Moments<",
-        [GPR_ACC_RANGE] = "gpr::Range<",
-        [GPR_ACC_SUM_COUNT] = "gpr::SumCount<",
-        [GPR_ACC_EXACT] = "gpr::ExactSum<",
-        [GPR_ACC_EXACT_MOMENTS] = "gpr::ExactMoments<",
-        [GPR_ACC_EXACT_PRODUCTS] = "gpr::ExactProducts<",
-    };
     const gpr_kernel_row *row = &gpr_kernel_rows[traits->kernel];
-    const char *structure = structures[gpr_fold_rows[traits->fold].acc_kind];
     const gpr_entries entries = gpr_program_entries(traits);
     gpr_translation *translation = &program->translation;
+    gpr_text *text = &program->text;
+    gpr_status status = GPR_OK;
 
-    char last[LAST_ROOM] = "", finish[FINISH_ROOM], file[ENTRY_ROOM], before[PAIR_ROOM], after[PAIR_ROOM];
-
-    memset(program, 0, sizeof *program);
-    find_file(traits, file);
-    write_pairing(traits, before, after);
-    if (traits->finish != NULL) {
-        write_finish(traits, finish);
-        (void)snprintf(last, sizeof last, "using Last = gpr::Finished<First, gpr::dt_%s, %s>;\n",
-                       gpr_dtype_name(traits->result), finish);
-    } else if (makes_results(row)) {
-        (void)snprintf(last, sizeof last, "using Last = gpr::Unfinished<First>;\n");
-    }
-    (void)snprintf(program->text, sizeof program->text,
-                   "namespace gpr {\n"
-                   "constexpr unsigned per_thread = %u;\n"
-                   "constexpr unsigned lanes = %u;\n"
-                   "constexpr unsigned kept_axes = %d;\n"
-                   "constexpr unsigned reduced_axes = %d;\n"
-                   "constexpr bool masked = %s;\n"
-                   "constexpr unsigned item = %u;\n"
-                   "constexpr unsigned row_elements = %u;\n"
-                   "constexpr bool integer_bins = %s;\n"
-                   "}\n"
-                   "#include \"%s\"\n"
-                   "%s"
-                   "using First = %sgpr::KernelTraits<gpr::fold_%s, gpr::dt_%s, gpr::dt_%s, %sgpr::dt_%s%s, %s>%s;\n"
-                   "using Next = gpr::Next<First>;\n"
-                   "%s",
-                   traits->per_thread, traits->lanes, traits->kept, traits->reduced, traits->masked ? "true" : "false",
-                   traits->item, traits->row_elements, traits->integer_bins ? "true" : "false", file,
-                   entries.finish > 0 ? "#include \"finalize_rows.cuh\"\n" : "", before,
-                   gpr_fold_rows[traits->fold].name, gpr_dtype_name(traits->element), gpr_dtype_name(traits->compute),
-                   structure, gpr_dtype_name(traits->acc), structure[0] != '\0' ? ">" : "",
-                   traits->skip_nan ? "true" : "false", after, last);
-    (void)snprintf(program->entries[0], ENTRY_ROOM, "gpr::%s<%s, %uu>", traits->variant,
-                   makes_results(row) ? "Last" : "First", traits->block);
-    translation->entry_count = 1;
-    if (entries.next > 0) {
-        (void)snprintf(program->entries[entries.next], ENTRY_ROOM, "gpr::%s<Next, %uu>", traits->variant,
-                       traits->block);
-        translation->entry_count++;
-    }
-    if (entries.fill > 0) {
-        (void)snprintf(program->entries[entries.fill], ENTRY_ROOM, "gpr::fill_identity<First>");
-        translation->entry_count++;
-    }
-    if (entries.finish > 0) {
-        (void)snprintf(program->entries[entries.finish], ENTRY_ROOM, "gpr::finalize_rows<Last>");
-        translation->entry_count++;
-    }
-    for (int i = 0; i < translation->entry_count; i++) translation->entries[i] = program->entries[i];
-    translation->text = program->text;
+    write_constants(traits, text);
+    write_includes(traits, entries.finish > 0, text);
+    write_first(traits, text);
+    gpr_text_add(text, "using Next = gpr::Next<First>;\n");
+    write_last(traits, text);
+    GPR_TRY(gpr_text_status(text));
+    GPR_TRY(write_entries(traits, &entries, program));
+    translation->text = text->text;
     translation->name = row->name; /* not the file it includes: NVRTC would take it for that */
     translation->source_count = gpr_program_sources(traits->kernel, translation->sources);
     translation->options[translation->option_count++] = "--std=c++17";
-    if ((row->flags & GPR_NEEDS_CCCL) != 0) return add_cccl(program);
-    /* Our own files need nothing of the CUDA runtime's declarations: without them a program compiles 5 to 10 ms sooner. */
-    if (gpr_nvrtc_version() >= MINIMAL_SINCE) translation->options[translation->option_count++] = "--minimal";
-    return GPR_OK;
+    /* Our own files need nothing of the CUDA runtime's declarations: without them a program compiles
+     * 5 to 10 ms sooner. */
+    if ((row->flags & GPR_NEEDS_CCCL) != 0)
+        GPR_TRY(add_cccl(program));
+    else if (gpr_nvrtc_version() >= MINIMAL_SINCE)
+        translation->options[translation->option_count++] = "--minimal";
+done:
+    return status;
 }
 
 /* ---------------------------------------------------------------- the key -------------------- */
 
 /* Everything that decides the machine code, as text. */
-static void write_key(const program_text *program, const char *target, char key[KEY_ROOM])
+static gpr_status write_key(const program_text *program, const char *target, gpr_text *key)
 {
     const gpr_translation *translation = &program->translation;
     uint8_t digest[GPR_SHA256_BYTES];
     char hex[GPR_SHA256_HEX];
     gpr_sha256 hash;
-    int length = 0;
 
     gpr_sha256_begin(&hash);
     for (int i = 0; i < translation->source_count; i++) {
@@ -250,46 +265,36 @@ static void write_key(const program_text *program, const char *target, char key[
     }
     gpr_sha256_end(&hash, digest);
     gpr_sha256_hex(digest, hex);
-    length = snprintf(key, KEY_ROOM, "gpureduce %s\nnvrtc %d\ntarget %s\nsources %s\nheaders %s\n", gpr_version(),
-                      gpr_nvrtc_version(), target, hex, program->header_stamp);
-    for (int i = 0; i < translation->option_count; i++) {
-        length += snprintf(key + length, (size_t)(KEY_ROOM - length), "option %s\n", translation->options[i]);
-    }
-    for (int i = 0; i < translation->entry_count; i++) {
-        length += snprintf(key + length, (size_t)(KEY_ROOM - length), "entry %s\n", translation->entries[i]);
-    }
-    (void)snprintf(key + length, (size_t)(KEY_ROOM - length), "%s", program->text);
+    gpr_text_add(key, "gpureduce %s\nnvrtc %d\ntarget %s\nsources %s\nheaders %s\n", gpr_version(), gpr_nvrtc_version(),
+                 target, hex, program->header_stamp.length > 0 ? program->header_stamp.text : "");
+    for (int i = 0; i < translation->option_count; i++) gpr_text_add(key, "option %s\n", translation->options[i]);
+    for (int i = 0; i < translation->entry_count; i++) gpr_text_add(key, "entry %s\n", translation->entries[i]);
+    gpr_text_add(key, "%s", program->text.text);
+    return gpr_text_status(key);
 }
-
-_Static_assert(KEY_ROOM > TEXT_ROOM + GPR_MAX_ENTRIES * ENTRY_ROOM + 2 * PATH_ROOM + 1024,
-               "KEY_ROOM is too small for a key");
 
 gpr_status gpr_make_object(const gpr_kernel_traits *traits, int cc, int use_cache, gpr_object *object, int *compiled)
 {
-    program_text *program = malloc(sizeof *program);
-    char *key = malloc(KEY_ROOM);
+    program_text program = {.translation = {.text = NULL}};
+    gpr_text key = {.text = NULL};
     char target[GPR_TARGET_ROOM];
     gpr_status status = GPR_OK;
 
     *object = (gpr_object){0};
     *compiled = 0;
-    if (program == NULL || key == NULL) {
-        status = gpr_fail(GPR_ERROR_MEMORY, "out of memory");
-        goto done;
-    }
     GPR_TRY(gpr_nvrtc_target(cc, target)); /* NVRTC is open from here on, and its version known */
-    GPR_TRY(write_program(traits, program));
-    write_key(program, target, key);
-    if (use_cache && gpr_cache_read(key, object)) {
-        if (object->entry_count == program->translation.entry_count) goto done;
+    GPR_TRY(write_program(traits, &program));
+    GPR_TRY(write_key(&program, target, &key));
+    if (use_cache && gpr_cache_read(key.text, object)) {
+        if (object->entry_count == program.translation.entry_count) goto done;
         gpr_object_clear(object);
     }
-    GPR_TRY(gpr_nvrtc_compile(&program->translation, target, object));
+    GPR_TRY(gpr_nvrtc_compile(&program.translation, target, object));
     *compiled = 1;
-    if (use_cache) gpr_cache_write(key, object);
+    if (use_cache) gpr_cache_write(key.text, object);
 done:
-    free(key);
-    free(program);
+    gpr_text_clear(&key);
+    clear_program(&program);
     return status;
 }
 
