@@ -8,7 +8,10 @@
 static int memory_is_short;
 
 /* The build reads the second column. */
-#define WRAPS(WRAP) WRAP(OWN, realloc, void *, (void *memory, size_t bytes))
+/* clang-format off */
+#define WRAPS(WRAP) \
+    WRAP(OWN, realloc, void *, (void *memory, size_t bytes))
+/* clang-format on */
 #define WRAP(kind, name, result, parameters) \
     extern result __real_##name parameters;  \
     extern result __wrap_##name parameters;
