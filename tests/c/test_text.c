@@ -10,7 +10,7 @@ static int memory_is_short;
 /* The build reads the second column. */
 /* clang-format off */
 #define WRAPS(WRAP) \
-    WRAP(OWN, realloc, void *, (void *memory, size_t bytes))
+    WRAP(OWN, malloc, void *, (size_t bytes))
 /* clang-format on */
 #define WRAP(kind, name, result, parameters) \
     extern result __real_##name parameters;  \
@@ -18,9 +18,9 @@ static int memory_is_short;
 WRAPS(WRAP)
 #undef WRAP
 
-void *__wrap_realloc(void *memory, size_t bytes)
+void *__wrap_malloc(size_t bytes)
 {
-    return memory_is_short ? NULL : __real_realloc(memory, bytes);
+    return memory_is_short ? NULL : __real_malloc(bytes);
 }
 
 /* Pieces of every length up to some hundred characters, whose ends meet those of the room at one time or another. */

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "lib/base/status.h"
 
@@ -17,8 +18,10 @@ static int has_room(gpr_text *text, size_t more)
 
     while (room - text->length <= more) room *= 2;
     if (room == text->room) return 1;
-    grown = realloc(text->text, room);
+    grown = malloc(room);
     if (grown == NULL) return 0;
+    if (text->length > 0) memcpy(grown, text->text, text->length + 1);
+    free(text->text);
     text->text = grown;
     text->room = room;
     return 1;
