@@ -15,6 +15,7 @@
 #pragma once
 
 #include "rows.cuh"
+#include "vector.cuh"
 
 namespace gpr {
 
