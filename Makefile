@@ -50,7 +50,7 @@ C_LIBS := -pthread -ldl -lm
 LIB_SOURCES := $(sort $(wildcard csrc/cpu/loops_*.c)) $(filter-out csrc/cpu/loops_%,$(sort $(wildcard csrc/cpu/*.c))) \
                $(sort $(wildcard csrc/lib/*/*.c csrc/dispatch/*.c))
 EMBEDDED := $(wildcard csrc/kernels/*/* csrc/shared/* csrc/registry/*)
-C_TESTS := $(sort $(patsubst tests/c/%.c,%,$(wildcard tests/c/test_*.c)))
+C_TESTS := $(sort $(patsubst tests/c/%.c,%,$(shell find tests/c -name 'test_*.c')))
 # Stand-ins for the driver and NVRTC: the boundary that the emulator has too, and kernels by contract behind it.
 FAKES := fake_cuda fake_nvrtc
 fake_cuda_SOURCES := $(wildcard csrc/emu/driver_*.c) tests/fakes/contract.c
@@ -58,8 +58,8 @@ fake_nvrtc_SOURCES := tests/fakes/fake_nvrtc.c
 # What a test puts between the library and libc, by the linker; the list is in the test.
 WRAPPED = $(patsubst %,-Wl$(COMMA)--wrap=%,$(shell awk -F, '/^    WRAP/ { gsub(" ", "", $$2); print $$2 }' $(1)))
 COMMA := ,
-FAKED_TESTS := $(sort $(patsubst tests/c/%.c,%,$(shell grep -l 'fakes\.h' tests/c/test_*.c 2>/dev/null)))
-C_STYLED := $(wildcard csrc/include/*.h csrc/shared/*.h csrc/lib/*/*.[ch] csrc/dispatch/*.[ch] csrc/cpu/*.[ch] csrc/emu/*.[ch] csrc/python/*.[ch] tests/c/*.[ch] tests/fakes/*.[ch] \
+FAKED_TESTS := $(sort $(patsubst tests/c/%.c,%,$(shell grep -rl --include='test_*.c' 'fakes\.h' tests/c)))
+C_STYLED := $(wildcard csrc/include/*.h csrc/shared/*.h csrc/lib/*/*.[ch] csrc/dispatch/*.[ch] csrc/cpu/*.[ch] csrc/emu/*.[ch] csrc/python/*.[ch] tests/c/*.h tests/fakes/*.[ch] $(shell find tests/c -name '*.c') \
                        examples/*.c)
 GLUE_SOURCES := $(wildcard csrc/python/*.[ch])
 EMU_SOURCES := $(wildcard csrc/emu/*.[ch])
@@ -218,7 +218,7 @@ build/$(1)/fakes/%.so: tests/fakes/fakes.h build/$(1)/objects.a
 
 build/$(1)/tests/%: tests/c/%.c $$(wildcard tests/c/*.h tests/fakes/*.h) build/$(1)/objects.a
 	@mkdir -p $$(@D) && echo "cc $$@"
-	$$(Q)$$(CC) $$(C_FLAGS) $(2) $$(C_INCLUDES) $$(C_DEFINES) -Itests/c $$< build/$(1)/objects.a $$(C_LIBS) $$(call WRAPPED,$$<) -o $$@
+	$$(Q)$$(CC) $$(C_FLAGS) $(2) $$(C_INCLUDES) $$(C_DEFINES) -Itests -Itests/c $$< build/$(1)/objects.a $$(C_LIBS) $$(call WRAPPED,$$<) -o $$@
 
 -include $$($(1)_OBJECTS:.o=.d)
 endef
@@ -271,8 +271,8 @@ $(eval $(call python_core,coverage,$(COVERAGE) -O0 -UNDEBUG -fprofile-update=ato
 # run_python_tests(variant, environment): the tests that reach C without a GPU, over that core and no other. Random tests are
 # shorter than in `make test`: a line, an overflow or a stray access takes no thousand examples.
 EXAMPLES := $(or $(GPR_TEST_EXAMPLES),40)
-EMU_TESTS := $(sort $(wildcard tests/test_emulator_*.py))
-CORE_TESTS := $(addprefix tests/,test_contract.py test_differential.py test_options.py test_errors.py test_hostpath.py test_cache.py test_core.py test_exact_rows.py test_import.py test_interop.py)
+EMU_TESTS := $(sort $(wildcard tests/kernels/test_emulator_*.py))
+CORE_TESTS := $(addprefix tests/,api/test_contract.py api/test_differential.py api/test_options.py api/test_errors.py api/test_hostpath.py api/test_cache.py api/test_core.py exact/test_exact_rows.py api/test_import.py interop/test_interop.py)
 define run_python_tests
 	$(2) PYTHONPATH=$(CURDIR)/build/$(1)/python $(PY) -c \
 	  'import sys, gpureduce; sys.exit(not gpureduce._core.__file__.startswith("$(CURDIR)/build/$(1)/python/"))'
@@ -283,7 +283,7 @@ endef
 asan: $(C_TESTS:%=build/asan/tests/%) $(FAKES:%=build/asan/fakes/%.so) build/asan/python/stamp ## C and Python tests under ASan and UBSan
 	$(call run_c_tests,asan,ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1)
 	$(call run_python_tests,asan,LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
-	  ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0:allocator_may_return_null=1 GPR_TEST_PATIENCE=10 GPR_EMU_EVERY=20,tests/test_emulator_matrix.py)
+	  ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0:allocator_may_return_null=1 GPR_TEST_PATIENCE=10 GPR_EMU_EVERY=20,tests/kernels/test_emulator_matrix.py)
 
 tsan: $(C_TESTS:%=build/tsan/tests/%) $(FAKES:%=build/tsan/fakes/%.so) ## C tests under TSan
 	$(call run_c_tests,tsan,TSAN_OPTIONS=halt_on_error=1:atexit_sleep_ms=0:die_after_fork=0 setarch -R)

@@ -1,0 +1,284 @@
+"""Random calls agree with NumPy but for the rows of docs/differences.md, each of which can be shown."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+hypothesis = pytest.importorskip("hypothesis")
+
+import differential as d  # noqa: E402
+from conftest import EXAMPLES  # noqa: E402
+from hypothesis import HealthCheck, given, settings  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+from reference import BFLOAT16  # noqa: E402
+
+import gpureduce as gr  # noqa: E402
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+on_devices = pytest.mark.parametrize("device", DEVICES)
+
+TABLE = pathlib.Path(__file__).parents[2] / "docs" / "differences.md"
+
+# ---------------------------------------------------------------- what may differ
+
+Excuse = Callable[[d.Case, d.Outcome, d.Outcome], bool]
+
+
+def _dtype_of(case: d.Case) -> np.dtype[Any]:
+    return np.asarray(case.array).dtype
+
+
+def _asked(case: d.Case) -> list[np.dtype[Any]]:
+    """Types that ``dtype`` and ``out`` ask for."""
+    given = (case.keywords.get("dtype"), getattr(case.keywords.get("out"), "dtype", None))
+    return [np.dtype(one) for one in given if one is not None and not isinstance(one, str)]
+
+
+def integer_variance(case: d.Case, theirs: d.Outcome, ours: d.Outcome) -> bool:
+    return case.family == "var" and any(one.kind in "biu" for one in _asked(case))
+
+
+def real_variance(case: d.Case, theirs: d.Outcome, ours: d.Outcome) -> bool:
+    dtype = case.keywords.get("dtype")
+    is_real = dtype is not None and not isinstance(dtype, str) and np.dtype(dtype).kind != "c"
+    return case.family == "var" and _dtype_of(case).kind == "c" and is_real
+
+
+def bfloat16(case: d.Case, theirs: d.Outcome, ours: d.Outcome) -> bool:
+    asked = BFLOAT16 in _asked(case)
+    if not asked and _dtype_of(case) != BFLOAT16:
+        return False
+    if (theirs.error is not None and ours.error is None) or "mean" in case.keywords:
+        return True
+    return case.skips_nan and (asked or d.has_nan(case.array) or theirs.warned != ours.warned)
+
+
+def several_mistakes(case: d.Case, theirs: d.Outcome, ours: d.Outcome) -> bool:
+    if theirs.error is None or ours.error is None:
+        return False
+    if case.family == "position" and isinstance(case.keywords.get("axis"), tuple):
+        return True
+    fewer = [{k: v for k, v in case.keywords.items() if k != key} for key in case.keywords]
+    return all(d.observe(lambda some=some: d.call_numpy(case, d.fresh(some))).error is not None for some in fewer)
+
+
+def dtypes(case: d.Case, theirs: d.Outcome, ours: d.Outcome) -> bool:
+    return case.mistake == "out of strings" and isinstance(ours.error, TypeError)
+
+
+def start_and_out(case: d.Case, theirs: d.Outcome, ours: d.Outcome) -> bool:
+    is_time = case.family == "sum" and _dtype_of(case).kind == "m"
+    if "out" not in case.keywords or not (is_time or case.family in ("bits", "min", "pair")):
+        return False
+    return case.keywords.get("initial") is not None or case.name == "bitwise_and"
+
+
+def first_into_out(case: d.Case, theirs: d.Outcome, ours: d.Outcome) -> bool:
+    return case.name == "logical_xor" and {"initial", "out"} <= set(case.keywords)
+
+
+def keepdims(case: d.Case, theirs: d.Outcome, ours: d.Outcome) -> bool:
+    return case.family == "position" and case.mistake == "keepdims of a string"
+
+
+def own_methods(case: d.Case, theirs: d.Outcome, ours: d.Outcome) -> bool:
+    takes_other_arguments = not set(case.keywords) <= {"axis", "dtype"} or theirs.error is not None
+    return isinstance(case.given, np.matrix) and takes_other_arguments
+
+
+def nan_position(case: d.Case, theirs: d.Outcome, ours: d.Outcome) -> bool:
+    if case.name not in ("nanargmin", "nanargmax") or not d.has_nan(case.array):
+        return False
+    return bool(np.any(np.isinf(case.array)))
+
+
+def mean_of_infinities(case: d.Case, theirs: d.Outcome, ours: d.Outcome) -> bool:
+    return "mean" in case.keywords and bool(np.any(~np.isfinite(case.array)))
+
+
+def undefined_conversion(case: d.Case, theirs: d.Outcome, ours: d.Outcome) -> bool:
+    is_of_nothing = any("empty slice" in message for _, message in theirs.warned)
+    return case.family == "mean" and is_of_nothing and any(one.kind in "biu" for one in _asked(case))
+
+
+EXCUSES: dict[str, Excuse] = {
+    "integer-variance": integer_variance,
+    "real-variance": real_variance,
+    "undefined-conversion": undefined_conversion,
+    "bfloat16": bfloat16,
+    "several-mistakes": several_mistakes,
+    "dtypes": dtypes,
+    "own-methods": own_methods,
+    "start-and-out": start_and_out,
+    "first-into-out": first_into_out,
+    "keepdims": keepdims,
+    "nan-position": nan_position,
+    "mean-of-infinities": mean_of_infinities,
+}
+"""Rows that the comparison passes over, and when. The others are in how it compares, or no random call comes near."""
+
+
+def excuse_for(case: d.Case, theirs: d.Outcome, ours: d.Outcome) -> str | None:
+    return next((name for name, excuse in EXCUSES.items() if excuse(case, theirs, ours)), None)
+
+
+# ---------------------------------------------------------------- random calls
+
+
+def assert_contract(case: d.Case, device: str | None) -> None:
+    our_keywords, their_keywords = d.fresh(case.keywords), d.fresh(case.keywords)
+    theirs = d.observe(lambda: d.call_numpy(case, their_keywords))
+    ours = d.observe(lambda: d.call_ours(case, our_keywords, device))
+    try:
+        assert ours.float_warned == []
+        assert_outcome(case, ours, theirs)
+        if ours.error is None and "out" in case.keywords:
+            got, out = ours.result, our_keywords["out"]
+            assert all(x is y for x, y in zip(got, out, strict=True)) if case.family == "pair" else got is out
+    except AssertionError:
+        if excuse_for(case, theirs, ours) is None:
+            raise
+
+
+def assert_outcome(case: d.Case, ours: d.Outcome, theirs: d.Outcome) -> None:
+    if theirs.error is not None or ours.error is not None:
+        assert theirs.error is not None, f"NumPy gives {theirs.result!r}, gpureduce raises {ours.error!r}"
+        assert ours.error is not None, f"NumPy raises {theirs.error!r}, gpureduce gives {ours.result!r}"
+        assert issubclass(type(ours.error), d.builtin_class(type(theirs.error))), f"{ours.error!r}, {theirs.error!r}"
+        assert str(ours.error)
+        return
+    assert set(ours.warned) == set(theirs.warned), f"{ours.warned} is not {theirs.warned}"
+    results = zip(ours.result, theirs.result, strict=True) if case.family == "pair" else [(ours.result, theirs.result)]
+    for result, expected in results:
+        d.assert_alike(result, expected)
+        d.compare(case, result, expected)
+
+
+@on_devices
+@pytest.mark.parametrize("name", d.NAMES)
+@given(data=st.data())
+@settings(max_examples=max(EXAMPLES // 2, 1), suppress_health_check=[HealthCheck.too_slow])
+def test_random_calls_agree_with_numpy(name: str, device: str | None, data: Any) -> None:
+    assert_contract(data.draw(d.cases(name)), device)
+
+
+@pytest.mark.skipif(BFLOAT16 is None, reason="needs ml_dtypes")
+@pytest.mark.parametrize("name", ["sum", "prod", "mean"])
+def test_results_of_bfloat16_are_taken_by_the_first_call_of_a_process_too(name: str) -> None:
+    code = f"""
+import ml_dtypes, numpy as np, gpureduce as gr
+for dtype in ("int32", "float32", "complex64"):
+    out = np.zeros((), ml_dtypes.bfloat16)
+    assert gr.{name}(np.ones(4, dtype), dtype=out.dtype, out=out, device="cpu") is out
+    print(float(out))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert set(map(float, done.stdout.split())) == {{"sum": 4.0}.get(name, 1.0)}
+
+
+def test_every_function_is_drawn() -> None:
+    others = {"reduce", "amin", "amax"}
+    public = {name for name in gr.__all__ if getattr(getattr(gr, name), "__module__", "") == "gpureduce._functions"}
+    assert set(d.NAMES) == public - others
+    assert gr.amin is gr.min
+    assert gr.amax is gr.max
+
+
+# ---------------------------------------------------------------- the table
+
+
+class Total(np.ndarray):
+    """A subclass with a sum of its own."""
+
+    def sum(self, *args: Any, **keywords: Any) -> Any:
+        return "mine"
+
+
+def both(name: str, *args: Any, **keywords: Any) -> tuple[Any, Any]:
+    """What NumPy and we make of a call, an exception's class included."""
+    outcomes = []
+    for module in (np, gr):
+        try:
+            with warnings.catch_warnings(record=True) as caught, np.errstate(all="warn"):
+                warnings.simplefilter("always")
+                result = getattr(module, name)(*args, **keywords)
+            outcomes.append((np.asarray(result).tolist(), np.asarray(result).dtype, len(caught)))
+        except (TypeError, ValueError) as error:
+            outcomes.append(type(error))  # type: ignore[arg-type]
+    return outcomes[0], outcomes[1]
+
+
+def overlapping_ptp(module: Any) -> Any:
+    a = np.arange(12.0).reshape(3, 4)
+    return module.ptp(a, axis=1, out=a[:, 0]).tolist()
+
+
+def truth_of_a_half() -> tuple[Any, Any]:
+    half, keywords = np.array([0.5, 0.0]), {"initial": None, "out": np.zeros((), np.int64)}
+    return np.logical_xor.reduce(half, **keywords).tolist(), gr.logical_xor(half, **keywords).tolist()
+
+
+A = np.array([1.5, 2.0, 4.0])
+NAN = float("nan")
+
+SHOWN: dict[str, Callable[[], tuple[Any, Any]]] = {
+    "rounding": lambda: both("var", np.array([1.0, 2.0, 2.5, 300.0], np.float16)),
+    "float-warnings": lambda: both("sum", np.array([np.inf, -np.inf])),
+    "nan-kind": lambda: both("mean", np.array([complex(1, NAN), 2])),
+    "dtypes": lambda: both("max", A.astype(np.longdouble)),
+    "masked": lambda: both("sum", np.ma.masked_array([1, 2], [True, False])),
+    "own-methods": lambda: both("sum", A.view(Total)),
+    "all-axes": lambda: (np.bitwise_or.reduce([[1, 2], [4, 8]]).tolist(), gr.bitwise_or([[1, 2], [4, 8]]).tolist()),
+    "bfloat16": lambda: both("nansum", np.array([1, NAN], BFLOAT16 if BFLOAT16 is not None else np.longdouble)),
+    "nan-position": lambda: both("nanargmin", np.array([NAN, np.inf])),
+    "integer-variance": lambda: both("var", A, dtype=int),
+    "real-variance": lambda: both("var", A + 1j, dtype=np.float64),
+    "mean-of-infinities": lambda: both("var", np.array([np.inf, 1.0]), mean=0.0),
+    "several-mistakes": lambda: both("mean", np.array(5), axis=True),
+    "start-and-out": lambda: both("min", np.array([5], np.int8), initial=2.5, out=np.zeros(())),
+    "first-into-out": truth_of_a_half,
+    "keepdims": lambda: both("argmin", A, keepdims="yes"),
+    "mean-shape": lambda: both("var", A, mean=A),
+    "ddof": lambda: both("nanvar", A, ddof=1j),
+    "time-overflow": lambda: both("sum", np.full(3, 2**62, "m8[s]")),
+    "dates-into-times": lambda: both("max", np.array(["2020-01", "2021-02"], "M8[3M]"), out=np.zeros((), "m8[s]")),
+    "overlapping-ptp": lambda: (overlapping_ptp(np), overlapping_ptp(gr)),
+    "dot": lambda: both("dot", np.array([1e300, 1e300, 1.0]), np.array([1e300, -1e300, 1.0])),
+    "out-in-a-tuple": lambda: both("nanmax", A, out=(np.zeros(()),)),
+}
+"""For each row of the table: what NumPy gives and what we give."""
+
+
+UNSHOWN = {"zero-sign", "undefined-conversion"}
+"""What depends on the machine: there may be no difference on this one."""
+
+ON_DEVICES = {"device-warnings", "device-where", "device-complex-variance"}
+"""What test_interop.py shows."""
+
+
+def rows() -> list[str]:
+    return re.findall(r"^\| `([a-z0-9-]+)` \|", TABLE.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+@pytest.mark.skipif(not TABLE.exists(), reason="needs the source tree")
+def test_the_table_has_what_is_excused_and_nothing_else() -> None:
+    assert len(rows()) == len(set(rows()))
+    assert set(rows()) == set(SHOWN) | UNSHOWN | ON_DEVICES
+    assert set(EXCUSES) <= set(rows())
+
+
+@pytest.mark.parametrize("row", SHOWN)
+@pytest.mark.filterwarnings("ignore:Mean:RuntimeWarning")
+def test_every_difference_can_be_shown(row: str) -> None:
+    theirs, ours = SHOWN[row]()
+    assert theirs != ours

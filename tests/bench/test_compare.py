@@ -1,0 +1,863 @@
+"""Comparisons: right answers told from wrong ones, columns that are not mixed, break-even, libraries, every form.
+
+No test depends on how long anything takes: where times matter they are made up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import itertools
+import json
+import math
+import os
+import re
+import secrets
+import shutil
+import sys
+from fractions import Fraction
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import environment_without_pytest
+from outputs import assert_balanced
+from test_timing import over_fakes
+
+import gpureduce as gr
+from gpureduce import _core
+from gpureduce._bench import baselines, charts, correctness, profile, session
+from gpureduce._bench.contenders import BreakEven, Contender, find_break_even
+from gpureduce._bench.correctness import check, reference
+from gpureduce._bench.sampling import Spread
+from gpureduce._display.figures import save_figure
+
+SEED = int(os.environ.get("GPR_TEST_SEED", secrets.randbits(32)))
+SHORT = {"seconds": 0.01, "ceiling": False}
+PAIR = {"baselines": ["numpy"], "break_even": False, **SHORT}
+
+
+def spread(seconds: float) -> Spread:
+    return Spread((seconds,) * 12)
+
+
+def row(name: str, **more: Any) -> Contender:
+    return Contender(name, name not in baselines.BASELINES, **{"elements": 1000, "bytes": 4000, **more})
+
+
+def made(*rows: Contender, **more: Any) -> gr.Comparison:
+    fields: dict[str, Any] = {
+        "op": "sum", "dtype": "float32", "shape": (1000,), "axis": None, "cache": "hot", "rows": rows,
+        "break_even": None, "peak": 5e9, "ceiling": 4e9, "device_name": "Card",
+        "environment": {"date": "today", "device": {"name": "Card"}},
+    }  # fmt: skip
+    return gr.Comparison(**fields | more)
+
+
+@pytest.fixture
+def comparison() -> gr.Comparison:
+    """Made-up times: a slow and a fast kernel, a wrong one, one that is absent, and libraries."""
+    right = {"right": True, "ulps": 0.5, "ran_on": "cuda:0"}
+    return made(
+        row("naive", block_size=256, host=spread(9e-3), on_device=spread(4e-3), **right),
+        row("auto", block_size=512, host=spread(6e-3), on_device=spread(1e-3), **right),
+        row("broken", block_size=64, right=False, ulps=12345.0, ran_on="cuda:0"),
+        row("missing", absent="it needs another card"),
+        row("numpy", host=spread(3e-3), right=True, ulps=1.0, ran_on="cpu"),
+        row("cupy", host=spread(12e-3), on_device=spread(2e-3), right=True, ulps=0.0, ran_on="cuda:0"),
+    )
+
+
+# ---------------------------------------------------------------- right and wrong
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "uint8", "bool", "complex64"])
+@pytest.mark.parametrize("op", ["sum", "prod", "min", "max", "mean", "any", "all"])
+def test_numpys_own_answer_is_right(op: str, dtype: str) -> None:
+    rng = np.random.default_rng(SEED)
+    values = rng.integers(0 if np.dtype(dtype).kind in "bu" else -3, 4, (40, 30)).astype(dtype)
+    if np.dtype(dtype).kind in "fc":
+        noise = rng.random(values.shape)
+        # Products neither overflow nor vanish on the way, in whatever order.
+        values = (1 + noise / 256 if op == "prod" else values + noise).astype(dtype)
+    for axis in (None, 0, 1):
+        result = getattr(np, op)(values, axis=axis)
+        right = correctness.loosened(reference(op, values, axis), values.dtype)
+        verdict = check(result, right, np.asarray(result).dtype)
+        assert verdict.right, (op, dtype, axis, verdict)
+
+
+def test_the_error_is_counted_in_ulps_of_the_exact_result() -> None:
+    values = np.random.default_rng(SEED).random(1000, np.float32)
+    exact = float(sum(map(Fraction, values.tolist())))
+    right = reference("sum", values, None)
+    nearest = np.float32(exact)
+    for steps in (0, 1, -3, 40):
+        result = nearest
+        for _ in range(abs(steps)):
+            result = np.nextafter(result, np.float32(math.copysign(np.inf, steps)))
+        ulp = float(np.spacing(nearest))
+        verdict = check(result, right, np.dtype(np.float32))
+        expected = 0 if steps == 0 else abs(float(result) - exact) / ulp
+        assert verdict.ulps == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_lost_block_is_wrong_and_another_order_is_not() -> None:
+    rng = np.random.default_rng(SEED)
+    values = rng.random(100_000, np.float32)
+    right = reference("sum", values, None)
+    like = np.dtype(np.float32)
+    for _ in range(20):
+        order = rng.permutation(values)
+        one_by_one = np.add.accumulate(order, dtype=np.float32)[-1]
+        assert check(one_by_one, right, like).right
+    lost = check(np.sum(values[256:]), right, like)
+    assert not lost.right
+    assert lost.ulps > 100
+    twice = check(np.sum(values) + values.mean(), right, like)
+    assert (twice.ulps > 0) == (np.sum(values) + values.mean() != np.float32(right[0]))
+
+
+def test_a_sum_that_stops_growing_is_wrong() -> None:
+    ones = np.ones(1 << 25, np.float32)
+    stuck = np.float32(1 << 24)  # where adding 1 to a float32 changes nothing
+    verdict = check(stuck, reference("sum", ones, None), np.dtype(np.float32))
+    assert not verdict.right
+
+
+@pytest.mark.parametrize(("op", "off"), [("sum", 1), ("max", 1), ("min", -2)])
+def test_integers_are_right_or_wrong(op: str, off: int) -> None:
+    values = np.random.default_rng(SEED).integers(-1000, 1000, 500)
+    exact = getattr(np, op)(values)
+    right = reference(op, values, None)
+    assert check(exact, right, exact.dtype) == correctness.Verdict(True, 0.0)
+    assert check(exact + off, right, exact.dtype) == correctness.Verdict(False, float(abs(off)))
+
+
+def test_what_is_not_a_number_must_be_where_it_should() -> None:
+    values = np.array([1.0, np.nan, np.inf], np.float32)
+    like = np.dtype(np.float32)
+    assert check(np.float32(np.nan), reference("sum", values, None), like).right
+    assert not check(np.float32(1), reference("sum", values, None), like).right
+    assert not check(np.float32(np.nan), reference("sum", values[:1], None), like).right
+    assert check(np.float32(np.inf), reference("max", values[2:], None), like).right
+    assert not check(np.float32(-np.inf), reference("max", values[2:], None), like).right
+    assert not check(np.zeros(2, np.float32), reference("sum", values, None), like).right
+
+
+def test_bfloat16_is_checked_in_its_own_ulps() -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="needs ml_dtypes")
+    values = np.arange(1, 100).astype(ml_dtypes.bfloat16)
+    found = gr.compare(values, device="cpu", **PAIR)
+    assert found["auto"].right
+    assert found["auto"].ulps <= 1
+    off = gr.sum(values, device="cpu").astype(np.float32) * 1.05
+    assert not check(off, reference("sum", values, None), values.dtype).right
+
+
+def test_what_is_wrong_is_shown_and_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    reduction = session.BenchmarkSession.reduction
+
+    def broken(self: session.BenchmarkSession, op: str, options: dict[str, Any]) -> Any:
+        call = reduction(self, op, options)
+        return call if options["kernel"] != "sequential" else lambda array: call(array) + np.float64(1)
+
+    monkeypatch.setattr(session.BenchmarkSession, "reduction", broken)
+    found = gr.compare(np.ones(1000), ["auto", "sequential"], device="cpu", **PAIR)
+    assert (found["auto"].right, found["sequential"].right) == (True, False)
+    assert found["sequential"].host is None
+    ulp = float(np.spacing(np.float64(1000)))
+    assert found["sequential"].ulps == 1 / ulp
+    for text in (str(found), found.to_markdown(), found._repr_html_()):
+        assert "WRONG" in text
+    assert "it was not timed" in str(found)
+
+
+# ---------------------------------------------------------------- speedups
+
+
+def test_speedups_are_within_a_column(comparison: gr.Comparison) -> None:
+    auto = comparison["auto"]
+    assert comparison.speedup(auto, "first", "on_device") == pytest.approx(4)
+    assert comparison.speedup(auto, "first", "host") == pytest.approx(1.5)
+    assert comparison.speedup(auto, "numpy", "host") == pytest.approx(0.5)
+    assert comparison.speedup(auto, "numpy", "on_device") is None
+    assert comparison.speedup(auto, "best peer", "on_device") == pytest.approx(2)
+    assert comparison.speedup(auto, "best peer", "host") == pytest.approx(2)
+    assert comparison.speedup(comparison["broken"], "first", "host") is None
+    for bad in (("fastest", "host"), ("first", "both")):
+        with pytest.raises(ValueError, match="must be"):
+            comparison.speedup(auto, *bad)
+
+
+def test_speedups_are_over_the_same_size() -> None:
+    both = made(
+        row("auto", host=spread(1.0)), row("numpy", host=spread(2.0)),
+        row("auto", host=spread(3.0), elements=9), row("numpy", host=spread(30.0), elements=9),
+    )  # fmt: skip
+    assert [both.speedup(each, "numpy", "host") for each in both] == pytest.approx([2, 1, 10, 1])
+
+
+def test_the_table_keeps_the_columns_apart(comparison: gr.Comparison) -> None:
+    headings, rows = comparison.table()
+    assert headings == [
+        *("", "block", "device ms", "GB/s", "% of peak", "% of ceiling", "x first", "x best peer"),
+        *("from host ms", "GB/s", "x first", "x numpy", "x best peer", "error, ulps"),
+    ]
+    cells = {line[0]: line for line in rows}
+    assert cells["auto"][2:8] == ["1.000", "0.004", "0.1", "0.1", "4.00", "2.00"]
+    assert cells["auto"][8:] == ["6.000", "0.00067", "1.50", "0.50", "2.00", "0.5"]
+    assert cells["numpy"][2:8] == [""] * 6
+    assert cells["broken"][2:] == [""] * 11 + ["WRONG 1.2e+04"]
+    assert cells["missing"][-1] == "absent"
+
+
+def test_where_the_copy_loses_it_is_said(comparison: gr.Comparison) -> None:
+    said = "\n".join(comparison.notes())
+    assert "the GPU loses to numpy at this size" in said
+    assert "auto (512), takes 6.000 ms, and numpy 3.000 ms" in said
+    assert "its kernels alone take 1.000 ms: what loses is the copy over PCIe" in said
+    assert "missing: it needs another card" in said
+    assert "broken (64): WRONG, off by 12,345 ulps" in said
+
+
+def test_where_the_kernels_lose_the_copy_is_not_blamed() -> None:
+    right = {"right": True, "ran_on": "cuda:0"}
+    slow = made(row("naive", host=spread(9.0), on_device=spread(8.0), **right), row("numpy", host=spread(1.0)))
+    assert "its kernels alone take 8.000 s" in "\n".join(slow.notes())
+    assert "PCIe" not in "\n".join(slow.notes())
+    fast = made(row("auto", host=spread(0.5), on_device=spread(0.1), **right), row("numpy", host=spread(1.0)))
+    assert "loses" not in "\n".join(fast.notes())
+    on_cpu = made(row("auto", host=spread(2.0), right=True, ran_on="cpu"), row("numpy", host=spread(1.0)))
+    assert "loses" not in "\n".join(on_cpu.notes())
+
+
+# ---------------------------------------------------------------- break-even
+
+
+def test_the_break_even_is_where_the_lines_cross() -> None:
+    sizes = [10**k for k in range(2, 9)]
+    ours = [1e-5 + 1e-10 * n for n in sizes]
+    theirs = [1e-6 + 1e-9 * n for n in sizes]
+    meeting, wins = find_break_even(sizes, [b / a for a, b in zip(ours, theirs, strict=True)])
+    assert wins
+    assert meeting == pytest.approx(1e4, rel=0.5)  # interpolated over a decade
+    meeting, wins = find_break_even(sizes, [a / b for a, b in zip(ours, theirs, strict=True)])
+    assert not wins
+    assert meeting == pytest.approx(1e4, rel=0.5)
+
+
+def test_exactly_equal_at_a_measured_size_is_that_size() -> None:
+    assert find_break_even([100, 1000, 10000], [0.5, 1.0, 2.0]) == (pytest.approx(1000), True)
+    assert find_break_even([100, 10000], [0.1, 10.0]) == (pytest.approx(1000), True)
+
+
+def test_of_several_crossings_the_last_one_counts() -> None:
+    meeting, wins = find_break_even([10, 100, 1000, 10000], [2.0, 0.5, 0.5, 2.0])
+    assert 1000 < meeting < 10000
+    assert wins
+
+
+def test_without_a_crossing_there_is_none() -> None:
+    assert find_break_even([10, 100], [2.0, 3.0]) == (None, True)
+    assert find_break_even([10, 100], [0.2, 0.3]) == (None, False)
+    assert find_break_even([10], [0.2]) == (None, False)
+
+
+def test_the_break_even_is_said_in_words() -> None:
+    shared = {"sizes": (256, 2048), "ratios": (0.5, 2.0)}
+    assert str(BreakEven("auto", "cuda:0", 123_456, 493_824, True, **shared)) == (
+        "from host memory to a result, auto on cuda:0 answers later than numpy below about 120,000 elements "
+        "(482.2 KiB), sooner above"
+    )
+    assert "sooner than numpy below" in str(BreakEven("auto", "cuda:0", 5, 20, False, **shared))
+    never = str(BreakEven("auto", "cuda:0", None, None, False, **shared))
+    assert "later than numpy at every size from 256 to 2,048 elements: there is no break-even" in never
+
+
+def test_the_break_even_is_looked_for_up_to_the_arrays_size() -> None:
+    found = gr.compare(np.ones(20_000), device="cpu", baselines=["numpy"], **SHORT).break_even
+    assert found is not None
+    assert found.sizes == (312, 2500, 20_000)
+    assert len(found.ratios) == 3
+    assert (found.kernel, found.device) == ("auto", "cpu")
+    without = gr.compare(np.ones(20_000), device="cpu", baselines=[], **SHORT)
+    assert without.break_even is None
+
+
+# ---------------------------------------------------------------- what is compared
+
+
+def test_without_a_gpu_the_cpu_backend_is_compared(tmp_path: Path) -> None:
+    over_fakes(
+        """
+        c = gr.compare(np.ones(1000), seconds=0.01, ceiling=False, break_even=False)
+        assert [row.name for row in c] == ["auto", "numpy", "cub", "cupy", "torch"]
+        assert c["auto"].ran_on == "cpu" and c["auto"].on_device is None and c.peak is None
+        assert all("no GPU" in c[name].absent for name in ("cub", "cupy", "torch"))
+        c = gr.compare(np.ones(1000), ["reduce0", "auto"], seconds=0.01, ceiling=False, break_even=False)
+        assert any("the CPU backend answered for every kernel" in each for each in c.warnings)
+        """,
+        tmp_path,
+        GPUREDUCE_LIBCUDA="/nonexistent/libcuda.so",
+    )
+
+
+def test_on_a_device_kernels_and_block_sizes_are_compared(tmp_path: Path) -> None:
+    over_fakes(
+        """
+        a = np.random.default_rng(3).random(20_000, np.float32)
+        c = gr.compare(a, ["reduce0", "single_warp", "auto"], block_size=[64, None], seconds=0.01, baselines=["numpy"])
+        assert [(row.name, row.block_size) for row in c] == [
+            ("interleaved_modulo", 64), ("interleaved_modulo", 256), ("single_warp", 64), ("single_warp", 32),
+            ("auto", 64), ("auto", c[5].block_size), ("numpy", 0),
+        ], [row.label for row in c]
+        assert "takes block size 32, not 64" in c[2].absent
+        for row in c:
+            if row.absent: continue
+            assert row.right and row.host is not None
+            assert (row.on_device is not None) == row.is_kernel
+        assert c.peak and c.ceiling and c.device_name == gr.devices()[0].name
+        assert c.break_even.device == "cuda:0"
+        print(c)
+        """,
+        tmp_path,
+    )
+
+
+def test_on_a_device_the_whole_catalogue_is_the_default(tmp_path: Path) -> None:
+    over_fakes(
+        """
+        a = np.arange(3000, dtype=np.int32)
+        c = gr.compare(a, op="max", seconds=0.001, baselines=[], ceiling=False)
+        names = [info.name for info in gr.kernels()]
+        assert [row.name for row in c] == names
+        wrong = [row.name for row in c if not row.absent and not row.right]
+        assert not wrong, wrong
+        assert sum(row.on_device is not None for row in c) > 30
+        """,
+        tmp_path,
+    )
+
+
+def test_sizes_are_swept_over_the_first_elements() -> None:
+    a = np.arange(10_000.0).reshape(100, 100)
+    found = gr.compare(a, device="cpu", sizes=[5000, 100, 100], **PAIR)
+    assert found.sizes == (100, 5000)
+    assert [(each.name, each.elements) for each in found] == [
+        *(("auto", 100), ("numpy", 100), ("auto", 5000), ("numpy", 5000)),
+    ]
+    assert found["auto"].elements == 5000
+    assert found["auto"].bytes == 40_008
+    assert "100 elements" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "message"),
+    [
+        ({"kernels": ["sequentia"]}, ValueError, "did you mean 'sequential'?"),
+        ({"op": "median"}, ValueError, "unknown operator 'median'"),
+        ({"baselines": ["jax"]}, ValueError, "unknown baseline 'jax': the baselines are numpy, cub, cupy, torch"),
+        ({"cache": "warm"}, ValueError, "cache must be one of"),
+        ({"sizes": [0, 2]}, ValueError, "sizes must be from 1 to the array's 4 elements"),
+        ({"sizes": [5]}, ValueError, "sizes must be from 1 to"),
+        ({"sizes": []}, ValueError, "sizes must be from 1 to"),
+        ({"sizes": [2], "axis": 0}, ValueError, "takes no axis"),
+        ({"seconds": -1}, ValueError, "seconds must be above 0"),
+        ({"arr": np.zeros(0)}, ValueError, "empty array"),
+        ({"device": "gpu"}, ValueError, "gpu"),
+        ({"profile": True}, gr.DeviceUnavailableError, "there is nothing to profile: the CPU was asked for"),
+    ],
+)
+def test_bad_arguments_are_refused(arguments: dict[str, Any], kind: type[Exception], message: str) -> None:
+    if message.startswith("there is nothing") and _core.why_no_cuda() is not None:
+        message = "there is nothing to profile"
+    given = {"arr": np.ones(4), "device": "cpu", **PAIR} | arguments
+    with pytest.raises(kind, match=re.escape(message)):
+        gr.compare(given.pop("arr"), given.pop("kernels", None), **given)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("dtype", "op"), [("int32", "sum"), ("float32", "sum"), ("float32", "max")])
+def test_on_a_card_every_contender_is_right_and_below_the_peak(dtype: str, op: str) -> None:
+    values = (np.random.default_rng(SEED).random(1 << 22) * 1000).astype(dtype)
+    found = gr.compare(values, op=op, cache="cold", seconds=0.02)
+    assert found.peak is not None
+    for each in found:
+        if each.absent:
+            continue
+        assert each.right, (each.label, each.ulps)
+        assert each.device_bandwidth is None or each.device_bandwidth < found.peak
+        assert not each.is_kernel or each.on_device is not None
+    assert found.break_even is not None
+
+
+@pytest.mark.gpu
+def test_on_a_card_a_profile_has_the_hardwares_counters() -> None:
+    values = np.ones(100_000, np.float32)
+    try:
+        found = gr.benchmark("interleaved_strided", values, profile=True, seconds=0.02)
+    except gr.DeviceUnavailableError as error:
+        pytest.skip(str(error))
+    assert found.counters[0]["bank_conflicts"] > 0
+    assert 0 < found.counters[0]["threads_per_instruction"] <= 32
+
+
+# ---------------------------------------------------------------- libraries
+
+
+class FakeEvent:
+    """An event of a library that is made up: times are 2 ms apart."""
+
+    clock = 0.0
+
+    def __init__(self, **_: Any) -> None:
+        self.at = -1.0
+
+    def record(self) -> None:
+        FakeEvent.clock += 2.0
+        self.at = FakeEvent.clock
+
+    def synchronize(self) -> None:
+        assert self.at >= 0
+
+    def elapsed_time(self, stop: FakeEvent) -> float:
+        return stop.at - self.at
+
+
+class OnDevice:
+    """A made-up device array over host memory."""
+
+    def __init__(self, values: Any) -> None:
+        self.values = np.asarray(values)
+        self.fills = 0
+
+    def get(self) -> Any:
+        return self.values
+
+    def fill(self, value: int) -> None:
+        self.fills += 1
+
+    fill_ = fill
+
+    def cpu(self) -> OnDevice:
+        return self
+
+    def numpy(self) -> Any:
+        return self.values
+
+    def to(self, device: str) -> OnDevice:
+        assert device.startswith("cuda")
+        return self
+
+
+class View:
+    """What :class:`baselines.DeviceView` says of memory, for a made-up device in host memory."""
+
+    def __init__(self, values: np.ndarray[Any, Any]) -> None:
+        self.values = values
+        self.pointer, self.shape, self.dtype, self.device, self.owner = 0, values.shape, values.dtype, 0, None
+        self.elements = values.size
+
+
+def fake_cupy(values: np.ndarray[Any, Any]) -> SimpleNamespace:
+    cuda = SimpleNamespace(
+        Event=FakeEvent,
+        get_elapsed_time=lambda start, stop: stop.at - start.at,
+        Device=lambda ordinal: contextlib.nullcontext(),
+        UnownedMemory=lambda *_: None,
+        MemoryPointer=lambda *_: None,
+    )
+    return SimpleNamespace(
+        cuda=cuda,
+        asarray=OnDevice,
+        empty=lambda n, dtype: OnDevice(np.empty(0)),
+        ndarray=lambda *_: OnDevice(values),
+        sum=lambda array, axis=None: OnDevice(np.sum(array.values, axis=axis)),
+    )
+
+
+def fake_torch(values: np.ndarray[Any, Any]) -> SimpleNamespace:
+    cuda = SimpleNamespace(Event=FakeEvent, device=lambda _: contextlib.nullcontext(), is_available=lambda: True)
+    return SimpleNamespace(
+        cuda=cuda,
+        uint8="uint8",
+        from_numpy=OnDevice,
+        as_tensor=lambda view, device: OnDevice(values),
+        empty=lambda n, dtype, device: OnDevice(np.empty(0)),
+        sum=lambda tensor, **dim: OnDevice(np.sum(tensor.values, axis=dim.get("dim"))),
+        amax=lambda tensor, **dim: OnDevice(np.max(tensor.values, axis=dim.get("dim"))),
+    )
+
+
+@pytest.mark.parametrize(("name", "module"), [("cupy", fake_cupy), ("torch", fake_torch)])
+def test_a_library_is_timed_by_its_own_events(name: str, module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.arange(12.0).reshape(3, 4)
+    monkeypatch.setitem(sys.modules, name, module(values))
+    library = baselines.BASELINES[name]()
+    for axis in (None, 0):
+        assert np.array_equal(library.host_call("sum", values, axis)(), values.sum(axis=axis))
+        work = library.device_work("sum", View(values), axis, 1024)
+        assert np.array_equal(work.result(), values.sum(axis=axis))
+        assert work.take(4) == pytest.approx([2e-3] * 4)
+
+
+def test_torch_is_asked_for_the_extreme_without_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.arange(6.0).reshape(2, 3)
+    monkeypatch.setitem(sys.modules, "torch", fake_torch(values))
+    assert np.array_equal(baselines.Torch().host_call("max", values, 1)(), [2, 5])
+    module = fake_torch(values)
+    module.cuda.is_available = lambda: False
+    monkeypatch.setitem(sys.modules, "torch", module)
+    with pytest.raises(RuntimeError, match="no CUDA device"):
+        baselines.Torch()
+
+
+def test_a_library_is_flushed_before_each_run_when_it_is_cold(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.arange(12.0)
+    module = fake_cupy(values)
+    scratch = OnDevice(np.empty(0))
+    module.empty = lambda n, dtype: scratch
+    monkeypatch.setitem(sys.modules, "cupy", module)
+    baselines.CuPy().device_work("sum", View(values), None, 1024).take(4)
+    assert scratch.fills == baselines.WARMUP + 4
+
+
+def test_absent_libraries_are_listed_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_core, "why_no_cuda", lambda: None)
+    monkeypatch.setattr(baselines, "_made", {})
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    monkeypatch.setenv("PATH", "/nonexistent")
+    present, absent = baselines.available(["numpy", "cupy", "cub"])
+    assert list(present) == ["numpy"]
+    assert absent["cupy"] == "cupy is not installed"
+    assert "nvcc, which compiles cub::DeviceReduce, is not on PATH" in absent["cub"]
+
+
+def test_a_library_that_refuses_says_so_in_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refusing:
+        name = "cupy"
+
+        def host_call(self, *_: Any) -> Any:
+            raise TypeError("not this dtype")
+
+        device_work = host_call
+
+    monkeypatch.setattr(_core, "why_no_cuda", lambda: "there is no GPU")
+    monkeypatch.setattr(baselines, "_made", {"cupy": Refusing()})
+    found = gr.compare(np.ones(100), device="cpu", baselines=["numpy", "cupy"], break_even=False, **SHORT)
+    assert "not this dtype" in found["cupy"].absent
+
+
+def test_a_library_that_is_wrong_is_shown_as_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Wrong:
+        name = "cupy"
+
+        def host_call(self, op: str, array: np.ndarray[Any, Any], axis: Any) -> Any:
+            return lambda: np.float64(3)
+
+        def device_work(self, *_: Any) -> Any:
+            raise NotImplementedError("none")
+
+    monkeypatch.setattr(baselines, "_made", {"cupy": Wrong()})
+    found = gr.compare(np.ones(100), device="cpu", baselines=["cupy"], break_even=False, **SHORT)
+    assert (found["cupy"].right, found["cupy"].host) == (False, None)
+
+
+def test_numpy_has_a_function_for_ufuncs_too() -> None:
+    values = np.array([6, 12], np.uint8)
+    assert baselines.numpy_function("bitwise_and")(values) == 4
+    with pytest.raises(NotImplementedError, match="numpy has no minmax"):
+        baselines.numpy_function("minmax")
+
+
+# ---------------------------------------------------------------- forms
+
+
+def test_text_markdown_and_html_say_the_same(comparison: gr.Comparison) -> None:
+    for text in (str(comparison), comparison.to_markdown(), comparison._repr_html_()):
+        for word in ("auto", "6.000", "1.000", "WRONG", "absent", "the copy over PCIe", "0.50", "Card", "float32"):
+            assert word in text, word
+    assert_balanced(comparison._repr_html_())
+    lines = comparison.to_markdown().splitlines()
+    table = [line for line in lines if line.startswith("|")]
+    assert len({line.count("|") for line in table}) == 1
+    assert len(table) == 2 + len(comparison)
+
+
+def test_json_holds_samples_speedups_and_environment(comparison: gr.Comparison) -> None:
+    again = json.loads(comparison.to_json(indent=1))
+    assert again == comparison.to_dict()
+    auto = next(each for each in again["rows"] if each["name"] == "auto")
+    assert auto["host"]["samples"] == [6e-3] * 12
+    assert auto["on_device_speedups"] == pytest.approx({"first": 4, "numpy": None, "best peer": 2})
+    assert again["environment"] == comparison.environment
+    infinite = made(row("auto", right=False, ulps=math.inf))
+    assert json.loads(infinite.to_json())["rows"][0]["ulps"] == "inf"
+    even = BreakEven("auto", "cuda:0", 5, 20, True, (1, 9), (0.5, 2.0))
+    assert json.loads(made(break_even=even).to_json())["break_even"]["sizes"] == [1, 9]
+
+
+def test_csv_has_a_row_a_contender_with_the_environment(comparison: gr.Comparison, tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    text = comparison.to_csv(path)
+    assert path.read_text() == text
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [each["name"] for each in rows] == [each.name for each in comparison]
+    assert rows[1]["on_device_median"] == "0.001"
+    assert rows[1]["host_times_numpy"] == "0.5"
+    assert {each["device.name"] for each in rows} == {"Card"}
+
+
+def test_a_dataframe_has_the_columns_of_the_csv(comparison: gr.Comparison) -> None:
+    pytest.importorskip("pandas", reason="needs pandas")
+    frame = comparison.to_dataframe()
+    assert list(frame["name"]) == [each.name for each in comparison]
+    assert frame.attrs["environment"] == comparison.environment
+    header = comparison.to_csv().splitlines()[0].split(",")
+    assert list(frame.columns) == header[: len(frame.columns)]
+
+
+def test_a_dataframe_without_pandas_says_what_to_install(
+    comparison: gr.Comparison, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="pip install pandas"):
+        comparison.to_dataframe()
+
+
+def test_rows_are_found_by_number_name_and_label(comparison: gr.Comparison) -> None:
+    assert comparison[0] is comparison["naive"] is comparison["naive (256)"]
+    assert len(comparison) == 6
+    with pytest.raises(KeyError):
+        comparison["none"]
+
+
+# ---------------------------------------------------------------- pictures
+
+
+@pytest.fixture
+def pictures() -> Any:
+    matplotlib = pytest.importorskip("matplotlib", reason="needs matplotlib")
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    yield matplotlib
+    pyplot.close("all")
+
+
+def test_bars_are_as_long_as_the_bandwidth(comparison: gr.Comparison, pictures: Any) -> None:
+    ax = comparison.plot()
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["naive (256)", "auto (512)", "cupy"]
+    assert [bar.get_width() for bar in ax.patches] == pytest.approx([0.001, 0.004, 0.002])
+    assert sorted(line.get_xdata()[0] for line in ax.lines) == pytest.approx([4, 5])
+    assert ax.patches[2].get_hatch()
+    assert not ax.patches[0].get_hatch()
+    words = [text.get_text() for text in ax.figure.legends[0].get_texts()]
+    assert words == ["gpureduce", "library", "read here at most: 4 GB/s", "theoretical peak: 5 GB/s"]
+    assert "GB/s" in ax.get_xlabel()
+
+
+def test_a_picture_shows_one_kind_of_time(comparison: gr.Comparison, pictures: Any) -> None:
+    ax = comparison.plot("bars", column="host")
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["naive (256)", "auto (512)", "numpy", "cupy"]
+    assert not ax.lines  # a card's memory is no measure of a call from the host
+    for kind, column in (("pie", None), ("bars", "both")):
+        with pytest.raises(ValueError, match="must be"):
+            comparison.plot(kind, column=column)
+    with pytest.raises(ValueError, match="nothing was timed"):
+        made(row("auto", absent="it is")).plot()
+    with pytest.raises(ValueError, match="nothing was timed on the device"):
+        made(row("auto", host=spread(1.0))).plot(column="on_device")
+
+
+def sweep(kernels: int) -> gr.Comparison:
+    rows = [
+        row(name, elements=n, bytes=4 * n, on_device=spread((k + 1) * 1e-9 * n), right=True)
+        for n in (10, 1000, 100_000)
+        for k, name in enumerate([*(f"kernel{i}" for i in range(kernels)), "cupy"])
+    ]
+    return made(*rows)
+
+
+def test_sizes_are_drawn_on_logarithmic_axes(pictures: Any) -> None:
+    ax = sweep(2).plot()
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert labels[:3] == ["kernel0", "kernel1", "cupy"]
+    lines = {line.get_label(): line for line in ax.lines}
+    assert list(lines["kernel1"].get_xdata()) == [40, 4000, 400_000]
+    assert list(lines["kernel1"].get_ydata()) == pytest.approx([2, 2, 2])
+    assert len({lines[name].get_marker() for name in labels[:3]}) == 3  # not by colour alone
+
+
+def test_of_many_kernels_the_slower_ones_are_pale(pictures: Any) -> None:
+    ax = sweep(30).plot()
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert "kernel0" in labels
+    assert "cupy" in labels
+    assert "kernel29" not in labels
+    assert "other kernels" in labels
+
+
+def test_the_roofline_has_each_at_its_speed_under_the_roof(comparison: gr.Comparison, pictures: Any) -> None:
+    ax = comparison.plot("roofline")
+    points = [line for line in ax.lines if len(line.get_xdata()) == 1]
+    assert sorted(line.get_ydata()[0] for line in points) == pytest.approx([0.00025, 0.0005, 0.001])
+    assert {line.get_xdata()[0] for line in points} == {0.25}
+    roof = next(line for line in ax.lines if "read here" in str(line.get_label()))
+    (x, _), (y, _) = roof.get_xdata(), roof.get_ydata()
+    assert y == pytest.approx(4 * x)
+
+
+def test_labels_are_spread_out_and_stay_inside() -> None:
+    rng = np.random.default_rng(SEED)
+    for n in (1, 5, 40):
+        places = sorted(rng.random(n).tolist())
+        moved = charts.spread_out(places, 0.02)
+        assert all(b - a >= 0.02 - 1e-12 for a, b in itertools.pairwise(moved))
+        assert max(moved) <= 1
+        assert min(moved) >= -1e-12
+    assert charts.spread_out([0.1, 0.5, 0.8], 0.1) == [0.1, 0.5, 0.8]
+
+
+def test_pictures_are_saved_without_a_display(comparison: gr.Comparison, pictures: Any, tmp_path: Path) -> None:
+    for kind in charts.KINDS:
+        save_figure(tmp_path / f"{kind}.png", lambda figure, kind=kind: comparison.plot(kind, figure))
+        assert (tmp_path / f"{kind}.png").stat().st_size > 10_000
+
+
+# ---------------------------------------------------------------- profiles
+
+NCU = """#!{python}
+import subprocess, sys
+arguments = sys.argv[1:]
+assert arguments[:2] == ["--clock-control", "none"], arguments
+log, metrics = arguments[arguments.index("--log-file") + 1], arguments[arguments.index("--metrics") + 1].split(",")
+command = arguments[arguments.index("--metrics") + 2:]
+done = subprocess.run(command)
+with open(log, "w") as file:
+    print("==PROF== words", file=file)
+    print(",".join(f'"{{name}}"' for name in ["ID", "Kernel Name", *metrics]), file=file)
+    print(",".join(f'"{{name}}"' for name in ["", "", *("unit" for _ in metrics)]), file=file)
+    for i in range(2):
+        values = [f"{{1000 * (i + 1) + k:,}}" for k in range(len(metrics))]
+        print(",".join(f'"{{name}}"' for name in [str(i), f"kernel{{i}}", *values]), file=file)
+sys.exit(done.returncode)
+"""
+
+
+@pytest.fixture
+def ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A made-up Nsight Compute, which runs the command and counts 1000, 1001, ... and 2000, 2001, ..."""
+    program = tmp_path / "bin" / "ncu"
+    program.parent.mkdir()
+    program.write_text(NCU.format(python=sys.executable))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    return program
+
+
+def test_counters_are_read_from_nsight_compute(ncu: Path) -> None:
+    output, rows = profile.run_ncu(["a", "b", "a"], [sys.executable, "-c", "print('it ran')"])
+    assert output == "it ran\n"
+    assert [row["Kernel Name"] for row in rows] == ["kernel0", "kernel1"]
+    assert profile.number(rows[1], ["a", "b"]) == 2000 + 2001
+
+
+def test_why_there_are_no_counters_is_said(ncu: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ncu.write_text("#!/bin/sh\necho '==ERROR== ERR_NVGPUCTRPERM - no permission' >&2\nexit 1\n")
+    with pytest.raises(gr.DeviceUnavailableError, match="NVreg_RestrictProfilingToAdminUsers=0"):
+        profile.run_ncu(["a"], ["true"])
+    ncu.write_text("#!/bin/sh\necho 'something else' >&2\nexit 9\n")
+    with pytest.raises(gr.DeviceUnavailableError, match="status 9: something else"):
+        profile.run_ncu(["a"], ["true"])
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(gr.DeviceUnavailableError, match="ncu is not on PATH"):
+        profile.run_ncu(["a"], ["true"])
+
+
+def test_a_profile_adds_the_tutorials_columns(ncu: Path, tmp_path: Path) -> None:
+    out = over_fakes(
+        """
+        a = np.arange(5000, dtype=np.float32)
+        t = gr.benchmark("reduce0", a, profile=True, seconds=0.01, ceiling=False)
+        assert [each["launch"] for each in t.counters] == [1, 2]
+        first = t.counters[0]
+        assert first["microseconds"] == 1.0 and first["compute_percent"] == 1001.0
+        assert first["bank_conflicts"] == 1004 + 1005 and first["threads_per_instruction"] == 1006
+        print(t)
+        c = gr.compare(a, ["reduce0", "auto"], profile=True, seconds=0.01, ceiling=False, baselines=["numpy"])
+        assert len(c[0].counters) == 2 and not c["numpy"].counters
+        print(c)
+        print(c._repr_html_(), t._repr_html_())
+        """,
+        tmp_path,
+    )
+    for word in ("duration", "compute", "memory", "DRAM", "conflicts", "threads"):
+        assert word in out
+
+
+def test_the_process_that_is_profiled_launches_the_kernel(tmp_path: Path) -> None:
+    request = {"op": "max", "kernel": "sequential", "block_size": 64, "grid_size": 0, "compute": None}
+    request |= {"shape": [10, 20], "dtype": "float32", "reduced": 1, "device": 0}
+    over_fakes(
+        f"""
+        from gpureduce._bench import profile
+        sys.argv = ["profile", {json.dumps(json.dumps(request))}]
+        profile.main()
+        run = gr.last_run()
+        assert (run.kernel, run.block_size, run.elements) == ("sequential", 64, 200)
+        """,
+        tmp_path,
+    )
+
+
+# ---------------------------------------------------------------- pytest-benchmark
+
+USERS_TEST = """
+import numpy as np, gpureduce, pytest
+
+@pytest.mark.parametrize("kernel", ["auto", "shfl_atomic"])
+@pytest.mark.filterwarnings("ignore::gpureduce.NoDeviceWarning")
+def test_sum(benchmark, kernel):
+    arr = np.arange(1000, dtype=np.int32)
+    assert benchmark(gpureduce.sum, arr, kernel=kernel) == 499500
+"""
+
+
+def run_pytest(*arguments: str, cwd: Path) -> dict[str, Any]:
+    import subprocess
+
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--benchmark-json=out.json"]
+    quick = ["--benchmark-min-rounds=1", "--benchmark-max-time=0.001"]
+    done = subprocess.run(
+        [*command, *quick, *arguments],
+        capture_output=True, text=True, cwd=cwd, env=environment_without_pytest(), check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    found: dict[str, Any] = json.loads((cwd / "out.json").read_text())
+    return found
+
+
+def test_a_users_own_benchmark_works(tmp_path: Path) -> None:
+    pytest.importorskip("pytest_benchmark", reason="needs pytest-benchmark")
+    (tmp_path / "test_mine.py").write_text(USERS_TEST)
+    found = run_pytest("test_mine.py", cwd=tmp_path)
+    assert [each["params"]["kernel"] for each in found["benchmarks"]] == ["auto", "shfl_atomic"]
+
+
+def test_the_suite_is_grouped_and_says_what_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pytest_benchmark", reason="needs pytest-benchmark")
+    monkeypatch.setenv("GPR_BENCH_SIZES", "100")
+    suite = Path(__file__).parents[2] / "benchmarks"
+    found = run_pytest(str(suite), "-c", os.devnull, f"--rootdir={suite}", cwd=tmp_path)
+    groups = {each["group"] for each in found["benchmarks"]}
+    assert groups == {f"{op} {dtype} 100" for op in ("sum", "max") for dtype in ("float32", "float64", "int32")}
+    ours = [each for each in found["benchmarks"] if each["name"].startswith("test_kernel")]
+    assert all(each["extra_info"]["ran_on"] for each in ours)
+    assert found["machine_info"]["gpureduce"]["cpu"]

@@ -1,0 +1,515 @@
+"""The command: every subcommand's output, JSON and status, files in every state, and one line for what goes wrong.
+
+``explain`` has its tests in test_explain.py.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from outputs import assert_balanced, run_command
+
+import gpureduce as gr
+from gpureduce import _core, _functions
+from gpureduce._bench import session
+from gpureduce._cli import command, explain_command, measure_commands, npy_files, options, reduce_command
+
+
+def run(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    """Status, output and errors of the command, in this process."""
+    status = command.main(arguments)
+    return status, *capsys.readouterr()
+
+
+def succeed(*arguments: str, capsys: pytest.CaptureFixture[str]) -> str:
+    status, out, err = run(*arguments, capsys=capsys)
+    assert (status, err) == (0, "")
+    return out
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> tuple[str, np.ndarray[Any, Any]]:
+    values = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
+    np.save(tmp_path / "a.npy", values)
+    return str(tmp_path / "a.npy"), values
+
+
+# ---------------------------------------------------------------- reductions
+
+
+@pytest.mark.parametrize("name", reduce_command.reductions())
+def test_every_reduction_reads_a_file(
+    name: str, saved: tuple[str, np.ndarray[Any, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, values = saved
+    out = json.loads(succeed(name, path, "--device", "cpu", "--json", capsys=capsys))
+    result = getattr(gr, name)(values, device="cpu")
+    assert out["result"] == reduce_command.as_json(result)
+    assert (out["op"], out["elements"], out["bytes"], out["device"]) == (name, 24, 96, "cpu")
+
+
+def test_all_of_the_packages_reductions_are_there() -> None:
+    assert {"sum", "prod", "min", "max", "mean", "any", "all"} <= set(reduce_command.reductions())
+    assert set(reduce_command.reductions()) <= set(_functions.__all__)
+
+
+def test_a_result_prints_alone(saved: tuple[str, np.ndarray[Any, Any]], capsys: pytest.CaptureFixture[str]) -> None:
+    path, values = saved
+    assert succeed("sum", path, "--device", "cpu", capsys=capsys) == f"{values.sum()}\n"
+    along = succeed("max", path, "--axis", "0,2", "--device", "cpu", capsys=capsys)
+    assert along == f"{values.max(axis=(0, 2))}\n"
+    assert succeed("max", path, "--axis=-1", "--device", "cpu", capsys=capsys) == f"{values.max(axis=-1)}\n"
+    floats = json.loads(succeed("sum", path, "--dtype", "float32", "--device", "cpu", "--json", capsys=capsys))
+    assert (floats["dtype"], floats["result"]) == ("float32", 276.0)
+
+
+def test_a_long_result_is_printed_whole_into_a_pipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save(tmp_path / "a.npy", np.ones((3000, 2)))
+    out = succeed("sum", str(tmp_path / "a.npy"), "--axis", "1", "--device", "cpu", capsys=capsys)
+    assert "..." not in out
+    assert out.count("2.") == 3000
+
+
+def test_a_result_is_written_to_a_file(
+    saved: tuple[str, np.ndarray[Any, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, values = saved
+    out = str(tmp_path / "out")
+    assert succeed("sum", path, "--axis", "1", "--output", out, "--device", "cpu", capsys=capsys) == ""
+    assert np.array_equal(np.load(out), values.sum(axis=1))
+
+
+def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch, saved: tuple[str, np.ndarray[Any, Any]]) -> None:
+    path, values = saved
+    with open(path, "rb") as file:
+        done = subprocess.run(
+            [sys.executable, "-m", "gpureduce", "sum", "-", "--device", "cpu"],
+            stdin=file,
+            capture_output=True,
+            text=True,
+        )
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{values.sum()}\n", "")
+    through_pipe = subprocess.run(
+        [sys.executable, "-m", "gpureduce", "sum", "-", "--device", "cpu"],
+        input=Path(path).read_bytes(), capture_output=True,
+    )  # fmt: skip
+    assert through_pipe.stdout == f"{values.sum()}\n".encode()
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", ["<f8", ">f8", "<i2", ">u4", "?", "<f2"])
+def test_files_of_any_order_and_byte_order_are_mapped(
+    dtype: str, order: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = np.random.default_rng(0).integers(0, 9, (30, 20)).astype(dtype, order=order)
+    np.save(tmp_path / "a.npy", values)
+    array, path = npy_files.load(str(tmp_path / "a.npy"))
+    assert path == tmp_path / "a.npy"
+    assert type(array) is np.ndarray
+    assert isinstance(array.base, np.memmap)
+    out = json.loads(succeed("sum", str(path), "--axis", "0", "--device", "cpu", "--json", capsys=capsys))
+    assert out["result"] == values.sum(axis=0).tolist()
+
+
+def test_bfloat16_comes_back_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="needs ml_dtypes")
+    np.save(tmp_path / "a.npy", np.arange(10).astype(ml_dtypes.bfloat16))
+    out = json.loads(succeed("sum", str(tmp_path / "a.npy"), "--device", "cpu", "--json", capsys=capsys))
+    assert (out["result"], out["dtype"]) == (45.0, "bfloat16")
+
+
+def test_an_empty_file_is_reduced_as_numpy_would(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save(tmp_path / "a.npy", np.zeros((0, 3)))
+    path = str(tmp_path / "a.npy")
+    assert succeed("sum", path, "--device", "cpu", capsys=capsys) == "0.0\n"
+    status, out, err = run("max", path, "--device", "cpu", capsys=capsys)
+    assert (status, out) == (2, "")
+    assert err == "gpureduce max: zero-size array to reduction operation maximum which has no identity\n"
+    status, out, err = run("mean", path, "--device", "cpu", capsys=capsys)
+    assert (status, out) == (0, "nan\n")
+    assert "gpureduce: warning: Mean of empty slice\n" in err
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        (np.float64("nan"), "nan"),
+        (np.float32("-inf"), "-inf"),
+        (np.array([[1, 2]], np.uint64), [[1, 2]]),
+        (np.bool_(True), True),
+        (np.complex64(1 + 2j), [1.0, 2.0]),
+        (np.datetime64("2020-01-02"), "2020-01-02"),
+        ((np.int8(1), np.int8(2)), [1, 2]),
+    ],
+)
+def test_results_are_json_that_json_has(value: Any, plain: Any) -> None:
+    assert json.loads(json.dumps(reduce_command.as_json(value), allow_nan=False)) == plain
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "status", "message"),
+    [
+        (b"hello", (), 2, "is no .npy file: save arrays by numpy.save"),
+        (b"", (), 2, "is no .npy file"),
+        (np.array([{}]), (), 2, "Python objects"),
+        (np.array(["a"]), (), 2, "not supported"),
+        (np.ones(3), ("--axis", "1"), 2, "axis 1 is out of bounds"),
+        (np.ones(3), ("--axis", "x"), 2, "invalid axes value: 'x'"),
+        (np.ones(3), ("--kernel", "sequentia"), 2, "did you mean 'sequential'?"),
+        (np.ones(3), ("--device", "gpu"), 2, "gpu"),
+        (np.ones(3), ("--dtype", "float33"), 2, "float33"),
+        (np.ones(3), ("--kernel", "sequential", "--block-size", "100"), 2, "power of two"),
+        (np.ones(3), ("--output", "/nonexistent/a.npy"), 1, "No such file"),
+    ],
+)
+def test_what_goes_wrong_is_one_line(
+    content: Any, arguments: tuple[str, ...], status: int, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.npy"
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        np.save(path, content, allow_pickle=True)
+    done = run_command("sum", str(path), *arguments)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert done.stderr.startswith("gpureduce sum: ")
+    assert message in done.stderr
+
+
+def test_files_that_are_cut_or_missing_are_one_line(
+    saved: tuple[str, np.ndarray[Any, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, _ = saved
+    content = Path(path).read_bytes()
+    for length in (7, 20, 100, len(content) - 1):
+        cut = tmp_path / "cut.npy"
+        cut.write_bytes(content[:length])
+        status, out, err = run("sum", str(cut), capsys=capsys)
+        assert (status, out) == (2, ""), length
+        assert len(err.splitlines()) == 1
+    status, out, err = run("sum", str(tmp_path / "none.npy"), capsys=capsys)
+    assert (status, out) == (1, "")
+    assert "No such file" in err
+
+
+def test_max_takes_no_dtype(saved: tuple[str, np.ndarray[Any, Any]], capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, err = run("max", saved[0], "--dtype", "float32", capsys=capsys)
+    assert status == 2
+    assert "max takes no --dtype" in err
+
+
+def test_a_gpu_that_is_not_there_fails_with_status_1(saved: tuple[str, np.ndarray[Any, Any]]) -> None:
+    done = run_command("sum", saved[0], "--device", "cuda", GPUREDUCE_LIBCUDA="/nonexistent/libcuda.so")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_kernel_that_the_cpu_answers_for_is_a_warning_in_one_line(saved: tuple[str, np.ndarray[Any, Any]]) -> None:
+    done = run_command("sum", saved[0], "--kernel", "reduce0", GPUREDUCE_LIBCUDA="/nonexistent/libcuda.so")
+    assert (done.returncode, done.stdout) == (0, "276\n")
+    assert done.stderr.startswith("gpureduce: warning: a GPU kernel was named")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_an_interrupt_is_status_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupt(_: object) -> int:
+        raise KeyboardInterrupt
+
+    info = command.SUBCOMMANDS["info"]
+    monkeypatch.setitem(command.SUBCOMMANDS, "info", command.Subcommand(info.summary, info.add_arguments, interrupt))
+    assert run("info", capsys=capsys) == (130, "", "gpureduce info: interrupted\n")
+
+
+def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
+    code = f"{sys.executable} -m gpureduce kernels --json | head -n 1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", code], capture_output=True, text=True)
+    assert done.stderr == ""
+    assert done.stdout.startswith("[")
+
+
+# ---------------------------------------------------------------- progress
+
+
+def check_shares(shares: list[float]) -> None:
+    assert shares
+    assert shares == sorted(shares)
+    assert all(0 <= share <= 1 for share in shares)
+    assert shares[-1] > shares[0]
+
+
+@pytest.mark.parametrize("kernel", ["fast", "exact"])
+def test_progress_rises_while_the_cpu_works(kernel: str) -> None:
+    values = np.broadcast_to(np.ones(1, np.float32), 1 << 29)
+    shares: list[float] = []
+    threads = gr.limits().cpu_threads
+    gr.set_limits(cpu_threads=2)
+    try:
+        with reduce_command.showing_progress(shares.append):
+            assert gr.sum(values, kernel=kernel, device="cpu") == 1 << 29
+        check_shares(shares)
+        count = len(shares)
+        gr.sum(values, kernel=kernel, device="cpu")
+    finally:
+        gr.set_limits(cpu_threads=threads)
+    assert len(shares) == count, "progress is shown after its end"
+
+
+def test_progress_rises_while_chunks_are_uploaded(tmp_path: Path) -> None:
+    import fakes
+
+    code = """
+import json
+import numpy as np, gpureduce as gr
+from gpureduce._cli.reduce_command import showing_progress
+
+gr.set_limits(device_bytes=1 << 20, pinned_bytes=1 << 20)
+shares = []
+with showing_progress(shares.append):
+    gr.max(np.ones(1 << 26, np.int8), device="cuda")
+assert gr.last_run().chunks > 100
+print(json.dumps(shares))
+"""
+    check_shares(json.loads(fakes.run(code, tmp_path)))
+
+
+def test_an_error_of_who_shows_progress_ends_the_reduction() -> None:
+    def fail(share: float) -> None:
+        raise LookupError(f"at {share}")
+
+    with reduce_command.showing_progress(fail), pytest.raises(LookupError, match="at 0"):
+        gr.sum(np.broadcast_to(np.ones(1, np.float32), 1 << 30), device="cpu")
+    with pytest.raises(TypeError, match="a callable, or None"):
+        _core.watch_progress(1)  # type: ignore[arg-type]
+
+
+def test_a_bar_changes_no_result(saved: tuple[str, np.ndarray[Any, Any]], capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("tqdm", reason="needs tqdm")
+    status, out, err = run("sum", saved[0], "--progress", "--device", "cpu", capsys=capsys)
+    assert (status, out) == (0, "276\n")
+    assert "sum a.npy" in err
+    assert succeed("sum", saved[0], "--no-progress", "--device", "cpu", capsys=capsys) == "276\n"
+
+
+# ---------------------------------------------------------------- what there is
+
+
+def test_info_says_what_is_here_and_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    out = succeed("info", capsys=capsys)
+    assert gr.__version__ in out
+    assert np.__version__ in out
+    found = json.loads(succeed("info", "--json", capsys=capsys))
+    assert found["environment"]["gpureduce"] == gr.__version__
+    assert len(found["devices"]) == len(gr.devices())
+    assert ("GPU" in found["missing"]) == (not gr.devices())
+
+
+def test_info_over_a_device_names_it(tmp_path: Path) -> None:
+    import fakes
+
+    out = fakes.run("from gpureduce import _cli; assert _cli.main(['info']) == 0", tmp_path)
+    assert "cuda:0" in out
+    assert "Fake 0, compute capability 9.0" in out
+    assert "no GPU" not in out
+
+
+def test_info_says_how_to_get_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    out = succeed("info", capsys=capsys)
+    for words in ("gpureduce[cu13]", "gpureduce[bf16]", "gpureduce[plot]", "gpureduce[progress]", "install g++"):
+        assert words in out
+
+
+def test_the_catalogue_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    out = succeed("kernels", capsys=capsys)
+    for info in gr.kernels():
+        assert any(line.split()[0] == info.name and info.summary in line for line in out.splitlines() if line)
+    found = json.loads(succeed("kernels", "--json", capsys=capsys))
+    assert [each["name"] for each in found] == [info.name for info in gr.kernels()]
+    one = succeed("kernels", "reduce0", capsys=capsys)
+    assert one.startswith("interleaved_modulo: ")
+    assert "power of two" in one
+
+
+def test_a_kernels_source_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert succeed("kernels", "--source", "reduce2", capsys=capsys) == gr.kernel_source("sequential")
+    found = json.loads(succeed("kernels", "--source", "reduce2", "--json", capsys=capsys))
+    assert found == {"kernel": "sequential", "source": gr.kernel_source("sequential")}
+    status, out, err = run("kernels", "--source", "sequentia", capsys=capsys)
+    assert (status, out) == (2, "")
+    assert "did you mean" in err
+
+
+def test_the_cache_is_shown_and_cleared(tmp_path: Path) -> None:
+    import fakes
+
+    env = fakes.environment(tmp_path)
+    cache = tmp_path / "cache"
+
+    def cache_command(*arguments: str) -> Any:
+        done = subprocess.run(
+            [sys.executable, "-m", "gpureduce", "cache", *arguments, "--json"], env=env, capture_output=True, text=True
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        return json.loads(done.stdout)
+
+    fakes.run("works()", tmp_path)
+    shown = cache_command()
+    assert (shown["directory"], shown["entries"]) == (str(cache), 1)
+    assert cache_command("clear")["entries"] == 0
+    assert cache_command("show")["entries"] == 0
+    off = run_command("cache", GPUREDUCE_CACHE_BYTES="0")
+    assert off.stdout.startswith("off: ")
+
+
+# ---------------------------------------------------------------- measuring
+
+QUICK = ("--device", "cpu", "--seconds", "0.01")
+
+
+@pytest.fixture
+def cheap_ceiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read ceiling that is not measured: the commands have no option against it."""
+    monkeypatch.setattr("gpureduce._bench.roofline.host_read_ceiling", lambda threads: 1e10)
+
+
+@pytest.mark.usefixtures("cheap_ceiling")
+def test_bench_times_a_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = succeed("bench", "-n", "5000", "--op", "max", "--dtype", "int16", *QUICK, capsys=capsys)
+    assert out.startswith("auto: max of 5,000 int16 on cpu, hot cache")
+    files = [f"--{kind}={tmp_path / kind}" for kind in ("csv", "html")]
+    found = json.loads(succeed("bench", "reduce0", "-n", "5000", *QUICK, *files, "--json", capsys=capsys))
+    assert (found["kernel"], found["bytes"]) == ("interleaved_modulo", 20_004)
+    assert_balanced((tmp_path / "html").read_text())
+    assert "seconds" in (tmp_path / "csv").read_text().splitlines()[0]
+
+
+@pytest.mark.usefixtures("cheap_ceiling")
+def test_compare_compares(
+    saved: tuple[str, np.ndarray[Any, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ("compare", "--file", saved[0], *QUICK, "--baselines", "numpy", "--no-break-even")
+    out = succeed(*arguments, capsys=capsys)
+    assert "sum of 2 x 3 x 4 int32" in out
+    assert "numpy" in out
+    found = json.loads(succeed(*arguments, "--sizes", "3", "24", "--json", capsys=capsys))
+    assert [row["elements"] for row in found["rows"]] == [3, 3, 24, 24]
+    assert succeed(*arguments, "--markdown", capsys=capsys).startswith("**sum of")
+
+
+@pytest.mark.usefixtures("cheap_ceiling")
+def test_pictures_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib", reason="needs matplotlib")
+    quick = (*QUICK, "-n", "1000")
+    succeed("bench", *quick, "--plot", str(tmp_path / "stages.png"), capsys=capsys)
+    compare = ("compare", *quick, "--baselines", "numpy", "--no-break-even", "--plot")
+    succeed(*compare, str(tmp_path / "bars.png"), capsys=capsys)
+    succeed(*compare, str(tmp_path / "roofline.svg"), "--kind", "roofline", capsys=capsys)
+    assert all(path.stat().st_size > 5000 for path in tmp_path.iterdir())
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "expected", "message"),
+    [
+        (("bench", "--csv", "nowhere/t.csv"), 1, "No such file or directory: 'nowhere'"),
+        (("compare", "--html", "nowhere/t.html"), 1, "No such file or directory: 'nowhere'"),
+        (("bench", "--plot", "picture.jpog"), 2, "a picture's name ends with one of"),
+        (("compare", "--kind", "pie"), 2, "kind must be one of"),
+        (("explain", "sequential", "--plot", "picture"), 2, "a picture's name ends with one of"),
+    ],
+)
+def test_what_cannot_be_written_is_said_before_anything_is_measured(
+    words: tuple[str, ...], expected: int, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    pytest.importorskip("matplotlib", reason="needs matplotlib")
+    for module, name in ((explain_command, "explained"), (measure_commands, "bench"), (measure_commands, "contest")):
+        monkeypatch.setattr(module, name, lambda *_: pytest.fail("it was measured"))
+    status, out, err = run(*words, capsys=capsys)
+    assert (status, out) == (expected, "")
+    assert message in err
+
+
+def test_without_matplotlib_no_picture_is_promised(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setattr(measure_commands, "contest", lambda *_: pytest.fail("it was measured"))
+    status, _, err = run("compare", "--plot", "x.png", capsys=capsys)
+    assert status == options.FAILED
+    assert "pip install 'gpureduce[plot]'" in err
+
+
+@pytest.mark.usefixtures("cheap_ceiling")
+def test_a_wrong_kernel_is_status_3(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(
+        "gpureduce._bench.session.BenchmarkSession.reduction", lambda *_: lambda array: gr.sum(array, device="cpu") * 2
+    )
+    arguments = ("compare", "-n", "1000", *QUICK, "--baselines", "numpy", "--no-break-even")
+    status, out, _ = run(*arguments, capsys=capsys)
+    assert status == options.WRONG_ANSWER
+    assert "WRONG" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (("bench", "sequentia"), 2, "did you mean"),
+        (("bench", "-n", "0"), 2, "-n must be 1 or more"),
+        (("bench", "--file", "a.npy", "-n", "3"), 2, "without --file"),
+        (("bench", "-n", "10", "--device", "cpu", "--profile"), 1, "there is nothing to profile"),
+        (("bench", "-n", "10", "--cache", "warm"), 2, "cache must be one of"),
+        (("compare", "-n", "10", "--baselines", "jax"), 2, "unknown baseline 'jax'"),
+        (("compare", "-n", "10", "--sizes", "11"), 2, "sizes must be from 1"),
+        (("cache", "burn"), 2, "invalid choice"),
+        (("sum",), 2, "FILE.npy"),
+    ],
+)
+def test_measuring_fails_in_one_line(arguments: tuple[str, ...], status: int, message: str) -> None:
+    done = run_command(*arguments)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert message in done.stderr
+
+
+# ---------------------------------------------------------------- completion
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["gpureduce", "exp"], {"explain"}),
+        (["gpureduce", "sum", "--ax"], {"--axis"}),
+        (["gpureduce", "sum", "--kernel", "interleaved_"], {"interleaved_modulo", "interleaved_strided"}),
+        (["gpureduce", "kernels", "--source", "warp_"], {"warp_registers"}),
+        (["gpureduce", "cache", "cl"], {"clear"}),
+        (["gpureduce", "bench", "--op", "me"], {op for op in session.operators() if op.startswith("me")}),
+    ],
+)
+def test_the_completion_script_completes(
+    words: list[str], expected: set[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = succeed("completion", capsys=capsys)
+    typed = " ".join(f"'{word}'" for word in words)
+    tail = f'\nCOMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; _gpureduce; printf "%s\\n" "${{COMPREPLY[@]}}"'
+    done = subprocess.run(["bash", "-c", script + tail], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) == expected
+    assert done.stderr == ""
+
+
+def test_help_lists_every_subcommand() -> None:
+    done = run_command("--help")
+    assert done.returncode == 0
+    for name in command.SUBCOMMANDS:
+        assert name in done.stdout

@@ -1,0 +1,191 @@
+"""Notebooks run from top to bottom, wherever this is, and what is stored of them can be published."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import emu
+import fakes
+import nbformat
+import pytest
+from conftest import environment_without_pytest
+
+ROOT = Path(__file__).parents[2]
+TOOL = ROOT / "tools" / "run_notebooks.py"
+SEED = int(os.environ["GPR_TEST_SEED"])
+EVERYTHING = bool(os.environ.get("GPR_TEST_ALL"))
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+FOLDERS = re.compile(r"(?<![\w.])/(home|root|tmp|var|usr|opt|mnt|work|Users)/")
+
+needs_compiler = pytest.mark.skipif(
+    not any(map(shutil.which, ("g++", "c++", "clang++"))), reason="the emulator needs a C++ compiler"
+)
+each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+def half_of_the_notebooks(which: int) -> pytest.MarkDecorator:
+    """Those that an ordinary run runs without a GPU, or with one: each in one of two ways, drawn anew each time."""
+    drawn = [path for i, path in enumerate(NOTEBOOKS) if EVERYTHING or (SEED // 8 + i) % 2 == which]
+    return pytest.mark.parametrize("path", drawn, ids=lambda path: path.stem)
+
+
+@pytest.fixture(scope="module")
+def tool() -> ModuleType:
+    """tools/run_notebooks.py as a module."""
+    spec = importlib.util.spec_from_file_location("run_notebooks", TOOL)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def run(
+    *arguments: str | os.PathLike[str], environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    own = environment_without_pytest()
+    if environment is not None:
+        own = {name: value for name, value in environment.items() if name in own or not name.startswith("PYTEST_")}
+    return subprocess.run(
+        [sys.executable, TOOL, *arguments], capture_output=True, text=True, env=own, timeout=500, check=False
+    )
+
+
+def notebook_of(*sources: str) -> Any:
+    return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
+
+
+def test_there_are_notebooks() -> None:
+    assert NOTEBOOKS
+
+
+@each_notebook
+def test_a_notebook_says_what_it_does_without_a_gpu(path: Path) -> None:
+    cells = nbformat.read(path, as_version=4).cells
+    assert any("without a gpu" in cell.source.lower() for cell in cells if cell.cell_type == "markdown")
+
+
+@each_notebook
+def test_stored_outputs_are_of_one_run_and_name_no_machine(path: Path, tool: ModuleType) -> None:
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
+    assert not [output for cell in code for output in cell.outputs if output.output_type == "error"]
+    assert tool.complaints(notebook) == []
+    shown = [text for cell in code for text in tool.texts(cell.outputs)]
+    assert not [text for text in shown if FOLDERS.search(text)]
+    assert any(re.search("H200|GPU", text) for text in shown), "no output says what it ran on"
+
+
+@pytest.mark.parametrize(
+    ("source", "complaint"),
+    [
+        ("import sys; print('a warning', file=sys.stderr)", "cell 0 writes to stderr: a warning"),
+        ("import tempfile; print(tempfile.gettempdir() + '/project')", "cell 0 shows the folder for temporary files"),
+        ("from pathlib import Path; Path.cwd()", "cell 0 shows this tree's folder"),
+        ("1 / 0", "ZeroDivisionError"),
+    ],
+)
+def test_what_cannot_be_published_is_not_stored(source: str, complaint: str, tmp_path: Path) -> None:
+    nbformat.write(notebook_of(source), tmp_path / "some.ipynb")
+    done = run("--to", tmp_path / "out", tmp_path / "some.ipynb")
+    assert done.returncode == 1
+    assert complaint in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("kind", ["text", "html"])
+def test_the_hosts_name_is_found(kind: str, tool: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "node", lambda: "machine-17")
+    notebook = notebook_of("")
+    words = "measured on machine-17, at night"
+    notebook.cells[0].outputs = [
+        nbformat.v4.new_output("stream", text=words)
+        if kind == "text"
+        else nbformat.v4.new_output("display_data", {"text/html": f"<p>{words}</p>"})
+    ]
+    assert tool.complaints(notebook) == ["cell 0 shows the host's name, 'machine-17'"]
+
+
+# ---------------------------------------------------------------- run
+
+# Gigabytes are not read many times in each.
+CHEAP = "import gpureduce._bench.roofline as c; c.read_ceiling = c.host_read_ceiling = lambda of: 1e12"
+# On less than a GPU is for, and for a shorter time: sources, and what stands in their place.
+ON_LESS = {
+    "1-staircase": {"100_000_000": "100_000", "seconds=0.2": "seconds=0.01"},
+    "2-numpy": {"80_000_000": "200_000", "range(3, 8)": "range(3, 6)", "seconds=0.5": "seconds=0.1"},
+    "3-accuracy": {
+        "1_000_000, RUNS": "2_000, 2",
+        "np.resize(a, 64 * a.size)": "a[:3000]",
+        "benchmark(kernel, large": "benchmark(kernel, large, seconds=0.01",
+        "range(2, 12)": "range(2, 6)",
+        "SHUFFLES = 250": "SHUFFLES = 20",
+    },
+    "4-benchmark": {"10**5, 10**7": "10**4, 10**5", "2**26": "2**16", "2_000_000": "500_000", "assert status == 1": ""},
+}
+
+
+def on_less(path: Path) -> Any:
+    """A notebook over smaller arrays, whose first cell says how fast memory is."""
+    notebook = nbformat.read(path, as_version=4)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    for old, new in ON_LESS[path.stem].items():
+        assert any(old in cell.source for cell in code), old
+        for cell in code:
+            cell.source = cell.source.replace(old, new)
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(CHEAP))
+    return notebook
+
+
+@pytest.mark.long
+@needs_compiler
+@half_of_the_notebooks(0)
+def test_a_notebook_runs_from_top_to_bottom(path: Path, tmp_path: Path) -> None:
+    nbformat.write(on_less(path), tmp_path / path.name)
+    done = run("--to", tmp_path / "out", tmp_path / path.name)
+    assert done.returncode == 0, done.stderr
+    cells = nbformat.read(tmp_path / "out" / path.name, as_version=4).cells
+    assert [cell.execution_count for cell in cells if cell.cell_type == "code"] == list(
+        range(1, 1 + sum(cell.cell_type == "code" for cell in cells))
+    )
+    assert any("image/png" in output.get("data", {}) for cell in cells for output in cell.get("outputs", ()))
+
+
+# Over a stand-in for the driver, whose times mean nothing.
+STEPS = ["naive_atomic", "sequential", "auto"]
+
+
+@pytest.mark.long
+@needs_compiler
+@half_of_the_notebooks(1)
+def test_a_notebook_runs_where_there_is_a_gpu(path: Path, tmp_path: Path) -> None:
+    notebook = on_less(path)
+    kept = []
+    for cell in notebook.cells:  # the emulator draws the steps without a GPU, too: a few are enough
+        step = re.fullmatch(r'step\("(\w+)"\)', cell.source)
+        cell.source = re.sub(r"STEPS = \[\n.*?\]", f"STEPS = {STEPS}", cell.source, flags=re.DOTALL)
+        if step is None or step[1] in STEPS:
+            kept.append(cell)
+    notebook.cells = kept
+    nbformat.write(notebook, tmp_path / path.name)
+    # The fakes add in an order of their own, and the notebook on accuracy is about order.
+    stand_in = emu.environment() if path.stem == "3-accuracy" else fakes.environment(tmp_path)
+    done = run("--to", tmp_path / "out", tmp_path / path.name, environment=stand_in)
+    assert done.returncode == 0, done.stderr
+    cells = nbformat.read(tmp_path / "out" / path.name, as_version=4).cells
+    outputs = [output for cell in cells for output in cell.get("outputs", ())]
+    shown = "\n".join(output.get("text", "") for output in outputs)
+    says = r"Kernels run on (?!an emulated)|What is measured here runs on (?!the CPU)|Times are measured"
+    assert re.search(says, shown)
+    assert "no GPU" not in shown

@@ -1,0 +1,523 @@
+"""Explanations say what the kernels do: figures against an independent model, every form they are shown in, and errors.
+
+The emulator is built with the package; all it takes beside it is a C++ compiler.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import pickle
+import re
+import secrets
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tree_model
+from outputs import assert_balanced, run_command
+
+import gpureduce as gr
+from gpureduce import _core
+from gpureduce._cli import command
+from gpureduce._explain import emulator_worker, explain, figure_tables, launches, page, report, timeline
+
+SEED = int(os.environ.get("GPR_TEST_SEED", secrets.randbits(32)))
+TREES = ("interleaved_modulo", "interleaved_strided", "sequential")
+KERNELS = tuple(name for name in _core.KERNEL_FILES if name not in ("cub", "auto"))
+ACCUMULATOR = {"float32": 4, "int32": 8, "float64": 8, "uint8": 8, "float16": 4}
+
+needs_compiler = pytest.mark.skipif(
+    not any(shutil.which(name) for name in ("g++", "c++", "clang++")), reason="explain needs a C++ compiler"
+)
+
+
+@pytest.fixture(scope="module")
+def trees() -> gr.Explanations:
+    """The three trees with four warps a block."""
+    return gr.explain(TREES, block_size=128)
+
+
+@pytest.fixture(scope="module")
+def strided(trees: gr.Explanations) -> gr.Explanation:
+    return trees[1]
+
+
+def figures_of(figures: launches.Figures, names: Any) -> dict[str, int]:
+    return {name: getattr(figures, name) for name in names}
+
+
+# ---------------------------------------------------------------- figures
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", ACCUMULATOR)
+@pytest.mark.parametrize("kernel", TREES)
+def test_every_column_of_a_tree_is_as_an_independent_model_has_it(kernel: str, dtype: str) -> None:
+    rng = np.random.default_rng([SEED, TREES.index(kernel), len(dtype)])
+    block, n = int(rng.choice([32, 64, 128, 256])), int(rng.integers(1, 2000))
+    launch = gr.explain(kernel, n, block_size=block, dtype=dtype).main
+    model = tree_model.launch_columns(kernel, block, n, np.dtype(dtype).itemsize, ACCUMULATOR[dtype])
+    assert len(launch.columns) == len(model)
+    for i, (column, expected) in enumerate(zip(launch.columns, model, strict=True)):
+        found = figures_of(column.figures, expected)
+        assert found == expected, f"seed {SEED}, n {n}, block {block}, column {i}"
+
+
+@needs_compiler
+@pytest.mark.parametrize("block", [64, 128, 256, 512])
+def test_conflicts_of_interleaved_strided_follow_from_its_stride(block: int) -> None:
+    launch = gr.explain("interleaved_strided", block, block_size=block).main
+    tree = launch.columns[1:-1]
+    assert len(tree) == math.log2(block)
+    for k, column in enumerate(tree):
+        lanes = min(block >> (k + 1), 32)
+        banks = 32 // math.gcd(2 ** (k + 1), 32)  # that words 2s apart fall into
+        assert column.figures.ways == -(-lanes // banks), f"s = {2**k}"
+
+
+@needs_compiler
+def test_the_three_trees_differ_as_the_course_says(trees: gr.Explanations) -> None:
+    modulo, strided, sequential = (each.figures for each in trees)
+    assert modulo.active_threads == strided.active_threads == sequential.active_threads
+    assert modulo.active_warps > strided.active_warps == sequential.active_warps
+    assert modulo.lanes_per_warp < strided.lanes_per_warp == sequential.lanes_per_warp
+    assert (modulo.bank_conflicts, sequential.bank_conflicts) == (0, 0)
+    assert strided.bank_conflicts > 0
+
+
+@needs_compiler
+def test_atomics_are_counted_and_how_many_meet_on_an_address() -> None:
+    rng = np.random.default_rng(SEED)
+    n = int(rng.integers(600, 3000))
+    naive = gr.explain("naive_atomic", n).figures
+    assert (naive.atomics, naive.most_on_one_address) == (n, n)
+    shared = gr.explain("shared_atomic", n, block_size=64).main
+    blocks = -(-n // 64)
+    assert shared.atomics["global"].operations == shared.atomics["global"].most == blocks
+    assert shared.atomics["shared"].operations == shared.figures.atomics - blocks
+    warps = gr.explain("shfl_atomic", 2048, block_size=128, grid_size=2).main
+    assert warps.atomics["global"].operations == 2 * 128 // 32
+
+
+@needs_compiler
+@pytest.mark.parametrize(("dtype", "words"), [("float32", 1), ("int32", 2)])
+def test_shuffles_of_a_warp_are_five_for_each_word(dtype: str, words: int) -> None:
+    launch = gr.explain("shfl_atomic", 1024, block_size=256, dtype=dtype).main
+    assert launch.figures.shuffles == 5 * words * 1024 // 32
+    assert launch.figures.coalescing == 1
+    assert launch.figures.barriers == 0
+
+
+@needs_compiler
+def test_idle_is_counted_among_warps_that_are_still_there() -> None:
+    # Eight warps shuffle and come to the barrier; after it only the first one is left, and all of its lanes shuffle.
+    launch = gr.explain("shfl_two_pass", 256, block_size=256).main
+    after = [column for column in launch.columns if column.phase == 1]
+    assert [column.figures.slots for column in after] == [32] * len(after)
+    assert launch.columns[0].figures.slots == 256
+    assert after[0].figures.idle == 0
+
+
+@needs_compiler
+def test_totals_are_sums_and_stages_are_named(trees: gr.Explanations) -> None:
+    summed = ("active_threads", "slots", "shared_loads", "bank_conflicts", "global_requests", "sectors", "barriers")
+    for each in [*trees, gr.explain("naive_atomic")]:
+        for name in summed:
+            parts = [getattr(launch.figures, name) for launch in each.launches]
+            assert getattr(each.figures, name) == sum(parts)
+            for launch, part in zip(each.launches, parts, strict=True):
+                assert part == sum(getattr(column.figures, name) for column in launch.columns)
+        assert each.figures.launches == len(each.launches)
+    assert [launch.stage for launch in trees[0].launches] == ["first", "next", "finish"]
+    assert [launch.stage for launch in gr.explain("naive_atomic").launches] == ["fill", "first", "finish"]
+    wider = gr.explain("sequential", 200, block_size=64, dtype="int32")  # its partials are wider than its elements
+    assert [launch.stage for launch in wider.launches] == ["first", "next", "finish"]
+    assert "<Next," in wider.launches[1].entry
+
+
+@needs_compiler
+def test_rows_have_blocks_of_their_own() -> None:
+    one, four = (gr.explain("sequential", 100, block_size=64, rows=rows) for rows in (1, 4))
+    assert four.main.grid == 4 * one.main.grid
+    assert four.main.figures.active_threads == 4 * one.main.figures.active_threads
+    assert (four.rows, four.n) == (4, 100)
+
+
+@needs_compiler
+def test_a_long_array_is_one_launch() -> None:
+    assert gr.explain("multi_add_chunks", 300_000).main.grid == -(-300_000 // (256 * 8))
+
+
+@needs_compiler
+def test_explaining_twice_gives_the_same(strided: gr.Explanation) -> None:
+    assert gr.explain("reduce1", block_size=128) == strided
+    assert pickle.loads(pickle.dumps(strided)) == strided
+
+
+@needs_compiler
+def test_auto_is_explained_as_what_it_is_for_the_operator_and_dtype() -> None:
+    assert gr.explain("auto", op="sum", dtype="float32").kernel == "exact"
+    assert gr.explain("auto", op="max", dtype="float32").kernel == "fast"
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", KERNELS)
+def test_every_kernel_has_an_explanation_in_every_form(name: str) -> None:
+    each = gr.explain(name)
+    info = next(kernel for kernel in gr.kernels() if kernel.name == name)
+    assert (each.kernel, each.block_size) == (name, info.block_size)
+    assert each.main.grid in (1, 4)
+    assert name in str(each)
+    assert_balanced(each._repr_html_())
+    assert json.loads(each.to_json()) == each.to_dict()
+    assert "gpr" in each.annotated_source()
+    assert sum(requests for requests, *_ in each.line_counts().values()) > 0
+    for launch in each.launches:
+        for column in launch.columns:
+            assert 0 <= column.figures.active_threads <= column.figures.slots
+            assert column.figures.bank_conflicts >= 0
+
+
+# ---------------------------------------------------------------- text, JSON, CSV, HTML
+
+
+@needs_compiler
+def test_the_table_says_what_each_phase_did(strided: gr.Explanation) -> None:
+    text = str(strided)
+    assert text.startswith("interleaved_strided: sum of 512 float32, blocks of 128 threads\n")
+    lines = text.splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith("-----"))
+    for line, column in zip(lines[first + 1 :], strided.main.columns, strict=False):
+        words = line.split()
+        assert words[0] == str(column.phase)
+        assert column.ends in line
+        assert f"{column.figures.active_threads:,}" in words
+        assert f"{column.figures.bank_conflicts:,}" in words
+    assert "1 first" in text
+    assert "2 next" in text
+    assert "shuffles" not in text  # there are none
+    assert max(map(len, lines)) <= 150
+
+
+@needs_compiler
+def test_a_long_course_is_cut_and_says_by_how_much() -> None:
+    each = gr.explain("single_warp_ordered_padded", 640)
+    many = len(each.main.columns)
+    assert many > figure_tables.MOST_ROWS
+    assert f"{many - figure_tables.MOST_ROWS:,} more" in str(each)
+    assert len(each.to_csv().splitlines()) == 1 + sum(len(launch.columns) for launch in each.launches)
+
+
+@needs_compiler
+def test_the_margin_of_the_source_has_the_counts_of_its_lines(strided: gr.Explanation) -> None:
+    source = gr.kernel_source("interleaved_strided").splitlines()
+    annotated = strided.annotated_source().splitlines()[1:]
+    assert [line.partition("| ")[2] for line in annotated] == [line.rstrip() for line in source]
+    combining = next(i for i, line in enumerate(source) if "Traits::combine(" in line)
+    figures = strided.main.figures
+    requests = figures.shared_loads + figures.shared_stores
+    # The tree is one line; the first store and the last load are others.
+    blocks = strided.main.grid
+    expected = requests - blocks * (128 // 32 + 1)
+    assert annotated[combining].split()[0] == f"{expected:,}"
+    assert f"{figures.bank_conflicts:,}" in annotated[combining].split()
+
+
+@needs_compiler
+def test_json_and_csv_hold_the_same_figures(trees: gr.Explanations, tmp_path: Path) -> None:
+    for each in trees:
+        again = json.loads(each.to_json(indent=1))
+        assert again == each.to_dict()
+        assert again["figures"]["bank_conflicts"] == each.figures.bank_conflicts
+    assert json.loads(trees.to_json()) == trees.to_dict()
+    path = tmp_path / "figures.csv"
+    text = trees.to_csv(path)
+    assert path.read_text() == text
+    rows = list(csv.DictReader(io.StringIO(text)))
+    columns = [column for each in trees for launch in each.launches for column in launch.columns]
+    assert len(rows) == len(columns)
+    for row, column in zip(rows, columns, strict=True):
+        figures = column.figures.to_dict()
+        for name in ("active_threads", "slots", "wavefronts", "sectors", "idle", "ways", "coalescing"):
+            assert row[name] == ("" if figures[name] is None else str(figures[name]))
+        assert (row["phase"], row["ends"]) == (str(column.phase), column.ends)
+
+
+@needs_compiler
+def test_several_print_with_a_kernel_a_column_and_are_a_sequence(trees: gr.Explanations) -> None:
+    lines = str(trees).splitlines()
+    assert lines[0].split() == list(TREES)
+    row = next(line for line in lines if line.startswith("bank conflicts"))
+    assert row.split()[2:] == [f"{each.figures.bank_conflicts:,}" for each in trees]
+    assert [each.kernel for each in trees] == list(TREES)
+    assert isinstance(trees[1:], gr.Explanations)
+    assert (len(trees[1:]), trees[-1].kernel) == (2, "sequential")
+
+
+@needs_compiler
+def test_html_is_balanced_escaped_and_has_picture_table_and_source(strided: gr.Explanation) -> None:
+    parsed = assert_balanced(strided._repr_html_())
+    assert {"svg", "table", "style"} <= set(parsed.seen)
+    assert "".join(parsed.data).count("template <class Traits, unsigned BLOCK>") == 1
+    assert "&lt;class Traits" in strided._repr_html_()
+    assert any(text == "4-way" for text in parsed.data)
+
+
+@needs_compiler
+def test_html_of_several_and_as_a_page(trees: gr.Explanations) -> None:
+    assert assert_balanced(trees._repr_html_()).seen.count("svg") == 3
+    text = page.page(trees)
+    assert text.startswith("<!DOCTYPE html>")
+    assert {"html", "head", "title", "body"} <= set(assert_balanced(text).seen)
+
+
+# ---------------------------------------------------------------- pictures
+
+
+@needs_compiler
+def test_the_picture_shows_each_thread_as_the_map_has_it(trees: gr.Explanations) -> None:
+    for each in trees:
+        launch = each.main
+        for strip, did, ways in zip(timeline.strips(launch), launch.map.did, launch.map.ways, strict=True):
+            shown = [run.kind for run in strip.runs for _ in range(run.first, run.last + 1)]
+            assert len(shown) == launch.block
+            idle = (timeline.GONE, timeline.WAITING, timeline.DIVERGED)
+            assert [kind not in idle for kind in shown] == [bool(bits) for bits in did]
+            assert [kind == timeline.CONFLICT for kind in shown] == [degree > 1 for degree in ways]
+            for warp in range(0, launch.block, 32):
+                kinds = set(shown[warp : warp + 32]) & set(idle)
+                assert kinds <= (
+                    {timeline.DIVERGED} if any(did[warp : warp + 32]) else {timeline.WAITING, timeline.GONE}
+                )
+
+
+@needs_compiler
+def test_warps_that_have_exited_are_left_white(strided: gr.Explanation) -> None:
+    last = timeline.strips(strided.main)[-1]
+    assert [(run.first, run.kind) for run in last.runs] == [
+        (0, timeline.STORE),
+        (1, timeline.DIVERGED),
+        (32, timeline.GONE),
+    ]
+
+
+@needs_compiler
+def test_thin_cells_are_drawn_wide_enough_to_see_and_over_nothing_that_works(trees: gr.Explanations) -> None:
+    for strip in (strip for each in trees for strip in timeline.strips(each.main)):
+        drawn = timeline.with_heights(strip.runs, 128)
+        for (run, height), following in zip(drawn, [*strip.runs[1:], None], strict=True):
+            own = run.last - run.first + 1
+            assert height >= own
+            if following is None or following.kind > timeline.DIVERGED:
+                assert height == own
+
+
+@needs_compiler
+def test_pictures_are_drawn_side_by_side(trees: gr.Explanations, tmp_path: Path) -> None:
+    matplotlib = pytest.importorskip("matplotlib", reason="needs matplotlib")
+    matplotlib.use("Agg")
+    from matplotlib.figure import Figure
+
+    axes = trees.plot()
+    assert [ax.get_title(loc="left").strip() for ax in axes] == list(TREES)
+    assert len({ax.get_ylim() for ax in axes}) == 1
+    ways = [text.get_text() for text in axes[1].texts if text.get_text().endswith("-way")]
+    assert ways == ["2-way", "4-way", "4-way", "4-way", "4-way", "2-way"]
+    assert not [text for ax in (axes[0], axes[2]) for text in ax.texts if text.get_text().endswith("-way")]
+    own = Figure().subplots()
+    assert trees[0].plot(own) is own
+    with pytest.raises(ValueError, match="3 explanations are drawn on as many axes, not 1"):
+        trees.plot([own])
+    with pytest.raises(ValueError, match="no explanation"):
+        trees[:0].plot()
+    for name in ("picture.png", "picture.svg"):
+        assert command.main(["explain", *TREES, "--block-size", "64", "--plot", str(tmp_path / name)]) == 0
+        assert (tmp_path / name).stat().st_size > 10_000
+
+
+@needs_compiler
+def test_drawing_without_matplotlib_says_what_to_install(
+    strided: gr.Explanation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match=re.escape("pip install 'gpureduce[plot]'")):
+        strided.plot()
+
+
+# ---------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "message"),
+    [
+        ({"kernel": "sequentia"}, ValueError, "unknown kernel 'sequentia'; did you mean 'sequential'?"),
+        ({"kernel": 3}, TypeError, "kernel must be a string or a sequence of strings, not int"),
+        ({"kernel": []}, ValueError, "no kernel is named"),
+        ({"n": 0}, ValueError, "n must be 1 or more, not 0"),
+        ({"n": 2.5}, TypeError, "n must be an integer, not float"),
+        ({"rows": 0}, ValueError, "rows must be 1 or more, not 0"),
+        ({"rows": True}, TypeError, "rows must be an integer, not bool"),
+        ({"op": "median"}, ValueError, "unknown operator 'median': the operators are sum, prod"),
+        ({"dtype": "S4"}, TypeError, "dtype |S4 is not supported"),
+        ({"block_size": 100}, ValueError, "block size that is a power of two"),
+        ({"grid_size": 2}, ValueError, "takes no grid_size"),
+        ({"kernel": "cub"}, gr.KernelUnavailableError, "kernel 'cub' cannot be explained"),
+    ],
+)
+def test_bad_arguments_are_refused(arguments: dict[str, Any], kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=re.escape(message)) as caught:
+        gr.explain(**{"kernel": "sequential", **arguments})
+    assert type(caught.value) is kind
+
+
+def test_an_unknown_kernel_is_refused_in_the_words_of_the_reductions() -> None:
+    with pytest.raises(ValueError, match="unknown kernel") as ours:
+        gr.explain("reduse")
+    with pytest.raises(ValueError, match="unknown kernel") as theirs:
+        gr.sum(np.ones(1), kernel="reduse", device="cpu")
+    assert str(ours.value) == str(theirs.value)
+
+
+def test_a_missing_emulator_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explain, "emulator", lambda: None)
+    with pytest.raises(gr.DeviceUnavailableError, match="the emulator is not beside the package"):
+        gr.explain("sequential")
+
+
+def test_the_emulator_is_built_with_the_package() -> None:
+    assert explain.emulator() is not None
+
+
+def test_a_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("GPUREDUCE_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(gr.DeviceUnavailableError, match="install g"):
+        gr.explain("sequential")
+
+
+def test_a_process_that_dies_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\necho no way >&2\nexit 3\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(explain.sys, "executable", str(program))
+    with pytest.raises(RuntimeError, match="ended with status 3: no way"):
+        gr.explain("sequential")
+
+
+@needs_compiler
+def test_a_broken_rule_is_the_callers_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    overlay = tmp_path / "overlay"
+    overlay.mkdir()
+    text = gr.kernel_source("sequential").replace("__syncthreads(); // the next", "// the next")
+    (overlay / "sequential.cuh").write_text(text)
+    environment = explain._environment
+    monkeypatch.setattr(
+        explain,
+        "_environment",
+        lambda library, report: (
+            environment(library, report)
+            | {"GPUREDUCE_CACHE_BYTES": "0", "GPUREDUCE_EMULATOR": f"report={report},overlay={overlay}"}
+        ),
+    )
+    with pytest.raises(gr.CudaError, match="race"):
+        gr.explain("sequential")
+
+
+def test_a_wrong_answer_is_not_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    request = {"kernel": "sequential", "n": 10, "rows": 2, "block_size": 64, "grid_size": None}
+    monkeypatch.setattr(emulator_worker, "reduce_there", lambda array, *_: array.sum(axis=-1) + np.array([0, 1]))
+    with pytest.raises(RuntimeError, match=r"kernel 'sequential' computed .* where NumPy has .*, in row 1"):
+        emulator_worker.answer(request | {"dtype": "int32", "op": "sum"})
+
+
+def test_a_report_of_another_format_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="format 99"):
+        report.read_report('{"format": 99}')
+
+
+# ---------------------------------------------------------------- the command
+
+
+@needs_compiler
+def test_the_command_prints_the_table_and_the_source(
+    strided: gr.Explanation, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(["explain", "interleaved_strided", "--block-size", "128", "--source"]) == 0
+    out = capsys.readouterr().out
+    assert out == f"{strided}\n{strided.annotated_source()}".replace("\n\n\n", "\n\n")
+
+
+@needs_compiler
+def test_the_command_writes_json_csv_and_html(trees: gr.Explanations, tmp_path: Path) -> None:
+    done = run_command(
+        *("explain", *TREES, "--block-size", "128", "--json"),
+        *("--csv", str(tmp_path / "a.csv"), "--html", str(tmp_path / "a.html")),
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout) == trees.to_dict()
+    assert (tmp_path / "a.csv").read_text() == trees.to_csv()
+    assert_balanced((tmp_path / "a.html").read_text())
+
+
+@needs_compiler
+def test_the_command_compares_several_kernels(capsys: pytest.CaptureFixture[str], trees: gr.Explanations) -> None:
+    assert command.main(["explain", *TREES, "--block-size", "128"]) == 0
+    out = capsys.readouterr().out
+    assert out.endswith(str(trees))
+    assert all(str(each).rstrip() in out for each in trees)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (("explain",), 2, "KERNEL"),
+        ((), 2, "COMMAND"),
+        (("explain", "sequentia"), 2, "did you mean 'sequential'"),
+        (("explain", "sequential", "-n", "many"), 2, "invalid int value"),
+        (("explain", "sequential", "-n", "-3"), 2, "n must be 1 or more"),
+        (("explain", "sequential", "--dtype", "float33"), 2, "float33"),
+        (("explain", "cub"), 1, "cannot be explained"),
+    ],
+)
+def test_the_command_fails_in_one_line(arguments: tuple[str, ...], status: int, message: str) -> None:
+    done = run_command(*arguments)
+    assert done.returncode == status
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert message in done.stderr
+    assert done.stderr.startswith("gpureduce")
+
+
+@needs_compiler
+def test_the_command_fails_where_a_file_cannot_be_written(tmp_path: Path) -> None:
+    done = run_command("explain", "sequential", "--csv", str(tmp_path / "nowhere" / "a.csv"))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "No such file" in done.stderr
+
+
+def test_the_documentation_says_what_each_number_means() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "explain.md").read_text()
+    for _, word in figure_tables.FIGURE_WORDS:
+        assert f"**{word}**" in text, word
+    for kind in timeline.KINDS:
+        assert kind.words in text, kind.words
+
+
+def test_importing_the_package_brings_none_of_this_along() -> None:
+    code = (
+        "import gpureduce, sys; names = ('matplotlib', 'csv', 'subprocess', 'argparse', 'gpureduce._explain')\n"
+        "print([name for name in names if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    bare = subprocess.run([sys.executable, "-c", code.replace("gpureduce,", "numpy,")], capture_output=True, text=True)
+    assert done.stdout == bare.stdout
+    assert {"explain", "Explanation", "Explanations"} <= set(dir(gr))

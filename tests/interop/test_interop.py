@@ -1,0 +1,1680 @@
+"""Device arrays of other libraries: how they come in, in which order work is queued, and what is refused.
+
+Over the fakes, whose device memory the host can read; the libraries are miniatures (``fakes/array_libraries.py``).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import fakes
+import pytest
+
+SETUP = """
+    import gc
+    import weakref
+    from fakes import array_libraries
+    from fakes.array_libraries import Exchanged, Producer, Shown, dawdle, fill, lend_late, make_stream, memory_of
+    from fakes.array_libraries import offer, settle, value
+    from gpureduce import _core
+    from gpureduce._interop import libraries
+    ROWS = np.arange(600, dtype=np.float32).reshape(20, 30)
+    DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32",
+              "float64")
+"""
+
+
+def run(script: str, tmp_path: Path, cuda: str = "", setup: str = "") -> None:
+    path = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(Path(__file__).parents[1])])
+    fakes.run(SETUP + setup + script, tmp_path, cuda, PYTHONPATH=path)
+
+
+# ---------------------------------------------------------------- DLPack
+
+
+def test_tensors_come_in_as_they_are_lent_and_go_back_once(tmp_path: Path) -> None:
+    run(
+        """
+    for versions in (True, False):
+        for dtype in DTYPES:
+            values = np.ones((3, 4), dtype)
+            producer = Producer(values, versions=versions)
+            found = _core.import_dlpack(producer.__dlpack__(stream=7), 7)
+            assert (found.shape, found.strides, found.dtype) == (values.shape, values.strides, dtype)
+            assert (found.pointer, found.device, found.stream, found.read_only) == (producer.held.start, 0, 7, 0)
+            assert (producer.lent, producer.returned) == (1, 0)
+            del found
+            assert (producer.lent, producer.returned) == (1, 1)
+    for dtype in ("complex64", "complex128"):
+        assert _core.import_dlpack(Producer(np.ones(3, dtype)).__dlpack__(stream=1), 1).dtype == dtype
+    half = Producer(np.ones(3, np.uint16), dtype="bfloat16")
+    assert _core.import_dlpack(half.__dlpack__(stream=1), None).stream is None
+    assert _core.import_dlpack(half.__dlpack__(stream=1), 1).dtype == "bfloat16"
+    """,
+        tmp_path,
+    )
+
+
+def test_layouts_come_in_whatever_they_are(tmp_path: Path) -> None:
+    run(
+        """
+    cube = np.arange(60, dtype=np.int16).reshape(3, 4, 5)
+    for values in (cube, cube.T, cube[::-1, ::2], cube[1:, 2, ::-2], cube[:0], cube[:, :0], cube[0, 0, 0:1].reshape(()),
+                   np.broadcast_to(cube[0, 0], (2, 5))):
+        found = _core.import_dlpack(Producer(values).__dlpack__(stream=1), 1)
+        assert (found.shape, found.strides) == (values.shape, values.strides)
+        assert (value(found) == values).all()
+    found = _core.import_dlpack(Producer(cube, compact=True).__dlpack__(stream=1), 1)
+    assert found.strides == cube.strides
+    def shift(tensor):
+        tensor.byte_offset = 6
+        tensor.data -= 6
+    found = _core.import_dlpack(Producer(cube, change=shift).__dlpack__(stream=1), 1)
+    assert (value(found) == cube).all()
+    assert _core.import_dlpack(Producer(cube, kind=array_libraries.MANAGED).__dlpack__(stream=1), 1).shape == cube.shape
+    assert _core.import_dlpack(Producer(cube, flags=1).__dlpack__(stream=1), 1).read_only
+    """,
+        tmp_path,
+    )
+
+
+def test_what_is_wrong_with_a_tensor_is_an_error_and_the_tensor_goes_back(tmp_path: Path) -> None:
+    run(
+        """
+    def change(**fields):
+        def spoil(tensor):
+            for name, what in fields.items():
+                setattr(tensor, name, what)
+        return spoil
+    def extent(tensor):
+        tensor.shape[0] = -2
+    def stride(tensor):
+        tensor.strides[0] = 1 << 62
+    wrong = [
+        (BufferError, "version 2", dict(major=2)),
+        (BufferError, "device type is 1", dict(kind=array_libraries.HOST)),
+        (BufferError, "device type is 3", dict(kind=array_libraries.PINNED)),
+        (BufferError, "device type is 10", dict(kind=10)),
+        (TypeError, "2 lanes", dict(change=change(dtype=array_libraries.Type(2, 32, 2)))),
+        (TypeError, "type code 10", dict(change=change(dtype=array_libraries.Type(10, 8, 1)))),
+        (TypeError, "float16, bfloat16", dict(change=change(dtype=array_libraries.Type(2, 128, 1)))),
+        (ValueError, "-1", dict(change=change(ndim=-1))),
+        (ValueError, "65", dict(change=change(ndim=65))),
+        (BufferError, "no shape", dict(change=change(shape=None))),
+        (ValueError, "negative extent -2", dict(change=extent)),
+        (ValueError, "axis 0", dict(change=stride)),
+        (ValueError, "NULL", dict(change=change(data=None))),
+        (ValueError, "freed, or never allocated", dict(change=change(data=4096))),
+        (ValueError, 'on device "cuda:1"', dict(change=change(device=array_libraries.Device(2, 1)))),
+        (ValueError, "device -1", dict(change=change(device=array_libraries.Device(2, -1)))),
+    ]
+    for versions in (True, False):
+        for kind, words, how in wrong:
+            if not versions and "major" in how:
+                continue
+            producer = Producer(ROWS, versions=versions, **how)
+            with raises(kind, words):
+                _core.import_dlpack(producer.__dlpack__(stream=1), 1)
+            assert (producer.lent, producer.returned) == (1, 1), words
+    producer = Producer(ROWS)
+    for stream, kind in ((-5, ValueError), ("x", TypeError)):
+        with raises(kind):
+            _core.import_dlpack(producer.__dlpack__(stream=1), stream)
+    assert (producer.lent, producer.returned) == (2, 2)
+    """,
+        tmp_path,
+        "devices=2",
+    )
+
+
+def test_a_capsule_is_consumed_once(tmp_path: Path) -> None:
+    run(
+        """
+    for versions in (True, False):
+        producer = Producer(ROWS, versions=versions)
+        capsule = producer.__dlpack__(stream=1)
+        found = _core.import_dlpack(capsule, 1)
+        assert array_libraries.capsule_name(capsule).startswith(b"used_dltensor")
+        with raises(ValueError, "consumed already"):
+            _core.import_dlpack(capsule, 1)
+        del found, capsule
+        assert producer.returned == 1
+        refused = Producer(ROWS, versions=versions, kind=array_libraries.HOST)
+        capsule = refused.__dlpack__(stream=1)
+        with raises(BufferError):
+            _core.import_dlpack(capsule, 1)
+        with raises(ValueError, "consumed already"):
+            _core.import_dlpack(capsule, 1)
+        assert refused.returned == 1
+    with raises(ValueError, "'other'"):
+        _core.import_dlpack(array_libraries.new_capsule(1, b"other", None), 1)
+    for bad in (None, 5, ROWS):
+        with raises(TypeError, "must return a capsule"):
+            _core.import_dlpack(bad, 1)
+    """,
+        tmp_path,
+    )
+
+
+# ---------------------------------------------------------------- the CUDA array interface
+
+
+def test_interfaces_come_in_by_versions_2_and_3(tmp_path: Path) -> None:
+    run(
+        """
+    for values in (ROWS, ROWS.T, ROWS[::-1, ::3], ROWS[:0], ROWS[0, 0], ROWS.astype("?"), ROWS.astype("c8")):
+        values = np.asarray(values)
+        for how in (dict(), dict(version=2, drop=("stream",)), dict(strides=values.strides), dict(stream=2)):
+            shown = Shown(values, **how)
+            found = _core.import_cai(shown.__cuda_array_interface__, shown, 1)
+            assert (found.shape, found.dtype) == (values.shape, values.dtype.name)
+            assert 0 in values.shape or found.strides == values.strides
+            assert found.stream == (2 if "stream" in how else 1) and (value(found) == values).all()
+    old = Shown(ROWS, version=2, stream=5)
+    assert _core.import_cai(old.entries, old, None).stream is None
+    shown = Shown(ROWS, device=1)
+    found = _core.import_cai(shown.entries, shown, 1)
+    assert found.device == 1
+    shown.entries["data"] = (shown.held.start, True)
+    assert _core.import_cai(shown.entries, shown, 1).read_only
+    nothing = Shown(ROWS[:0], data=(0, False))
+    assert _core.import_cai(nothing.entries, nothing, 1).shape == (0, 30)
+    there = weakref.ref(shown)
+    del shown
+    gc.collect()
+    assert there() is not None
+    del found
+    gc.collect()
+    assert there() is None
+    """,
+        tmp_path,
+        "devices=2",
+    )
+
+
+def test_what_is_wrong_with_an_interface_is_an_error(tmp_path: Path) -> None:
+    run(
+        """
+    wrong = [
+        (ValueError, "stream 0", dict(stream=0)),
+        (ValueError, "negative", dict(stream=-3)),
+        (TypeError, "stream", dict(stream="x")),
+        (TypeError, "masked", dict(mask=Shown(ROWS))),
+        (TypeError, "byte order", dict(typestr=">f4")),
+        (TypeError, "not supported", dict(typestr="<M8[s]")),
+        (TypeError, "not supported", dict(typestr="|V2")),
+        (TypeError, "", dict(typestr="nonsense")),
+        (ValueError, "version 1", dict(version=1)),
+        (ValueError, "version 4", dict(version=4)),
+        (ValueError, "'version'", dict(drop=("version",))),
+        (ValueError, "'shape'", dict(drop=("shape",))),
+        (ValueError, "'typestr'", dict(drop=("typestr",))),
+        (ValueError, "'data'", dict(drop=("data",))),
+        (ValueError, "'data'", dict(data=5)),
+        (ValueError, "'data'", dict(data=(5,))),
+        (ValueError, "NULL", dict(data=(0, False))),
+        (ValueError, "freed", dict(data=(4096, False))),
+        (OverflowError, "", dict(data=(1 << 70, False))),
+        (TypeError, "tuple of integers", dict(shape=[20, 30])),
+        (TypeError, "", dict(shape=("x",))),
+        (ValueError, "negative extent", dict(shape=(-20, 30))),
+        (ValueError, "64", dict(shape=(1,) * 65)),
+        (ValueError, "1 strides for 2 axes", dict(strides=(4,))),
+        (TypeError, "", dict(strides=(4, "x"))),
+        (ValueError, "2^63", dict(shape=(1 << 40, 1 << 40))),
+    ]
+    for kind, words, how in wrong:
+        shown = Shown(ROWS, **how)
+        before = sys.getrefcount(shown)
+        with raises(kind, words):
+            _core.import_cai(shown.entries, shown, 1)
+        assert sys.getrefcount(shown) == before
+        with raises(kind, words):
+            gr.sum(shown)
+    with raises(TypeError, "dictionary"):
+        _core.import_cai(5, None, 1)
+    """,
+        tmp_path,
+    )
+
+
+# ---------------------------------------------------------------- the C exchange API
+
+
+def test_the_exchange_api_shows_makes_and_takes_arrays(tmp_path: Path) -> None:
+    run(
+        """
+    for views in (True, False):
+        kind = type("Exchanged", (Exchanged,), {})
+        offer(kind, views=views)
+        kind.current = make_stream()
+        array = kind(ROWS.T)
+        found = _core.import_exchange(array)
+        assert (found.shape, found.strides, found.dtype) == ((30, 20), ROWS.T.strides, "float32")
+        assert found.stream == kind.current and (value(found) == ROWS.T).all()
+        del found
+        counts = kind.counts
+        assert (counts["view"], counts["take"], counts["returned"]) == ((1, 0, 0) if views else (0, 1, 1))
+        result = gr.sum(array, axis=0)
+        assert type(result) is kind and (value(result) == ROWS.T.sum(axis=0)).all()
+        assert gr.last_run().device == "cuda:0"
+        made = _core.empty_like(array, (2, 3), "int16", 0)
+        assert type(made) is kind and made.held.dtype == "int16" and made.held.shape == (2, 3)
+        kind.current = 0
+        assert _core.import_exchange(array).stream == 1
+    assert _core.import_exchange(ROWS) is None
+    newer = type("Newer", (Exchanged,), {})
+    offer(newer, major=1, older=True)
+    assert _core.import_exchange(newer(ROWS)).shape == ROWS.shape
+    unknown = type("Unknown", (Exchanged,), {})
+    offer(unknown, major=2)
+    assert _core.import_exchange(unknown(ROWS)) is None
+    silent = type("Silent", (Exchanged,), {})
+    offer(silent, fails=True)
+    with raises(BufferError, "did not say why"):
+        gr.sum(silent(ROWS))
+    with raises(TypeError, "no DLPack C exchange API"):
+        _core.empty_like(ROWS, (2,), "int8", 0)
+    for bad in ((array, [2], "int8", 0), (array, (2,), 5, 0), (array, (2,), "int8", "x"), (array, (2,))):
+        with raises(TypeError):
+            _core.empty_like(*bad)
+    with raises(ValueError, "no dtype"):
+        _core.empty_like(array, (2,), "float8", 0)
+    """,
+        tmp_path,
+    )
+
+
+# ---------------------------------------------------------------- reducing
+
+
+def test_results_are_numpys_in_the_memory_of_the_device(tmp_path: Path) -> None:
+    run(
+        """
+    for dtype in ("int32", "float32", "uint8", "bool", "float16"):
+        values = (ROWS % 2).astype(dtype)
+        for lend in (Producer, Shown):
+            array = lend(values)
+            for op in ("sum", "prod", "min", "max", "mean", "any", "all"):
+                for axis in (None, 1, (0, 1), -1, ()):
+                    for keepdims in (False, True):
+                        result = getattr(gr, op)(array, axis=axis, keepdims=keepdims)
+                        expected = getattr(np, op)(values, axis=axis, keepdims=keepdims)
+                        assert isinstance(result, libraries.DeviceBuffer)
+                        found = value(result)
+                        assert found.dtype == expected.dtype and np.shape(found) == np.shape(expected)
+                        np.testing.assert_allclose(found, expected, rtol=1e-3, err_msg=f"{op} {axis} {dtype}")
+    assert value(gr.sum(Producer(ROWS), dtype="float64")).dtype == np.float64
+    assert value(gr.sum(Shown(ROWS), dtype=np.int16)).dtype == np.int16
+    assert value(gr.reduce(Shown(ROWS), "max")) == 599
+    empty = Producer(ROWS[:0])
+    assert value(gr.sum(empty)) == 0 and value(gr.sum(empty, axis=0)).shape == (30,)
+    for bad, kind in ((dict(axis=2), np.exceptions.AxisError), (dict(axis="x"), TypeError),
+                      (dict(dtype="x"), TypeError), (dict(kernel="nothing"), ValueError),
+                      (dict(block_size=0), ValueError)):
+        with raises(kind):
+            gr.sum(Producer(ROWS), **bad)
+    with raises(ValueError, "zero-size array", "minimum"):
+        gr.min(empty)
+    """,
+        tmp_path,
+    )
+
+
+def test_the_array_says_where_it_is_reduced(tmp_path: Path) -> None:
+    run(
+        """
+    for lend in (Producer, Shown):
+        array = lend(ROWS, device=1)
+        for device in (None, "cuda", "cuda:1", "auto"):
+            result = gr.sum(array, device=device)
+            assert result.device == 1 and value(result) == ROWS.sum() and gr.last_run().device == "cuda:1"
+        with raises(ValueError, "cuda:1", "cupy.asnumpy"):
+            gr.sum(array, device="cpu")
+        with raises(ValueError, 'not of "cuda:0"'):
+            gr.sum(array, device="cuda:0")
+        with raises(ValueError, "unknown device"):
+            gr.sum(array, device="gpu")
+        here = lend(ROWS)
+        with raises(ValueError, "cuda:0", "cuda:1"):
+            gr.sum(here, out=lend(np.zeros((), np.float32), device=1))
+        with raises(ValueError, "cuda:0", "cuda:1"):
+            gr.sum(here, where=lend(ROWS > 5, device=1))
+    """,
+        tmp_path,
+        "devices=2",
+    )
+
+
+def test_work_waits_for_its_producer_and_its_consumer_for_it(tmp_path: Path) -> None:
+    run(
+        """
+    dawdle(3000)
+    consumer = make_stream()
+    for seed in range(10):
+        for lend in (Producer, Shown):
+            array, stream = lend_late(lend, 5.0, 1.0)
+            result = gr.sum(array)
+            if lend is Producer:
+                assert array.asked == [_core.device_stream(0)] == [result.stream]
+            else:
+                assert result.stream == stream
+            # Whoever takes the result over reads it in order.
+            given = _core.import_dlpack(result.__dlpack__(stream=consumer), consumer)
+            again = gr.max(array)
+            assert value(given) == 500 and value(again) == 1
+    """,
+        tmp_path,
+    )
+
+
+def test_a_stream_of_the_callers_waits_before_and_the_producers_after(tmp_path: Path) -> None:
+    run(
+        """
+    dawdle(3000)
+    for seed in range(10):
+        away = make_stream()
+        array, home = lend_late(Shown, 7.0, 2.0)
+        result = gr.sum(array, stream=away)
+        # What follows on the producer's stream comes after the work: it may not change what is read.
+        fill(array.held, home, 9.0)
+        assert value(result) == 1000
+    class WithPtr:
+        ptr = away
+    assert value(gr.sum(array, stream=WithPtr)) == 4500 == value(gr.sum(array, stream=0))
+    with raises(TypeError, "stream"):
+        gr.sum(array, stream="x")
+    with raises(ValueError, "negative"):
+        gr.sum(array, stream=-1)
+    """,
+        tmp_path,
+    )
+
+
+def test_loans_end_when_the_device_is_done_and_not_before(tmp_path: Path) -> None:
+    run(
+        """
+    array = Producer(ROWS)
+    first = gr.sum(array)
+    assert array.lent == 1
+    settle()
+    second = gr.sum(array)  # looks whether earlier loans have ended
+    assert array.lent == 2 and array.returned == 1
+    settle()
+    _core.end_loans()
+    assert array.returned == 2
+    # A stream that waits for another one, which dawdles: its loan lasts as long.
+    slow, stream = make_stream(), _core.device_stream(0)
+    last = Producer(ROWS)
+    dawdle(400_000, seed=3)
+    for _ in range(4):
+        fill(last.held, slow, 0.0)
+    _core.order_streams(0, slow, stream)
+    dawdle(0)
+    mark = _core.mark_stream(0, stream)  # the device passes it before the loan's own
+    _core.keep_loan(0, stream, _core.import_dlpack(last.__dlpack__(stream=stream), stream))
+    _core.keep_loan(0, stream, None)
+    returned = last.returned
+    assert returned == 0 or _core.mark_passed(mark)
+    _core.end_loans()
+    assert last.returned == 1 and _core.mark_passed(mark)
+    """,
+        tmp_path,
+    )
+
+
+def test_out_receives_the_result_and_is_returned(tmp_path: Path) -> None:
+    run(
+        """
+    for lend in (Producer, Shown):
+        array = lend(ROWS)
+        out = lend(np.zeros(20, np.float32))
+        assert gr.sum(array, axis=1, out=out) is out and (out.held.read() == ROWS.sum(axis=1)).all()
+        thirds = lend(ROWS / np.float32(3))
+        wider = lend(np.zeros(20, np.float64))
+        for make in (gr.mean, gr.nanmean):
+            assert make(thirds, axis=1, out=wider) is wider
+            exact = (ROWS / np.float32(3)).astype(np.float64).mean(axis=1)
+            assert np.allclose(wider.held.read(), exact, rtol=1e-15, atol=0)
+            brief = Producer(np.array([[0x3F80, 0x3F80, 0x4000]], np.uint16), dtype="bfloat16")  # 1, 1, 2
+            assert make(brief, axis=1, out=np.zeros(1))[0] == 4 / 3
+        with raises(ValueError, "wrong number of dimensions", "add"):
+            gr.sum(array, out=out)
+        with raises(ValueError, "shape"):
+            gr.sum(array, axis=0, out=out)
+        with raises(TypeError, "float64"):
+            gr.sum(array, axis=1, out=out, dtype="float64")
+    with raises(ValueError, "read-only"):
+        gr.sum(Producer(ROWS), out=Producer(np.zeros((), np.float32), flags=1))
+    shown = Shown(np.zeros((), np.float32))
+    shown.entries["data"] = (shown.held.start, True)
+    with raises(ValueError, "read-only"):
+        gr.sum(Shown(ROWS), out=shown)
+    with raises(TypeError, "must be of one library"):
+        gr.sum(Shown(ROWS), out=Producer(np.zeros((), np.float32)))
+    with raises(ValueError, "share memory"):
+        gr.sum(Shown(ROWS), axis=1, out=Shown(np.broadcast_to(np.float32(0), 20)))
+    for bad in ([1.0], 5, "x"):
+        with raises(TypeError, "out="):
+            gr.sum(Shown(ROWS), out=bad)
+    inside = Shown(ROWS)
+    row = Shown.__new__(Shown)
+    row.entries = dict(inside.entries, shape=(20,), strides=(120,))
+    with raises(TypeError, "no memory in common"):
+        gr.sum(inside, axis=1, out=row)
+    """,
+        tmp_path,
+    )
+
+
+def test_a_numpy_out_is_a_result_on_the_host(tmp_path: Path) -> None:
+    run(
+        """
+    for lend in (Producer, Shown):
+        array = lend(ROWS)
+        for dtype in ("float32", "float64", "int32", ">f8"):
+            out = np.zeros(20, dtype)
+            assert gr.sum(array, axis=1, out=out) is out
+            np.testing.assert_array_equal(out, ROWS.sum(axis=1))
+        scalar = np.zeros((), np.float32)
+        assert gr.max(array, out=scalar) is scalar and scalar == 599
+        fixed = np.zeros((), np.float32)
+        fixed.flags.writeable = False
+        with raises(ValueError, "read-only"):
+            gr.sum(array, out=fixed)
+        with raises(ValueError, "dimensions"):
+            gr.sum(array, out=np.zeros(3))
+        with raises(ValueError, "shape"):
+            gr.sum(array, axis=1, out=np.zeros(3))
+    """,
+        tmp_path,
+    )
+
+
+def test_a_start_is_folded_in_on_the_device(tmp_path: Path) -> None:
+    run(
+        """
+    nothing = np.zeros((0, 3), np.float32)
+    for lend in (Producer, Shown):
+        for dtype in DTYPES:
+            values = np.arange(1, 5).astype(dtype)
+            for op, start in (("sum", 3), ("prod", 2), ("min", 0), ("max", 7), ("max", 0)):
+                found = value(getattr(gr, op)(lend(values), initial=start))
+                expected = getattr(np, op)(values, initial=start)
+                assert found == expected and found.dtype == expected.dtype, (op, dtype)
+        for op, start in (("min", np.nan), ("max", np.nan), ("max", np.inf)):
+            found = value(getattr(gr, op)(lend(ROWS), initial=start))
+            np.testing.assert_array_equal(found, getattr(np, op)(ROWS, initial=start))
+        # Of nothing there is the start alone.
+        assert value(gr.min(lend(nothing), initial=4)) == 4
+        assert (value(gr.max(lend(nothing), axis=0, initial=4)) == [4, 4, 4]).all()
+        assert value(gr.max(lend(nothing), axis=0, keepdims=True, initial=4)).shape == (1, 3)
+        host = np.zeros((), np.float32)
+        assert gr.sum(lend(ROWS), initial=0.5, out=host) is host and host == ROWS.sum() + 0.5
+        assert gr.min(lend(nothing), initial=4, out=host) == 4
+        with raises(ValueError, "no identity"):
+            gr.sum(lend(nothing), initial=None)
+        with raises(OverflowError):
+            gr.sum(lend(np.ones(3, np.int32)), dtype=np.int8, initial=1000)
+        with raises(ValueError):
+            gr.sum(lend(ROWS), initial="x")
+    with raises(ValueError, "does not have an identity"):
+        gr.min(Shown(ROWS), where=Shown(ROWS > 5))
+    """,
+        tmp_path,
+    )
+
+
+def test_any_layout_and_mask_is_reduced_where_it_lies(tmp_path: Path) -> None:
+    run(
+        """
+    cube = np.arange(2 * 3 * 4 * 5, dtype=np.int32).reshape(2, 3, 4, 5)
+    keep = cube % 3 > 0
+    for view in (cube, cube.T, cube[:, ::-1, 1:, ::2], cube[..., 2], np.broadcast_to(cube[0, 0, 0], (3, 5))):
+        for lend in (Producer, Shown):
+            for axis in (None, 0, 1, (0, -1)):
+                for op in ("sum", "max"):
+                    expected = getattr(np, op)(view, axis=axis)
+                    assert (value(getattr(gr, op)(lend(view), axis=axis)) == expected).all()
+    for mask in (keep, keep[0], keep[:, :1], keep[..., 0, :][:, :, None], np.array(False), np.array(True)):
+        for axis in (None, 2, (0, 3)):
+            found = value(gr.sum(Shown(cube), axis=axis, where=Producer(np.asarray(mask))))
+            assert (found == np.sum(cube, axis=axis, where=mask)).all()
+            found = value(gr.max(Producer(cube), axis=axis, where=Shown(np.asarray(mask)), initial=7))
+            assert (found == np.max(cube, axis=axis, where=mask, initial=7)).all()
+    assert value(gr.sum(Shown(cube), where=False)) == 0 and value(gr.sum(Shown(cube), where=np.True_)) == cube.sum()
+    for out in (np.zeros((4, 3), np.float32)[::2, 0], np.zeros(2, np.float32)[::-1]):
+        rows = np.arange(8, dtype=np.float32).reshape(2, 4)
+        lent = Shown(out)
+        assert gr.sum(Shown(rows), axis=1, out=lent) is lent and (lent.held.read() == [6, 22]).all()
+        assert (gr.sum(Shown(rows), axis=1, out=out) == [6, 22]).all() and (out == [6, 22]).all()
+    starts = value(gr.sum(Shown(cube), axis=(0, 2), initial=100))
+    assert (starts == np.sum(cube, axis=(0, 2), initial=100)).all()
+    """,
+        tmp_path,
+    )
+
+
+def test_every_function_takes_device_arrays(tmp_path: Path) -> None:
+    run(
+        """
+    values = np.random.default_rng(3).normal(size=(6, 50)).astype(np.float32)
+    holes = np.where(values > 1, np.float32(np.nan), values)
+    for lend in (Producer, Shown):
+        for axis in (None, 0, 1):
+            for name in ("argmin", "argmax", "var", "std", "count_nonzero", "ptp"):
+                found = value(getattr(gr, name)(lend(values), axis=axis))
+                expected = getattr(np, name)(values, axis=axis)
+                assert found.dtype == np.asarray(expected).dtype, name
+                np.testing.assert_allclose(found, expected, rtol=1e-5, err_msg=name)
+            for name in ("nansum", "nanmin", "nanmax", "nanmean", "nanvar", "nanstd", "nanargmin", "nanargmax"):
+                found = value(getattr(gr, name)(lend(holes), axis=axis))
+                np.testing.assert_allclose(found, getattr(np, name)(holes, axis=axis), rtol=1e-4, err_msg=name)
+            both = gr.minmax(lend(values), axis=axis)
+            assert (value(both.min) == values.min(axis=axis)).all() and (value(both.max) == values.max(axis=axis)).all()
+            both = gr.minmax(lend(values), axis=axis, initial=0)
+            assert (value(both.min) == values.min(axis=axis, initial=0)).all()
+        assert value(gr.nansum(lend(ROWS.astype(np.int8)), axis=0)).dtype == np.int64
+        assert abs(value(gr.var(lend(values), ddof=1)) - values.var(ddof=1)) < 1e-5
+        whole = ROWS.astype(np.int32)
+        assert value(gr.bitwise_xor(lend(whole))) == np.bitwise_xor.reduce(whole, axis=None)
+        for start in (3, np.nan):
+            found = value(gr.nanmin(lend(holes), initial=start))
+            np.testing.assert_array_equal(found, np.nanmin(holes, initial=start))
+            found = value(gr.nansum(lend(holes), initial=start))
+            np.testing.assert_allclose(found, np.nansum(holes, initial=start), rtol=1e-5)
+        outs = lend(np.zeros(6, np.float32)), lend(np.zeros(6, np.float32))
+        assert gr.minmax(lend(values), axis=1, out=outs).max is outs[1]
+        assert (outs[0].held.read() == values.min(axis=1)).all() and (outs[1].held.read() == values.max(axis=1)).all()
+        with raises(TypeError, "tuple of two"):
+            gr.minmax(lend(values), out=outs[0])
+    """,
+        tmp_path,
+    )
+
+
+def test_variances_are_taken_about_a_given_mean(tmp_path: Path) -> None:
+    run(
+        """
+    values = np.random.default_rng(4).normal(3, 2, (6, 50)).astype(np.float32)
+    holes = np.where(values > 5, np.float32(np.nan), values)
+    means = values.mean(axis=1, keepdims=True)
+    def agree(found, expected):
+        assert found.dtype == expected.dtype and found.shape == np.shape(expected), (found.dtype, found.shape)
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+    for lend in (Producer, Shown):
+        array = lend(values)
+        for name in ("var", "std"):
+            ours, theirs = getattr(gr, name), getattr(np, name)
+            for given in (2, 2.5, True, np.float32(2), np.float64(2), np.int16(2), np.array(2.0), np.array([[2.0]])):
+                agree(value(ours(array, mean=given)), theirs(values, mean=given))
+            others = means.astype("f8"), means.astype("i8"), means[::-1], np.ones((6, 1), ">f4"), means + 1
+            for given in (means, *others):
+                expected = theirs(values, axis=1, mean=given, ddof=1)
+                agree(value(ours(array, axis=1, mean=given, ddof=1)), expected)
+                if given.dtype.isnative:
+                    agree(value(ours(array, axis=1, mean=lend(given), ddof=1)), expected)
+            agree(value(ours(array, axis=0, mean=lend(values[2]))), theirs(values, axis=0, mean=values[2]))
+            agree(value(ours(array, axis=0, mean=values[2].tolist())), theirs(values, axis=0, mean=values[2].tolist()))
+            given = np.broadcast_to(np.float32(2), (6, 1))
+            agree(value(ours(array, axis=1, keepdims=True, mean=lend(given))),
+                  theirs(values, axis=1, keepdims=True, mean=given))
+            assert (value(ours(array, axis=(), mean=lend(values))) == 0).all()
+            # A result of ours is a mean for any of them.
+            found = ours(array, axis=1, mean=gr.mean(array, axis=1, keepdims=True))
+            agree(value(found), theirs(values, axis=1))
+            host = np.zeros(6)
+            assert ours(array, axis=1, mean=means, out=host) is host
+            np.testing.assert_allclose(host, theirs(values, axis=1, mean=means), rtol=1e-5)
+            # What masks and NaN leave is counted a row.
+            keep = values > 2
+            agree(value(ours(array, axis=1, mean=lend(means), where=lend(keep), ddof=3)),
+                  theirs(values, axis=1, mean=means, where=keep, ddof=3))
+            ours, theirs = getattr(gr, "nan" + name), getattr(np, "nan" + name)
+            agree(value(ours(lend(holes), axis=1, mean=lend(means.astype("f8")), ddof=2)),
+                  theirs(holes, axis=1, mean=means.astype("f8"), ddof=2))
+            left = [[1, np.nan, np.nan], [1, 2, np.nan], [1, 2, 4]]
+            found = value(ours(lend(np.array(left)), axis=1, mean=0.0, ddof=2))
+            np.testing.assert_array_equal(np.isnan(found), [True, True, False])
+        for dtype in DTYPES:
+            small = (values % 3).astype(dtype)
+            agree(value(gr.var(lend(small), axis=1, mean=lend(means))).astype("f8"),
+                  np.var(small.astype("f8"), axis=1, mean=means))
+        turned = values[:, :25] + 1j * values[:, 25:]
+        for given in (1 - 2j, np.complex64(3j), turned.mean(axis=1, keepdims=True)):
+            agree(value(gr.var(lend(turned), axis=1, mean=given)), np.var(turned, axis=1, mean=given))
+        agree(value(gr.var(lend(turned), mean=2)), np.var(turned, mean=2))
+        about = dict(axis=1, mean=lend(means))
+        agree(value(gr.var(array, dtype="f8", **about)), np.var(values.astype("f8"), axis=1, mean=means))
+        agree(value(gr.var(array, kernel="shfl_two_pass", **about)), np.var(values, axis=1, mean=means))
+        agree(value(gr.var(lend(values[:0]), axis=0, mean=lend(values[0]), ddof=-1)), np.zeros(50, "f4"))
+        assert value(gr.var(lend(values[:, :0]), axis=0, mean=lend(values[:1, :0]))).shape == (0,)
+        agree(value(gr.var(array, mean=None)), np.var(values))
+        half = np.array([0.5, 1.5], np.float16)
+        assert value(gr.var(lend(half), mean=lend(np.array(1.0)))).dtype == np.float64
+        assert value(gr.nanvar(lend(half), mean=lend(np.array(1.0)))).dtype == np.float16
+        assert value(gr.var(lend(half > 1), mean=lend(half[:1]))).dtype == np.float64
+    brief = Producer(np.zeros((2, 2), np.uint16), dtype="bfloat16")
+    for of_mean, name in (("float32", "float32"), ("float64", "float64"), ("int8", "bfloat16"), ("bool", "bfloat16")):
+        assert gr.var(brief, axis=0, mean=Shown(np.zeros(2, of_mean))).dtype == name
+    assert gr.var(brief, mean=2.0).dtype == "bfloat16"
+    assert gr.var(brief, axis=0, mean=Shown(np.zeros(2, "f2")), dtype="float32").dtype == "float32"
+    with raises(TypeError, "bfloat16", "float16", "dtype="):
+        gr.var(brief, axis=0, mean=Shown(np.zeros(2, "f2")))
+    mean_of_brief = Producer(np.zeros(2, np.uint16), dtype="bfloat16")
+    assert gr.var(Shown(np.ones((2, 2), "f4")), axis=0, mean=mean_of_brief).dtype == "float32"
+    """,
+        tmp_path,
+    )
+
+
+def test_dtypes_that_numpy_refuses_are_refused_alike(tmp_path: Path) -> None:
+    run(
+        """
+    turned = ROWS.astype(np.complex64)
+    for lend in (Producer, Shown):
+        for call in (
+            lambda gr, a, out: gr.argmax(a, out=out(np.zeros((), "f8"))),
+            lambda gr, a, out: gr.nanargmin(a, axis=0, out=out(np.zeros(30, "u8"))),
+            lambda gr, a, out: gr.nanmean(a, dtype="int32"),
+            lambda gr, a, out: gr.nanvar(a, dtype=bool),
+            lambda gr, a, out: gr.nanmean(a, axis=0, out=out(np.zeros(30, "int64"))),
+            lambda gr, a, out: gr.nanstd(a, axis=0, out=out(np.zeros(30, "uint8"))),
+        ):
+            with raises(TypeError, ""):
+                call(np, ROWS, lambda out: out)
+            for out in (lend, lambda out: out):
+                with raises(TypeError, ""):
+                    call(gr, lend(ROWS), out)
+        for name in ("var", "std", "nanvar", "nanstd"):
+            for array in (turned, lend(turned)):
+                with raises(TypeError, f"{name} of complex elements is computed in a complex dtype, not in float64"):
+                    getattr(gr, name)(array, dtype="float64")
+        assert gr.var(lend(ROWS), dtype="complex128").dtype == "float64"
+        for mask in ([True] * 30, np.ones(30, bool)):
+            with raises(TypeError, "where= of a device array must be one too"):
+                gr.sum(lend(ROWS), where=mask)
+        with raises(TypeError, ""):
+            gr.sum(lend(ROWS), initial=lend(np.ones((), "f4")))
+    counts = gr.argmax(Shown(ROWS), axis=0, out=np.zeros(30, "i4"))
+    assert counts.tolist() == [19] * 30
+    """,
+        tmp_path,
+    )
+
+
+UNREDUCED = """
+    import ml_dtypes
+    def refused(name, lend, *words):
+        calls = (gr.sum, gr.nanmax, gr.argmin, gr.minmax, lambda a: gr.sum(a, axis=0, dtype="float64"),
+                 lambda a: gr.mean(a, stream=1), lambda a: gr.dot(a, a), gr.ExactSum("float64").update)
+        for call in calls:
+            with raises(TypeError, name, "not supported", *words):
+                call(lend())
+    def refused_beside(array, name, lend):
+        for how in (dict(out=lend()), dict(where=lend(), initial=0)):
+            with raises(TypeError, name, "not supported"):
+                gr.max(array, **how)
+        with raises(TypeError, name, "not supported"):
+            gr.var(array, mean=lend())
+"""
+
+
+def test_dtypes_that_are_not_reduced_are_named_by_every_protocol(tmp_path: Path) -> None:
+    run(
+        """
+    offer(Exchanged)
+    bytes_ = np.ones(4, np.uint8)
+    for name in array_libraries.UNREDUCED:
+        for lend in (Producer, Exchanged):
+            array = lend(bytes_, dtype=name)
+            refused(name, lambda: array, "bool, integers, float16, bfloat16")
+            if lend is Producer:
+                assert array.lent == array.returned > 0
+        refused_beside(Producer(ROWS), name, lambda: Producer(bytes_, dtype=name))
+    for typestr in ("|V1", "<U3", "|S2", "|O", "<M8[s]", "<f16", "<c32"):
+        shown = Shown(bytes_, typestr=typestr)
+        refused(str(np.dtype(typestr)), lambda: shown)
+        refused_beside(Shown(ROWS), str(np.dtype(typestr)), lambda: shown)
+    # The interface has no names for narrow floats: the array's own dtype has.
+    for name in ("float8_e4m3fn", "float8_e5m2", "float4_e2m1fn", "int4"):
+        shown = Shown(bytes_, typestr="|V1")
+        shown.dtype = np.dtype(getattr(ml_dtypes, name))
+        refused(name, lambda: shown)
+    """,
+        tmp_path,
+        setup=UNREDUCED,
+    )
+
+
+def test_dtypes_that_are_not_reduced_are_named_for_the_libraries_that_are_known_by_name(tmp_path: Path) -> None:
+    run(
+        """
+    bytes_, narrow = np.ones(4, np.uint8), ("float8_e4m3fn", "float8_e5m2", "float4_e2m1fn", "int4")
+    for name in narrow:
+        array = ndarray(np.ones(4).astype(getattr(ml_dtypes, name)))
+        refused(name, lambda: array)
+        refused_beside(ndarray(ROWS), name, lambda: array)
+    def tensor(name, **more):
+        made = Tensor(bytes_)
+        made.dtype = made.held.dtype = dtype(name)
+        made.__dict__.update(more)
+        return made
+    def refuse():
+        raise RuntimeError("QUInt8 is not supported by dlpack")
+    for _ in range(2):
+        for name in (*narrow, "complex32"):
+            refused(name, lambda: tensor(name))
+        refused("torch.quint8", lambda: tensor("quint8", is_quantized=True, layout="strided", data_ptr=refuse))
+        refused("torch.bits8", lambda: tensor("bits8", data_ptr=refuse))
+        Tensor.kind, Tensor.counts = array_libraries.CUDA, None
+        offer(Tensor)  # the same by the exchange API, which cannot show the last two
+        array_libraries.fill_tensor = lambda *all, fill=array_libraries.fill_tensor, **more: (
+            refuse() if all[1].dtype in ("quint8", "bits8") else fill(*all, **more))
+    class Array(Producer):
+        def devices(self):
+            return [types.SimpleNamespace(platform="gpu")]
+        def __dlpack__(self, **more):
+            raise RuntimeError("UNIMPLEMENTED: no such type")
+    Array.__module__ = "jaxlib._jax"
+    dlpack = array_libraries.install("jax.dlpack", from_dlpack=None)
+    tracer = type("Tracer", (), {})
+    array_libraries.install("jax", Array=Array, core=types.SimpleNamespace(Tracer=tracer), dlpack=dlpack)
+    for name in narrow:
+        array = Array(bytes_)
+        array.dtype = np.dtype(getattr(ml_dtypes, name))
+        refused(name, lambda: array)
+    array.dtype = np.dtype("float32")
+    with raises(RuntimeError, "UNIMPLEMENTED"):  # of another cause
+        gr.sum(array)
+    """,
+        tmp_path,
+        setup=CUPY + TORCH + UNREDUCED,
+    )
+
+
+def test_a_mean_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    run(
+        """
+    turned = ROWS.astype(np.complex64)
+    for lend in (Producer, Shown):
+        array = lend(ROWS)
+        misfits = [((20,), 1), ((1, 20), 1), ((20, 30), 1), ((1, 1, 1), None), ((2,), None), ((30, 1), 1), ((0,), 0)]
+        for shape, axis in misfits:
+            for given in (np.zeros(shape), lend(np.zeros(shape))):
+                with raises(ValueError, f"mean has shape {shape}", "keepdims=True"):
+                    gr.var(array, axis=axis, mean=given)
+                with raises(ValueError, f"mean has shape {shape}", "keepdims=True"):
+                    gr.var(ROWS, axis=axis, mean=np.zeros(shape), device="cpu")
+        for given in (1j, np.complex64(1j), np.array([[1j]]), lend(np.array(1j))):
+            with raises(TypeError, "mean is complex, of elements of dtype float32"):
+                gr.std(array, mean=given)
+        for given in ("x", [None], np.datetime64(1, "s"), {}):
+            with raises(TypeError, "mean of dtype"):
+                gr.std(array, mean=given)
+        with raises(TypeError, "the array is in host memory and mean= in GPU memory"):
+            gr.var(ROWS, mean=lend(np.zeros(())))
+        with raises(TypeError, "complex dtype, not in float32"):
+            gr.var(lend(turned), mean=1.0, dtype="float32")
+        with raises(TypeError, "float or complex type"):
+            gr.var(array, mean=1.0, dtype="int32")
+        with raises(ValueError, "kernel='exact'"):
+            gr.var(array, mean=1.0, kernel="exact")
+        with raises(ValueError, "folds by atomics"):
+            gr.var(array, mean=1.0, kernel="shfl_atomic")
+        with raises(TypeError, 'on device "cuda:0"', 'mean= on "cuda:1"'):
+            gr.var(array, mean=lend(np.zeros(()), device=1))
+    odd = Shown(np.zeros(3, np.float32))
+    odd.entries = dict(odd.entries, data=(odd.held.start + 2, False), shape=(2,))
+    with raises(ValueError, "given means lie at multiples of their size, 4 bytes"):
+        gr.var(Shown(ROWS[:, :2]), axis=0, mean=odd)
+    odd.entries = dict(odd.entries, data=(odd.held.start, False), shape=(600,))
+    with raises(ValueError, "the mean needs 2400 bytes"):
+        gr.var(Shown(ROWS.reshape(1, 600)), axis=0, mean=odd)
+    here = _core.device_array(odd.held.start, (3,), None, "float32", 0, None, odd)
+    there = memory_of(Shown(np.zeros(3, np.float32), device=1))
+    number = memory_of(Shown(np.zeros((), np.float32)))
+    ask = ("auto", None, None, None, None, False, 0.0, lambda *_: (None, number))
+    for mean, kind, words in ((there, TypeError, "cuda:1"), ((here, here), TypeError, ""), (1j, TypeError, "complex"),
+                              (_core.device_array(odd.held.start, (3, 1), None, "float32", 0, None, odd), ValueError,
+                               "cannot be broadcast")):
+        with raises(kind, words):
+            _core.reduce_on_device("var", here, None, None, False, None, *ask, mean)
+    with raises(ValueError, "sum takes no mean"):
+        _core.reduce_on_device("sum", here, None, None, False, None, *ask, 1.0)
+    with raises(TypeError, "twelve or thirteen"):
+        _core.reduce_on_device("var", here)
+    """,
+        tmp_path,
+        "devices=2",
+    )
+
+
+def test_a_given_mean_is_read_in_order_and_before_out_is_written(tmp_path: Path) -> None:
+    run(
+        """
+    ones = np.ones((500, 4), np.float32)
+    dawdle(3000)
+    for seed in range(6):
+        # A mean on a stream of its own, written late, and overwritten after the call.
+        home, theirs, away = make_stream(), make_stream(), make_stream()
+        array, mean = Shown(ones, stream=home), Shown(np.zeros(4, np.float32), stream=theirs)
+        for stream in (None, away):
+            fill(mean.held, theirs, 5.0, 3.0)
+            result = gr.var(array, axis=0, mean=mean, stream=stream)
+            fill(mean.held, theirs, 9.0)
+            assert (value(result) == 4).all()
+        # One on the host may go as soon as the call returns; nobody waits for it.
+        for stream in (None, away):
+            given = np.full(4, 3.0)
+            result = gr.var(array, axis=0, mean=given, stream=stream)
+            given[:] = 9
+            del given
+            gc.collect()
+            assert (value(result) == 4).all()
+        lent = Producer(ones)
+        mean = Producer(np.full(4, 3, np.float32))
+        assert (value(gr.var(lent, axis=0, mean=mean)) == 4).all()
+        _core.end_loans()
+        assert (lent.returned, mean.returned) == (1, 1)
+    dawdle(0)
+    out = Shown(np.full(4, 3, np.float32))
+    with raises(TypeError, "no memory in common with what is read"):
+        gr.var(Shown(ones), axis=0, mean=out, out=out)
+    # Nothing of the host is captured: a replay would read it again.
+    stream = make_stream()
+    array, out = Shown(ones, stream=stream), Shown(np.zeros(4, np.float32), stream=stream)
+    means = Shown(np.full(4, 3, np.float32), stream=stream)
+    gr.var(array, axis=0, mean=means, out=out), gr.var(array, axis=0, mean=3.0, out=out)
+    settle()
+    cuda.fake_end_capture.restype = ctypes.c_void_p
+    for given in (means, 3.0, np.float32(3), np.array([3], np.float32)):
+        cuda.fake_begin_capture(ctypes.c_void_p(stream))
+        gr.var(array, axis=0, mean=given, out=out)
+        graph = ctypes.c_void_p(cuda.fake_end_capture(ctypes.c_void_p(stream)))
+        fill(means.held, stream, 2.0)
+        assert cuda.fake_launch_graph(graph, ctypes.c_void_p(stream)) == 0
+        assert (out.held.read() == (1 if given is means else 4)).all()
+        cuda.fake_destroy_graph(graph)
+    memory = memory_of(Shown(np.zeros(4)))
+    cuda.fake_begin_capture(ctypes.c_void_p(stream))
+    with raises(ValueError, "cannot be captured"):
+        _core.queue_upload(memory, np.zeros(4), stream)
+    cuda.fake_destroy_graph(ctypes.c_void_p(cuda.fake_end_capture(ctypes.c_void_p(stream))))
+    _core.queue_upload(memory, np.arange(4.0), stream)
+    assert (value(memory) == np.arange(4)).all()
+    with raises(ValueError, "C-contiguous"):
+        _core.queue_upload(memory, np.zeros(3), stream)
+    with raises(TypeError):
+        _core.queue_upload(memory, np.zeros(4), "x")
+    """,
+        tmp_path,
+    )
+
+
+def test_warnings_that_shapes_call_for_are_those_for_host_arrays(tmp_path: Path) -> None:
+    run(
+        """
+    def outcome(call):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            result = call()
+        return [(w.category, str(w.message), os.path.basename(w.filename)) for w in caught], result
+    cases = [(name, shape, axis, {}) for name in ("mean", "nanmean", "var", "nanstd", "sum")
+             for shape, axis in (((0,), None), ((0, 3), 0), ((0, 3), 1), ((3, 1), 1), ((3, 2), (0, 1)), ((), None))]
+    cases += [(name, (3, 2), axis, dict(ddof=ddof)) for name in ("var", "std", "nanvar", "nanstd")
+              for axis in (None, 0, 1) for ddof in (1, 2, 2.5, 7)]
+    cases += [(name, (3, 2), 1, dict(where=keep)) for name in ("mean", "var", "nanmean") for keep in (True, False)]
+    warned = 0
+    for lend in (Producer, Shown):
+        for dtype in (np.float32, np.int16):
+            for name, shape, axis, how in cases:
+                values = np.ones(shape, dtype)
+                expected, host = outcome(lambda: getattr(gr, name)(values, axis=axis, device="cpu", **how))
+                theirs, _ = outcome(lambda: getattr(np, name)(values, axis=axis, **how))
+                theirs = [w[:2] for w in theirs if "encountered" not in w[1]]
+                found, result = outcome(lambda: getattr(gr, name)(lend(values), axis=axis, **how))
+                assert found == expected, (name, shape, axis, how, found, expected)
+                assert [w[:2] for w in found] == theirs, (name, shape, axis, how, found, theirs)
+                np.testing.assert_array_equal(value(result), host)
+                warned += len(found)
+    assert warned > 50
+    nobody = Shown(np.zeros((3, 2), bool))
+    assert outcome(lambda: gr.mean(Shown(np.ones((3, 2))), where=nobody))[0] == []  # nobody waits to know
+    assert len(outcome(lambda: gr.var(Shown(np.ones((3, 2))), ddof=6, where=nobody))[0]) == 1
+    holes = Shown(np.array([[np.nan, np.nan], [1, np.nan]]))
+    left = {"nanmin": [np.nan, 1], "nanmean": [np.nan, 1], "nanargmax": [-1, 0], "nanvar": [np.nan, 0]}
+    for name, expected in left.items():
+        found, result = outcome(lambda: getattr(gr, name)(holes, axis=1))
+        assert found == []
+        np.testing.assert_array_equal(value(result), expected)
+    scalar = Shown(np.array(2.5))
+    assert value(gr.nanmean(scalar, axis=-1)) == 2.5 and value(gr.nanvar(scalar, axis=0)) == 0
+    for name in ("mean", "std"):
+        with raises(np.exceptions.AxisError):
+            getattr(gr, name)(scalar, axis=0)
+    for bad, kind in ((np.nan, ValueError), (1j, TypeError), ("1", TypeError)):
+        with raises(kind):
+            gr.var(Shown(np.ones(3)), ddof=bad)
+    """,
+        tmp_path,
+    )
+
+
+def test_masks_are_device_arrays(tmp_path: Path) -> None:
+    run(
+        """
+    array = Shown(ROWS)
+    for bad in ([True], np.ones(ROWS.shape, bool), 1):
+        with raises(TypeError, "where="):
+            gr.sum(array, where=bad)
+    with raises(TypeError, "Cannot cast", "int8"):
+        gr.sum(array, where=Shown(np.ones(ROWS.shape, np.int8)))
+    for shape in ((20,), (3, 20, 30), (20, 2)):
+        with raises(ValueError, "broadcast"):
+            gr.sum(array, where=Shown(np.ones(shape, bool)))
+    """,
+        tmp_path,
+    )
+
+
+def test_nothing_is_left_behind(tmp_path: Path) -> None:
+    run(
+        """
+    def calls():
+        for lend in (Producer, Shown):
+            array = lend(ROWS)
+            gr.sum(array)
+            gr.max(array, initial=3)
+            gr.var(array, axis=0, mean=ROWS[0])
+            gr.var(array, axis=0, mean=lend(ROWS[0]))
+            gr.sum(array, out=np.zeros((), np.float32))
+            gr.sum(array, stream=away)
+            for bad in (dict(axis=7), dict(out=[1]), dict(where=5), dict(initial="x"), dict(device="cpu")):
+                try:
+                    gr.sum(array, **bad)
+                except (ValueError, TypeError):
+                    pass
+        _core.end_loans()
+        gc.collect()
+        settle()
+    def census():
+        return [cuda.fake_live(what) for what in (b"device", b"pinned", b"events", b"modules", b"depth")]
+    away = make_stream()
+    calls()
+    before = census()
+    for _ in range(3):
+        calls()
+    assert census() == before
+    """,
+        tmp_path,
+    )
+
+
+# ---------------------------------------------------------------- what we lend
+
+
+def test_a_result_of_ours_is_lent_in_order_and_outlives_its_maker(tmp_path: Path) -> None:
+    run(
+        """
+    import ctypes
+    result = gr.sum(Producer(ROWS), axis=1)
+    assert result.__dlpack_device__() == (2, 0) and result.shape == (20,) and result.dtype == "float32"
+    assert "cuda:0" in repr(result)
+    shown = result.__cuda_array_interface__
+    assert (shown["shape"], shown["typestr"], shown["version"], shown["stream"]) == ((20,), "<f4", 3, result.stream)
+    for more, name in (({}, b"dltensor"), ({"max_version": (0, 8)}, b"dltensor"),
+                       ({"max_version": (1, 0)}, b"dltensor_versioned")):
+        assert array_libraries.capsule_name(result.__dlpack__(stream=1, **more)) == name
+    for more in ({}, {"max_version": (1, 3)}):
+        found = _core.import_dlpack(result.__dlpack__(stream=1, **more), 1)
+        assert (found.shape, found.strides, found.dtype) == ((20,), (4,), "float32")
+    again = gr.sum(result)
+    assert value(again) == ROWS.sum()
+    del result
+    _core.end_loans()
+    gc.collect()
+    assert (value(found) == ROWS.sum(axis=1)).all()
+    del found, again, shown
+    _core.end_loans()
+    gc.collect()
+    before = cuda.fake_live(b"device")
+    for more in ({}, {"max_version": (1, 3)}):
+        lent = libraries.DeviceBuffer((2,), "int8", 0, 1).__dlpack__(stream=1, **more)
+        assert cuda.fake_live(b"device") == before + 1
+        found = _core.import_dlpack(lent, 1)
+        del lent
+        assert cuda.fake_live(b"device") == before + 1
+        del found
+        assert cuda.fake_live(b"device") == before
+        libraries.DeviceBuffer((2,), "int8", 0, 1).__dlpack__(stream=1, **more)  # nobody consumes it
+        assert cuda.fake_live(b"device") == before
+    buffer = libraries.DeviceBuffer((2,), "int8", 0, _core.device_stream(0))
+    with raises(BufferError, "copied elsewhere"):
+        buffer.__dlpack__(dl_device=(1, 0))
+    with raises(BufferError, "not copied"):
+        buffer.__dlpack__(copy=True)
+    with raises(ValueError, "stream 0"):
+        buffer.__dlpack__(stream=0)
+    assert buffer.__dlpack__(stream=-1) is not None and buffer.__dlpack__(dl_device=(2, 0)) is not None
+    brief = libraries.DeviceBuffer((2,), "bfloat16", 0, 1)
+    assert not hasattr(brief, "__cuda_array_interface__")
+    with raises(TypeError):
+        _core.export_dlpack(5, True)
+    """,
+        tmp_path,
+    )
+
+
+def test_libraries_with_a_namespace_get_arrays_of_their_own(tmp_path: Path) -> None:
+    run(
+        """
+    class Namespace:
+        @staticmethod
+        def from_dlpack(lent):
+            array = Producer.__new__(Producer)
+            array.memory = _core.import_dlpack(lent.__dlpack__(stream=1, max_version=(1, 0)), 1)
+            return array
+    Producer.__array_namespace__ = lambda self: Namespace
+    result = gr.sum(Producer(ROWS), axis=1)
+    assert type(result) is Producer and (value(result) == ROWS.sum(axis=1)).all()
+    """,
+        tmp_path,
+    )
+
+
+def test_arrays_on_the_host_stay_there(tmp_path: Path) -> None:
+    run(
+        """
+    class Pinned:
+        def __dlpack_device__(self):
+            return (3, 0)
+        def __dlpack__(self, **more):
+            return ROWS.__dlpack__(**{k: v for k, v in more.items() if k == "max_version"})
+    class HostOnly(Pinned):
+        def __dlpack_device__(self):
+            return (1, 0)
+    assert gr.sum(HostOnly()) == ROWS.sum() and type(gr.sum(HostOnly())) is np.float32
+    assert not libraries.is_on_device(Pinned()) and not libraries.is_on_device(ROWS) and not libraries.is_on_device([1])
+    assert gr.ExactSum("float32").update(Pinned()) == gr.ExactSum("float32").update(ROWS)
+    with raises(TypeError, "Producer is in GPU memory. Copy it to the host first"):  # what is measured
+        gr.benchmark("sum", Producer(ROWS))
+    """,
+        tmp_path,
+    )
+
+
+# ---------------------------------------------------------------- states of exact sums
+
+
+def test_states_take_arrays_of_any_library_and_type_on_any_device(tmp_path: Path) -> None:
+    run(
+        """
+    from itertools import product
+    offer(Exchanged)
+    for dtype, state in product(DTYPES, DTYPES):
+        values = (np.arange(600) % 7 == 0).astype(dtype).reshape(20, 30)
+        for lend in (Producer, Shown, Exchanged):
+            for array in (values, values.T[::-2, 3:], values[:0], values[3, 4:5].reshape(())):
+                total, wanted = gr.ExactSum(state), gr.ExactSum(state)
+                lent = lend(array, device=array.ndim % 2)
+                if np.can_cast(dtype, state, "safe"):
+                    assert total.update(lent) is total
+                    wanted.update(array)
+                else:
+                    with raises(TypeError, f"exact sum of {state} does not take elements of dtype {dtype}", "'safe'"):
+                        total.update(lent)
+                assert total == wanted and total.count == wanted.count
+    half = np.array([1, 2, 3], np.uint16)  # subnormal numbers of bfloat16
+    for state in ("float32", "float64"):
+        total = gr.ExactSum(state).update(Producer(half, dtype="bfloat16"))
+        assert total.as_integer_ratio() == (3, 2**132), total.as_integer_ratio()
+    with raises(TypeError, "exact sum of float64 does not take elements of dtype complex64"):
+        total.update(Shown(np.ones(3, np.complex64)))
+    assert (total.count, cuda.fake_violation()) == (3, b"")
+    # The library's own memory, and a tree over host and devices.
+    buffer = gr.sum(Shown(ROWS), axis=1)
+    assert type(buffer) is libraries.DeviceBuffer
+    parts = [gr.ExactSum("float32").update(buffer), gr.ExactSum("float32").update(Shown(-ROWS, device=1))]
+    wanted = gr.ExactSum("float32").update(ROWS.sum(1)).update(ROWS).update(-ROWS)
+    assert parts[0].merge(parts[1]).update(ROWS) == wanted
+    """,
+        tmp_path,
+        "devices=2",
+    )
+
+
+def test_states_wait_for_the_producers_stream_and_give_the_memory_back(tmp_path: Path) -> None:
+    run(
+        """
+    dawdle(3000)
+    for seed in range(10):
+        for lend in (Producer, Shown):
+            array, _ = lend_late(lend, 5.0, 1.0)
+            assert gr.ExactSum("float32").update(array).result() == 500
+            if lend is Producer:
+                assert (array.lent, array.returned) == (1, 1)
+    """,
+        tmp_path,
+    )
+
+
+def test_updates_with_device_arrays_that_fail_add_nothing(tmp_path: Path) -> None:
+    run(
+        """
+    array, total = Shown(ROWS, stream=make_stream()), gr.ExactSum("float32").update(ROWS)
+    before = total.to_bytes()
+    stream = ctypes.c_void_p(array.__cuda_array_interface__["stream"])
+    cuda.fake_end_capture.restype = ctypes.c_void_p
+    cuda.fake_begin_capture(stream)
+    with raises(ValueError, "captured into a graph", "update an exact sum before or after"):
+        total.update(array)
+    cuda.fake_destroy_graph(ctypes.c_void_p(cuda.fake_end_capture(stream)))
+    assert total.to_bytes() == before
+    gone = Shown(ROWS)
+    gone.held.end()
+    with raises(ValueError, "freed"):
+        total.update(gone)
+    # Ctrl-C while the device is at work, which nobody can stop.
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    dawdle(100_000)
+    for _ in range(20):
+        fill(array.held, stream.value, 0.0)
+    with raises(KeyboardInterrupt):
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        total.update(array)
+    dawdle(0)
+    assert total.to_bytes() == before
+    cuda.fake_fail(b"cuLaunchKernel", 1, 999)
+    with raises(gr.CudaError, "cuLaunchKernel"):
+        total.update(array)
+    assert total.to_bytes() == before
+    assert total.update(array).count == 1200
+    assert cuda.fake_violation() == b""
+    """,
+        tmp_path,
+    )
+
+
+# ---------------------------------------------------------------- the libraries that are known by name
+
+TORCH = """
+    class dtype:
+        def __init__(self, name):
+            self.name = name
+        def __repr__(self):
+            return f"torch.{self.name}"
+    names = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64",
+             "complex64", "complex128", "float8_e5m2")
+    kinds = {name: dtype(name) for name in names}
+    grad = [True]
+    class Tensor:
+        requires_grad = is_nested = is_quantized = negated = False
+        layout = "strided"
+        def __init__(self, values, on_gpu=True, device=0):
+            self.held = array_libraries.Memory(np.asarray(values), device) if on_gpu else None
+            self.values, self.is_cuda, self.dtype = values, on_gpu, kinds[np.asarray(values).dtype.name]
+            self.alive, self.made = [], 0
+        @property
+        def shape(self):
+            return list(self.held.shape)
+        @property
+        def device(self):
+            return types.SimpleNamespace(index=self.held.device)
+        def data_ptr(self):
+            return self.held.start
+        def element_size(self):
+            return self.held.numpy_dtype.itemsize
+        def stride(self):
+            return tuple(step // self.element_size() for step in self.held.strides)
+        def is_neg(self):
+            return self.negated
+        def is_conj(self):
+            return False
+        def resolve_neg(self):
+            return Tensor(-self.values)
+        def resolve_conj(self):
+            return self
+        def new_empty(self, shape, dtype=None):
+            return Tensor(np.zeros(shape, (dtype or self.dtype).name), True, self.held.device)
+        def __getitem__(self, index):
+            return Tensor(np.asarray(self.held.read()[index]))
+        def copy_(self, other):
+            settle()
+            _core.upload(self.held.device, self.held.start, np.asarray(value(other)).astype(self.held.dtype))
+        def __array__(self, dtype=None, copy=None):
+            return self.values
+    Tensor.__module__ = "torch"
+    import types
+    raw = types.SimpleNamespace(_cuda_getCurrentRawStream=lambda device: Tensor.current)
+    Tensor.current = 0
+    torch = array_libraries.install("torch", Tensor=Tensor, dtype=dtype, strided="strided", _C=raw, cuda=None,
+                            is_grad_enabled=lambda: grad[0], **kinds)
+    del torch.__dict__["float8_e5m2"]
+"""
+
+
+def test_pytorch_gets_tensors_on_its_current_stream(tmp_path: Path) -> None:
+    run(
+        """
+    Tensor.current = make_stream()
+    tensor = Tensor(ROWS)
+    assert libraries.device_library(tensor).read(tensor).stream == Tensor.current
+    for op in ("sum", "max", "mean", "any"):
+        result = getattr(gr, op)(tensor, axis=1)
+        assert type(result) is Tensor and (value(result) == getattr(np, op)(ROWS, axis=1)).all()
+        assert result.dtype is kinds[getattr(np, op)(ROWS).dtype.name]
+    assert value(gr.sum(tensor, dtype=kinds["float64"])).dtype == np.float64
+    with raises(TypeError, "float8_e5m2"):
+        gr.sum(tensor, dtype=kinds["float8_e5m2"])
+    with raises(TypeError, "no dtype uint64"):
+        gr.sum(Tensor(ROWS.astype(np.uint8)))
+    out = Tensor(np.zeros(20, np.int32))
+    assert gr.sum(tensor, axis=1, out=out) is out and (out.held.read() == ROWS.sum(axis=1)).all()
+    assert value(gr.sum(tensor, initial=1)) == ROWS.sum() + 1
+    assert gr.sum(Tensor(ROWS, False)) == ROWS.sum() and type(gr.sum(Tensor(ROWS, False))) is np.float32
+    means = ROWS.mean(axis=1, keepdims=True) + 1
+    for given in (Tensor(means), means, Tensor(means, False), 7):
+        result = gr.std(tensor, axis=1, mean=given)
+        expected = np.std(ROWS, axis=1, mean=given.values if isinstance(given, Tensor) else given)
+        assert type(result) is Tensor and result.dtype is kinds["float32"]
+        np.testing.assert_allclose(value(result), expected, rtol=1e-6)
+    assert gr.std(tensor, axis=1, mean=Tensor(means.astype("f8"))).dtype is kinds["float64"]
+    out = Tensor(means[:, 0])
+    assert gr.std(tensor, axis=1, mean=Tensor(means), out=out) is out
+    np.testing.assert_allclose(out.held.read(), np.std(ROWS, axis=1, mean=means), rtol=1e-6)
+    with raises(TypeError, "the array is of PyTorch and mean= of the array's library", "one library"):
+        gr.std(tensor, mean=Shown(np.zeros(())))
+    wants = Tensor(means)
+    wants.requires_grad = True
+    with raises(TypeError, "detach()"):
+        gr.std(tensor, axis=1, mean=wants)
+    assert libraries.device_library(tensor) is libraries.device_library(Tensor(ROWS))
+    with raises(TypeError, "PyTorch", "NumPy array"):
+        gr.sum(tensor, out=Tensor(np.zeros((), np.float32), False))
+    """,
+        tmp_path,
+        setup=TORCH,
+    )
+
+
+def test_pytorch_tensors_that_are_not_plain_memory_are_refused_by_kind(tmp_path: Path) -> None:
+    run(
+        """
+    tensor = Tensor(ROWS)
+    tensor.requires_grad = True
+    with raises(TypeError, "detach()"):
+        gr.sum(tensor)
+    grad[0] = False
+    assert value(gr.sum(tensor)) == ROWS.sum()
+    negated = Tensor(ROWS)
+    negated.negated = True
+    assert value(gr.sum(negated)) == -ROWS.sum()
+    sparse = Tensor(ROWS)
+    sparse.layout = "sparse_coo"
+    with raises(TypeError, "sparse_coo", "to_dense"):
+        gr.sum(sparse)
+    def refuse():
+        raise RuntimeError("no storage")
+    cases = ((dict(is_nested=True), "unbind"), (dict(is_quantized=True), "dequantize"), ({}, "no storage"))
+    for attribute, words in cases:
+        odd = Tensor(ROWS)
+        odd.__dict__.update(attribute, data_ptr=refuse)
+        with raises(TypeError, words):
+            gr.sum(odd)
+    small = Tensor(ROWS)
+    small.dtype = kinds["float8_e5m2"]
+    with raises(TypeError, "float8_e5m2"):
+        gr.sum(small)
+    """,
+        tmp_path,
+        setup=TORCH,
+    )
+
+
+# Tensors of a PyTorch that has the exchange API, with a stream that is not the default one.
+OFFERED = """
+    Tensor.kind, Tensor.counts = array_libraries.CUDA, None
+    offer(Tensor)
+    Tensor.current = make_stream()
+"""
+
+
+def test_pytorch_is_asked_by_the_exchange_api_where_it_has_it(tmp_path: Path) -> None:
+    run(
+        """
+    result = gr.sum(Tensor(ROWS), axis=1)
+    assert (value(result) == ROWS.sum(axis=1)).all()
+    # Results are PyTorch's own: its record_stream ignores what came in by DLPack.
+    assert Tensor.counts["view"] == 2 and Tensor.counts["made"] == 0
+    """,
+        tmp_path,
+        setup=TORCH + OFFERED,
+    )
+
+
+CUPY = """
+    import types
+    state = types.SimpleNamespace(device=0, stream=0, entered=[])
+    class ndarray:
+        def __init__(self, values, device=0):
+            self.held = array_libraries.Memory(np.asarray(values), device)
+            self.data = types.SimpleNamespace(ptr=self.held.start, device_id=device)
+            self.shape, self.strides, self.dtype = self.held.shape, self.held.strides, self.held.numpy_dtype
+        def __getitem__(self, index):
+            return ndarray(np.asarray(self.held.read()[index]), self.data.device_id)
+    ndarray.__module__ = "cupy"
+    class Device:
+        def __init__(self, device):
+            self.device = device
+        def __enter__(self):
+            self.before, state.device = state.device, self.device
+            state.entered.append(self.device)
+        def __exit__(self, *_):
+            state.device = self.before
+    def copyto(out, result, casting):
+        settle()
+        _core.upload(out.data.device_id, out.data.ptr, np.asarray(value(result)).astype(out.dtype))
+    empty = lambda shape, dtype: ndarray(np.zeros(shape, dtype), state.device)
+    array_libraries.install("cupy", ndarray=ndarray, empty=empty,
+        copyto=copyto, cuda=types.SimpleNamespace(runtime=types.SimpleNamespace(getDevice=lambda: state.device),
+        get_current_stream=lambda device: types.SimpleNamespace(ptr=state.stream), Device=Device))
+"""
+
+
+def test_cupy_gets_arrays_on_their_device_and_its_current_stream(tmp_path: Path) -> None:
+    run(
+        """
+    for device in (0, 1):
+        array = ndarray(ROWS, device)
+        for stream in (0, 2, make_stream(device)):
+            state.stream = stream
+            memory = libraries.device_library(array).read(array)
+            assert memory.stream == (stream or 1) and memory.device == device
+            result = gr.max(array, axis=1)
+            assert type(result) is ndarray and result.data.device_id == device and state.device == 0
+            assert (value(result) == ROWS.max(axis=1)).all()
+        out = ndarray(np.zeros(20, np.int32), device)
+        assert gr.sum(array, axis=1, out=out) is out and (out.held.read() == ROWS.sum(axis=1)).all()
+    assert set(state.entered) == {0, 1}
+    state.stream = 0
+    with raises(TypeError, "not supported"):
+        swapped = ndarray(ROWS)
+        swapped.dtype = np.dtype(">f4")
+        gr.sum(swapped)
+    class Sub(ndarray):
+        pass
+    assert type(gr.sum(Sub(ROWS))) is ndarray
+    """,
+        tmp_path,
+        "devices=2",
+        CUPY,
+    )
+
+
+SHORT = """
+    from gpureduce import _functions
+    asked = []
+    def ask_python(call, reduce_any=_functions.reduce_any):
+        asked.append(call.name)
+        return reduce_any(call)
+    _functions.reduce_any = ask_python
+    def takes_the_short_way(make):
+        array, host = make(ROWS), np.zeros((), np.float32)
+        gr.sum(array)
+        ops = ("sum", "prod", "min", "max", "mean", "any", "all", "argmin", "argmax", "var", "std", "count_nonzero",
+               "ptp")
+        few = np.arange(1, 13, dtype=np.float32).reshape(3, 4)
+        for values in (few, few[::-1, ::3], few.astype(np.int32), few > 7, few[1, 0]):
+            array = make(np.asarray(values))
+            for op in ops:
+                if op == "ptp" and np.asarray(values).dtype == bool:
+                    continue
+                for axis in (None, 0, -1)[: np.ndim(values) + 1]:
+                    for keepdims in (False, True):
+                        want = np.asarray(getattr(np, op)(values, axis=axis, keepdims=keepdims))
+                        got = value(getattr(gr, op)(array, axis=axis, keepdims=keepdims))
+                        assert (got.dtype, got.shape) == (want.dtype, want.shape), op
+                        np.testing.assert_allclose(got, want, rtol=1e-6)
+        array = make(ROWS)
+        np.testing.assert_array_equal(value(gr.sum(array, axis=(1, 0))), ROWS.sum())
+        holes = np.where(ROWS % 7 == 1, np.float32(np.nan), ROWS)
+        for op in ("nansum", "nanmin", "nanmax", "nanmean", "nanvar", "nanargmax"):
+            found, expected = value(getattr(gr, op)(make(holes), axis=0)), getattr(np, op)(holes, axis=0)
+            np.testing.assert_allclose(found, expected, rtol=1e-5, err_msg=op)
+        for axis in (None, 1):
+            both = gr.minmax(array, axis=axis)
+            np.testing.assert_array_equal(value(both.min), ROWS.min(axis=axis))
+            np.testing.assert_array_equal(value(both.max), ROWS.max(axis=axis))
+        assert gr.sum(array, out=host) is host and host == ROWS.sum()
+        assert gr.max(array, out=host, kernel="auto", device="cuda:0") is host and host == 599
+        rows = np.zeros(20, np.float32)
+        assert gr.sum(array, axis=1, out=rows) is rows and (rows == ROWS.sum(axis=1)).all()
+        theirs = make(np.zeros(20, np.float32))
+        assert gr.max(array, axis=1, out=theirs) is theirs and (theirs.held.read() == ROWS.max(axis=1)).all()
+        assert not asked
+    def leaves_to_python(make):
+        array, mask, ones = make(ROWS), make(ROWS > 7), make(np.ones((2, 3), np.float32))
+        gr.sum(array)
+        asked.clear()
+        double, other = np.zeros((), np.float64), make(np.zeros(20, np.int32))
+        pair = np.zeros((), np.float32), np.zeros((), np.float32)
+        calls = [
+            lambda: gr.sum(array, initial=1), lambda: gr.sum(array, where=mask), lambda: gr.sum(array, stream=1),
+            lambda: gr.sum(array, dtype="float64"), lambda: gr.sum(array, keepdims=1),
+            lambda: gr.minmax(array, out=pair), lambda: gr.sum(array, out=double),
+            lambda: gr.sum(array, axis=1, out=other),
+            lambda: gr.sum(make(ROWS[:0])), lambda: gr.argmax(array, axis=None, out=np.zeros((), np.int32)),
+            lambda: gr.sum(array, axis=1, out=np.zeros(40, np.float32)[::2]),
+        ]
+        for i, call in enumerate(calls):
+            call()
+            assert len(asked) == i + 1, i
+        assert double == ROWS.sum()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            gr.var(ones, axis=0, ddof=2)
+            gr.mean(make(ROWS[:0]), axis=0)
+        assert [str(one.message) for one in caught] == ["Degrees of freedom <= 0 for slice", "Mean of empty slice"]
+        before = len(asked)
+        with raises(ValueError, "cupy.asnumpy"):
+            gr.sum(array, device="cpu")
+        with raises(np.exceptions.AxisError, "axis 2"):
+            gr.sum(array, axis=2)
+        with raises(TypeError, "ddof"):
+            gr.var(array, ddof="x")
+        with raises(ValueError, "output array has shape"):
+            gr.sum(array, axis=1, out=np.zeros(3, np.float32))
+        with raises(ValueError, "unknown kernel"):
+            gr.sum(array, kernel="no such")
+        assert len(asked) == before + 5
+"""
+
+
+def test_plain_calls_with_pytorch_take_the_short_way(tmp_path: Path) -> None:
+    run(
+        """
+    takes_the_short_way(Tensor)
+    # The work is on PyTorch's current stream: it waits for what is there.
+    dawdle(20_000)
+    for _ in range(5):
+        tensor = Tensor(np.zeros(100, np.float32))
+        _core.fill_device(_core.device_array(tensor.held.start, (100,), None, "float32", 0, None, tensor),
+                          np.float32(2).tobytes(), Tensor.current)
+        out = np.zeros((), np.float32)
+        assert gr.sum(tensor, out=out) == 200
+        assert value(gr.max(tensor)) == 2
+    dawdle(0)
+    assert not asked
+    # Context in and out, whose stream and memory it is, the launch: of the tensor that PyTorch made nothing is asked.
+    made, theirs = Tensor(np.zeros((), np.float32)), Tensor(np.zeros((), np.float32))
+    calls = []
+    for out in (None, theirs):
+        new_empty, Tensor.new_empty = Tensor.new_empty, lambda self, shape: made
+        before = cuda.fake_calls()
+        gr.sum(tensor, out=out)
+        calls.append(cuda.fake_calls() - before)
+        Tensor.new_empty = new_empty
+    assert calls == [5, 6], calls
+    assert made.held.read() == theirs.held.read() == 200
+    """,
+        tmp_path,
+        setup=TORCH + SHORT + OFFERED,
+    )
+
+
+def test_what_is_not_plain_of_pytorch_is_left_to_python(tmp_path: Path) -> None:
+    run(
+        """
+    leaves_to_python(Tensor)
+    asked.clear()
+    tensor = Tensor(ROWS)
+    tensor.requires_grad = True
+    with raises(TypeError, "detach()"):
+        gr.sum(tensor)
+    assert not asked
+    with raises(TypeError, "detach()"):
+        gr.sum(Tensor(ROWS), out=tensor)
+    assert len(asked) == 1
+    asked.clear()
+    negated = Tensor(ROWS)
+    negated.negated = True
+    assert value(gr.sum(negated)) == -ROWS.sum()
+    assert value(gr.sum(Tensor(ROWS.astype(np.complex64)))) == ROWS.sum()
+    with raises(TypeError, "no dtype uint64"):
+        gr.sum(Tensor(ROWS.astype(np.uint8)))
+    class Sub(Tensor):
+        pass
+    assert value(gr.sum(Sub(ROWS))) == ROWS.sum()
+    assert not asked
+    assert gr.sum(Tensor(ROWS, False)) == ROWS.sum()  # on the host
+    assert len(asked) == 1
+    """,
+        tmp_path,
+        setup=TORCH + SHORT + OFFERED,
+    )
+
+
+def test_plain_calls_with_cupy_take_the_short_way(tmp_path: Path) -> None:
+    run(
+        """
+    state.stream = make_stream()
+    takes_the_short_way(ndarray)
+    assert not state.entered
+    state.stream = 0
+    leaves_to_python(ndarray)
+    asked.clear(), state.entered.clear()
+    there = ndarray(ROWS, 1)
+    assert gr.sum(there).data.device_id == 1 and state.entered == [1]  # where CuPy does not make arrays now
+    class Sub(ndarray):
+        pass
+    gr.sum(Sub(ROWS))
+    assert not asked
+    array = ndarray(ROWS)
+    with raises(ValueError, 'out= on "cuda:1"'):
+        gr.sum(array, out=ndarray(np.zeros((), np.float32), 1))
+    part = ndarray(ROWS[:, 0])
+    part.data.ptr = array.data.ptr  # of the array's own memory
+    part.strides = (4,)
+    gr.sum(array, axis=1, out=part)
+    assert len(asked) == 2
+    """,
+        tmp_path,
+        "devices=2",
+        CUPY + SHORT,
+    )
+
+
+def test_plain_calls_with_arrays_of_any_library_take_the_short_way(tmp_path: Path) -> None:
+    run(
+        """
+    offer(Exchanged)
+    Exchanged.__getitem__ = lambda self, index: Exchanged(np.asarray(self.held.read()[index]))
+    takes_the_short_way(Shown)
+    takes_the_short_way(Exchanged)
+    for op in ("sum", "nanmax", "var"):
+        array = Producer(ROWS)
+        assert type(getattr(gr, op)(array, axis=1)) is libraries.DeviceBuffer
+        assert (array.lent, len(asked)) == (1, 0)
+        _core.end_loans()
+        assert array.returned == 1
+    low, high = gr.minmax(Producer(ROWS))
+    assert (value(low), value(high), len(asked)) == (0, 599, 0)
+    host = np.zeros((), np.float32)
+    assert gr.sum(array, out=host) is host and len(asked) == 1  # lent until the host has the result
+    """,
+        tmp_path,
+        setup=SHORT,
+    )
+
+
+@pytest.mark.parametrize("per_thread", [0, 1])
+def test_numba_gets_arrays_on_the_stream_of_the_array(tmp_path: Path, per_thread: int) -> None:
+    run(
+        f"""
+    import types
+    class DeviceNDArray(Shown):
+        stream = 0
+    DeviceNDArray.__module__ = "numba.cuda.cudadrv.devicearray"
+    entered = []
+    class Gpu:
+        def __enter__(self):
+            entered.append(True)
+        def __exit__(self, *_):
+            pass
+    def device_array(shape, dtype, stream):
+        made = DeviceNDArray(np.zeros(shape, dtype), stream=stream or None)
+        made.stream = stream
+        return made
+    cuda_module = types.SimpleNamespace(gpus=[Gpu()], device_array=device_array)
+    config = types.SimpleNamespace(CUDA_PER_THREAD_DEFAULT_STREAM={per_thread})
+    array_libraries.install("numba", cuda=cuda_module, config=config)
+    array = DeviceNDArray(ROWS)
+    assert libraries.device_library(array).read(array).stream == {per_thread} + 1
+    result = gr.sum(array, axis=1)
+    assert type(result) is DeviceNDArray and (value(result) == ROWS.sum(axis=1)).all() and entered
+    home = make_stream()
+    array = DeviceNDArray(ROWS, stream=home)
+    array.stream = home
+    assert gr.sum(array).stream == home
+    with raises(TypeError, "Numba"):
+        gr.sum(array, out=DeviceNDArray(np.zeros((), np.int8)))
+    """,
+        tmp_path,
+    )
+
+
+def test_jax_gets_arrays_by_from_dlpack_and_is_never_written(tmp_path: Path) -> None:
+    run(
+        """
+    import types
+    class Array(Producer):
+        platform = "gpu"
+        def devices(self):
+            return [types.SimpleNamespace(platform=self.platform)]
+        def __array__(self, dtype=None, copy=None):
+            return ROWS
+    Array.__module__ = "jaxlib._jax"
+    class Tracer(Array):
+        def devices(self):
+            raise AssertionError("a tracer has none")
+    def from_dlpack(lent):
+        made = Array.__new__(Array)
+        made.memory = _core.import_dlpack(lent.__dlpack__(stream=1), 1)
+        return made
+    dlpack = array_libraries.install("jax.dlpack", from_dlpack=from_dlpack)
+    array_libraries.install("jax", Array=Array, core=types.SimpleNamespace(Tracer=Tracer), dlpack=dlpack)
+    array = Array(ROWS)
+    result = gr.sum(array, axis=1)
+    assert type(result) is Array and (value(result) == ROWS.sum(axis=1)).all()
+    with raises(TypeError, "JAX", "never written"):
+        gr.sum(array, out=Array(np.zeros((), np.float32)))
+    host = np.zeros((), np.float32)
+    assert gr.sum(array, out=host) == ROWS.sum()
+    array.platform = "cpu"
+    assert type(gr.sum(array)) is np.float32
+    assert not libraries.is_on_device(Tracer.__new__(Tracer))
+    """,
+        tmp_path,
+    )
