@@ -46,15 +46,9 @@ USES = {
     "csrc/python": ["csrc/vendor"],
 }
 # What stands for a while; nothing is to be added. Circles between files, each with all of its files:
-KNOWN_CIRCLES: list[set[str]] = [
-    {"csrc/dispatch/device_select.c", "csrc/dispatch/reduce.c"},
-]
+KNOWN_CIRCLES: list[set[str]] = []
 # And uses against the direction: file, and the file that it uses.
-KNOWN_USES = {
-    ("csrc/lib/base/convert.c", "csrc/lib/rules/rules.h"),
-    ("csrc/lib/run/device_path.h", "csrc/dispatch/reduce.h"),
-    ("csrc/lib/run/host_pipeline.h", "csrc/dispatch/reduce.h"),
-}
+KNOWN_USES: set[tuple[str, str]] = set()
 
 Graph = Mapping[str, Iterable[str]]
 """Files, by path from the root, and the files that they use."""

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "cpu/job.h"
+#include "lib/base/convert.h"
 #include "lib/base/status.h"
 
 enum {
@@ -296,11 +297,11 @@ static gpr_view tile_at(const gpr_view *view, uint64_t row, uint64_t rows, uint6
     tile.byteswapped = view->byteswapped;
     tile.outer = 1;
     tile.inner = 1;
-    tile.shape[0] = (int64_t)rows;
-    tile.strides[0] = view->strides[across];
-    tile.mask_strides[0] = tile.mask_strides[1] = 0;
-    tile.shape[1] = (int64_t)positions;
-    tile.strides[1] = view->strides[along];
+    tile.axes[0].extent = rows;
+    tile.axes[0].in = view->axes[across].in;
+    tile.axes[0].mask = tile.axes[1].mask = 0;
+    tile.axes[1].extent = positions;
+    tile.axes[1].in = view->axes[along].in;
     gpr_cpu_locate(view, row, position, &tile);
     return tile;
 }
@@ -311,7 +312,7 @@ static void fold_tiles(const job *work, uint64_t row, uint64_t rows, uint64_t fi
 {
     const composite *c = work->composite;
     const size_t bytes = work->view->bytes;
-    const uint64_t extent = (uint64_t)work->view->shape[work->view->outer + work->view->inner - 1];
+    const uint64_t extent = work->view->axes[work->view->outer + work->view->inner - 1].extent;
     const uint64_t most = least(TILE_BYTES / (bytes * TILE_ROWS), STAGE_ELEMENTS);
 
     for (uint64_t i = 0; i < rows; i++) values[i] = c->nothing;
@@ -369,8 +370,8 @@ static void fold_columns(const job *work, uint64_t row, uint64_t width, uint64_t
     const recipe *how = &work->how[0];
     const gpr_view *view = &work->composite->plain;
     const int along = view->outer + view->inner - 1;
-    const uint64_t extent = (uint64_t)view->shape[along];
-    const int64_t stride = view->strides[along];
+    const uint64_t extent = view->axes[along].extent;
+    const int64_t stride = view->axes[along].in;
     column_moments all;
     gpr_view tile;
 
@@ -461,7 +462,7 @@ static void find_in_rows(const job *work, uint64_t row, uint64_t end, stage *s)
     const recipe *how = &work->how[0];
     const composite *c = work->composite;
     const int last = view->outer - 1;
-    const uint64_t n = view->n, extent = c->direct && last >= 0 ? (uint64_t)view->shape[last] : UINT64_MAX;
+    const uint64_t n = view->n, extent = c->direct && last >= 0 ? view->axes[last].extent : UINT64_MAX;
     /* As many as are still in the first cache when they are looked through, or as the stage holds. */
     const uint64_t at_once = least(RESULT_BATCH, (c->direct ? c->segment : STAGE_ELEMENTS) / n);
     int64_t positions[RESULT_BATCH];
@@ -473,7 +474,7 @@ static void find_in_rows(const job *work, uint64_t row, uint64_t end, stage *s)
 
         if (c->direct) {
             elements = gpr_view_row(view, row);
-            stride = last >= 0 ? view->strides[last] : 0;
+            stride = last >= 0 ? view->axes[last].in : 0;
         } else {
             gpr_pack(&c->plain, row * n, rows * n, NULL, s->packed);
             elements = gpr_cpu_prepare(how, elements, rows * n, s);
@@ -549,10 +550,10 @@ static void finish_pieces(const job *work)
 /* Whether each row's elements are aligned native neighbours, whatever the mask. */
 static int is_in_place(const gpr_view *view)
 {
-    const int dense = view->inner == 0 || (view->inner == 1 && view->strides[view->outer] == (int64_t)view->bytes);
+    const int dense = view->inner == 0 || (view->inner == 1 && view->axes[view->outer].in == (int64_t)view->bytes);
     uint64_t bits = (uint64_t)(uintptr_t)view->data;
 
-    for (int i = 0; i < view->outer; i++) bits |= (uint64_t)view->strides[i];
+    for (int i = 0; i < view->outer; i++) bits |= (uint64_t)view->axes[i].in;
     return dense && !view->byteswapped && bits % view->bytes == 0;
 }
 
@@ -563,10 +564,10 @@ static int columns_are_direct(const job *work)
     const recipe *how = &work->how[0];
     uint64_t bits = (uint64_t)(uintptr_t)view->data;
 
-    for (int i = 0; i < view->outer + view->inner; i++) bits |= (uint64_t)view->strides[i];
+    for (int i = 0; i < view->outer + view->inner; i++) bits |= (uint64_t)view->axes[i].in;
     return how->direct && gpr_cpu_loops()->distances[how->loop_dtype] != NULL && !view->byteswapped &&
-           bits % view->bytes == 0 && view->strides[view->outer - 1] == (int64_t)view->bytes &&
-           view->shape[view->outer - 1] >= LEAST_MOMENT_COLUMNS;
+           bits % view->bytes == 0 && view->axes[view->outer - 1].in == (int64_t)view->bytes &&
+           view->axes[view->outer - 1].extent >= LEAST_MOMENT_COLUMNS;
 }
 
 static void describe(const job *work, composite *c)
@@ -580,7 +581,7 @@ static void describe(const job *work, composite *c)
     c->plain.mask = NULL;
     c->marks = gpr_mask_view(view);
     c->in_place = is_in_place(view);
-    c->crosswise = gpr_cpu_lies_crosswise(view) && view->shape[axes - 1] >= TILE_EXTENT;
+    c->crosswise = gpr_cpu_lies_crosswise(view) && view->axes[axes - 1].extent >= TILE_EXTENT;
     c->segment = STAGE_ELEMENTS;
     c->nothing = gpr_identity(rule->fold, rule->compute, work->how[0].acc);
     c->short_rows = c->many_at_once = 0;

@@ -185,8 +185,8 @@ static void fold_rows_in_place(const job *work, const recipe *how, uint64_t row,
 {
     const gpr_view *view = work->view;
     const int last = view->outer - 1;
-    const uint64_t extent = last >= 0 ? (uint64_t)view->shape[last] : 1;
-    const int64_t stride = last >= 0 ? view->strides[last] : 0;
+    const uint64_t extent = last >= 0 ? view->axes[last].extent : 1;
+    const int64_t stride = last >= 0 ? view->axes[last].in : 0;
 
     while (count > 0) {
         const uint64_t rows = least(count, extent - row % extent);
@@ -295,7 +295,7 @@ static void fold_block(const recipe *how, const char *elements, int64_t stride, 
 static void fold_columns(const job *work, const recipe *how, uint64_t row, uint64_t width, uint64_t first, uint64_t end,
                          char *accumulators)
 {
-    const uint64_t extent = (uint64_t)work->view->shape[work->view->outer + work->view->inner - 1];
+    const uint64_t extent = work->view->axes[work->view->outer + work->view->inner - 1].extent;
     const uint64_t at_once = STAGE_ELEMENTS / width;
     gpr_view tile;
     stage s;
@@ -307,7 +307,7 @@ static void fold_columns(const job *work, const recipe *how, uint64_t row, uint6
 
         gpr_cpu_locate(work->view, row, first, &tile);
         if (work->columns_direct) {
-            fold_block(how, tile.data, tile.strides[0], run, width, work->copies, accumulators);
+            fold_block(how, tile.data, tile.axes[0].in, run, width, work->copies, accumulators);
         } else {
             for (uint64_t done = 0; done < run; done += at_once) {
                 const uint64_t rows = least(run - done, at_once);
@@ -451,17 +451,17 @@ static void make_recipes(const gpr_rule *rule, job *work)
     }
 }
 
-gpr_status gpr_cpu_reduce(const gpr_view *view, const gpr_rule *rule, int (*interrupted)(void *), void *interrupted_arg,
-                          void *result, gpr_run *run)
+gpr_status gpr_cpu_reduce(const gpr_resolved *call, gpr_run *run)
 {
+    const gpr_view *view = &call->view;
+    const gpr_rule *rule = &call->rule;
     job work;
     gpr_status status;
 
-    if (gpr_is_exact(rule->acc_kind))
-        return gpr_cpu_reduce_exactly(view, rule, interrupted, interrupted_arg, result, run);
+    if (gpr_is_exact(rule->acc_kind)) return gpr_cpu_reduce_exactly(call, run);
     memset(&work, 0, sizeof work);
     work.view = view;
-    work.result = result;
+    work.result = call->result;
     work.result_bytes = gpr_dtype_rows[rule->result].bytes;
     work.output_stride = view->rows * work.result_bytes;
     work.length = PIECE_BYTES / view->bytes;
@@ -483,7 +483,7 @@ gpr_status gpr_cpu_reduce(const gpr_view *view, const gpr_rule *rule, int (*inte
         finish(&work, (const char *)&value, NULL, 1, 0);
         return GPR_OK;
     }
-    gpr_cpu_watch(&work.stop, interrupted, interrupted_arg);
+    gpr_cpu_watch(&work.stop, call->interrupted, call->interrupted_arg);
     if (rule->acc_kind != GPR_ACC_NUMBER && rule->acc_kind != GPR_ACC_RANGE)
         status = gpr_cpu_reduce_composite(&work, run);
     else if (gpr_cpu_lies_crosswise(view))

@@ -4,18 +4,16 @@
 
 #include "lib/exact/exact.h"
 #include "lib/rules/nd_view.h"
-#include "lib/rules/rules.h"
+#include "lib/rules/resolved.h"
 
-/* Reduces each row of a host view into `result` (rule->result elements, C order; one per row, n > 0 or the fold has
- * an identity). The split into tasks depends on shapes alone, so the bits do not depend on the number of threads.
- * Calls interrupted(arg), if not NULL, on this thread at least every few tens of milliseconds. Fills in *run's
- * variant, block_size, grid_size. GPR_ERROR_MEMORY, GPR_ERROR_INTERRUPTED. */
-gpr_status gpr_cpu_reduce(const gpr_view *view, const gpr_rule *rule, int (*interrupted)(void *), void *interrupted_arg,
-                          void *result, gpr_run *run);
+/* Reduces each row of the call's host array into its result (one per row, n > 0 or the fold has an identity). The split into
+ * tasks depends on shapes alone, so the bits do not depend on the number of threads. Calls the call's interrupted(), if not
+ * NULL, on this thread at least every few tens of milliseconds. Fills in *run's variant, block_size, grid_size.
+ * GPR_ERROR_MEMORY, GPR_ERROR_INTERRUPTED. */
+gpr_status gpr_cpu_reduce(const gpr_resolved *call, gpr_run *run);
 
 /* The same where sums are exact: the rule's kind is GPR_ACC_EXACT or GPR_ACC_EXACT_MOMENTS. */
-gpr_status gpr_cpu_reduce_exactly(const gpr_view *view, const gpr_rule *rule, int (*interrupted)(void *),
-                                  void *interrupted_arg, void *result, gpr_run *run);
+gpr_status gpr_cpu_reduce_exactly(const gpr_resolved *call, gpr_run *run);
 
 /* Adds every element of a host view of one row to an empty part, which takes its dtype; see exact.h. Calls
  * interrupted(arg) as above. GPR_ERROR_MEMORY, GPR_ERROR_INTERRUPTED. */

@@ -490,15 +490,16 @@ gpr_status gpr_cpu_multiply_exactly(const gpr_view *a, const gpr_view *b, gpr_dt
     return add_one_row(&work, parts);
 }
 
-gpr_status gpr_cpu_reduce_exactly(const gpr_view *view, const gpr_rule *rule, int (*interrupted)(void *),
-                                  void *interrupted_arg, void *result, gpr_run *run)
+gpr_status gpr_cpu_reduce_exactly(const gpr_resolved *call, gpr_run *run)
 {
-    exact_job work = make_job(view, gpr_exact_part_dtype(rule->element), interrupted, interrupted_arg);
+    const gpr_view *view = &call->view;
+    const gpr_rule *rule = &call->rule;
+    exact_job work = make_job(view, gpr_exact_part_dtype(rule->element), call->interrupted, call->interrupted_arg);
     const uint64_t row_bytes = view->n * view->bytes;
     gpr_status status = GPR_OK;
 
     work.rule = rule;
-    work.result = result;
+    work.result = call->result;
     work.skip_nan = rule->skip_nan;
     work.counts_mask = (rule->divide || rule->acc_kind == GPR_ACC_EXACT_MOMENTS) && view->mask != NULL;
     if (rule->acc_kind == GPR_ACC_EXACT_MOMENTS) {

@@ -77,7 +77,7 @@ static const char *prepare(const reader *how, const char *elements, uint64_t cou
 static void sum_columns(const gpr_view *view, const reader *how, uint64_t row, uint64_t rows, uint64_t first,
                         uint64_t end, pair_stage *s, exact_pairs *pairs)
 {
-    const uint64_t extent = (uint64_t)view->shape[view->outer + view->inner - 1], lanes = rows * pairs->components;
+    const uint64_t extent = view->axes[view->outer + view->inner - 1].extent, lanes = rows * pairs->components;
     const int in_place = gpr_cpu_columns_in_place(view) && how->widen.loop == NULL;
     gpr_view tile;
 
@@ -88,8 +88,8 @@ static void sum_columns(const gpr_view *view, const reader *how, uint64_t row, u
         gpr_cpu_locate(view, row, first, &tile);
         for (uint64_t done = 0; done < run; done += POSITIONS) {
             const uint64_t count = least(run - done, POSITIONS);
-            const char *elements = tile.data + (int64_t)done * tile.strides[0];
-            int64_t stride = tile.strides[0];
+            const char *elements = tile.data + (int64_t)done * tile.axes[0].in;
+            int64_t stride = tile.axes[0].in;
 
             if (!in_place) {
                 gpr_pack(&tile, done * rows, count * rows, how->neutral.bytes, s->packed);

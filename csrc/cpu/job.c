@@ -204,14 +204,14 @@ uint32_t gpr_cpu_run_tasks(const gpr_view *view, uint64_t count, gpr_task task, 
 int gpr_cpu_lies_crosswise(const gpr_view *view)
 {
     return view->outer > 0 && view->inner > 0 &&
-           llabs(view->strides[view->outer - 1]) < llabs(view->strides[view->outer + view->inner - 1]);
+           llabs(view->axes[view->outer - 1].in) < llabs(view->axes[view->outer + view->inner - 1].in);
 }
 
 gpr_cpu_units gpr_cpu_cut_units(const gpr_view *view, uint64_t most_rows)
 {
     gpr_cpu_units units = {.width = view->rows};
 
-    if (gpr_cpu_lies_crosswise(view)) units.width = (uint64_t)view->shape[view->outer - 1];
+    if (gpr_cpu_lies_crosswise(view)) units.width = view->axes[view->outer - 1].extent;
     units.rows = least(units.width, most_rows);
     units.blocks = divide_up(units.width, units.rows);
     units.count = view->rows / units.width * units.blocks;
@@ -230,12 +230,12 @@ int gpr_cpu_columns_in_place(const gpr_view *view)
 {
     uint64_t bits = (uint64_t)(uintptr_t)view->data;
 
-    for (int i = 0; i < view->outer + view->inner; i++) bits |= (uint64_t)view->strides[i];
+    for (int i = 0; i < view->outer + view->inner; i++) bits |= (uint64_t)view->axes[i].in;
     return view->mask == NULL && !view->byteswapped && bits % view->bytes == 0 &&
-           view->strides[view->outer - 1] == (int64_t)view->bytes;
+           view->axes[view->outer - 1].in == (int64_t)view->bytes;
 }
 
-void gpr_cpu_make_tile(const gpr_view *view, int64_t width, gpr_view *tile)
+void gpr_cpu_make_tile(const gpr_view *view, uint64_t width, gpr_view *tile)
 {
     const int across = view->outer - 1, along = view->outer + view->inner - 1;
 
@@ -244,12 +244,9 @@ void gpr_cpu_make_tile(const gpr_view *view, int64_t width, gpr_view *tile)
     tile->byteswapped = view->byteswapped;
     tile->outer = 0;
     tile->inner = 2;
-    tile->shape[0] = view->shape[along];
-    tile->strides[0] = view->strides[along];
-    tile->mask_strides[0] = view->mask_strides[along];
-    tile->shape[1] = width;
-    tile->strides[1] = view->strides[across];
-    tile->mask_strides[1] = view->mask_strides[across];
+    tile->axes[0] = view->axes[along];
+    tile->axes[1] = view->axes[across];
+    tile->axes[1].extent = width;
 }
 
 void gpr_cpu_locate(const gpr_view *view, uint64_t row, uint64_t position, gpr_view *tile)
@@ -258,10 +255,10 @@ void gpr_cpu_locate(const gpr_view *view, uint64_t row, uint64_t position, gpr_v
     tile->mask = view->mask;
     for (int i = view->outer + view->inner - 1; i >= 0; i--) {
         uint64_t *index = i >= view->outer ? &position : &row;
-        const int64_t at = (int64_t)(*index % (uint64_t)view->shape[i]);
+        const int64_t at = (int64_t)(*index % view->axes[i].extent);
 
-        *index /= (uint64_t)view->shape[i];
-        tile->data += at * view->strides[i];
-        if (tile->mask != NULL) tile->mask += at * view->mask_strides[i];
+        *index /= view->axes[i].extent;
+        tile->data += at * view->axes[i].in;
+        if (tile->mask != NULL) tile->mask += at * view->axes[i].mask;
     }
 }

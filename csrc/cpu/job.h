@@ -120,7 +120,7 @@ int gpr_cpu_lies_crosswise(const gpr_view *view);
 int gpr_cpu_columns_in_place(const gpr_view *view);
 
 /* A view of positions of the last inner axis by `width` such rows in the order of memory, still to be located. */
-void gpr_cpu_make_tile(const gpr_view *view, int64_t width, gpr_view *tile);
+void gpr_cpu_make_tile(const gpr_view *view, uint64_t width, gpr_view *tile);
 
 /* Sets tile->data and tile->mask to the element at (row, position) of the view. */
 void gpr_cpu_locate(const gpr_view *view, uint64_t row, uint64_t position, gpr_view *tile);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cpu/cpu.h"
-#include "dispatch/reduce.h"
+#include "dispatch/resolve.h"
 #include "lib/base/registry.h"
 #include "lib/base/status.h"
 #include "lib/exact/exact.h"
@@ -93,10 +93,12 @@ uint64_t gpr_exact_count(const gpr_exact *sum)
 
 static gpr_status add_host_array(const gpr_request *request, gpr_exact_part *part)
 {
+    gpr_rule rule;
     gpr_view view;
     gpr_status status;
 
-    GPR_TRY(gpr_make_view(request, &view));
+    GPR_TRY(gpr_make_rule(request->op, request->dtype, request->compute, &rule));
+    GPR_TRY(gpr_make_view(request, &rule, &view));
     status = gpr_cpu_add_exactly(&view, request->interrupted, request->interrupted_arg, part);
 done:
     return status;
@@ -108,15 +110,15 @@ static gpr_status add_device_array(const gpr_request *request, gpr_exact_part *p
     int64_t accumulator[GPR_EXACT_WORDS + GPR_EXACT_ACC_TAIL];
     gpr_request to_accumulator = *request;
     gpr_exact_part sum;
-    gpr_resolved resolved;
+    gpr_resolved call;
     gpr_run run = {0};
     gpr_status status;
 
     to_accumulator.result = accumulator;
-    GPR_TRY(gpr_resolve(&to_accumulator, &resolved));
-    if (resolved.view.n == 0) goto done;
-    GPR_TRY(gpr_array_accumulate(&to_accumulator, &resolved, &run));
-    (void)gpr_exact_read_acc(resolved.rule.acc_kind, resolved.rule.device_acc, accumulator, &sum);
+    GPR_TRY(gpr_resolve_call(&to_accumulator, &call));
+    if (call.view.n == 0) goto done;
+    GPR_TRY(gpr_array_accumulate(&call, &run));
+    (void)gpr_exact_read_acc(call.rule.acc_kind, call.rule.device_acc, accumulator, &sum);
     gpr_exact_take_part(part, &sum);
     /* Nobody was asked while the device was at work. */
     if (request->interrupted != NULL && request->interrupted(request->interrupted_arg) != 0)

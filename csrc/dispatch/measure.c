@@ -1,5 +1,5 @@
 /* Device time of a reduction, by events around its launches. */
-#include "dispatch/reduce.h"
+#include "dispatch/resolve.h"
 #include "lib/run/device_path.h"
 
 #include <string.h>
@@ -26,13 +26,13 @@ done:
 static gpr_status measure(gpr_array_job *job, int warmup, int repeats, uint64_t flush_bytes, float *milliseconds)
 {
     gpr_device *device = job->device;
-    CUdeviceptr outputs = (CUdeviceptr)(uintptr_t)job->request->result;
+    CUdeviceptr outputs = (CUdeviceptr)(uintptr_t)job->call->result;
     gpr_run run = {0};
     float ignored = 0;
     gpr_status status = GPR_OK;
 
     GPR_TRY(gpr_array_prepare(job, &run));
-    if (!job->request->result_on_device) {
+    if (!job->call->result_on_device) {
         GPR_TRY(gpr_buffer_ensure(&device->outputs, job->result_bytes, 0, job->work.stream));
         outputs = device->outputs.address;
     }
@@ -48,19 +48,16 @@ done:
 
 gpr_status gpr_measure(const gpr_request *request, int warmup, int repeats, uint64_t flush_bytes, float *milliseconds)
 {
-    gpr_array_job job = {.request = request};
-    gpr_resolved resolved;
+    gpr_resolved call;
+    gpr_array_job job = {.call = &call};
     gpr_status status = GPR_OK;
 
     if (!request->on_device) return gpr_fail(GPR_ERROR_VALUE, "gpr_measure takes an array in device memory");
     if (warmup < 0 || repeats < 0) return gpr_fail(GPR_ERROR_VALUE, "numbers of runs are not negative");
-    GPR_TRY(gpr_resolve(request, &resolved));
-    if (resolved.view.n == 0 || resolved.view.rows == 0)
+    GPR_TRY(gpr_resolve_call(request, &call));
+    if (call.view.n == 0 || call.view.rows == 0)
         return gpr_fail(GPR_ERROR_VALUE, "there is nothing to measure in an empty array");
-    GPR_TRY(gpr_device_enter(resolved.device, &job.device));
-    job.view = &resolved.view;
-    job.rule = &resolved.rule;
-    job.kernel = resolved.kernel;
+    GPR_TRY(gpr_device_enter(call.device, &job.device));
     status = measure(&job, warmup, repeats, flush_bytes, milliseconds);
     gpr_device_leave(job.device);
 done:

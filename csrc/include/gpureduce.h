@@ -138,6 +138,15 @@ enum {
 
 enum { GPR_MAX_NDIM = 64 };
 
+/* What a request comes to, as far as its operator, types, extents and kernel decide it: found
+ * before there is memory for the result. */
+typedef struct gpr_resolution {
+    gpr_dtype result;  /* type of the results */
+    int outputs;       /* results per kept index: two of minmax, else one */
+    int kernel;        /* that runs: never "auto" */
+    uint64_t rule[12]; /* the library's own */
+} gpr_resolution;
+
 /* What to reduce, how and where. Zero-initialise, then set what you need; fields left zero mean
  * what their comment says. The array has `ndim` axes; the last `reduced` of them are reduced, so
  * other axes are reduced by passing shape and strides in another order. */
@@ -184,7 +193,13 @@ typedef struct gpr_request {
     double mean_value[2]; /* real and imaginary part */
     int (*interrupted)(void *); /* called between chunks of long work, on the calling thread: not 0 stops */
     void *interrupted_arg;
+    const gpr_resolution *resolution; /* of this request, by gpr_resolve; NULL: gpr_reduce finds it */
 } gpr_request;
+
+/* Resolves a request without data, results, stream and device. Reads op, dtype, compute, extents,
+ * skip_nan, ddof, kernel, block and grid size, has_given_mean, mean_dtype, and whether there is a mask.
+ * Calls no CUDA function. Errors: those of gpr_reduce that these members cause. */
+GPR_API gpr_status gpr_resolve(const gpr_request *request, gpr_resolution *resolution);
 
 /* Share of the calling thread's request that has begun, from 0 to 1: for its callback `interrupted`, to show progress.
  * Rises in steps of the request's chunks or tasks; work of a single task stays at 0. */

@@ -1,12 +1,9 @@
-/* Element conversions in blocks; see convert.h. The half-precision conversions that rules.h promises live here, where
- * the loops can inline them. */
+/* Element conversions in blocks, and the half-precision conversions that their loops inline; see convert.h. */
 #include "lib/base/convert.h"
 
 #include <complex.h>
 #include <math.h>
 #include <string.h>
-
-#include "lib/rules/rules.h"
 
 /* ---------------------------------------------------------------- half precision ------------- */
 

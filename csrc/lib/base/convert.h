@@ -36,4 +36,17 @@ void gpr_widen_to_double(gpr_wide wide, uint64_t count, gpr_wide_block *block);
 /* Converts `count` elements; source and destination do not overlap. */
 void gpr_convert(gpr_dtype from, const void *source, gpr_dtype to, void *destination, uint64_t count);
 
+/* Conversions with round to nearest, ties to even; NaN stays NaN. */
+float gpr_half_to_float(uint16_t bits);
+uint16_t gpr_float_to_half(float value);
+uint16_t gpr_double_to_half(double value);
+float gpr_bfloat_to_float(uint16_t bits);
+uint16_t gpr_double_to_bfloat(double value);
+
+/* CMPLX, which the headers of some C libraries keep from compilers other than GCC. */
+static inline double _Complex gpr_complex(double re, double im)
+{
+    return __builtin_complex(re, im);
+}
+
 #endif

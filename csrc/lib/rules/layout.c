@@ -32,20 +32,13 @@ static uint32_t alignment_of(const void *address)
     return bytes;
 }
 
-static gpr_axis kept_axis(const gpr_view *view, int i)
+/* The view's axis with steps in elements. */
+static gpr_axis in_elements(const gpr_view *view, int i)
 {
-    return (gpr_axis){.extent = (uint64_t)view->shape[i],
-                      .in = view->strides[i] / (int64_t)view->bytes,
-                      .mask = view->mask_strides[i],
-                      .out = view->other_strides[i]};
-}
+    gpr_axis axis = view->axes[i];
 
-static gpr_axis reduced_axis(const gpr_view *view, int i)
-{
-    return (gpr_axis){.extent = (uint64_t)view->shape[i],
-                      .in = view->strides[i] / (int64_t)view->bytes,
-                      .mask = view->mask_strides[i],
-                      .position = view->other_strides[i]};
+    axis.in /= (int64_t)view->bytes;
+    return axis;
 }
 
 void gpr_view_layout(const gpr_view *view, const void *result, gpr_layout *layout)
@@ -60,11 +53,11 @@ void gpr_view_layout(const gpr_view *view, const void *result, gpr_layout *layou
     if (view->outer == 0) layout->axes[at++] = one_row;
     for (int i = 0; i < view->outer; i++) {
         layout->mean_steps[at] = view->mean_steps[i];
-        layout->axes[at++] = kept_axis(view, i);
+        layout->axes[at++] = in_elements(view, i);
     }
     layout->kept = at;
     if (view->inner == 0) layout->axes[at++] = one_element;
-    for (int i = view->outer; i < view->outer + view->inner; i++) layout->axes[at++] = reduced_axis(view, i);
+    for (int i = view->outer; i < view->outer + view->inner; i++) layout->axes[at++] = in_elements(view, i);
     layout->reduced = at - layout->kept;
     layout->first_position = view->first_position;
     layout->masked = view->mask != NULL;

@@ -1,32 +1,12 @@
 /* Views: a request's array as rows to reduce, and copying any part of one to contiguous memory. */
 #include "lib/rules/nd_view.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/registry.h"
 #include "lib/base/status.h"
 
 /* ---------------------------------------------------------------- making a view -------------- */
-
-/* One axis: extent, the step in bytes through array and mask, and the other steps (see view.h). */
-typedef struct axis {
-    int64_t extent, stride, mask_stride, other, mean;
-} axis;
-
-static axis axis_at(const gpr_view *view, int i)
-{
-    return (axis){view->shape[i], view->strides[i], view->mask_strides[i], view->other_strides[i], view->mean_steps[i]};
-}
-
-static void put_axis(gpr_view *view, int i, axis a)
-{
-    view->shape[i] = a.extent;
-    view->strides[i] = a.stride;
-    view->mask_strides[i] = a.mask_stride;
-    view->other_strides[i] = a.other;
-    view->mean_steps[i] = a.mean;
-}
 
 /* Magnitude of a stride, for any stride. */
 static uint64_t magnitude(int64_t stride)
@@ -60,143 +40,139 @@ static gpr_status check_shape(const gpr_request *request)
 }
 
 /* The request's axes with their strides, C-contiguous ones if it has none. */
-static void read_axes(const gpr_request *request, size_t bytes, axis *axes)
+static void read_axes(const gpr_request *request, size_t bytes, gpr_axis *axes)
 {
     uint64_t step = bytes;
 
     for (int i = request->ndim - 1; i >= 0; i--) {
-        const int64_t extent = request->shape[i];
+        const uint64_t extent = (uint64_t)request->shape[i];
 
-        axes[i].extent = extent;
-        axes[i].stride = request->strides != NULL ? request->strides[i] : (int64_t)step;
-        axes[i].mask_stride = request->mask != NULL ? request->mask_strides[i] : 0;
-        axes[i].mean = 0;
-        step *= extent > 0 ? (uint64_t)extent : 1;
+        axes[i] = (gpr_axis){.extent = extent,
+                             .in = request->strides != NULL ? request->strides[i] : (int64_t)step,
+                             .mask = request->mask != NULL ? request->mask_strides[i] : 0};
+        step *= extent > 0 ? extent : 1;
     }
 }
 
-/* The operator's fold; NULL if there is none. */
-static const gpr_fold_row *fold_of(gpr_operator op)
+/* Whether a row's elements have positions: where one of them is the result, and where they meet those of another array. */
+static int has_positions(const gpr_rule *rule)
 {
-    return (int)op >= 0 && (int)op < GPR_OP_COUNT ? &gpr_fold_rows[gpr_operator_rows[op].fold] : NULL;
+    return rule->acc_kind == GPR_ACC_INDEXED || rule->acc_kind == GPR_ACC_EXACT_PRODUCTS;
 }
 
-/* Whether the operator asks for elements' positions in their row. */
-static int finds_positions(gpr_operator op)
+/* Whether a row's axes may be walked in another order than the caller's: the fold commutes, and if it needs positions, which
+ * are those of the caller's order, a kernel reads the array where it lies and carries them along. Two arrays are walked
+ * side by side. */
+static int may_reorder(const gpr_request *request, const gpr_rule *rule)
 {
-    const gpr_fold_row *fold = fold_of(op);
-
-    return fold != NULL && fold->acc_kind == GPR_ACC_INDEXED;
+    if (rule->acc_kind == GPR_ACC_EXACT_PRODUCTS) return 0;
+    return gpr_fold_rows[rule->fold].commutative && (request->on_device || !has_positions(rule));
 }
 
 /* Steps of outer axes in results: C order, or the request's. */
-static void read_result_steps(const gpr_request *request, int outer, axis *axes)
+static void read_result_steps(const gpr_request *request, const gpr_rule *rule, int outer, gpr_axis *axes)
 {
-    const size_t bytes = gpr_dtype_bytes(gpr_result_dtype(request->op, request->dtype, request->compute));
-    const int64_t *strides = request->result_strides;
+    const int64_t bytes = (int64_t)gpr_dtype_rows[rule->result].bytes;
+    const int64_t *strides = request->result_on_device ? request->result_strides : NULL;
     uint64_t step = 1;
 
-    if (strides != NULL && request->op == GPR_OP_MINMAX) strides++; /* the first one is from minima to maxima */
+    if (strides != NULL && rule->outputs > 1) strides++; /* the first one is from minima to maxima */
     for (int i = outer - 1; i >= 0; i--) {
-        axes[i].other = (int64_t)step;
-        if (strides != NULL && bytes > 0) axes[i].other = strides[i] / (int64_t)bytes;
-        step *= axes[i].extent > 0 ? (uint64_t)axes[i].extent : 1;
+        axes[i].out = strides != NULL ? strides[i] / bytes : (int64_t)step;
+        step *= axes[i].extent > 0 ? axes[i].extent : 1;
     }
 }
 
-/* Steps of outer axes in given means, where there is more than one. */
-static void read_mean_steps(const gpr_request *request, int outer, axis *axes)
+/* Steps of outer axes in given means: 0 where there is one for all, or none. */
+static void read_mean_steps(const gpr_request *request, const gpr_rule *rule, int outer, int64_t *steps)
 {
-    const size_t bytes = gpr_dtype_bytes(request->mean_dtype);
+    const int has_many = rule->has_given_mean && request->mean != NULL;
 
-    if (!request->has_given_mean || request->mean == NULL || bytes == 0) return;
-    for (int i = 0; i < outer; i++) axes[i].mean = request->mean_strides[i] / (int64_t)bytes;
+    for (int i = 0; i < outer; i++)
+        steps[i] = has_many ? request->mean_strides[i] / (int64_t)gpr_dtype_rows[rule->mean].bytes : 0;
 }
 
-/* Steps of inner axes in positions, where the operator asks for them. */
-static void read_position_steps(const gpr_request *request, int inner, axis *axes)
+/* Steps of inner axes in positions, where the rule needs them. */
+static void read_position_steps(const gpr_rule *rule, int inner, gpr_axis *axes)
 {
-    uint64_t step = finds_positions(request->op);
+    uint64_t step = (uint64_t)has_positions(rule);
 
     for (int i = inner - 1; i >= 0; i--) {
-        axes[i].other = (int64_t)step;
-        step *= (uint64_t)axes[i].extent;
+        axes[i].position = (int64_t)step;
+        step *= axes[i].extent;
     }
 }
 
 /* Whether stepping past the end of `in` is one step of `out`, so that the two are one longer axis. */
-static int continues(axis out, axis in, int masked)
+static int continues(const gpr_axis *out, const gpr_axis *in, int masked)
 {
-    const uint64_t extent = (uint64_t)in.extent;
+    const uint64_t extent = in->extent;
 
-    return (uint64_t)out.stride == (uint64_t)in.stride * extent && (uint64_t)out.other == (uint64_t)in.other * extent &&
-           (uint64_t)out.mean == (uint64_t)in.mean * extent &&
-           (!masked || (uint64_t)out.mask_stride == (uint64_t)in.mask_stride * extent);
+    return (uint64_t)out->in == (uint64_t)in->in * extent && (uint64_t)out->out == (uint64_t)in->out * extent &&
+           (!masked || (uint64_t)out->mask == (uint64_t)in->mask * extent);
 }
 
-/* Appends `count` axes to the view without extents of 1 and with axes that continue each other merged. Returns how many
- * axes it came to. */
-static int append_axes(gpr_view *view, int start, const axis *axes, int count)
+/* Appends `count` axes to the view without extents of 1 and with axes that continue each other merged, in given means
+ * too, of which `mean_steps` has the steps where they are outer axes. Returns how many axes it came to. */
+static int append_axes(gpr_view *view, int start, const gpr_axis *axes, const int64_t *mean_steps, int count)
 {
     int end = start;
 
     for (int i = 0; i < count; i++) {
+        const int64_t mean_step = mean_steps != NULL ? mean_steps[i] : 0;
+
         if (axes[i].extent == 1) continue;
-        if (end > start && continues(axis_at(view, end - 1), axes[i], view->mask != NULL)) {
-            const int64_t extent = view->shape[end - 1] * axes[i].extent;
-            put_axis(view, end - 1, (axis){extent, axes[i].stride, axes[i].mask_stride, axes[i].other, axes[i].mean});
+        if (end > start && continues(&view->axes[end - 1], &axes[i], view->mask != NULL) &&
+            (mean_steps == NULL || (uint64_t)view->mean_steps[end - 1] == (uint64_t)mean_step * axes[i].extent)) {
+            const uint64_t extent = view->axes[end - 1].extent * axes[i].extent;
+            view->axes[end - 1] = axes[i];
+            view->axes[end - 1].extent = extent;
         } else {
-            put_axis(view, end++, axes[i]);
+            view->axes[end++] = axes[i];
         }
+        view->mean_steps[end - 1] = mean_step;
     }
     return end - start;
 }
 
-static uint64_t product(const axis *axes, int count)
+static uint64_t product(const gpr_axis *axes, int count)
 {
     uint64_t extents = 1;
 
-    for (int i = 0; i < count; i++) extents *= (uint64_t)axes[i].extent;
+    for (int i = 0; i < count; i++) extents *= axes[i].extent;
     return extents;
 }
 
-/* Whether a row's axes may be walked in another order than the caller's: the fold commutes, and if it asks for positions, which
- * are those of the caller's order, a kernel reads the array where it lies and carries them along. */
-static int may_reorder(const gpr_request *request)
-{
-    const gpr_fold_row *fold = fold_of(request->op);
-
-    return fold != NULL && fold->commutative && (request->on_device || fold->acc_kind != GPR_ACC_INDEXED);
-}
-
 /* Whether axis a should be walked outside axis b: longer steps outside, and repeats (stride 0) outside everything. */
-static int walks_outside(axis a, axis b)
+static int walks_outside(const gpr_axis *a, const gpr_axis *b)
 {
-    return magnitude(a.stride) - 1 > magnitude(b.stride) - 1;
+    return magnitude(a->in) - 1 > magnitude(b->in) - 1;
 }
 
-/* Puts a row's axes in the order of memory and walks each forward, so that a Fortran-ordered or reversed array is as
+/* Brings a row's axes into the order of memory and walks each forward, so that a Fortran-ordered or reversed array is as
  * contiguous as any. Only where the fold commutes. */
-static void order_inner_axes(gpr_view *view, axis *axes, int count)
+static void order_inner_axes(gpr_view *view, gpr_axis *axes, int count)
 {
     for (int i = 0; i < count; i++) {
-        const axis a = axes[i];
+        const gpr_axis a = axes[i];
         int at = i;
 
-        while (at > 0 && walks_outside(a, axes[at - 1])) {
+        while (at > 0 && walks_outside(&a, &axes[at - 1])) {
             axes[at] = axes[at - 1];
             at--;
         }
         axes[at] = a;
     }
     for (int i = 0; i < count; i++) {
-        if (axes[i].stride >= 0) continue;
-        view->data += (axes[i].extent - 1) * axes[i].stride;
-        if (view->mask != NULL) view->mask += (axes[i].extent - 1) * axes[i].mask_stride;
-        view->first_position += (uint64_t)((axes[i].extent - 1) * axes[i].other);
-        axes[i].stride = -axes[i].stride;
-        axes[i].mask_stride = -axes[i].mask_stride;
-        axes[i].other = -axes[i].other;
+        const int64_t last = (int64_t)axes[i].extent - 1;
+
+        if (axes[i].in >= 0) continue;
+        view->data += last * axes[i].in;
+        if (view->mask != NULL) view->mask += last * axes[i].mask;
+        view->first_position += (uint64_t)(last * axes[i].position);
+        axes[i].in = -axes[i].in;
+        axes[i].mask = -axes[i].mask;
+        axes[i].position = -axes[i].position;
     }
 }
 
@@ -204,24 +180,25 @@ int gpr_view_is_aligned(const gpr_view *view)
 {
     uint64_t bits = (uint64_t)(uintptr_t)view->data;
 
-    for (int i = 0; i < view->outer + view->inner; i++) bits |= (uint64_t)view->strides[i];
+    for (int i = 0; i < view->outer + view->inner; i++) bits |= (uint64_t)view->axes[i].in;
     return bits % view->bytes == 0;
 }
 
 static void find_contiguity(gpr_view *view)
 {
     const int64_t bytes = (int64_t)view->bytes;
-    const int dense = view->inner == 0 || (view->inner == 1 && view->strides[view->outer] == bytes);
+    const int dense = view->inner == 0 || (view->inner == 1 && view->axes[view->outer].in == bytes);
 
     view->rows_contiguous = dense && view->mask == NULL && !view->byteswapped && gpr_view_is_aligned(view);
     view->contiguous = view->rows_contiguous &&
-                       (view->outer == 0 || (view->outer == 1 && view->strides[0] == (int64_t)view->n * bytes));
+                       (view->outer == 0 || (view->outer == 1 && view->axes[0].in == (int64_t)view->n * bytes));
 }
 
-gpr_status gpr_make_view(const gpr_request *request, gpr_view *view)
+gpr_status gpr_make_view(const gpr_request *request, const gpr_rule *rule, gpr_view *view)
 {
     const int outer = request->ndim - request->reduced;
-    axis axes[GPR_MAX_NDIM];
+    gpr_axis axes[GPR_MAX_NDIM];
+    int64_t mean_steps[GPR_MAX_NDIM];
     gpr_status status;
 
     GPR_TRY(check_shape(request));
@@ -231,43 +208,72 @@ gpr_status gpr_make_view(const gpr_request *request, gpr_view *view)
     view->bytes = gpr_dtype_bytes(request->dtype);
     view->byteswapped = request->byteswapped && view->bytes > 1;
     view->first_position = 0;
+    view->outer = view->inner = 0;
     read_axes(request, view->bytes, axes);
     view->rows = product(axes, outer);
     view->n = product(axes + outer, request->reduced);
     if (view->rows > 0 && view->n > 0) {
-        read_result_steps(request, outer, axes);
-        read_mean_steps(request, outer, axes);
-        read_position_steps(request, request->reduced, axes + outer);
-        if (may_reorder(request)) order_inner_axes(view, axes + outer, request->reduced);
-        view->outer = append_axes(view, 0, axes, outer);
-        view->inner = append_axes(view, view->outer, axes + outer, request->reduced);
-    } else {
-        /* Nothing to read: the axes do not matter, the numbers of rows and elements do; and where results go. */
-        view->outer = view->inner = 0;
-        if (request->on_device && view->rows > 0) {
-            for (int i = 0; i < outer; i++) axes[i].stride = axes[i].mask_stride = 0;
-            read_result_steps(request, outer, axes);
-            read_mean_steps(request, outer, axes);
-            view->outer = append_axes(view, 0, axes, outer);
-        }
+        read_result_steps(request, rule, outer, axes);
+        read_mean_steps(request, rule, outer, mean_steps);
+        read_position_steps(rule, request->reduced, axes + outer);
+        if (may_reorder(request, rule)) order_inner_axes(view, axes + outer, request->reduced);
+        view->outer = append_axes(view, 0, axes, mean_steps, outer);
+        view->inner = append_axes(view, view->outer, axes + outer, NULL, request->reduced);
+    } else if (request->on_device && view->rows > 0) {
+        /* Nothing to read: only where results go matters. */
+        for (int i = 0; i < outer; i++) axes[i].in = axes[i].mask = 0;
+        read_result_steps(request, rule, outer, axes);
+        read_mean_steps(request, rule, outer, mean_steps);
+        view->outer = append_axes(view, 0, axes, mean_steps, outer);
     }
     find_contiguity(view);
 done:
     return status;
 }
 
+/* Bytes from an element to the first and to the last one of an array. */
+typedef struct span {
+    int64_t low, high;
+} span;
+
+static void stretch(span *all, uint64_t extent, int64_t step)
+{
+    const int64_t last = ((int64_t)extent - 1) * step;
+
+    if (last < 0) all->low += last;
+    if (last > 0) all->high += last;
+}
+
 void gpr_view_extent(const gpr_view *view, int of_mask, const char **first, uint64_t *bytes)
 {
-    const int64_t *strides = of_mask ? view->mask_strides : view->strides;
-    int64_t low = 0, high = 0;
+    span all = {0, 0};
 
-    for (int i = 0; i < view->outer + view->inner; i++) {
-        const int64_t last = (view->shape[i] - 1) * strides[i];
-        if (last < 0) low += last;
-        if (last > 0) high += last;
-    }
-    *first = (of_mask ? (const char *)view->mask : view->data) + low;
-    *bytes = (uint64_t)(high - low) + (of_mask ? 1 : view->bytes);
+    for (int i = 0; i < view->outer + view->inner; i++)
+        stretch(&all, view->axes[i].extent, of_mask ? view->axes[i].mask : view->axes[i].in);
+    *first = (of_mask ? (const char *)view->mask : view->data) + all.low;
+    *bytes = (uint64_t)(all.high - all.low) + (of_mask ? 1 : view->bytes);
+}
+
+void gpr_view_result_extent(const gpr_view *view, const gpr_rule *rule, const void *result, int64_t output_stride,
+                            const char **first, uint64_t *bytes)
+{
+    const int64_t each = (int64_t)gpr_dtype_rows[rule->result].bytes;
+    span all = {0, 0};
+
+    stretch(&all, (uint64_t)rule->outputs, output_stride * each);
+    for (int i = 0; i < view->outer; i++) stretch(&all, view->axes[i].extent, view->axes[i].out * each);
+    *first = (const char *)result + all.low;
+    *bytes = (uint64_t)(all.high - all.low + each);
+}
+
+void gpr_view_mean_extent(const gpr_view *view, gpr_dtype mean, const void *means, const char **first, uint64_t *bytes)
+{
+    const int64_t each = (int64_t)gpr_dtype_rows[mean].bytes;
+    span all = {0, 0};
+
+    for (int i = 0; i < view->outer; i++) stretch(&all, view->axes[i].extent, view->mean_steps[i] * each);
+    *first = (const char *)means + all.low;
+    *bytes = (uint64_t)(all.high - all.low + each);
 }
 
 gpr_view gpr_mask_view(const gpr_view *view)
@@ -279,7 +285,7 @@ gpr_view gpr_mask_view(const gpr_view *view)
     mask.dtype = GPR_BOOL;
     mask.bytes = sizeof *view->mask;
     mask.byteswapped = 0;
-    memcpy(mask.strides, view->mask_strides, sizeof mask.strides);
+    for (int i = 0; i < mask.outer + mask.inner; i++) mask.axes[i].in = view->axes[i].mask;
     return mask;
 }
 
@@ -288,9 +294,9 @@ const char *gpr_view_row(const gpr_view *view, uint64_t row)
     const char *address = view->data;
 
     for (int i = view->outer - 1; i >= 0; i--) {
-        const uint64_t extent = (uint64_t)view->shape[i];
+        const uint64_t extent = view->axes[i].extent;
 
-        address += (int64_t)(row % extent) * view->strides[i];
+        address += (int64_t)(row % extent) * view->axes[i].in;
         row /= extent;
     }
     return address;
@@ -387,9 +393,14 @@ static void mask_run(size_t bytes, char *elements, const uint8_t *mask, int64_t 
     }
 }
 
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* Where packing is: an index into every axis but the last two, which the caller walks, and the addresses there. */
 typedef struct cursor {
-    int64_t index[GPR_MAX_NDIM];
+    uint64_t index[GPR_MAX_NDIM];
     const char *data;
     const uint8_t *mask; /* NULL: there is none */
 } cursor;
@@ -398,11 +409,11 @@ typedef struct cursor {
 static void advance(const gpr_view *view, cursor *c, int at)
 {
     for (; at >= 0; at--) {
-        c->data += view->strides[at];
-        if (c->mask != NULL) c->mask += view->mask_strides[at];
-        if (++c->index[at] < view->shape[at]) return;
-        c->data -= view->shape[at] * view->strides[at];
-        if (c->mask != NULL) c->mask -= view->shape[at] * view->mask_strides[at];
+        c->data += view->axes[at].in;
+        if (c->mask != NULL) c->mask += view->axes[at].mask;
+        if (++c->index[at] < view->axes[at].extent) return;
+        c->data -= (int64_t)view->axes[at].extent * view->axes[at].in;
+        if (c->mask != NULL) c->mask -= (int64_t)view->axes[at].extent * view->axes[at].mask;
         c->index[at] = 0;
     }
 }
@@ -411,86 +422,79 @@ static void advance(const gpr_view *view, cursor *c, int at)
  * is still in the first cache. */
 enum { TILE_ROWS = 16, TILE_COLUMNS = 128 };
 
-static void copy_plane_tiled(size_t bytes, char *destination, const char *source, axis rows, axis columns)
+static void copy_plane_tiled(size_t bytes, char *destination, const char *source, const gpr_axis *rows,
+                             const gpr_axis *columns)
 {
-    const uint64_t row_bytes = (uint64_t)columns.extent * bytes;
+    const uint64_t row_bytes = columns->extent * bytes;
 
-    for (int64_t r = 0; r < rows.extent; r += TILE_ROWS) {
-        const int64_t r_end = rows.extent - r < TILE_ROWS ? rows.extent : r + TILE_ROWS;
-        for (int64_t c = 0; c < columns.extent; c += TILE_COLUMNS) {
-            const int64_t left = columns.extent - c;
-            const uint64_t width = (uint64_t)(left < TILE_COLUMNS ? left : TILE_COLUMNS);
-            for (int64_t i = r; i < r_end; i++)
-                copy_run(bytes, destination + (uint64_t)i * row_bytes + (uint64_t)c * bytes,
-                         source + i * rows.stride + c * columns.stride, columns.stride, width);
+    for (uint64_t r = 0; r < rows->extent; r += TILE_ROWS) {
+        const uint64_t r_end = r + least(rows->extent - r, TILE_ROWS);
+        for (uint64_t c = 0; c < columns->extent; c += TILE_COLUMNS) {
+            const uint64_t width = least(columns->extent - c, TILE_COLUMNS);
+            for (uint64_t i = r; i < r_end; i++)
+                copy_run(bytes, destination + i * row_bytes + c * bytes,
+                         source + (int64_t)i * rows->in + (int64_t)c * columns->in, columns->in, width);
         }
     }
 }
 
-/* Packs `rows.extent` whole runs of the last axis. */
-static void pack_plane(const gpr_view *view, axis rows, axis columns, const cursor *c, const void *neutral,
-                       char *destination)
+/* Packs `rows->extent` whole runs of the last axis. */
+static void pack_plane(const gpr_view *view, const gpr_axis *rows, const gpr_axis *columns, const char *data,
+                       const uint8_t *mask, const void *neutral, char *destination)
 {
-    const uint64_t row_bytes = (uint64_t)columns.extent * view->bytes;
+    const uint64_t row_bytes = columns->extent * view->bytes;
 
-    if (rows.extent > 1 && magnitude(rows.stride) < magnitude(columns.stride)) {
-        copy_plane_tiled(view->bytes, destination, c->data, rows, columns);
+    if (rows->extent > 1 && magnitude(rows->in) < magnitude(columns->in)) {
+        copy_plane_tiled(view->bytes, destination, data, rows, columns);
     } else {
-        for (int64_t i = 0; i < rows.extent; i++)
-            copy_run(view->bytes, destination + (uint64_t)i * row_bytes, c->data + i * rows.stride, columns.stride,
-                     (uint64_t)columns.extent);
+        for (uint64_t i = 0; i < rows->extent; i++)
+            copy_run(view->bytes, destination + i * row_bytes, data + (int64_t)i * rows->in, columns->in,
+                     columns->extent);
     }
     if (view->byteswapped) {
         const size_t part = gpr_part_bytes(view->dtype);
-        const uint64_t elements = (uint64_t)rows.extent * (uint64_t)columns.extent;
-        swap_bytes(part, destination, elements * (view->bytes / part));
+        swap_bytes(part, destination, rows->extent * columns->extent * (view->bytes / part));
     }
-    if (c->mask == NULL) return;
-    for (int64_t i = 0; i < rows.extent; i++)
-        mask_run(view->bytes, destination + (uint64_t)i * row_bytes, c->mask + i * rows.mask_stride,
-                 columns.mask_stride, (uint64_t)columns.extent, neutral);
-}
-
-static uint64_t least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
+    if (mask == NULL) return;
+    for (uint64_t i = 0; i < rows->extent; i++)
+        mask_run(view->bytes, destination + i * row_bytes, mask + (int64_t)i * rows->mask, columns->mask,
+                 columns->extent, neutral);
 }
 
 void gpr_pack(const gpr_view *view, uint64_t first, uint64_t count, const void *neutral, void *destination)
 {
     const int axes = view->outer + view->inner;
-    const axis unit = {.extent = 1};
-    const axis columns = axes > 0 ? axis_at(view, axes - 1) : unit;
-    const axis rows = axes > 1 ? axis_at(view, axes - 2) : unit;
+    const gpr_axis unit = {.extent = 1};
+    const gpr_axis columns = axes > 0 ? view->axes[axes - 1] : unit;
+    const gpr_axis rows = axes > 1 ? view->axes[axes - 2] : unit;
     char *out = destination;
     cursor c = {.data = view->data, .mask = view->mask};
-    int64_t row, column;
+    uint64_t row, column;
 
-    column = (int64_t)(first % (uint64_t)columns.extent);
-    first /= (uint64_t)columns.extent;
-    row = (int64_t)(first % (uint64_t)rows.extent);
-    first /= (uint64_t)rows.extent;
+    column = first % columns.extent;
+    first /= columns.extent;
+    row = first % rows.extent;
+    first /= rows.extent;
     for (int i = axes - 3; i >= 0; i--) {
-        c.index[i] = (int64_t)(first % (uint64_t)view->shape[i]);
-        first /= (uint64_t)view->shape[i];
-        c.data += c.index[i] * view->strides[i];
-        if (c.mask != NULL) c.mask += c.index[i] * view->mask_strides[i];
+        c.index[i] = first % view->axes[i].extent;
+        first /= view->axes[i].extent;
+        c.data += (int64_t)c.index[i] * view->axes[i].in;
+        if (c.mask != NULL) c.mask += (int64_t)c.index[i] * view->axes[i].mask;
     }
     while (count > 0) {
-        const uint64_t whole = count / (uint64_t)columns.extent;
-        axis taken_rows = rows, taken_columns = columns;
-        cursor at = c;
+        const uint64_t whole = count / columns.extent;
+        gpr_axis taken_rows = rows, taken_columns = columns;
+        const char *data = c.data + (int64_t)row * rows.in + (int64_t)column * columns.in;
+        const uint8_t *mask =
+            c.mask != NULL ? c.mask + (int64_t)row * rows.mask + (int64_t)column * columns.mask : NULL;
         uint64_t taken;
 
         /* A plane of whole runs where one starts here, else the rest of this run. */
-        taken_rows.extent = column == 0 && whole > 0 ? (int64_t)least((uint64_t)(rows.extent - row), whole) : 1;
-        if (column != 0 || whole == 0)
-            taken_columns.extent = (int64_t)least((uint64_t)(columns.extent - column), count);
-        at.data += row * rows.stride + column * columns.stride;
-        if (at.mask != NULL) at.mask += row * rows.mask_stride + column * columns.mask_stride;
-        pack_plane(view, taken_rows, taken_columns, &at, neutral, out);
+        taken_rows.extent = column == 0 && whole > 0 ? least(rows.extent - row, whole) : 1;
+        if (column != 0 || whole == 0) taken_columns.extent = least(columns.extent - column, count);
+        pack_plane(view, &taken_rows, &taken_columns, data, mask, neutral, out);
 
-        taken = (uint64_t)taken_rows.extent * (uint64_t)taken_columns.extent;
+        taken = taken_rows.extent * taken_columns.extent;
         out += taken * view->bytes;
         count -= taken;
         column += taken_columns.extent;

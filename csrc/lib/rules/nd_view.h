@@ -2,7 +2,8 @@
 #ifndef GPR_LIB_VIEW_H
 #define GPR_LIB_VIEW_H
 
-#include "gpureduce.h"
+#include "lib/rules/rules.h"
+#include "shared/launch_params.h"
 
 /* Extents of 1 are dropped and axes that continue each other merged, so a contiguous array has no outer or one inner
  * axis left. Where the operator commutes, a row's axes come in the order of memory and are walked forward: a
@@ -14,23 +15,31 @@ typedef struct gpr_view {
     gpr_dtype dtype;
     size_t bytes; /* of an element */
     int byteswapped;
-    int outer, inner;                                                               /* number of axes of each sort */
-    int64_t shape[GPR_MAX_NDIM], strides[GPR_MAX_NDIM], mask_strides[GPR_MAX_NDIM]; /* outer axes first */
-    int64_t other_strides[GPR_MAX_NDIM]; /* of outer axes in results; of inner ones in positions of the row, 0 where the
-                                          * operator asks for none */
-    int64_t mean_steps[GPR_MAX_NDIM];    /* of outer axes in given means; 0 where there is one for all, or none */
-    uint64_t first_position;             /* of the element at inner index 0 */
-    uint64_t rows;                       /* product of outer extents */
-    uint64_t n;                          /* product of inner extents */
-    int rows_contiguous;                 /* each row's elements are adjacent, aligned, unmasked, native byte order */
-    int contiguous;                      /* rows_contiguous, and row follows row without a gap */
+    int outer, inner;            /* number of axes of each sort */
+    gpr_axis axes[GPR_MAX_NDIM]; /* outer axes first; steps through elements are in bytes here, positions are 0 where
+                                       * the rule needs none */
+    int64_t mean_steps[GPR_MAX_NDIM]; /* of outer axes in given means; 0 where there is one for all, or none */
+    uint64_t first_position;          /* of the element at inner index 0 */
+    uint64_t rows;                    /* product of outer extents */
+    uint64_t n;                       /* product of inner extents */
+    int rows_contiguous;              /* each row's elements are adjacent, aligned, unmasked, native byte order */
+    int contiguous;                   /* rows_contiguous, and row follows row without a gap */
 } gpr_view;
 
-/* GPR_ERROR_VALUE: bad ndim, negative extent, more than 2^63 - 1 bytes. */
-gpr_status gpr_make_view(const gpr_request *request, gpr_view *view);
+/* The request's array for a reduction by `rule`: whether rows may be walked in another order is the fold's to say, and
+ * steps of results on a device are in results of the rule's type. Results in host memory follow each other.
+ * GPR_ERROR_VALUE: bad ndim, negative extent, more than 2^63 - 1 bytes. */
+gpr_status gpr_make_view(const gpr_request *request, const gpr_rule *rule, gpr_view *view);
 
 /* The bytes that the view's elements, or those of its mask, lie in: from *first on, *bytes of them. n and rows >= 1. */
 void gpr_view_extent(const gpr_view *view, int of_mask, const char **first, uint64_t *bytes);
+
+/* The bytes that results on a device lie in, `output_stride` results from a row's first to its second where there are two. */
+void gpr_view_result_extent(const gpr_view *view, const gpr_rule *rule, const void *result, int64_t output_stride,
+                            const char **first, uint64_t *bytes);
+
+/* The bytes that given means lie in, of type `mean`. */
+void gpr_view_mean_extent(const gpr_view *view, gpr_dtype mean, const void *means, const char **first, uint64_t *bytes);
 
 /* Whether every element's address is a multiple of its size. */
 int gpr_view_is_aligned(const gpr_view *view);

@@ -151,7 +151,11 @@ gpr_status gpr_make_rule(gpr_operator op, gpr_dtype element, gpr_dtype requested
     if (requested != GPR_DTYPE_DEFAULT && !valid_dtype(requested))
         return gpr_fail(GPR_ERROR_VALUE, "there is no dtype %d to compute in", (int)requested);
     GPR_TRY(check_types(op, element, requested));
-    *rule = (gpr_rule){.op = op, .element = element, .divide = is_mean(op), .outputs = op == GPR_OP_MINMAX ? 2 : 1};
+    *rule = (gpr_rule){.op = op,
+                       .element = element,
+                       .divide = is_mean(op),
+                       .outputs = op == GPR_OP_MINMAX ? 2 : 1,
+                       .finish = gpr_operator_rows[op].finish};
     rule->compute = requested == GPR_DTYPE_DEFAULT ? default_compute(op, element) : requested;
     rule->fold = fold_of(op, rule->compute);
     rule->acc_kind = gpr_fold_rows[rule->fold].acc_kind;
@@ -160,6 +164,39 @@ gpr_status gpr_make_rule(gpr_operator op, gpr_dtype element, gpr_dtype requested
     rule->result = result_of(op, element, requested, rule->compute);
 done:
     return status;
+}
+
+/* How much a sum of products has that its result must hold: integers, then fractions, then two numbers. */
+static int rank_of(gpr_dtype dtype)
+{
+    switch (kind_of(dtype)) {
+    case GPR_KIND_COMPLEX: return 2;
+    case GPR_KIND_FLOAT: return 1;
+    default: return 0;
+    }
+}
+
+gpr_status gpr_make_product_rule(gpr_dtype a, gpr_dtype b, gpr_dtype factor, gpr_dtype requested, gpr_rule *rule)
+{
+    const gpr_dtype result = requested == GPR_DTYPE_DEFAULT ? factor : requested, dtypes[] = {a, b, factor, result};
+
+    for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++)
+        if (!valid_dtype(dtypes[i])) return gpr_fail(GPR_ERROR_VALUE, "there is no dtype %d", (int)dtypes[i]);
+    if (rank_of(result) < rank_of(factor) || (result == GPR_BOOL && factor != GPR_BOOL))
+        return gpr_fail(GPR_ERROR_TYPE, "dot does not make a sum of products of %s one of %s: convert the elements",
+                        gpr_dtype_name(factor), gpr_dtype_name(result));
+    *rule = (gpr_rule){.op = GPR_NO_OPERATOR,
+                       .fold = GPR_FOLD_exact_products,
+                       .acc_kind = gpr_fold_rows[GPR_FOLD_exact_products].acc_kind,
+                       .element = a,
+                       .second = b,
+                       .compute = factor,
+                       .device_acc = factor,
+                       .host_acc = factor,
+                       .result = result,
+                       .outputs = 1,
+                       .finish = "number"};
+    return GPR_OK;
 }
 
 gpr_status gpr_leave_out(gpr_rule *rule, int skip_nan, int masked)
@@ -203,15 +240,21 @@ gpr_status gpr_take_mean(gpr_rule *rule, gpr_dtype mean)
     return GPR_OK;
 }
 
+int gpr_kernel_for(int kernel, const gpr_rule *rule)
+{
+    if (kernel >= 0 && kernel != GPR_KERNEL_auto) return kernel;
+    if (rule->op != GPR_OP_SUM && rule->op != GPR_OP_MEAN) return GPR_KERNEL_fast;
+    return kind_of(rule->element) == GPR_KIND_FLOAT && kind_of(rule->result) == GPR_KIND_FLOAT ? GPR_KERNEL_exact
+                                                                                               : GPR_KERNEL_fast;
+}
+
 int gpr_choose_kernel(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dtype compute)
 {
-    gpr_rule rule;
+    gpr_rule rule = {.op = op};
 
     if (kernel >= 0 && kernel != GPR_KERNEL_auto) return kernel;
-    if (op != GPR_OP_SUM && op != GPR_OP_MEAN) return GPR_KERNEL_fast;
-    if (!valid_dtype(dtype) || kind_of(dtype) != GPR_KIND_FLOAT) return GPR_KERNEL_fast;
     if (gpr_make_rule(op, dtype, compute, &rule) != GPR_OK) return GPR_KERNEL_fast; /* which fails in the same way */
-    return kind_of(rule.result) == GPR_KIND_FLOAT ? GPR_KERNEL_exact : GPR_KERNEL_fast;
+    return gpr_kernel_for(kernel, &rule);
 }
 
 void gpr_fit_rule(const gpr_kernel_row *row, gpr_rule *rule)

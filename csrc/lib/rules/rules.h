@@ -10,7 +10,7 @@
  * An accumulator is of the fold's kind; the numbers in it are INT32, UINT32, INT64, UINT64, FLOAT32, FLOAT64, COMPLEX64
  * or COMPLEX128; of an exact sum they stand for the elements' type. */
 typedef struct gpr_rule {
-    gpr_operator op;
+    gpr_operator op; /* GPR_NO_OPERATOR: a dot product */
     gpr_fold fold;
     gpr_acc_kind acc_kind;
     gpr_dtype element;
@@ -25,13 +25,24 @@ typedef struct gpr_rule {
     double ddof;        /* var, std */
     int has_given_mean; /* var, std: squared distances are from means that are given, of type `mean` */
     gpr_dtype mean;
+    const char *finish; /* the kernels' gpr::finish_<finish> */
 } gpr_rule;
+
+#define GPR_NO_OPERATOR GPR_OP_COUNT
 
 /* Rules of op over `element` with NumPy's dtype= argument `requested` (or GPR_DTYPE_DEFAULT), with nothing left out and
  * no ddof.
  * GPR_ERROR_VALUE: an enumerator out of range; GPR_ERROR_TYPE: op does not take a dtype (min, max, any, all, ...), or not
  * this one, or not such elements. */
 gpr_status gpr_make_rule(gpr_operator op, gpr_dtype element, gpr_dtype requested, gpr_rule *rule);
+
+/* Rules of the exact sum of products of elements of types a and b, converted to `factor` first, as a `requested`
+ * (GPR_DTYPE_DEFAULT: as a `factor`). GPR_ERROR_VALUE: no such types; GPR_ERROR_TYPE: a result that does not hold what
+ * products are. */
+gpr_status gpr_make_product_rule(gpr_dtype a, gpr_dtype b, gpr_dtype factor, gpr_dtype requested, gpr_rule *rule);
+
+/* The kernel that runs: `kernel`, or of auto's two the one for the rule's results. */
+int gpr_kernel_for(int kernel, const gpr_rule *rule);
 
 /* Makes the rule one that leaves out NaN elements, or those that a mask is false of. GPR_ERROR_VALUE: op cannot. */
 gpr_status gpr_leave_out(gpr_rule *rule, int skip_nan, int masked);
@@ -109,18 +120,5 @@ void gpr_finish_exact(const gpr_rule *rule, const gpr_exact_part *parts, void *r
  * begins `output_stride` bytes behind the first. Unaligned result addresses are allowed. */
 void gpr_finish_results(const gpr_rule *rule, gpr_dtype acc, const void *accumulators, uint64_t count, uint64_t n,
                         void *results, uint64_t output_stride);
-
-/* Conversions with round to nearest, ties to even; NaN stays NaN. */
-float gpr_half_to_float(uint16_t bits);
-uint16_t gpr_float_to_half(float value);
-uint16_t gpr_double_to_half(double value);
-float gpr_bfloat_to_float(uint16_t bits);
-uint16_t gpr_double_to_bfloat(double value);
-
-/* CMPLX, which the headers of some C libraries keep from compilers other than GCC. */
-static inline double _Complex gpr_complex(double re, double im)
-{
-    return __builtin_complex(re, im);
-}
 
 #endif

@@ -16,39 +16,6 @@ enum { COPY_BYTES = 4 << 20 }; /* of results that are copied to pinned memory at
 
 /* ---------------------------------------------------------------- checks --------------------- */
 
-/* Whether elements lie at multiples of their size, the first of them at `first`, and `count` axes with these steps if there are any. */
-static int are_aligned(const void *first, const int64_t *strides, int count, gpr_dtype dtype)
-{
-    uint64_t bits = (uint64_t)(uintptr_t)first;
-
-    for (int i = 0; i < count && strides != NULL; i++) bits |= (uint64_t)strides[i];
-    return bits % gpr_dtype_bytes(dtype) == 0;
-}
-
-gpr_status gpr_check_array(const gpr_request *request, const gpr_view *view, const gpr_rule *rule)
-{
-    const int kept = request->ndim - request->reduced;
-
-    if (view->byteswapped)
-        return gpr_fail(GPR_ERROR_VALUE, "a device array is in native byte order; this one's bytes are swapped");
-    if (view->rows > 0 && view->n > 0 && !gpr_view_is_aligned(view)) {
-        return gpr_fail(GPR_ERROR_VALUE,
-                        "the elements of a device array lie at multiples of their size, %zu bytes; this one's do not",
-                        view->bytes);
-    }
-    if (rule->has_given_mean && !are_aligned(request->mean, request->mean_strides, kept, rule->mean)) {
-        return gpr_fail(GPR_ERROR_VALUE, "given means lie at multiples of their size, %zu bytes; these do not",
-                        gpr_dtype_bytes(rule->mean));
-    }
-    if (request->result_on_device &&
-        !are_aligned(request->result, request->result_strides, kept + (rule->outputs > 1), rule->result)) {
-        return gpr_fail(GPR_ERROR_VALUE,
-                        "results on a device lie at multiples of their size, %zu bytes; these would not",
-                        gpr_dtype_bytes(rule->result));
-    }
-    return GPR_OK;
-}
-
 /* What the driver knows of an address. */
 typedef struct memory {
     unsigned type, managed;
@@ -117,69 +84,32 @@ done:
     return status;
 }
 
-/* Makes *first and *bytes, one element's, those of all elements along `count` axes with these steps. */
-static void stretch(const int64_t *shape, const int64_t *strides, int count, const char **first, uint64_t *bytes)
-{
-    int64_t low = 0, high = 0;
-
-    for (int i = 0; i < count; i++) {
-        const int64_t last = (shape[i] - 1) * strides[i];
-        if (last < 0) low += last;
-        if (last > 0) high += last;
-    }
-    *first += low;
-    *bytes += (uint64_t)(high - low);
-}
-
-/* The bytes that results on the device lie in. */
-static void result_extent(const gpr_request *request, const gpr_rule *rule, uint64_t rows, const char **first,
-                          uint64_t *bytes)
-{
-    const int64_t *strides = request->result_strides, outputs = rule->outputs;
-
-    *first = request->result;
-    *bytes = gpr_dtype_bytes(rule->result);
-    if (strides == NULL) {
-        *bytes *= rows * (uint64_t)outputs;
-        return;
-    }
-    if (outputs > 1) stretch(&outputs, strides++, 1, first, bytes);
-    stretch(request->shape, strides, request->ndim - request->reduced, first, bytes);
-}
-
-/* The bytes that given means lie in. */
-static void mean_extent(const gpr_request *request, const char **first, uint64_t *bytes)
-{
-    *first = request->mean;
-    *bytes = gpr_dtype_bytes(request->mean_dtype);
-    stretch(request->shape, request->mean_strides, request->ndim - request->reduced, first, bytes);
-}
-
 static gpr_status check_all_memory(const gpr_array_job *job)
 {
-    const gpr_request *request = job->request;
+    const gpr_resolved *call = job->call;
+    const gpr_view *view = &call->view;
     const char *first = NULL;
     uint64_t bytes = 0;
     gpr_status status = GPR_OK;
 
-    if (job->view->n > 0) {
-        gpr_view_extent(job->view, 0, &first, &bytes);
+    if (view->n > 0) {
+        gpr_view_extent(view, 0, &first, &bytes);
         GPR_TRY(check_memory(job->device, first, bytes, "the array"));
-        if (job->view->mask != NULL) {
-            gpr_view_extent(job->view, 1, &first, &bytes);
+        if (view->mask != NULL) {
+            gpr_view_extent(view, 1, &first, &bytes);
             GPR_TRY(check_memory(job->device, first, bytes, "the mask"));
         }
-        if (job->second != NULL) {
-            gpr_view_extent(job->second, 0, &first, &bytes);
+        if (call->second != NULL) {
+            gpr_view_extent(call->second, 0, &first, &bytes);
             GPR_TRY(check_memory(job->device, first, bytes, "the second array"));
         }
     }
-    if (request->has_given_mean && request->mean != NULL) {
-        mean_extent(request, &first, &bytes);
+    if (call->means != NULL) {
+        gpr_view_mean_extent(view, call->rule.mean, call->means, &first, &bytes);
         GPR_TRY(check_memory(job->device, first, bytes, "the mean"));
     }
-    if (request->result_on_device && !request->vouches_for_result) {
-        result_extent(request, job->rule, job->view->rows, &first, &bytes);
+    if (call->result_on_device && !call->vouches_for_result) {
+        gpr_view_result_extent(view, &call->rule, call->result, call->output_stride, &first, &bytes);
         GPR_TRY(check_memory(job->device, first, bytes, "the result"));
     }
 done:
@@ -202,47 +132,36 @@ static gpr_status check_stream(const gpr_device *device, CUstream stream)
 
 /* ---------------------------------------------------------------- a job ---------------------- */
 
-/* Results from a row's first output to its second. */
-static int64_t output_stride_of(const gpr_request *request, const gpr_rule *rule, uint64_t rows)
-{
-    const int64_t bytes = (int64_t)gpr_dtype_bytes(rule->result);
-
-    if (rule->outputs == 1) return 0;
-    return request->result_strides != NULL ? request->result_strides[0] / bytes : (int64_t)rows;
-}
-
 gpr_status gpr_array_prepare(gpr_array_job *job, gpr_run *run)
 {
-    const gpr_request *request = job->request;
-    const uint64_t result_bytes = job->leaves_accumulators
-                                      ? gpr_acc_bytes(job->rule->acc_kind, job->rule->device_acc)
-                                      : (uint64_t)job->rule->outputs * gpr_dtype_bytes(job->rule->result);
+    const gpr_resolved *call = job->call;
+    const gpr_rule *rule = &call->rule;
+    const gpr_view *view = &call->view, *second = call->second;
+    const uint64_t result_bytes = job->leaves_accumulators ? gpr_acc_bytes(rule->acc_kind, rule->device_acc)
+                                                           : (uint64_t)rule->outputs * gpr_dtype_bytes(rule->result);
     gpr_layout layout;
     gpr_status status = GPR_OK;
 
-    job->work.elements = (CUdeviceptr)(uintptr_t)job->view->data;
-    job->work.mask = (CUdeviceptr)(uintptr_t)job->view->mask;
-    if (job->second != NULL) {
-        job->work.second = (CUdeviceptr)(uintptr_t)job->second->data;
-        job->work.second_step = job->second->inner > 0 ? job->second->strides[0] / (int64_t)job->second->bytes : 0;
+    job->work.elements = (CUdeviceptr)(uintptr_t)view->data;
+    job->work.mask = (CUdeviceptr)(uintptr_t)view->mask;
+    if (second != NULL) {
+        job->work.second = (CUdeviceptr)(uintptr_t)second->data;
+        job->work.second_step = second->inner > 0 ? second->axes[0].in / (int64_t)second->bytes : 0;
     }
-    job->work.ddof = job->rule->ddof;
-    if (job->rule->has_given_mean) {
-        job->work.means = (CUdeviceptr)(uintptr_t)request->mean;
-        memcpy(job->work.mean_for_all, request->mean_value, sizeof job->work.mean_for_all);
-    }
-    job->work.output_stride = output_stride_of(request, job->rule, job->view->rows);
-    job->work.stream = request->stream != NULL ? (CUstream)request->stream : job->device->compute;
-    job->result_bytes = job->view->rows * result_bytes;
+    job->work.ddof = rule->ddof;
+    job->work.means = (CUdeviceptr)(uintptr_t)call->means;
+    memcpy(job->work.mean_for_all, call->mean_for_all, sizeof job->work.mean_for_all);
+    job->work.output_stride = call->output_stride;
+    job->work.stream = call->stream != NULL ? (CUstream)call->stream : job->device->compute;
+    job->result_bytes = view->rows * result_bytes;
     GPR_TRY(check_stream(job->device, job->work.stream));
     GPR_TRY(check_all_memory(job));
-    gpr_view_layout(job->view, request->result_on_device ? request->result : NULL, &layout);
-    GPR_TRY(gpr_make_plan(job->kernel, job->rule, &layout, request->block_size, request->grid_size, &job->device->facts,
-                          &job->plan));
-    const gpr_kernel_traits traits = gpr_plan_traits(&job->plan, job->rule, !job->leaves_accumulators);
-    GPR_TRY(gpr_load_program(job->device, &traits, run, &job->program));
+    gpr_view_layout(view, call->result_on_device ? call->result : NULL, &layout);
     GPR_TRY(
-        gpr_scratch_take(job->device, &job->plan, job->rule, job->program->finish != NULL, &job->work, &job->scratch));
+        gpr_make_plan(call->kernel, rule, &layout, call->block_size, call->grid_size, &job->device->facts, &job->plan));
+    const gpr_kernel_traits traits = gpr_plan_traits(&job->plan, rule, !job->leaves_accumulators);
+    GPR_TRY(gpr_load_program(job->device, &traits, run, &job->program));
+    GPR_TRY(gpr_scratch_take(job->device, &job->plan, rule, job->program->finish != NULL, &job->work, &job->scratch));
 done:
     return status;
 }
@@ -258,7 +177,7 @@ static int can_wait(const gpr_array_job *job)
 {
     int capturing = 0;
 
-    if (job->request->stream == NULL) return 1;
+    if (job->call->stream == NULL) return 1;
     return gpr_cuda.cuStreamIsCapturing(job->work.stream, &capturing) == CUDA_SUCCESS && !capturing;
 }
 
@@ -324,7 +243,7 @@ static gpr_status fetch_results(gpr_array_job *job, uint32_t *launches)
     GPR_TRY(ensure_pinned(device, job->result_bytes));
     GPR_TRY(gpr_buffer_ensure(&device->outputs, job->result_bytes, 0, job->work.stream));
     GPR_TRY(gpr_array_queue(job, device->outputs.address, launches));
-    GPR_TRY(copy_results(device, device->outputs.address, job->result_bytes, job->request->result, job->work.stream));
+    GPR_TRY(copy_results(device, device->outputs.address, job->result_bytes, job->call->result, job->work.stream));
 done:
     return status;
 }
@@ -340,11 +259,11 @@ static gpr_status receive_results(gpr_array_job *job, uint32_t *launches)
     if (looks_out) gpr_mark_results(results, job->result_bytes);
     GPR_TRY(gpr_array_queue(job, (CUdeviceptr)(uintptr_t)results, launches));
     if (looks_out) {
-        const size_t unit = smaller(gpr_dtype_bytes(job->rule->result), sizeof(uint32_t));
-        GPR_TRY(gpr_await_results(job->work.stream, results, job->result_bytes, unit, job->request->result));
+        const size_t unit = smaller(gpr_dtype_bytes(job->call->rule.result), sizeof(uint32_t));
+        GPR_TRY(gpr_await_results(job->work.stream, results, job->result_bytes, unit, job->call->result));
     } else {
         GPR_CU(cuStreamSynchronize, job->work.stream);
-        memcpy(job->request->result, results, job->result_bytes);
+        memcpy(job->call->result, results, job->result_bytes);
     }
 done:
     return status;
@@ -357,7 +276,7 @@ static gpr_status refuse_capture(const gpr_array_job *job)
     int capturing = 0;
     gpr_status status = GPR_OK;
 
-    GPR_TRY(gpr_is_capturing((CUstream)job->request->stream, &capturing));
+    GPR_TRY(gpr_is_capturing((CUstream)job->call->stream, &capturing));
     if (capturing) {
         status =
             gpr_fail(GPR_ERROR_VALUE,
@@ -371,15 +290,15 @@ done:
 
 static gpr_status reduce(gpr_array_job *job, gpr_run *run)
 {
-    const gpr_request *request = job->request;
+    const gpr_resolved *call = job->call;
     uint32_t launches = 0;
     gpr_status status = GPR_OK;
 
     run->stage_seconds[GPR_STAGE_STAGE] = 0; /* nothing is copied before it is read */
-    if (!request->result_on_device && request->stream != NULL) GPR_TRY(refuse_capture(job));
+    if (!call->result_on_device && call->stream != NULL) GPR_TRY(refuse_capture(job));
     GPR_TRY(gpr_array_prepare(job, run));
-    if (request->result_on_device) {
-        GPR_TRY(gpr_array_queue(job, (CUdeviceptr)(uintptr_t)request->result, &launches));
+    if (call->result_on_device) {
+        GPR_TRY(gpr_array_queue(job, (CUdeviceptr)(uintptr_t)call->result, &launches));
     } else if (job->result_bytes <= GPR_SMALL_RESULTS) {
         GPR_TRY(receive_results(job, &launches));
     } else {
@@ -394,36 +313,27 @@ done:
     return gpr_array_leave(job, status);
 }
 
-static gpr_status enter_and_reduce(int ordinal, gpr_array_job *job, gpr_run *run)
+static gpr_status enter_and_reduce(gpr_array_job *job, gpr_run *run)
 {
-    gpr_status status = gpr_device_enter(ordinal, &job->device);
+    gpr_status status = gpr_device_enter(job->call->device, &job->device);
 
     if (status != GPR_OK) return status;
-    run->device = ordinal;
+    run->device = job->call->device;
     status = reduce(job, run);
     gpr_device_leave(job->device);
     return status;
 }
 
-gpr_status gpr_array_reduce(const gpr_request *request, const gpr_resolved *resolved, const gpr_view *second,
-                            gpr_run *run)
+gpr_status gpr_array_reduce(const gpr_resolved *call, gpr_run *run)
 {
-    gpr_array_job job = {.request = request,
-                         .view = &resolved->view,
-                         .second = second,
-                         .rule = &resolved->rule,
-                         .kernel = resolved->kernel};
+    gpr_array_job job = {.call = call};
 
-    return enter_and_reduce(resolved->device, &job, run);
+    return enter_and_reduce(&job, run);
 }
 
-gpr_status gpr_array_accumulate(const gpr_request *request, const gpr_resolved *resolved, gpr_run *run)
+gpr_status gpr_array_accumulate(const gpr_resolved *call, gpr_run *run)
 {
-    gpr_array_job job = {.request = request,
-                         .view = &resolved->view,
-                         .rule = &resolved->rule,
-                         .kernel = resolved->kernel,
-                         .leaves_accumulators = 1};
+    gpr_array_job job = {.call = call, .leaves_accumulators = 1};
 
-    return enter_and_reduce(resolved->device, &job, run);
+    return enter_and_reduce(&job, run);
 }

@@ -2,17 +2,14 @@
 #ifndef GPR_LIB_ARRAY_H
 #define GPR_LIB_ARRAY_H
 
-#include "dispatch/reduce.h"
+#include "lib/rules/resolved.h"
 #include "lib/run/launch.h"
 #include "lib/run/scratch.h"
 
 /* A device array's reduction, ready to be queued, once or again and again, on one stream. */
 typedef struct gpr_array_job {
     gpr_device *device;
-    const gpr_request *request;
-    const gpr_view *view, *second; /* second: of the other array where there are two, else NULL */
-    const gpr_rule *rule;
-    int kernel; /* as gpr_resolve says */
+    const gpr_resolved *call;
     gpr_plan plan;
     gpr_program *program;
     gpr_work work;
@@ -21,24 +18,20 @@ typedef struct gpr_array_job {
     uint64_t result_bytes;   /* of all results together, without gaps */
 } gpr_array_job;
 
-/* What can be said of a device array without asking the driver: alignment, byte order, what a named kernel reads. GPR_ERROR_VALUE. */
-gpr_status gpr_check_array(const gpr_request *request, const gpr_view *view, const gpr_rule *rule);
-
-/* Checks memory and stream, plans, loads the program, takes scratch. The device is entered. job->device, request, view, rule and
- * kernel are set; *run counts programs. GPR_ERROR_VALUE: memory that is not the device's, a stream of another device. */
+/* Checks memory and stream, plans, loads the program, takes scratch. The device is entered. job->device and
+ * job->call are set; *run counts programs. GPR_ERROR_VALUE: memory that is not the device's, a stream of another device. */
 gpr_status gpr_array_prepare(gpr_array_job *job, gpr_run *run);
 /* Queues the kernels with results at `outputs`: device memory, or pinned memory. Adds to *launches. */
 gpr_status gpr_array_queue(gpr_array_job *job, CUdeviceptr outputs, uint32_t *launches);
 /* Ends the job, whose status so far is given; returns its last. */
 gpr_status gpr_array_leave(gpr_array_job *job, gpr_status status);
 
-/* Reduces each row of the view, or of it and `second` where that is not NULL (rows >= 1), on the CUDA device. Results on the device:
- * the work is queued on the request's stream and the call returns. Results in host memory: waits for them; C order. Fills in *run. */
-gpr_status gpr_array_reduce(const gpr_request *request, const gpr_resolved *resolved, const gpr_view *second,
-                            gpr_run *run);
+/* Reduces each row of the call's array, or of its two arrays (rows >= 1), on its CUDA device. Results on the device: the work
+ * is queued on the call's stream and the call returns. Results in host memory: waits for them. Fills in *run. */
+gpr_status gpr_array_reduce(const gpr_resolved *call, gpr_run *run);
 
-/* The same up to accumulators of the rule's device_acc: they go to request->result, in host memory, one for each row. The kernel is one
- * that sums exactly. */
-gpr_status gpr_array_accumulate(const gpr_request *request, const gpr_resolved *resolved, gpr_run *run);
+/* The same up to accumulators of the rule's device_acc, one per row: they go to call->result, in host memory. The kernel is
+ * one that sums exactly. */
+gpr_status gpr_array_accumulate(const gpr_resolved *call, gpr_run *run);
 
 #endif

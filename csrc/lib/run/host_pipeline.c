@@ -47,7 +47,7 @@ typedef struct chunk {
 /* One reduction under way. */
 typedef struct job {
     gpr_device *device;
-    const gpr_request *request;
+    const gpr_resolved *call;
     const gpr_view *view;
     const gpr_view *second; /* of the other array where there are two */
     gpr_view elements;      /* what a chunk's memory holds, and behind it: */
@@ -56,7 +56,6 @@ typedef struct job {
     int sends_mask; /* no element stands for one that is left out: the kernel must be told */
     uint64_t unit;  /* bytes of a chunk for each element */
     const gpr_rule *rule;
-    int kernel; /* whose programs run */
     gpr_run *run;
     source_sort source;
     CUstream compute;
@@ -208,7 +207,8 @@ static gpr_status reduce_chunk(job *job, const chunk *part, CUdeviceptr elements
         work.second = elements + companion_offset(job, part->count);
         work.second_step = 1;
     }
-    GPR_TRY(gpr_make_plan(job->kernel, job->rule, &layout, job->block, job->request->grid_size, &device->facts, &plan));
+    GPR_TRY(
+        gpr_make_plan(job->call->kernel, job->rule, &layout, job->block, job->call->grid_size, &device->facts, &plan));
     job->block = plan.block;
     const gpr_kernel_traits traits = gpr_plan_traits(&plan, job->rule, 0);
     GPR_TRY(gpr_load_program(device, &traits, job->run, &program));
@@ -246,7 +246,7 @@ static void collect_exact(job *job, const chunk *part, const char *results)
 
     for (uint64_t i = 0; i < part->rows; i++) {
         const uint64_t row = part->row + i;
-        char *destination = (char *)job->request->result + row * job->result_bytes;
+        char *destination = (char *)job->call->result + row * job->result_bytes;
         const int parts = gpr_exact_read_acc(rule->acc_kind, rule->device_acc, results + i * job->acc_bytes, sums);
         int is_counted = rule->divide || rule->acc_kind == GPR_ACC_EXACT_MOMENTS;
         uint64_t left_out = 0;
@@ -267,7 +267,7 @@ static void collect_exact(job *job, const chunk *part, const char *results)
 static void collect_chunk(job *job, const chunk *part, const void *results)
 {
     const gpr_rule *rule = job->rule;
-    char *destination = (char *)job->request->result + part->row * job->result_bytes;
+    char *destination = (char *)job->call->result + part->row * job->result_bytes;
 
     const uint64_t output_stride = job->view->rows * job->result_bytes;
 
@@ -295,13 +295,13 @@ static void collect_chunk(job *job, const chunk *part, const void *results)
 /* Runs the interrupt callback if it is due; `next` is the first chunk that has not begun. */
 static gpr_status check_interrupt(job *job, const chunk *next)
 {
-    const gpr_request *request = job->request;
+    const gpr_resolved *call = job->call;
     const double now = gpr_seconds();
 
-    if (request->interrupted == NULL || now - job->checked < INTERRUPT_SECONDS) return GPR_OK;
+    if (call->interrupted == NULL || now - job->checked < INTERRUPT_SECONDS) return GPR_OK;
     job->checked = now;
     gpr_note_progress(next->row * job->view->n + next->first, job->view->rows * job->view->n);
-    if (request->interrupted(request->interrupted_arg) == 0) return GPR_OK;
+    if (call->interrupted(call->interrupted_arg) == 0) return GPR_OK;
     return gpr_fail(GPR_ERROR_INTERRUPTED, "the reduction was interrupted");
 }
 
@@ -381,7 +381,7 @@ done:
 /* Most rows that one chunk may hold so that the partials of a grid which the caller chose take `bytes` bytes; at least one. */
 static uint64_t rows_within(const job *job, uint64_t bytes)
 {
-    const uint64_t row_bytes = job->request->grid_size * (uint64_t)job->acc_bytes;
+    const uint64_t row_bytes = job->call->grid_size * (uint64_t)job->acc_bytes;
 
     return row_bytes > 0 ? larger(1, bytes / row_bytes) : UINT64_MAX;
 }
@@ -488,28 +488,21 @@ static source_sort find_source(const job *job)
     return is_second_pinned && is_pinned_run(job->view) ? FROM_PINNED : FROM_MEMORY;
 }
 
-gpr_status gpr_stream_reduce(const gpr_request *request, const gpr_resolved *resolved, const gpr_view *second,
-                             gpr_run *run)
+gpr_status gpr_stream_reduce(const gpr_resolved *call, gpr_run *run)
 {
-    const gpr_view *view = &resolved->view;
-    const gpr_rule *rule = &resolved->rule;
-    job job = {.request = request,
-               .view = view,
-               .second = second,
-               .rule = rule,
-               .kernel = resolved->kernel,
-               .run = run,
-               .checked = gpr_seconds()};
-    gpr_status status = gpr_device_enter(resolved->device, &job.device);
+    const gpr_view *view = &call->view;
+    const gpr_rule *rule = &call->rule;
+    job job = {.call = call, .view = view, .second = call->second, .rule = rule, .run = run, .checked = gpr_seconds()};
+    gpr_status status = gpr_device_enter(call->device, &job.device);
 
     if (status != GPR_OK) return status;
-    job.compute = request->stream != NULL ? (CUstream)request->stream : job.device->compute;
+    job.compute = call->stream != NULL ? (CUstream)call->stream : job.device->compute;
     choose_content(&job);
     job.neutral = gpr_neutral_element(rule->fold, rule->element);
     job.acc_bytes = gpr_acc_bytes(rule->acc_kind, rule->device_acc);
     job.result_bytes = gpr_dtype_bytes(rule->result);
-    job.block = request->block_size;
-    run->device = resolved->device;
+    job.block = call->block_size;
+    run->device = call->device;
     if (content_bytes(&job, view->rows * view->n) <= GPR_SMALL_BYTES &&
         view->rows * job.acc_bytes <= GPR_SMALL_RESULTS && view->rows <= rows_within(&job, GPR_SMALL_SCRATCH)) {
         status = reduce_small(&job);

@@ -2,11 +2,10 @@
 #ifndef GPR_LIB_STREAM_H
 #define GPR_LIB_STREAM_H
 
-#include "dispatch/reduce.h"
+#include "lib/rules/resolved.h"
 
-/* Reduces each row of the view, or of it and `second` where that is not NULL (n >= 1, rows >= 1), on the CUDA device into
- * request->result, in C order. Arrays of any size take at most the limits' device and pinned memory. Fills in *run. */
-gpr_status gpr_stream_reduce(const gpr_request *request, const gpr_resolved *resolved, const gpr_view *second,
-                             gpr_run *run);
+/* Reduces each row of the call's host array, or of its two arrays (n >= 1, rows >= 1), on its CUDA device into call->result.
+ * Arrays of any size take at most the limits' device and pinned memory. Fills in *run. */
+gpr_status gpr_stream_reduce(const gpr_resolved *call, gpr_run *run);
 
 #endif

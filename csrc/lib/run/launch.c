@@ -25,7 +25,7 @@ gpr_kernel_traits gpr_plan_traits(const gpr_plan *plan, const gpr_rule *rule, in
     traits.reduced = plan->layout.reduced;
     traits.masked = plan->layout.masked;
     if (finishes) {
-        traits.finish = gpr_operator_rows[rule->op].finish;
+        traits.finish = rule->finish;
         traits.result = rule->result;
         traits.has_given_mean = rule->has_given_mean;
         traits.mean = rule->mean;

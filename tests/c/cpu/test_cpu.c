@@ -3,8 +3,10 @@
  * depend on the number of threads or the instruction set. */
 #include "check.h"
 #include "cpu/cpu.h"
+#include "lib/base/convert.h"
 #include "lib/base/status.h"
 #include "naive.h"
+#include "request.h"
 
 static const char *const isas[] = {"avx512", "avx2", "baseline"};
 enum { ISAS = 3, RANDOM_EXAMPLES = 250 };
@@ -169,27 +171,15 @@ static void make_example(example *e, int layout, int masked, int swapped, int mi
     }
 }
 
-static gpr_status rule_of(const gpr_request *request, gpr_rule *rule)
-{
-    gpr_status status;
-
-    GPR_TRY(gpr_make_rule(request->op, request->dtype, request->compute, rule));
-    GPR_TRY(gpr_leave_out(rule, request->skip_nan, request->mask != NULL));
-    rule->ddof = request->ddof;
-done:
-    return status;
-}
-
 static gpr_status run_example(const example *e, void *result)
 {
+    gpr_resolved call = {.result = result};
     gpr_run run;
-    gpr_rule rule;
-    gpr_view view;
     gpr_status status;
 
-    GPR_TRY(rule_of(&e->request, &rule));
-    GPR_TRY(gpr_make_view(&e->request, &view));
-    GPR_TRY(gpr_cpu_reduce(&view, &rule, NULL, NULL, result, &run));
+    GPR_TRY(rule_of(&e->request, &call.rule));
+    GPR_TRY(gpr_make_view(&e->request, &call.rule, &call.view));
+    GPR_TRY(gpr_cpu_reduce(&call, &run));
 done:
     return status;
 }
@@ -603,17 +593,17 @@ static void test_interrupt(void)
     const int64_t short_shape[2] = {1, INT64_C(1) << 27};
     float result = 0;
     int asked = 0;
-    gpr_rule rule;
-    gpr_view view;
+    gpr_resolved call = {.result = &result, .interrupted = stop_at_once, .interrupted_arg = &asked};
     gpr_run run;
 
-    CHECK(gpr_make_rule(GPR_OP_SUM, GPR_FLOAT32, GPR_DTYPE_DEFAULT, &rule) == GPR_OK, "rule");
-    CHECK(gpr_make_view(&request, &view) == GPR_OK, "view");
-    CHECK(gpr_cpu_reduce(&view, &rule, stop_at_once, &asked, &result, &run) == GPR_ERROR_INTERRUPTED, "interrupt");
+    CHECK(gpr_make_rule(GPR_OP_SUM, GPR_FLOAT32, GPR_DTYPE_DEFAULT, &call.rule) == GPR_OK, "rule");
+    CHECK(gpr_make_view(&request, &call.rule, &call.view) == GPR_OK, "view");
+    CHECK(gpr_cpu_reduce(&call, &run) == GPR_ERROR_INTERRUPTED, "interrupt");
     CHECK(asked == 1, "asked %d times", asked);
     request.shape = short_shape;
-    CHECK(gpr_make_view(&request, &view) == GPR_OK, "view");
-    CHECK(gpr_cpu_reduce(&view, &rule, never_stop, &asked, &result, &run) == GPR_OK, "interrupt");
+    call.interrupted = never_stop;
+    CHECK(gpr_make_view(&request, &call.rule, &call.view) == GPR_OK, "view");
+    CHECK(gpr_cpu_reduce(&call, &run) == GPR_OK, "interrupt");
     CHECK(asked >= 2 && result == 0x1p27f, "asked %d times, sum %g", asked, result);
 }
 

@@ -8,6 +8,7 @@
 #include "cpu/loops.h"
 #include "lib/exact/exact.h"
 #include "lib/rules/rules.h"
+#include "request.h"
 
 static const char *const isas[] = {"avx512", "avx2", "baseline"};
 enum { ISAS = sizeof isas / sizeof isas[0] };
@@ -159,7 +160,7 @@ static void test_pairs_hold_the_sum_or_say_no(void)
             gpr_view view;
 
             fill(dtype, (char *)memory, rows * n, spread);
-            CHECK(gpr_make_view(&request, &view) == GPR_OK && view.rows == rows && view.n == n, "%llu by %llu",
+            CHECK(view_of(&request, &view) == GPR_OK && view.rows == rows && view.n == n, "%llu by %llu",
                   (unsigned long long)rows, (unsigned long long)n);
             CHECK(gpr_cpu_lies_crosswise(&view) == crosswise, "crosswise %d", crosswise);
             gpr_cpu_sum_pairs(&view, 0, rows, 0, n, &pairs);

@@ -3,7 +3,7 @@
 
 #include "check.h"
 #include "lib/base/status.h"
-#include "lib/rules/nd_view.h"
+#include "request.h"
 
 static gpr_request request_of(int ndim, int reduced, const int64_t *shape, const int64_t *strides, const void *data)
 {
@@ -26,7 +26,7 @@ static void test_contiguous(void)
     for (int reduced = 0; reduced <= 4; reduced++) {
         gpr_request request = request_of(4, reduced, shape, NULL, data);
 
-        CHECK(gpr_make_view(&request, &view) == GPR_OK, "view");
+        CHECK(view_of(&request, &view) == GPR_OK, "view");
         CHECK(view.contiguous && view.rows_contiguous, "%d axes reduced", reduced);
         CHECK(view.outer <= 1 && view.inner <= 1, "axes merge: %d outer, %d inner", view.outer, view.inner);
         CHECK(view.rows * view.n == 4 * 8 * 16, "%" PRIu64 " rows of %" PRIu64, view.rows, view.n);
@@ -43,11 +43,11 @@ static void test_reordered(void)
     gpr_request request = request_of(2, 2, shape, fortran, data);
     gpr_view view;
 
-    CHECK(gpr_make_view(&request, &view) == GPR_OK && view.contiguous, "Fortran order");
+    CHECK(view_of(&request, &view) == GPR_OK && view.contiguous, "Fortran order");
     request = request_of(2, 2, shape, reversed, data + 59);
-    CHECK(gpr_make_view(&request, &view) == GPR_OK && view.contiguous && view.data == (const char *)data, "reversed");
+    CHECK(view_of(&request, &view) == GPR_OK && view.contiguous && view.data == (const char *)data, "reversed");
     request = request_of(2, 1, shape, reversed, data + 59);
-    CHECK(gpr_make_view(&request, &view) == GPR_OK && view.rows_contiguous && !view.contiguous, "reversed rows");
+    CHECK(view_of(&request, &view) == GPR_OK && view.rows_contiguous && !view.contiguous, "reversed rows");
 }
 
 static void test_not_contiguous(void)
@@ -58,18 +58,18 @@ static void test_not_contiguous(void)
     gpr_request request = request_of(1, 1, shape, steps, data);
     gpr_view view;
 
-    CHECK(gpr_make_view(&request, &view) == GPR_OK && !view.rows_contiguous, "strided");
+    CHECK(view_of(&request, &view) == GPR_OK && !view.rows_contiguous, "strided");
     request = request_of(1, 1, shape, NULL, (char *)data + 1);
-    CHECK(gpr_make_view(&request, &view) == GPR_OK && !view.rows_contiguous, "misaligned");
+    CHECK(view_of(&request, &view) == GPR_OK && !view.rows_contiguous, "misaligned");
     request = request_of(1, 1, shape, NULL, data);
     request.byteswapped = 1;
-    CHECK(gpr_make_view(&request, &view) == GPR_OK && !view.rows_contiguous, "byteswapped");
+    CHECK(view_of(&request, &view) == GPR_OK && !view.rows_contiguous, "byteswapped");
     request.dtype = GPR_UINT8;
-    CHECK(gpr_make_view(&request, &view) == GPR_OK && view.contiguous, "a byte has one order");
+    CHECK(view_of(&request, &view) == GPR_OK && view.contiguous, "a byte has one order");
     request = request_of(1, 1, shape, NULL, data);
     request.mask = mask;
     request.mask_strides = ones;
-    CHECK(gpr_make_view(&request, &view) == GPR_OK && !view.rows_contiguous, "masked");
+    CHECK(view_of(&request, &view) == GPR_OK && !view.rows_contiguous, "masked");
 }
 
 /* Axes that count rows merge where given means continue too. */
@@ -83,19 +83,19 @@ static void test_given_means(void)
     request.op = GPR_OP_VAR;
     request.has_given_mean = 1;
     request.mean_dtype = GPR_FLOAT64;
-    CHECK(gpr_make_view(&request, &view) == GPR_OK && view.outer == 1 && view.mean_steps[0] == 0, "one for all");
+    CHECK(view_of(&request, &view) == GPR_OK && view.outer == 1 && view.mean_steps[0] == 0, "one for all");
     request.mean = data;
-    CHECK(gpr_make_view(&request, &view) == GPR_ERROR_VALUE, "means without strides");
+    CHECK(view_of(&request, &view) == GPR_ERROR_VALUE, "means without strides");
     request.mean_strides = dense;
-    CHECK(gpr_make_view(&request, &view) == GPR_OK && view.outer == 1 && view.mean_steps[0] == 1, "dense");
+    CHECK(view_of(&request, &view) == GPR_OK && view.outer == 1 && view.mean_steps[0] == 1, "dense");
     request.mean_strides = backward;
-    CHECK(gpr_make_view(&request, &view) == GPR_OK && view.outer == 1 && view.mean_steps[0] == -1, "backward");
+    CHECK(view_of(&request, &view) == GPR_OK && view.outer == 1 && view.mean_steps[0] == -1, "backward");
     request.mean_strides = shared;
-    CHECK(gpr_make_view(&request, &view) == GPR_OK && view.outer == 2, "shared along the second axis");
+    CHECK(view_of(&request, &view) == GPR_OK && view.outer == 2, "shared along the second axis");
     CHECK(view.mean_steps[0] == 1 && view.mean_steps[1] == 0 && view.mean_steps[2] == 0, "shared");
     request.reduced = 3;
     request.mean_strides = NULL;
-    CHECK(gpr_make_view(&request, &view) == GPR_OK && view.outer == 0, "one row needs no strides");
+    CHECK(view_of(&request, &view) == GPR_OK && view.outer == 0, "one row needs no strides");
 }
 
 static void test_refusals(void)
@@ -107,24 +107,24 @@ static void test_refusals(void)
     gpr_request request = request_of(2, 1, negative, NULL, data);
     gpr_view view;
 
-    CHECK(gpr_make_view(&request, &view) == GPR_ERROR_VALUE, "negative extent");
+    CHECK(view_of(&request, &view) == GPR_ERROR_VALUE, "negative extent");
     request = request_of(2, 2, huge, NULL, data);
-    CHECK(gpr_make_view(&request, &view) == GPR_ERROR_VALUE, "too many bytes");
+    CHECK(view_of(&request, &view) == GPR_ERROR_VALUE, "too many bytes");
     request = request_of(2, 2, huge_empty, NULL, data);
-    CHECK(gpr_make_view(&request, &view) == GPR_ERROR_VALUE, "too many bytes beside an empty axis");
+    CHECK(view_of(&request, &view) == GPR_ERROR_VALUE, "too many bytes beside an empty axis");
     request = request_of(1, 1, largest, NULL, data);
-    CHECK(gpr_make_view(&request, &view) == GPR_OK && view.n == INT64_MAX / 4, "the largest array");
+    CHECK(view_of(&request, &view) == GPR_OK && view.n == INT64_MAX / 4, "the largest array");
     request = request_of(2, 1, empty, NULL, data);
-    CHECK(gpr_make_view(&request, &view) == GPR_OK && view.rows == 3 && view.n == 0, "empty rows");
+    CHECK(view_of(&request, &view) == GPR_OK && view.rows == 3 && view.n == 0, "empty rows");
     request = request_of(2, 3, empty, NULL, data);
-    CHECK(gpr_make_view(&request, &view) == GPR_ERROR_VALUE, "more axes than there are");
+    CHECK(view_of(&request, &view) == GPR_ERROR_VALUE, "more axes than there are");
     request = request_of(GPR_MAX_NDIM + 1, 0, empty, NULL, data);
-    CHECK(gpr_make_view(&request, &view) == GPR_ERROR_VALUE, "too many axes");
+    CHECK(view_of(&request, &view) == GPR_ERROR_VALUE, "too many axes");
     request = request_of(1, 1, largest, NULL, data);
     request.mask = mask;
-    CHECK(gpr_make_view(&request, &view) == GPR_ERROR_VALUE, "a mask without strides");
+    CHECK(view_of(&request, &view) == GPR_ERROR_VALUE, "a mask without strides");
     request = request_of(0, 0, NULL, NULL, data);
-    CHECK(gpr_make_view(&request, &view) == GPR_OK && view.rows == 1 && view.n == 1 && view.contiguous, "0-d");
+    CHECK(view_of(&request, &view) == GPR_OK && view.rows == 1 && view.n == 1 && view.contiguous, "0-d");
 }
 
 /* Element (row, position) of a view, by its definition. */
@@ -135,11 +135,11 @@ static const char *element_at(const gpr_view *view, uint64_t row, uint64_t posit
     *mask = view->mask;
     for (int i = view->outer + view->inner - 1; i >= 0; i--) {
         uint64_t *index = i >= view->outer ? &position : &row;
-        const int64_t at = (int64_t)(*index % (uint64_t)view->shape[i]);
+        const int64_t at = (int64_t)(*index % view->axes[i].extent);
 
-        *index /= (uint64_t)view->shape[i];
-        address += at * view->strides[i];
-        if (*mask != NULL) *mask += at * view->mask_strides[i];
+        *index /= view->axes[i].extent;
+        address += at * view->axes[i].in;
+        if (*mask != NULL) *mask += at * view->axes[i].mask;
     }
     return address;
 }
@@ -183,7 +183,7 @@ static void test_pack(void)
             request.mask_strides = mask_strides;
         }
         request.byteswapped = (int)check_between(0, 1);
-        CHECK(gpr_make_view(&request, &view) == GPR_OK, "%s", gpr_last_error()->message);
+        CHECK(view_of(&request, &view) == GPR_OK, "%s", gpr_last_error()->message);
         total = view.rows * view.n;
         CHECK(total == (uint64_t)size, "%" PRIu64 " elements of %lld", total, (long long)size);
         /* The same addresses, as a sum of hashes. */

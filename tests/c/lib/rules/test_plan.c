@@ -322,7 +322,8 @@ static gpr_status plan_array(int kernel, gpr_operator op, gpr_dtype dtype, int n
     gpr_rule rule;
     gpr_view view;
 
-    CHECK(gpr_make_rule(op, dtype, GPR_DTYPE_DEFAULT, &rule) == GPR_OK && gpr_make_view(&request, &view) == GPR_OK,
+    CHECK(gpr_make_rule(op, dtype, GPR_DTYPE_DEFAULT, &rule) == GPR_OK &&
+              gpr_make_view(&request, &rule, &view) == GPR_OK,
           "%s", gpr_last_error()->message);
     gpr_fit_rule(&gpr_kernel_rows[kernel], &rule);
     gpr_view_layout(&view, NULL, &layout);

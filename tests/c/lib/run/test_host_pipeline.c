@@ -178,16 +178,6 @@ static void reverse(char *element, gpr_dtype dtype)
     }
 }
 
-static gpr_status rule_of(const gpr_request *request, gpr_rule *rule)
-{
-    gpr_status status = GPR_OK;
-
-    GPR_TRY(gpr_make_rule(request->op, request->dtype, request->compute, rule));
-    GPR_TRY(gpr_leave_out(rule, request->skip_nan, request->mask != NULL));
-done:
-    return status;
-}
-
 static void draw_case(random_source *source, place place, uint64_t most_bytes, test_case *c)
 {
     uint64_t start = 0;
