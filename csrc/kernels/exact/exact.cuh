@@ -106,7 +106,7 @@ exact(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scrat
     } else {
         accumulate_tiles<vectors, BLOCK>(adder, run, row, prepare);
         adder.finalize();
-        finalize_sums<Traits, 1, BLOCK>(1, 1, row, scratch, layout.slots, [&](unsigned) { return out + start.out; });
+        finalize_integers<Traits, 1, BLOCK>(1, 1, row, scratch, layout.slots, [&](unsigned) { return out + start.out; });
     }
 }
 

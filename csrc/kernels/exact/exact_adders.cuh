@@ -16,7 +16,7 @@ template <unsigned ACCUMULATORS> struct WarpGroup {
     using Outside = unsigned;
     unsigned index = 0;
 
-    template <class In> GPR_DEVICE Superaccumulator<In> &sum() const
+    template <class In> GPR_DEVICE RowSum<In> &sum() const
     {
         return block_superaccumulators<In, ACCUMULATORS>()[ACCUMULATORS == 1 ? 0 : index];
     }
@@ -76,7 +76,7 @@ template <unsigned ACCUMULATORS> struct SingleThread {
     unsigned index = 0;
 
     static GPR_DEVICE SingleThread of_row(unsigned row) { return SingleThread{row}; }
-    template <class In> GPR_DEVICE Superaccumulator<In> &sum() const { return block_superaccumulators<In, ACCUMULATORS>()[index]; }
+    template <class In> GPR_DEVICE RowSum<In> &sum() const { return block_superaccumulators<In, ACCUMULATORS>()[index]; }
     static GPR_DEVICE bool is_leader() { return true; }
     static GPR_DEVICE bool any(bool is_so) { return is_so; }
     static GPR_DEVICE unsigned any_bits(unsigned bits) { return bits; }
@@ -703,9 +703,12 @@ struct IntegerAdder : IntegerSums<typename Traits::In> {
 
     static GPR_DEVICE Vector nothing() { return Vector{{0, 0, 0, 0}}; }
 
+    // Adds what the group has to the row's sum.
     GPR_DEVICE void flush()
     {
-        this->flush_into(group, group.template sum<In>().limb[0]);
+        const long long lower = group.total(this->lower), upper = group.total(this->upper);
+        if (group.is_leader()) add_to_integer(group.template sum<In>().word, lower, upper);
+        this->lower = this->upper = 0;
         tiles = 0;
     }
     GPR_DEVICE void accumulate(const Vector (&v)[VECTORS])
@@ -726,10 +729,8 @@ struct IntegerAdder : IntegerSums<typename Traits::In> {
     }
     GPR_DEVICE void finalize()
     {
-        Superaccumulator<In> &total = group.template sum<In>();
         flush();
-        if (group.is_leader()) atomicOr(&total.flags[0], static_cast<unsigned>(saw_not_minus_zero));
-        if (left_out != 0) atomicAdd(&total.left_out, static_cast<uint64>(left_out));
+        if (left_out != 0) atomicAdd(&group.template sum<In>().left_out, static_cast<uint64>(left_out));
     }
 };
 

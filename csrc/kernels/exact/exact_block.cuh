@@ -1,13 +1,14 @@
-// Exact sums: what a block does with its numbers before it adds to them, and after.
+// Exact sums: what a block does with the sums of its rows before it adds to them, and after.
 //
-// A block has numbers of one row, or of as many as lie across it. Where several blocks have the same rows, they add them,
-// limb by limb, to counters in global memory behind the ticket by which the last block is found: zero before and after,
-// as that is. Limbs become words of 32 bits where a sum leaves the kernel as it is, or is divided.
+// A block has a sum in shared memory for its row, or for each of the rows that it serves side by side: of floats a
+// superaccumulator, for what bins do not hold (exact_limb_partial.cuh and exact_column_merge.cuh merge the rest); of
+// integers one of 128 bits, which are merged here, by words of 32 bits.
 #pragma once
 
 #include "block.cuh"
 #include "ticket.cuh"
 #include "exact_adders.cuh"
+#include "exact_merge.cuh"
 #include "layout.cuh"
 
 namespace gpr {
@@ -47,6 +48,18 @@ template <class In> GPR_DEVICE uint64 word_of_sum(const Superaccumulator<In> &su
     return w == words ? count - sum.left_out : sum.flags[p];
 }
 
+// The same of integers, of which there is no -0.
+template <class In> GPR_DEVICE uint64 word_of_sum(const IntegerSum<In> &sum, unsigned i, uint64 count)
+{
+    constexpr unsigned words = accumulator_words<In>, last = IntegerSum<In>::words - 1;
+    static_assert(words > last, "an accumulator has room");
+
+    if (i < last) return sum.word[i];
+    if (i == last) return static_cast<uint64>(static_cast<long long>(static_cast<int>(sum.word[last])));
+    if (i < words) return 0;
+    return i == words ? count - sum.left_out : saw_not_minus_zero;
+}
+
 // Whether traits make results of sums, real floats; and whether these are means.
 template <class Traits, class = void> constexpr bool makes_floats = false;
 template <class Traits> constexpr bool makes_floats<Traits, Void<decltype(Traits::is_mean)>> = is_float<typename Traits::Out>;
@@ -66,8 +79,7 @@ GPR_DEVICE PartType<typename Traits::Out> round_limbs(const AnyLimbs &limbs, uin
 // Stores a sum of `count` elements or fewer. All lanes of a warp must call; `room` is shared memory of its own, which an
 // earlier call may have used.
 template <class Traits>
-GPR_DEVICE void store_sum(typename Traits::Out *out, typename Traits::Acc &room, const Superaccumulator<typename Traits::In> &sum,
-                        uint64 count)
+GPR_DEVICE void store_sum(typename Traits::Out *out, typename Traits::Acc &room, const RowSum<typename Traits::In> &sum, uint64 count)
 {
     using In = typename Traits::In;
     using T = PartType<In>;
@@ -75,7 +87,7 @@ GPR_DEVICE void store_sum(typename Traits::Out *out, typename Traits::Acc &room,
     const unsigned lane = threadIdx.x % warp_lanes;
 
     __syncwarp(); // limbs can be read, and the sum before has been stored
-    if constexpr (rounds_limbs<Traits>) {
+    if constexpr (rounds_limbs<Traits> && is_float<T>) {
         Traits::store_rounded(out, [&](unsigned p) {
             const WarpLimbs<limbs_of<T>, limb_bits> limbs(lowest_exponent<T>, [&](int i) { return sum.limb[p][i]; });
             return round_limbs<Traits>(limbs, count - sum.left_out, sum.flags[p]);
@@ -94,97 +106,47 @@ GPR_DEVICE void store_sum(typename Traits::Out *out, typename Traits::Acc &room,
 // Counters of a part that several blocks add to: its limbs, a count and flags.
 template <class T> constexpr int counters_of_part = limbs_of<T> + GPR_EXACT_ACC_TAIL;
 
-// Takes a sum of a row from its counters, leaves those zero, and stores the sum. All lanes of a warp must call; `sum` and
-// `room` are shared memory of its own.
-template <class Traits>
-GPR_DEVICE void store_total(typename Traits::Out *out, typename Traits::Acc &room, Superaccumulator<typename Traits::In> &sum,
-                          uint64 *counters)
-{
-    using T = PartType<typename Traits::In>;
-    constexpr int limbs = limbs_of<T>, lanes = static_cast<int>(warp_lanes);
-    using Total = WarpLimbs<counters_of_part<T>, limb_bits, 4>;
-    uint64 count = 0, flags = 0;
-
-    // Part p; the lanes that have no limb take what comes behind the limbs.
-    const auto part = [&](unsigned p) {
-        uint64 other = 0;
-        const Total total(lowest_exponent<T>, [&](int i) {
-            uint64 &counter = counters[static_cast<int>(p) * counters_of_part<T> + i];
-            const uint64 value = counter;
-            counter = 0;
-            if (i < limbs) return static_cast<long long>(value);
-            other = value;
-            return 0ll;
-        });
-        count = shuffle_from(other, limbs % lanes);
-        flags = shuffle_from(other, (limbs + 1) % lanes);
-        return total;
-    };
-    if constexpr (rounds_limbs<Traits>) {
-        Traits::store_rounded(out, [&](unsigned p) {
-            const Total total = part(p);
-            return round_limbs<Traits>(total, count, flags);
-        });
-    } else {
-        for (unsigned p = 0; p < parts_of<typename Traits::In>; p++) {
-            const Total total = part(p);
-#pragma unroll
-            for (int c = 0; c < Total::chunks; c++) {
-                const int i = c * lanes + static_cast<int>(threadIdx.x % warp_lanes);
-                if (i < limbs) sum.limb[p][i] = static_cast<int>(total.mine[c]);
-            }
-            if (threadIdx.x % warp_lanes == 0) sum.flags[p] = static_cast<unsigned>(flags);
-        }
-        if (threadIdx.x % warp_lanes == 0) sum.left_out = 0;
-        store_sum<Traits>(out, room, sum, count);
-    }
-}
-
-// Stores the sums of the block's rows, or adds them to those of other blocks; the last block stores them then. All threads
-// must call, after which nobody adds. The first `count` of `across` rows exist; result_of(c) is where row c's goes.
+// Stores the sums of the block's rows, which are of integers, or adds them to those of other blocks; the last block
+// stores them then. All threads must call, after which nobody adds. The first `count` of `width` rows exist;
+// result_of(c) is where row c's result goes.
 template <class Traits, unsigned ACCUMULATORS, unsigned BLOCK, class ResultOf>
-GPR_DEVICE void finalize_sums(unsigned width, unsigned count, const Row &row, const Scratch<typename Traits::Acc> &scratch,
-                            unsigned slots, const ResultOf &result_of)
+GPR_DEVICE void finalize_integers(unsigned width, unsigned count, const Row &row,
+                                  const Scratch<typename Traits::Acc> &scratch, unsigned slots,
+                                  const ResultOf &result_of)
 {
     using In = typename Traits::In;
-    using T = PartType<In>;
     using Acc = typename Traits::Acc;
-    constexpr unsigned part_counters = counters_of_part<T>, sum_counters = parts_of<In> * part_counters;
+    constexpr unsigned words = words_of_sum<In>;
     constexpr unsigned warps = BLOCK / warp_lanes < most_rooms ? BLOCK / warp_lanes : most_rooms;
     constexpr unsigned rooms = ACCUMULATORS < warps ? ACCUMULATORS : warps; // of as many warps
-    static_assert(sizeof(Acc) == words_of_sum<In> * sizeof(uint64), "words, a count and flags");
+    static_assert(sizeof(Acc) == words * sizeof(uint64), "words, a count and flags");
     __shared__ Acc room[rooms];
-    Superaccumulator<In> *sums = block_superaccumulators<In, ACCUMULATORS>();
+    const IntegerSum<In> *sums = block_superaccumulators<In, ACCUMULATORS>();
     const uint64 elements = row.block == 0 ? row.n : 0; // each is counted by one block
-    const unsigned warp = threadIdx.x / warp_lanes;
-    uint64 *totals = nullptr;
+    const unsigned warp = threadIdx.x / warp_lanes, lane = threadIdx.x % warp_lanes;
+    RowCounters totals;
 
     __syncthreads(); // all threads have added
     if (row.blocks > 1) {
-        constexpr unsigned words = sizeof(uint64) / sizeof(unsigned);
-        // As many rows as there is scratch for are under way at once.
-        const uint64 slot = row.index < slots ? row.index : row.index % slots;
-        unsigned *ticket = scratch.tickets + slot * words * (1 + width * sum_counters);
-        totals = reinterpret_cast<uint64 *>(ticket) + 1;
-#pragma unroll 1
-        for (unsigned i = threadIdx.x; i < count * sum_counters; i += BLOCK) {
-            const unsigned c = ACCUMULATORS == 1 ? 0 : i / sum_counters, of_sum = i - c * sum_counters;
-            const unsigned p = parts_of<In> == 1 ? 0 : of_sum / part_counters, of_part = of_sum - p * part_counters;
-            const Superaccumulator<In> &sum = sums[c];
-            if (of_part < limbs_of<T>) {
-                const long long limb = sum.limb[p][of_part];
-                if (limb != 0) atomicAdd(totals + i, static_cast<uint64>(limb));
-            } else if (of_part == limbs_of<T>) {
-                atomicAdd(totals + i, elements - sum.left_out);
-            } else {
-                atomicOr(totals + i, static_cast<uint64>(sum.flags[p]));
-            }
-        }
-        if (!is_last_to_arrive(ticket, row.blocks)) return;
+        totals = RowCounters(scratch.tickets, slot_of(row, slots), width * words);
+        const auto found = [&](unsigned i) {
+            const unsigned c = ACCUMULATORS == 1 ? 0 : i / words;
+            return word_of_sum(sums[c], i - c * words, elements);
+        };
+        totals.publish<BLOCK>(count * words, found, [](unsigned i) { return i % words == words - 1; });
+        if (!totals.is_last(row.blocks)) return;
     }
     for (unsigned c = warp; warp < rooms && c < count; c += rooms) {
-        if (totals == nullptr) store_sum<Traits>(result_of(c), room[warp], sums[c], elements);
-        else store_total<Traits>(result_of(c), room[warp], sums[c], totals + c * sum_counters);
+        if (row.blocks == 1) {
+            store_sum<Traits>(result_of(c), room[warp], sums[c], elements);
+            continue;
+        }
+        uint64 *whole = same<typename Traits::Out, Acc> ? reinterpret_cast<uint64 *>(result_of(c))
+                                                        : reinterpret_cast<uint64 *>(&room[warp]);
+        __syncwarp(); // the sum before has been stored
+        for (unsigned i = lane; i < words; i += warp_lanes) whole[i] = totals.load_and_clear(c * words + i);
+        __syncwarp(); // the sum is there
+        if constexpr (!same<typename Traits::Out, Acc>) Traits::store(result_of(c), room[warp]);
     }
 }
 

@@ -169,28 +169,26 @@ GPR_DEVICE void finalize_strided(LimbPartial<typename Traits::In> mine, const Ro
     const bool is_row_major = layout.row_major != 0, stores = strip.has_row() && r.y == 0;
     const unsigned warp = threadIdx.x / warp_lanes;
     Superaccumulator<In> &sum = sums[r.x];
-    uint64 *totals = nullptr;
+    RowCounters totals;
     bool has_limbs = false;
 
     merge_down<Room>(sum, mine, r, is_row_major, r.height);
     if (stores && (mine.flags & (saw_limbs | saw_specials)) != 0) mine.load_flags(sum);
     if (row.blocks > 1) {
-        constexpr unsigned words = sizeof(uint64) / sizeof(unsigned);
-        const uint64 slot = row.index < layout.slots ? row.index : row.index % layout.slots;
         const uint64 step = words_of_partial<In> * layout.width; // of a block's partials
-        unsigned *ticket = scratch.tickets + slot * words * (1 + layout.width * counters);
+        const uint64 slot = slot_of(row, layout.slots);
+        totals = RowCounters(scratch.tickets, slot, layout.width * counters);
         uint64 *partials = reinterpret_cast<uint64 *>(scratch.partials()) + slot * row.blocks * step + r.x;
-        totals = reinterpret_cast<uint64 *>(ticket) + 1;
         if (stores) {
             has_limbs = (mine.flags & saw_limbs) != 0;
             is_left[r.x] = has_limbs;
-            if (counts && !has_limbs && sum.left_out != 0) atomicAdd(totals + r.x * counters + limbs, sum.left_out);
+            if (counts && !has_limbs && sum.left_out != 0) atomicAdd(totals.at(r.x * counters + limbs), sum.left_out);
             store_partial(partials + row.block * step, layout.width, mine);
         }
         if (__syncthreads_or(has_limbs)) {
-            for_each_left<Room>(is_left, strip.count, [&](unsigned c) { publish_superaccumulator(sums[c], totals + c * counters); });
+            for_each_left<Room>(is_left, strip.count, [&](unsigned c) { publish_superaccumulator(sums[c], totals.at(c * counters)); });
         }
-        if (!is_last_to_arrive(ticket, row.blocks)) return;
+        if (!totals.is_last(row.blocks)) return;
         mine = {};
         if (strip.has_row()) mine = merge_block_partials(sum, partials, step, layout.width, r, row.blocks);
         merge_down<Room>(sum, mine, r, is_row_major, smaller(r.height, row.blocks));
@@ -203,7 +201,7 @@ GPR_DEVICE void finalize_strided(LimbPartial<typename Traits::In> mine, const Ro
             if (is_short) {
                 uint64 left_out = 0;
                 if constexpr (counts) {
-                    uint64 &counted = totals == nullptr ? sum.left_out : totals[r.x * counters + limbs];
+                    uint64 &counted = !totals.are_used() ? sum.left_out : *totals.at(r.x * counters + limbs);
                     left_out = counted;
                     if (left_out != 0) counted = 0;
                 }
@@ -217,7 +215,7 @@ GPR_DEVICE void finalize_strided(LimbPartial<typename Traits::In> mine, const Ro
     if (!__syncthreads_or(has_limbs)) return;
     Acc *rooms = reinterpret_cast<Acc *>(Room::begin());
     for_each_left<Room>(is_left, strip.count, [&](unsigned c) {
-        if (totals != nullptr) load_superaccumulator(sums[c], totals + c * counters);
+        if (totals.are_used()) load_superaccumulator(sums[c], totals.at(c * counters));
         store_sum<Traits>(out + layout.row_offsets(strip.first + c).out, rooms[warp], sums[c], layout.elements);
     });
 }

@@ -583,21 +583,18 @@ GPR_DEVICE void finalize_run(const LimbPartial<typename Traits::In> &partial, co
     if (row.blocks == 1) {
         if (warp == 0 && (all.flags & saw_outside) != 0) all = publish_outside(sum, all, nullptr);
     } else {
-        constexpr unsigned words = sizeof(uint64) / sizeof(unsigned);
-        constexpr unsigned counters = parts_of<In> * counters_of_part<PartType<In>>;
-        const uint64 slot = row.index < slots ? row.index : row.index % slots;
-        unsigned *ticket = scratch.tickets + slot * words * (1 + counters);
-        uint64 *totals = reinterpret_cast<uint64 *>(ticket) + 1;
-        if (warp == 0 && (all.flags & saw_outside) != 0) all = publish_outside(sum, all, totals);
+        const uint64 slot = slot_of(row, slots);
+        const RowCounters totals(scratch.tickets, slot, parts_of<In> * counters_of_part<PartType<In>>);
+        if (warp == 0 && (all.flags & saw_outside) != 0) all = publish_outside(sum, all, totals.at(0));
         LimbPartial<In> *partials = reinterpret_cast<LimbPartial<In> *>(scratch.partials()) + slot * row.blocks;
-        if (!is_last_block(partials + row.block, all, ticket, row.blocks)) return;
+        if (!is_last_block(partials + row.block, all, totals.ticket(), row.blocks)) return;
         all = merge_partials<BLOCK>(sum, partials, row.blocks);
         if (row.blocks > warp_lanes) { // if not, the first warp has them
             if (lane == 0) by_warps[warp] = all;
             __syncthreads(); // all warps have their share
             all = merge_warps<BLOCK>(sum);
         }
-        if (warp == 0 && (all.flags & saw_outside) != 0) load_outside(sum, all.flags, totals);
+        if (warp == 0 && (all.flags & saw_outside) != 0) load_outside(sum, all.flags, totals.at(0));
     }
     if (warp == 0) store_result<Traits, true>(out, sum, all, row.n);
 }

@@ -1,5 +1,21 @@
-// Exact sums: what a block has in shared memory, and how what the blocks of a row have found becomes one accumulator, of
-// whatever words.
+// Exact sums: the one merge across blocks, of whatever the blocks of a row have found.
+//
+// Integer addition knows no order, so blocks add what they have found to counters of their row in global memory, by
+// atomics, and who arrives last has the sum. The counters of a row, or of a group of rows that a block serves together,
+// lie behind the ticket that tells the last block:
+//
+//     scratch.tickets   | ticket | gap | counter 0 | counter 1 | ... |   of slot 0, then of slot 1, ...
+//                         4 bytes  4     8           8
+//
+// All are zero before a launch and after it: the last block clears what it loads. As many rows as there are slots are
+// under way at once; row i has slot i % slots.
+//
+//     every block    publish()  adds its numbers, OR-s its flags        (all threads)
+//                    is_last()  fence, ticket, fence: true for one block (all threads)
+//     the last one   load_and_clear()                                    (whoever uses the counter, once)
+//
+// What a counter holds is the caller's: words of an accumulator (integers, products, moments), or limbs and a count
+// where floats are outside of their bins (exact_limb_partial.cuh); flags are OR-ed.
 #pragma once
 
 #include "block.cuh"
@@ -16,56 +32,58 @@ template <unsigned BLOCK, class T> GPR_DEVICE void clear_shared(T *first, unsign
     __syncthreads(); // the sums are zero
 }
 
-// Counters that the blocks of a row, or of a group of rows, add to: behind a ticket and a gap of its size. They are zero
-// before and after, as the ticket is. Rows that have counters at once are `slots`.
-class Totals {
-public:
-    Totals() = default;
-    GPR_DEVICE Totals(unsigned *tickets, unsigned slots, const Row &row, unsigned counters)
+// The slot of a row, or of a group of rows: scratch has counters for so many at once.
+GPR_DEVICE uint64 slot_of(const Row &row, unsigned slots) { return row.index < slots ? row.index : row.index % slots; }
+
+struct RowCounters {
+    uint64 *first = nullptr; // of a row that a block has alone, which needs no counters
+
+    RowCounters() = default;
+    // Of the rows that have a slot, `counters` together.
+    GPR_DEVICE RowCounters(unsigned *tickets, uint64 slot, unsigned counters)
     {
         constexpr unsigned words = sizeof(uint64) / sizeof(unsigned);
-        const uint64 slot = row.index < slots ? row.index : row.index % slots;
-        ticket = tickets + slot * words * (1 + counters);
+        first = reinterpret_cast<uint64 *>(tickets + slot * words * (1 + counters)) + 1;
     }
-    // found(i) is number i of `count`, is_flags(i) says whether it is flags, not a number. True for the last block to arrive,
-    // which may take the totals then. All threads must call.
+    GPR_DEVICE bool are_used() const { return first != nullptr; }
+    GPR_DEVICE unsigned *ticket() const { return reinterpret_cast<unsigned *>(first - 1); }
+    GPR_DEVICE uint64 *at(unsigned i) const { return first + i; }
+    // found(i) is number i of `count`, is_flags(i) says whether it is flags. All threads must call.
     template <unsigned BLOCK, class Found, class IsFlags>
-    GPR_DEVICE bool add(unsigned count, const Row &row, const Found &found, const IsFlags &is_flags) const
+    GPR_DEVICE void publish(unsigned count, const Found &found, const IsFlags &is_flags) const
     {
         for (unsigned i = threadIdx.x; i < count; i += BLOCK) {
             const uint64 number = found(i);
-            if (number != 0 && is_flags(i)) atomicOr(counter(i), number);
-            else if (number != 0) atomicAdd(counter(i), number);
+            if (number != 0 && is_flags(i)) atomicOr(at(i), number);
+            else if (number != 0) atomicAdd(at(i), number);
         }
-        return is_last_to_arrive(ticket, row.blocks);
     }
-    // Total i, which is zero afterwards.
+    // Whether all other blocks of the row have called this before: then their counters may be loaded. All threads must
+    // call, and learn it; block barriers are passed.
+    GPR_DEVICE bool is_last(unsigned blocks) const { return is_last_to_arrive(ticket(), blocks); }
+    // Counter i, which is zero afterwards.
     GPR_DEVICE uint64 load_and_clear(unsigned i) const
     {
-        const uint64 total = *counter(i);
-        *counter(i) = 0;
+        const uint64 total = *at(i);
+        *at(i) = 0;
         return total;
     }
-
-private:
-    unsigned *ticket;
-
-    GPR_DEVICE uint64 *counter(unsigned i) const { return reinterpret_cast<uint64 *>(ticket) + 1 + i; }
 };
 
 // found(i) is word i of what the block has found, is_flags(i) says whether its bits are flags, not a number. True for the
 // row's only block, or its last one to arrive: then `whole` has the words after a barrier. All threads must call.
 template <unsigned BLOCK, unsigned WORDS, class Found, class IsFlags>
 GPR_DEVICE bool merge_words(uint64 (&whole)[WORDS], const Row &row, unsigned *tickets, unsigned slots, const Found &found,
-                           const IsFlags &is_flags)
+                            const IsFlags &is_flags)
 {
     if (row.blocks == 1) {
         for (unsigned i = threadIdx.x; i < WORDS; i += BLOCK) whole[i] = found(i);
         return true;
     }
-    const Totals totals(tickets, slots, row, WORDS);
-    if (!totals.add<BLOCK>(WORDS, row, found, is_flags)) return false;
-    for (unsigned i = threadIdx.x; i < WORDS; i += BLOCK) whole[i] = totals.load_and_clear(i);
+    const RowCounters counters(tickets, slot_of(row, slots), WORDS);
+    counters.publish<BLOCK>(WORDS, found, is_flags);
+    if (!counters.is_last(row.blocks)) return false;
+    for (unsigned i = threadIdx.x; i < WORDS; i += BLOCK) whole[i] = counters.load_and_clear(i);
     return true;
 }
 

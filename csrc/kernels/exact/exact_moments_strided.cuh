@@ -92,10 +92,11 @@ exact_moments_strided(const typename Traits::In *in, typename Traits::Out *out, 
     // Word i of what the block has found of all its rows.
     const auto found = [&](unsigned i) { return Words::word(moments[i / Words::all], i % Words::all, counted); };
     const auto is_flags = [](unsigned i) { return Words::is_flags(i % Words::all); };
-    Totals totals;
+    RowCounters totals;
     if (row.blocks > 1) {
-        totals = Totals(scratch.tickets, layout.slots, row, layout.width * Words::all);
-        if (!totals.add<BLOCK>(strip.count * Words::all, row, found, is_flags)) return;
+        totals = RowCounters(scratch.tickets, slot_of(row, layout.slots), layout.width * Words::all);
+        totals.publish<BLOCK>(strip.count * Words::all, found, is_flags);
+        if (!totals.is_last(row.blocks)) return;
     }
 
     const unsigned warp = threadIdx.x / warp_lanes, lane = threadIdx.x % warp_lanes;

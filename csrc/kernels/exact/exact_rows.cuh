@@ -203,7 +203,7 @@ GPR_CALLED void store_any_row(const typename Traits::In *in, const unsigned char
     __shared__ typename Traits::Acc room[BLOCK / warp_lanes];
     const unsigned warp = threadIdx.x / warp_lanes, lane = threadIdx.x % warp_lanes;
     const Group group{warp};
-    Superaccumulator<In> &sum = group.template sum<In>();
+    RowSum<In> &sum = group.template sum<In>();
     unsigned *cleared = reinterpret_cast<unsigned *>(&sum);
 
     __syncwarp(); // the row before has been stored

@@ -48,8 +48,8 @@ exact_strided(const typename Traits::In *in, typename Traits::Out *out, Rows row
         Row row = strip.row;
         row.n = layout.elements; // not items
         if (strip.has_row()) adder.finalize();
-        finalize_sums<Traits, accumulators, BLOCK>(layout.width, strip.count, row, scratch, layout.slots,
-                                          [&](unsigned c) { return out + layout.row_offsets(strip.first + c).out; });
+        finalize_integers<Traits, accumulators, BLOCK>(layout.width, strip.count, row, scratch, layout.slots,
+                                                       [&](unsigned c) { return out + layout.row_offsets(strip.first + c).out; });
     }
 }
 

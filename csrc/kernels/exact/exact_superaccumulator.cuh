@@ -76,9 +76,40 @@ template <class In> struct Superaccumulator {
     unsigned flags[parts_of<In>];
     uint64 left_out;
 };
-// COUNT numbers of a block; and an element that is in none of them (RunGroup), of each part its bits, or 0.
+
+// A sum of integers needs no limbs: it is an integer of 128 bits in two's complement, modulo 2^128, which has room
+// for 2^63 elements of 64 bits. Any thread may add to it at any time, from the lowest word up: of the additions to a
+// word each one that wraps sees it by the old value, and carries 1 to the next. However additions interleave, as many
+// carries are made as the word has wrapped, so that the sum is right when all threads have added.
+template <class In> struct IntegerSum {
+    static constexpr int words = 4;
+    unsigned word[words];
+    uint64 left_out;
+};
+
+// Adds lower + upper * 2^32, where upper + lower / 2^32 has 64 bits.
+GPR_DEVICE void add_to_integer(unsigned *word, long long lower, long long upper)
+{
+    const long long above = upper + (lower >> word_bits);
+    const unsigned pieces[] = {static_cast<unsigned>(lower), static_cast<unsigned>(above),
+                               static_cast<unsigned>(above >> word_bits), above < 0 ? ~0u : 0u};
+    unsigned carry = 0;
+
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const unsigned addend = pieces[i] + carry;
+        if (addend == 0) continue; // and a full word that was carried to carries on
+        carry = atomicAdd(word + i, addend) > ~addend ? 1 : 0;
+    }
+}
+
+// What a block adds the elements of a row to.
+template <class In> using RowSum =
+    typename Select<is_float<PartType<In>>, Superaccumulator<In>, IntegerSum<In>>::type;
+
+// The sums of COUNT rows of a block; and an element that is in none of them (RunGroup), of each part its bits, or 0.
 template <class In, unsigned COUNT> struct BlockSuperaccumulators {
-    Superaccumulator<In> of[COUNT];
+    RowSum<In> of[COUNT];
     uint64 outlier[parts_of<In>];
 };
 template <class In, unsigned COUNT> GPR_DEVICE BlockSuperaccumulators<In, COUNT> &block_state()
@@ -86,7 +117,7 @@ template <class In, unsigned COUNT> GPR_DEVICE BlockSuperaccumulators<In, COUNT>
     __shared__ BlockSuperaccumulators<In, COUNT> sums;
     return sums;
 }
-template <class In, unsigned COUNT> GPR_DEVICE Superaccumulator<In> *block_superaccumulators() { return block_state<In, COUNT>().of; }
+template <class In, unsigned COUNT> GPR_DEVICE RowSum<In> *block_superaccumulators() { return block_state<In, COUNT>().of; }
 // The one of a block that has no more.
 template <class In> GPR_DEVICE Superaccumulator<In> &block_superaccumulator() { return *block_superaccumulators<In, 1>(); }
 

@@ -632,9 +632,10 @@ size_t gpr_exact_acc_bytes(gpr_acc_kind acc_kind, gpr_dtype element)
 
 uint64_t gpr_exact_counters(gpr_acc_kind acc_kind, gpr_dtype element)
 {
-    const int limbs = gpr_exact_limbs(gpr_exact_layout_of(gpr_exact_part_dtype(element)).words);
+    const gpr_dtype real = gpr_exact_part_dtype(element);
+    const int limbs = gpr_exact_limbs(gpr_exact_layout_of(real).words);
 
-    if (acc_kind != GPR_ACC_EXACT) return gpr_exact_acc_bytes(acc_kind, element) / sizeof(uint64_t);
+    if (acc_kind != GPR_ACC_EXACT || !is_float(real)) return gpr_exact_acc_bytes(acc_kind, element) / sizeof(uint64_t);
     return (uint64_t)gpr_exact_parts(element) * (uint64_t)(limbs + GPR_EXACT_ACC_TAIL);
 }
 

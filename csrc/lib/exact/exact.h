@@ -135,14 +135,17 @@ gpr_dtype gpr_exact_part_dtype(gpr_dtype element); /* float32 of complex64, floa
  * or of a product of two; of GPR_ACC_EXACT_MOMENTS one more, for all squares. */
 int gpr_exact_clear_acc(gpr_acc_kind acc_kind, gpr_dtype element, gpr_exact_part *parts);
 
-/* An accumulator as kernels leave it (kernels/exact_results.cuh): each part's words, its count and its flags, 8 bytes each.
- * gpr_exact_read_acc returns the number of parts. */
+/* A packed accumulator, as kernels store it (shared/exact_format.h). gpr_exact_read_acc returns the
+ * number of parts. */
 size_t gpr_exact_acc_bytes(gpr_acc_kind acc_kind, gpr_dtype element);
 int gpr_exact_read_acc(gpr_acc_kind acc_kind, gpr_dtype element, const void *packed, gpr_exact_part *parts);
-/* Counters of 8 bytes that several blocks add to: of a sum each part's limbs, its count and its flags (kernels/exact_block.cuh), of
- * the other kinds an accumulator (kernels/exact_merge.cuh). */
+
+/* Counters of 8 bytes that the blocks of a row add to (kernels/exact/exact_merge.cuh): of sums of
+ * floats the limbs, the count and the flags of each part, of all others a packed accumulator. */
 uint64_t gpr_exact_counters(gpr_acc_kind acc_kind, gpr_dtype element);
-/* What each block of a row of floats leaves for the last one: 0 bytes where blocks leave nothing (kernels/exact_limb_partial.cuh). */
+
+/* Bytes that each block of a row of floats publishes for the last block
+ * (kernels/exact/exact_limb_partial.cuh); 0 where blocks have counters alone. */
 uint64_t gpr_exact_partial_bytes(gpr_acc_kind acc_kind, gpr_dtype element);
 
 /* The sum, or with `divide` the mean, as one element of type `result`, which has room for what elements are: rounded once,
