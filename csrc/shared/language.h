@@ -16,6 +16,9 @@ typedef long long gpr_i64;
 #define GPR_DEVICE_POINTER(type) type *
 /* A function of constants. Kernels evaluate it while they are compiled. */
 #define GPR_CONSTANT_FUNCTION __device__ constexpr
+/* A function that kernels call as the host does: one copy per program, its loops as they are. */
+#define GPR_SHARED_FUNCTION static __device__ __noinline__
+#define GPR_NOT_UNROLLED _Pragma("unroll 1")
 
 #else
 
@@ -28,6 +31,8 @@ typedef int64_t gpr_i64;
 
 #define GPR_DEVICE_POINTER(type) uint64_t
 #define GPR_CONSTANT_FUNCTION static inline
+#define GPR_SHARED_FUNCTION static inline
+#define GPR_NOT_UNROLLED
 
 #endif
 

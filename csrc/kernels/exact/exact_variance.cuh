@@ -1,5 +1,5 @@
-// Variances and standard deviations rounded once, by the block that holds the sums. lib/exact/exact_variance.c has the same for
-// the host.
+// Variances and standard deviations rounded once, by the block that holds the sums. lib/exact/exact_variance.c has the
+// same formula for the host; both divide by shared/limbs.h.
 //
 // Of n elements with the exact sums S of them and Q of their squares, the variance is the rational number
 //
@@ -7,15 +7,16 @@
 //
 // with the squares of both parts' sums for S^2 of complex elements, and ddof the double that it is. A warp computes the
 // numerator N, each lane some of its words; the divisor D has few words, and one lane makes it. Then N is shifted until
-// N / D has 127 or 128 bits before the point, and divided by Knuth's algorithm D (The Art of Computer Programming 4.3.1):
-// four limbs of 32 bits. What the shift and the division leave is nothing or something, which is all that rounding asks.
-// A root is that of the quotient's integer, with an even exponent: floor(sqrt(x)) is floor(sqrt(floor(x))).
+// N / D has 127 or 128 bits before the point, and divided (shared/limbs.h): four words of 32 bits. What the shift and
+// the division leave is nothing or something, which is all that rounding needs. A root is that of the quotient's
+// integer, with an even exponent: floor(sqrt(x)) is floor(sqrt(floor(x))).
 //
 // All of this is for the few rows whose results the first bits of both sums do not tell (exact_interval.cuh).
 #pragma once
 
 #include "exact_interval.cuh"
 #include "exact_products.cuh"
+#include "limbs.h"
 
 namespace gpr {
 
@@ -54,19 +55,6 @@ template <class T> struct VarianceWork {
     unsigned rest[divisor_words + quotient_words];
 };
 
-// Carries columns[0 .. count) to words. Returns whether the number is negative, and then it means nothing. One lane calls.
-GPR_CALLED bool carry_columns(const long long *column, int count, unsigned *word)
-{
-    long long carry = 0;
-#pragma unroll 1
-    for (int w = 0; w < count; w++) {
-        carry += column[w];
-        word[w] = static_cast<unsigned>(carry);
-        carry >>= word_bits;
-    }
-    return carry < 0;
-}
-
 // Adds sign * bits * 2^place. One lane calls.
 GPR_CALLED void add_to_columns(long long *column, uint64 bits, int place, int sign)
 {
@@ -76,14 +64,6 @@ GPR_CALLED void add_to_columns(long long *column, uint64 bits, int place, int si
     column[0] += sign * static_cast<long long>(low & 0xffffffffu);
     column[1] += sign * static_cast<long long>(low >> word_bits);
     column[2] += sign * static_cast<long long>(high);
-}
-
-// Words in use, from the lowest on.
-GPR_DEVICE int used_words(const unsigned *word, int count)
-{
-#pragma unroll 1
-    while (count > 0 && word[count - 1] == 0) count--;
-    return count;
 }
 
 // ---------------------------------------------------------------- the numerator -----------------
@@ -137,7 +117,7 @@ GPR_DEVICE int make_numerator(VarianceWork<T> &work, ExactPart<T> (&sum)[PARTS],
         }
         __syncwarp(); // the sum has been read, and columns of all lanes are there
     }
-    if (lane == 0) (void)carry_columns(work.column, words, work.numerator); // never below zero (Cauchy-Schwarz)
+    if (lane == 0) (void)gpr_limbs_carry(work.column, words, work.numerator); // never below zero (Cauchy-Schwarz)
     __syncwarp(); // the numerator is there
     return bounds_where<words>([&](int i) { return work.numerator[i] != 0; }).last + 1;
 }
@@ -170,8 +150,8 @@ template <class T> GPR_DEVICE Natural make_divisor(VarianceWork<T> &work, uint64
     for (int i = 0; i < freedom_words; i++) work.column[i] = 0;
     add_to_columns(work.column, n, -lowest, 1);
     add_to_columns(work.column, less, exponent - lowest, bits >> 63 != 0 ? 1 : -1);
-    if (carry_columns(work.column, freedom_words, work.rest)) return Natural{0, lowest};
-    used = used_words(work.rest, freedom_words);
+    if (gpr_limbs_carry(work.column, freedom_words, work.rest) != 0) return Natural{0, lowest};
+    used = gpr_limbs_used(work.rest, freedom_words);
     if (used == 0) return Natural{0, lowest};
     if (n == 0) n = 1;
 #pragma unroll 1
@@ -184,16 +164,15 @@ template <class T> GPR_DEVICE Natural make_divisor(VarianceWork<T> &work, uint64
         work.column[i + 1] += static_cast<long long>((lower >> word_bits) + (upper & 0xffffffffu));
         work.column[i + 2] += static_cast<long long>(upper >> word_bits);
     }
-    (void)carry_columns(work.column, used + 2, work.divisor);
-    return Natural{used_words(work.divisor, used + 2), lowest};
+    (void)gpr_limbs_carry(work.column, used + 2, work.divisor);
+    return Natural{gpr_limbs_used(work.divisor, used + 2), lowest};
 }
 
 // Shifts the divisor left until its highest bit is a word's, of two words at least. One lane calls.
 GPR_DEVICE Natural normalize(unsigned *word, Natural divisor)
 {
-    constexpr int least_words = 2; // of which algorithm D guesses limbs
 #pragma unroll 1
-    while (divisor.words < least_words) {
+    while (divisor.words < GPR_LEAST_DIVISOR_LIMBS) {
 #pragma unroll 1
         for (int i = divisor.words; i > 0; i--) word[i] = word[i - 1];
         word[0] = 0;
@@ -201,52 +180,12 @@ GPR_DEVICE Natural normalize(unsigned *word, Natural divisor)
         divisor.exponent -= word_bits;
     }
     const int shift = leading_zeros(word[divisor.words - 1]);
-#pragma unroll 1
-    for (int i = divisor.words - 1; i >= 0 && shift > 0; i--) {
-        word[i] = word[i] << shift | (i > 0 ? word[i - 1] >> (word_bits - shift) : 0);
-    }
+    (void)gpr_limbs_shift_left(word, divisor.words, shift);
     divisor.exponent -= shift;
     return divisor;
 }
 
 // ---------------------------------------------------------------- the quotient ------------------
-
-// One limb of a quotient: takes divisor * limb from the words at `rest`, one more than the divisor's `count`, whose
-// highest bit is set; they are less than 2^32 times the divisor. One lane calls.
-GPR_CALLED unsigned next_quotient_word(unsigned *rest, const unsigned *divisor, int count)
-{
-    const uint64 first = divisor[count - 1], second = divisor[count - 2];
-    const uint64 top = static_cast<uint64>(rest[count]) << word_bits | rest[count - 1];
-    uint64 limb = top / first, left = top % first, carry = 0;
-    long long borrow = 0;
-
-    // Two words of the divisor guess the limb right, or one too large.
-#pragma unroll 1
-    while (left >> word_bits == 0 && (limb >> word_bits != 0 || limb * second > (left << word_bits | rest[count - 2]))) {
-        limb--;
-        left += first;
-    }
-#pragma unroll 1
-    for (int w = 0; w < count; w++) {
-        carry += limb * divisor[w];
-        borrow += static_cast<long long>(rest[w]) - static_cast<long long>(carry & 0xffffffffu);
-        rest[w] = static_cast<unsigned>(borrow);
-        borrow >>= word_bits;
-        carry >>= word_bits;
-    }
-    borrow += static_cast<long long>(rest[count]) - static_cast<long long>(carry);
-    rest[count] = static_cast<unsigned>(borrow);
-    if (borrow >= 0) return static_cast<unsigned>(limb);
-    carry = 0;
-#pragma unroll 1
-    for (int w = 0; w < count; w++) {
-        carry += static_cast<uint64>(rest[w]) + divisor[w];
-        rest[w] = static_cast<unsigned>(carry);
-        carry >>= word_bits;
-    }
-    rest[count] += static_cast<unsigned>(carry);
-    return static_cast<unsigned>(limb - 1);
-}
 
 // numerator / divisor, neither 0: 127 or 128 bits and an even exponent. All lanes of the warp must call; the first one gets
 // it.
@@ -279,14 +218,10 @@ template <class T> GPR_DEVICE Leading divide(VarianceWork<T> &work, int numerato
     left = __any_sync(all_lanes, left != 0) ? 1 : 0; // and the shifted numerator is there
     __syncwarp();
     if (lane == 0) {
-#pragma unroll 1
-        for (int i = quotient_words - 1; i >= 0; i--) {
-            quotient.high = quotient.high << word_bits | quotient.low >> word_bits;
-            quotient.low = quotient.low << word_bits | next_quotient_word(work.rest + i, work.divisor, divisor.words);
-        }
-#pragma unroll 1
-        for (int i = 0; i < divisor.words; i++) left |= work.rest[i];
-        quotient.inexact = left != 0;
+        const gpr_quotient found = gpr_limbs_divide(work.rest, work.divisor, divisor.words, quotient_words);
+        quotient.high = found.high;
+        quotient.low = found.low;
+        quotient.inexact = left != 0 || found.inexact != 0;
     }
     return quotient;
 }

@@ -23,7 +23,7 @@
 /* clang-format on */
 
 /* The files that kernels share with this library. */
-#define SHARED_FILES(F) F(language) F(launch_params) F(tuning) F(exact_format)
+#define SHARED_FILES(F) F(language) F(launch_params) F(tuning) F(exact_format) F(limbs)
 
 /* Puts a file, found through the build's include path, into .rodata. */
 #define EMBED_FILE(stem, extension)             \

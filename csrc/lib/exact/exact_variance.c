@@ -7,9 +7,8 @@
  * with S^2 the sum of two squares for complex elements and ddof the double that it is. Numerator N and divisor D are
  * computed as integers of many words times powers of two. N is not negative (Cauchy-Schwarz), so neither is the result.
  *
- * Then N is shifted until N / D has 126 to 128 bits before the point, and divided by Knuth's algorithm D (The Art of
- * Computer Programming 4.3.1): at most five words of quotient, whatever the length of N. What the shift and the division
- * leave is nothing or something, which is all that rounding asks of it. A root is that of the quotient's integer, with an
+ * Then N is shifted until N / D has 126 to 128 bits before the point, and divided (shared/limbs.h): at most five words
+ * of quotient, whatever the length of N. What the shift and the division leave is nothing or something, which is all that rounding asks of it. A root is that of the quotient's integer, with an
  * even exponent: floor(sqrt(x)) is floor(sqrt(floor(x))), so that its 63 or 64 bits are those of the root of N / D itself.
  * Every float type keeps 53 bits or fewer of them: one rounding is left, that of exact.c.
  *
@@ -20,6 +19,7 @@
 #include <string.h>
 
 #include "lib/exact/exact.h"
+#include "shared/limbs.h"
 
 enum {
     WORD_BITS = 32,
@@ -27,8 +27,7 @@ enum {
     /* Of a double: stored bits of its significand, the exponent field of infinities and NaN, the exponent of its smallest number. */
     FRACTION_BITS = 52,
     LAST_FIELD = 0x7ff,
-    LEAST_EXPONENT = -1074,
-    LEAST_DIVISOR_WORDS = 2 /* of which algorithm D guesses digits */
+    LEAST_EXPONENT = -1074
 };
 
 typedef gpr_exact_number number;
@@ -48,7 +47,7 @@ static void trim(number *m)
 {
     int low = 0;
 
-    while (m->count > 0 && m->words[m->count - 1] == 0) m->count--;
+    m->count = gpr_limbs_used(m->words, m->count);
     while (low < m->count && m->words[low] == 0) low++;
     m->count -= low;
     m->exponent += low * WORD_BITS;
@@ -59,17 +58,13 @@ static void trim(number *m)
 static void raise(number *m, int bits)
 {
     const int words = bits / WORD_BITS, shift = bits % WORD_BITS;
-    uint64_t carry = 0;
+    uint32_t carry = 0;
 
     memmove(m->words + words, m->words, (size_t)m->count * sizeof *m->words);
     memset(m->words, 0, (size_t)words * sizeof *m->words);
-    for (int i = words; i < words + m->count; i++) {
-        carry |= (uint64_t)m->words[i] << shift;
-        m->words[i] = (uint32_t)carry;
-        carry >>= WORD_BITS;
-    }
+    carry = gpr_limbs_shift_left(m->words + words, m->count, shift);
     m->count += words;
-    if (carry != 0) m->words[m->count++] = (uint32_t)carry;
+    if (carry != 0) m->words[m->count++] = carry;
     m->exponent -= bits;
 }
 
@@ -133,49 +128,13 @@ static int add(number *a, number *b, int sign)
 
 /* ---------------------------------------------------------------- quotients ------------------ */
 
-/* One digit of a quotient: takes divisor * digit from the words at `rest`, one more than the divisor's, whose highest bit is
- * set; they are less than 2^32 times the divisor. */
-static uint32_t take_digit(uint32_t *rest, const number *divisor)
-{
-    const int count = divisor->count;
-    const uint64_t first = divisor->words[count - 1], second = divisor->words[count - 2];
-    const uint64_t top = (uint64_t)rest[count] << WORD_BITS | rest[count - 1];
-    uint64_t digit = top / first, left = top % first;
-    int64_t borrow = 0;
-
-    /* Two words of the divisor guess the digit right, or one too large. */
-    while (left <= UINT32_MAX && (digit > UINT32_MAX || digit * second > (left << WORD_BITS | rest[count - 2]))) {
-        digit--;
-        left += first;
-    }
-    uint64_t carry = 0;
-    for (int i = 0; i < count; i++) {
-        carry += digit * divisor->words[i];
-        borrow += (int64_t)rest[i] - (int64_t)(uint32_t)carry;
-        rest[i] = (uint32_t)borrow;
-        borrow >>= WORD_BITS;
-        carry >>= WORD_BITS;
-    }
-    borrow += (int64_t)rest[count] - (int64_t)carry;
-    rest[count] = (uint32_t)borrow;
-    if (borrow >= 0) return (uint32_t)digit;
-    carry = 0;
-    for (int i = 0; i < count; i++) {
-        carry += (uint64_t)rest[i] + divisor->words[i];
-        rest[i] = (uint32_t)carry;
-        carry >>= WORD_BITS;
-    }
-    rest[count] += (uint32_t)carry;
-    return (uint32_t)(digit - 1);
-}
-
 /* a / b, neither zero, as 126 to 128 bits times 2^*exponent, which is even, and a little more if *inexact. Uses both up. */
 static unsigned __int128 divide(number *a, number *b, int *exponent, int *inexact)
 {
-    unsigned __int128 quotient = 0;
+    gpr_quotient quotient;
     int shift;
 
-    while (b->count < LEAST_DIVISOR_WORDS) raise(b, WORD_BITS);
+    while (b->count < GPR_LEAST_DIVISOR_LIMBS) raise(b, WORD_BITS);
     raise(b, __builtin_clz(b->words[b->count - 1]));
     shift = gpr_exact_number_length(b) + QUOTIENT_BITS - gpr_exact_number_length(a);
     if ((a->exponent - shift - b->exponent) % 2 != 0) shift--;
@@ -186,9 +145,9 @@ static unsigned __int128 divide(number *a, number *b, int *exponent, int *inexac
         *inexact = lower(a, -shift);
     *exponent = a->exponent - b->exponent;
     a->words[a->count] = 0;
-    for (int i = a->count - b->count; i >= 0; i--) quotient = quotient << WORD_BITS | take_digit(a->words + i, b);
-    for (int i = 0; i < b->count; i++) *inexact |= a->words[i] != 0;
-    return quotient;
+    quotient = gpr_limbs_divide(a->words, b->words, b->count, a->count - b->count + 1);
+    *inexact |= quotient.inexact;
+    return (unsigned __int128)quotient.high << 64 | quotient.low;
 }
 
 /* The root without its fraction. */
