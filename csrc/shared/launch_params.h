@@ -44,7 +44,7 @@ typedef struct gpr_axis {
  * behind it, then the reduced ones, at least one of each; the last one of each varies fastest. */
 typedef struct gpr_layout_params {
     GPR_DEVICE_POINTER(const unsigned char) mask; /* a byte per element, 0: leave it out */
-    gpr_u64 first_position;                       /* of the element that a row's walk begins with */
+    gpr_u64 first_position;                       /* of a row's first element in memory */
     gpr_u64 elements;                             /* of a row */
     gpr_u64 count;                                /* rows */
     gpr_axis column;       /* fast_columns, fast_narrow: the kept axis of neighbouring elements */
@@ -53,7 +53,7 @@ typedef struct gpr_layout_params {
     gpr_u32 width;         /* threads of a block along kept axes; fast_narrow: that work */
     gpr_u32 row_major;     /* not 0 where a row's elements are nearer to each other than rows */
     gpr_u32 packed;        /* fast_columns: not 0 where an item's results may be stored together */
-    gpr_u32 ascends;       /* not 0 where the walk meets positions, below 2^32, in their order */
+    gpr_u32 ascends;       /* not 0 where positions ascend in memory order, below 2^32 */
     gpr_u32 slots;         /* exact sums: rows, or groups of them, that scratch has counters for */
     gpr_u32 unused;
 } gpr_layout_params;

@@ -208,7 +208,7 @@ static gpr_status plan_narrow(const gpr_plan_task *t, int column, uint32_t item,
         columns);
 }
 
-/* Threads of a block that lie across `items` items: all of a strip, or strips of even width. */
+/* Threads side by side in a block for `items` items: all of a strip, or strips of even width. */
 static uint64_t strip_width(uint64_t items, uint32_t block)
 {
     return items > block ? round_up(gpr_divide_up(items, gpr_divide_up(items, block)), GPR_WARP_LANES) : items;
@@ -222,7 +222,7 @@ static uint64_t split_strips(const gpr_plan_task *t, uint32_t block, uint64_t st
                           gpr_divide_up(t->layout->n, height * GPR_ITEMS_UNDER_WAY * ROUNDS));
 }
 
-/* Threads that lie across where a block could have `width` of them. Of narrower strips there are
+/* Threads side by side where a block could have `width` of them. Of narrower strips there are
  * more, each with fewer blocks, of which the last one has more threads below each other to read
  * their partials: where rows are short that takes longer than they do. With one partial a thread
  * narrower strips are no better, unless they need none. */
@@ -290,7 +290,7 @@ static gpr_status plan_strided(const gpr_plan_task *t, gpr_plan *plan)
         while (2 * height <= block && height * GPR_ITEMS_UNDER_WAY < n) height *= 2;
         width = gpr_smaller(block / height, rows);
     } else {
-        /* A warp's threads across are enough for neighbours to share what memory brings; more where rows are short or many. */
+        /* A warp of threads side by side is enough for neighbours to share sectors; more where rows are short or many. */
         width = n < 2 * GPR_WARP_LANES || rows / block >= gpr_fast_residents(t, block) ? block : GPR_WARP_LANES;
         width = gpr_smaller(width, rows);
     }
@@ -303,7 +303,7 @@ static gpr_status plan_strided(const gpr_plan_task *t, gpr_plan *plan)
                           width);
 }
 
-/* Whether rows are walked in the order of positions, which 32 bits hold. */
+/* Whether positions ascend in memory order, and 32 bits hold them. */
 static int ascends(const gpr_layout *layout)
 {
     const gpr_axis *axes = &layout->axes[layout->kept];

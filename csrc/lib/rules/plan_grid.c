@@ -66,13 +66,13 @@ uint32_t gpr_most_in_item(const gpr_plan_task *t, int run)
 uint64_t gpr_use_items(const gpr_plan_task *t, gpr_plan *plan)
 {
     const int last = t->layout->kept + t->layout->reduced - 1;
-    gpr_axis *walked = &plan->layout.axes[last];
+    gpr_axis *inner = &plan->layout.axes[last];
 
-    plan->item = walked->in == 1 ? gpr_most_in_item(t, last) : 1;
-    walked->extent /= plan->item;
-    walked->in *= plan->item;
-    walked->mask *= plan->item;
-    walked->position *= plan->item;
+    plan->item = inner->in == 1 ? gpr_most_in_item(t, last) : 1;
+    inner->extent /= plan->item;
+    inner->in *= plan->item;
+    inner->mask *= plan->item;
+    inner->position *= plan->item;
     return t->layout->n / plan->item;
 }
 

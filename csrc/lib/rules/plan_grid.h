@@ -54,7 +54,7 @@ uint64_t gpr_split_rows(const gpr_plan_task *t, uint64_t residents, uint64_t gro
  * are multiples of it, and so are the run's length and the addresses. */
 uint32_t gpr_most_in_item(const gpr_plan_task *t, int run);
 
-/* Has rows walked by items of neighbouring elements, as large as can be; returns how many of them a
+/* Has rows read by items of neighbouring elements, as large as can be; returns how many of them a
  * row is. */
 uint64_t gpr_use_items(const gpr_plan_task *t, gpr_plan *plan);
 
