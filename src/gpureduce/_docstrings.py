@@ -1,6 +1,6 @@
-"""Docstrings of the reductions: what each says alone, and the texts that they share.
+"""Docstrings of the reductions: the texts of each function, and those that functions share.
 
-A docstring's parameters are those of the signature, in its order.
+A docstring lists the parameters of the signature, in the same order.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ _PARAMETERS = {
     "ddof": """ddof : int or float, optional
     The divisor is the number of elements less `ddof`, and not below 0.""",
     "mean": """mean : array_like, optional
-    The mean to take distances from; broadcasts to the result's shape with ``keepdims=True``. Complex for complex
-    elements only. No array of distances is made: of host arrays the variance and the mean are reduced in a pass each,
-    in float64. With `a` in GPU memory it costs no pass; it may be an array of the same library on the same device, a
-    number, or an array on the host.""",
+    The mean to take distances from; broadcasts to the result's shape with ``keepdims=True``. A complex
+    mean takes complex elements. Distances are not stored: host arrays are read once for the variance and once for the
+    mean, in float64. Arrays in GPU memory are read once; their mean may be an array of the same library on the same
+    device, a number, or a host array.""",
     "correction": """correction : int or float, optional
     The array API standard's name for `ddof`.""",
     "kernel": """kernel : str, optional
-    Name or alias of a kernel, see :func:`kernels`. ``"auto"`` is ``"exact"`` for sums and means of floats, which are
-    rounded once, and ``"fast"`` for all else. Names are checked on the CPU too, which has these two.""",
+    Name or alias of a kernel, see :func:`kernels`. ``"auto"`` is ``"exact"`` for sums and means of floats, which
+    it rounds once, and ``"fast"`` for all others. The CPU backend has these two kernels and checks every name.""",
     "device": """device : str, optional
     ``None``: the first GPU if there is one, else the CPU. ``"cpu"``, ``"cuda"``,
-    ``"cuda:N"``. ``"auto"``: wherever a measured cost model expects the answer soonest;
-    for one pass over host memory that is often the CPU.""",
+    ``"cuda:N"``. ``"auto"``: the device for which a measured cost model
+    predicts the shorter time; for one pass over host memory that is often the CPU.""",
     "block_size": """block_size : int, optional
-    Threads per block; by default the kernel's own. Ignored on the CPU once checked.""",
+    Threads per block; by default the kernel's own. The CPU backend checks it and ignores it.""",
     "grid_size": """grid_size : int, optional
     Blocks per row, for kernels that loop; by default the planner's choice.""",
     "stream": """stream : int or object, optional
@@ -54,10 +54,10 @@ _PARAMETERS = {
 }
 
 _RAISES = """TypeError
-    A dtype that does not reduce so (object, strings, structures, extended precision, ...), a masked array.
+    A dtype that the function does not take (object, strings, structures, extended precision, ...), a masked array.
 ValueError
-    Unknown kernel or device, a block or grid size the kernel does not take, shapes that do
-    not match.
+    An unknown kernel or device, a block or grid size that the kernel does not take, shapes that
+    do not match.
 numpy.exceptions.AxisError
     `axis` is out of bounds.
 DeviceUnavailableError
@@ -65,13 +65,13 @@ DeviceUnavailableError
 KernelUnavailableError
     The kernel cannot run on that device.
 CudaError
-    The driver refused a call, or NVRTC a program.
+    A call of the CUDA driver failed, or NVRTC did not compile a program.
 MemoryError
     Host or device memory ran out."""
 
 _DETERMINISM = """Determinism: the same input on the same device gives the same bits with every kernel whose
-``KernelInfo.deterministic`` is true, ``"auto"`` and the CPU backend among them. Exact sums, those of ``"auto"``,
-have the same bits on every device. Kernels that fold floats with atomics may differ from run to run."""
+``KernelInfo.deterministic`` is true, with ``"auto"`` and on the CPU. Exact sums, which ``"auto"`` computes, have
+the same bits on every device. Kernels that combine floats by atomics may differ from run to run."""
 
 _ONE_AXIS = """axis : int, optional
     Axis to search along; by default the flat array."""
@@ -88,7 +88,7 @@ _INEXACT = """dtype : dtype, optional
 
 
 class _Text(NamedTuple):
-    """What one function says alone."""
+    """The texts that one function does not share."""
 
     summary: str
     returns: str
@@ -105,46 +105,46 @@ _AVERAGED = "Of `dtype`; by default float64 for bool and integers, else the dtyp
 _SPREAD = "Of `dtype`; by default float64 for bool and integers, real for complex elements, else the dtype of `a`."
 _BITS = "Of the dtype of `a`. "
 _NAMED_AFTER = (
-    "NumPy has this as ``numpy.{0}.reduce``, which reduces the first axis by default. This function reduces all, as\n"
-    "the others here."
+    "NumPy's equivalent is ``numpy.{0}.reduce``, which reduces the first axis by default. This function reduces all\n"
+    "axes by default."
 )
-_TIMES = "Of datetime64 and timedelta64 too, where NaT wins. "
+_TIMES = "Takes datetime64 and timedelta64 too: the result is NaT if any element is. "
 _ACCUMULATED = (
-    "Floats are accumulated in float32 or wider and rounded to the result's type once; NaN and infinities spread as\n"
-    "in NumPy."
+    "Floats are accumulated in float32 or wider and rounded to the result's type once; NaN and infinities propagate\n"
+    "as in NumPy."
 )
 _MOMENTS = (
     "The mean and the squared distances from it are accumulated in float64 in one pass, by Welford's and Chan's\n"
     "rules, and rounded to the result's type once.\n"
-    "With kernel ``'exact'`` it is the real number, of the elements as they are and `ddof` as the double that it is,\n"
-    "rounded once: nothing overflows, underflows or cancels on the way. `mean` is a ``ValueError`` then."
+    "Kernel ``'exact'`` rounds once: the result is the real number, of the unconverted elements and `ddof` as a\n"
+    "double. No intermediate overflows, underflows or cancels. It raises ``ValueError`` for `mean`."
 )
-_ALL_NAN = "NaN are left out. Of nothing but NaN the result is NaN, with a ``RuntimeWarning``."
-_NO_START = "Of nothing it is a ``ValueError``, unless `initial` is given. `where` needs `initial`."
+_ALL_NAN = "NaN are left out. Where all elements are NaN the result is NaN, with a ``RuntimeWarning``."
+_NO_START = "Without elements it raises ``ValueError``, unless `initial` is given. `where` needs `initial`."
 
 _TEXTS = {
     "sum": _Text(
         "Sum of the elements over given axes, as ``numpy.sum``.",
-        _SCALAR + _SUMMED + "The sum of nothing is 0.",
+        _SCALAR + _SUMMED + "The sum of no elements is 0.",
         f"Integers are summed modulo 2**64 (or the width of `dtype`). {_ACCUMULATED} timedelta64 is summed too.",
         ">>> gr.sum(np.arange(6, dtype=np.int32))\nnp.int64(15)\n"
         ">>> gr.sum(np.ones((2, 3), np.float32), axis=0)\narray([2., 2., 2.], dtype=float32)",
     ),
     "prod": _Text(
         "Product of the elements over given axes, as ``numpy.prod``.",
-        _SCALAR + _SUMMED + "The product of nothing is 1.",
+        _SCALAR + _SUMMED + "The product of no elements is 1.",
         f"Integers are multiplied modulo 2**64 (or the width of `dtype`). {_ACCUMULATED}",
         ">>> gr.prod(np.array([1.5, 2.0, 4.0]))\nnp.float64(12.0)",
     ),
     "nansum": _Text(
         "Sum of the elements that are not NaN, as ``numpy.nansum``.",
-        _SCALAR + _SUMMED + "The sum of nothing is 0.",
+        _SCALAR + _SUMMED + "The sum of no elements is 0.",
         f"{_ACCUMULATED}",
         ">>> gr.nansum(np.array([1.0, np.nan, 2.0]))\nnp.float64(3.0)",
     ),
     "nanprod": _Text(
         "Product of the elements that are not NaN, as ``numpy.nanprod``.",
-        _SCALAR + _SUMMED + "The product of nothing is 1.",
+        _SCALAR + _SUMMED + "The product of no elements is 1.",
         f"{_ACCUMULATED}",
         ">>> gr.nanprod(np.array([[1.0, np.nan], [3.0, 4.0]]), axis=0)\narray([3., 4.])",
     ),
@@ -164,55 +164,55 @@ _TEXTS = {
     "nanmin": _Text(
         "Smallest element that is not NaN, as ``numpy.nanmin``.",
         _SCALAR + "Of the dtype of `a`.",
-        f"{_ALL_NAN}\n{_NO_START} Of dates NaT are left out.",
+        f"{_ALL_NAN}\n{_NO_START} NaT are left out, too.",
         ">>> gr.nanmin(np.array([3.0, np.nan, 2.0]))\nnp.float64(2.0)",
     ),
     "nanmax": _Text(
         "Largest element that is not NaN, as ``numpy.nanmax``.",
         _SCALAR + "Of the dtype of `a`.",
-        f"{_ALL_NAN}\n{_NO_START} Of dates NaT are left out.",
+        f"{_ALL_NAN}\n{_NO_START} NaT are left out, too.",
         ">>> gr.nanmax(np.array([[3.0, np.nan], [2.0, 7.0]]), axis=0)\narray([3., 7.])",
     ),
     "bitwise_and": _Text(
         "Bits that all elements have, over given axes.",
-        _SCALAR + _BITS + "Of nothing: all bits, or True.",
+        _SCALAR + _BITS + "Without elements: all bits, or True.",
         f"`a` is of bool or integers. {_NAMED_AFTER.format('bitwise_and')}",
         ">>> gr.bitwise_and(np.array([7, 5, 13]))\nnp.int64(5)",
     ),
     "bitwise_or": _Text(
         "Bits that any element has, over given axes.",
-        _SCALAR + _BITS + "Of nothing: 0, or False.",
+        _SCALAR + _BITS + "Without elements: 0, or False.",
         f"`a` is of bool or integers. {_NAMED_AFTER.format('bitwise_or')}",
         ">>> gr.bitwise_or(np.array([[1, 2], [4, 2]], dtype=np.uint8), axis=1)\narray([3, 6], dtype=uint8)",
     ),
     "bitwise_xor": _Text(
         "Bits that an odd number of elements has, over given axes.",
-        _SCALAR + _BITS + "Of nothing: 0, or False.",
+        _SCALAR + _BITS + "Without elements: 0, or False.",
         f"`a` is of bool or integers. {_NAMED_AFTER.format('bitwise_xor')}",
         ">>> gr.bitwise_xor(np.array([7, 5, 13]))\nnp.int64(15)",
     ),
     "logical_xor": _Text(
         "Whether an odd number of elements is true, over given axes.",
-        "bool or ndarray of bool\n    Of nothing: False.",
+        "bool or ndarray of bool\n    Without elements: False.",
         f"An element is true if it is not zero; NaN is not. {_NAMED_AFTER.format('logical_xor')}",
         ">>> gr.logical_xor(np.array([1.5, 0.0, 2.0, 3.0]))\nnp.True_",
     ),
     "any": _Text(
         "Whether any element over given axes is true, as ``numpy.any``.",
-        "bool or ndarray of bool\n    Whether an element is not zero; NaN is not. Of nothing: False.",
+        "bool or ndarray of bool\n    Whether an element is not zero; NaN is not. Without elements: False.",
         "An element of any dtype is true if it is not zero.",
         ">>> gr.any(np.array([[0.0, 0.0], [0.0, 1.0]]), axis=1)\narray([False,  True])",
     ),
     "all": _Text(
         "Whether all elements over given axes are true, as ``numpy.all``.",
-        "bool or ndarray of bool\n    Whether no element is zero. Of nothing: True.",
+        "bool or ndarray of bool\n    Whether no element is zero. Without elements: True.",
         "An element of any dtype is true if it is not zero.",
         ">>> gr.all(np.array([1, 2, 0], dtype=np.uint8))\nnp.False_",
     ),
     "mean": _Text(
         "Arithmetic mean of the elements over given axes, as ``numpy.mean``.",
         _SCALAR + _AVERAGED,
-        f"The mean of nothing is NaN, with a ``RuntimeWarning``. {_ACCUMULATED} timedelta64 has means too.",
+        f"The mean of no elements is NaN, with a ``RuntimeWarning``. {_ACCUMULATED} timedelta64 has means too.",
         ">>> gr.mean(np.array([1, 2, 4]), dtype=np.float32)\nnp.float32(2.3333333)",
     ),
     "nanmean": _Text(
@@ -225,7 +225,7 @@ _TEXTS = {
     "var": _Text(
         "Variance of the elements over given axes, as ``numpy.var``.",
         _SCALAR + _SPREAD,
-        f"{_MOMENTS}\nOf no more than `ddof` elements it is NaN or infinite, with a ``RuntimeWarning``.",
+        f"{_MOMENTS}\nWith no more than `ddof` elements it is NaN or infinite, with a ``RuntimeWarning``.",
         ">>> gr.var(np.array([1.0, 2.0, 4.0, 5.0]))\nnp.float64(2.5)\n"
         ">>> gr.var(np.array([[1, 2], [3, 5]]), axis=0, ddof=1)\narray([2. , 4.5])",
         {"dtype": _INEXACT},
@@ -233,66 +233,67 @@ _TEXTS = {
     "std": _Text(
         "Standard deviation of the elements over given axes, as ``numpy.std``.",
         _SCALAR + _SPREAD,
-        f"{_MOMENTS}\nOf no more than `ddof` elements it is NaN or infinite, with a ``RuntimeWarning``.",
+        f"{_MOMENTS}\nWith no more than `ddof` elements it is NaN or infinite, with a ``RuntimeWarning``.",
         ">>> gr.std(np.array([3.0, 5.0, 5.0, 3.0], dtype=np.float32))\nnp.float32(1.0)",
         {"dtype": _INEXACT},
     ),
     "nanvar": _Text(
         "Variance of the elements that are not NaN, as ``numpy.nanvar``.",
         _SCALAR + _SPREAD,
-        f"{_MOMENTS}\nOf no more than `ddof` elements besides NaN it is NaN, with a ``RuntimeWarning``.",
+        f"{_MOMENTS}\nWith no more than `ddof` elements besides NaN it is NaN, with a ``RuntimeWarning``.",
         ">>> gr.nanvar(np.array([1.0, np.nan, 3.0]))\nnp.float64(1.0)",
         {"dtype": _INEXACT},
     ),
     "nanstd": _Text(
         "Standard deviation of the elements that are not NaN, as ``numpy.nanstd``.",
         _SCALAR + _SPREAD,
-        f"{_MOMENTS}\nOf no more than `ddof` elements besides NaN it is NaN, with a ``RuntimeWarning``.",
+        f"{_MOMENTS}\nWith no more than `ddof` elements besides NaN it is NaN, with a ``RuntimeWarning``.",
         ">>> gr.nanstd(np.array([[1.0, np.nan], [5.0, 2.0]]), axis=0)\narray([2., 0.])",
         {"dtype": _INEXACT},
     ),
     "argmin": _Text(
         "Position of the first smallest element, as ``numpy.argmin``.",
         "int64 or ndarray of int64\n    Position along `axis`, or in the flat array.",
-        "The first NaN wins, and so does the first NaT. Of nothing it is a ``ValueError``.",
+        "The first NaN or NaT counts as smallest and as largest. Without elements it raises ``ValueError``.",
         ">>> gr.argmin(np.array([[4, 2], [1, 3]]))\nnp.int64(2)",
         {"axis": _ONE_AXIS, "out": _OUT_OF_POSITIONS},
     ),
     "argmax": _Text(
         "Position of the first largest element, as ``numpy.argmax``.",
         "int64 or ndarray of int64\n    Position along `axis`, or in the flat array.",
-        "The first NaN wins, and so does the first NaT. Of nothing it is a ``ValueError``.",
+        "The first NaN or NaT counts as smallest and as largest. Without elements it raises ``ValueError``.",
         ">>> gr.argmax(np.array([[4, 2], [1, 3]]), axis=1)\narray([0, 1])",
         {"axis": _ONE_AXIS, "out": _OUT_OF_POSITIONS},
     ),
     "nanargmin": _Text(
         "Position of the first smallest element that is not NaN, as ``numpy.nanargmin``.",
         "int64 or ndarray of int64\n    Position along `axis`, or in the flat array.",
-        "Of nothing, and of nothing but NaN, it is a ``ValueError``.",
+        "Without elements, or with NaN alone, it raises ``ValueError``.",
         ">>> gr.nanargmin(np.array([np.nan, 2.0, 1.0]))\nnp.int64(2)",
         {"axis": _ONE_AXIS, "out": _OUT_OF_POSITIONS},
     ),
     "nanargmax": _Text(
         "Position of the first largest element that is not NaN, as ``numpy.nanargmax``.",
         "int64 or ndarray of int64\n    Position along `axis`, or in the flat array.",
-        "Of nothing, and of nothing but NaN, it is a ``ValueError``.",
+        "Without elements, or with NaN alone, it raises ``ValueError``.",
         ">>> gr.nanargmax(np.array([[np.nan, 2.0], [1.0, np.nan]]), axis=0)\narray([1, 0])",
         {"axis": _ONE_AXIS, "out": _OUT_OF_POSITIONS},
     ),
     "ptp": _Text(
         "Largest element less the smallest over given axes, as ``numpy.ptp``.",
         _SCALAR + "Of the dtype of `a`, integers wrapped; timedelta64 for datetime64.",
-        "Both extremes come from one pass. NaN wins, and so does NaT. bool is a ``TypeError``, as in NumPy.",
+        "One pass finds both extremes. The result is NaN, or NaT, if any element is. bool raises ``TypeError``, as in\n"
+        "NumPy.",
         ">>> gr.ptp(np.array([[4, 2], [9, 1]]), axis=1)\narray([2, 8])",
     ),
     "count_nonzero": _Text(
         "Number of elements over given axes that are not zero, as ``numpy.count_nonzero``.",
         "int64 or ndarray of int64\n    NaN and NaT are not zero.",
-        "Strings and objects, which NumPy counts too, are a ``TypeError``.",
+        "Strings and objects, which NumPy counts, raise ``TypeError``.",
         ">>> gr.count_nonzero(np.array([[0, 7], [1, 2]]), axis=0)\narray([1, 2])",
     ),
     "minmax": _Text(
-        "Smallest and largest element over given axes, from one pass.",
+        "Smallest and largest element over given axes, in one pass.",
         "MinMax\n    Named tuple of `min` and `max`: what :func:`min` and :func:`max` return for the same arguments.",
         _NO_START,
         ">>> gr.minmax(np.array([[4, 2], [9, 1]]), axis=0)\nMinMax(min=array([4, 1]), max=array([9, 2]))",
@@ -301,7 +302,7 @@ _TEXTS = {
     "reduce": _Text(
         'Reduce with an operator given by name: ``reduce(a, "sum")`` is ``sum(a)``.',
         "scalar or ndarray\n    What the operator's own function returns.",
-        "An argument that the operator's function does not take is a ``TypeError``.",
+        "It raises ``TypeError`` for an argument that the operator's function does not take.",
         '>>> gr.reduce(np.array([3, 1, 2]), "max")\nnp.int64(3)\n'
         ">>> gr.reduce(np.array([3, 1, 2]), np.bitwise_or)\nnp.int64(3)",
         {"dtype": _ANY_DTYPE, "initial": _START},

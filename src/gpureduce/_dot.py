@@ -84,15 +84,15 @@ def dot(
     dtype : dtype, optional
         Of the result; by default the common dtype. The exact sum is rounded straight to it.
     kernel : str, optional
-        ``"exact"``, the only one there is yet; ``"auto"`` is the same.
+        ``"exact"``, or ``"auto"``, which is ``"exact"``.
     device : str, optional
         ``None``: the first GPU if there is one, else the CPU. ``"cpu"``, ``"cuda"``, ``"cuda:N"``.
-        ``"auto"``: wherever a measured cost model expects the answer soonest; for one pass over host
-        memory that is often the CPU.
+        ``"auto"``: the device for which a measured cost model predicts the shorter time; for one pass
+        over host memory that is often the CPU.
     block_size : int, optional
         Threads per block, a multiple of 32 from 32 to 1024; by default the kernel's own.
     grid_size : int, optional
-        Blocks; by default as many as fill the card.
+        Blocks; by default enough to fill the GPU.
     stream : int or object, optional
         CUDA stream to work on: a ``CUstream`` handle, or an object with ``.ptr`` or
         ``.cuda_stream``.
@@ -100,9 +100,9 @@ def dot(
     Returns
     -------
     scalar or array
-        Of `dtype`. The sum of nothing is 0. Integers wrap, as NumPy's do; of bool it is whether any
-        pair is true. Nothing is conjugated. Of arrays in GPU memory an array without axes there, of
-        the first one's library, that the stream is still to write: the host does not wait.
+        Of `dtype`. The sum of no products is 0. Integers wrap, as NumPy's do; of bool the result is whether any
+        pair is true. Nothing is conjugated. For arrays in GPU memory, a 0-d array there, of the
+        first array's library; the call does not wait until it is written.
 
     Raises
     ------
@@ -129,12 +129,12 @@ def dot(
 
     Notes
     -----
-    The result is the real number that the sum is, rounded once to nearest, ties to even: no product
-    overflows or underflows, and nothing that cancels is lost. Parts of complex results are such sums
-    each. ``numpy.dot`` rounds every product and addition.
+    The result is the real number, rounded once to nearest, ties to even: no product overflows or
+    underflows, and cancellation loses nothing. Real and imaginary parts are rounded once each.
+    ``numpy.dot`` rounds every product and addition.
 
     Infinity times 0 is NaN, and so is the sum of infinities of both signs; there is one NaN. A sum of
-    nothing but products that are -0.0 is -0.0, any other zero, and the sum of nothing, is 0.0.
+    products that are all -0.0 is -0.0; every other zero, and the sum of no products, is 0.0.
 
     Determinism: the bits depend on the pairs of elements alone, not on their order, the device, the
     grid or the number of threads.

@@ -1,4 +1,4 @@
-"""Exact sums: sums that round once, and states of them that merge in any order."""
+"""Exact sums, which round once, and their states, which merge in any order."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _core
+from ._dtypes import native_dtype
 from ._interop.inputs import as_array
 from ._interop.libraries import device_library, numpy_dtype
 
@@ -28,45 +29,36 @@ _INFINITIES = (0b0001, 0b0010)
 _UNITS = {"float16": -24, "bfloat16": -133, "float32": -149, "float64": -1074}
 
 
-def _dtype_of(name: str) -> np.dtype[Any]:
-    if name == "bfloat16":
-        import ml_dtypes  # NumPy knows the name only then
-
-        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-        return bfloat16
-    return np.dtype(name)
-
-
 class ExactSum:
     """The exact sum of all elements of all arrays given to it.
 
-    Nothing is rounded before :meth:`result` or :meth:`mean` is asked for, and then once. States
-    merge, travel as bytes and as pickles, and what they hold depends on the elements alone: any
-    order and any split into updates and merges gives the same bits.
+    :meth:`result` and :meth:`mean` round once; nothing else rounds. States merge, and convert to bytes
+    and pickles. A state depends on the elements alone: any order and any split into updates and merges
+    gives the same bits.
 
     Parameters
     ----------
     dtype : dtype, optional
-        Of the elements: bool, an integer, float16, bfloat16, float32 or float64 (the default). A
+        Of the elements: bool, an integer, float16, bfloat16, float32 or float64 (the default). Its
         byte order is ignored.
 
     Raises
     ------
     TypeError
-        `dtype` is another one.
+        A dtype that is none of these.
 
     Notes
     -----
     A state is a fixed-point number of 2176 bits for float64, 352 for float32 and bfloat16, 128 or
-    160 for the others: enough for 2**64 - 1 elements of any size, so that nothing overflows on the
-    way. Infinities and NaN count as in IEEE additions: infinities of both signs make NaN, of which
-    there is one.
+    160 for the others: enough for 2**64 - 1 elements of any size, so that no intermediate sum
+    overflows. Infinities and NaN propagate as in IEEE additions: infinities of both signs give NaN, of
+    which there is one.
 
-    A sum of nothing but -0.0 is -0.0, as IEEE addition has it; any other zero, and the empty sum, is
-    0.0. ``numpy.sum`` and ``math.fsum`` start from 0.0 and give 0.0 for both.
+    A sum of -0.0 alone is -0.0, as in IEEE addition; every other zero, and the sum of no elements, is
+    0.0. ``numpy.sum`` and ``math.fsum`` start from 0.0 and return 0.0 for both.
 
-    Updates run on all cores without the GIL, those with arrays in GPU memory on their GPU. Any thread
-    may use any state at any time: an update or merge happens as a whole or, when it fails, not at all.
+    Updates with host arrays run on all cores without the GIL, those with arrays in GPU memory on their
+    GPU. Any thread may use any state at any time; an update or merge that fails changes nothing.
 
     Examples
     --------
@@ -94,11 +86,11 @@ class ExactSum:
         Parameters
         ----------
         a : array_like
-            Of the state's dtype, or of one that ``numpy.can_cast`` to it safely: its elements are
-            added as the numbers they are (an int64 in a float64 state is not rounded). Any shape,
-            strides, byte order and alignment; it is read in place. In host memory, or of any
-            library in GPU memory (see :func:`sum`): then its GPU adds the elements, in order on the
-            stream that the library works on now, and the call waits for that.
+            Of the state's dtype, or of one that ``numpy.can_cast`` to it safely: elements
+            are added without rounding (an int64 to a float64 state too). Any shape, strides, byte
+            order and alignment; read in place. In host memory, or of any library in GPU memory (see
+            :func:`sum`): its GPU then adds the elements, ordered on the stream that the library works
+            on, and the call waits.
 
         Returns
         -------
@@ -108,14 +100,15 @@ class ExactSum:
         Raises
         ------
         TypeError
-            The array's dtype is another; it is masked.
+            Another dtype, or a masked array.
         ValueError
             The state would have more than 2**64 - 1 elements; the array is in GPU memory and its
-            stream is being captured into a graph, where nobody can wait.
+            stream is being captured into a graph, in which no call can wait.
         DeviceUnavailableError
-            The array is in GPU memory and the GPU cannot be worked with: no compiler, after a fork.
+            The array is in GPU memory and the GPU cannot be used: NVRTC is missing, or the process
+            is a fork of one that used the driver.
         CudaError
-            The driver or NVRTC reported an error: nothing was added.
+            A call of the driver or NVRTC failed; nothing was added.
         MemoryError
             Memory ran out.
         KeyboardInterrupt
@@ -139,12 +132,12 @@ class ExactSum:
         return self
 
     def merge(self, other: ExactSum) -> Self:
-        """Add what another state holds.
+        """Add the elements of another state.
 
         Parameters
         ----------
         other : ExactSum
-            Of the same dtype; it does not change, and may be the state itself.
+            Of the same dtype. Not changed, unless it is this state itself.
 
         Returns
         -------
@@ -188,21 +181,21 @@ class ExactSum:
         Parameters
         ----------
         dtype : dtype, optional
-            Type of the result: float16, bfloat16, float32 or float64, rounded to straight from the
-            exact sum; of integers and bools also int64 and uint64. By default the state's own, and
-            for integers and bools the one ``numpy.sum`` returns, int64 or uint64.
+            Type of the result: float16, bfloat16, float32 or float64, to which the exact sum is
+            rounded directly; for integers and bools also int64 and uint64. By default the state's
+            own, and for integers and bools that of ``numpy.sum``, int64 or uint64.
 
         Returns
         -------
         scalar
-            Of that dtype; infinite if the sum is beyond its numbers.
+            Of that dtype; infinite if the sum is out of its range.
 
         Raises
         ------
         ValueError
             The sum does not fit in the integer type; see :meth:`as_integer_ratio`.
         TypeError
-            The dtype is another.
+            A dtype that is none of these.
 
         Examples
         --------
@@ -228,12 +221,12 @@ class ExactSum:
         Returns
         -------
         scalar
-            NaN, with NumPy's ``RuntimeWarning``, of no elements.
+            NaN, with NumPy's ``RuntimeWarning``, if there are no elements.
 
         Raises
         ------
         TypeError
-            The dtype is another.
+            A dtype that is none of these.
 
         Examples
         --------
@@ -249,7 +242,7 @@ class ExactSum:
         return _core.exact_result(self._state, np.dtype(dtype), mean)
 
     def as_integer_ratio(self) -> tuple[int, int]:
-        """Give the sum itself, unrounded, as ``float.as_integer_ratio`` does.
+        """Return the unrounded sum, as ``float.as_integer_ratio`` does.
 
         Returns
         -------
@@ -283,7 +276,7 @@ class ExactSum:
     # ------------------------------------------------------------ states as values
 
     def to_bytes(self) -> bytes:
-        """Give the state as bytes: the same wherever and however the elements were added.
+        """Return the state as bytes, which depend on the elements alone.
 
         Returns
         -------
@@ -300,7 +293,7 @@ class ExactSum:
 
     @classmethod
     def from_bytes(cls, data: Buffer) -> Self:
-        """Make a state from what :meth:`to_bytes` gave.
+        """Make a state of the bytes that :meth:`to_bytes` returned.
 
         Parameters
         ----------
@@ -313,7 +306,7 @@ class ExactSum:
         Raises
         ------
         ValueError
-            They are not the bytes of a state: cut short, changed, of a later version; it says what.
+            The bytes are not a state's: truncated, changed, or of a later version, as the message says.
 
         Examples
         --------
@@ -324,11 +317,11 @@ class ExactSum:
         """
         made = cls.__new__(cls)
         made._state = _core.exact_load(data)
-        made._type = _dtype_of(_core.exact_dtype(made._state))
+        made._type = native_dtype(_core.exact_dtype(made._state))
         return made
 
     def __reduce__(self) -> tuple[Callable[[Buffer], Self], tuple[bytes], dict[str, Any] | None]:
-        # Attributes are those of a subclass: it has a __dict__.
+        # A subclass may have attributes, in its __dict__.
         return type(self).from_bytes, (self.to_bytes(),), getattr(self, "__dict__", None) or None
 
     def __eq__(self, other: object) -> bool:

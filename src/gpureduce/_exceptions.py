@@ -1,15 +1,15 @@
-"""What gpureduce raises and warns beyond Python's and NumPy's own classes.
+"""Exceptions and the warning that are gpureduce's own.
 
-Bad arguments raise what NumPy raises: ``ValueError``, ``TypeError``,
-``numpy.exceptions.AxisError``. Out of memory, on the host or on a device, is ``MemoryError``. The C
-glue maps every status of the library to one of these classes, in one place.
+Bad arguments raise the classes that NumPy raises: ``ValueError``, ``TypeError``,
+``numpy.exceptions.AxisError``. ``MemoryError`` means that memory ran out, on the host or on a device. The C glue maps
+every status of the library to one of these classes, in one function.
 """
 
 from __future__ import annotations
 
 
 class CudaError(RuntimeError):
-    """The CUDA driver refused a call, or NVRTC a program.
+    """A call of the CUDA driver failed, or NVRTC did not compile a program.
 
     Attributes
     ----------
@@ -20,7 +20,7 @@ class CudaError(RuntimeError):
     call : str
         The function that returned it, as ``"cuLaunchKernel"``.
     log : str or None
-        The compiler's messages, if NVRTC refused a program.
+        NVRTC's messages, if it did not compile a program.
     """
 
     def __init__(
@@ -46,11 +46,11 @@ class DeviceUnavailableError(RuntimeError):
 
 
 class KernelUnavailableError(RuntimeError):
-    """The kernel cannot run here: the card is too old for it, or headers it needs are missing."""
+    """The kernel cannot run here: the GPU is too old for it, or headers that it needs are missing."""
 
 
 class NoDeviceWarning(UserWarning):
-    """There is no usable GPU and the CPU took over; given once per process."""
+    """There is no usable GPU and the CPU took over; issued once per process."""
 
 
 for _class in (CudaError, DeviceUnavailableError, KernelUnavailableError, NoDeviceWarning):

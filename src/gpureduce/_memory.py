@@ -1,4 +1,4 @@
-"""Arrays in pinned memory, which stream to a GPU without a staging copy."""
+"""Arrays in pinned memory, which are uploaded to a GPU without a staging copy."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def empty_pinned(shape: int | tuple[int, ...], dtype: DTypeLike = float) -> np.n
     ----------
     shape : int or tuple of ints
     dtype : dtype, optional
-        Any that holds no Python objects; float64 by default.
+        Any dtype without Python objects; float64 by default.
 
     Returns
     -------
     ndarray
-        C-contiguous. Its memory is unpinned and freed with the last array that views it. Where
-        there is no usable GPU the memory is ordinary, and the process's first such call gives a
+        C-contiguous. Its memory is unpinned and freed with the last array that views it. Without a
+        usable GPU the memory is pageable, and the first call in the process issues a
         ``NoDeviceWarning``.
 
     Raises
@@ -37,7 +37,7 @@ def empty_pinned(shape: int | tuple[int, ...], dtype: DTypeLike = float) -> np.n
     TypeError
         `dtype` holds Python objects.
     MemoryError
-        So much memory cannot be pinned.
+        The memory cannot be pinned.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def pinned_copy(a: ArrayLike) -> np.ndarray[Any, Any]:
     Parameters
     ----------
     a : array_like
-        Of any dtype that holds no Python objects.
+        Of any dtype without Python objects.
 
     Returns
     -------
@@ -77,7 +77,7 @@ def pinned_copy(a: ArrayLike) -> np.ndarray[Any, Any]:
     TypeError
         The dtype holds Python objects.
     MemoryError
-        So much memory cannot be pinned.
+        The memory cannot be pinned.
     """
     source = np.asarray(a)
     copy = empty_pinned(source.shape, source.dtype)

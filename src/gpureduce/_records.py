@@ -1,4 +1,4 @@
-"""What functions return beside arrays: minima with maxima, kernels, devices, the last run, limits, the cache."""
+"""Records that functions return: minima with maxima, kernels, devices, the last run, limits, the cache."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 
 
 class MinMax(NamedTuple):
-    """What :func:`minmax` returns.
+    """Result of :func:`minmax`.
 
     Examples
     --------
@@ -49,28 +49,28 @@ class KernelInfo:
     Attributes
     ----------
     name, aliases
-        What `kernel` may be set to.
+        Values for the argument `kernel`.
     family
         ``"atomic"``, ``"tree"``, ``"shuffle"``, ``"block"``, ``"warp"``, ``"library"`` or
         ``"planner"``.
     summary, removes, pays
-        What it is, what this step of the course takes away, what it still costs.
+        The kernel in one line, the cost that it removes from the step before, the cost that remains.
     source
-        Where it was first taught.
+        The publication that first taught it.
     block_rule, block_size
-        Block sizes it takes (``"power of two"``, ``"multiple of 32"``, ``"32"``) and its own.
+        Block sizes that it takes (``"power of two"``, ``"multiple of 32"``, ``"32"``), and its default.
     elements_per_thread
-        What a thread of a full block takes at least.
+        Least elements per thread of a full block.
     takes_grid_size
-        Whether `grid_size` may be set.
+        Whether it takes the argument `grid_size`.
     commutative_only
         Whether it reorders operands.
     deterministic
-        Whether the same input on the same card gives the same bits, floats included.
+        Whether the same input on the same device gives the same bits, floats included.
     min_compute_capability
-        Oldest card it runs on; ``None`` if any that is supported.
+        Least compute capability that it needs; ``None`` if every supported device has it.
     available, reason
-        Whether it could run on the first GPU now and, if not, why and what to do.
+        Whether it can run on the first GPU; if not, the reason and a remedy.
     """
 
     name: str
@@ -108,7 +108,7 @@ class DeviceInfo:
 
 @dataclass(frozen=True, slots=True)
 class LastRun:
-    """What a call did.
+    """What the calling thread's last call did.
 
     Attributes
     ----------
@@ -122,16 +122,16 @@ class LastRun:
     launches
         Kernel launches for the last chunk.
     chunks
-        Pieces the array was streamed in.
+        Pieces in which the array was uploaded.
     elements, bytes
-        Read from the array.
+        Elements and bytes read from the array.
     seconds
         Wall time inside the library.
     stages
-        Seconds the host spent in ``"stage"``, ``"upload"``, ``"kernel"``, ``"download"``,
-        ``"compile"``; those that were timed.
+        Seconds that the host spent in ``"stage"``, ``"upload"``, ``"kernel"``, ``"download"`` and
+        ``"compile"``, for those stages that were timed.
     compiled, cache_hits
-        Programs compiled for this call, and read from the disk cache.
+        Programs that NVRTC compiled for this call, and programs read from the disk cache.
     """
 
     device: str
@@ -158,7 +158,7 @@ class Limits:
     device_bytes
         Device memory for streaming host arrays, per device.
     pinned_bytes
-        Pinned host memory for the same.
+        Pinned host memory for streaming host arrays.
     cpu_threads
         Threads of the CPU backend and of the staging copy.
     """
@@ -175,11 +175,11 @@ class CacheInfo:
     Attributes
     ----------
     directory, reason
-        Where it is; ``""`` if it is off, and then why.
+        Folder of the cache, ``""`` if it is off; the reason why it is off.
     entries, bytes, limit_bytes
-        What it holds and may hold.
+        Number and size of its entries, and the limit of their size.
     hits, misses, writes, faults
-        Of this process.
+        Counts of this process: programs read, not found, written, and errors of the file system.
     """
 
     directory: str
@@ -208,7 +208,7 @@ def kernels() -> list[KernelInfo]:
     Returns
     -------
     list of KernelInfo
-        ``available`` and ``reason`` are about the first GPU; asking opens the driver.
+        ``available`` and ``reason`` refer to the first GPU; the call opens the driver.
 
     Examples
     --------
@@ -220,7 +220,7 @@ def kernels() -> list[KernelInfo]:
 
 
 def kernel_source(name: str, helpers: bool = False) -> str:
-    """CUDA source of a kernel, the very text that is compiled.
+    """CUDA source of a kernel, as NVRTC compiles it.
 
     Parameters
     ----------
@@ -237,7 +237,7 @@ def kernel_source(name: str, helpers: bool = False) -> str:
     Raises
     ------
     ValueError
-        There is no such kernel; the message has near matches.
+        There is no kernel of this name; the message lists similar names.
 
     Examples
     --------

@@ -270,12 +270,12 @@ def test_without_a_crossing_there_is_none() -> None:
 def test_the_break_even_is_said_in_words() -> None:
     shared = {"sizes": (256, 2048), "ratios": (0.5, 2.0)}
     assert str(BreakEven("auto", "cuda:0", 123_456, 493_824, True, **shared)) == (
-        "from host memory to a result, auto on cuda:0 answers later than numpy below about 120,000 elements "
-        "(482.2 KiB), sooner above"
+        "from host memory to a result, auto on cuda:0 is slower than numpy below about 120,000 elements "
+        "(482.2 KiB), faster above"
     )
-    assert "sooner than numpy below" in str(BreakEven("auto", "cuda:0", 5, 20, False, **shared))
+    assert "faster than numpy below" in str(BreakEven("auto", "cuda:0", 5, 20, False, **shared))
     never = str(BreakEven("auto", "cuda:0", None, None, False, **shared))
-    assert "later than numpy at every size from 256 to 2,048 elements: there is no break-even" in never
+    assert "slower than numpy at every size from 256 to 2,048 elements: there is no break-even" in never
 
 
 def test_the_break_even_is_looked_for_up_to_the_arrays_size() -> None:

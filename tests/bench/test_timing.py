@@ -194,7 +194,7 @@ def test_a_bar_is_drawn_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_tqdm_there_is_no_bar_unless_one_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)
-    monkeypatch.setattr(sampling, "_is_watched", lambda: True)
+    monkeypatch.setattr(sampling, "_is_interactive", lambda: True)
     with sampling.progress_bar("x") as bar:
         bar(1.0)
     with pytest.raises(ImportError, match=re.escape("gpureduce[progress]")):

@@ -1,7 +1,7 @@
-"""The libraries we measure against: each reduces the same device memory, or a NumPy array to a NumPy result.
+"""Libraries to compare with: each reduces the same device memory, or a NumPy array to a NumPy result.
 
-Device times are by events on the library's own current stream, so that they compare with ours. A library that is
-not installed is named with the reason; one without this dtype or operator says so when it is asked.
+Device times are measured by events on the library's current stream, as ours are. A library that is not installed is
+listed with the reason; a library without the dtype or operator raises when it is called.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def numpy_function(op: str) -> Callable[..., Any]:
 
 
 def _function_of(library: Any, op: str) -> Callable[..., Any]:
-    """A reduction of NumPy or of a library that follows it; a ufunc reduces by its method."""
+    """A reduction of NumPy or of a library with its names; a ufunc's method ``reduce``."""
     found = getattr(library, op, None)
     if found is None:
         raise NotImplementedError(f"{library.__name__} has no {op}")
@@ -65,7 +65,7 @@ class DeviceView:
 
     @property
     def elements(self) -> int:
-        """How many there are."""
+        """Number of elements."""
         return math.prod(self.shape)
 
 
@@ -76,9 +76,9 @@ class DeviceWork:
     Attributes
     ----------
     result
-        Makes it once and returns what it gives, as NumPy has it.
+        Reduces once and returns the result as NumPy's.
     take
-        Device times of so many runs, in seconds.
+        Device times of the given number of runs, in seconds.
     """
 
     result: Callable[[], Any]
@@ -91,12 +91,12 @@ class NumPy:
     name = "numpy"
 
     def host_call(self, op: str, array: np.ndarray[Any, Any], axis: Any) -> Callable[[], Any]:
-        """What is timed from host memory to a result in it."""
+        """The call that is timed, from host memory to a result in host memory."""
         function = numpy_function(op)
         return lambda: function(array, axis=axis)
 
     def device_work(self, op: str, view: DeviceView, axis: Any, flush: int) -> DeviceWork:
-        """There is none."""
+        """Not available."""
         raise NotImplementedError("NumPy works in host memory")
 
 
@@ -119,7 +119,7 @@ class Cub:
         self._measure = ctypes.CDLL(str(library)).cub_measure
 
     def host_call(self, op: str, array: np.ndarray[Any, Any], axis: Any) -> Callable[[], Any]:
-        """There is none."""
+        """Not available."""
         raise NotImplementedError("cub::DeviceReduce takes device memory")
 
     def device_work(self, op: str, view: DeviceView, axis: Any, flush: int) -> DeviceWork:
@@ -175,7 +175,7 @@ class _WithEvents:
         return take
 
     def times_of(self, call: Callable[[], Any], count: int) -> list[float]:
-        """Device times of so many calls on the library's stream, in seconds."""
+        """Device times of the given number of calls on the library's stream, in seconds."""
         return self._take(call, None, contextlib.nullcontext)(count)
 
 
@@ -280,14 +280,14 @@ class Torch(_WithEvents):
 
 
 _made: dict[str, Any] = {}
-"""Those that were made in this process: nvcc takes a minute for CUB."""
+"""Baselines that this process has loaded: nvcc compiles CUB's for a minute."""
 
 BASELINES: dict[str, Callable[[], Any]] = {each.name: each for each in (NumPy, Cub, CuPy, Torch)}
-"""What makes each of them, by name; making one imports or builds it."""
+"""Classes by name; an instance imports or builds the library."""
 
 
 def available(names: Sequence[str] | None = None) -> tuple[dict[str, Any], dict[str, str]]:
-    """Libraries that work here, by name, and why each other one does not.
+    """Libraries that work here, by name, and the reason why each other one does not.
 
     Parameters
     ----------
@@ -314,6 +314,6 @@ def available(names: Sequence[str] | None = None) -> tuple[dict[str, Any], dict[
             present[name] = _made[name] = BASELINES[name]()
         except ModuleNotFoundError as error:
             absent[name] = f"{error.name} is not installed"
-        except Exception as error:  # whatever a library's import or build raises is its reason
+        except Exception as error:  # any exception of a library's import or build is the reason
             absent[name] = " ".join(f"{type(error).__name__}: {error}".split())
     return present, absent

@@ -1,4 +1,4 @@
-"""What is measured: an array where it lies, on the host or in device memory, and its copies on a device.
+"""The array that is measured, in host or device memory, and its copies on a device.
 
 An array is uploaded once and freed at the end of a block; device times are then of the memory it lies in.
 """
@@ -34,7 +34,7 @@ class BenchmarkArray:
     shape, dtype
         Of it.
     pointer, device
-        Where a device array lies, and the ordinal of its device; ``None`` of a host array.
+        Address of a device array, and the ordinal of its device; ``None`` for a host array.
     """
 
     array: Any
@@ -45,7 +45,7 @@ class BenchmarkArray:
 
     @property
     def elements(self) -> int:
-        """How many there are."""
+        """Number of elements."""
         return math.prod(self.shape)
 
     @property
@@ -54,7 +54,7 @@ class BenchmarkArray:
         return self.elements * self.dtype.itemsize
 
     def trailing(self, axis: Any) -> int | None:
-        """How many trailing axes `axis` is; ``None`` if it is others, whose layout no named kernel reads."""
+        """Number of trailing axes that `axis` is; ``None`` for other axes, whose layout no named kernel reads."""
         ndim = len(self.shape)
         if axis is None:
             return ndim
@@ -63,7 +63,7 @@ class BenchmarkArray:
 
 
 def as_benchmark_array(a: Any) -> BenchmarkArray:
-    """Read what an array is; a device array must be contiguous.
+    """Describe an array for measuring; a device array must be contiguous.
 
     Raises
     ------
@@ -92,13 +92,13 @@ def _packed(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 
 
 def _ordinal(a: Any) -> int:
-    """Device of an array by DLPack's word for it; without one the first."""
+    """Ordinal of an array's device by ``__dlpack_device__``; 0 for arrays without it."""
     where = getattr(a, "__dlpack_device__", None)
     return 0 if where is None else int(where()[1])
 
 
 def on_host(it: BenchmarkArray) -> np.ndarray[Any, Any]:
-    """The elements in host memory, for a right answer: a copy of a device array by its library's own means.
+    """The elements in host memory, to compute the reference result: a device array is copied by its own library.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def on_device(values: np.ndarray[Any, Any], device: int = 0) -> Iterator[int]:
     packed = np.ascontiguousarray(values, values.dtype.newbyteorder("="))
     pointer = _core.alloc_device(device, packed.nbytes)
     try:
-        # As bytes: NumPy exports no buffer of bfloat16.
+        # As bytes, since NumPy exports no buffer of bfloat16.
         _core.upload(device, pointer, packed.reshape(-1).view(np.uint8))
         yield pointer
     finally:
@@ -147,7 +147,7 @@ def random_values(dtype: Any, n: int, seed: int = 20240501) -> np.ndarray[Any, A
 
 
 def repeat(pattern: np.ndarray[Any, Any], n: int) -> np.ndarray[Any, Any]:
-    """``np.resize`` for one axis, which takes ten times as long."""
+    """``np.resize`` along one axis, in a tenth of its time."""
     period = len(pattern)
     if period == n:
         return pattern

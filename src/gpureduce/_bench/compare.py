@@ -71,33 +71,32 @@ def compare(
     profile: bool = False,
     progress: bool | None = None,
 ) -> Comparison:
-    """Time kernels and libraries on the same array, in turns, after their answers were checked.
+    """Time kernels and libraries on the same array, in turns, after checking their results.
 
     Parameters
     ----------
     arr : array_like
         Host array of any layout, or a contiguous one in device memory with ``__cuda_array_interface__``.
     kernels : str or iterable of str, optional
-        Names or aliases; by default all of the catalogue, or ``"auto"`` alone where there is no GPU: the CPU backend
-        has but one way.
+        Names or aliases; by default all of the catalogue, or ``"auto"`` alone on the CPU, which has no such kernels.
     op : str, optional
         The operator.
     axis : optional
         As the reductions take it. Kernels alone are timed over the last axes.
     block_size : int or iterable of int, optional
-        Threads per block, or several, each of which is tried with each kernel; by default the kernels' own.
+        Threads per block, or several, each measured with each kernel; by default the kernels' own.
     baselines : iterable of {"numpy", "cub", "cupy", "torch"}, optional
-        Libraries to measure against; what is not installed is listed with the reason.
+        Libraries to compare with; one that is not installed is listed with the reason.
     device : str, optional
         As the reductions take it.
     sizes : iterable of int, optional
-        Elements: compares on the first so many elements of the flattened array, for each size.
+        Numbers of elements: compares on the first elements of the flattened array, for each number.
     cache : {"hot", "cold", "rotated"}, optional
         As :func:`benchmark` takes it. Libraries are timed hot or cold.
     seconds, precision : float, optional
         As :func:`benchmark` takes them, for each contender and kind of time.
     break_even : bool, optional
-        Whether to look for the size at which the fastest kernel meets NumPy, from host memory to a result.
+        Whether to find the size at which the fastest kernel and NumPy take the same time, from host memory to a result.
     ceiling, profile, progress : bool, optional
         As :func:`benchmark` takes them.
 
@@ -110,16 +109,15 @@ def compare(
     ValueError
         An unknown kernel, operator, baseline, device or cache; a size that the array does not have.
     TypeError
-        A dtype that does not reduce.
+        A dtype that is not reduced.
     DeviceUnavailableError
-        A CUDA device was asked for and there is none; or a profile was, and Nsight Compute is missing or not allowed.
+        A CUDA device was requested and there is none; or a profile was, and Nsight Compute is missing or not allowed.
 
     Notes
     -----
-    An answer is right if it is NumPy's, where nothing rounds. A sum, mean or product of n floats may be off by one ulp
-    and four times sqrt(n) units of roundoff of the accumulator, relative to the sum of magnitudes: any order of
-    additions stays within that, but for one in which errors cannot cancel. Libraries may add 16-bit floats in their
-    own type.
+    Where nothing rounds, a result is right if it equals NumPy's. A sum, mean or product of n floats may be off by one
+    ulp and four times sqrt(n) units of roundoff of the accumulator, relative to the sum of magnitudes: additions in any
+    order stay below this bound unless their errors cannot cancel. Libraries may add 16-bit floats in their own type.
 
     Examples
     --------
@@ -136,7 +134,7 @@ def compare(
     whole = as_benchmark_array(arr)
     check_operator(op)
     if not hasattr(np, op):
-        raise ValueError(f"NumPy has no {op} to check the answers of {op} with")
+        raise ValueError(f"NumPy has no {op} to check results with")
     blocks = [block_size] if block_size is None or isinstance(block_size, (int, np.integer)) else list(block_size)
     wanted = list(dict.fromkeys(baselines))
     present, missing = available(wanted)
@@ -219,7 +217,7 @@ def _enter(
     missing: dict[str, str],
     profile: bool,
 ) -> list[_Entry]:
-    """Check every contender's answer, and warm up those that are right."""
+    """Check every contender's result, and warm up those whose result is right."""
     right = reference(op, on_host(it), session.axis)
     like = np.asarray(numpy_function(op)(np.ones(1, it.dtype))).dtype
     moved_bytes = it.nbytes + right[0].size * like.itemsize
@@ -299,7 +297,7 @@ def _enter_baseline(
             verdicts.append(verdict)
             if verdict.right:
                 setattr(entry, kind, turn())
-        except Exception as error:  # a library without this cell says so in its own way
+        except Exception as error:  # a library without this operator or dtype raises in its own way
             reasons[kind] = " ".join(f"{error}".split()) or type(error).__name__
 
     def on_host() -> tuple[Any, Callable[[], Turn]]:
@@ -332,7 +330,7 @@ def _enter_baseline(
 
 
 def _warnings(session: BenchmarkSession, entries: Sequence[_Entry], precision: float, n: int) -> list[str]:
-    """Doubts about one size, those of many contenders in one line."""
+    """Warnings about one size; those of several contenders share a line."""
     found = [*session.cache_troubles(), *moved(session.readings)]
     noisy = {"device": "device time", "host": "time from host memory"}
     for kind, words in noisy.items():
@@ -354,7 +352,7 @@ def _look_for_break_even(
     present: dict[str, Any],
     bar: progress_bar,
 ) -> BreakEven | None:
-    """Time the fastest kernel and NumPy over sizes, in turns; ``None`` if there is nothing to hold against NumPy."""
+    """Time the fastest kernel and NumPy over sizes, in turns; ``None`` if nothing can be compared with NumPy."""
     if whole.pointer is not None or NumPy.name not in present:
         return None
     timed = [(row.host.median, row) for row in rows if row.is_kernel and row.host is not None]

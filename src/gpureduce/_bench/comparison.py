@@ -1,7 +1,7 @@
-"""What :func:`gpureduce.compare` returns: contenders side by side, as tables, charts, CSV and JSON.
+"""Result of :func:`gpureduce.compare`: contenders side by side, as tables, charts, CSV and JSON.
 
-Times from host memory to a result and times of the kernels alone are of two kinds, and stay in columns of their own: no
-speedup has one kind above and the other below.
+Times from host memory to a result, and times of the kernels alone, have columns of their own: a speedup divides times
+of one kind.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class Comparison(ComparisonRecord, Exported):
     peak, ceiling
         Bandwidth that the memory's clock and bus come to, and that was measured here; ``None`` if unknown.
     device_name
-        The card's, or the processor's.
+        Name of the GPU, or of the processor.
     warnings
-        What casts doubt on the times, in words.
+        Reasons to doubt the times, in words.
     environment
         Device, driver, versions, date.
     """
@@ -78,7 +78,7 @@ class Comparison(ComparisonRecord, Exported):
             columns.append(["" if each is None else show_count(each.median / unit) for each in spreads])
             rates = [row.bytes / each.median if each else None for row, each in zip(here, spreads, strict=True)]
             columns.append(["" if rate is None else show_bandwidth(rate) for rate in rates])
-            if kind == "on_device" or self.peak is None:  # a card's memory is no measure of a call from the host
+            if kind == "on_device" or self.peak is None:  # the GPU's memory does not bound a call from the host
                 for whole, heading in ((self.peak, "% of peak"), (self.ceiling, "% of ceiling")):
                     if whole is not None:
                         headings.append(heading)

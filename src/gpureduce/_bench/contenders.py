@@ -1,4 +1,4 @@
-"""What takes part in a comparison, and how it fared: records, without how they are shown."""
+"""Records of a comparison: contenders and their times, and the break-even."""
 
 from __future__ import annotations
 
@@ -26,25 +26,26 @@ class Contender:
     name
         A kernel's name, or a library's.
     is_kernel
-        Whether it is one of ours.
+        Whether it is a kernel of this package.
     block_size, grid_size
-        Threads per block and blocks of the first launch; 0 of a library, and on the CPU.
+        Threads per block and blocks of the first launch; 0 for libraries, and on the CPU.
     elements, bytes
-        Of the array, and bytes that had to move: its elements once, the results once.
+        Elements of the array, and bytes read and written: its elements once, the results once.
     ran_on
-        ``"cuda:N"`` or ``"cpu"``, ``""`` of what did not run.
+        ``"cuda:N"`` or ``"cpu"``; ``""`` if it did not run.
     right, ulps
-        Whether the result was right, and how far off it was, in ulps of the right one. What is wrong has no times.
+        Whether the result was right, and its error in ulps of the right result. A contender with a wrong result is not
+        timed.
     host
-        :class:`Spread` of the wall time from the array where the caller has it to the result on the host.
+        :class:`Spread` of the wall time from the caller's array to the result on the host.
     on_device
         :class:`Spread` of the device time of the kernels alone.
     absent
-        Why there are no times at all, or ``""``.
+        The reason why there are no times, or ``""``.
     why_no_host, why_no_device
-        Why there are none of one kind, or ``""``.
+        The reason why times of one kind are missing, or ``""``.
     counters
-        Of each launch by Nsight Compute, if it was asked for.
+        Counters of each launch by Nsight Compute, if a profile was requested.
     """
 
     name: str
@@ -81,19 +82,19 @@ class Contender:
 
 @dataclass(frozen=True, slots=True)
 class BreakEven:
-    """From which size on a kernel answers sooner than ``numpy``, both from host memory to a result.
+    """The size from which a kernel is faster than ``numpy``, both from host memory to a result.
 
     Attributes
     ----------
     kernel, device
-        What was held against NumPy, and where it ran.
+        The kernel that was compared with NumPy, and the device that it ran on.
     elements
-        Where the two meet, interpolated on logarithmic axes between two sizes that were measured; ``None`` if one is
-        ahead at all sizes.
+        Elements at which both take the same time, interpolated on logarithmic axes between two measured sizes;
+        ``None`` if one is faster at all sizes.
     bytes
-        The same in bytes.
+        Bytes of these elements.
     first_wins
-        Whether the kernel is ahead beyond it; if there is none, at all sizes.
+        Whether the kernel is faster above that size; without a break-even, at all sizes.
     sizes, ratios
         Elements of the arrays that were measured, and NumPy's time over the kernel's.
     """
@@ -109,18 +110,18 @@ class BreakEven:
     def __str__(self) -> str:
         what = f"from host memory to a result, {self.kernel} on {self.device}"
         if self.elements is None or self.bytes is None:
-            always = "sooner" if self.first_wins else "later"
+            always = "faster" if self.first_wins else "slower"
             sizes = f"{self.sizes[0]:,} to {self.sizes[-1]:,} elements"
-            return f"{what} answers {always} than numpy at every size from {sizes}: there is no break-even"
-        order = ("later", "sooner") if self.first_wins else ("sooner", "later")
+            return f"{what} is {always} than numpy at every size from {sizes}: there is no break-even"
+        order = ("slower", "faster") if self.first_wins else ("faster", "slower")
         return (
-            f"{what} answers {order[0]} than numpy below about {_round(self.elements):,} elements "
+            f"{what} is {order[0]} than numpy below about {_round(self.elements):,} elements "
             f"({show_bytes(self.bytes)}), {order[1]} above"
         )
 
 
 def _round(n: int) -> int:
-    """Two significant digits: more were not measured."""
+    """Round to two significant digits, which is the precision of the measurement."""
     return round(n, 2 - len(str(n)))
 
 
@@ -144,9 +145,9 @@ def find_break_even(sizes: Sequence[int], ratios: Sequence[float]) -> tuple[floa
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRecord:
-    """Contenders that were measured on one array: what charts are drawn of.
+    """Contenders that were measured on one array: the input of tables and charts.
 
-    Attributes are those of :class:`Comparison`.
+    The attributes are described in :class:`Comparison`.
     """
 
     op: str

@@ -1,4 +1,4 @@
-"""Whether a result is right: NumPy's in extended precision, and how much rounding may cost."""
+"""Checking a result: NumPy's in extended precision, and a bound of the rounding error."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ _ROUNDED_ALWAYS = ("mean", "var", "std")
 _PIECE = 1 << 22
 _HALF_BYTES = 2
 SPREAD_OF_SUMS = 4.0
-"""How many standard deviations a sum of rounded additions may be off; see :func:`check`."""
+"""Standard deviations that a sum of rounded additions may be off; see :func:`reference`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a result is right, and how far off it is at most, in ulps of the right one."""
+    """Whether a result is right, and its largest error in ulps of the right result."""
 
     right: bool
     ulps: float
 
 
 def reference(op: str, array: np.ndarray[Any, Any], axis: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """NumPy's result in extended precision, and how much a result of rounded operations may be off.
+    """NumPy's result in extended precision, and the error that rounded operations may have.
 
-    The first is exact for integers and for everything that does not round. Whatever the order of n additions, each
-    rounded with unit roundoff u, their sum is off by less than 4 sqrt(n) u times the sum of magnitudes but with
-    vanishing probability; a product in the same way by its own magnitude. Where errors do not cancel, as where many
-    numbers are added to a sum that has outgrown them, it is off by more, and wrong.
+    The result is exact for integers and for operators that do not round. The sum of n additions in any order, each
+    with unit roundoff u, is off by less than 4 sqrt(n) u times the sum of magnitudes, except with vanishing
+    probability; a product likewise, by its own magnitude. Errors that do not cancel, as of many small numbers added to
+    a large sum, exceed the bound: such a result is wrong.
     """
     function = numpy_function(op)
     is_float = array.dtype.kind in "fcV"
@@ -56,11 +56,11 @@ def reference(op: str, array: np.ndarray[Any, Any], axis: Any) -> tuple[np.ndarr
 
 
 Right = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
-"""A right result, and how much another may be off: what :func:`reference` gives."""
+"""Result of :func:`reference`: the right result, and the bound of another's error."""
 
 
 def loosened(right: Right, dtype: np.dtype[Any]) -> Right:
-    """For libraries, which may add 16-bit floats in their own type: NumPy does along all but the last axis."""
+    """Loosen the bound for libraries that add 16-bit floats in their own type, as NumPy does but for the last axis."""
     exact, slack = right
     if dtype.itemsize != _HALF_BYTES or dtype.kind not in "fV":
         return right
@@ -68,7 +68,7 @@ def loosened(right: Right, dtype: np.dtype[Any]) -> Right:
 
 
 def _magnitude(op: str, source: np.ndarray[Any, Any], axis: Any) -> np.ndarray[Any, Any]:
-    """Sum or mean of magnitudes, a piece at a time where that is possible: no second array of the first one's size."""
+    """Sum or mean of magnitudes, piece by piece where possible, without a second array of the same size."""
     function = numpy_function(op)
     if axis is not None or not source.flags.c_contiguous:
         return np.asarray(function(np.abs(source), axis=axis, dtype=np.float64))
@@ -80,7 +80,7 @@ def _magnitude(op: str, source: np.ndarray[Any, Any], axis: Any) -> np.ndarray[A
 
 
 def check(result: Any, right: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]], like: np.dtype[Any]) -> Verdict:
-    """Hold a result against :func:`reference`.
+    """Compare a result with :func:`reference`.
 
     Parameters
     ----------

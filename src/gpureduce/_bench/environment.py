@@ -1,4 +1,4 @@
-"""What a measurement was made with: device, driver, versions, date. Goes into every result."""
+"""The environment of a measurement: device, driver, versions, date. Part of every result."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ __all__ = [
 ]
 
 PACKAGES = ("numpy", "cupy-cuda13x", "cupy-cuda12x", "torch", "numba", "jax", "ml_dtypes")
-"""Whose versions a reader would ask for."""
+"""Packages whose versions are part of the environment."""
 TRANSFERS_PER_CLOCK = 2
-"""Of the memory's clock as the driver tells it: data moves on both edges."""
+"""Transfers per clock of the memory that the driver reports: data moves on both edges."""
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
@@ -38,7 +38,7 @@ def package_version(package: str) -> str | None:
 
 
 def cpu_name() -> str:
-    """The processor, as the system calls it."""
+    """The processor's name, from the system."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as lines:
             for line in lines:
@@ -50,7 +50,7 @@ def cpu_name() -> str:
 
 
 def last_level_cache_bytes() -> int:
-    """Size of the CPU's largest cache; 0 where the system does not say."""
+    """Size of the CPU's largest cache; 0 if the system does not tell."""
     sizes = [0]
     for index in _CACHES.glob("index*"):
         try:
@@ -64,7 +64,7 @@ def last_level_cache_bytes() -> int:
 
 
 def peak_bytes_per_second(device: DeviceInfo) -> float:
-    """Bandwidth that memory clock and bus width come to."""
+    """Bandwidth by memory clock and bus width."""
     return TRANSFERS_PER_CLOCK * 1e3 * device.memory_clock_khz * device.memory_bus_bits / 8
 
 

@@ -1,7 +1,7 @@
-"""What the hardware's counters say of a kernel, by Nsight Compute: ``profile=True``.
+"""The hardware's counters of a kernel, by Nsight Compute: ``profile=True``.
 
 ``ncu`` runs ``python -m gpureduce._bench.profile``, a process of its own that launches the kernel once over random
-elements. The clocks are left alone, as they are for the times beside which the counters stand.
+elements. Clocks are not locked, as for the times beside the counters.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LAST_WORDS = 2000
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the table: what it is called, the hardware's metrics that it is the sum of, and how it is shown."""
+    """A column of the table: its heading, the metrics that are added up, a factor, and a format."""
 
     words: str
     metrics: tuple[str, ...]
@@ -65,7 +65,7 @@ COLUMNS: dict[str, Column] = {
 
 
 def find_ncu() -> str:
-    """Where Nsight Compute's program is.
+    """Path of Nsight Compute's program.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def find_ncu() -> str:
 
 
 def check_possible(why_no_device: str) -> None:
-    """Say before anything is measured that it cannot be profiled.
+    """Raise before the measurement if it cannot be profiled.
 
     Raises
     ------
@@ -145,7 +145,7 @@ def number(row: Mapping[str, str], names: Sequence[str]) -> float:
 
 
 def profile_kernel(op: str, options: dict[str, Any], it: BenchmarkArray, reduced: int) -> tuple[dict[str, Any], ...]:
-    """Counters of each launch of a reduction of as many elements, which are random.
+    """Counters of each launch of a reduction of random elements.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ def profile_kernel(op: str, options: dict[str, Any], it: BenchmarkArray, reduced
 
 
 def counter_table(counters: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Headings and rows of text of what :func:`profile_kernel` gave."""
+    """Headings and rows of text of the result of :func:`profile_kernel`."""
     is_named = any("kernel" in each for each in counters)
     headings = [*(["kernel"] if is_named else []), "launch", *(column.words for column in COLUMNS.values())]
     rows = []
@@ -198,7 +198,7 @@ def counter_table(counters: Sequence[Mapping[str, Any]]) -> tuple[list[str], lis
 
 
 def main() -> None:
-    """Launch what the argument says, once: this is the process that ``ncu`` watches."""
+    """Launch the reduction of the command line's argument once, in the process that ``ncu`` profiles."""
     request = json.loads(sys.argv[1])
     dtype = native_dtype(request["dtype"])
     compute = None if request["compute"] is None else native_dtype(request["compute"])

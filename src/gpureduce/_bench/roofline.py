@@ -1,4 +1,4 @@
-"""How fast memory can be read: what a card's clock and bus come to, and what was measured here.
+"""The roofs of a reduction's bandwidth: the theoretical peak of a GPU's memory, and the measured read ceiling.
 
 The *read ceiling* is the best bandwidth that ``fast`` reaches over a long array: of a maximum of int32 and a sum of
 float32, the least arithmetic there is per byte. It is measured once per process and device.
@@ -18,11 +18,11 @@ from .environment import last_level_cache_bytes
 __all__ = ["host_read_ceiling", "read_ceiling"]
 
 MOST_BYTES = 1 << 30
-"""Of the array that is read; at most an eighth of the device's memory."""
+"""Size of the array that is read; at most an eighth of the device's memory."""
 PIECE_BYTES = 64 << 20
 REPEATS = 20
 HOST_BYTES, HOST_CACHES, HOST_MOST_BYTES = 256 << 20, 4, 1 << 30
-"""Least and most bytes of the array read on the host, which is some times its last-level cache."""
+"""Least size of the array that is read on the host, its size in last-level caches, and its most."""
 HOST_REPEATS = 7
 
 _READERS = (("max", "int32"), ("sum", "float32"))
@@ -31,7 +31,7 @@ _WORD = 4  # bytes of either
 
 @functools.cache
 def read_ceiling(device: DeviceInfo) -> float:
-    """Bytes per second that a kernel reads from the memory of a device at most.
+    """Most bytes per second that a kernel reads from the memory of a device.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def read_ceiling(device: DeviceInfo) -> float:
 
 @functools.cache
 def host_read_ceiling(threads: int) -> float:
-    """Bytes per second that the CPU backend reads from memory at most with so many threads."""
+    """Most bytes per second that the CPU backend reads from memory with this number of threads."""
     nbytes = min(max(HOST_BYTES, HOST_CACHES * last_level_cache_bytes()), HOST_MOST_BYTES)
     best = float("inf")
     for op, dtype in _READERS:
@@ -72,7 +72,7 @@ def host_read_ceiling(threads: int) -> float:
 
 
 def ceiling_or_why(device: DeviceInfo | None, threads: int) -> tuple[float | None, str]:
-    """The read ceiling of a device, or of the host where it is ``None``; or nothing and the reason."""
+    """The read ceiling of a device, or of the host for ``None``; or ``None`` and the reason."""
     try:
         return (host_read_ceiling(threads) if device is None else read_ceiling(device)), ""
     except (MemoryError, RuntimeError) as error:

@@ -1,8 +1,8 @@
-"""Samples of time: how they are taken, in turns, and what they come to.
+"""Samples of time: taking them in turns, and their statistics.
 
-A *sample* is the time of one call, or the mean of a few where one is too short for the clock. Contenders take turns, so
-that a drift of the machine's clocks meets all of them. Each goes on until the median is known well enough, or its
-time is spent.
+A *sample* is the time of one call, or the mean of several calls that are too short for the clock. Contenders take
+turns, so that a drift of the machine's clocks affects all of them. Each contender is sampled until its median is known
+to the wanted precision, or its time is used up.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ import numpy as np
 __all__ = ["Spread", "Turn", "calls_for", "progress_bar", "take_turns"]
 
 LEAST_SAMPLES, MOST_SAMPLES = 10, 10_000
-"""Samples before the median is trusted, and after which more would change nothing."""
+"""Least samples for a median, and most samples that are taken."""
 LEAST_AFTER_BUDGET = 2
-"""Samples of something so slow that its time is spent before it has ten."""
+"""Least samples of a call that is too slow for :data:`LEAST_SAMPLES` in its time."""
 SHORTEST_SAMPLE = 50e-6
-"""Seconds of wall time a sample should last, so that reading the clock (some 50 ns) is nothing in it."""
+"""Least wall time of a sample in seconds: reading the clock takes about 50 ns, 0.1 % of it."""
 CONFIDENCE_QUANTILE = 1.96
-"""Of the normal distribution, for 95 %."""
+"""Quantile of the normal distribution, for 95 %."""
 NOISY = 0.05
-"""Noise (quartile distance over median) beyond which a warning is due."""
+"""Noise (quartile distance over median) above which a warning is given."""
 DRIFTED = 0.03
-"""Change of the median from the first to the second half of the samples that is called a drift."""
+"""Change of the median from the first to the second half of the samples above which a warning is given."""
 LEAST_FOR_DRIFT = 8
 REDRAW_SECONDS = 0.2
-"""Between two drawings of a progress bar."""
+"""Seconds between two drawings of a progress bar."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Times and what they come to; in seconds.
+    """Sampled times and their statistics, in seconds.
 
     Attributes
     ----------
     samples
         The raw times, in the order in which they were taken.
     calls_per_sample
-        Calls that each one is the mean of.
+        Calls per sample, which is their mean.
     """
 
     samples: tuple[float, ...]
@@ -56,28 +56,28 @@ class Spread:
 
     @property
     def median(self) -> float:
-        """Half of the samples took less."""
+        """Median of the samples."""
         return float(np.median(self.samples))
 
     @property
     def quartiles(self) -> tuple[float, float]:
-        """A quarter of the samples took less than the first, a quarter more than the second."""
+        """Lower and upper quartile of the samples."""
         low, high = np.percentile(self.samples, [25, 75])
         return float(low), float(high)
 
     @property
     def minimum(self) -> float:
-        """The shortest."""
+        """The shortest sample."""
         return min(self.samples)
 
     @property
     def maximum(self) -> float:
-        """The longest."""
+        """The longest sample."""
         return max(self.samples)
 
     @property
     def noise(self) -> float:
-        """Distance of the quartiles over the median."""
+        """Difference of the quartiles over the median."""
         low, high = self.quartiles
         return (high - low) / self.median if self.median else 0.0
 
@@ -85,8 +85,8 @@ class Spread:
     def uncertainty(self) -> float:
         """Half the width of the median's 95 % confidence interval, over the median.
 
-        The interval lies between two order statistics, whatever the distribution of the samples: the ranks that are
-        1.96 standard deviations of a binomial (n, 1/2) from the middle. Infinite where there are too few samples.
+        The interval's ends are order statistics, for samples of any distribution: the ranks at 1.96 standard deviations
+        of a binomial (n, 1/2) from the middle. Infinite if there are too few samples.
         """
         n = len(self.samples)
         reach = CONFIDENCE_QUANTILE * math.sqrt(n) / 2
@@ -98,7 +98,7 @@ class Spread:
 
     @property
     def drift(self) -> float:
-        """Change of the median from the first to the second half of the samples, over the first; 0 of few samples."""
+        """Change of the median from the first to the second half of the samples, over the first; 0 for few samples."""
         n = len(self.samples)
         if n < LEAST_FOR_DRIFT:
             return 0.0
@@ -121,7 +121,7 @@ class Spread:
         }
 
     def troubles(self, what: str, precision: float) -> list[str]:
-        """What a reader should be warned of, in words."""
+        """Warnings about the samples, in words."""
         found = []
         if self.noise > NOISY:
             found.append(f"{what} is noisy: its quartiles are {self.noise:.0%} of the median apart")
@@ -137,7 +137,7 @@ class Spread:
 
 
 def summary(samples: Sequence[float]) -> dict[str, Any]:
-    """Median, quartiles and the raw samples, in the samples' own unit: the form of ``benchmarks/results``."""
+    """Median, quartiles and the raw samples, in the samples' own unit: the format of ``benchmarks/results``."""
     spread = Spread(tuple(map(float, samples)))
     return {"median": spread.median, "quartiles": list(spread.quartiles), "samples": list(spread.samples)}
 
@@ -147,18 +147,18 @@ def summary(samples: Sequence[float]) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Turn:
-    """Something that is timed in turns with others.
+    """A call that is timed in turns with others.
 
     Attributes
     ----------
     take
-        Takes so many samples, in seconds.
+        Takes the given number of samples, in seconds.
     batch
-        How many at a turn.
+        Samples per turn.
     calls_per_sample
         As in :class:`Spread`.
     samples, spent
-        So far, and the wall time that taking them took, in seconds.
+        Samples taken so far, and the wall time of taking them, in seconds.
     """
 
     take: Callable[[int], Sequence[float]]
@@ -169,7 +169,7 @@ class Turn:
 
     @property
     def spread(self) -> Spread:
-        """The samples so far."""
+        """Statistics of the samples so far."""
         return Spread(tuple(self.samples), self.calls_per_sample)
 
     def run(self) -> None:
@@ -179,31 +179,31 @@ class Turn:
         self.spent += time.perf_counter() - start
 
     def is_done(self, seconds: float, precision: float) -> bool:
-        """Whether its time is spent, or its median known."""
+        """Whether its time is used up, or its median is known to the precision."""
         n = len(self.samples)
         if n >= LEAST_AFTER_BUDGET and self.spent >= seconds:
             return True
         return n >= LEAST_SAMPLES and (n >= MOST_SAMPLES or self.spread.uncertainty <= precision)
 
     def share_done(self, seconds: float, precision: float) -> float:
-        """From 0 to 1, for a progress bar."""
+        """Share of the sampling that is done, from 0 to 1, for a progress bar."""
         return 1.0 if self.is_done(seconds, precision) else min(self.spent / seconds, 1.0) if seconds else 0.0
 
 
 def take_turns(
     turns: Sequence[Turn], seconds: float, precision: float, progress: Callable[[float], object] | None = None
 ) -> None:
-    """Let each take a batch, in an order that changes from round to round, until all are done.
+    """Take a batch of samples of each, in an order that changes from round to round, until all are done.
 
     Parameters
     ----------
     turns : sequence of Turn
     seconds : float
-        Time for each of them.
+        Time per turn.
     precision : float
-        Uncertainty of the median at which one is done.
+        Uncertainty of the median at which a turn is done.
     progress : callable, optional
-        Is told after each round which share is done.
+        Called after each round with the share that is done.
     """
     order = np.random.default_rng(0)
     while waiting := [turn for turn in turns if not turn.is_done(seconds, precision)]:
@@ -214,15 +214,15 @@ def take_turns(
 
 
 def calls_for(seconds_per_call: float) -> int:
-    """How many calls make a sample."""
+    """Calls per sample."""
     return max(1, math.ceil(SHORTEST_SAMPLE / seconds_per_call)) if seconds_per_call > 0 else 1
 
 
 # ---------------------------------------------------------------- progress
 
 
-def _is_watched() -> bool:
-    """Whether somebody looks: standard error is a terminal, or this is a notebook."""
+def _is_interactive() -> bool:
+    """Whether standard error is a terminal, or this is a notebook."""
     if sys.stderr is not None and sys.stderr.isatty():
         return True
     interactive = sys.modules.get("IPython")
@@ -236,14 +236,14 @@ class progress_bar:  # noqa: N801  used as a function
     Parameters
     ----------
     words : str
-        What is going on.
+        Text beside the bar.
     wanted : bool, optional
-        ``None`` for where somebody looks.
+        ``None``: on a terminal and in a notebook.
     """
 
     def __init__(self, words: str, wanted: bool | None = None) -> None:
         self._bar: Any = None
-        if wanted is False or (wanted is None and not _is_watched()):
+        if wanted is False or (wanted is None and not _is_interactive()):
             return
         try:
             with warnings.catch_warnings():
@@ -254,7 +254,7 @@ class progress_bar:  # noqa: N801  used as a function
                 raise ImportError("a progress bar needs tqdm: pip install 'gpureduce[progress]'") from None
             return
         form = "{l_bar}{bar}| {elapsed}"
-        # Seldom drawn: a terminal is slow, and what is drawn between samples takes its time from them.
+        # Drawn seldom: drawing on a slow terminal between samples takes time from them.
         self._bar = tqdm(total=1.0, desc=words, leave=False, bar_format=form, mininterval=REDRAW_SECONDS, miniters=0)
 
     def __enter__(self) -> progress_bar:
@@ -270,7 +270,7 @@ class progress_bar:  # noqa: N801  used as a function
             self._bar.update(min(max(share - self._bar.n, 0.0), 1.0 - self._bar.n))
 
     def part(self, first: float, last: float) -> Callable[[float], None]:
-        """The bar of a part of the work, which goes from `first` to `last`."""
+        """Progress of a part of the work, which moves the bar from `first` to `last`."""
         return lambda share: self(first + share * (last - first))
 
 

@@ -1,4 +1,4 @@
-"""The session a measurement runs on: where the array lies, what is done between samples, and the turns that time it.
+"""A session of measurements on one array: its copies, the work between samples, and the turns that time calls.
 
 Wall time is of the whole synchronous call, from the array where the caller has it to the result. Device time is of
 the kernels alone, by events around them, over a copy of the array that was uploaded before.
@@ -28,18 +28,18 @@ from .sampling import Turn, calls_for, host_samples
 __all__ = ["CACHES", "REFUSED", "BenchmarkSession"]
 
 CACHES = ("hot", "cold", "rotated")
-"""What the caches hold when a sample starts: the array, nothing of it, or other copies of it."""
+"""Contents of the caches when a sample starts: the array, nothing of it, or other copies of it."""
 FLUSH_CACHES, HOST_FLUSH_CACHES = 4, 2
-"""Size of what is written between samples, or of all copies together, over that of the L2 or the CPU's last cache."""
+"""Bytes written between samples, or bytes of all copies, over the size of the L2 or the CPU's last-level cache."""
 MOST_COPIES = 64
 WARMUP_CALLS = 3
 WARMUP_RUNS = 3
 """Untimed calls and launches before the first sample."""
 RUNS_PER_TURN = 5
-"""Device samples at a turn, after one untimed run that brings the caches back to where they were."""
+"""Device samples per turn, after one untimed run that restores the contents of the caches."""
 
 REFUSED = (TypeError, ValueError, NotImplementedError, KernelUnavailableError)
-"""What an operator, dtype, kernel or library raises that does not take the work."""
+"""Exceptions by which an operator, dtype, kernel or library refuses the work."""
 _NO_DEVICE_COPY = (MemoryError, CudaError, DeviceUnavailableError)
 
 
@@ -49,7 +49,7 @@ def operators() -> list[str]:
 
 
 def check_operator(op: str) -> str:
-    """The same operator, if it can be measured; else a ``ValueError``."""
+    """Return an operator that can be measured; raise ``ValueError`` for others."""
     if op not in operators():
         raise ValueError(f"unknown operator {op!r}: the operators are {', '.join(operators())}")
     return op
@@ -59,12 +59,12 @@ _Request = tuple[str, int, tuple[int, ...], Any, int, str, int, int, int]
 
 
 def ignoring_array(call: Callable[[], Any]) -> Callable[[Any], Any]:
-    """A call that knows its array, where one that is given it is asked for."""
+    """Adapt a call without arguments to callers that pass the array."""
     return lambda _: call()
 
 
 class BenchmarkSession:
-    """Where one array is measured; use it as a context.
+    """Measurements of one array; use it as a context.
 
     Parameters
     ----------
@@ -83,9 +83,9 @@ class BenchmarkSession:
     info
         The CUDA device, or ``None``.
     why_no_device
-        Why there are no device times; ``""`` if there are.
+        The reason why there are no device times; ``""`` if there are.
     readings
-        :class:`Clocks` of the card, while it was at work.
+        :class:`Clocks` of the GPU, while it was at work.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class BenchmarkSession:
 
     @property
     def cache_bytes(self) -> int:
-        """Size of the cache that matters: the card's L2, or the CPU's last one."""
+        """Size of the L2 cache of the GPU, or of the CPU's last-level cache."""
         return self.info.l2_bytes if self._reads_device and self.info is not None else last_level_cache_bytes()
 
     @property
@@ -120,7 +120,7 @@ class BenchmarkSession:
 
     @property
     def peak(self) -> float | None:
-        """Theoretical bandwidth of the card's memory, bytes per second; ``None`` of the host's."""
+        """Theoretical bandwidth of the GPU's memory, bytes per second; ``None`` on the host."""
         return peak_bytes_per_second(self.info) if self.info is not None else None
 
     def __enter__(self) -> BenchmarkSession:
@@ -169,7 +169,7 @@ class BenchmarkSession:
     # ------------------------------------------------------------ calls
 
     def reduction(self, op: str, options: dict[str, Any]) -> Callable[[Any], Any]:
-        """The call that is timed: ``function(array)``, with these options of the reductions."""
+        """The call ``function(array)`` that is timed, with these options of the reductions."""
         if self.measured.pointer is not None:
             return lambda _: self.reduce_there(op, options)
         function = getattr(_functions, op)
@@ -208,7 +208,7 @@ class BenchmarkSession:
         self._next += 1
 
     def host_turn(self, call: Callable[[Any], Any]) -> Turn:
-        """Wall time of ``call(array)``; warms up, and finds how many calls make a sample."""
+        """Turn of wall times of ``call(array)``, after warming up and choosing the calls per sample."""
         best = math.inf
         for _ in range(WARMUP_CALLS):
             start = time.perf_counter()
@@ -228,7 +228,7 @@ class BenchmarkSession:
         return Turn(host_samples(once, number), calls_per_sample=number)
 
     def device_turn(self, op: str, options: dict[str, Any]) -> Turn | None:
-        """Device time of a kernel over the copies in device memory; ``None`` where there are none."""
+        """Turn of device times of a kernel over the copies in device memory; ``None`` if there are none."""
         if not self._pointers or self.info is None:
             return None
         info, stream = self.info, _core.stream_handle(options["stream"])
@@ -252,13 +252,13 @@ class BenchmarkSession:
         return Turn(take, batch=RUNS_PER_TURN if first < SLOW_SECONDS else 1)
 
     def read_clocks(self, info: DeviceInfo) -> None:
-        """Note the card's clocks; it is at work or just was."""
+        """Read the GPU's clocks, during or right after work."""
         reading = read_clocks(info.uuid)
         if reading is not None:
             self.readings.append(reading)
 
     def cache_troubles(self) -> list[str]:
-        """A warning if the times are of a cache."""
+        """A warning if repeated runs read a cache instead of memory."""
         if self.cache != "hot" or self.measured.nbytes > self.cache_bytes:
             return []
         where = "the L2 cache" if self._reads_device else "the CPU's last-level cache"
@@ -267,11 +267,11 @@ class BenchmarkSession:
 
 
 SLOW_SECONDS = 0.05
-"""Device time after which there is one sample a turn, and no more warming up."""
+"""Device time of a run above which turns have one sample, and there is no further warming up."""
 
 
 def _place(measured: BenchmarkArray, device: str | None) -> tuple[str, int | None]:
-    """Where reductions run, and the ordinal of the CUDA device that device times are of."""
+    """Where reductions run, and the ordinal of the CUDA device of device times."""
     if measured.pointer is not None:
         if device not in (None, "cuda", f"cuda:{measured.device}"):
             raise ValueError(f"the array is on cuda:{measured.device}, which device={device!r} is not")
@@ -281,7 +281,7 @@ def _place(measured: BenchmarkArray, device: str | None) -> tuple[str, int | Non
         return device, None if no_cuda else 0
     if device is None and no_cuda is not None:
         return "cpu", None
-    _functions.sum(np.ones(1, np.int8), device=device)  # the library's own errors
+    _functions.sum(np.ones(1, np.int8), device=device)  # raises the library's own errors
     run = _core.last_run()
     assert run is not None
     place: str = run["device"]

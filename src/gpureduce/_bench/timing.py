@@ -1,4 +1,4 @@
-"""What :func:`gpureduce.benchmark` returns: how long a reduction takes, and where the time goes."""
+"""Result of :func:`gpureduce.benchmark`: the times of a reduction and of its stages."""
 
 from __future__ import annotations
 
@@ -36,43 +36,43 @@ _BARE = (
 
 @dataclass(frozen=True, slots=True)
 class Timing(Exported):
-    """How long a reduction takes; :func:`benchmark` makes it. Times are in seconds, rates in bytes per second.
+    """Times of a reduction, in seconds, and rates, in bytes per second; :func:`benchmark` returns it.
 
-    Prints as a table, shows as one in a notebook, and draws its stages with matplotlib. As CSV it has a row for each
-    sample, with what it is a sample of and the environment.
+    It prints as a table, shows as one in a notebook, and draws its stages with matplotlib. Its CSV has a row per
+    sample, with the sample's kind and the environment.
 
     Attributes
     ----------
     function
-        What was called: an operator's function, or the callable that was given.
+        Name of the function: an operator's, or the callable that was given.
     op, dtype, shape, axis
-        Operator (``""`` of a callable that is none of ours), the elements' dtype, the array's shape, reduced axes.
+        Operator (``""`` for other callables), the elements' dtype, the array's shape, the reduced axes.
     device, kernel, variant, block_size, grid_size
-        As :class:`LastRun` has them; ``""`` and 0 of a callable that is none of ours.
+        As in :class:`LastRun`; ``""`` and 0 for other callables.
     cache
-        What the caches held when a sample started: ``"hot"``, ``"cold"`` or ``"rotated"``.
+        Contents of the caches when a sample started: ``"hot"``, ``"cold"`` or ``"rotated"``.
     bytes
-        That had to move: the elements once, the results once.
+        Bytes read and written: the elements once, the results once.
     host
-        :class:`Spread` of the wall time of the whole synchronous call, from the array where it is to the result.
+        :class:`Spread` of the wall time of the whole synchronous call, from the caller's array to the result.
     on_device
         :class:`Spread` of the device time of the kernels alone, over the array in device memory; ``None`` if
-        there is none, for the reason in `why_no_device`.
+        it was not measured.
     why_no_device
-        That reason, or ``""``.
+        The reason why `on_device` is ``None``, or ``""``.
     first_call
         Wall time of the very first call, which compiles.
     stages
-        Seconds of what a call from host memory is made of, as far as it can be timed by itself: ``"compile"``,
-        ``"stage"``, ``"upload"``, ``"kernel"``, ``"return"``.
+        Seconds of the stages of a call from host memory that can be timed separately: ``"compile"``, ``"stage"``,
+        ``"upload"``, ``"kernel"``, ``"return"``.
     peak
-        Bandwidth that the memory's clock and bus come to; ``None`` on the CPU.
+        Bandwidth of the memory by its clock and bus width; ``None`` on the CPU.
     ceiling
-        Bandwidth that was measured: ``auto`` over a long array, once per process. ``None`` if it was not.
+        Read bandwidth that was measured, with ``fast`` over a long array, once per process; ``None`` if it was not.
     warnings
-        What casts doubt on the times, in words.
+        Reasons to doubt the times, in words.
     counters
-        Of each launch by Nsight Compute, if it was asked for.
+        Counters of each launch by Nsight Compute, if a profile was requested.
     environment
         Device, driver, versions, date.
     """

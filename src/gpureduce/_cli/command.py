@@ -86,7 +86,7 @@ SUBCOMMANDS = {
     "kernels": Subcommand("the catalogue of kernels, and their source", add_kernels, run_kernels),
     **{name: Subcommand(f"{name} of a .npy file", add_reduction, run_reduction) for name in reductions()},
     "bench": Subcommand("time one kernel: the call, its kernels, its stages", add_bench, run_bench),
-    "compare": Subcommand("time kernels and libraries on one array, answers checked", add_compare, run_compare),
+    "compare": Subcommand("time kernels and libraries on one array, results checked", add_compare, run_compare),
     "explain": Subcommand("see what a kernel does, on an emulated GPU", add_explain, run_explain),
     "cache": Subcommand("show or clear the compiled kernels on disk", add_cache, run_cache),
     "completion": Subcommand("print a script that completes words in bash and zsh", add_json, _completion),

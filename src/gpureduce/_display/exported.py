@@ -1,4 +1,4 @@
-"""What measurements and explanations have in common: JSON, CSV, and the name that users find them under."""
+"""The base of measurements and explanations: exports as JSON and CSV, and the public name of a class."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Exported", "make_public"]
 
 
 class Exported(ABC):
-    """What a result gives to other programs: JSON of its dictionary, CSV of its rows."""
+    """A result that exports its dictionary as JSON and its rows as CSV."""
 
     __slots__ = ()
 
@@ -32,7 +32,7 @@ class Exported(ABC):
         Parameters
         ----------
         indent : int, optional
-            Spaces for each level; all in one line by default.
+            Spaces per level; everything in one line by default.
 
         Returns
         -------
@@ -41,12 +41,12 @@ class Exported(ABC):
         return json.dumps(self.to_dict(), indent=indent)
 
     def to_csv(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The rows that the class names, as CSV, below the names of their columns.
+        """The rows that the class describes, as CSV, with a row of headings.
 
         Parameters
         ----------
         path : path, optional
-            File to write it to as well.
+            File that the text is also written to.
 
         Returns
         -------
@@ -61,6 +61,6 @@ class Exported(ABC):
 
 
 def make_public(*classes: type) -> None:
-    """Give classes the package's own name, under which users find them."""
+    """Make the package the classes' module: users find them there, and pickles name it."""
     for each in classes:
         each.__module__ = __name__.partition(".")[0]

@@ -1,4 +1,4 @@
-"""Matplotlib, where it is installed, and the sizes and colours that all figures share."""
+"""Figures by matplotlib, if it is installed, and the sizes and colours that all of them share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TITLE_SIZE, TEXT_SIZE, LEGEND_SIZE, SMALL_SIZE = 15, 11, 10.5, 9.5
 
 
 def matplotlib_or_why() -> Any:
-    """The module, or an error that says how to install it."""
+    """The module, or an error that tells how to install it."""
     try:
         import matplotlib
     except ImportError:
@@ -27,12 +27,12 @@ def matplotlib_or_why() -> Any:
 
 
 def check_format(path: str | os.PathLike[str]) -> None:
-    """Raise what would keep a picture from being written: there is no matplotlib, or it knows no such format.
+    """Raise if a picture cannot be written: matplotlib is missing, or does not write the format.
 
     Parameters
     ----------
     path : path
-        Whose ending says the format.
+        Its ending names the format.
     """
     matplotlib_or_why()
     from matplotlib.figure import Figure
@@ -44,7 +44,7 @@ def check_format(path: str | os.PathLike[str]) -> None:
 
 
 def save_figure(path: str | os.PathLike[str], draw: Callable[[Figure], object]) -> None:
-    """Draw into a file, without a display; its name says the format.
+    """Draw into a file, without a display; its ending names the format.
 
     Parameters
     ----------

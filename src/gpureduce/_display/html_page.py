@@ -1,6 +1,6 @@
-"""HTML of measurements and explanations: for notebooks an element, for files a page. Nothing is fetched, nothing runs.
+"""HTML of measurements and explanations: an element for notebooks, a page for files, without scripts or requests.
 
-Colours of text are the theme's own; rules are half-transparent, legible on light and dark alike.
+Text has the theme's colour; lines are half-transparent, which is legible on light and on dark.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ border-bottom:1px solid rgba(127,127,127,.35);background:none;color:inherit;whit
 
 
 def whole_page(title: str, body: str) -> str:
-    """A page around an element, for light and dark.
+    """A page around an element, for light and dark themes.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Tables of text, Markdown, HTML and CSV, and numbers with units: what everything that prints shares."""
+"""Tables as text, Markdown and HTML, and numbers with units."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def html(headings: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> s
 
 
 def show_count(value: float) -> str:
-    """A number with four significant digits at least, thousands apart: never shown as 0 unless it is."""
+    """A number with at least four significant digits and separated thousands; only 0 is shown as 0."""
     if value == 0:
         return "0"
     if abs(value) >= 1000:
@@ -77,14 +77,14 @@ def show_count(value: float) -> str:
 
 
 def show_ratio(value: float) -> str:
-    """How many times, with two digits at least: what is far behind is not shown as 0."""
+    """A ratio with at least two digits, so that a small one is not shown as 0."""
     if value >= LEAST_FIXED_RATIO:
         return f"{value:,.2f}"
     return f"{value:.{1 - math.floor(math.log10(value))}f}".rstrip("0") if value > 0 else "0"
 
 
 def show_time(seconds: float) -> str:
-    """Seconds with the unit that suits them."""
+    """A time in the unit of its size."""
     for size, unit in _TIMES:
         if abs(seconds) >= size:
             return f"{show_count(seconds / size)} {unit}"
@@ -92,7 +92,7 @@ def show_time(seconds: float) -> str:
 
 
 def time_unit(seconds: Iterable[float]) -> tuple[float, str]:
-    """The one unit for a column of times, in seconds, and its name: that of the least."""
+    """The unit of a column of times, in seconds, and its name: the unit of the shortest time."""
     least = min(seconds, default=1.0)
     return next(((size, unit) for size, unit in _TIMES if least >= size), _TIMES[-1])
 
@@ -106,6 +106,6 @@ def show_bytes(count: float) -> str:
 
 
 def show_bandwidth(bytes_per_second: float) -> str:
-    """GB/s with two digits where there are no more, so that a slow kernel is not shown as none."""
+    """GB/s with at least two digits, so that a slow kernel is not shown as 0."""
     value = bytes_per_second / 1e9
     return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"

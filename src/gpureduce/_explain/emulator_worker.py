@@ -1,7 +1,7 @@
-"""The process in which a kernel runs on the emulator: a request as JSON comes in, an answer goes out.
+"""The process in which a kernel runs on the emulator: reads a request and writes a reply, both JSON.
 
-The environment names the emulator as libcuda and NVRTC and says where it reports. A reduction that fails, or whose
-result is not NumPy's, is answered by its error. Run by :mod:`gpureduce._explain.explain`.
+Environment variables name the emulator as libcuda and NVRTC, and the file of its report. If the reduction fails, or its
+result differs from NumPy's, the reply is an error. :mod:`gpureduce._explain.explain` starts the process.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ SEED = 1
 BLOCKS = 4
 """Full blocks that make the default length: enough for several of every kind of launch."""
 AUTO_BYTES_PER_THREAD = 64
-"""What the planner's kernel gives a thread before it takes another block (lib/rules/plan.c)."""
+"""Bytes that the planner's kernels give each thread before they use another block (lib/rules/plan.c)."""
 
 
 def default_length(kernel: str, block_size: int | None, dtype: np.dtype[Any]) -> int:
-    """As many elements as make a few full blocks."""
+    """Elements of :data:`BLOCKS` full blocks."""
     row = next(row for row in _core.kernels() if row["name"] == kernel)
     per_thread = row["elements_per_thread"]
     if row["family"] == "planner":
@@ -33,9 +33,9 @@ def default_length(kernel: str, block_size: int | None, dtype: np.dtype[Any]) ->
 
 
 def elements(rng: np.random.Generator, op: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """Random elements of which every result is exact, or rounded once.
+    """Random elements whose every result is exact, or rounded once.
 
-    Small whole numbers; for products signs and a few twos.
+    They are small whole numbers; for products signs and a few twos.
     """
     signed = dtype.kind not in "ub"
     if op == "prod":
@@ -51,14 +51,14 @@ def elements(rng: np.random.Generator, op: str, dtype: np.dtype[Any], shape: tup
 
 
 def expected(op: str, array: np.ndarray[Any, Any], axis: int | None, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """NumPy's result, exact and rounded once to its dtype."""
+    """NumPy's result, rounded once to its dtype."""
     if array.dtype.kind in "biu" and op != "mean":
         return np.asarray(getattr(np, op)(array, axis=axis))
     return np.asarray(getattr(np, op)(array.astype(np.float64), axis=axis)).astype(dtype)
 
 
 def reduce_there(array: np.ndarray[Any, Any], op: str, kernel: str, block_size: int, grid_size: int) -> Any:
-    """Reduce the last axis of an array that lies on the device: from host memory a long one would come in pieces."""
+    """Reduce the last axis of an array in device memory: a long array in host memory would be cut into chunks."""
     pointer = _core.alloc_device(0, array.nbytes)
     try:
         _core.upload(0, pointer, array)
@@ -69,7 +69,7 @@ def reduce_there(array: np.ndarray[Any, Any], op: str, kernel: str, block_size: 
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """Run the reduction that is asked for and check it."""
+    """Run the requested reduction and check its result."""
     dtype = native_dtype(request["dtype"])
     kernel, op, block_size = request["kernel"], request["op"], request["block_size"]
     n = request["n"] or default_length(kernel, block_size, dtype)
@@ -79,7 +79,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     result = np.asarray(reduce_there(array, op, kernel, block_size or 0, request["grid_size"] or 0))
     right = expected(op, array, axis, result.dtype)
     wide = (result.astype(np.float64), right.astype(np.float64))
-    # A mean is divided in the type it accumulates in, which may be narrower than NumPy's.
+    # A mean is divided in its accumulator's type, which may be narrower than NumPy's.
     tolerance = 2.0**-7 if op == "mean" else 0.0
     if not np.allclose(*wide, rtol=tolerance, atol=0):
         wrong = int(np.argmax(np.abs(wide[0] - wide[1]))) if rows > 1 else 0
@@ -91,7 +91,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Answer one request, on what was standard output at the start: the emulator's words go to standard error."""
+    """Reply to one request on the original standard output; what the emulator prints goes to standard error."""
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     try:

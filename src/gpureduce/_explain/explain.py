@@ -1,7 +1,7 @@
-"""See what a kernel does, without a GPU: run it on the emulator and read the emulator's report.
+"""Run a kernel on the emulator, without a GPU, and read the emulator's report: :func:`gpureduce.explain`.
 
-The emulator is a library that stands in for libcuda and NVRTC. It is opened once per process, as the driver is, so a
-process of its own runs the reduction: :mod:`gpureduce._explain.emulator_worker`.
+The emulator replaces libcuda and NVRTC. A process opens it once, as it opens the driver, so a child process runs the
+reduction: :mod:`gpureduce._explain.emulator_worker`.
 """
 
 from __future__ import annotations
@@ -67,17 +67,18 @@ def explain(
     grid_size: int | None = None,
     rows: int = 1,
 ) -> Explanation | Explanations:
-    """Run a kernel on an emulated GPU and say what each of its threads did.
+    """Run a kernel on an emulated GPU and report what each of its threads did.
 
-    The kernel's own CUDA source is compiled for the CPU and run thread by thread, launched by the very code that
-    launches it on a card. There is no need of a GPU, a driver or NVRTC.
+    The kernel's CUDA source is compiled for the CPU and run thread by thread; the library plans and launches it as on a
+    GPU. No GPU, driver or NVRTC is needed.
 
     Parameters
     ----------
     kernel : str or sequence of str
-        Name or alias of a kernel, or several to compare. ``"auto"`` is the one that it is for `op` and `dtype`.
+        Name or alias of a kernel, or several to compare. ``"auto"`` is the kernel that it selects for `op` and
+        `dtype`.
     n : int, optional
-        Elements of a row; by default as many as make four full blocks.
+        Elements per row; by default four full blocks of them.
     block_size : int, optional
         Threads per block; by default the kernel's own.
     dtype : dtype, optional
@@ -87,7 +88,7 @@ def explain(
     grid_size : int, optional
         Blocks per row, for kernels that loop; by default the planner's choice.
     rows : int, optional
-        Rows of `n` elements, each of which is reduced; 1 by default.
+        Rows of `n` elements; each is reduced to one result. 1 by default.
 
     Returns
     -------
@@ -97,26 +98,26 @@ def explain(
     Raises
     ------
     ValueError
-        Unknown kernel or operator, no kernel, `n` or `rows` below 1, a block or grid size that the kernel does not
+        An unknown kernel or operator, no kernel, `n` or `rows` below 1, a block or grid size that the kernel does not
         take.
     TypeError
-        A dtype that does not reduce, or an argument of the wrong type.
+        A dtype that is not reduced, or an argument of the wrong type.
     KernelUnavailableError
         ``"cub"``: NVIDIA's headers are not emulated.
     DeviceUnavailableError
         There is no C++ compiler, or the package was built without the emulator.
     CudaError
-        The kernel broke a rule (a race, a barrier that not all threads reach): the message has the finding.
+        The emulator found an error in the kernel (a race, a barrier that not all threads reach), which the message
+        describes.
     ImportError
         The dtype is bfloat16 and ``ml_dtypes`` is not installed.
 
     Notes
     -----
-    Elements are random, the same ones each time. The result is compared with NumPy's: of a kernel whose answer is wrong
-    there is no explanation, but a ``RuntimeError``.
+    Elements are random, and equal in every run. The result is compared with NumPy's; a wrong result raises
+    ``RuntimeError``.
 
-    Counts are of what the source does, one instruction of a warp at a time, as the hardware's counters have them; times
-    are not emulated.
+    Each instruction of a warp counts once, as in the counters of the hardware. Times are not emulated.
 
     Determinism: the same arguments give the same explanation.
 
@@ -168,7 +169,7 @@ def _checked(
     grid_size: int | None,
     rows: int,
 ) -> dict[str, Any]:
-    """Arguments that a reduction would take, by its own errors, as the child's request."""
+    """The child's request, of arguments that a reduction accepts; the reduction's own errors otherwise."""
     if op not in _core.OPERATORS:
         raise ValueError(f"unknown operator {op!r}: the operators are {', '.join(_core.OPERATORS)}")
     counts = {"n": n, "rows": rows}
@@ -199,7 +200,7 @@ def _checked(
 
 
 def _run(request: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """Run the reduction in a child over the emulator: its answer and the emulator's report."""
+    """Run the reduction on the emulator in a child process: its reply and the emulator's report."""
     library = emulator()
     if library is None:
         raise _exceptions.DeviceUnavailableError(
@@ -240,10 +241,10 @@ def _environment(library: Path, report: Path) -> dict[str, str]:
 
 
 def _as_exception(error: dict[str, Any]) -> Exception:
-    """What the child raised, as this process's own."""
+    """The child's exception, as an exception of this process."""
     name, message = error["name"], error["message"]
     log = error["details"][-1] or ""
-    if log.startswith("the emulator "):  # not a compiler's words, but that there is none, or no room for its files
+    if log.startswith("the emulator "):  # no message of a compiler: there is no compiler, or no room for its files
         return _exceptions.DeviceUnavailableError(log)
     if name == "CudaError":
         return _exceptions.CudaError(message, *error["details"])

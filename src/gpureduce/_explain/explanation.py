@@ -1,4 +1,4 @@
-"""What :func:`gpureduce.explain` returns: a kernel's run, or several, which print, export and draw themselves."""
+"""Results of :func:`gpureduce.explain`: one kernel's run, or several, with tables, pictures and exports."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = ["Explanation", "Explanations"]
 
 @dataclass(frozen=True, slots=True)
 class Explanation(KernelRun, Exported):
-    """What a kernel did with an array, launch by launch; :func:`explain` makes it.
+    """What a kernel did with an array, launch by launch; :func:`explain` returns it.
 
-    Prints as a table, shows itself in a notebook with its annotated source and a picture, and draws that picture with
-    matplotlib. What is counted is said by :class:`Figures`. As CSV it has a row for each column of each launch.
+    It prints as a table, shows a picture and its annotated source in a notebook, and draws the picture with matplotlib.
+    :class:`Figures` defines the counts. Its CSV has a row per column of each launch.
 
     Attributes
     ----------
@@ -32,9 +32,9 @@ class Explanation(KernelRun, Exported):
     op, dtype
         Operator, and dtype of the elements.
     n, rows
-        Elements of a row, and rows.
+        Elements per row, and rows.
     block_size
-        Threads of a block, of the first launch over the array.
+        Threads per block of the first launch over the array.
     launches
         The :class:`Launch` records, in order.
     """
@@ -47,12 +47,12 @@ class Explanation(KernelRun, Exported):
         return f"{self.title}\n\nlaunch {number}, its course\n\n{course}\n\nlaunches\n\n{totals}\n"
 
     def annotated_source(self) -> str:
-        """The kernel's CUDA source, with what each line did in the margin.
+        """The kernel's CUDA source, with counts per line in the margin.
 
         Returns
         -------
         str
-            Counts are of :attr:`main`; what a helper did stands at the line that calls it.
+            Counts are those of :attr:`main`; a helper's counts are in the line that calls it.
         """
         headings = ["requests", "lanes", "conflicts", "sectors"]
         margin = {}
@@ -97,7 +97,7 @@ class Explanation(KernelRun, Exported):
         return _rows_of([self])
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw what each thread of one block does, over time, with matplotlib.
+        """Draw the operations of each thread of one block over time, with matplotlib.
 
         Parameters
         ----------
@@ -120,10 +120,10 @@ class Explanation(KernelRun, Exported):
 
 
 class Explanations(Exported, Sequence[Explanation]):
-    """Several :class:`Explanation`, to look at side by side.
+    """Several :class:`Explanation`, side by side.
 
-    Prints as one table with a kernel a column; shows and draws the kernels beside one another. As CSV it has a row for
-    each column of each launch of each kernel.
+    It prints as one table with a column per kernel, and shows and draws the kernels beside one another. Its CSV has a
+    row per column of each launch of each kernel.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Tables of what kernels did, as headings and rows of text."""
+"""Tables of a kernel's counts, as headings and rows of text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FIGURE_WORDS: tuple[tuple[str, str], ...] = (
     ("atomics", "atomics"),
     ("most_on_one_address", "most on one address"),
 )
-"""Figures that tables show, and how they call them."""
+"""Figures that tables show, and their headings."""
 _IN_COLUMNS = (
     *("active_threads", "active_warps", "lanes_per_warp", "idle", "global_requests", "sectors", "coalescing"),
     *("shared_loads", "shared_stores", "bank_conflicts", "ways", "shuffles", "atomics"),
@@ -45,7 +45,7 @@ _SHOWN_WITH = {
     "bank_conflicts": "wavefronts",
     "most_on_one_address": "atomics",
 }
-"""Figures that say something only where there is some of another."""
+"""Figures that are shown only where another one is not 0."""
 
 
 def show_figure(figures: Figures, name: str) -> str:
@@ -59,14 +59,14 @@ def show_figure(figures: Figures, name: str) -> str:
 
 
 def shown_names(names: Iterable[str], many: Sequence[Figures]) -> list[str]:
-    """Those figures that are not 0 or meaningless in all of `many`."""
+    """Those figures that are neither 0 nor undefined in all of `many`."""
     return [name for name in names if any(getattr(figures, _SHOWN_WITH.get(name, name)) for figures in many)]
 
 
 def column_table(launch: Launch, own_file: str) -> tuple[list[str], list[list[str]]]:
-    """Headings and rows of a launch's table: what ends each column, and its figures.
+    """Headings and rows of a launch's table: how each column ends, and its figures.
 
-    Lines of `own_file` go without its name.
+    Places in `own_file` are shown without the file's name.
     """
     words = dict(FIGURE_WORDS)
     many_steps = any(column.step for column in launch.columns)
@@ -98,7 +98,7 @@ def totals_table(run: KernelRun) -> tuple[list[str], list[list[str]]]:
 
 
 def comparison_table(runs: Sequence[KernelRun]) -> tuple[list[str], list[list[str]]]:
-    """Headings and rows of several kernels' figures, a kernel a column."""
+    """Headings and rows of several kernels' figures, with a column per kernel."""
     many = [each.figures for each in runs]
     names = shown_names([name for name, _ in FIGURE_WORDS], many)
     words = dict(FIGURE_WORDS)
@@ -107,7 +107,7 @@ def comparison_table(runs: Sequence[KernelRun]) -> tuple[list[str], list[list[st
 
 
 def shorten(rows: list[list[str]]) -> list[list[str]]:
-    """Leave out the middle of a long table, and say how much of it."""
+    """Replace the middle of a long table by a row with the number of rows left out."""
     if len(rows) <= MOST_ROWS:
         return rows
     half = MOST_ROWS // 2

@@ -1,6 +1,6 @@
-"""What a kernel did, as records: launches, their columns, and what is counted in them.
+"""Records of a kernel's run: launches, their columns in time, and counts.
 
-Nothing here runs, prints or draws anything.
+This module runs, prints and draws nothing.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ LOAD_GLOBAL, STORE_GLOBAL, LOAD_SHARED, STORE_SHARED, ATOMIC_SHARED, ATOMIC_GLOB
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How much of one operation there was; what does not apply to the operation is 0.
+    """Counts of one operation; those that do not apply to the operation are 0.
 
     Attributes
     ----------
     requests, threads
-        Instructions of warps, and lanes that took part in them.
+        Instructions that warps executed, and lanes that took part in them.
     bytes
-        Moved by them.
+        Bytes that they moved.
     wavefronts, ideal
-        Of shared memory: passes over the 32 banks, and as many as there would be without bank conflicts.
+        Of shared memory: passes over the 32 banks, and passes without bank conflicts.
     sectors, ideal_sectors
-        Of global memory: pieces of 32 bytes that were touched, and as many as the bytes would fill side by side.
+        Of global memory: pieces of 32 bytes that were touched, and the fewest that the bytes could occupy.
     """
 
     requests: int
@@ -48,7 +48,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What is counted: of a column, of a launch or of all launches. Each word means the same everywhere.
+    """Counts of a column, of a launch or of all launches.
 
     Attributes
     ----------
@@ -57,29 +57,29 @@ class Figures:
     barriers
         Block barriers (``__syncthreads``) that a block passes.
     active_threads, active_warps
-        Threads that do something, and warps in which one does: touch memory or exchange registers. Computing in
-        registers and waiting are not counted as doing something. Over several columns: sums.
+        Threads that access memory or exchange registers, and warps with at least one such thread. Arithmetic in
+        registers does not make a thread active. Over several columns: sums.
     slots
-        Threads of the warps that are still there: they have something to do in this column or later, or come to a
-        block barrier. Over several columns: a sum.
+        Threads of the warps that have not exited: they are active in this column or later, or reach a block barrier.
+        Over several columns: a sum.
     shared_loads, shared_stores
         Requests to shared memory. A *request* is one instruction of one warp, however many of its lanes take part.
     bank_conflicts
-        Passes over the 32 banks of shared memory beyond those needed without conflicts: words that lie in the same
-        bank queue up.
+        Passes over the 32 banks of shared memory beyond those needed without conflicts: words of one bank are
+        accessed one after the other.
     wavefronts, ideal_wavefronts
-        All such passes, and those needed without conflicts, as a card counts them: by a load as many as its words
-        fill, by a store one for each group of neighbouring lanes that could fill the banks.
+        All passes, and those needed without conflicts, as a GPU's counters have them: of a load as many as its words
+        fill, of a store one per group of neighbouring lanes that could fill the banks.
     shuffles
-        Requests by which the lanes of a warp exchange registers: shuffles, votes, warp-wide reductions.
+        Requests in which the lanes of a warp exchange registers: shuffles, votes, warp-wide reductions.
     atomics
-        Atomic operations, in shared and global memory, one a lane.
+        Atomic operations, in shared and global memory, one per lane.
     most_on_one_address
-        The most of them that met on one address, where they queue; ``None`` of a single column.
+        Most atomic operations on one address, which serializes them; ``None`` for a single column.
     global_requests
         Loads, stores and atomics of global memory.
     sectors, ideal_sectors
-        Pieces of 32 bytes that these touch, and as many as their bytes would fill if they lay side by side.
+        Pieces of 32 bytes that these touch, and the fewest that their bytes could occupy.
     requests, request_lanes
         Requests to memory of any kind, and lanes that took part in them.
     """
@@ -105,36 +105,36 @@ class Figures:
 
     @property
     def lanes_per_warp(self) -> float | None:
-        """Active threads in an active warp, of 32: the fewer, the more the warp diverges."""
+        """Active threads per active warp, of 32: the fewer, the more the warps diverge."""
         return _ratio(self.active_threads, self.active_warps)
 
     @property
     def lanes_per_request(self) -> float | None:
-        """Lanes that take part in a request to memory, of 32."""
+        """Lanes per request to memory, of 32."""
         return _ratio(self.request_lanes, self.requests)
 
     @property
     def idle(self) -> float | None:
-        """Share of the slots in which a thread does nothing."""
+        """Share of the slots whose thread is not active."""
         return _ratio(self.slots - self.active_threads, self.slots)
 
     @property
     def ways(self) -> float | None:
-        """Passes over the banks for each one needed: 1 is without conflicts, 2 a two-way conflict, up to 32."""
+        """Passes over the banks per pass needed: 1 without conflicts, 2 for a two-way conflict, up to 32."""
         return _ratio(self.wavefronts, self.ideal_wavefronts)
 
     @property
     def sectors_per_request(self) -> float | None:
-        """Sectors that a request to global memory touches."""
+        """Sectors per request to global memory."""
         return _ratio(self.sectors, self.global_requests)
 
     @property
     def coalescing(self) -> float | None:
-        """Ideal sectors over sectors: 1 if all that is fetched was asked for."""
+        """Ideal sectors over sectors: 1 if every byte that is fetched was requested."""
         return _ratio(self.ideal_sectors, self.sectors)
 
     def to_dict(self) -> dict[str, Any]:
-        """All figures, ratios included; ``None`` where there is nothing to divide by.
+        """All figures and ratios; a ratio is ``None`` if its divisor is 0.
 
         Returns
         -------
@@ -167,23 +167,25 @@ def add_up(figures: Iterable[Figures], *, launches: int | None = None, most: int
 class Column:
     """One step of a phase: a row of the printed table, a column of the picture.
 
-    A *phase* lies between two block barriers, a *step* of it between two things that a warp does together: a warp
-    barrier, a shuffle, a vote. A kernel without those has one step a phase.
+    A *phase* is the part between two block barriers; a *step* is the part of a phase between two collective operations
+    of a warp: a warp barrier, a shuffle, a vote. A kernel without those has one step per phase.
 
     Attributes
     ----------
     phase, step
         Counted from 0.
     ends
-        What it ends with: ``"barrier"``, ``"warp_barrier"``, ``"shuffle"``, ``"vote"``, ``"reduce"`` or ``"exit"``.
+        The operation that ends it: ``"barrier"``, ``"warp_barrier"``, ``"shuffle"``, ``"vote"``, ``"reduce"`` or
+        ``"exit"``.
     file, line
-        Where that is, in the kernel's own file if it is called from there; ``""`` and 0 for the kernel's end.
+        Place of that operation, in the kernel's own file if it is called from there; ``""`` and 0 for the kernel's
+        end.
     blocks
-        Blocks that got here.
+        Blocks that reached the step.
     ops
         :class:`Count` of each kind of operation that occurs.
     figures
-        What that comes to.
+        :class:`Figures` of these operations.
     """
 
     phase: int
@@ -198,9 +200,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What one line of source did, in a whole launch: an operation and its :class:`Count`.
+    """An operation of one source line in a launch, and its :class:`Count`.
 
-    `file` and `line` are the place itself, `from_file` and `from_line` the line of the kernel that it was called from.
+    `file` and `line` are the line itself, `from_file` and `from_line` the line of the kernel that it was called from.
     """
 
     file: str
@@ -213,7 +215,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Atomics:
-    """Atomic operations of a launch on one kind of memory: how many, on how many addresses, the most on one."""
+    """Atomic operations of a launch on one kind of memory: operations, distinct addresses, most on one address."""
 
     operations: int
     addresses: int
@@ -222,18 +224,18 @@ class Atomics:
 
 @dataclass(frozen=True, slots=True)
 class BlockMap:
-    """What each thread of one block did in each column; at most 512 columns.
+    """Operations of each thread of one block in each column; at most 512 columns.
 
     Attributes
     ----------
     block, threads
-        Which block, and its size.
+        Number of the block, and its size.
     did
         For each column, for each thread, the sum of 1 global load, 2 global store, 4 shared load, 8 shared store, 16
         shared atomic, 32 global atomic, 64 shuffle, vote or warp-wide reduction; 0 is nothing.
     ways
-        For each column, for each thread, the worst of the requests to shared memory that it took part in: passes for
-        each one needed, rounded up; 0 if it took part in none.
+        For each column, for each thread, the worst request to shared memory that it took part in: passes per pass
+        needed, rounded up; 0 if it took part in none.
     """
 
     block: int
@@ -251,22 +253,22 @@ class Launch:
     entry
         The template that ran, as ``"gpr::sequential<First, 256u>"``.
     stage
-        ``"first"`` over the array, ``"next"`` over the partials of the launch before, ``"fill"`` to put the identity
-        into the outputs that atomics fold into, ``"finish"`` to turn accumulators into results.
+        ``"first"`` over the array, ``"next"`` over the partials of the launch before, ``"fill"`` to store the identity
+        in the outputs of atomics, ``"finish"`` to turn accumulators into results.
     grid, block
         Blocks, and threads of each.
     shared_bytes
         Shared memory of a block.
     columns
-        Its course, in the order of time.
+        Its columns, in the order of time.
     lines
         Its operations by source line.
     atomics
         :class:`Atomics` on ``"shared"`` and ``"global"`` memory.
     map
-        What each thread of the first block did.
+        Operations of each thread of the first block.
     figures
-        Of all columns together.
+        Totals of all columns.
     """
 
     entry: str
@@ -283,9 +285,9 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class KernelRun:
-    """A reduction by one kernel, launch by launch: what tables and pictures are made of.
+    """A reduction by one kernel, launch by launch: the input of tables and pictures.
 
-    Attributes are those of :class:`Explanation`.
+    The attributes are described in :class:`Explanation`.
     """
 
     kernel: str
@@ -298,7 +300,7 @@ class KernelRun:
 
     @property
     def main(self) -> Launch:
-        """The first launch over the array: the one whose course is shown."""
+        """The first launch over the array, the one that tables and pictures show."""
         return next(launch for launch in self.launches if launch.stage == "first")
 
     @property

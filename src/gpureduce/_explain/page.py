@@ -13,9 +13,9 @@ from .timeline import CONFLICT, DIVERGED, GONE, KINDS, WAITING, Run, strips, wit
 __all__ = ["fragment", "page"]
 
 COLUMN_WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 42, 256, 56, 4, 50
-"""Of the picture, in pixels."""
+"""Sizes of the picture, in pixels."""
 MOST_COLUMNS = 2 * MOST_ROWS
-"""Columns of the picture; of a longer launch the first ones are drawn."""
+"""Columns of the picture; later columns of a longer launch are not drawn."""
 
 
 def fragment(explanations: Sequence[KernelRun]) -> str:
@@ -37,7 +37,7 @@ def fragment(explanations: Sequence[KernelRun]) -> str:
 
 
 def page(explanations: Iterable[KernelRun]) -> str:
-    """A page of its own, for light and dark.
+    """A whole page, for light and dark themes.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Pictures of what the threads of a block do, by matplotlib."""
+"""Pictures of a block's timeline, by matplotlib."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ HEIGHT = 7.0
 """Inches of a figure: with two or three kernels it fills a slide."""
 MARGIN_WIDTH, GAP_WIDTH, COLUMN_WIDTH, LEGEND_WIDTH = 1.5, 0.5, 0.5, 3.45
 LEAST_WIDTH, MOST_WIDTH = 3.0, 14.0
-"""Inches: margins, what is between two kernels, a column, an entry of the legend; bounds for one kernel's picture."""
+"""Inches: the margins, the gap between two kernels, a column, a legend's entry; bounds of one kernel's picture."""
 MOST_LABELS, MOST_WAYS = 24, 60
-"""Columns that have a label, and that there may be for conflicts to be written into them."""
+"""Most columns that are labelled, and most columns in which the ways of bank conflicts are written."""
 
 
 def _width(explanation: KernelRun) -> float:
@@ -71,7 +71,7 @@ def plot(explanations: Sequence[KernelRun], axes: Sequence[Axes] | None = None) 
 
 
 def save(explanations: Iterable[KernelRun], path: str | os.PathLike[str]) -> None:
-    """Draw into a file, without a display; its name says the format.
+    """Draw into a file, without a display; its ending names the format.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def _draw(explanation: KernelRun, ax: Axes, threads: int, with_names: bool) -> N
 
 
 def _write_ways(ax: Axes, x: int, strip: Strip, threads: int) -> None:
-    """The worst conflict of a column, in the longest run that has it, or below it where that is too short."""
+    """Write the worst conflict of a column into the longest run that has it, or below a run that is too short."""
     worst = [run for run in strip.runs if run.kind == CONFLICT and run.ways == strip.ways]
     if not worst:
         return
@@ -165,7 +165,7 @@ def _label(explanation: KernelRun, ax: Axes, columns: Sequence[Strip], with_name
     ax.set_xticklabels(texts, fontsize=SMALL_SIZE, linespacing=1.35)
     ax.tick_params(axis="both", length=0)
     if with_names:
-        # The names of the lines under the columns, one row for each.
+        # Names of the lines of text under the columns, one per row.
         ax.annotate(
             "step\n\nactive threads\nactive warps",
             (0, 0),

@@ -1,4 +1,4 @@
-"""Reading the emulator's report: one JSON object per launch."""
+"""Read the emulator's report, which has one JSON object per launch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MEMORY = ("shared_load", "shared_store", "shared_atomic", "global_load", "globa
 
 
 def read_report(text: str) -> tuple[Launch, ...]:
-    """Launches of the emulator's report: one JSON object a line.
+    """Launches of the emulator's report, which has one JSON object per line.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def _stage(entry: str, seen_first: bool) -> str:
         return "fill"
     if "::finalize_rows<" in entry:
         return "finish"
-    # Where partials have the elements' type, one template serves the passes over both.
+    # Where partials have the elements' type, the passes over both run one template.
     return "next" if "<Next," in entry or seen_first else "first"
 
 
@@ -82,7 +82,7 @@ def _read_launch(report: dict[str, Any], stage: str) -> Launch:
 
 
 def _warps_there(rows: list[dict[str, Any]]) -> list[int]:
-    """Warps, over all blocks, that are still there in each column: they work then or later, or come to a barrier."""
+    """Warps of all blocks that have not exited in each column: they are active then or later, or reach a barrier."""
     arrivals: dict[int, int] = {}
     for row in rows:
         waiting = row["ops"].get("barrier", {"requests": 0})["requests"]
@@ -96,7 +96,7 @@ def _warps_there(rows: list[dict[str, Any]]) -> list[int]:
 
 
 def _barriers(rows: list[dict[str, Any]]) -> list[int]:
-    """1 for the last column of each phase that a block barrier ends, else 0."""
+    """1 for the last column of each phase that ends with a block barrier, else 0."""
     last = {row["phase"]: i for i, row in enumerate(rows)}
     ended = {last[row["phase"]] for row in rows if "barrier" in row["ops"]}
     return [int(i in ended) for i in range(len(rows))]

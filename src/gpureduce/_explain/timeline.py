@@ -1,7 +1,7 @@
-"""What a picture of a block shows in each cell, for matplotlib and for HTML.
+"""The timeline of a block, for pictures by matplotlib and in HTML: what each thread does in each column.
 
-A picture is threads by columns. What a thread does in a column is one of :data:`KINDS`; the colours are Okabe and
-Ito's, which people who do not tell red from green can tell apart.
+A thread does one of :data:`KINDS` in a column. The colours are those of Okabe and Ito, which colour-blind readers can
+tell apart.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from .launches import (
 __all__ = ["CONFLICT", "DIVERGED", "GONE", "KINDS", "WAITING", "Kind", "Run", "Strip", "strips", "with_heights"]
 
 LEAST_HEIGHT = 0.008
-"""Of a picture, what one active thread takes if there is room beside it: a thinner line would be lost."""
+"""Share of the picture's height that one active thread is drawn with, if there is room: a thinner line is not seen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a cell shows: its words in the legend, a short word for a column of it, its colour."""
+    """What a thread does: words for the legend, a short word for a column's label, a colour."""
 
     words: str
     short: str
@@ -53,7 +53,7 @@ GONE, WAITING, DIVERGED, LOAD, SHARED, CONFLICT, SHUFFLE, ATOMIC, STORE = range(
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Neighbouring threads ``first`` to ``last`` that do the same; of a conflict, how many ways."""
+    """Neighbouring threads ``first`` to ``last`` of one kind, and the ways of their bank conflict."""
 
     first: int
     last: int
@@ -63,16 +63,16 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """One column of the picture.
+    """One column of the timeline.
 
     Attributes
     ----------
     runs
-        Its threads, from 0 up.
+        Runs of its threads, from thread 0.
     label
-        What most of its threads that do something do, with a number where the same comes several times.
+        Short word of the most frequent kind of its active threads, numbered if several columns have it.
     threads, warps
-        Those of the block that are active.
+        Active threads and warps of the block.
     ways
         The worst bank conflict; 1 is none, 0 no shared memory.
     ends
@@ -88,7 +88,7 @@ class Strip:
 
 
 def _kind(did: int, ways: int) -> int:
-    """What a thread that does something does, if it does several things: the one that tells most."""
+    """The kind that is shown of an active thread: the most telling one of its operations."""
     if did & (ATOMIC_SHARED | ATOMIC_GLOBAL):
         return ATOMIC
     if did & STORE_GLOBAL:
@@ -103,11 +103,11 @@ def _kind(did: int, ways: int) -> int:
 
 
 def _last_columns(launch: Launch) -> list[int]:
-    """For each warp of the drawn block, the last column that it is there in."""
+    """For each warp of the drawn block, the last column before it exits."""
     map_ = launch.map
     drawn = len(map_.did)
     barriers = [i for i, column in enumerate(launch.columns) if column.figures.barriers]
-    # A block that leaves early does not come to the later barriers; it does nothing after its last one either.
+    # A block that exits early does not reach later barriers, and is not active after its own last one.
     works = [i for i in range(drawn) if any(map_.did[i])]
     own = [i for i in barriers if i < max(works, default=0)]
     last = []
@@ -140,9 +140,10 @@ def _runs(cells: Sequence[tuple[int, int]]) -> tuple[Run, ...]:
 
 
 def with_heights(runs: Sequence[Run], threads: int) -> list[tuple[Run, float]]:
-    """Runs with how many threads high they are drawn: thin active ones reach into the idle one below, half-way at most.
+    """Runs and the heights, in threads, that they are drawn with.
 
-    They are to be drawn in the order of :data:`KINDS`, so that they lie above it.
+    A thin active run extends into the idle run below it, half of that at most: drawn in the order of :data:`KINDS`,
+    active runs cover idle ones.
     """
     idle = (GONE, WAITING, DIVERGED)
     heights = []
@@ -156,7 +157,7 @@ def with_heights(runs: Sequence[Run], threads: int) -> list[tuple[Run, float]]:
 
 
 def strips(launch: Launch) -> tuple[Strip, ...]:
-    """Columns of the picture of a launch's first block.
+    """Columns of the timeline of a launch's first block.
 
     Parameters
     ----------
