@@ -193,7 +193,7 @@ def _fingerprint() -> str:
     digest = hashlib.sha256(json.dumps(_core.sources()).encode())
     package = Path(_core.__file__).parent
     library = emulator()
-    for path in (*sorted(package.glob("_*.py")), *([library] if library else []), Path(__file__)):
+    for path in (*sorted(package.rglob("*.py")), *([library] if library else []), Path(__file__)):
         digest.update(path.read_bytes())
     return f"{digest.hexdigest()}-{BLOCK_SIZE}"
 

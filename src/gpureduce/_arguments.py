@@ -1,7 +1,7 @@
-"""What a reduction is given and what it fills: arrays from anything, masks, starts, results in ``out``.
+"""NumPy's rules for the arguments of a reduction: masks, starts, results in ``out``.
 
-Each rule is that of NumPy's ``ufunc.reduce``. Where NumPy's answer depends on dtypes alone, its own ufunc is asked,
-with an array of one element or of none: it raises and warns as it would for all.
+Each rule is that of NumPy's ``ufunc.reduce``. Where NumPy's result depends on dtypes alone, NumPy's own ufunc is called
+with an array of one element or of none: it raises and warns as it would for the whole array.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ._dates import run_dates
 
 
 def run(call: Call, op: str | None = None, mask: Array | None = None) -> Any:
-    """Carry out a call, or one like it with another operator."""
+    """Run a call, or the same call with another operator."""
     run_kind = run_dates if call.array.dtype.kind in "mM" else run_core
     return run_kind(call, op or call.op, mask)
 
@@ -26,7 +26,7 @@ def run(call: Call, op: str | None = None, mask: Array | None = None) -> Any:
 
 
 def check_inexact(name: str, dtype: str) -> None:
-    """Refuse integers and times to compute in or to fill where elements have NaN to leave out, as NumPy does."""
+    """Refuse integers and times as the type of a reduction that leaves out NaN, or of its ``out``, as NumPy does."""
     if dtype.startswith(("bool", "int", "uint", "datetime", "timedelta")):
         raise TypeError(f"If a is inexact, then {name} must be inexact")
 
@@ -65,8 +65,8 @@ def count_reduced(shape: tuple[int, ...], axis: Any) -> int:
 def count_kept(call: Call, mask: Array | None) -> Any:
     """Number of elements that make each result: an int, or int64 of the result's shape.
 
-    NaN are found by a bool array of the elements' number. Rules ask for that only once a result makes it likely that
-    too few elements are left.
+    NaN are found by a bool array of as many elements. Rules call this function only if a result suggests that too few
+    elements are left.
     """
     ones = ~np.isnan(call.array) if call.skip_nan else mask
     if ones is None:
@@ -101,13 +101,13 @@ def real_part(call: Call) -> Call:
 
 
 def check_takes_mean(call: Call) -> None:
-    """Refuse a given mean where the kernel has its own."""
+    """Refuse a given mean for kernels that compute their own."""
     if call.rounds_once:
         raise ValueError("mean= is not taken with kernel='exact': it makes variances about the exact mean; 'auto' does")
 
 
 def check_mean(shape: tuple[int, ...], is_complex: bool, kept: tuple[int, ...], element: str) -> None:
-    """Refuse a mean that elements have no distances from; `kept` is the result's shape with ``keepdims=True``."""
+    """Refuse a mean of the wrong type or shape; `kept` is the result's shape with ``keepdims=True``."""
     if is_complex and not element.startswith("complex"):
         raise TypeError(f"mean is complex, of elements of dtype {element}")
     if len(shape) > len(kept) or any(n not in (1, m) for n, m in zip(shape[::-1], kept[::-1], strict=False)):
@@ -118,17 +118,17 @@ def check_mean(shape: tuple[int, ...], is_complex: bool, kept: tuple[int, ...], 
 
 
 def has_initial(call: Call) -> bool:
-    """Whether a start was given. None says that there is none, not even the identity."""
+    """Whether a start was given. None means no start, not even the identity."""
     return call.initial is not NoValue and call.initial is not None
 
 
 def start_of(call: Call, ufunc: np.ufunc) -> Any:
-    """``initial`` as an element of the result's type; NumPy's error if it is none."""
+    """``initial`` as an element of the result's type; NumPy's error if it does not convert."""
     return ufunc.reduce(np.empty(0, call.array.dtype), axis=0, dtype=call.dtype, initial=call.initial)
 
 
 def fold_in(call: Call, ufunc: np.ufunc, result: Any) -> Any:
-    """Make a result start from ``initial``."""
+    """Combine a result with ``initial``."""
     if not has_initial(call):
         return result
     start = start_of(call, ufunc)
@@ -137,13 +137,13 @@ def fold_in(call: Call, ufunc: np.ufunc, result: Any) -> Any:
 
 
 def only_start(call: Call, ufunc: np.ufunc) -> Any:
-    """A reduction of an array without elements that has a start but no identity: the start, in the result's shape."""
+    """Reduce an array without elements by an operator without identity: the start, in the result's shape."""
     empty = call._replace(array=np.empty(call.array.shape, np.bool_), dtype=None, skip_nan=False)
     return np.full(np.shape(run_core(empty, "any")), start_of(call, ufunc))[()]
 
 
 def check_where(call: Call, ufunc: np.ufunc, mask: Array | None) -> None:
-    """Refuse a mask, which may leave nothing, where nothing has no value."""
+    """Refuse a mask, which may leave out every element, for operators that have no value then."""
     if mask is None or has_initial(call) or (call.initial is NoValue and ufunc.identity is not None):
         return
     raise ValueError(
@@ -153,7 +153,7 @@ def check_where(call: Call, ufunc: np.ufunc, mask: Array | None) -> None:
 
 
 def check_identity(call: Call, ufunc: np.ufunc) -> None:
-    """Refuse nothing, where ``initial=None`` takes the identity away."""
+    """Refuse arrays without elements if ``initial=None`` removes the identity."""
     if call.initial is None and call.array.size == 0 and count_reduced(call.array.shape, call.axis) == 0:
         raise ValueError(f"zero-size array to reduction operation {ufunc.__name__} which has no identity")
 
@@ -168,7 +168,7 @@ def check_is_array(out: Any) -> None:
 
 
 def check_out(out: Any, ufunc: np.ufunc, array: Array, dtype: Any = None) -> None:
-    """Refuse what ``ufunc.reduce(array, dtype=dtype, out=out)`` would refuse, shapes aside."""
+    """Refuse an ``out`` that ``ufunc.reduce(array, dtype=dtype, out=out)`` refuses, whatever its shape."""
     check_is_array(out)
     if not out.flags.writeable:
         raise ValueError("output array is read-only")
@@ -181,7 +181,7 @@ def check_out(out: Any, ufunc: np.ufunc, array: Array, dtype: Any = None) -> Non
             warn_of_imaginary_parts()
         types = (inner, inner, inner)
     elif types[2] is not None and types[2].kind == "V":
-        # NumPy refuses other elements with bfloat16 for dtype and out, until it has reduced such without an out.
+        # NumPy refuses other elements with bfloat16 as dtype and out, until it has reduced some without an out.
         types = (types[2], out.dtype, types[2])
     ufunc.reduce(np.zeros(1, types[0]), 0, types[2], np.zeros((), types[1]))
 
@@ -203,7 +203,7 @@ def type_of_mean_into(out: str, elements: str) -> np.dtype[Any] | None:
 
 
 def check_shape(out: tuple[int, ...], result: tuple[int, ...], name: str) -> None:
-    """Refuse the shape of an ``out`` that is not the result's."""
+    """Refuse an ``out`` whose shape is not the result's."""
     if len(out) != len(result):
         raise ValueError(
             f"output parameter for reduction operation {name} has the wrong number of dimensions: "
@@ -214,7 +214,7 @@ def check_shape(out: tuple[int, ...], result: tuple[int, ...], name: str) -> Non
 
 
 def store(out: Array, result: Any, name: str) -> Array:
-    """Fill ``out``, converted to its dtype. Whether that is allowed has been checked."""
+    """Store a result in ``out``, converted to its dtype, which has been checked."""
     result = np.asarray(result)
     check_shape(out.shape, result.shape, name)
     if result.dtype.kind == "c" and out.dtype.kind in "iuf":
@@ -225,7 +225,7 @@ def store(out: Array, result: Any, name: str) -> Array:
 
 
 def set_nan(result: Any, bad: Any) -> Any:
-    """Put NaN where `bad` is true."""
+    """Store NaN where `bad` is true."""
     if not isinstance(result, np.ndarray):
         return result.dtype.type("nan")
     np.copyto(result, np.nan, where=bad, casting="unsafe")
@@ -233,6 +233,6 @@ def set_nan(result: Any, bad: Any) -> Any:
 
 
 def wrap(array: Array, result: Any) -> Any:
-    """Make a result what the array's class makes of results."""
+    """Convert a result by the ``__array_wrap__`` of the array."""
     value = np.asarray(result)
     return array.__array_wrap__(value, None, value.ndim == 0)

@@ -1,4 +1,4 @@
-"""A call of one of the package's functions, and how the core is asked to carry it out."""
+"""A call of one of the package's functions, and running it by the core."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ON_CPU: Options = ("auto", "cpu", None, None, None)
 
 
 class Call(NamedTuple):
-    """The arguments, as they were given or as rules have made them."""
+    """The arguments, as the caller gave them or as rules changed them."""
 
     op: str
     """Name of the core's operator."""
@@ -36,23 +36,23 @@ class Call(NamedTuple):
     skip_nan: bool = False
     ddof: Any = 0
     center: Any = NoValue
-    """What ``mean=`` was given."""
+    """The argument ``mean=``."""
     is_exact: bool = True
     """Whether the array was given as an ndarray and not as a subclass, a list, ..."""
 
     @property
     def name(self) -> str:
-        """Name of the function that was called."""
+        """Name of the called function."""
         return "nan" + self.op if self.skip_nan else self.op
 
     @property
     def rounds_once(self) -> bool:
-        """Whether the kernel makes one rounding of the whole, which another one after it would spoil."""
+        """Whether the kernel rounds the whole reduction once, so that no rule may round after it."""
         return self.options[0] == "exact"
 
 
 def run_core(call: Call, op: str, mask: Array | None = None) -> Any:
-    """Let the core do a call on an array of numbers, with this operator."""
+    """Run a call on an array of numbers by the core, with this operator."""
     number = _core.OPERATORS[op]
     return _core.reduce(
         number, call.array, call.axis, call.dtype, call.keepdims, mask, *call.options, call.skip_nan, call.ddof

@@ -1,8 +1,8 @@
-"""The reductions: NumPy's names and arguments, then where and how the work is done.
+"""The reductions: NumPy's names and arguments, and arguments for where and how the work is done.
 
-Functions that take the same arguments are made by one maker, so that there is one body for each signature. With default
-``initial`` and ``where`` the C core is asked at once: a small call costs little more than the call. What it
-answers ``NotImplemented`` to, and the rest, goes by :mod:`gpureduce._rules`.
+One maker makes all functions with the same arguments, so that each signature has one body. With default ``initial`` and
+``where`` a function calls the C core directly, which keeps small calls cheap. If the core returns ``NotImplemented``, and
+for other arguments, :mod:`gpureduce._rules` runs the call.
 """
 
 from __future__ import annotations

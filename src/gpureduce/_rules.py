@@ -1,8 +1,8 @@
-"""NumPy's fine print: what the C core does not do itself.
+"""NumPy's rules that the C core does not implement.
 
-The functions of the package call the core at once for an exact ``ndarray`` of numbers and default ``out``,
-``initial`` and ``where``. Everything else comes here as a :class:`Call`: other inputs are made arrays, ``where`` a mask
-of the array's shape, ``initial`` is folded in at the end, ``out`` receives the result by NumPy's casting rule.
+The functions of the package call the core directly for an exact ``ndarray`` of numbers and default ``out``,
+``initial`` and ``where``. This module runs every other :class:`Call`: it converts inputs to arrays and ``where`` to a
+mask of the array's shape, combines ``initial`` with the result, and stores into ``out`` by NumPy's casting rule.
 """
 
 from __future__ import annotations

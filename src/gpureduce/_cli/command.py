@@ -1,7 +1,7 @@
 """The command ``gpureduce``: subcommands over the public functions.
 
-Exit status: 0, 1 if the work failed, 2 if the command line or an argument is wrong, 3 if an answer was wrong, 130 if it
-was interrupted. Errors are one line on standard error.
+Exit status: 0, 1 if the work failed, 2 if the command line or an argument is wrong, 3 if a result was wrong, 130 after
+an interrupt. An error is one line on standard error.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _NAMING_KERNELS = ("bench", "compare", "explain", "kernels")
 
 
 def _completion(options: argparse.Namespace) -> int:
-    """Print a script for the shell, made from the parser itself."""
+    """Print a completion script for the shell, generated from the parser."""
     from .._bench.session import operators
 
     names = [each["name"] for each in _core.kernels()]
@@ -132,8 +132,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             status = SUBCOMMANDS[options.subcommand].run(options)
         sys.stdout.flush()
         return status
-    except BrokenPipeError:  # whoever read the output has seen enough
-        sys.stdout = None  # nor is the rest flushed at exit
+    except BrokenPipeError:  # the reader of the output has closed it
+        sys.stdout = None  # else the exit would flush the rest
         return FAILED
     except (CudaError, DeviceUnavailableError, KernelUnavailableError, ImportError, MemoryError, OSError) as error:
         message, status = str(error) or type(error).__name__, FAILED

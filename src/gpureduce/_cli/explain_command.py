@@ -1,4 +1,4 @@
-"""``gpureduce explain``: what kernels do, as text, JSON, CSV, HTML and pictures."""
+"""``gpureduce explain``: prints what kernels do, and writes CSV, HTML and pictures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gpureduce info``, ``kernels`` and ``cache``: what there is here, and what is missing."""
+"""``gpureduce info``, ``kernels`` and ``cache``: devices, versions, kernels, the cache, and missing parts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["add_cache", "add_kernels", "run_cache", "run_info", "run_kernels"]
 
 
 def _missing(versions: tuple[int, int]) -> dict[str, str]:
-    """What is not there, and how to get it."""
+    """Missing parts, each with the reason or how to install it."""
     import importlib.util
     import shutil
 
@@ -132,7 +132,7 @@ def run_kernels(options: argparse.Namespace) -> int:
 
 
 def _width() -> int | None:
-    """Columns of the terminal; ``None`` into a pipe, where nothing is cut."""
+    """Columns of the terminal; ``None`` in a pipe, where lines are not cut."""
     import shutil
 
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None

@@ -5,8 +5,8 @@
     %gr_compare a[:10**6] reduce0 auto --op max
     %gr_explain interleaved_strided sequential --block-size 128
 
-The array is an expression, in quotes if its beginning alone would be one; what follows are the command's own words. A
-magic returns what the function returns, so that a notebook shows it, and nothing else: ``t = %gr_bench a``, and then
+The array is an expression, in quotes if a part of it from the beginning is an expression, too; the command's options
+follow. A magic returns the function's result, which a notebook shows, and prints nothing: ``t = %gr_bench a``, and then
 ``t.plot()``, ``t.to_csv("t.csv")``.
 """
 
@@ -40,7 +40,7 @@ def _parser(name: str, add_arguments: Callable[[argparse.ArgumentParser], None])
 
 
 def _split(line: str) -> tuple[str, str]:
-    """The expression that a line begins with, the shortest there is, and the words after it."""
+    """The shortest expression at the beginning of a line, and the words after it."""
     parts = line.split(" ")
     for count in range(1, len(parts) + 1):
         expression = " ".join(parts[:count]).strip()
@@ -50,11 +50,11 @@ def _split(line: str) -> tuple[str, str]:
             continue
         quoted = tree.value if isinstance(tree, ast.Constant) and isinstance(tree.value, str) else expression
         return quoted, " ".join(parts[count:])
-    return line.strip(), ""  # whoever evaluates it says what is wrong
+    return line.strip(), ""  # its evaluation raises the error
 
 
 def _refuse_files(name: str, options: argparse.Namespace) -> None:
-    """Raise a ``ValueError`` for words that say where, or how, a command writes: a magic returns an object."""
+    """Raise a ``ValueError`` for options of a command's output: a magic returns an object."""
     for word in ("csv", "html", "plot", "kind", "json", "markdown", "source"):
         if getattr(options, word, None):
             raise ValueError(f"%{name} has no --{word}: it returns what the command would write; see what that can do")

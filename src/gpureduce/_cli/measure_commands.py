@@ -19,7 +19,7 @@ __all__ = ["add_bench", "add_compare", "bench", "contest", "run_bench", "run_com
 
 
 DEFAULT_ELEMENTS = 10_000_000
-"""Of the random array that is measured where no file is named."""
+"""Elements of the random array that is measured if no file is named."""
 
 
 def _add_measured(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +41,7 @@ def _add_measured(parser: argparse.ArgumentParser) -> None:
 
 
 def _measured(options: argparse.Namespace) -> np.ndarray[Any, Any]:
-    """The array that is measured."""
+    """The array to measure."""
     from .._bench.benchmark_array import random_values
 
     if options.file is not None:
@@ -61,7 +61,7 @@ def _shared(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _show(found: Any, options: argparse.Namespace, **plot: Any) -> None:
-    """Write and print a measurement in the forms that were asked for."""
+    """Write and print a measurement in the requested formats."""
     if options.csv is not None:
         found.to_csv(options.csv)
     if options.html is not None:

@@ -1,4 +1,4 @@
-"""Arrays of .npy files, memory-mapped, or of standard input."""
+"""Arrays from .npy files, memory-mapped, or from standard input."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ def named_dtype(dtype: str) -> np.dtype[Any]:
 
 
 class _Pipe:
-    """Standard input for NumPy, which would ask a file object where in the file it is."""
+    """Standard input for NumPy, which would call ``tell`` of a file object."""
 
     def read(self, count: int = -1, /) -> bytes:
         return sys.stdin.buffer.read(count)
 
 
 def load(name: str) -> tuple[np.ndarray[Any, Any], Path | None]:
-    """The array of a .npy file, memory-mapped, with the file's place; or what comes in on standard input.
+    """The array of a .npy file, memory-mapped, and the file's path; or the array on standard input.
 
     Raises
     ------
     ValueError
-        It is no .npy file, is cut off, or holds Python objects.
+        The file is no .npy file, is truncated, or holds Python objects.
     OSError
-        It cannot be read.
+        The file cannot be read.
     """
     import numpy as np
 
@@ -55,5 +55,5 @@ def load(name: str) -> tuple[np.ndarray[Any, Any], Path | None]:
         with path.open("rb") as file:  # an empty array cannot be mapped
             array = np.lib.format.read_array(file, allow_pickle=False)
     if array.dtype.kind == "V" and array.dtype.names is None and array.dtype.itemsize == 2:
-        array = array.view(named_dtype("bfloat16"))  # numpy.save writes it as two bytes of nothing in particular
+        array = array.view(named_dtype("bfloat16"))  # numpy.save writes bfloat16 as two bytes of no type
     return array.view(np.ndarray), path

@@ -1,4 +1,4 @@
-"""What several subcommands share: their parser's errors, exit statuses, common options, JSON."""
+"""Parts that subcommands share: the parser, exit statuses, common options, JSON."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def add_bar(parser: argparse.ArgumentParser) -> None:
 
 
 def expect_to_write(options: argparse.Namespace) -> None:
-    """Raise what would keep files from being written, before minutes are spent on what is to be in them."""
+    """Raise, before minutes of work, if a file of the options cannot be written."""
     for path in filter(None, (options.csv, options.html, options.plot)):
         if not path.resolve().parent.is_dir():
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path.parent))

@@ -1,4 +1,4 @@
-"""``gpureduce sum FILE.npy`` and all other reductions: the function of that name over an array of a file."""
+"""``gpureduce sum FILE.npy`` and all other reductions: a function of the package, called with a file's array."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def add_reduction(parser: argparse.ArgumentParser) -> None:
 
 
 def as_json(value: Any) -> Any:
-    """A result as JSON has it: lists and numbers; what JSON has no number for as NumPy's word for it."""
+    """A result as JSON: lists and numbers; numbers that JSON lacks become strings, as NumPy prints them."""
     import numpy as np
 
     if isinstance(value, tuple):
