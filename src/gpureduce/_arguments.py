@@ -1,7 +1,8 @@
 """NumPy's rules for the arguments of a reduction: masks, starts, results in ``out``.
 
-Each rule is that of NumPy's ``ufunc.reduce``. Where NumPy's result depends on dtypes alone, NumPy's own ufunc is called
-with an array of one element or of none: it raises and warns as it would for the whole array.
+Each rule is that of NumPy's ``ufunc.reduce``. Where NumPy's result depends on dtypes alone, NumPy's
+own ufunc is called with an array of one element or of none: it raises and warns as it would for the
+whole array.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ def count_reduced(shape: tuple[int, ...], axis: Any) -> int:
 def count_kept(call: Call, mask: Array | None) -> Any:
     """Number of elements that make each result: an int, or int64 of the result's shape.
 
-    NaN are found by a bool array of as many elements. Rules call this function only if a result suggests that too few
-    elements are left.
+    NaN are found by a bool array of as many elements. Rules call this function only if a result
+    suggests that too few elements are left.
     """
     ones = ~np.isnan(call.array) if call.skip_nan else mask
     if ones is None:
@@ -181,7 +182,8 @@ def check_out(out: Any, ufunc: np.ufunc, array: Array, dtype: Any = None) -> Non
             warn_of_imaginary_parts()
         types = (inner, inner, inner)
     elif types[2] is not None and types[2].kind == "V":
-        # NumPy refuses other elements with bfloat16 as dtype and out, until it has reduced some without an out.
+        # NumPy refuses other elements with bfloat16 as dtype and out, until it has reduced some
+        # without an out.
         types = (types[2], out.dtype, types[2])
     ufunc.reduce(np.zeros(1, types[0]), 0, types[2], np.zeros((), types[1]))
 

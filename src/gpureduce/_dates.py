@@ -1,7 +1,7 @@
-"""Dates and times: reductions of the int64 that they are, and NumPy's rules for NaT.
+"""Dates and times: reductions of their int64 values, and NumPy's rules for NaT.
 
-NaT is the smallest int64, so a minimum finds it. It wins wherever it stands, except with ``nanmin`` and ``nanmax``,
-which leave it out, and it counts as true.
+NaT is the smallest int64, so a minimum finds it. It wins wherever it stands, except with ``nanmin``
+and ``nanmax``, which leave it out, and it counts as true.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from ._calls import Array, Call, run_core
 _NAT = np.iinfo(np.int64).min
 
 _AS_INTEGERS = ("any", "all", "count_nonzero", "logical_xor", "argmin")
-"""What knows nothing of NaT: it is not zero, and the first of the smallest is the first NaT."""
+"""Operators without a rule for NaT: NaT is not zero, and the first NaT is the first smallest number."""
 
 
 def run_dates(call: Call, op: str, mask: Array | None = None) -> Any:
-    """Do for datetime64 and timedelta64 what ``run_core`` does for numbers."""
+    """Run a call on datetime64 or timedelta64, as ``run_core`` does on numbers."""
     dtype = call.array.dtype
     skip_nat = call.skip_nan
     call = call._replace(array=call.array.view(dtype.str[0] + "i8"), dtype=None, skip_nan=False)
@@ -47,13 +47,13 @@ def _as(dtype: np.dtype[Any], numbers: Any) -> Any:
 
 
 def _minmax(call: Call, mask: Array | None) -> tuple[Array, Array]:
-    """Extremes, both NaT if one element is. Where a mask leaves nothing: the largest integer and the smallest date."""
+    """Extremes, both NaT if one element is. If a mask leaves no element: the largest integer and the smallest date."""
     low, high = (np.asarray(one) for one in run_core(call, "minmax", mask))
     return low, np.where(low == _NAT, low, np.maximum(high, _NAT + 1))
 
 
 def _min_but_nat(call: Call, op: str, mask: Array | None) -> Any:
-    """The smallest that is a date, NaT where there is none. A second pass, with a mask, only if there are NaT."""
+    """The smallest element that is not NaT, or NaT. A second pass with a mask runs only if there are NaT."""
     low = run_core(call, op, mask)
     if not np.any(low == _NAT):
         return low
@@ -65,7 +65,7 @@ def _min_but_nat(call: Call, op: str, mask: Array | None) -> Any:
 
 
 def _argmax(call: Call) -> Any:
-    """Position of the first NaT, else of the first largest."""
+    """Position of the first NaT, or of the first largest element."""
     if call.array.size == 0:
         return run_core(call, "argmax")
     has_nat = run_core(call, "min") == _NAT

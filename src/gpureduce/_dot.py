@@ -87,8 +87,8 @@ def dot(
         ``"exact"``, or ``"auto"``, which is ``"exact"``.
     device : str, optional
         ``None``: the first GPU if there is one, else the CPU. ``"cpu"``, ``"cuda"``, ``"cuda:N"``.
-        ``"auto"``: the device for which a measured cost model predicts the shorter time; for one pass
-        over host memory that is often the CPU.
+        ``"auto"``: the device for which a measured cost model predicts the shorter time; for one
+        pass over host memory that is often the CPU.
     block_size : int, optional
         Threads per block, a multiple of 32 from 32 to 1024; by default the kernel's own.
     grid_size : int, optional
@@ -100,9 +100,9 @@ def dot(
     Returns
     -------
     scalar or array
-        Of `dtype`. The sum of no products is 0. Integers wrap, as NumPy's do; of bool the result is whether any
-        pair is true. Nothing is conjugated. For arrays in GPU memory, a 0-d array there, of the
-        first array's library; the call does not wait until it is written.
+        Of `dtype`. The sum of no products is 0. Integers wrap, as NumPy's do; of bool the result is
+        whether any pair is true. Nothing is conjugated. For arrays in GPU memory, a 0-d array
+        there, of the first array's library; the call does not wait until it is written.
 
     Raises
     ------
@@ -111,8 +111,8 @@ def dot(
         one of the arrays is not on, a block size that is none.
     TypeError
         A dtype that does not reduce so (object, strings, times, extended precision, ...), a `dtype`
-        that does not hold the common one (a real one of complex numbers, one of integers of floats),
-        a masked array, one array in GPU memory and one that is not.
+        that does not hold the common one (a real one of complex numbers, one of integers of
+        floats), a masked array, one array in GPU memory and one that is not.
     DeviceUnavailableError
         A GPU was asked for and there is none.
     CudaError
@@ -133,8 +133,8 @@ def dot(
     underflows, and cancellation loses nothing. Real and imaginary parts are rounded once each.
     ``numpy.dot`` rounds every product and addition.
 
-    Infinity times 0 is NaN, and so is the sum of infinities of both signs; there is one NaN. A sum of
-    products that are all -0.0 is -0.0; every other zero, and the sum of no products, is 0.0.
+    Infinity times 0 is NaN, and so is the sum of infinities of both signs; there is one NaN. A sum
+    of products that are all -0.0 is -0.0; every other zero, and the sum of no products, is 0.0.
 
     Determinism: the bits depend on the pairs of elements alone, not on their order, the device, the
     grid or the number of threads.

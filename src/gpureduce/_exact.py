@@ -32,9 +32,9 @@ _UNITS = {"float16": -24, "bfloat16": -133, "float32": -149, "float64": -1074}
 class ExactSum:
     """The exact sum of all elements of all arrays given to it.
 
-    :meth:`result` and :meth:`mean` round once; nothing else rounds. States merge, and convert to bytes
-    and pickles. A state depends on the elements alone: any order and any split into updates and merges
-    gives the same bits.
+    :meth:`result` and :meth:`mean` round once; nothing else rounds. States merge, and convert to
+    bytes and pickles. A state depends on the elements alone: any order and any split into updates
+    and merges gives the same bits.
 
     Parameters
     ----------
@@ -51,14 +51,15 @@ class ExactSum:
     -----
     A state is a fixed-point number of 2176 bits for float64, 352 for float32 and bfloat16, 128 or
     160 for the others: enough for 2**64 - 1 elements of any size, so that no intermediate sum
-    overflows. Infinities and NaN propagate as in IEEE additions: infinities of both signs give NaN, of
-    which there is one.
+    overflows. Infinities and NaN propagate as in IEEE additions: infinities of both signs give NaN,
+    of which there is one.
 
-    A sum of -0.0 alone is -0.0, as in IEEE addition; every other zero, and the sum of no elements, is
-    0.0. ``numpy.sum`` and ``math.fsum`` start from 0.0 and return 0.0 for both.
+    A sum of -0.0 alone is -0.0, as in IEEE addition; every other zero, and the sum of no elements,
+    is 0.0. ``numpy.sum`` and ``math.fsum`` start from 0.0 and return 0.0 for both.
 
-    Updates with host arrays run on all cores without the GIL, those with arrays in GPU memory on their
-    GPU. Any thread may use any state at any time; an update or merge that fails changes nothing.
+    Updates with host arrays run on all cores without the GIL, those with arrays in GPU memory on
+    their GPU. Any thread may use any state at any time; an update or merge that fails changes
+    nothing.
 
     Examples
     --------
@@ -89,8 +90,8 @@ class ExactSum:
             Of the state's dtype, or of one that ``numpy.can_cast`` to it safely: elements
             are added without rounding (an int64 to a float64 state too). Any shape, strides, byte
             order and alignment; read in place. In host memory, or of any library in GPU memory (see
-            :func:`sum`): its GPU then adds the elements, ordered on the stream that the library works
-            on, and the call waits.
+            :func:`sum`): its GPU then adds the elements, ordered on the stream that the library
+            works on, and the call waits.
 
         Returns
         -------
@@ -306,7 +307,8 @@ class ExactSum:
         Raises
         ------
         ValueError
-            The bytes are not a state's: truncated, changed, or of a later version, as the message says.
+            The bytes are not a state's: truncated, changed, or of a later version, as the message
+            says.
 
         Examples
         --------

@@ -1,8 +1,8 @@
 """Exceptions and the warning that are gpureduce's own.
 
 Bad arguments raise the classes that NumPy raises: ``ValueError``, ``TypeError``,
-``numpy.exceptions.AxisError``. ``MemoryError`` means that memory ran out, on the host or on a device. The C glue maps
-every status of the library to one of these classes, in one function.
+``numpy.exceptions.AxisError``. ``MemoryError`` means that memory ran out, on the host or on a
+device. The C glue maps every status of the library to one of these classes, in one function.
 """
 
 from __future__ import annotations

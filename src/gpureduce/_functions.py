@@ -1,8 +1,9 @@
 """The reductions: NumPy's names and arguments, and arguments for where and how the work is done.
 
-One maker makes all functions with the same arguments, so that each signature has one body. With default ``initial`` and
-``where`` a function calls the C core directly, which keeps small calls cheap. If the core returns ``NotImplemented``, and
-for other arguments, :mod:`gpureduce._rules` runs the call.
+One maker makes all functions with the same arguments, so that each signature has one body. With
+default ``initial`` and ``where`` a function calls the C core directly, which keeps small calls
+cheap. If the core returns ``NotImplemented``, and for other arguments, :mod:`gpureduce._rules` runs
+the call.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Finding NVRTC and CUB's headers where pip put them.
+"""Find NVRTC and CUB's headers where pip installed them.
 
-The C library knows the dynamic linker's path and the usual toolkit folders. Wheels keep their files
-inside site-packages, which is ``cuda-pathfinder``'s business. The glue calls :func:`locate` before
-the first work on a GPU and never before, so neither import nor the CPU backend pays for it.
+The C library searches the dynamic linker's path and the usual folders of toolkits.
+``cuda-pathfinder`` finds files inside site-packages. The glue calls :func:`locate` before the first
+work on a GPU, so that neither the import nor the CPU backend pays for it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from . import _core
 
 
 def emulator() -> Path | None:
-    """Say where the emulator is: the library that stands in for libcuda and NVRTC, built with the package."""
+    """Path of the emulator, the library that replaces libcuda and NVRTC and is built with the package."""
     for suffix in importlib.machinery.EXTENSION_SUFFIXES:
         path = Path(__file__).with_name(f"_emulator{suffix}")
         if path.exists():
@@ -23,7 +23,8 @@ def emulator() -> Path | None:
 
 
 def locate() -> None:
-    """Tell the C library where NVRTC and the CCCL headers are, if ``cuda-pathfinder`` knows.
+    """Pass the places of NVRTC and the CCCL headers to the C library, if ``cuda-pathfinder`` finds
+    them.
 
     What is not found is left to the library's own search, whose error says what to install.
     """
@@ -33,7 +34,7 @@ def locate() -> None:
         return
     try:
         nvrtc = pathfinder.load_nvidia_dynamic_lib("nvrtc").abs_path
-    except RuntimeError:  # DynamicLibNotFoundError and its kin: not installed, or not for this machine
+    except RuntimeError:  # DynamicLibNotFoundError and others: not installed, or not for this machine
         nvrtc = None
     if nvrtc is not None:
         _core.set_nvrtc_path(nvrtc)

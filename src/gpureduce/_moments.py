@@ -1,4 +1,4 @@
-"""Means, variances and standard deviations: NumPy's warnings, divisors and ways with ``out``."""
+"""Means, variances and standard deviations: NumPy's warnings, divisors and rules for ``out``."""
 
 from __future__ import annotations
 
@@ -58,20 +58,20 @@ def mean(call: Call) -> Any:
 
 
 def _check_out(out: Any, array: Array, dtype: Any) -> None:
-    """Refuse what neither holds a sum nor a quotient."""
+    """Refuse an ``out`` that holds neither a sum nor a quotient."""
     check_out(out, np.add, array, dtype)
     if out.dtype.kind == "M":
         np.true_divide(np.zeros(1, out.dtype), 1)  # dates are not divided: NumPy's TypeError
 
 
 def warn_if_nothing_is_left(call: Call, mask: Array | None, result: Any) -> None:
-    """Warn if a mean without NaN is one of nothing."""
+    """Warn if a mean has no elements."""
     if np.any(result != result) and np.any(np.equal(count_kept(call, mask), 0)):
         warn("Mean of empty slice")
 
 
 def _check_inexact(call: Call) -> None:
-    """Refuse what ``nanmean`` and ``nanvar`` refuse: integers to compute in or to fill, for elements that have NaN."""
+    """Refuse integer ``dtype`` and ``out`` for elements that may be NaN, as ``nanmean`` and ``nanvar`` do."""
     if call.array.dtype.kind not in "fc":
         return
     for name, dtype in (("dtype", call.dtype), ("out", getattr(call.out, "dtype", None))):
@@ -80,13 +80,13 @@ def _check_inexact(call: Call) -> None:
 
 
 def _check_where(call: Call) -> None:
-    """Refuse what cannot be counted, as NumPy does here; where NaN are left out, it counts otherwise."""
+    """Refuse elements that NumPy cannot count here; its nan functions count in another way."""
     if not call.skip_nan and (call.where is None or isinstance(call.where, str | bytes)):
         raise TypeError(f"where must be bools, not {type(call.where).__name__}")
 
 
 def _float_of(dtype: np.dtype[Any]) -> np.dtype[Any] | None:
-    """Type that a mean of integers is computed in; None for others, which keep their own."""
+    """Type in which a mean of integers is computed; None for other elements, which keep their type."""
     return np.dtype(np.float64) if dtype.kind in "biu" else None
 
 
@@ -95,7 +95,7 @@ def _divides_integers(call: Call) -> bool:
 
 
 def _type_of_mean(call: Call) -> np.dtype[Any] | None:
-    """Type that ``numpy.mean`` sums in where none is asked for; None for elements that keep their own."""
+    """Type in which ``numpy.mean`` sums by default; None for elements that keep their type."""
     if call.array.dtype.type is np.float16 and not call.skip_nan:
         return np.dtype(np.float32)
     return _float_of(call.array.dtype)
@@ -110,7 +110,7 @@ def _mean_into_integers(call: Call, mask: Array | None) -> Array:
 
 
 def _divide_into(call: Call, total: Any, mask: Array | None) -> Array:
-    """NumPy's own two steps, which show where integers are involved: the sum in ``out``, then the quotient."""
+    """NumPy's two steps, which differ from one for integers: the sum in ``out``, then the quotient."""
     out = store(call.out, total, np.add.__name__)
     with np.errstate(all="ignore"):
         np.true_divide(out, count_kept(call, mask), out=out, casting="unsafe", subok=False)
@@ -146,7 +146,9 @@ def variance(call: Call) -> Any:
         _check_out(call.out, np.empty(0, _result_of(call)), cast or call.dtype or _float_of(call.array.dtype))
         if call.op == "std" and call.out.dtype.kind in "biumM":
             raise TypeError(f"cannot take the square root into out of dtype {call.out.dtype}: it must be inexact")
-    is_root = call.op == "std" and call.out is not None and not call.rounds_once  # it is taken in the type of out
+    is_root = (
+        call.op == "std" and call.out is not None and not call.rounds_once
+    )  # taken in the type of out
     if is_root:
         call = call._replace(op="var")
     if call.skip_nan and cast is not None and call.array.dtype.kind != "c" and call.center is NoValue:
@@ -164,7 +166,7 @@ def variance(call: Call) -> Any:
 
 
 def tell_freedom(call: Call, mask: Array | None, result: Any) -> Any:
-    """Warn of rows that have no more elements than ``ddof`` once NaN are left out; return the result, NaN there."""
+    """Warn of rows with no more than ``ddof`` elements besides NaN; return the result with NaN for them."""
     if np.all(np.isfinite(result)):
         return result
     bad = np.less_equal(count_kept(call, mask), call.ddof)
@@ -185,7 +187,7 @@ def _real_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _cast_of(call: Call) -> tuple[np.dtype[Any] | None, Call]:
-    """A complex ``dtype``: the variance, which is real, gets it last. The core computes in its real counterpart."""
+    """A complex ``dtype``: the core computes the real variance in the real counterpart, and the result is converted."""
     if call.dtype is None:
         return None, call
     dtype = np.dtype(call.dtype)
@@ -205,7 +207,8 @@ def _result_of(call: Call) -> np.dtype[Any]:
 
 
 def _with_given_mean(call: Call, mask: Array | None) -> Any:
-    """Mean squared distance from a given mean c: variance + (mean - c)**2, which needs no array of distances.
+    """Mean squared distance from a given mean c: variance + (mean - c)**2, which needs no array of
+    distances.
 
     Costs a pass for each of the two, and one for the counts of what NaN leave.
     """

@@ -54,11 +54,13 @@ class KernelInfo:
         ``"atomic"``, ``"tree"``, ``"shuffle"``, ``"block"``, ``"warp"``, ``"library"`` or
         ``"planner"``.
     summary, removes, pays
-        The kernel in one line, the cost that it removes from the step before, the cost that remains.
+        The kernel in one line, the cost that it removes from the step before, the cost that
+        remains.
     source
         The publication that first taught it.
     block_rule, block_size
-        Block sizes that it takes (``"power of two"``, ``"multiple of 32"``, ``"32"``), and its default.
+        Block sizes that it takes (``"power of two"``, ``"multiple of 32"``, ``"32"``), and its
+        default.
     elements_per_thread
         Least elements per thread of a full block.
     takes_grid_size

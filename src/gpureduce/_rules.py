@@ -1,8 +1,9 @@
 """NumPy's rules that the C core does not implement.
 
-The functions of the package call the core directly for an exact ``ndarray`` of numbers and default ``out``,
-``initial`` and ``where``. This module runs every other :class:`Call`: it converts inputs to arrays and ``where`` to a
-mask of the array's shape, combines ``initial`` with the result, and stores into ``out`` by NumPy's casting rule.
+The functions of the package call the core directly for an exact ``ndarray`` of numbers and default
+``out``, ``initial`` and ``where``. This module runs every other :class:`Call`: it converts inputs
+to arrays and ``where`` to a mask of the array's shape, combines ``initial`` with the result, and
+stores into ``out`` by NumPy's casting rule.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from ._ufuncs import UFUNCS
 
 
 def reduce_any(call: Call) -> Any:
-    """Reduce whatever NumPy takes, with every argument NumPy has."""
+    """Reduce any array that NumPy takes, with every argument of NumPy."""
     given = call.array
     library = device_library(given)
     if library is not None:
@@ -69,7 +70,7 @@ def reduce_any(call: Call) -> Any:
 
 
 def _is_plain(call: Call, result: Any) -> bool:
-    """Whether NumPy's result is not of the array's class, because no ufunc makes it."""
+    """Whether NumPy's result is not of the array's class, because no ufunc returns it."""
     if call.op in ("argmin", "argmax"):
         return np.ndim(result) == 0
     if call.op == "mean":
@@ -82,9 +83,11 @@ def _is_plain(call: Call, result: Any) -> bool:
 
 
 def _fold(call: Call) -> Any:
-    """Sums, products, extremes, truths, bits: what NumPy does by a ufunc's ``reduce``."""
+    """Sums, products, extremes, truths and bits, which NumPy reduces by a ufunc's ``reduce``."""
     ufunc = UFUNCS[call.name]
-    check_where(call, ufunc, as_mask(call.where, call.array.shape))  # the caller's mask, before it gets another purpose
+    check_where(
+        call, ufunc, as_mask(call.where, call.array.shape)
+    )  # before real_part changes the mask
     call = real_part(call)
     array, out = call.array, call.out
     if array.dtype.kind in "mM":
@@ -99,7 +102,7 @@ def _fold(call: Call) -> Any:
     else:
         check_identity(call, ufunc)
         result = run(call, mask=mask)
-    if call.op == "sum" and out is not None and out.dtype.kind == "M":  # a copy would take the number as it is
+    if call.op == "sum" and out is not None and out.dtype.kind == "M":  # a copy would convert the number to a date
         result = np.asarray(result).astype(out.dtype.str.replace("M8", "m8", 1))
     finish = finish_extreme if ufunc in (np.fmin, np.fmax) else _finish_fold
     result = finish(call, mask, result)
@@ -111,10 +114,11 @@ def _finish_fold(call: Call, mask: Array | None, result: Any) -> Any:
 
 
 def finish_extreme(call: Call, mask: Array | None, found: Any) -> Any:
-    """Fold ``initial`` into a ``nanmin`` or ``nanmax``, and warn if a row has nothing but NaN.
+    """Combine ``initial`` with a ``nanmin`` or ``nanmax``, and warn if all elements of a row are
+    NaN.
 
-    NumPy has two ways. An exact ndarray's rows start from ``initial``, so that there is a number. Other inputs get NaN
-    where elements were all NaN, whatever the start.
+    NumPy has two ways. An exact ndarray's rows start from ``initial``, so that there is a number.
+    Other inputs get NaN where elements were all NaN, whatever the start.
     """
     found = _mark_nan(call, mask, found)
     bad: Any = found != found
@@ -131,7 +135,7 @@ def finish_extreme(call: Call, mask: Array | None, found: Any) -> Any:
 
 
 def _mark_nan(call: Call, mask: Array | None, result: Any) -> Any:
-    """Put NaN where NaN is all there is: there the core gives what every other number replaces, an infinity."""
+    """Store NaN for rows whose elements are all NaN: the core returns the identity for them, an infinity."""
     if call.array.dtype.kind not in "fcV" or call.array.size == 0 or not np.any(np.isinf(result)):
         return result
     bad = np.less(run(call, "arg" + call.op), 0) if mask is None else np.equal(count_kept(call, mask), 0)
@@ -142,7 +146,7 @@ def _mark_nan(call: Call, mask: Array | None, result: Any) -> Any:
 
 
 def _position(call: Call) -> Any:
-    """``argmin`` and ``argmax``: along one axis or all; ``out`` must convert to int64 safely, as NumPy has it."""
+    """``argmin`` and ``argmax``, along one axis or all; ``out`` must convert to int64 safely, as in NumPy."""
     array, out = call.array, call.out
     if call.axis is not None:
         operator.index(call.axis)  # a tuple is a TypeError
@@ -169,7 +173,7 @@ def check_found(positions: Any) -> None:
 
 
 def _ptp(call: Call) -> Any:
-    """Largest less smallest. With ``out`` the largest goes there first, converted, as NumPy has it."""
+    """Largest less smallest. With ``out`` the largest is stored there first, converted, as in NumPy."""
     if call.out is None:
         return run(call)
     check_out(call.out, np.maximum, call.array)
@@ -180,7 +184,7 @@ def _ptp(call: Call) -> Any:
 
 
 def _minmax(call: Call) -> tuple[Any, Any]:
-    """Both extremes from one pass: ``min`` and ``max`` of the same arguments; ``out`` is a pair."""
+    """Both extremes in one pass: ``min`` and ``max`` of the same arguments; ``out`` is a pair."""
     ufuncs = (np.minimum, np.maximum)
     mask = as_mask(call.where, call.array.shape)
     if call.out is not None and not (isinstance(call.out, tuple) and len(call.out) == len(ufuncs)):

@@ -1,6 +1,8 @@
-"""NumPy's namespace with this package's reductions in it, for code written to the array API standard.
+"""NumPy's namespace with this package's reductions in it, for code written to the array API
+standard.
 
-The standard's reductions are this package's functions, everything else is NumPy's. Its conformance suite runs them::
+The standard's reductions are this package's functions, everything else is NumPy's. Its conformance
+suite runs them::
 
     ARRAY_API_TESTS_MODULE=gpureduce.array_api pytest array_api_tests/test_statistical_functions.py
 
@@ -37,7 +39,7 @@ __all__ = [
 ]
 
 REDUCTIONS = tuple(name for name in __all__ if name != "REDUCTIONS")
-"""What the standard calls statistical, searching and utility functions and this package reduces."""
+"""Those statistical, searching and utility functions of the standard that this package has."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,9 @@
-"""Libraries to compare with: each reduces the same device memory, or a NumPy array to a NumPy result.
+"""Libraries to compare with: each reduces the same device memory, or a NumPy array to a NumPy
+result.
 
-Device times are measured by events on the library's current stream, as ours are. A library that is not installed is
-listed with the reason; a library without the dtype or operator raises when it is called.
+Device times are measured by events on the library's current stream, as ours are. A library that is
+not installed is listed with the reason; a library without the dtype or operator raises when it is
+called.
 """
 
 from __future__ import annotations

@@ -27,11 +27,11 @@ __all__ = ["benchmark"]
 
 
 SECONDS, PRECISION = 1.0, 0.01
-"""Defaults: time for each of wall and device samples, and the median's uncertainty at which sampling ends."""
+"""Defaults: time for wall samples and for device samples, and the median's uncertainty that ends sampling."""
 UPLOAD_PIECE_BYTES = 32 << 20
 UPLOAD_REPEATS, RETURN_REPEATS = 3, 20
 RETURN_SECONDS = 0.2
-"""After which there are enough of those."""
+"""Time after which no more returns are measured."""
 
 
 def benchmark(
@@ -53,32 +53,35 @@ def benchmark(
     profile: bool = False,
     progress: bool | None = None,
 ) -> Timing:
-    """Time a reduction: the whole call, its kernels alone, and the stages between.
+    """Time a reduction: the whole call, its kernels alone, and its stages.
 
     Parameters
     ----------
     func_or_kernel : str or callable
-        Name or alias of a kernel; or one of this package's functions (``gr.sum``), which are timed in the same way;
-        or any callable that takes the array and returns when its work is done, of which there is wall time only.
+        Name or alias of a kernel; or one of this package's functions (``gr.sum``), timed in the
+        same way; or any callable that takes the array and returns when its work is done, for wall
+        time only.
     arr : array_like
-        Host array of any layout; or an array in device memory with ``__cuda_array_interface__``, contiguous, which is
-        reduced where it lies to a result on the host.
+        Host array of any layout; or a contiguous array in device memory with
+        ``__cuda_array_interface__``, which is reduced in place to a result on the host.
     op : str, optional
         Operator, if a kernel is named.
     kernel, axis, dtype, device, block_size, grid_size, stream : optional
         As the reductions take them.
     cache : {"hot", "cold", "rotated"}, optional
-        What the caches hold when a sample starts: ``"hot"``, what the last run left there; ``"cold"``, none of the
-        array (four times the size of the L2 cache, for wall times twice that of the CPU's last one, is written
-        between samples); ``"rotated"``, other copies of the array, which together do not fit.
+        Contents of the caches when a sample starts: ``"hot"``, those of the last run; ``"cold"``,
+        nothing of the array (between samples, four times the size of the L2 cache is written, for
+        wall times twice the size of the CPU's last-level cache); ``"rotated"``, other copies of the
+        array, which together do not fit.
     seconds : float, optional
-        Time for samples, of the call and of the kernels each.
+        Time for samples of the call, and again for samples of the kernels.
     precision : float, optional
-        Sampling ends earlier, but not before ten samples, when the median is known to this share (95 % confidence).
+        Sampling ends earlier, but not before ten samples, when the median is known to this share
+        (95 % confidence).
     ceiling : bool, optional
-        Whether to measure, once in the process, how fast memory can be read here.
+        Whether to measure the read bandwidth of the memory, once per process.
     profile : bool, optional
-        Whether to run the kernel under Nsight Compute too.
+        Whether to run the kernel under Nsight Compute, too.
     progress : bool, optional
         Whether to show a bar, by tqdm; by default on a terminal and in a notebook.
 
@@ -89,16 +92,17 @@ def benchmark(
     Raises
     ------
     ValueError
-        An empty array, an unknown kernel, operator, device or cache, a block or grid size that the kernel does not
-        take.
+        An empty array, an unknown kernel, operator, device or cache, a block or grid size that the
+        kernel does not take.
     TypeError
-        What is no kernel and cannot be called; whatever the reduction itself raises.
+        Neither a kernel nor a callable; any ``TypeError`` of the reduction.
     DeviceUnavailableError
-        A CUDA device was asked for and there is none; or a profile was, and Nsight Compute is missing or not allowed.
+        A CUDA device was requested and there is none; or a profile was, and Nsight Compute is
+        missing or not allowed.
 
     Notes
     -----
-    Without a GPU the CPU backend is timed, whatever the kernel's name, and a warning says so.
+    Without a GPU the CPU backend is timed for any kernel, with a warning.
 
     Examples
     --------
@@ -128,7 +132,7 @@ def benchmark(
 def _target(
     func_or_kernel: Any, op: str, kernel: str | None
 ) -> tuple[str, str, str | None, Callable[[Any], Any] | None]:
-    """What to call it, its operator and kernel, and the callable if it is none of ours."""
+    """Its name, operator and kernel, and the callable if it is not a function of this package."""
     if isinstance(func_or_kernel, str):
         if kernel is not None:
             raise ValueError(f"the kernel is named twice: {func_or_kernel!r} and {kernel!r}")
@@ -223,7 +227,7 @@ def _time_kernel(
         why = f"the call ran on the {run.device.upper()}"
     host_turn = session.host_turn(call)
     turns = [turn for turn in (device_turn, host_turn) if turn is not None]
-    for i, turn in enumerate(turns):  # one after the other: a call streams the array through the cache
+    for i, turn in enumerate(turns):  # one after the other, since a call reads the array through the cache
         take_turns([turn], *until, bar.part(i / len(turns), (i + 1) / len(turns)))
     noting_stages(it.array)
     if staged:
@@ -235,7 +239,7 @@ def _time_kernel(
     if on_device is not None:
         stages["kernel"] = on_device.median
         rest = _median_of(lambda: session.reduce_there(op, options)) - on_device.median
-        if rest > 0:  # else it is lost in the noise of the kernels
+        if rest > 0:  # otherwise it is below the noise of the kernels
             stages["return"] = rest
     rate, trouble = (
         ceiling_or_why(session.info if on_gpu else None, limits().cpu_threads) if with_ceiling else (None, "")
@@ -276,7 +280,7 @@ def _time_kernel(
 
 
 def _device_turn(session: BenchmarkSession, op: str, options: dict[str, Any]) -> Any:
-    """The turn, or nothing and the reason: an operator that the package makes of others has no kernel of its own."""
+    """The turn, or ``None`` and the reason: some operators are made of others and have no kernel of their own."""
     if op not in _core.OPERATORS:
         return None, f"{op} is made of other reductions"
     try:
@@ -303,7 +307,7 @@ def _median_stage(call: Callable[[Any], None], array: Any, staged: list[float]) 
 
 
 def _upload_stage(it: BenchmarkArray, device: int) -> dict[str, float]:
-    """How long the whole array takes from pinned memory to the device, in pieces; nothing if there is no room."""
+    """Time of the array's upload from pinned memory, in pieces; empty if there is no room on the device."""
     piece = min(it.nbytes, UPLOAD_PIECE_BYTES)
     try:
         pointer = _core.alloc_device(device, piece)

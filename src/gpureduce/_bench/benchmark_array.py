@@ -1,6 +1,7 @@
 """The array that is measured, in host or device memory, and its copies on a device.
 
-An array is uploaded once and freed at the end of a block; device times are then of the memory it lies in.
+An array is uploaded once and freed at the end of a block; device times are then of the memory it
+lies in.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ def as_benchmark_array(a: Any) -> BenchmarkArray:
     Raises
     ------
     TypeError
-        Neither an array nor something that NumPy makes one of, or a device array that only DLPack can read.
+        Neither an array nor something that NumPy makes one of, or a device array that only DLPack
+        can read.
     ValueError
         An array without elements, or a device array with gaps.
     """
@@ -98,7 +100,8 @@ def _ordinal(a: Any) -> int:
 
 
 def on_host(it: BenchmarkArray) -> np.ndarray[Any, Any]:
-    """The elements in host memory, to compute the reference result: a device array is copied by its own library.
+    """The elements in host memory, to compute the reference result: a device array is copied by its
+    own library.
 
     Raises
     ------

@@ -1,7 +1,8 @@
-"""Charts of measurements, by matplotlib: bandwidth of many, over size, under a roof; the stages of one call.
+"""Charts of measurements, by matplotlib: bandwidth per contender, over size, a roofline; the stages
+of one call.
 
-Colours are those of Okabe and Ito, which the colour-blind tell apart; what a colour says is said by a place, a marker
-or a word as well.
+Colours are those of Okabe and Ito, which the colour-blind tell apart; what a colour says is said by
+a place, a marker or a word as well.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ GIGA = 1e9
 
 
 def _axes(place: Axes | Figure | None, height: float) -> Axes:
-    """The axes to draw on: those given, or new ones of a figure that is given, or of a new one of pyplot's."""
+    """The given axes, or new axes in a given figure, or in a new figure of pyplot's."""
     matplotlib_or_why()
     from matplotlib.figure import Figure
 
@@ -69,7 +70,7 @@ def _plain(ax: Axes, title: str, subtitle: str) -> None:
 
 
 def _plain_numbers(axis: Any) -> None:
-    """Label a logarithmic axis with numbers as one writes them; where it is short, its twos and fives as well."""
+    """Label a logarithmic axis with plain numbers; a short axis at its twos and fives, too."""
     from matplotlib.ticker import FuncFormatter
 
     low, high = sorted(axis.get_view_interval())
@@ -85,7 +86,7 @@ def _plain_numbers(axis: Any) -> None:
 
 
 def _roofs(ceiling: float | None, peak: float | None) -> list[tuple[float, str, Any, str]]:
-    """Value, colour, style and words of the lines that nothing should pass."""
+    """Value, colour, style and label of the lines of peak and ceiling."""
     lines: list[tuple[float, str, Any, str]] = []
     if ceiling is not None:
         lines.append((ceiling, CEILING, "-", f"read here at most: {show_bandwidth(ceiling)} GB/s"))
@@ -95,7 +96,7 @@ def _roofs(ceiling: float | None, peak: float | None) -> list[tuple[float, str, 
 
 
 def _column(comparison: ComparisonRecord, column: str | None) -> tuple[str, str]:
-    """Which times are drawn, and what they are called: one kind only."""
+    """The kind of times to draw, and its description."""
     has_device = any(row.on_device is not None for row in comparison.rows)
     chosen = column or ("on_device" if has_device else "host")
     if chosen not in ("host", "on_device"):
@@ -121,7 +122,7 @@ def draw_bars(
     ceiling: float | None,
     peak: float | None,
 ) -> None:
-    """Draw a bar of bandwidth for each label, from top to bottom, with the lines that none should pass.
+    """Draw a bar of bandwidth per label, from top to bottom, and the lines of peak and ceiling.
 
     Parameters
     ----------
@@ -199,7 +200,8 @@ def _plot_sizes(comparison: ComparisonRecord, column: str | None, ax: Axes | Fig
     rows = _timed(comparison, chosen)
     drawn = _axes(ax, 6.0)
     labels = list(dict.fromkeys((row.name, row.is_kernel) for row in rows))
-    # What has a colour: libraries, and the kernels that are fastest at the largest size; others are pale.
+    # Libraries, and the kernels that are fastest at the largest size, have a colour; other lines
+    # are pale.
     last = {row.name: row.bytes / getattr(row, chosen).median for row in rows if row.elements == rows[-1].elements}
     ranked = sorted((name for name, is_kernel in labels if is_kernel), key=lambda name: -last.get(name, 0.0))
     libraries = [name for name, is_kernel in labels if not is_kernel]
@@ -305,9 +307,9 @@ def _plot_roofline(comparison: ComparisonRecord, column: str | None, ax: Axes | 
 
 
 def spread_out(places: Sequence[float], apart: float) -> list[float]:
-    """Rising places between 0 and 1, moved as little as it takes for each to be so far above the one before.
+    """Move rising places between 0 and 1 just enough to keep a distance between neighbours.
 
-    Where there is no room for that, they are as far apart as there is.
+    Without room for that distance, they are spread evenly.
     """
     apart = min(apart, 1 / max(len(places), 1))
     moved = list(places)
@@ -324,13 +326,13 @@ KINDS = {"bars": _plot_bars, "sizes": _plot_sizes, "roofline": _plot_roofline}
 
 
 def check_kind(kind: str) -> None:
-    """Raise a ``ValueError`` if there is no such picture of a comparison."""
+    """Raise a ``ValueError`` for an unknown kind of chart."""
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}, not {kind!r}")
 
 
 def plot_comparison(comparison: ComparisonRecord, kind: str, column: str | None, ax: Axes | Figure | None) -> Axes:
-    """Draw a comparison; :meth:`Comparison.plot` says how.
+    """Draw a comparison, as :meth:`Comparison.plot` describes.
 
     Parameters
     ----------

@@ -1,6 +1,7 @@
 """The clocks of a GPU while it is measured, by ``nvidia-ml-py``; nothing is changed.
 
-Without that package, or where the driver's management library gives no clocks, there is nothing to compare.
+Without that package, or where the driver's management library gives no clocks, there is nothing to
+compare.
 """
 
 from __future__ import annotations

@@ -76,9 +76,11 @@ def compare(
     Parameters
     ----------
     arr : array_like
-        Host array of any layout, or a contiguous one in device memory with ``__cuda_array_interface__``.
+        Host array of any layout, or a contiguous one in device memory with
+        ``__cuda_array_interface__``.
     kernels : str or iterable of str, optional
-        Names or aliases; by default all of the catalogue, or ``"auto"`` alone on the CPU, which has no such kernels.
+        Names or aliases; by default all of the catalogue, or ``"auto"`` alone on the CPU, which has
+        no such kernels.
     op : str, optional
         The operator.
     axis : optional
@@ -96,7 +98,8 @@ def compare(
     seconds, precision : float, optional
         As :func:`benchmark` takes them, for each contender and kind of time.
     break_even : bool, optional
-        Whether to find the size at which the fastest kernel and NumPy take the same time, from host memory to a result.
+        Whether to find the size at which the fastest kernel and NumPy take the same time, from host
+        memory to a result.
     ceiling, profile, progress : bool, optional
         As :func:`benchmark` takes them.
 
@@ -111,13 +114,15 @@ def compare(
     TypeError
         A dtype that is not reduced.
     DeviceUnavailableError
-        A CUDA device was requested and there is none; or a profile was, and Nsight Compute is missing or not allowed.
+        A CUDA device was requested and there is none; or a profile was, and Nsight Compute is
+        missing or not allowed.
 
     Notes
     -----
-    Where nothing rounds, a result is right if it equals NumPy's. A sum, mean or product of n floats may be off by one
-    ulp and four times sqrt(n) units of roundoff of the accumulator, relative to the sum of magnitudes: additions in any
-    order stay below this bound unless their errors cannot cancel. Libraries may add 16-bit floats in their own type.
+    Where nothing rounds, a result is right if it equals NumPy's. A sum, mean or product of n floats
+    may be off by one ulp and four times sqrt(n) units of roundoff of the accumulator, relative to
+    the sum of magnitudes: additions in any order stay below this bound unless their errors cannot
+    cancel. Libraries may add 16-bit floats in their own type.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Result of :func:`gpureduce.compare`: contenders side by side, as tables, charts, CSV and JSON.
 
-Times from host memory to a result, and times of the kernels alone, have columns of their own: a speedup divides times
-of one kind.
+Times from host memory to a result, and times of the kernels alone, have columns of their own: a
+speedup divides times of one kind.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ _BARE = ("name", "is_kernel", "block_size", "grid_size", "elements", "bytes", "r
 class Comparison(ComparisonRecord, Exported):
     """Kernels and libraries on the same array; :func:`compare` makes it.
 
-    Prints as tables, shows as tables in a notebook, and draws itself with matplotlib. A sequence of its rows. As
-    CSV it has a row for each contender and size, in seconds and bytes per second, with the environment.
+    Prints as tables, shows as tables in a notebook, and draws itself with matplotlib. A sequence of
+    its rows. As CSV it has a row for each contender and size, in seconds and bytes per second, with
+    the environment.
 
     Attributes
     ----------
@@ -43,11 +44,13 @@ class Comparison(ComparisonRecord, Exported):
     cache
         What the caches held when a sample started.
     rows
-        The :class:`Contender` records: kernels in the order given, then libraries; for each size in turn.
+        The :class:`Contender` records: kernels in the order given, then libraries; for each size in
+        turn.
     break_even
         :class:`BreakEven` of the fastest kernel and NumPy; ``None`` if it was not measured.
     peak, ceiling
-        Bandwidth that the memory's clock and bus come to, and that was measured here; ``None`` if unknown.
+        Bandwidth that the memory's clock and bus come to, and that was measured here; ``None`` if
+        unknown.
     device_name
         Name of the GPU, or of the processor.
     warnings
@@ -214,7 +217,8 @@ class Comparison(ComparisonRecord, Exported):
         return flat
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as dictionaries, lists, strings and numbers; raw samples are in it, in seconds.
+        """Everything as dictionaries, lists, strings and numbers; raw samples are in it, in
+        seconds.
 
         Returns
         -------
@@ -285,12 +289,14 @@ class Comparison(ComparisonRecord, Exported):
         Parameters
         ----------
         kind : {"bars", "sizes", "roofline"}, optional
-            ``"bars"``: bandwidth of each contender, with the ceiling. ``"sizes"``: bandwidth over size, on logarithmic
-            axes; the default of a sweep. ``"roofline"``: operations per second over operations per byte.
+            ``"bars"``: bandwidth of each contender, with the ceiling. ``"sizes"``: bandwidth over
+            size, on logarithmic axes; the default of a sweep. ``"roofline"``: operations per second
+            over operations per byte.
         ax : matplotlib.axes.Axes or matplotlib.figure.Figure, optional
             Where to; a figure of its own by default.
         column : {"on_device", "host"}, optional
-            Which times: of the kernels alone, the default where there are any, or from host memory to the result.
+            Which times: of the kernels alone, the default where there are any, or from host memory
+            to the result.
 
         Returns
         -------

@@ -34,8 +34,8 @@ class Contender:
     ran_on
         ``"cuda:N"`` or ``"cpu"``; ``""`` if it did not run.
     right, ulps
-        Whether the result was right, and its error in ulps of the right result. A contender with a wrong result is not
-        timed.
+        Whether the result was right, and its error in ulps of the right result. A contender with a
+        wrong result is not timed.
     host
         :class:`Spread` of the wall time from the caller's array to the result on the host.
     on_device
@@ -89,8 +89,8 @@ class BreakEven:
     kernel, device
         The kernel that was compared with NumPy, and the device that it ran on.
     elements
-        Elements at which both take the same time, interpolated on logarithmic axes between two measured sizes;
-        ``None`` if one is faster at all sizes.
+        Elements at which both take the same time, interpolated on logarithmic axes between two
+        measured sizes; ``None`` if one is faster at all sizes.
     bytes
         Bytes of these elements.
     first_wins
@@ -202,7 +202,8 @@ class ComparisonRecord:
         ----------
         row : Contender
         over : {"first", "numpy", "best peer"}
-            The first kernel of the comparison, NumPy, or the fastest library other than NumPy, of the same size.
+            The first kernel of the comparison, NumPy, or the fastest library other than NumPy, of
+            the same size.
         column : {"host", "on_device"}
             Which times: both are of the same kind.
 

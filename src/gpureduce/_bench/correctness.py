@@ -32,10 +32,11 @@ class Verdict:
 def reference(op: str, array: np.ndarray[Any, Any], axis: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """NumPy's result in extended precision, and the error that rounded operations may have.
 
-    The result is exact for integers and for operators that do not round. The sum of n additions in any order, each
-    with unit roundoff u, is off by less than 4 sqrt(n) u times the sum of magnitudes, except with vanishing
-    probability; a product likewise, by its own magnitude. Errors that do not cancel, as of many small numbers added to
-    a large sum, exceed the bound: such a result is wrong.
+    The result is exact for integers and for operators that do not round. The sum of n additions in
+    any order, each with unit roundoff u, is off by less than 4 sqrt(n) u times the sum of
+    magnitudes, except with vanishing probability; a product likewise, by its own magnitude. Errors
+    that do not cancel, as of many small numbers added to a large sum, exceed the bound: such a
+    result is wrong.
     """
     function = numpy_function(op)
     is_float = array.dtype.kind in "fcV"

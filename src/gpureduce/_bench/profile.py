@@ -1,7 +1,7 @@
 """The hardware's counters of a kernel, by Nsight Compute: ``profile=True``.
 
-``ncu`` runs ``python -m gpureduce._bench.profile``, a process of its own that launches the kernel once over random
-elements. Clocks are not locked, as for the times beside the counters.
+``ncu`` runs ``python -m gpureduce._bench.profile``, a process of its own that launches the kernel
+once over random elements. Clocks are not locked, as for the times beside the counters.
 """
 
 from __future__ import annotations
@@ -116,7 +116,8 @@ def run_ncu(
     Raises
     ------
     DeviceUnavailableError
-        Nsight Compute is not installed, is not permitted to read the counters, or failed; the message says what to do.
+        Nsight Compute is not installed, is not permitted to read the counters, or failed; the
+        message says what to do.
     """
     program = find_ncu()
     with tempfile.TemporaryDirectory(prefix="gpureduce-ncu-") as folder:

@@ -1,7 +1,9 @@
-"""The roofs of a reduction's bandwidth: the theoretical peak of a GPU's memory, and the measured read ceiling.
+"""The roofs of a reduction's bandwidth: the theoretical peak of a GPU's memory, and the measured
+read ceiling.
 
-The *read ceiling* is the best bandwidth that ``fast`` reaches over a long array: of a maximum of int32 and a sum of
-float32, the least arithmetic there is per byte. It is measured once per process and device.
+The *read ceiling* is the best bandwidth that ``fast`` reaches over a long array: of a maximum of
+int32 and a sum of float32, the least arithmetic there is per byte. It is measured once per process
+and device.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Samples of time: taking them in turns, and their statistics.
 
-A *sample* is the time of one call, or the mean of several calls that are too short for the clock. Contenders take
-turns, so that a drift of the machine's clocks affects all of them. Each contender is sampled until its median is known
-to the wanted precision, or its time is used up.
+A *sample* is the time of one call, or the mean of several calls that are too short for the clock.
+Contenders take turns, so that a drift of the machine's clocks affects all of them. Each contender
+is sampled until its median is known to the wanted precision, or its time is used up.
 """
 
 from __future__ import annotations
@@ -85,8 +85,9 @@ class Spread:
     def uncertainty(self) -> float:
         """Half the width of the median's 95 % confidence interval, over the median.
 
-        The interval's ends are order statistics, for samples of any distribution: the ranks at 1.96 standard deviations
-        of a binomial (n, 1/2) from the middle. Infinite if there are too few samples.
+        The interval's ends are order statistics, for samples of any distribution: the ranks at 1.96
+        standard deviations of a binomial (n, 1/2) from the middle. Infinite if there are too few
+        samples.
         """
         n = len(self.samples)
         reach = CONFIDENCE_QUANTILE * math.sqrt(n) / 2
@@ -193,7 +194,8 @@ class Turn:
 def take_turns(
     turns: Sequence[Turn], seconds: float, precision: float, progress: Callable[[float], object] | None = None
 ) -> None:
-    """Take a batch of samples of each, in an order that changes from round to round, until all are done.
+    """Take a batch of samples of each, in an order that changes from round to round, until all are
+    done.
 
     Parameters
     ----------

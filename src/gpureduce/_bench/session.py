@@ -1,7 +1,9 @@
-"""A session of measurements on one array: its copies, the work between samples, and the turns that time calls.
+"""A session of measurements on one array: its copies, the work between samples, and the turns that
+time calls.
 
-Wall time is of the whole synchronous call, from the array where the caller has it to the result. Device time is of
-the kernels alone, by events around them, over a copy of the array that was uploaded before.
+Wall time is of the whole synchronous call, from the array where the caller has it to the result.
+Device time is of the kernels alone, by events around them, over a copy of the array that was
+uploaded before.
 """
 
 from __future__ import annotations

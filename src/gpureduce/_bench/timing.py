@@ -36,17 +36,19 @@ _BARE = (
 
 @dataclass(frozen=True, slots=True)
 class Timing(Exported):
-    """Times of a reduction, in seconds, and rates, in bytes per second; :func:`benchmark` returns it.
+    """Times of a reduction, in seconds, and rates, in bytes per second; :func:`benchmark` returns
+    it.
 
-    It prints as a table, shows as one in a notebook, and draws its stages with matplotlib. Its CSV has a row per
-    sample, with the sample's kind and the environment.
+    It prints as a table, shows as one in a notebook, and draws its stages with matplotlib. Its CSV
+    has a row per sample, with the sample's kind and the environment.
 
     Attributes
     ----------
     function
         Name of the function: an operator's, or the callable that was given.
     op, dtype, shape, axis
-        Operator (``""`` for other callables), the elements' dtype, the array's shape, the reduced axes.
+        Operator (``""`` for other callables), the elements' dtype, the array's shape, the reduced
+        axes.
     device, kernel, variant, block_size, grid_size
         As in :class:`LastRun`; ``""`` and 0 for other callables.
     cache
@@ -54,21 +56,23 @@ class Timing(Exported):
     bytes
         Bytes read and written: the elements once, the results once.
     host
-        :class:`Spread` of the wall time of the whole synchronous call, from the caller's array to the result.
+        :class:`Spread` of the wall time of the whole synchronous call, from the caller's array to
+        the result.
     on_device
-        :class:`Spread` of the device time of the kernels alone, over the array in device memory; ``None`` if
-        it was not measured.
+        :class:`Spread` of the device time of the kernels alone, over the array in device memory;
+        ``None`` if it was not measured.
     why_no_device
         The reason why `on_device` is ``None``, or ``""``.
     first_call
         Wall time of the very first call, which compiles.
     stages
-        Seconds of the stages of a call from host memory that can be timed separately: ``"compile"``, ``"stage"``,
-        ``"upload"``, ``"kernel"``, ``"return"``.
+        Seconds of the stages of a call from host memory that can be timed separately:
+        ``"compile"``, ``"stage"``, ``"upload"``, ``"kernel"``, ``"return"``.
     peak
         Bandwidth of the memory by its clock and bus width; ``None`` on the CPU.
     ceiling
-        Read bandwidth that was measured, with ``fast`` over a long array, once per process; ``None`` if it was not.
+        Read bandwidth that was measured, with ``fast`` over a long array, once per process;
+        ``None`` if it was not.
     warnings
         Reasons to doubt the times, in words.
     counters

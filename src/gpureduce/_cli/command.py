@@ -1,7 +1,7 @@
 """The command ``gpureduce``: subcommands over the public functions.
 
-Exit status: 0, 1 if the work failed, 2 if the command line or an argument is wrong, 3 if a result was wrong, 130 after
-an interrupt. An error is one line on standard error.
+Exit status: 0, 1 if the work failed, 2 if the command line or an argument is wrong, 3 if a result
+was wrong, 130 after an interrupt. An error is one line on standard error.
 """
 
 from __future__ import annotations

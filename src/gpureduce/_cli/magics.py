@@ -1,13 +1,14 @@
-"""Magics for IPython: the commands ``bench``, ``compare`` and ``explain``, over arrays of the notebook.
+"""Magics for IPython: the commands ``bench``, ``compare`` and ``explain``, over arrays of the
+notebook.
 
     %load_ext gpureduce
     %gr_bench a shfl_atomic --cache cold
     %gr_compare a[:10**6] reduce0 auto --op max
     %gr_explain interleaved_strided sequential --block-size 128
 
-The array is an expression, in quotes if a part of it from the beginning is an expression, too; the command's options
-follow. A magic returns the function's result, which a notebook shows, and prints nothing: ``t = %gr_bench a``, and then
-``t.plot()``, ``t.to_csv("t.csv")``.
+The array is an expression, in quotes if a part of it from the beginning is an expression, too; the
+command's options follow. A magic returns the function's result, which a notebook shows, and prints
+nothing: ``t = %gr_bench a``, and then ``t.plot()``, ``t.to_csv("t.csv")``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""HTML of measurements and explanations: an element for notebooks, a page for files, without scripts or requests.
+"""HTML of measurements and explanations: an element for notebooks, a page for files, without
+scripts or requests.
 
 Text has the theme's colour; lines are half-transparent, which is legible on light and on dark.
 """

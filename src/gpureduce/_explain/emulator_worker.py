@@ -1,7 +1,9 @@
-"""The process in which a kernel runs on the emulator: reads a request and writes a reply, both JSON.
+"""The process in which a kernel runs on the emulator: reads a request and writes a reply, both
+JSON.
 
-Environment variables name the emulator as libcuda and NVRTC, and the file of its report. If the reduction fails, or its
-result differs from NumPy's, the reply is an error. :mod:`gpureduce._explain.explain` starts the process.
+Environment variables name the emulator as libcuda and NVRTC, and the file of its report. If the
+reduction fails, or its result differs from NumPy's, the reply is an error.
+:mod:`gpureduce._explain.explain` starts the process.
 """
 
 from __future__ import annotations

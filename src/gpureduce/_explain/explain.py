@@ -1,7 +1,8 @@
-"""Run a kernel on the emulator, without a GPU, and read the emulator's report: :func:`gpureduce.explain`.
+"""Run a kernel on the emulator, without a GPU, and read the emulator's report:
+:func:`gpureduce.explain`.
 
-The emulator replaces libcuda and NVRTC. A process opens it once, as it opens the driver, so a child process runs the
-reduction: :mod:`gpureduce._explain.emulator_worker`.
+The emulator replaces libcuda and NVRTC. A process opens it once, as it opens the driver, so a child
+process runs the reduction: :mod:`gpureduce._explain.emulator_worker`.
 """
 
 from __future__ import annotations
@@ -69,14 +70,14 @@ def explain(
 ) -> Explanation | Explanations:
     """Run a kernel on an emulated GPU and report what each of its threads did.
 
-    The kernel's CUDA source is compiled for the CPU and run thread by thread; the library plans and launches it as on a
-    GPU. No GPU, driver or NVRTC is needed.
+    The kernel's CUDA source is compiled for the CPU and run thread by thread; the library plans and
+    launches it as on a GPU. No GPU, driver or NVRTC is needed.
 
     Parameters
     ----------
     kernel : str or sequence of str
-        Name or alias of a kernel, or several to compare. ``"auto"`` is the kernel that it selects for `op` and
-        `dtype`.
+        Name or alias of a kernel, or several to compare. ``"auto"`` is the kernel that it selects
+        for `op` and `dtype`.
     n : int, optional
         Elements per row; by default four full blocks of them.
     block_size : int, optional
@@ -98,8 +99,8 @@ def explain(
     Raises
     ------
     ValueError
-        An unknown kernel or operator, no kernel, `n` or `rows` below 1, a block or grid size that the kernel does not
-        take.
+        An unknown kernel or operator, no kernel, `n` or `rows` below 1, a block or grid size that
+        the kernel does not take.
     TypeError
         A dtype that is not reduced, or an argument of the wrong type.
     KernelUnavailableError
@@ -107,17 +108,18 @@ def explain(
     DeviceUnavailableError
         There is no C++ compiler, or the package was built without the emulator.
     CudaError
-        The emulator found an error in the kernel (a race, a barrier that not all threads reach), which the message
-        describes.
+        The emulator found an error in the kernel (a race, a barrier that not all threads reach),
+        which the message describes.
     ImportError
         The dtype is bfloat16 and ``ml_dtypes`` is not installed.
 
     Notes
     -----
-    Elements are random, and equal in every run. The result is compared with NumPy's; a wrong result raises
-    ``RuntimeError``.
+    Elements are random, and equal in every run. The result is compared with NumPy's; a wrong result
+    raises ``RuntimeError``.
 
-    Each instruction of a warp counts once, as in the counters of the hardware. Times are not emulated.
+    Each instruction of a warp counts once, as in the counters of the hardware. Times are not
+    emulated.
 
     Determinism: the same arguments give the same explanation.
 

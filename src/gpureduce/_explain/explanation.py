@@ -22,8 +22,9 @@ __all__ = ["Explanation", "Explanations"]
 class Explanation(KernelRun, Exported):
     """What a kernel did with an array, launch by launch; :func:`explain` returns it.
 
-    It prints as a table, shows a picture and its annotated source in a notebook, and draws the picture with matplotlib.
-    :class:`Figures` defines the counts. Its CSV has a row per column of each launch.
+    It prints as a table, shows a picture and its annotated source in a notebook, and draws the
+    picture with matplotlib. :class:`Figures` defines the counts. Its CSV has a row per column of
+    each launch.
 
     Attributes
     ----------
@@ -122,8 +123,8 @@ class Explanation(KernelRun, Exported):
 class Explanations(Exported, Sequence[Explanation]):
     """Several :class:`Explanation`, side by side.
 
-    It prints as one table with a column per kernel, and shows and draws the kernels beside one another. Its CSV has a
-    row per column of each launch of each kernel.
+    It prints as one table with a column per kernel, and shows and draws the kernels beside one
+    another. Its CSV has a row per column of each launch of each kernel.
 
     Parameters
     ----------

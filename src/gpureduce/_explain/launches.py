@@ -34,7 +34,8 @@ class Count:
     wavefronts, ideal
         Of shared memory: passes over the 32 banks, and passes without bank conflicts.
     sectors, ideal_sectors
-        Of global memory: pieces of 32 bytes that were touched, and the fewest that the bytes could occupy.
+        Of global memory: pieces of 32 bytes that were touched, and the fewest that the bytes could
+        occupy.
     """
 
     requests: int
@@ -57,21 +58,24 @@ class Figures:
     barriers
         Block barriers (``__syncthreads``) that a block passes.
     active_threads, active_warps
-        Threads that access memory or exchange registers, and warps with at least one such thread. Arithmetic in
-        registers does not make a thread active. Over several columns: sums.
+        Threads that access memory or exchange registers, and warps with at least one such thread.
+        Arithmetic in registers does not make a thread active. Over several columns: sums.
     slots
-        Threads of the warps that have not exited: they are active in this column or later, or reach a block barrier.
-        Over several columns: a sum.
+        Threads of the warps that have not exited: they are active in this column or later, or reach
+        a block barrier. Over several columns: a sum.
     shared_loads, shared_stores
-        Requests to shared memory. A *request* is one instruction of one warp, however many of its lanes take part.
+        Requests to shared memory. A *request* is one instruction of one warp, however many of its
+        lanes take part.
     bank_conflicts
-        Passes over the 32 banks of shared memory beyond those needed without conflicts: words of one bank are
-        accessed one after the other.
+        Passes over the 32 banks of shared memory beyond those needed without conflicts: words of
+        one bank are accessed one after the other.
     wavefronts, ideal_wavefronts
-        All passes, and those needed without conflicts, as a GPU's counters have them: of a load as many as its words
-        fill, of a store one per group of neighbouring lanes that could fill the banks.
+        All passes, and those needed without conflicts, as a GPU's counters have them: of a load as
+        many as its words fill, of a store one per group of neighbouring lanes that could fill the
+        banks.
     shuffles
-        Requests in which the lanes of a warp exchange registers: shuffles, votes, warp-wide reductions.
+        Requests in which the lanes of a warp exchange registers: shuffles, votes, warp-wide
+        reductions.
     atomics
         Atomic operations, in shared and global memory, one per lane.
     most_on_one_address
@@ -167,19 +171,20 @@ def add_up(figures: Iterable[Figures], *, launches: int | None = None, most: int
 class Column:
     """One step of a phase: a row of the printed table, a column of the picture.
 
-    A *phase* is the part between two block barriers; a *step* is the part of a phase between two collective operations
-    of a warp: a warp barrier, a shuffle, a vote. A kernel without those has one step per phase.
+    A *phase* is the part between two block barriers; a *step* is the part of a phase between two
+    collective operations of a warp: a warp barrier, a shuffle, a vote. A kernel without those has
+    one step per phase.
 
     Attributes
     ----------
     phase, step
         Counted from 0.
     ends
-        The operation that ends it: ``"barrier"``, ``"warp_barrier"``, ``"shuffle"``, ``"vote"``, ``"reduce"`` or
-        ``"exit"``.
+        The operation that ends it: ``"barrier"``, ``"warp_barrier"``, ``"shuffle"``, ``"vote"``,
+        ``"reduce"`` or ``"exit"``.
     file, line
-        Place of that operation, in the kernel's own file if it is called from there; ``""`` and 0 for the kernel's
-        end.
+        Place of that operation, in the kernel's own file if it is called from there; ``""`` and 0
+        for the kernel's end.
     blocks
         Blocks that reached the step.
     ops
@@ -202,7 +207,8 @@ class Column:
 class Line:
     """An operation of one source line in a launch, and its :class:`Count`.
 
-    `file` and `line` are the line itself, `from_file` and `from_line` the line of the kernel that it was called from.
+    `file` and `line` are the line itself, `from_file` and `from_line` the line of the kernel that
+    it was called from.
     """
 
     file: str
@@ -231,11 +237,12 @@ class BlockMap:
     block, threads
         Number of the block, and its size.
     did
-        For each column, for each thread, the sum of 1 global load, 2 global store, 4 shared load, 8 shared store, 16
-        shared atomic, 32 global atomic, 64 shuffle, vote or warp-wide reduction; 0 is nothing.
+        For each column, for each thread, the sum of 1 global load, 2 global store, 4 shared load, 8
+        shared store, 16 shared atomic, 32 global atomic, 64 shuffle, vote or warp-wide reduction; 0
+        is nothing.
     ways
-        For each column, for each thread, the worst request to shared memory that it took part in: passes per pass
-        needed, rounded up; 0 if it took part in none.
+        For each column, for each thread, the worst request to shared memory that it took part in:
+        passes per pass needed, rounded up; 0 if it took part in none.
     """
 
     block: int
@@ -253,8 +260,9 @@ class Launch:
     entry
         The template that ran, as ``"gpr::sequential<First, 256u>"``.
     stage
-        ``"first"`` over the array, ``"next"`` over the partials of the launch before, ``"fill"`` to store the identity
-        in the outputs of atomics, ``"finish"`` to turn accumulators into results.
+        ``"first"`` over the array, ``"next"`` over the partials of the launch before, ``"fill"`` to
+        store the identity in the outputs of atomics, ``"finish"`` to turn accumulators into
+        results.
     grid, block
         Blocks, and threads of each.
     shared_bytes
@@ -329,13 +337,14 @@ class KernelRun:
         return _core.sources()[self.file]
 
     def line_counts(self) -> dict[int, tuple[int, int, int, int]]:
-        """Requests, lanes in them, bank conflicts and sectors of the kernel's source lines, in :attr:`main`.
+        """Requests, lanes in them, bank conflicts and sectors of the kernel's source lines, in
+        :attr:`main`.
 
         Returns
         -------
         dict
-            By line number, counted from 1; lines that did nothing are not in it. Requests are all of a warp's
-            instructions that are counted at all: memory, shuffles, barriers, fences.
+            By line number, counted from 1; lines that did nothing are not in it. Requests are all
+            of a warp's instructions that are counted at all: memory, shuffles, barriers, fences.
         """
         found: dict[int, tuple[int, int, int, int]] = {}
         for line in self.main.lines:

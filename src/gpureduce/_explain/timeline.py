@@ -1,7 +1,8 @@
-"""The timeline of a block, for pictures by matplotlib and in HTML: what each thread does in each column.
+"""The timeline of a block, for pictures by matplotlib and in HTML: what each thread does in each
+column.
 
-A thread does one of :data:`KINDS` in a column. The colours are those of Okabe and Ito, which colour-blind readers can
-tell apart.
+A thread does one of :data:`KINDS` in a column. The colours are those of Okabe and Ito, which
+colour-blind readers can tell apart.
 """
 
 from __future__ import annotations
@@ -70,7 +71,8 @@ class Strip:
     runs
         Runs of its threads, from thread 0.
     label
-        Short word of the most frequent kind of its active threads, numbered if several columns have it.
+        Short word of the most frequent kind of its active threads, numbered if several columns have
+        it.
     threads, warps
         Active threads and warps of the block.
     ways
@@ -107,7 +109,8 @@ def _last_columns(launch: Launch) -> list[int]:
     map_ = launch.map
     drawn = len(map_.did)
     barriers = [i for i, column in enumerate(launch.columns) if column.figures.barriers]
-    # A block that exits early does not reach later barriers, and is not active after its own last one.
+    # A block that exits early does not reach later barriers, and is not active after its own last
+    # one.
     works = [i for i in range(drawn) if any(map_.did[i])]
     own = [i for i in barriers if i < max(works, default=0)]
     last = []
@@ -142,8 +145,8 @@ def _runs(cells: Sequence[tuple[int, int]]) -> tuple[Run, ...]:
 def with_heights(runs: Sequence[Run], threads: int) -> list[tuple[Run, float]]:
     """Runs and the heights, in threads, that they are drawn with.
 
-    A thin active run extends into the idle run below it, half of that at most: drawn in the order of :data:`KINDS`,
-    active runs cover idle ones.
+    A thin active run extends into the idle run below it, half of that at most: drawn in the order
+    of :data:`KINDS`, active runs cover idle ones.
     """
     idle = (GONE, WAITING, DIVERGED)
     heights = []
