@@ -146,9 +146,7 @@ def variance(call: Call) -> Any:
         _check_out(call.out, np.empty(0, _result_of(call)), cast or call.dtype or _float_of(call.array.dtype))
         if call.op == "std" and call.out.dtype.kind in "biumM":
             raise TypeError(f"cannot take the square root into out of dtype {call.out.dtype}: it must be inexact")
-    is_root = (
-        call.op == "std" and call.out is not None and not call.rounds_once
-    )  # taken in the type of out
+    is_root = call.op == "std" and call.out is not None and not call.rounds_once  # taken in the type of out
     if is_root:
         call = call._replace(op="var")
     if call.skip_nan and cast is not None and call.array.dtype.kind != "c" and call.center is NoValue:

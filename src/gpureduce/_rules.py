@@ -85,9 +85,7 @@ def _is_plain(call: Call, result: Any) -> bool:
 def _fold(call: Call) -> Any:
     """Sums, products, extremes, truths and bits, which NumPy reduces by a ufunc's ``reduce``."""
     ufunc = UFUNCS[call.name]
-    check_where(
-        call, ufunc, as_mask(call.where, call.array.shape)
-    )  # before real_part changes the mask
+    check_where(call, ufunc, as_mask(call.where, call.array.shape))  # before real_part changes the mask
     call = real_part(call)
     array, out = call.array, call.out
     if array.dtype.kind in "mM":

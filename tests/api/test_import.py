@@ -79,7 +79,7 @@ def test_package_is_marked_as_typed() -> None:
     assert (pathlib.Path(gr.__file__).parent / "py.typed").exists()
 
 
-def test_stub_of_the_core_names_what_it_has() -> None:
+def test_stub_of_the_core_names_its_attributes() -> None:
     from gpureduce import _core
 
     stub = pathlib.Path(gr.__file__).parent / "_core.pyi"
@@ -93,7 +93,7 @@ def test_stub_of_the_core_names_what_it_has() -> None:
     assert declared == present
 
 
-def test_exceptions_say_what_failed_and_survive_pickling() -> None:
+def test_exceptions_record_what_failed_and_survive_pickling() -> None:
     import pickle
 
     error = gr.CudaError("it failed", "CUDA_ERROR_UNKNOWN", 999, "cuLaunchKernel", "line 1: no")

@@ -51,8 +51,8 @@ def row(name: str, **more: Any) -> Contender:
 def made(*rows: Contender, **more: Any) -> gr.Comparison:
     fields: dict[str, Any] = {
         "op": "sum", "dtype": "float32", "shape": (1000,), "axis": None, "cache": "hot", "rows": rows,
-        "break_even": None, "peak": 5e9, "ceiling": 4e9, "device_name": "Card",
-        "environment": {"date": "today", "device": {"name": "Card"}},
+        "break_even": None, "peak": 5e9, "ceiling": 4e9, "device_name": "GPU X",
+        "environment": {"date": "today", "device": {"name": "GPU X"}},
     }  # fmt: skip
     return gr.Comparison(**fields | more)
 
@@ -65,7 +65,7 @@ def comparison() -> gr.Comparison:
         row("naive", block_size=256, host=spread(9e-3), on_device=spread(4e-3), **right),
         row("auto", block_size=512, host=spread(6e-3), on_device=spread(1e-3), **right),
         row("broken", block_size=64, right=False, ulps=12345.0, ran_on="cuda:0"),
-        row("missing", absent="it needs another card"),
+        row("missing", absent="it needs another GPU"),
         row("numpy", host=spread(3e-3), right=True, ulps=1.0, ran_on="cpu"),
         row("cupy", host=spread(12e-3), on_device=spread(2e-3), right=True, ulps=0.0, ran_on="cuda:0"),
     )
@@ -76,7 +76,7 @@ def comparison() -> gr.Comparison:
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "uint8", "bool", "complex64"])
 @pytest.mark.parametrize("op", ["sum", "prod", "min", "max", "mean", "any", "all"])
-def test_numpys_own_answer_is_right(op: str, dtype: str) -> None:
+def test_numpys_own_result_is_right(op: str, dtype: str) -> None:
     rng = np.random.default_rng(SEED)
     values = rng.integers(0 if np.dtype(dtype).kind in "bu" else -3, 4, (40, 30)).astype(dtype)
     if np.dtype(dtype).kind in "fc":
@@ -137,7 +137,7 @@ def test_integers_are_right_or_wrong(op: str, off: int) -> None:
     assert check(exact + off, right, exact.dtype) == correctness.Verdict(False, float(abs(off)))
 
 
-def test_what_is_not_a_number_must_be_where_it_should() -> None:
+def test_nan_must_be_at_the_same_positions() -> None:
     values = np.array([1.0, np.nan, np.inf], np.float32)
     like = np.dtype(np.float32)
     assert check(np.float32(np.nan), reference("sum", values, None), like).right
@@ -158,7 +158,7 @@ def test_bfloat16_is_checked_in_its_own_ulps() -> None:
     assert not check(off, reference("sum", values, None), values.dtype).right
 
 
-def test_what_is_wrong_is_shown_and_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_result_is_shown_and_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     reduction = session.BenchmarkSession.reduction
 
     def broken(self: session.BenchmarkSession, op: str, options: dict[str, Any]) -> Any:
@@ -215,12 +215,12 @@ def test_the_table_keeps_the_columns_apart(comparison: gr.Comparison) -> None:
     assert cells["missing"][-1] == "absent"
 
 
-def test_where_the_copy_loses_it_is_said(comparison: gr.Comparison) -> None:
+def test_a_loss_by_the_copy_is_noted(comparison: gr.Comparison) -> None:
     said = "\n".join(comparison.notes())
     assert "the GPU loses to numpy at this size" in said
     assert "auto (512), takes 6.000 ms, and numpy 3.000 ms" in said
     assert "its kernels alone take 1.000 ms: what loses is the copy over PCIe" in said
-    assert "missing: it needs another card" in said
+    assert "missing: it needs another GPU" in said
     assert "broken (64): WRONG, off by 12,345 ulps" in said
 
 
@@ -267,7 +267,7 @@ def test_without_a_crossing_there_is_none() -> None:
     assert find_break_even([10], [0.2]) == (None, False)
 
 
-def test_the_break_even_is_said_in_words() -> None:
+def test_the_break_even_prints_as_a_sentence() -> None:
     shared = {"sizes": (256, 2048), "ratios": (0.5, 2.0)}
     assert str(BreakEven("auto", "cuda:0", 123_456, 493_824, True, **shared)) == (
         "from host memory to a result, auto on cuda:0 is slower than numpy below about 120,000 elements "
@@ -505,7 +505,7 @@ def test_a_library_is_timed_by_its_own_events(name: str, module: Any, monkeypatc
         assert work.take(4) == pytest.approx([2e-3] * 4)
 
 
-def test_torch_is_asked_for_the_extreme_without_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_reduces_to_the_extreme_without_its_position(monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.arange(6.0).reshape(2, 3)
     monkeypatch.setitem(sys.modules, "torch", fake_torch(values))
     assert np.array_equal(baselines.Torch().host_call("max", values, 1)(), [2, 5])
@@ -538,7 +538,7 @@ def test_absent_libraries_are_listed_with_the_reason(monkeypatch: pytest.MonkeyP
     assert "nvcc, which compiles cub::DeviceReduce, is not on PATH" in absent["cub"]
 
 
-def test_a_library_that_refuses_says_so_in_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_that_refuses_has_the_reason_in_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
     class Refusing:
         name = "cupy"
 
@@ -578,9 +578,9 @@ def test_numpy_has_a_function_for_ufuncs_too() -> None:
 # ---------------------------------------------------------------- forms
 
 
-def test_text_markdown_and_html_say_the_same(comparison: gr.Comparison) -> None:
+def test_text_markdown_and_html_have_the_same_content(comparison: gr.Comparison) -> None:
     for text in (str(comparison), comparison.to_markdown(), comparison._repr_html_()):
-        for word in ("auto", "6.000", "1.000", "WRONG", "absent", "the copy over PCIe", "0.50", "Card", "float32"):
+        for word in ("auto", "6.000", "1.000", "WRONG", "absent", "the copy over PCIe", "0.50", "GPU X", "float32"):
             assert word in text, word
     assert_balanced(comparison._repr_html_())
     lines = comparison.to_markdown().splitlines()
@@ -610,7 +610,7 @@ def test_csv_has_a_row_a_contender_with_the_environment(comparison: gr.Compariso
     assert [each["name"] for each in rows] == [each.name for each in comparison]
     assert rows[1]["on_device_median"] == "0.001"
     assert rows[1]["host_times_numpy"] == "0.5"
-    assert {each["device.name"] for each in rows} == {"Card"}
+    assert {each["device.name"] for each in rows} == {"GPU X"}
 
 
 def test_a_dataframe_has_the_columns_of_the_csv(comparison: gr.Comparison) -> None:
@@ -622,7 +622,7 @@ def test_a_dataframe_has_the_columns_of_the_csv(comparison: gr.Comparison) -> No
     assert list(frame.columns) == header[: len(frame.columns)]
 
 
-def test_a_dataframe_without_pandas_says_what_to_install(
+def test_a_dataframe_without_pandas_raises_with_what_to_install(
     comparison: gr.Comparison, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
@@ -665,7 +665,7 @@ def test_bars_are_as_long_as_the_bandwidth(comparison: gr.Comparison, pictures: 
 def test_a_picture_shows_one_kind_of_time(comparison: gr.Comparison, pictures: Any) -> None:
     ax = comparison.plot("bars", column="host")
     assert [label.get_text() for label in ax.get_yticklabels()] == ["naive (256)", "auto (512)", "numpy", "cupy"]
-    assert not ax.lines  # a card's memory is no measure of a call from the host
+    assert not ax.lines  # the GPU's memory does not bound a call from the host
     for kind, column in (("pie", None), ("bars", "both")):
         with pytest.raises(ValueError, match="must be"):
             comparison.plot(kind, column=column)
@@ -769,7 +769,7 @@ def test_counters_are_read_from_nsight_compute(ncu: Path) -> None:
     assert profile.number(rows[1], ["a", "b"]) == 2000 + 2001
 
 
-def test_why_there_are_no_counters_is_said(ncu: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_counters_are_an_error_with_the_reason(ncu: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ncu.write_text("#!/bin/sh\necho '==ERROR== ERR_NVGPUCTRPERM - no permission' >&2\nexit 1\n")
     with pytest.raises(gr.DeviceUnavailableError, match="NVreg_RestrictProfilingToAdminUsers=0"):
         profile.run_ncu(["a"], ["true"])
@@ -851,7 +851,7 @@ def test_a_users_own_benchmark_works(tmp_path: Path) -> None:
     assert [each["params"]["kernel"] for each in found["benchmarks"]] == ["auto", "shfl_atomic"]
 
 
-def test_the_suite_is_grouped_and_says_what_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_suite_is_grouped_and_records_what_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pytest_benchmark", reason="needs pytest-benchmark")
     monkeypatch.setenv("GPR_BENCH_SIZES", "100")
     suite = Path(__file__).parents[2] / "benchmarks"

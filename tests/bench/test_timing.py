@@ -69,7 +69,7 @@ def test_figures_are_those_of_the_statistics_module() -> None:
         assert spread.noise == pytest.approx((high - low) / statistics.median(samples))
 
 
-def test_the_median_lies_within_its_uncertainty_as_often_as_it_says() -> None:
+def test_the_median_is_within_its_uncertainty_at_the_stated_rate() -> None:
     rng = np.random.default_rng(SEED)
     true_median, trials, n = 1.0, 2000, 25
     hits = 0
@@ -192,7 +192,7 @@ def test_a_bar_is_drawn_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
         assert stream.getvalue().count("measuring") <= 2
 
 
-def test_without_tqdm_there_is_no_bar_unless_one_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_tqdm_there_is_no_bar_unless_one_is_requested(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)
     monkeypatch.setattr(sampling, "_is_interactive", lambda: True)
     with sampling.progress_bar("x") as bar:
@@ -204,7 +204,7 @@ def test_without_tqdm_there_is_no_bar_unless_one_was_asked_for(monkeypatch: pyte
 # ---------------------------------------------------------------- the CPU
 
 
-def test_a_timing_says_what_was_done(timed: gr.Timing) -> None:
+def test_a_timing_records_what_was_done(timed: gr.Timing) -> None:
     assert (timed.op, timed.kernel, timed.device, timed.dtype) == ("sum", "auto", "cpu", "int32")
     assert timed.bytes == 50_000 * 4 + 8
     assert timed.on_device is None
@@ -426,7 +426,7 @@ def test_an_array_that_does_not_fit_on_the_device_is_timed_from_the_host_alone(t
     )
 
 
-def test_a_contiguous_device_array_is_measured_where_it_lies(tmp_path: Path) -> None:
+def test_a_contiguous_device_array_is_measured_in_place(tmp_path: Path) -> None:
     over_fakes(
         """
         values = np.arange(10_000, dtype=np.int32)
@@ -565,7 +565,7 @@ def test_without_the_management_library_there_are_no_clocks(
     assert clocks.read_clocks("abc") is None
 
 
-def test_the_management_library_has_what_is_read_of_it() -> None:
+def test_the_management_library_has_the_names_that_are_read() -> None:
     pynvml = pytest.importorskip("pynvml", reason="needs nvidia-ml-py")
     names = {f"nvmlClocksThrottleReason{name}" for name in clocks._SLOWED}
     names |= {"NVMLError", "NVML_CLOCK_SM", "NVML_CLOCK_MEM", "nvmlInit", "nvmlDeviceGetHandleByUUID"}
@@ -585,7 +585,7 @@ def test_rates_are_bytes_over_medians() -> None:
     assert each.of_ceiling == pytest.approx(4 / 4.5)
 
 
-def test_text_markdown_and_html_say_the_same() -> None:
+def test_text_markdown_and_html_have_the_same_content() -> None:
     each = made()
     for text in (str(each), each.to_markdown(), each._repr_html_()):
         for word in ("20.00 ms", "250.0 µs", "4,000", "80.0%", "88.9%", "it was windy", "upload", "300.0 ms", "cold"):
@@ -594,7 +594,7 @@ def test_text_markdown_and_html_say_the_same() -> None:
     assert "no device time: because" in str(made(on_device=None, why_no_device="because", stages={}))
 
 
-def test_html_escapes_what_it_shows() -> None:
+def test_html_escapes_its_texts() -> None:
     parsed = assert_balanced(made(warnings=("a < b",), function="<lambda>", kernel="")._repr_html_())
     assert any("a < b" in text for text in parsed.data)
     assert any("<lambda>" in text for text in parsed.data)
@@ -635,7 +635,7 @@ def test_stages_are_drawn_with_their_times(timed: gr.Timing) -> None:
     assert timed.plot(own) is own
 
 
-def test_drawing_without_matplotlib_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drawing_without_matplotlib_raises_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=re.escape("pip install 'gpureduce[plot]'")):
         made().plot()
@@ -662,7 +662,7 @@ def test_sizes_and_rates_are_never_shown_as_none_unless_they_are() -> None:
     assert tables.time_unit([]) == (1.0, "s")
 
 
-def test_the_environment_knows_the_machine() -> None:
+def test_the_environment_describes_the_machine() -> None:
     found = environment.environment()
     assert json.loads(json.dumps(found)) == found
     assert found["gpureduce"] == gr.__version__

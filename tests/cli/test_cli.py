@@ -169,7 +169,7 @@ def test_results_are_json_that_json_has(value: Any, plain: Any) -> None:
         (np.ones(3), ("--output", "/nonexistent/a.npy"), 1, "No such file"),
     ],
 )
-def test_what_goes_wrong_is_one_line(
+def test_an_error_is_one_line(
     content: Any, arguments: tuple[str, ...], status: int, message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "a.npy"
@@ -212,7 +212,7 @@ def test_a_gpu_that_is_not_there_fails_with_status_1(saved: tuple[str, np.ndarra
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_kernel_that_the_cpu_answers_for_is_a_warning_in_one_line(saved: tuple[str, np.ndarray[Any, Any]]) -> None:
+def test_a_kernel_that_the_cpu_replaces_is_a_warning_in_one_line(saved: tuple[str, np.ndarray[Any, Any]]) -> None:
     done = run_command("sum", saved[0], "--kernel", "reduce0", GPUREDUCE_LIBCUDA="/nonexistent/libcuda.so")
     assert (done.returncode, done.stdout) == (0, "276\n")
     assert done.stderr.startswith("gpureduce: warning: a GPU kernel was named")
@@ -301,7 +301,7 @@ def test_a_bar_changes_no_result(saved: tuple[str, np.ndarray[Any, Any]], capsys
 # ---------------------------------------------------------------- what there is
 
 
-def test_info_says_what_is_here_and_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_info_prints_devices_versions_and_missing_parts(capsys: pytest.CaptureFixture[str]) -> None:
     out = succeed("info", capsys=capsys)
     assert gr.__version__ in out
     assert np.__version__ in out
@@ -320,7 +320,7 @@ def test_info_over_a_device_names_it(tmp_path: Path) -> None:
     assert "no GPU" not in out
 
 
-def test_info_says_how_to_get_what_is_missing(
+def test_info_prints_how_to_install_missing_parts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: None)
@@ -429,7 +429,7 @@ def test_pictures_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         (("explain", "sequential", "--plot", "picture"), 2, "a picture's name ends with one of"),
     ],
 )
-def test_what_cannot_be_written_is_said_before_anything_is_measured(
+def test_a_file_that_cannot_be_written_is_an_error_before_anything_is_measured(
     words: tuple[str, ...], expected: int, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     pytest.importorskip("matplotlib", reason="needs matplotlib")

@@ -84,7 +84,7 @@ def test_conflicts_of_interleaved_strided_follow_from_its_stride(block: int) -> 
 
 
 @needs_compiler
-def test_the_three_trees_differ_as_the_course_says(trees: gr.Explanations) -> None:
+def test_the_three_trees_differ_as_the_course_describes(trees: gr.Explanations) -> None:
     modulo, strided, sequential = (each.figures for each in trees)
     assert modulo.active_threads == strided.active_threads == sequential.active_threads
     assert modulo.active_warps > strided.active_warps == sequential.active_warps
@@ -163,7 +163,7 @@ def test_explaining_twice_gives_the_same(strided: gr.Explanation) -> None:
 
 
 @needs_compiler
-def test_auto_is_explained_as_what_it_is_for_the_operator_and_dtype() -> None:
+def test_auto_is_explained_as_the_kernel_it_selects_for_the_operator_and_dtype() -> None:
     assert gr.explain("auto", op="sum", dtype="float32").kernel == "exact"
     assert gr.explain("auto", op="max", dtype="float32").kernel == "fast"
 
@@ -190,7 +190,7 @@ def test_every_kernel_has_an_explanation_in_every_form(name: str) -> None:
 
 
 @needs_compiler
-def test_the_table_says_what_each_phase_did(strided: gr.Explanation) -> None:
+def test_the_table_has_the_figures_of_each_phase(strided: gr.Explanation) -> None:
     text = str(strided)
     assert text.startswith("interleaved_strided: sum of 512 float32, blocks of 128 threads\n")
     lines = text.splitlines()
@@ -208,7 +208,7 @@ def test_the_table_says_what_each_phase_did(strided: gr.Explanation) -> None:
 
 
 @needs_compiler
-def test_a_long_course_is_cut_and_says_by_how_much() -> None:
+def test_a_long_table_is_cut_and_counts_the_rows_left_out() -> None:
     each = gr.explain("single_warp_ordered_padded", 640)
     many = len(each.main.columns)
     assert many > figure_tables.MOST_ROWS
@@ -344,7 +344,7 @@ def test_pictures_are_drawn_side_by_side(trees: gr.Explanations, tmp_path: Path)
 
 
 @needs_compiler
-def test_drawing_without_matplotlib_says_what_to_install(
+def test_drawing_without_matplotlib_raises_with_what_to_install(
     strided: gr.Explanation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
@@ -432,7 +432,7 @@ def test_a_broken_rule_is_the_callers_error(monkeypatch: pytest.MonkeyPatch, tmp
         gr.explain("sequential")
 
 
-def test_a_wrong_answer_is_not_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_result_is_not_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     request = {"kernel": "sequential", "n": 10, "rows": 2, "block_size": 64, "grid_size": None}
     monkeypatch.setattr(emulator_worker, "reduce_there", lambda array, *_: array.sum(axis=-1) + np.array([0, 1]))
     with pytest.raises(RuntimeError, match=r"kernel 'sequential' computed .* where NumPy has .*, in row 1"):
@@ -504,7 +504,7 @@ def test_the_command_fails_where_a_file_cannot_be_written(tmp_path: Path) -> Non
     assert "No such file" in done.stderr
 
 
-def test_the_documentation_says_what_each_number_means() -> None:
+def test_the_documentation_defines_each_number() -> None:
     text = (Path(__file__).parents[2] / "docs" / "explain.md").read_text()
     for _, word in figure_tables.FIGURE_WORDS:
         assert f"**{word}**" in text, word
