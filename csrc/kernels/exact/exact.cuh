@@ -1,35 +1,43 @@
-// exact: the real sum of the elements, rounded once. The same bits in any order, by any grid, on any card.
+// exact: the real sum of the elements, rounded once. The same bits in any order, by any grid, on
+// any GPU.
 //
-// Removed: rounding on the way. A double that begins at 1.5 * 2^p and stays between 2^p and 2^(p + 1) has its last place
-// at 2^(p - 52) all the time: what is added to it is cut to multiples of that, and what the sum grew by is found exactly
-// by one subtraction. So three additions split an element in two without an error: the part above 2^(p - 53), which is
-// in the sum, and the rest, which goes on to the next such bin, 42 bits below. Where the last rest is zero, the
-// bins hold every limb. Three of them hold float64 over 68 binary orders of magnitude, two of them float32 over 55;
-// one is enough for 16-bit floats, whose numbers have few limbs.
+// Removed: rounding on the way. A double that begins at 1.5 * 2^p and stays between 2^p and 2^(p +
+// 1) has its last place at 2^(p - 52) all the time: what is added to it is cut to multiples of
+// that, and what the sum grew by is found exactly by one subtraction. So three additions split an
+// element in two without an error: the part above 2^(p - 53), which is in the sum, and the rest,
+// which goes on to the next such bin, 42 bits below. Where the last rest is zero, the bins hold
+// every bit. Three of them hold float64 over 68 binary orders of magnitude, two of them float32
+// over 55; one is enough for 16-bit floats, whose range is small.
 //
-// A bin less what it began with is an integer, and integers are added without regard to order: over a warp, over the block
-// and over the row's blocks (exact_limb_partial.cuh). Every thousand elements of a thread, before a bin could overflow, it begins anew,
-// and the warp keeps what it held.
+// A bin less what it began with is an integer, and integers are added without regard to order: over
+// a warp, over the block and over the row's blocks (exact_limb_partial.cuh). Every thousand
+// elements of a thread, before a bin could overflow, it begins anew, and the warp keeps what it
+// held.
 //
-// Whether elements fit the bins is asked once for a tile: whether the first bin ever left its range (an element is
-// too large, infinite or NaN), and whether a rest was left. If so, the tile does not count, and its elements are added one by
-// one: to the bins, or limb by limb. Where that is much of a tile, and again, the bins move to where it lies; meanwhile
-// float32 and bfloat16 have bins that hold every number they have. Where bins lie changes the time that is taken, never
-// the sum. Of float32 and bfloat16, integer instructions tell beforehand: that is cheaper than to look at what was left.
+// Whether elements fit the bins is asked once for a tile: whether the first bin ever left its range
+// (an element is too large, infinite or NaN), and whether a rest was left. If so, the tile does not
+// count, and its elements are added one by one: to the bins, or limb by limb. Where that is much of
+// a tile, and again, the bins move to where it lies; meanwhile float32 and bfloat16 have bins that
+// hold every number they have. Where bins lie changes the time that is taken, never the sum. Of
+// float32 and bfloat16, integer instructions tell beforehand: that is cheaper than to look at what
+// was left.
 //
-// Still paid: three additions a bin for each element, where a sum has one; and a little more at a block's end.
+// Still paid: three additions a bin for each element, where a sum has one; and a little more at a
+// block's end.
 //
 // Where a warp has one tile of its row, that has bins of its own (exact_single_tile.cuh).
 //
-// This kernel reads rows that are runs of memory, by vectors. Those that lie otherwise are exact_strided.cuh's, and short ones
-// exact_rows.cuh's.
+// This kernel reads rows that are runs of memory, by vectors. Those that lie otherwise are
+// exact_strided.cuh's, and short ones exact_rows.cuh's.
 //
-// Launch: any number of blocks a row; BLOCK a multiple of 32; out[row] is written by one block: the accumulator, or the
-// result. With more than one block a row, a row's counters are its ticket, a gap, and an accumulator: zero before and
-// after. layout.slots rows have them, row i those of row i % slots; no two of one slot are under way together.
+// Launch: any number of blocks a row; BLOCK a multiple of 32; out[row] is written by one block: the
+// accumulator, or the result. With more than one block per row, a row has counters in scratch, zero
+// before and after (exact_merge.cuh). layout.slots rows have them, row i those of row i % slots; no
+// two of one slot are under way together.
 //
-// Reference: the bins are those of Rump's extraction of vectors, and of the binned sums of Demmel, Ahrens and Nguyen
-// (ReproBLAS), which round; the fixed-point number is Kulisch's. Neither was made to be checked by the tile.
+// Reference: the bins are those of Rump's extraction of vectors, and of the binned sums of Demmel,
+// Ahrens and Nguyen (ReproBLAS), which round; the fixed-point number is Kulisch's. Neither was made
+// to be checked by the tile.
 #pragma once
 
 #include "exact_run.cuh"
@@ -37,8 +45,8 @@
 
 namespace gpr {
 
-// What a warp holds after one tile, of which the first `used` vectors have elements, and a vector of edges behind it, if it
-// has some: whatever they are. All lanes must call.
+// What a warp holds after one tile, of which the first `used` vectors have elements, and a vector
+// of edges behind it, if it has some: whatever they are. All lanes must call.
 template <class Traits, unsigned VECTORS>
 GPR_CALLED LimbPartial<typename Traits::In> partial_of_any_tile(typename FloatAdder<Traits, VECTORS, RunGroup>::Tile tile, unsigned used, Vector edges,
                                                  bool has_edges)
@@ -56,8 +64,9 @@ GPR_CALLED LimbPartial<typename Traits::In> partial_of_any_tile(typename FloatAd
     }
 }
 
-// What a warp holds of a row whose threads have one tile each. Nobody waits for memory meanwhile, so that instructions count.
-// Or stores the sum, if the block has the row alone, and says that it has. All threads must call.
+// What a warp holds of a row whose threads have one tile each. Nobody waits for memory meanwhile,
+// so that instructions count. Or stores the sum, if the block has the row alone, and says that it
+// has. All threads must call.
 template <class Traits, unsigned VECTORS, unsigned BLOCK>
 GPR_DEVICE bool sum_one_tile(const Run<typename Traits::In> &run, const Row &row, typename Traits::Out *out,
                              LimbPartial<typename Traits::In> *partial)

@@ -1,4 +1,21 @@
 // Exact sums: what a thread adds the elements of a row to, together with its warp or alone.
+//
+// Who holds what, of the floats of a row:
+//
+//     thread   bins: one to three doubles per part; what fits. 1024 additions, then they are full
+//       |        full bins: renormalize()                  bins that move, or cannot spill: flush()
+//     warp     spilled integers, one per bin (RunGroup, ColumnThread): 32 spills, each below 2^56
+//       |        the 33rd spill
+//     block    a superaccumulator: what bins do not hold, bins that were moved, later spills;
+//              flags of infinities and NaN; one outlier by itself (RunGroup)
+//
+// `outside` says which of the last line there is: if nothing, bins and spilled integers are the
+// sum, and the limbs of the superaccumulator are never read (exact_limb_partial.cuh).
+//
+// Invariant of FloatAdder::add: a tile is either added to the bins as a whole, with no bit lost (a
+// vote of the whole group on what integer instructions found beforehand, or on the range and the
+// remainders afterwards), or it is not in the bins at all and add_otherwise() adds it. A thread's
+// bins never hold a part of a tile that is also added elsewhere.
 #pragma once
 
 #include "exact_bin_placement.cuh"
@@ -9,7 +26,7 @@ namespace gpr {
 
 // ---------------------------------------------------------------- groups -------------------------
 
-// A warp that adds to one of a block's ACCUMULATORS numbers. All its lanes call together.
+// A warp that adds to one of the sums of a block's ACCUMULATORS rows. All its lanes call together.
 template <unsigned ACCUMULATORS> struct WarpGroup {
     static constexpr bool spills = false, keeps_outlier = false;
     static constexpr unsigned size = warp_lanes;
@@ -52,8 +69,10 @@ template <unsigned ACCUMULATORS> struct WarpGroup {
     }
 };
 
-// The same, of a row that is a run: what full bins held is kept, and stored with what they hold at the end (exact_limb_partial.cuh). Of a
-// warp, it is as many integers as there are bins, in units of their last places; 2^56 for each time. Lane w has bin w's.
+// The same, of a row that is a run: full bins spill to integers of the warp, which are merged with
+// what bins hold at the end (exact_limb_partial.cuh). There is an integer per bin, in units of the
+// bin's last place; lane w adds to bin w's. The bins of a lane hold less than 2^51 each, those of
+// 32 lanes less than 2^56, and 32 spills less than 2^61.
 template <class In> struct Spilled { long long limb[parts_of<In>][bin_count<PartType<In>>]; };
 constexpr unsigned most_spills = 32; // times, before it goes to the block's superaccumulator
 constexpr unsigned most_warps = 1024 / warp_lanes;
@@ -68,7 +87,7 @@ struct RunGroup : WarpGroup<1> {
     template <class In> static GPR_DEVICE uint64 *outlier() { return block_state<In, 1>().outlier; }
 };
 
-// A thread that adds to one of a block's ACCUMULATORS numbers, alone or beside others.
+// A thread that adds to one of the sums of a block's ACCUMULATORS rows, alone or beside others.
 template <unsigned ACCUMULATORS> struct SingleThread {
     static constexpr bool spills = false, keeps_outlier = false;
     static constexpr unsigned size = 1;
@@ -97,7 +116,8 @@ template <unsigned ACCUMULATORS> struct SingleThread {
     }
 };
 
-// Adds a number of a thread's, below 2^62 in magnitude, in halves, which have no more pieces than a thread adds.
+// Adds a number of a thread's, below 2^62 in magnitude, in halves, which have no more pieces than a
+// thread adds.
 GPR_DEVICE void add_long(int *limb, long long number, int place)
 {
     const long long halves[2] = {number & ((1ll << half_bits) - 1), number >> half_bits};
@@ -105,10 +125,10 @@ GPR_DEVICE void add_long(int *limb, long long number, int place)
     SingleThread<1>::add(limb, halves, places);
 }
 
-// What there is of a row beside the bins, in the number in shared memory.
+// What there is of a row outside of the bins, in the superaccumulator in shared memory.
 constexpr unsigned saw_limbs = 1u << 8;   // of elements, or of bins that were emptied
 constexpr unsigned saw_specials = 1u << 9; // flags of infinities and NaN
-constexpr unsigned saw_outlier = 1u << 10;   // an element by itself, not in that number (RunGroup)
+constexpr unsigned saw_outlier = 1u << 10;   // an element by itself, not in the limbs (RunGroup)
 
 // Adds what bins hold to a part.
 template <class Group, class AnyBins>
@@ -122,8 +142,8 @@ GPR_DEVICE void flush_bins(const Group &group, const AnyBins &bins, int *limb)
 
 // ---------------------------------------------------------------- adding floats -----------------
 
-// What a thread adds the floats of a row to, together with its group. A tile is VECTORS vectors of elements, of which the
-// first `used` have any; the group has the same tiles.
+// What a thread adds the floats of a row to, together with its group. A tile is VECTORS vectors of
+// elements, of which the first `used` have any; the group has the same tiles.
 template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct FloatAdder {
     using In = typename Traits::In;
     using T = PartType<In>;
@@ -131,13 +151,14 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
     static constexpr unsigned elements = VECTORS * per_vector;
     static constexpr bool skips_nan = Traits::skips_nan;
     static constexpr int little_above = bin_count<T> > 1 ? 16 : 0; // orders of magnitude that bins move for a few elements
-    // Elements of which integer instructions tell quickly how large they are: that saves two additions of an element.
-    // Integers as bins cut nothing, and must know.
+    // Elements of which integer instructions tell quickly how large they are: that saves two
+    // additions of an element. Integers as bins cut nothing, and must know.
     static constexpr bool prechecks =
         integer_bins || same<T, dt_float32> || (same<T, dt_bfloat16> && GPR_HAS_HALVES);
     using PartBins = RowBins<T>;
     struct Tile { Vector v[VECTORS]; };
-    // What adding a tile the other way has found out; the first three are the same in the whole group.
+    // What adding a tile the other way has found out; the first three are the same in the whole
+    // group.
     struct Findings {
         unsigned largest;   // key
         unsigned outside; // where there is something of it beside the bins
@@ -291,14 +312,15 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         return key;
     }
 
-    // Adds a tile, AT_ONCE elements at a time: with more, additions of one wait less for those of another, and take more
-    // registers. The whole group must call together.
+    // Adds a tile, AT_ONCE elements at a time: with more, additions of one wait less for those of
+    // another, and take more registers. The whole group must call together.
     template <unsigned AT_ONCE = 1> GPR_DEVICE void accumulate(const Vector (&v)[VECTORS], unsigned used = VECTORS)
     {
         make_room();
         add<AT_ONCE>(v, used);
     }
-    // The same in two steps; the first one before a tile is there, which else had to stay in registers meanwhile.
+    // The same in two steps; the first one before a tile is there, which else had to stay in
+    // registers meanwhile.
     GPR_DEVICE void make_room()
     {
         if (is_full()) renormalize();
@@ -427,7 +449,8 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         constexpr int fraction = key_fraction<T>;
         // Of numbers that begin at the last bin's last place.
         const int lowest = bins.top - least_top<T> + 1;
-        // Less the smallest number there is. Of float64 that makes a number with nothing in its lower half too small.
+        // Less the smallest number there is. Of float64 that makes a number with nothing in its
+        // lower half too small.
         const unsigned least = lowest > 1 ? (static_cast<unsigned>(lowest) << fraction) - (sizeof(T) == 8 ? 0 : 1) : 0;
         return static_cast<int>(found.largest >> fraction) <= bins.highest() && found.smallest_minus_one >= least;
     }
@@ -450,7 +473,8 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         return found;
     }
 
-    // A few elements that the bins do not hold leave them where they are: they go to the number by themselves.
+    // A few elements that the bins do not hold leave them where they are: they go to the number by
+    // themselves.
     GPR_DEVICE void add_otherwise(const Vector (&v)[VECTORS], bool is_miss)
     {
         const bool tries = placement.misses == 0; // in vain after a tile that was mostly outside
@@ -473,8 +497,9 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         if (placement.should_move()) place_for(found.largest);
     }
 
-    // Adds a tile of anything: to the bins what they hold of it, if they are to be tried. Those that are new, and hold nothing,
-    // are placed for what most of the group has. The whole group must call together.
+    // Adds a tile of anything: to the bins what they hold of it, if they are to be tried. Those
+    // that are new, and hold nothing, are placed for what most of the group has. The whole group
+    // must call together.
     struct Grown {
         BinsOfParts bins;
         Findings found;
@@ -521,8 +546,8 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         return grown;
     }
 
-    // Adds a finite element that bins do not hold to the number, or leaves the first one of a row's block by itself. Returns
-    // which it was. Of many nobody asks for the first: `may_be_first`.
+    // Adds a finite element that bins do not hold to the number, or leaves the first one of a row's
+    // block by itself. Returns which it was. Of many nobody asks for the first: `may_be_first`.
     static GPR_DEVICE unsigned add_outlier(Superaccumulator<In> &total, unsigned p, T x, bool may_be_first)
     {
         if constexpr (Group::keeps_outlier) {

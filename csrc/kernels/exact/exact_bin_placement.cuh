@@ -1,7 +1,9 @@
-// Exact sums: when a group of threads tries its bins on a tile, and when it moves them. The one policy of all adders.
+// Exact sums: when a group of threads tries its bins on a tile, and when it moves them. The one
+// policy of all adders.
 //
-// Where bins lie is a guess: it costs time when it is wrong and never changes a bit of the sum. So the policy
-// only has to be cheap where tiles fit, and not much slower than no bins at all where they do not:
+// Where bins lie is a guess: it costs time when it is wrong and never changes a bit of the sum. So
+// the policy only has to be cheap where tiles fit, and not much slower than no bins at all where
+// they do not:
 //
 //     tile fits ------> misses = 0                          the usual case: no state changes but a counter
 //     tile misses ----> skipped = misses, misses = 2 misses + 1 (7 at most)
@@ -11,7 +13,8 @@
 //     second strike --> bins move                           a strike is a miss since the bins began: an outlier alone
 //                                                           leaves them where they are, two tiles move them
 //
-// All threads of a group have the same placement: every decision is made by what the whole group has voted for.
+// All threads of a group have the same placement: every decision is made by what the whole group
+// has voted for.
 #pragma once
 
 #include "exact_bins.cuh"
@@ -42,13 +45,15 @@ struct BinPlacement {
     GPR_DEVICE bool should_move() const { return strikes > most_strikes; }
 };
 
-// Exponents of the largest of some numbers and of the smallest that is not 0: the latter may be one too small, and is
-// larger than any where all are 0.
+// Exponents of the largest of some numbers and of the smallest that is not 0: the latter may be one
+// too small, and is larger than any where all are 0.
 struct Extent { int largest, smallest; };
-// Exponents that bins hold: none above `highest`; none below `few_lowest` in few of the bins, below `all_lowest` in all.
+// Exponents that bins hold: none above `highest`; none below `few_lowest` in few of the bins, below
+// `all_lowest` in all.
 struct Limits { int highest, few_lowest, all_lowest; };
 
-// The policy for adders that know beforehand, from a tile's exponents alone, whether bins hold it. An Adder has
+// The policy for adders that know beforehand, from a tile's exponents alone, whether bins hold it.
+// An Adder has
 //   group                   threads that decide together
 //   range_of(tile)          its Extent, in the unit of the Limits
 //   place(largest, ...)     begins bins anew for numbers like the largest, and flushes them before if they were in use.

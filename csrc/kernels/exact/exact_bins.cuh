@@ -1,13 +1,14 @@
-// Exact sums: bins, the doubles with a bias that split elements without an error, and how elements become doubles.
+// Exact sums: bins, the doubles with a bias that split elements without an error, and how elements
+// become doubles.
 #pragma once
 
 #include "exact_superaccumulator.cuh"
 
 namespace gpr {
 
-// Elements as doubles for bins. float32 is made smaller by 2^(1023 - 127), so that its exponent field is the
-// double's: shifts do that, where a conversion would take as long as four additions. 16-bit floats are converted, which
-// two of them in a word make the quicker way.
+// Elements as doubles for bins. float32 is made smaller by 2^(1023 - 127), so that its exponent
+// field is the double's: shifts do that, where a conversion would take as long as four additions.
+// 16-bit floats are converted, which two of them in a word make the quicker way.
 template <class T> constexpr bool is_converted = sizeof(T) == 2;
 template <class T> constexpr int field_offset = is_converted<T> ? 1024 - (1 << (Format<T>::exponent - 1)) : 0;
 
@@ -77,8 +78,8 @@ template <class T, unsigned COUNT, int STEP, bool QUICK = false> struct Bins {
         for (unsigned w = 0; w < COUNT; w++) is_so = is_so && sum[w] == bias(w);
         return is_so;
     }
-    // Bin w takes what it can of x, and returns the rest. With the product of a and b, which is a double, for x, the
-    // instructions that add make it on the way.
+    // Bin w takes what it can of x, and returns the rest. With the product of a and b, which is a
+    // double, for x, the instructions that add make it on the way.
     GPR_DEVICE double extract(unsigned w, double x)
     {
         const double grown = sum[w] + x, taken = grown - sum[w];
@@ -98,8 +99,8 @@ template <class T, unsigned COUNT, int STEP, bool QUICK = false> struct Bins {
         for (unsigned w = 0; w < USED; w++) x = extract(w, x);
         return x;
     }
-    // The same of N elements, bin by bin: so additions of one do not wait for those of another. What no bin took is
-    // in `rest`; watch() is called after each addition to the first bin.
+    // The same of N elements, bin by bin: so additions of one do not wait for those of another.
+    // What no bin took is in `rest`; watch() is called after each addition to the first bin.
     template <unsigned N, class Watch> GPR_DEVICE void add_elements(const T (&x)[N], double (&rest)[N], const Watch &watch)
     {
 #pragma unroll
@@ -147,12 +148,12 @@ constexpr int headroom_bits = 16;
 constexpr int least_headroom = 12; // for most_adds
 constexpr int tile_headroom = 8;   // for those of a tile, where the sum is in the middle half of its range before
 constexpr unsigned most_tile_adds = 1u << (tile_headroom - 3);
-// Several bins are placed at multiples of so many bits: so those of different warps mostly lie at one place, and what
-// they hold is added as it is. A single one has no bits to spare for that.
+// Several bins are placed at multiples of so many bits: so those of different warps mostly lie at
+// one place, and what they hold is added as it is. A single one has no bits to spare for that.
 constexpr int place_step = 4;
 template <class T> constexpr unsigned bin_count = gpr_exact_bins(sizeof(T));
-// The exponent field of the first bias where the last bin lies as deep as the smallest number needs; none lies deeper, so
-// that they are always as far from each other.
+// The exponent field of the first bias where the last bin lies as deep as the smallest number
+// needs; none lies deeper, so that they are always as far from each other.
 template <class T> constexpr int least_top = deepest_field<T> + (static_cast<int>(bin_count<T>) - 1) * bin_step;
 
 template <class T> struct DoubleBins : Bins<T, bin_count<T>, bin_step> {
@@ -166,7 +167,8 @@ template <class T> struct DoubleBins : Bins<T, bin_count<T>, bin_step> {
     }
     // The largest exponent field of numbers of which a tile stays in range, if there is room.
     GPR_DEVICE int highest() const { return this->top - tile_headroom - field_offset<T>; }
-    // Whether the first bin's sum is in the middle half of its range: the first two bits of the fraction differ.
+    // Whether the first bin's sum is in the middle half of its range: the first two bits of the
+    // fraction differ.
     GPR_DEVICE bool has_room() const
     {
         constexpr unsigned first_bit = 1u << 19;
@@ -178,7 +180,8 @@ template <class T> struct DoubleBins : Bins<T, bin_count<T>, bin_step> {
 // One bin holds every float16 there is.
 template <class T> constexpr bool one_bin_suffices = same<T, dt_float16>;
 
-// Bins that hold every finite float32 or bfloat16, for a few additions: where others do not hold a tile.
+// Bins that hold every finite float32 or bfloat16, for a few additions: where others do not hold a
+// tile.
 template <class T> constexpr bool has_wide_bins =
     !integer_bins && (same<T, dt_float32> || same<T, dt_bfloat16>);
 constexpr int wide_step = 47;

@@ -1,8 +1,9 @@
 // Exact sums: what a block does with the sums of its rows before it adds to them, and after.
 //
-// A block has a sum in shared memory for its row, or for each of the rows that it serves side by side: of floats a
-// superaccumulator, for what bins do not hold (exact_limb_partial.cuh and exact_column_merge.cuh merge the rest); of
-// integers one of 128 bits, which are merged here, by words of 32 bits.
+// A block has a sum in shared memory for its row, or for each of the rows that it serves side by
+// side: of floats a superaccumulator, for what bins do not hold (exact_limb_partial.cuh and
+// exact_column_merge.cuh merge the rest); of integers one of 128 bits, which are merged here, by
+// words of 32 bits.
 #pragma once
 
 #include "block.cuh"
@@ -17,7 +18,8 @@ namespace gpr {
 constexpr unsigned exact_threads = GPR_EXACT_RESIDENT_THREADS;
 template <unsigned BLOCK> constexpr unsigned exact_blocks = BLOCK < exact_threads ? exact_threads / BLOCK : 1;
 
-// Words of a sum of elements of type In, as it leaves the kernel: of each part its words, a count and flags.
+// Words of a sum of elements of type In, as it leaves the kernel: of each part its words, a count
+// and flags.
 template <class In> constexpr unsigned part_words = accumulator_words<PartType<In>> + GPR_EXACT_ACC_TAIL;
 template <class In> constexpr unsigned words_of_sum = parts_of<In> * part_words<In>;
 
@@ -76,8 +78,8 @@ GPR_DEVICE PartType<typename Traits::Out> round_limbs(const AnyLimbs &limbs, uin
     return finalize_limbs<PartType<typename Traits::Out>, false>(limbs, count, flags);
 }
 
-// Stores a sum of `count` elements or fewer. All lanes of a warp must call; `room` is shared memory of its own, which an
-// earlier call may have used.
+// Stores a sum of `count` elements or fewer. All lanes of a warp must call; `room` is shared memory
+// of its own, which an earlier call may have used.
 template <class Traits>
 GPR_DEVICE void store_sum(typename Traits::Out *out, typename Traits::Acc &room, const RowSum<typename Traits::In> &sum, uint64 count)
 {
@@ -106,9 +108,9 @@ GPR_DEVICE void store_sum(typename Traits::Out *out, typename Traits::Acc &room,
 // Counters of a part that several blocks add to: its limbs, a count and flags.
 template <class T> constexpr int counters_of_part = limbs_of<T> + GPR_EXACT_ACC_TAIL;
 
-// Stores the sums of the block's rows, which are of integers, or adds them to those of other blocks; the last block
-// stores them then. All threads must call, after which nobody adds. The first `count` of `width` rows exist;
-// result_of(c) is where row c's result goes.
+// Stores the sums of the block's rows, which are of integers, or adds them to those of other
+// blocks; the last block stores them then. All threads must call, after which nobody adds. The
+// first `count` of `width` rows exist; result_of(c) is where row c's result goes.
 template <class Traits, unsigned ACCUMULATORS, unsigned BLOCK, class ResultOf>
 GPR_DEVICE void finalize_integers(unsigned width, unsigned count, const Row &row,
                                   const Scratch<typename Traits::Acc> &scratch, unsigned slots,

@@ -1,14 +1,21 @@
-// Exact sums of rows that lie across memory: from what threads hold in bins to the results, the short way.
+// Exact sums of rows that lie across memory: from the bins of threads to the results, by limb
+// partials.
 //
-// As of rows that are runs (exact_limb_partial.cuh), bins that were never moved hold all that was added to them, as a few integers; but
-// here a thread is alone with its bins, and a block has many rows. So a thread keeps for itself what full bins held; threads
-// that share a row merge their integers in shared memory; and one thread a row makes the result of them, for all rows of the block at
-// once. Where blocks share rows each leaves a row's integers as its partial, and the last block to arrive merges those of a row by the
-// threads that it has for it.
+// As in exact_limb_partial.cuh, bins that were never moved hold with what they spilled all that was
+// added to them. But here a thread is alone with its bins, and a block has many rows:
 //
-// What does not go so goes into the row's superaccumulator in shared memory: elements that bins do not hold, what bins held before they
-// were moved, and integers whose units are too far apart. Rows that have such a number are stored by a warp each, limb by limb, as
-// are accumulators that leave the kernel; and between blocks it goes by the row's counters in global memory.
+//     thread    bins of its row, and a place in shared memory for what they spill    (ColumnThread)
+//     row       threads (x, 0), (x, 1), ... of the block's rectangle: the second half passes its
+//               partials to the first half through shared memory, and so on; (x, 0) gets the merge
+//               (merge_down)
+//     result    one thread per row rounds, all rows of a block at once; of several blocks each
+//               publishes a partial per row, and the last one to arrive merges them
+//               (merge_block_partials, merge_down)
+//
+// What bins do not hold, what they held before they were moved, and partials that cannot be merged
+// go to the row's superaccumulator in shared memory. Such rows are stored by a warp each, from
+// limbs, as are accumulators that leave the kernel; between blocks their limbs go by the row's
+// counters (exact_merge.cuh).
 #pragma once
 
 #include "exact_limb_partial.cuh"
@@ -19,12 +26,14 @@ namespace gpr {
 GPR_DEVICE constexpr unsigned smaller(unsigned a, unsigned b) { return a < b ? a : b; }
 GPR_DEVICE constexpr unsigned larger(unsigned a, unsigned b) { return a < b ? b : a; }
 
-// Shared memory that a block may take: what every card has for one without asking, less what little else there is.
+// Shared memory that a block may take: what every GPU has for one by default, less what little else
+// there is.
 constexpr unsigned columns_shared_bytes = (48 << 10) - 512;
 
-// A block's shared memory beside the limbs of its ROWS rows, and what each thread notes: first for what its threads keep of full
-// bins, if it has room for that, then for what they pass to each other, and last for sums on their way to results. Word i of what
-// thread t has lies beside that of thread t + 1.
+// A block's shared memory beside the limbs of its ROWS rows, and what each thread notes: first for
+// what its threads keep of full bins, if it has room for that, then for what they pass to each
+// other, and last for sums on their way to results. Word i of what thread t has lies beside that of
+// thread t + 1.
 template <class Traits, unsigned ROWS, unsigned BLOCK> struct ColumnRoom {
     using In = typename Traits::In;
     using T = PartType<In>;
@@ -46,8 +55,9 @@ template <class Traits, unsigned ROWS, unsigned BLOCK> struct ColumnRoom {
     }
 };
 
-// A thread that is alone with its row's bins, and keeps what they held when they were full. Which row it is, and what is outside
-// of it, is noted in shared memory: it is seldom asked, and registers are short.
+// A thread that is alone with its row's bins, and keeps what they held when they were full. Which
+// row it is, and what is outside of it, is noted in shared memory: it is seldom asked, and
+// registers are short.
 template <class Room> struct ColumnThread : SingleThread<1> {
     static constexpr bool spills = Room::spills;
     static GPR_DEVICE typename Room::Note &note()
@@ -78,8 +88,8 @@ template <class Room> struct ColumnThread : SingleThread<1> {
 
 // ---------------------------------------------------------------- a row's threads ---------------
 
-// Adds what a thread holds to its row's superaccumulator. One integer is a call's, not all of them: else the compiler had other registers for
-// a tile's elements, and moved them in every round.
+// Adds what a thread holds to its row's superaccumulator. One integer is a call's, not all of them:
+// else the compiler had other registers for a tile's elements, and moved them in every round.
 GPR_CALLED void add_one(int *limb, long long number, int place) { add_long(limb, number, place); }
 template <class In> GPR_DEVICE void add_own(Superaccumulator<In> &sum, const LimbPartial<In> &partial)
 {
@@ -90,7 +100,8 @@ template <class In> GPR_DEVICE void add_own(Superaccumulator<In> &sum, const Lim
         if (partial.flags_of(p) != 0) atomicOr(&sum.flags[p], partial.flags_of(p));
     }
 }
-// Merges what a thread holds and what another one held of the same row; to the row's superaccumulator goes what cannot be merged.
+// Merges what a thread holds and what another one held of the same row; to the row's
+// superaccumulator goes what cannot be merged.
 template <class In> GPR_DEVICE void merge_or_add(Superaccumulator<In> &sum, LimbPartial<In> &mine, const LimbPartial<In> &other)
 {
     if (mine.merge(other)) return;
@@ -98,8 +109,9 @@ template <class In> GPR_DEVICE void merge_or_add(Superaccumulator<In> &sum, Limb
     mine.flags |= saw_limbs;
 }
 
-// Merges what the first `left` threads of each row hold; the threads with r.y == 0 get it. All threads of the block must call. What
-// threads kept is no longer there then, if left is more than 1.
+// Merges what the first `left` threads of each row hold; the threads with r.y == 0 get it. All
+// threads of the block must call. What threads kept is no longer there then, if left is more than
+// 1.
 template <class Room, class In>
 GPR_DEVICE void merge_down(Superaccumulator<In> &sum, LimbPartial<In> &mine, const Rectangle &r, bool row_major, unsigned left)
 {
@@ -121,8 +133,8 @@ GPR_DEVICE void merge_down(Superaccumulator<In> &sum, LimbPartial<In> &mine, con
     }
 }
 
-// Merges a thread's share of the partials of a row's blocks, which begin at `partials`, `step` words from one to the next, as those of
-// its words are `across`.
+// Merges a thread's share of the partials of a row's blocks, which begin at `partials`, `step`
+// words from one to the next, as those of its words are `across`.
 template <class In>
 GPR_DEVICE LimbPartial<In> merge_block_partials(Superaccumulator<In> &sum, const uint64 *partials, uint64 step, unsigned width, const Rectangle &r,
                                   unsigned blocks)
@@ -151,8 +163,9 @@ template <class Room, class Use> GPR_DEVICE void for_each_left(const bool *is_le
     }
 }
 
-// Stores the sums of the block's rows, of which each thread holds some, or leaves what the block has found where the last block stores
-// them. All threads must call. Counters and partials of layout.slots groups of rows are in scratch.
+// Stores the sums of the block's rows, of which each thread holds some, or leaves what the block
+// has found where the last block stores them. All threads must call. Counters and partials of
+// layout.slots groups of rows are in scratch.
 template <class Traits, class Room, unsigned BLOCK>
 GPR_DEVICE void finalize_strided(LimbPartial<typename Traits::In> mine, const Rows &rows, const Layout &layout,
                                const Scratch<typename Traits::Acc> &scratch, typename Traits::Out *out)

@@ -1,14 +1,16 @@
 // exact_dot: the real sum of the products of two arrays' elements, rounded once.
 //
-// Removed: rounding of each product and of each addition. A product is one or two doubles (exact_products.cuh), which go
-// to bins as elements go in exact; of complex numbers there are two sums, and each pair brings two products to each.
+// Removed: rounding of each product and of each addition. A product is one or two doubles
+// (exact_products.cuh), which go to bins as elements go in exact; of complex numbers there are two
+// sums, and each pair brings two products to each.
 //
-// Elements are converted to the type that both arrays have in common. Where they have it already, follow each other in
-// memory, and both arrays begin at the same place between 16-byte boundaries, they are read by vectors; else one by one, at
-// any step: neighbours still share what memory brings.
+// Elements are converted to the type that both arrays have in common. Where they have it already,
+// follow each other in memory, and both arrays begin at the same place between 16-byte boundaries,
+// they are read by vectors; else one by one, at any step: neighbours still share what memory
+// brings.
 //
-// Still paid: for each product of float32 two operations on doubles that bring factors to their scale, and four to seven
-// for the bins.
+// Still paid: for each product of float32 two operations on doubles that bring factors to their
+// scale, and four to seven for the bins.
 //
 // Launch: as exact, with one row and a second array: the last parameter.
 #pragma once
@@ -54,7 +56,8 @@ template <class Factor> GPR_DEVICE ProductSuperaccumulators<Factor> &block_produ
     return products;
 }
 
-// Some of both arrays' elements, as vectors of factors, and which of them are there: a bit each, the others are 0.
+// Some of both arrays' elements, as vectors of factors, and which of them are there: a bit each,
+// the others are 0.
 template <unsigned VECTORS> struct Pairs {
     Vector x[VECTORS], y[VECTORS];
     unsigned present;
@@ -112,7 +115,8 @@ template <class Factor, unsigned VECTORS> struct FloatProducts {
         constexpr int beyond = 4 * static_cast<int>(last_field<T>); // what no bins reach
         const Extent x = extent_of<T>(tile.x), y = extent_of<T>(tile.y);
         const bool is_number = x.largest < static_cast<int>(last_field<T>) && y.largest < static_cast<int>(last_field<T>);
-        // The field of a subnormal number does not say where it begins, and so not where a rounded product ends.
+        // The field of a subnormal number does not say where it begins, and so not where a rounded
+        // product ends.
         const bool is_known = !ProductBins<T>::has_rests || (x.smallest > 0 && y.smallest > 0);
         return Extent{is_number ? x.largest + y.largest : beyond, is_known ? x.smallest + y.smallest : -beyond};
     }
@@ -158,8 +162,8 @@ template <class Factor, unsigned VECTORS> struct FloatProducts {
 
     // ---- tiles that bins do not hold ----
 
-    // Adds a tile of anything, and returns the exponent fields of its largest product of numbers. All lanes of a warp must
-    // call together.
+    // Adds a tile of anything, and returns the exponent fields of its largest product of numbers.
+    // All lanes of a warp must call together.
     static GPR_CALLED int add_tile(Tile tile)
     {
         ProductSuperaccumulators<Factor> &total = block_products<Factor>();
@@ -204,7 +208,8 @@ template <class Factor, unsigned VECTORS> struct FloatProducts {
     }
     static GPR_DEVICE Bits<T> magnitude_bits(T x) { return bit_copy<Bits<T>>(x) & static_cast<Bits<T>>(sign_of<T> - 1u); }
 
-    // Bits of the parts to which a tile brings another product than -0: than that of a zero and a number of other signs.
+    // Bits of the parts to which a tile brings another product than -0: than that of a zero and a
+    // number of other signs.
     static GPR_CALLED unsigned inspect_zeros(Tile tile)
     {
         unsigned found = 0;
@@ -325,7 +330,8 @@ template <class A, class B, class Factor> struct TwoRuns {
     }
 
     GPR_DEVICE bool has_edges() const { return vectors * per_vector < n; }
-    // A lane's pair of the edges: fewer than 16 come before, fewer than 16 after. Returns whether there is one.
+    // A lane's pair of the edges: fewer than 16 come before, fewer than 16 after. Returns whether
+    // there is one.
     GPR_DEVICE bool edge(unsigned lane, Vector *x, Vector *y) const
     {
         const uint64 tail = head + vectors * per_vector;
@@ -338,8 +344,8 @@ template <class A, class B, class Factor> struct TwoRuns {
     }
 };
 
-// A warp's share: tiles of neighbouring vectors, in strides of all warps, and for the first one the edges. The next tile is
-// under way while one is added.
+// A warp's share: tiles of neighbouring vectors, in strides of all warps, and for the first one the
+// edges. The next tile is under way while one is added.
 template <unsigned VECTORS, class Runs, class Adder>
 GPR_DEVICE void accumulate_pairs(Adder &adder, const Runs &runs, uint64 warp, uint64 warps)
 {

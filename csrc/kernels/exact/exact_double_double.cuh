@@ -1,12 +1,13 @@
 // Exact sums of a few floats, and their means: as two numbers, which are rounded by one addition.
 //
-// Bins have to be placed, read and carried, which takes longer than adding three numbers. But s + x is a float and an
-// error that is one too (Knuth's sum of two): so a sum is two floats as long as errors add up without an error of their own.
-// That says whether it is. Where it is not, as with numbers far from each other, infinities and NaN, doubles or bins are
-// there.
+// Bins have to be placed, read and carried, which takes longer than adding three numbers. But s + x
+// is a float and an error that is one too (Knuth's sum of two): so a sum is two floats as long as
+// errors add up without an error of their own. That says whether it is. Where it is not, as with
+// numbers far from each other, infinities and NaN, doubles or bins are there.
 //
-// A mean is a quotient, and the quotient of what that leaves over, which is a float or two. The second quotient is made odd where it
-// leaves something itself: so it tells on which side of a midpoint the mean is.
+// A mean is a quotient, and the quotient of what that leaves over, which is a float or two. The
+// second quotient is made odd where it leaves something itself: so it tells on which side of a
+// midpoint the mean is.
 #pragma once
 
 #include "exact_block.cuh"
@@ -30,7 +31,8 @@ public:
         if constexpr (sizeof(F) == sizeof(float)) lost |= magnitude(lower.rest);
         else lost |= magnitude(lower.rest) | lower_bits(lower.rest);
     }
-    // Makes them what they are over COUNT, if they are not so small that limbs of that could be lost; says whether it did.
+    // Makes them what they are over COUNT, if they are not so small that limbs of that could be
+    // lost; says whether it did.
     template <unsigned COUNT> GPR_DEVICE bool divide()
     {
         constexpr F count = F(COUNT), inverse = 1 / count;
@@ -47,7 +49,8 @@ public:
         second = rest == 0 ? nearest : made_odd(nearest, rest);
         return magnitude(quotient) >= least;
     }
-    // Whether they are the sum. With an infinity or NaN among the numbers, or beyond the largest, the second is NaN.
+    // Whether they are the sum. With an infinity or NaN among the numbers, or beyond the largest,
+    // the second is NaN.
     GPR_DEVICE bool are_exact() const { return lost == 0 && magnitude(second) < infinity; }
     // The sum rounded to Out. A zero has the sign of the first number.
     template <class Out> GPR_DEVICE Out rounded() const
@@ -76,7 +79,8 @@ private:
     }
     static GPR_DEVICE float multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
     static GPR_DEVICE double multiply_add(double a, double b, double c) { return __fma_rn(a, b, c); }
-    // The one of two neighbours whose last bit is set: x is the nearest to a number that is x and a rest.
+    // The one of two neighbours whose last bit is set: x is the nearest to a number that is x and a
+    // rest.
     static GPR_DEVICE F made_odd(F x, F rest)
     {
         const Bits<F> bits = bit_copy<Bits<F>>(x);
@@ -95,13 +99,14 @@ private:
 
 // Elements whose errors add up sooner than bins are placed.
 template <class In> constexpr unsigned most_terms = gpr_most_double_double(sizeof(In));
-// The type that they are first added as: additions of float64 take twice as long, and conversions longer. A mean's are no narrower than it.
+// The type that they are first added as: additions of float64 take twice as long, and conversions
+// longer. A mean's are no narrower than it.
 template <class Traits> constexpr bool terms_are_doubles =
     sizeof(typename Traits::In) == sizeof(double) || (makes_means<Traits> && sizeof(typename Traits::Out) == sizeof(double));
 template <class Traits> using Term = typename Select<terms_are_doubles<Traits>, double, float>::type;
 
-// Stores the sum of the first COUNT elements of vectors as two F, or their mean, if two F are it; says whether they are. Behind one
-// element is a -0.
+// Stores the sum of the first COUNT elements of vectors as two F, or their mean, if two F are it;
+// says whether they are. Behind one element is a -0.
 template <class Traits, class F, unsigned COUNT, unsigned VECTORS>
 GPR_DEVICE bool store_double_double(const Vector (&v)[VECTORS], typename Traits::Out *out)
 {

@@ -1,8 +1,9 @@
 // Exact sums: bins of integers, for cards that have few units for float64.
 //
-// An element is an integer of a few bits times a power of two. Shifted to its place in a bin it is added as an integer
-// of 64 or 128 bits, of which nothing is ever cut: so a tile must be asked beforehand whether all of it is in reach. Where
-// a bin lies is told as for those of doubles (exact_bins.cuh), and so is what it holds: in integers 42 bits apart.
+// An element is an integer of a few bits times a power of two. Shifted to its place in a bin it is
+// added as an integer of 64 or 128 bits, of which nothing is ever cut: so a tile must be asked
+// beforehand whether all of it is in reach. Where a bin lies is told as for those of doubles
+// (exact_bins.cuh), and so is what it holds: in integers 42 bits apart.
 #pragma once
 
 #include "exact_bins.cuh"
@@ -12,7 +13,8 @@ namespace gpr {
 template <class T> struct IntegerBins {
     static constexpr unsigned count = bin_count<T>;
     static constexpr int fraction = Format<T>::fraction, pair_bits = 64;
-    // Bits below the sign: of one integer that is read, of 64, of 128 bits; and those that most_adds take.
+    // Bits below the sign: of one integer that is read, of 64, of 128 bits; and those that
+    // most_adds take.
     static constexpr int room = count == 1 ? 51 : count == 2 ? 62 : 126, bits_of_adds = 10;
     static constexpr int reach = room - bits_of_adds - (fraction + 1); // places that an element can be shifted by
     static constexpr int spare = reach / 6;                            // of them are for larger elements than the first tile's
@@ -82,7 +84,8 @@ template <class T> struct IntegerBins {
     }
 };
 
-// The bins that a thread sums a row with. integer_bins is a constant of the program, which comes before any include.
+// The bins that a thread sums a row with. integer_bins is a constant of the program, which comes
+// before any include.
 template <class T> using RowBins =
     typename Select<integer_bins, IntegerBins<T>, DoubleBins<T>>::type;
 

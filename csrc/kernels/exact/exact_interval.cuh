@@ -1,10 +1,12 @@
 // Exact sums: numbers of which the first bits are known, and variances made of those.
 //
-// Of most rows the last limbs of the sums decide nothing. So the first 128 bits of each are taken, and how far the number may
-// be above them: an interval. What a step on the way to the variance leaves out widens it, and what cancels brings the width
-// nearer to the first bit. At the end both ends are rounded: rounding is monotone, so that where they give one result, it is
-// that of everything between them (Ziv's test). Where they do not, or a number does not suit, exact_variance.cuh divides
-// all limbs. A interval without width is the number itself: what is short is rounded here, ties too.
+// Of most rows the last limbs of the sums decide nothing. So the first 128 bits of each are taken,
+// and how far the number may be above them: an interval. What a step on the way to the variance
+// leaves out widens it, and what cancels brings the width nearer to the first bit. At the end both
+// ends are rounded: rounding is monotone, so that where they give one result, it is that of
+// everything between them (Ziv's test). Where they do not, or a number does not suit,
+// exact_variance.cuh divides all limbs. A interval without width is the number itself: what is
+// short is rounded here, ties too.
 //
 // A thread does all of this alone, some hundreds of instructions.
 #pragma once
@@ -58,7 +60,8 @@ GPR_DEVICE uint64 divide_wide(Integer128 number, uint64 divisor, uint64 *rest)
     const double by = static_cast<double>(divisor);
     const double guess = (static_cast<double>(number.high) * word + static_cast<double>(number.low)) / by;
     const uint64 guessed = guess < word ? static_cast<uint64>(guess) : ~0ull; // right but for some of the last 13 bits
-    // What the guess leaves, or has taken too much, and by how much the quotient differs for that: by one more, at most.
+    // What the guess leaves, or has taken too much, and by how much the quotient differs for that:
+    // by one more, at most.
     Integer128 left = difference_of(number, product_of(guessed, divisor));
     const double lack = static_cast<double>(static_cast<long long>(left.high)) * word + static_cast<double>(left.low);
     const long long change = static_cast<long long>(lack / by);
@@ -82,8 +85,8 @@ GPR_DEVICE uint64 divide_wide(Integer128 number, uint64 divisor, uint64 *rest)
 
 // ---------------------------------------------------------------- intervals ----------------------
 
-// A number from least * 2^exponent to (least + width) * 2^exponent. Zero, or what is nearly 2^127 or more, where it is made
-// of limbs.
+// A number from least * 2^exponent to (least + width) * 2^exponent. Zero, or what is nearly 2^127
+// or more, where it is made of limbs.
 struct Interval {
     Integer128 least;
     uint64 width;
@@ -92,12 +95,14 @@ struct Interval {
 constexpr int taken_bits = 160; // of limbs; what the highest carries is a word at most
 constexpr int most_growth = 56; // bits of a width at first: so that some of them together are below 2^62
 
-// A magnitude's first bits, of limbs of either sign that are not carried: number i is worth limb[i] * 2^(i * RADIX + unit).
-// They are 0 but from used.first to used.last. Says whether there are enough of them.
+// A magnitude's first bits, of limbs of either sign that are not carried: number i is worth limb[i]
+// * 2^(i * RADIX + unit). They are 0 but from used.first to used.last. Says whether there are
+// enough of them.
 template <int RADIX, class Limb>
 GPR_DEVICE bool load_leading_bits(Interval *interval, const Limb *limb, const Bounds &used, int unit)
 {
-    // Limbs that are taken; and all below them together are less than 2^rest_bits of the last one's units.
+    // Limbs that are taken; and all below them together are less than 2^rest_bits of the last one's
+    // units.
     constexpr int words = 3, taken = taken_bits / RADIX, rest_bits = 8 * static_cast<int>(sizeof(Limb)) - RADIX;
     static_assert(taken * RADIX == taken_bits, "what the last one carries has its place");
     const int last = used.last - taken + 1;
@@ -161,8 +166,8 @@ GPR_DEVICE Interval times(const Interval &number, uint64 n)
                    number.exponent - shift + half_of_wide};
 }
 
-// Takes the square of a number that is made of limbs, which is not above what it is taken from. Says whether nothing below 0
-// may be left.
+// Takes the square of a number that is made of limbs, which is not above what it is taken from.
+// Says whether nothing below 0 may be left.
 GPR_DEVICE bool subtract_square(Interval *from, const Interval &root)
 {
     const uint64 high = root.least.high, low = root.least.low;
@@ -172,7 +177,8 @@ GPR_DEVICE bool subtract_square(Interval *from, const Interval &root)
     const Integer128 below = sum_of(Integer128{0, cross.low << 1}, Integer128{0, last.high});
     const Integer128 crossed = {cross.high >> (half_of_wide - 1), cross.high << 1 | cross.low >> (half_of_wide - 1)};
     const Integer128 square = sum_of(sum_of(product_of(high, high), crossed), Integer128{0, below.high});
-    // Not below 0: the square is 2^126, less its width, or more, and no more than what it is taken from.
+    // Not below 0: the square is 2^126, less its width, or more, and no more than what it is taken
+    // from.
     const int shift = from->exponent - 2 * root.exponent - wide_bits;
     const Integer128 whole = shifted_right(square, shift), kept = shifted_left(whole, shift);
     const bool is_cut = below.low != 0 || last.low != 0 || kept.high != square.high || kept.low != square.low;
@@ -215,13 +221,15 @@ GPR_CALLED ZivResult variance_from_intervals(MomentIntervals<PARTS> moments, uin
     }
     if (numerator.least.high == 0 && numerator.least.low == 0) return ZivResult{0, numerator.width == 0};
 
-    // The numerator shifted to 126 or 127 bits, by the divisor shifted to 64: 126 bits at least, and an even exponent.
+    // The numerator shifted to 126 or 127 bits, by the divisor shifted to 64: 126 bits at least,
+    // and an even exponent.
     const uint64 product = n * static_cast<uint64>(freedom);
     const int zeros = leading_zeros(product);
     const uint64 divisor = product << zeros;
     int shift = leading_zeros(numerator.least) - 1;
     if ((numerator.exponent - shift + zeros) % 2 != 0) shift--;
-    // Divided by 2^63 or more: in units of the quotient's last bit the width is twice as much at most.
+    // Divided by 2^63 or more: in units of the quotient's last bit the width is twice as much at
+    // most.
     if (numerator.width != 0 && leading_zeros(numerator.width) <= shift) return uncertain;
     const uint64 width = numerator.width != 0 ? numerator.width << (shift + 1) : 0;
     uint64 rest;

@@ -1,15 +1,28 @@
-// Exact sums of a row that is a run: from what threads hold in bins to the result, the short way.
+// Exact sums of a row that is a run: from the bins of threads to the result, by limb partials.
 //
-// Bins that were never moved hold all that was added to them, with what was kept of them when they were full: as many
-// integers as there are bins, in units that their place tells. So these integers are summed over a warp, and over the block,
-// in units of the bins that lie lowest; and a block that has its row alone makes the result of them at once, in registers.
-// Where blocks share a row each leaves them as its partial, and the last block to arrive sums the partials in the same way. What
-// the first one has no room for goes to one more integer above it.
+// Bins that were never moved hold, with what they spilled, all that was added to them: one integer
+// per bin, 42 bits apart, in units that the bins' place tells. A limb partial is these integers,
+// and one more above them for carries:
 //
-// What does not go so goes into the block's superaccumulator in shared memory: elements that bins do not hold, what bins held before
-// they were moved, and integers whose units are too far apart. If there is such a number, it goes to the row's counters in
-// global memory, limb by limb, and the row takes longer. Infinities and NaN are flags alone; and a row's only element that bins
-// do not hold stays by itself until the sum is rounded.
+//     limb[p][0]   limb[p][1]   limb[p][2] ...   of part p; bin w is limb w + 1
+//     above bins   bin 0        bin 1            each in units 2^42 times those of the next one
+//
+//     warp     the lanes' bins are summed into a partial             (partial_of, partial_of_tile)
+//     block    warp 0 merges those of all warps                      (merge_warps)
+//     row      a block that has its row alone rounds its partial in registers; of several each
+//              publishes its partial, and the last one to arrive merges them (merge_partials)
+//
+// Bounds. Every limb stays below 2^62 in magnitude, which ShortSum takes. A partial is small if its
+// limbs are below 2^57 and there is nothing above the bins: 32 small ones at one place are added as
+// they are, below 2^62. Others are shifted to the units of the lowest bins among them, by s <= 40:
+// carried first, so that limbs are below 2^42, then shifted and carried to below 2^43; the limb
+// above must be below 2^(56 - s) before, so that it is below 2^57 after it. What does not fit is
+// added to the block's superaccumulator.
+//
+// That takes too what bins do not hold, and what bins held before they were moved. If there is any,
+// it goes by the row's counters in global memory, limb by limb (exact_merge.cuh), and the row takes
+// longer. Infinities and NaN are flags alone; and a row's only element that bins do not hold stays
+// by itself until the sum is rounded.
 #pragma once
 
 #include "exact_block.cuh"
@@ -21,11 +34,11 @@ constexpr int small_bits = partial_bits - 5;
 constexpr int part_flag_bits = 4;
 static_assert(saw_limbs == 1u << (2 * part_flag_bits), "behind the flags of two parts");
 
-// What bins at one place hold, of some threads: limb 0 of a part is above the first bin, as that is above the second.
+// What the bins of some threads hold, which lie at one place.
 template <class In> struct LimbPartial {
     using T = PartType<In>;
     static constexpr unsigned parts = parts_of<In>, bins = bin_count<T>, limbs = bins + 1;
-    static constexpr unsigned usual = bins > 1 ? 2 : 1; // the first number in which there usually is something
+    static constexpr unsigned usual = bins > 1 ? 2 : 1; // the first limb in which there usually is something
     using Short = ShortSum<bins, bin_step>;
     long long limb[parts][limbs]; // below 2^partial_bits in magnitude
     int top;
@@ -62,7 +75,7 @@ template <class In> struct LimbPartial {
             for (unsigned w = 0; w < limbs; w++) limb[p][w] = 0;
         }
     }
-    // Takes the flags that are in the number of its row.
+    // Loads the flags that are in the superaccumulator of its row.
     GPR_DEVICE void load_flags(const Superaccumulator<In> &sum)
     {
 #pragma unroll
@@ -96,7 +109,8 @@ template <class In> struct LimbPartial {
         }
         return beyond == 0;
     }
-    // The same in units 2^by smaller, if that can be. What is too much for a number goes to the one before.
+    // The same in units 2^by smaller, if that can be. What is too much for a number goes to the one
+    // before.
     GPR_DEVICE bool shift(unsigned by)
     {
         constexpr unsigned most_shift = bin_step - 2;
@@ -159,7 +173,8 @@ template <class In> struct LimbPartial {
         }
     }
 
-    // What is seldom needed comes by calls, and the program of what is needed is short: it is fetched as it is run.
+    // What is seldom needed comes by calls, and the program of what is needed is short: it is
+    // fetched as it is run.
     struct Merged;
     static GPR_CALLED Merged merge_any(LimbPartial mine, LimbPartial other);
 };
@@ -232,8 +247,8 @@ template <class Group, class In> GPR_CALLED LimbPartial<In> with_spilled(LimbPar
     return partial;
 }
 
-// What a group's bins hold, and what was kept of them. There may be more in its row's superaccumulator, if flags say so. The whole group
-// must call, and gets it.
+// What a group's bins hold, and what was kept of them. There may be more in its row's
+// superaccumulator, if flags say so. The whole group must call, and gets it.
 template <class Adder> GPR_DEVICE LimbPartial<typename Adder::In> partial_of(Adder &adder)
 {
     using Group = decltype(adder.group);
@@ -286,8 +301,8 @@ template <class In> GPR_CALLED void add_each(Superaccumulator<In> &sum, LimbPart
     for (unsigned lane = 0; lane < warp_lanes; lane++) add_partial(sum, shuffle_from(mine, static_cast<int>(lane)));
 }
 
-// The sum of what the lanes of a warp hold, in all of them. What cannot be summed so is added to the block's superaccumulator. All
-// lanes must call.
+// The sum of what the lanes of a warp hold, in all of them. What cannot be summed so is added to
+// the block's superaccumulator. All lanes must call.
 template <class In> GPR_CALLED LimbPartial<In> merge_any_lanes(Superaccumulator<In> &sum, LimbPartial<In> mine)
 {
     LimbPartial<In> all = mine;
@@ -310,8 +325,9 @@ template <class In> GPR_CALLED LimbPartial<In> merge_any_lanes(Superaccumulator<
     return all;
 }
 
-// The same, of which the first SOME lanes hold something, mostly in bins at the first one's place, and often nothing in
-// the first bins. It is summed before it is known whether it may be, so that nobody waits for that.
+// The same, of which the first SOME lanes hold something, mostly in bins at the first one's place,
+// and often nothing in the first bins. It is summed before it is known whether it may be, so that
+// nobody waits for that.
 template <unsigned SOME, class In> GPR_DEVICE LimbPartial<In> merge_lanes(Superaccumulator<In> &sum, const LimbPartial<In> &mine)
 {
     LimbPartial<In> all = mine;
@@ -338,8 +354,8 @@ template <unsigned SOME, class In> GPR_DEVICE LimbPartial<In> merge_lanes(Supera
 
 // ---------------------------------------------------------------- a row's -----------------------
 
-// use(p, d, counter) for the limbs d of a sum's parts p, which are that counter of their row's. The lanes of one warp must
-// call.
+// use(p, d, counter) for the limbs d of a sum's parts p, which are that counter of their row's. The
+// lanes of one warp must call.
 template <class In, class Use> GPR_DEVICE void for_each_limb(const Use &use)
 {
     constexpr unsigned limbs = limbs_of<PartType<In>>;
@@ -350,7 +366,8 @@ template <class In, class Use> GPR_DEVICE void for_each_limb(const Use &use)
     }
 }
 
-// The element that a row's blocks have by itself, of part p: its bits, where other kernels have that part's flags.
+// The element that a row's blocks have by itself, of part p: its bits, where other kernels have
+// that part's flags.
 template <class In> GPR_DEVICE uint64 *outlier_of_row(uint64 *counters, unsigned p)
 {
     return counters + p * counters_of_part<PartType<In>> + limbs_of<PartType<In>> + 1;
@@ -362,8 +379,9 @@ template <class In> GPR_DEVICE PartType<In> outlier_value(unsigned p)
     return bit_copy<T>(static_cast<Bits<T>>(RunGroup::outlier<In>()[p]));
 }
 
-// Leaves the element that the block has by itself to its row, or adds it to the block's superaccumulator if the row has one already. Says
-// whether it did that. The lanes of one warp must call.
+// Leaves the element that the block has by itself to its row, or adds it to the block's
+// superaccumulator if the row has one already. Says whether it did that. The lanes of one warp must
+// call.
 template <class In> GPR_DEVICE bool publish_outlier(Superaccumulator<In> &sum, uint64 *counters)
 {
     const unsigned p = threadIdx.x % warp_lanes;
@@ -378,7 +396,8 @@ template <class In> GPR_DEVICE bool publish_outlier(Superaccumulator<In> &sum, u
     return __any_sync(all_lanes, is_added) != 0;
 }
 
-// Takes the element that the row's blocks have by itself, and leaves zero. The lanes of one warp must call.
+// Takes the element that the row's blocks have by itself, and leaves zero. The lanes of one warp
+// must call.
 template <class In> GPR_DEVICE void load_outlier(uint64 *counters)
 {
     const unsigned p = threadIdx.x % warp_lanes;
@@ -389,7 +408,8 @@ template <class In> GPR_DEVICE void load_outlier(uint64 *counters)
     __syncwarp(); // it can be read
 }
 
-// Adds the block's superaccumulator to its row's counters; then it is zero. The lanes of one warp must call, after all have added.
+// Adds the block's superaccumulator to its row's counters; then it is zero. The lanes of one warp
+// must call, after all have added.
 template <class In> GPR_DEVICE void publish_superaccumulator(Superaccumulator<In> &sum, uint64 *counters)
 {
     __syncwarp(); // what was added to it is there
@@ -406,7 +426,8 @@ template <class In> GPR_DEVICE void publish_superaccumulator(Superaccumulator<In
     sum.left_out = 0;
 }
 
-// Adds the counters of a row to the block's superaccumulator, and leaves them zero. The lanes of one warp must call.
+// Adds the counters of a row to the block's superaccumulator, and leaves them zero. The lanes of
+// one warp must call.
 template <class In> GPR_DEVICE void load_superaccumulator(Superaccumulator<In> &sum, uint64 *counters)
 {
     using T = PartType<In>;
@@ -440,8 +461,9 @@ template <class In> GPR_DEVICE void load_superaccumulator(Superaccumulator<In> &
 // Something of a row is not in the bins, which is seldom so: what comes of it then.
 constexpr unsigned saw_outside = saw_limbs | saw_specials | saw_outlier;
 
-// What a block holds, with the flags in its number. What is neither goes where the last block finds it, if there are several: among
-// the row's `counters`, or NULL. The lanes of one warp must call, after all have added.
+// What a block holds, with the flags in its number. What is neither goes where the last block finds
+// it, if there are several: among the row's `counters`, or NULL. The lanes of one warp must call,
+// after all have added.
 template <class In> GPR_CALLED LimbPartial<In> publish_outside(Superaccumulator<In> &sum, LimbPartial<In> partial, uint64 *counters)
 {
     __syncwarp(); // what this warp added last is there
@@ -486,7 +508,8 @@ GPR_DEVICE LimbPartial<In> merge_partials(Superaccumulator<In> &sum, const LimbP
     return merge_lanes<warp_lanes>(sum, all);
 }
 
-// Stores what the first warp has of a whole row, and what is in the block's superaccumulator or by itself. All its lanes must call.
+// Stores what the first warp has of a whole row, and what is in the block's superaccumulator or by
+// itself. All its lanes must call.
 template <class Traits>
 GPR_CALLED void store_from_limbs(typename Traits::Out *out, Superaccumulator<typename Traits::In> &sum, const LimbPartial<typename Traits::In> all, uint64 n)
 {
@@ -499,7 +522,8 @@ GPR_CALLED void store_from_limbs(typename Traits::Out *out, Superaccumulator<typ
     store_sum<Traits>(out, room, sum, n);
 }
 template <class Traits> constexpr bool stores_short = !same<typename Traits::Out, typename Traits::Acc>; // which leave as limbs
-// The same by one thread, of a row that has nothing in a number, if stores_short. ONE: something is by itself.
+// The same by one thread, of a row that has nothing in a number, if stores_short. ONE: something is
+// by itself.
 template <class Traits, bool ONE>
 GPR_DEVICE void store_short(typename Traits::Out *out, const LimbPartial<typename Traits::In> &all, uint64 n)
 {
@@ -541,7 +565,8 @@ template <class In, unsigned BLOCK> GPR_DEVICE LimbPartial<In> *partials_of_warp
     return all;
 }
 
-// Sums them. The result is the first warp's. All threads must call, after all have found what they have.
+// Sums them. The result is the first warp's. All threads must call, after all have found what they
+// have.
 template <unsigned BLOCK, class In> GPR_DEVICE LimbPartial<In> merge_warps(Superaccumulator<In> &sum)
 {
     constexpr unsigned warps = BLOCK / warp_lanes;
@@ -550,8 +575,8 @@ template <unsigned BLOCK, class In> GPR_DEVICE LimbPartial<In> merge_warps(Super
     return merge_lanes<warps>(sum, lane < warps ? partials_of_warps<In, BLOCK>()[lane] : LimbPartial<In>{});
 }
 
-// Stores the sum of the block's row, if it has that alone and all its warps know what they hold, as is mostly so; says whether
-// it did. All threads must call; a block barrier is passed.
+// Stores the sum of the block's row, if it has that alone and all its warps know what they hold, as
+// is mostly so; says whether it did. All threads must call; a block barrier is passed.
 template <class Traits, unsigned BLOCK>
 GPR_DEVICE bool finalize_row_of_block(const LimbPartial<typename Traits::In> &partial, bool is_complete, const Row &row, typename Traits::Out *out)
 {
@@ -566,8 +591,9 @@ GPR_DEVICE bool finalize_row_of_block(const LimbPartial<typename Traits::In> &pa
     return true;
 }
 
-// Stores the sum of the block's row, of which each warp holds some, or leaves what the block has found where the last block
-// stores it. All threads must call. Counters and partials of `slots` rows are in scratch.
+// Stores the sum of the block's row, of which each warp holds some, or leaves what the block has
+// found where the last block stores it. All threads must call. Counters and partials of `slots`
+// rows are in scratch.
 template <class Traits, unsigned BLOCK>
 GPR_DEVICE void finalize_run(const LimbPartial<typename Traits::In> &partial, const Row &row, const Scratch<typename Traits::Acc> &scratch,
                            unsigned slots, typename Traits::Out *out)

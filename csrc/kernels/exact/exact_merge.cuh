@@ -1,21 +1,22 @@
 // Exact sums: the one merge across blocks, of whatever the blocks of a row have found.
 //
-// Integer addition knows no order, so blocks add what they have found to counters of their row in global memory, by
-// atomics, and who arrives last has the sum. The counters of a row, or of a group of rows that a block serves together,
-// lie behind the ticket that tells the last block:
+// Integer addition knows no order, so blocks add what they have found to counters of their row in
+// global memory, by atomics, and who arrives last has the sum. The counters of a row, or of a group
+// of rows that a block serves together, lie behind the ticket that tells the last block:
 //
 //     scratch.tickets   | ticket | gap | counter 0 | counter 1 | ... |   of slot 0, then of slot 1, ...
 //                         4 bytes  4     8           8
 //
-// All are zero before a launch and after it: the last block clears what it loads. As many rows as there are slots are
-// under way at once; row i has slot i % slots.
+// All are zero before a launch and after it: the last block clears what it loads. As many rows as
+// there are slots are under way at once; row i has slot i % slots.
 //
 //     every block    publish()  adds its numbers, OR-s its flags        (all threads)
 //                    is_last()  fence, ticket, fence: true for one block (all threads)
 //     the last one   load_and_clear()                                    (whoever uses the counter, once)
 //
-// What a counter holds is the caller's: words of an accumulator (integers, products, moments), or limbs and a count
-// where floats are outside of their bins (exact_limb_partial.cuh); flags are OR-ed.
+// What a counter holds is the caller's: words of an accumulator (integers, products, moments), or
+// limbs and a count where floats are outside of their bins (exact_limb_partial.cuh); flags are
+// OR-ed.
 #pragma once
 
 #include "block.cuh"
@@ -23,7 +24,8 @@
 
 namespace gpr {
 
-// Makes `count` structures of words in shared memory zero. All threads must call; a block barrier is passed.
+// Makes `count` structures of words in shared memory zero. All threads must call; a block barrier
+// is passed.
 template <unsigned BLOCK, class T> GPR_DEVICE void clear_shared(T *first, unsigned count)
 {
     unsigned *cleared = reinterpret_cast<unsigned *>(first);
@@ -58,8 +60,8 @@ struct RowCounters {
             else if (number != 0) atomicAdd(at(i), number);
         }
     }
-    // Whether all other blocks of the row have called this before: then their counters may be loaded. All threads must
-    // call, and learn it; block barriers are passed.
+    // Whether all other blocks of the row have called this before: then their counters may be
+    // loaded. All threads must call, and learn it; block barriers are passed.
     GPR_DEVICE bool is_last(unsigned blocks) const { return is_last_to_arrive(ticket(), blocks); }
     // Counter i, which is zero afterwards.
     GPR_DEVICE uint64 load_and_clear(unsigned i) const
@@ -70,8 +72,9 @@ struct RowCounters {
     }
 };
 
-// found(i) is word i of what the block has found, is_flags(i) says whether its bits are flags, not a number. True for the
-// row's only block, or its last one to arrive: then `whole` has the words after a barrier. All threads must call.
+// found(i) is word i of what the block has found, is_flags(i) says whether its bits are flags, not
+// a number. True for the row's only block, or its last one to arrive: then `whole` has the words
+// after a barrier. All threads must call.
 template <unsigned BLOCK, unsigned WORDS, class Found, class IsFlags>
 GPR_DEVICE bool merge_words(uint64 (&whole)[WORDS], const Row &row, unsigned *tickets, unsigned slots, const Found &found,
                             const IsFlags &is_flags)

@@ -1,16 +1,19 @@
-// exact_moments: the exact sums of the elements and of their squares, of which variances and standard deviations are made.
+// exact_moments: the exact sums of the elements and of their squares, of which variances and
+// standard deviations are made.
 //
-// Removed: a second pass, and rounding. With the number of elements n, their sum S and their squares' sum Q, the variance
-// is (n Q - S^2) / (n (n - ddof)): nothing was rounded on the way to S and Q, so that nothing is lost where the two
-// cancel, and one pass brings both.
+// Removed: a second pass, and rounding. With the number of elements n, their sum S and their
+// squares' sum Q, the variance is (n Q - S^2) / (n (n - ddof)): nothing was rounded on the way to S
+// and Q, so that nothing is lost where the two cancel, and one pass brings both.
 //
-// Elements go to bins as in exact, their squares to those of exact_products.cuh. Of complex elements each part has a
-// sum, and the squares of both go to one.
+// Elements go to bins as in exact, their squares to those of exact_products.cuh. Of complex
+// elements each part has a sum, and the squares of both go to one.
 //
-// Still paid: of a float32 nine operations on doubles where `exact` has four: five, for Q, are too few to wait for on cards
-// whose float64 units are as wide as memory, and more than one can hide on others.
+// Still paid: of a float32 nine operations on doubles where `exact` has four: five, for Q, are too
+// few to wait for on cards whose float64 units are as wide as memory, and more than one can hide on
+// others.
 //
-// Launch: as exact. The last block of a row divides (exact_variance.cuh), or leaves the accumulator.
+// Launch: as exact. The last block of a row divides (exact_variance.cuh), or leaves the
+// accumulator.
 #pragma once
 
 #include "exact_merge.cuh"
@@ -41,7 +44,8 @@ GPR_DEVICE MomentSuperaccumulators<In> &moments_of(const Group<ACCUMULATORS> &gr
     return block_moments<In, ACCUMULATORS>()[ACCUMULATORS == 1 ? 0 : group.index];
 }
 
-// The words of an accumulator: those of each part's sum, then those of the squares, each with a count and flags behind them.
+// The words of an accumulator: those of each part's sum, then those of the squares, each with a
+// count and flags behind them.
 template <class In> struct MomentWords {
     using T = PartType<In>;
     static constexpr unsigned tail = GPR_EXACT_ACC_TAIL, of_sum = accumulator_words<T>, of_squares = accumulator_words<ProductOf<T>>;
@@ -159,7 +163,8 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
     }
     template <unsigned SUMS, unsigned SQUARES> GPR_DEVICE int lowest() const
     {
-        // Of numbers that begin where their last place is the last bin's. Deeper than the smallest number no bin lies.
+        // Of numbers that begin where their last place is the last bin's. Deeper than the smallest
+        // number no bin lies.
         const int of_sums = sums[0].top - static_cast<int>(SUMS - 1) * bin_step - double_fraction - field_offset<T>
                             + Format<T>::fraction;
         const int of_squares = (squares.template lowest_fields<SQUARES>() + 1) / 2;
@@ -266,7 +271,8 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         if constexpr (SQUARED) flush_bins(group, wide_squares, total.squares);
     }
 
-    // Takes note of an element. Returns whether its numbers are to be added: one that is left out or no number is not.
+    // Takes note of an element. Returns whether its numbers are to be added: one that is left out
+    // or no number is not.
     static GPR_DEVICE bool inspect(MomentSuperaccumulators<In> &total, const Vector &v, unsigned j, Findings *found)
     {
         bool has_nan = false, has_infinity = false;

@@ -1,16 +1,20 @@
-// exact_moments_strided: what exact_moments makes, of rows that are no runs of memory. Any axes, any strides, any mask.
+// exact_moments_strided: what exact_moments makes, of rows that are no runs of memory. Any axes,
+// any strides, any mask.
 //
-// Problem: as exact_strided has it. A thread is alone in a row, finds its elements by walking, and adds them and their squares
-// to bins of its own; what it finds goes to its row's superaccumulators, of which a block has as many in shared memory as rows lie
-// across it, and which it shares with those below it in the rectangle (fast_axes.cuh). For each row there are two, and that of
-// squares of float64 has twice the limbs: so fewer rows lie across a block than of exact_strided.
+// Problem: as exact_strided has it. A thread is alone in a row, finds its elements by walking, and
+// adds them and their squares to bins of its own; what it finds goes to its row's
+// superaccumulators, of which a block has as many in shared memory as rows lie across it, and which
+// it shares with those below it in the rectangle (fast_axes.cuh). For each row there are two, and
+// that of squares of float64 has twice the limbs: so fewer rows lie across a block than of
+// exact_strided.
 //
-// Rows that a block has alone are stored by a lane each, if the first bits of their numbers tell the result. Any other a warp
-// stores, as many warps at once as have room for the long division.
+// Rows that a block has alone are stored by a lane each, if the first bits of their numbers tell
+// the result. Any other a warp stores, as many warps at once as have room for the long division.
 //
 //   Launch: as exact_strided; a row's counters are an accumulator.
 //
-// Still paid: the walk; tiles that do not fit are added by one thread; a long division for rows whose first bits do not tell.
+// Still paid: the walk; tiles that do not fit are added by one thread; a long division for rows
+// whose first bits do not tell.
 #pragma once
 
 #include "exact_moments.cuh"
@@ -21,8 +25,8 @@ namespace gpr {
 // Rows of a block: a few sectors of memory side by side, in few words of shared memory.
 template <class In> constexpr unsigned most_moments_strip_rows = gpr_moments_strip_rows(sizeof(In));
 
-// Shared memory that rows and rooms for results may take: what every card has for a block without asking, less what the
-// rest of a program takes.
+// Shared memory that rows and rooms for results may take: what every card has for a block without
+// asking, less what the rest of a program takes.
 constexpr unsigned moments_shared_bytes = 46 << 10;
 
 // A warp's room for an accumulator, and for a variance on the way.
@@ -40,8 +44,9 @@ template <class In, unsigned BLOCK> constexpr unsigned moments_rooms =
     : most_rooms < BLOCK / warp_lanes ? most_rooms
                                       : BLOCK / warp_lanes;
 
-// Stores the first `count` of every STEP-th of these rows that hold what was found of n elements each, by a lane each. Row k
-// goes to result_of(k); bit k of what all lanes get says that it has been stored. All lanes of a warp must call.
+// Stores the first `count` of every STEP-th of these rows that hold what was found of n elements
+// each, by a lane each. Row k goes to result_of(k); bit k of what all lanes get says that it has
+// been stored. All lanes of a warp must call.
 template <class Traits, unsigned STEP, class ResultOf>
 GPR_DEVICE unsigned store_if_certain(const MomentSuperaccumulators<typename Traits::In> *moments, unsigned count, uint64 n, FinalizeParams params,
                                 const ResultOf &result_of)

@@ -1,15 +1,17 @@
 // Sums of products, exactly: what exact_dot and exact_moments share.
 //
-// A product of two float16, bfloat16 or float32 is a float64, and sums of products are sums of those. One of two float64
-// is p + r, p the product rounded and r the rest, which a fused multiply-add finds: a float64 too where |p| >= 2^-967, as
-// the last bit of the product is at most 105 places below its first. Both have bins of their own.
+// A product of two float16, bfloat16 or float32 is a float64, and sums of products are sums of
+// those. One of two float64 is p + r, p the product rounded and r the rest, which a fused
+// multiply-add finds: a float64 too where |p| >= 2^-967, as the last bit of the product is at most
+// 105 places below its first. Both have bins of their own.
 //
-// Whether bins hold a tile is asked beforehand, of the exponents of its factors alone: the largest says how large
-// products get, the smallest that is not 0 where their last bits are. So the last bin's rest need not be computed, and
-// integer units answer while the others add. Where two bins suffice, the third stays as it is.
+// Whether bins hold a tile is asked beforehand, of the exponents of its factors alone: the largest
+// says how large products get, the smallest that is not 0 where their last bits are. So the last
+// bin's rest need not be computed, and integer units answer while the others add. Where two bins
+// suffice, the third stays as it is.
 //
-// Where bins do not hold a tile, narrow products go to bins that hold all of them, the others to the limbs one by
-// one, as integers of 106 bits.
+// Where bins do not hold a tile, narrow products go to bins that hold all of them, the others to
+// the limbs one by one, as integers of 106 bits.
 #pragma once
 
 #include "exact_adders.cuh"
@@ -18,7 +20,8 @@ namespace gpr {
 
 // ---------------------------------------------------------------- numbers -----------------------
 
-// Stands for products of two T where those are no float64: multiples of twice T's lowest power of two.
+// Stands for products of two T where those are no float64: multiples of twice T's lowest power of
+// two.
 template <class T> struct Product;
 template <class T> constexpr bool is_float<Product<T>> = is_float<T>;
 template <class T> constexpr int lowest_exponent<Product<T>> = 2 * lowest_exponent<T>;
@@ -59,8 +62,8 @@ template <class T> constexpr int product_fraction =
     2 * Format<T>::fraction < double_fraction ? 2 * Format<T>::fraction : double_fraction;
 constexpr int rest_depth = 54; // from bins of products to those of their rests, as from a product to its rest's room
 
-// Where the first bias of products may have its exponent. Down to here a product in range of the bins is 0 or 2^-967
-// at least, and no bin of rests lies deeper than numbers do.
+// Where the first bias of products may have its exponent. Down to here a product in range of the
+// bins is 0 or 2^-967 at least, and no bin of rests lies deeper than numbers do.
 constexpr int least_rounded = -967, deepest_top = least_rounded + 2 * bin_step;
 constexpr int highest_top = most_double_field - double_bias;
 static_assert(deepest_top - rest_depth - 2 * bin_step >= 1 - double_bias, "biases of rests are normal numbers");
@@ -87,7 +90,8 @@ template <class T> struct ProductBins {
     }
     GPR_DEVICE int top() const { return products.top - double_bias; }
 
-    // Of two factors in the bins' range the exponent fields together, if USED bins are to hold their product.
+    // Of two factors in the bins' range the exponent fields together, if USED bins are to hold
+    // their product.
     GPR_DEVICE int highest_fields() const
     {
         return one_bin_suffices<T> ? 2 * static_cast<int>(last_field<T> - 1)
@@ -160,7 +164,8 @@ template <class T> GPR_DEVICE bool is_finite(T x) { return field_of_key<T>(magni
 
 // ---------------------------------------------------------------- integers ----------------------
 
-// Products of integers, cut into pieces of 32 bits, of which a thread may add as many as it may of integers.
+// Products of integers, cut into pieces of 32 bits, of which a thread may add as many as it may of
+// integers.
 template <class In> struct IntegerProducts {
     static constexpr unsigned count = sizeof(In) < 4 ? 1 : sizeof(In) == 4 ? 2 : 4;
     long long piece[count] = {};

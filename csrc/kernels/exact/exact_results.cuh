@@ -10,8 +10,8 @@ struct fold_exact {
     static constexpr bool commutative = true;
 };
 
-// The same of a part that is in shared memory, and whose words are carried. All lanes of the warp must call, and get the
-// result.
+// The same of a part that is in shared memory, and whose words are carried. All lanes of the warp
+// must call, and get the result.
 template <class Result, bool IS_MEAN, class T> GPR_DEVICE Result finalize_part(ExactPart<T> &part)
 {
     const Limbs<T> limbs(part);
@@ -33,7 +33,8 @@ GPR_DEVICE void store_parts(Result *out, ExactPart<T> (&part)[PARTS])
     if (threadIdx.x % warp_lanes == 0) *out = result;
 }
 
-// Sums that become results. A warp stores one that is in shared memory, a thread one that is in registers.
+// Sums that become results. A warp stores one that is in shared memory, a thread one that is in
+// registers.
 template <class Element, class Compute, class Number, bool SKIP_NAN, class Result, class Way>
 struct Finished<KernelTraits<fold_exact, Element, Compute, ExactSum<Number>, SKIP_NAN>, Result, Way>
     : KernelTraits<fold_exact, Element, Compute, ExactSum<Number>, SKIP_NAN> {

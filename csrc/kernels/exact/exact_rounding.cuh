@@ -1,14 +1,22 @@
-// Exact sums: how a number that is whole, of whatever limbs, is rounded once.
+// Exact sums: rounding, once, of a sum that is complete.
 //
-// A warp rounds a part: its lanes carry, all look for the leading limbs, and from there on all do the same. Where a sum is
-// divided, one lane carries. A thread rounds what is so short that it has it in registers (exact_short_sum.cuh).
+//     limbs of both signs --> carried --> sign, leading limb --> 128 leading bits, and whether
+//     any more is set --> Float
+//
+// Three holders of limbs have the same way from the leading bits on: the words of a part in shared
+// memory, of which one lane carries (Limbs: for quotients, whose words need one sign); the 20-bit
+// limbs of a superaccumulator, a limb or a few of them per lane, of which all lanes carry at once
+// (WarpLimbs); and a short sum in the registers of a thread (exact_short_sum.cuh). Rounding to
+// nearest, ties to even, needs the bits that are kept, the next one, and whether any bit below is
+// set: the leading bits have the first two for every type, `inexact` is the third.
 #pragma once
 
 #include "exact_superaccumulator_layout.cuh"
 
 namespace gpr {
 
-// The first and the last i < COUNT for which test(i), else COUNT and -1. All lanes of the warp must call.
+// The first and the last i < COUNT for which test(i), else COUNT and -1. All lanes of the warp must
+// call.
 struct Bounds {
     int first, last;
 };
@@ -73,10 +81,11 @@ template <class T> struct Limbs {
     }
 };
 
-// A sum's limbs in radix 2^RADIX, of both signs, a limb or a few of them a lane. STEPS steps carry, all limbs at once:
-// of each limb a step leaves half of 2^RADIX at most, and what the one below carries. In radix 2^20 limbs that were below
-// 2^31 are 2^19 + 1 at most after two steps, and any of 64 bits after four. So all limbs below the first one that is not
-// 0 are less than it together: it has the sum's sign.
+// A sum's limbs in radix 2^RADIX, of both signs, a limb or a few of them a lane. STEPS steps carry,
+// all limbs at once: of each limb a step leaves half of 2^RADIX at most, and what the one below
+// carries. In radix 2^20 limbs that were below 2^31 are 2^19 + 1 at most after two steps, and any
+// of 64 bits after four. So all limbs below the first one that is not 0 are less than it together:
+// it has the sum's sign.
 template <int COUNT, int RADIX, int STEPS = 2> struct WarpLimbs {
     static constexpr int lanes = static_cast<int>(warp_lanes), chunks = (COUNT + lanes - 1) / lanes;
     static constexpr int taken = 128 / RADIX; // limbs that are rounded: 95 bits at least
@@ -138,8 +147,8 @@ template <int COUNT, int RADIX, int STEPS = 2> struct WarpLimbs {
     }
 };
 
-// The leading bits of a magnitude, from the top of `high`: (high * 2^64 + low) * 2^exponent, and a little more if
-// `inexact`.
+// The leading bits of a magnitude, from the top of `high`: (high * 2^64 + low) * 2^exponent, and a
+// little more if `inexact`.
 struct Leading {
     uint64 high, low;
     int exponent;
@@ -192,7 +201,8 @@ template <bool DIVIDED, class AnyLimbs> GPR_DEVICE Leading leading_of(const AnyL
     return leading;
 }
 
-// The same of a sum that a warp has, undivided. What is below the limbs that are taken is less than one of their last.
+// The same of a sum that a warp has, undivided. What is below the limbs that are taken is less than
+// one of their last.
 template <bool DIVIDED, int COUNT, int RADIX, int STEPS>
 GPR_DEVICE Leading leading_of(const WarpLimbs<COUNT, RADIX, STEPS> &limbs, uint64)
 {
@@ -267,8 +277,8 @@ template <class Float> GPR_DEVICE uint64 round_leading(const Leading &leading)
     uint64 kept = dropped == half_bits ? 0 : bits >> dropped;
     const uint64 cut = bits << (half_bits - dropped); // the first bit is the half
     const bool half = cut >> (half_bits - 1) != 0, below = cut << 1 != 0 || inexact;
-    // A significand that was rounded up to the next power of two carries into the exponent, and from the largest number
-    // into infinity.
+    // A significand that was rounded up to the next power of two carries into the exponent, and
+    // from the largest number into infinity.
     if (half && (below || (kept & 1) != 0)) kept++;
     kept += static_cast<uint64>(last - unit) << fraction;
     return kept < infinity_bits<Float> ? kept : infinity_bits<Float>;
@@ -281,7 +291,8 @@ template <class Float> GPR_DEVICE Float float_of_bits(uint64 bits)
     else return bit_copy<Float>(bits);
 }
 
-// A number, or the mean of `count`, as a number of type Result: rounded once, integers modulo a power of two.
+// A number, or the mean of `count`, as a number of type Result: rounded once, integers modulo a
+// power of two.
 template <class Result, bool IS_MEAN, class AnyLimbs>
 GPR_DEVICE Result finalize_limbs(const AnyLimbs &limbs, uint64 count, uint64 flags)
 {

@@ -1,14 +1,15 @@
 // exact_rows: exact sums of many short rows, wherever their elements lie.
 //
-// Problem: a number of 68 words is cleared, carried and searched for its leading limbs in the time that it takes to
-// read a thousand elements. But the sum of a few elements is hardly longer than they are: what the bins of a thread
-// hold, three integers of 51 bits, is all of it. So `lanes` lanes have a row together, with bins at one place, and
-// none of them is emptied before the end; the integers are summed over the lanes, and one of these makes limbs of
-// them, carries, rounds and stores, all in registers.
+// Problem: a number of 68 words is cleared, carried and searched for its leading limbs in the time
+// that it takes to read a thousand elements. But the sum of a few elements is hardly longer than
+// they are: what the bins of a thread hold, three integers of 51 bits, is all of it. So `lanes`
+// lanes have a row together, with bins at one place, and none of them is emptied before the end;
+// the integers are summed over the lanes, and one of these makes limbs of them, carries, rounds and
+// stores, all in registers.
 //
-// A thread that has rows of a few elements alone adds them as exact_double_double.cuh does, without bins, if it can: several rows, whose
-// loads are under way together. Rows that bins do not hold are added again, one after another, by the whole warp, as `exact`
-// adds them.
+// A thread that has rows of a few elements alone adds them as exact_double_double.cuh does, without
+// bins, if it can: several rows, whose loads are under way together. Rows that bins do not hold are
+// added again, one after another, by the whole warp, as `exact` adds them.
 //
 //   Launch: per_thread rows for each lane group; blocks serve BLOCK / lanes * per_thread rows each, and rows.n <= lanes * most_adds.
 //   No scratch. BLOCK is at most most_rows_block<In>. `item` vectors are a tile.
@@ -23,8 +24,9 @@ namespace gpr {
 
 // Warps have numbers of their own in shared memory, and room to store them.
 template <class In> constexpr unsigned most_rows_block = gpr_most_exact_rows_block(parts_of<In>);
-// Blocks of a multiprocessor: of float64 three bins and a large tile want more registers than as many threads have as fit
-// otherwise, and what does not find one goes to memory and back for every tile.
+// Blocks of a multiprocessor: of float64 three bins and a large tile want more registers than as
+// many threads have as fit otherwise, and what does not find one goes to memory and back for every
+// tile.
 template <class T, unsigned BLOCK> constexpr unsigned rows_blocks =
     sizeof(T) == 8 && item > 2 ? exact_blocks<BLOCK> : resident_threads / BLOCK;
 
@@ -122,8 +124,8 @@ template <class Traits, unsigned VECTORS> using ShortRow =
 
 // ---------------------------------------------------------------- rows --------------------------
 
-// Whether two numbers may be a row's sum: of as few floats as the program is made for, which all count. Doubles are for cards that
-// add them quickly.
+// Whether two numbers may be a row's sum: of as few floats as the program is made for, which all
+// count. Doubles are for cards that add them quickly.
 template <class Traits, class F> GPR_DEVICE constexpr bool sums_double_double()
 {
     using In = typename Traits::In;
@@ -133,8 +135,8 @@ template <class Traits, class F> GPR_DEVICE constexpr bool sums_double_double()
     return are_floats && are_few && row_elements <= StridedTiles<Traits, item>::elements && is_quick && !masked && !Traits::skips_nan;
 }
 
-// Stores the sums of a thread's rows: row `index`, and those STEP rows further. Says of which two numbers are not the sum: bit r for
-// the r-th.
+// Stores the sums of a thread's rows: row `index`, and those STEP rows further. Says of which two
+// numbers are not the sum: bit r for the r-th.
 template <class Traits, unsigned STEP>
 GPR_DEVICE unsigned store_double_double_rows(const typename Traits::In *in, typename Traits::Out *out, const Layout &layout, uint64 index)
 {
@@ -155,7 +157,8 @@ GPR_DEVICE unsigned store_double_double_rows(const typename Traits::In *in, type
     return left;
 }
 
-// Adds a group's row and stores its sum if bins hold it; says whether they do. All lanes of a warp must call.
+// Adds a group's row and stores its sum if bins hold it; says whether they do. All lanes of a warp
+// must call.
 template <class Traits, unsigned VECTORS>
 GPR_DEVICE bool store_short_row(const typename Traits::In *in, typename Traits::Out *out, const Layout &layout,
                               const RowOffsets &start, bool has_row, uint64 n)
@@ -192,7 +195,8 @@ GPR_DEVICE bool store_short_row(const typename Traits::In *in, typename Traits::
     return fits;
 }
 
-// Adds a row of n elements of anything and stores its sum. All lanes of a warp must call, for the same row.
+// Adds a row of n elements of anything and stores its sum. All lanes of a warp must call, for the
+// same row.
 template <class Traits, unsigned BLOCK>
 GPR_CALLED void store_any_row(const typename Traits::In *in, const unsigned char *mask, typename Traits::Out *out,
                             const Layout &layout, uint64 n)
@@ -229,7 +233,8 @@ template <unsigned BLOCK> GPR_DEVICE uint64 first_row(uint64 first_block)
     return (first_block + blockIdx.x) * (BLOCK / lanes * per_thread) + threadIdx.x / lanes;
 }
 
-// Stores the sums of those of a group's rows, of n elements, for which bit r of `left` is set, of the r-th. All lanes of a warp must call.
+// Stores the sums of those of a group's rows, of n elements, for which bit r of `left` is set, of
+// the r-th. All lanes of a warp must call.
 template <class Traits, unsigned BLOCK>
 GPR_DEVICE void store_rows(const typename Traits::In *in, typename Traits::Out *out, const Layout &layout, uint64 first_block, uint64 n,
                          unsigned left)

@@ -1,4 +1,5 @@
-// Exact sums: a row that is a run of memory, read by vectors, and a warp's share of it, tile by tile.
+// Exact sums: a row that is a run of memory, read by vectors, and a warp's share of it, tile by
+// tile.
 #pragma once
 
 #include "exact_block.cuh"
@@ -36,7 +37,8 @@ template <class In> struct Run {
     }
     GPR_DEVICE const Vector *begin() const { return reinterpret_cast<const Vector *>(in + head); }
     GPR_DEVICE bool has_edges() const { return vectors * vector_elements<In> < n; }
-    // A lane's element of the edges, the only one in its vector: fewer than 16 come before, fewer than 16 after.
+    // A lane's element of the edges, the only one in its vector: fewer than 16 come before, fewer
+    // than 16 after.
     GPR_DEVICE Vector edge(unsigned lane, const Vector &nothing) const
     {
         const uint64 tail = head + vectors * vector_elements<In>;
@@ -46,8 +48,8 @@ template <class In> struct Run {
     }
 };
 
-// A warp's share of a row: tiles of VECTORS vectors a thread, each a run of memory, in strides of the row's blocks; and for the
-// first warp the edges.
+// A warp's share of a row: tiles of VECTORS vectors a thread, each a run of memory, in strides of
+// the row's blocks; and for the first warp the edges.
 template <unsigned VECTORS, unsigned BLOCK, class In> class Tiles {
 public:
     GPR_DEVICE Tiles(const Run<In> &of_run, const Row &row)
@@ -94,8 +96,9 @@ private:
     }
 };
 
-// A thread's only tile of a row whose threads have one at most. Neighbouring threads of a block have neighbouring vectors, so that the
-// shortest rows are shared by all of its warps. The edges come behind it, if there is room.
+// A thread's only tile of a row whose threads have one at most. Neighbouring threads of a block
+// have neighbouring vectors, so that the shortest rows are shared by all of its warps. The edges
+// come behind it, if there is room.
 template <unsigned VECTORS, unsigned BLOCK, class In> struct OnlyTile {
     Vector v[VECTORS];
     unsigned used; // vectors of which a lane of the warp has any
@@ -129,7 +132,8 @@ template <unsigned VECTORS, unsigned BLOCK, class In> struct OnlyTile {
     }
 };
 
-// Adds all tiles. The next one is under way while one is added, and the first one while prepare() does what must come before.
+// Adds all tiles. The next one is under way while one is added, and the first one while prepare()
+// does what must come before.
 template <unsigned VECTORS, unsigned BLOCK, class In, class Adder, class Prepare>
 GPR_DEVICE void accumulate_tiles(Adder &adder, const Run<In> &run, const Row &row, const Prepare &prepare)
 {

@@ -1,15 +1,15 @@
 // Exact sums: those of a few integers, which a thread has in registers, and how it rounds them.
 //
-// Most sums are normal numbers and not much smaller than what was added. They are rounded by the card's own instructions,
-// some thirty of them; what is left, limb by limb.
+// Most sums are normal numbers and not much smaller than what was added. They are rounded by the
+// card's own instructions, some thirty of them; what is left, limb by limb.
 #pragma once
 
 #include "exact_rounding.cuh"
 
 namespace gpr {
 
-// The sum of COUNT integers, below 2^62 in magnitude: number i in units of 2^((COUNT - 1 - i) * STEP) of the last one's,
-// which is 2^unit.
+// The sum of COUNT integers, below 2^62 in magnitude: number i in units of 2^((COUNT - 1 - i) *
+// STEP) of the last one's, which is 2^unit.
 template <unsigned COUNT, int STEP> struct ShortSum {
     long long limb[COUNT];
     int unit;
@@ -27,8 +27,8 @@ template <unsigned COUNT, int STEP> GPR_DEVICE ShortSum<COUNT - 1, STEP> without
 
 // ---------------------------------------------------------------- the quick way -----------------
 
-// A sum as (first + second * 2^-STEP) * 2^exponent, and a little more if `has_rest`, but less than the last bit of second,
-// which is not negative and below 2^STEP.
+// A sum as (first + second * 2^-STEP) * 2^exponent, and a little more if `has_rest`, but less than
+// the last bit of second, which is not negative and below 2^STEP.
 template <unsigned COUNT, int STEP> struct Carried {
     long long first;
     uint64 second = 0;
@@ -69,14 +69,16 @@ GPR_DEVICE bool round_quickly(const ShortSum<COUNT, STEP> &sum, Float *result)
     constexpr unsigned fields = sizeof(Float) == 4 ? last_field<Float> : last_field<dt_float64>; // of `bits`
     const Carried<COUNT, STEP> carried(sum);
     const int exponent = carried.exponent;
-    // Odd, where there is more: so it rounds to nearest as the sum does, if it has two bits more than are kept.
+    // Odd, where there is more: so it rounds to nearest as the sum does, if it has two bits more
+    // than are kept.
     const long long odd = carried.first | (COUNT > 1 && (carried.second != 0 || carried.has_rest) ? 1 : 0);
     uint64 bits, sign = 0;
     int moves; // what the exponent's field lacks
     bool is_certain;
 
     if constexpr (sizeof(Float) == 8 && COUNT > 1) {
-        // The last bit that is kept is worth 4 units of `second` or more: half of such a unit stands for any rest.
+        // The last bit that is kept is worth 4 units of `second` or more: half of such a unit
+        // stands for any rest.
         constexpr double scale = 2.0 * static_cast<double>(1ull << STEP);
         const long long lower = static_cast<long long>(2 * carried.second) + (carried.has_rest ? 1 : 0);
         bits = bit_copy<uint64>(__fma_rn(static_cast<double>(carried.first), scale, static_cast<double>(lower)));
@@ -102,8 +104,8 @@ GPR_DEVICE bool round_quickly(const ShortSum<COUNT, STEP> &sum, Float *result)
 
 // ---------------------------------------------------------------- one number more ---------------
 
-// A sum and one number x of type T more, however far they are apart. The one that lies so low that no limb of it could be kept
-// only says which way to round: its sign does that.
+// A sum and one number x of type T more, however far they are apart. The one that lies so low that
+// no limb of it could be kept only says which way to round: its sign does that.
 constexpr unsigned far_limbs = 7;
 template <class T, unsigned COUNT, int STEP> GPR_DEVICE ShortSum<far_limbs, STEP> with_outlier(const ShortSum<COUNT, STEP> &sum, T x)
 {
@@ -116,8 +118,9 @@ template <class T, unsigned COUNT, int STEP> GPR_DEVICE ShortSum<far_limbs, STEP
     const int sign_of_sum = Carried<COUNT, STEP>(sum).sign(), sign_of_one = (bits & sign_of<T>) != 0 ? -1 : 1;
     const int place = lowest_exponent<T> + (field != 0 ? field - 1 : 0); // of the last bit of x
     const int unit = sign_of_sum != 0 ? sum.unit : place;
-    // x is in number `at` and the next above it, counted from the sum's last one; with 2 bits or more in the upper one, so that it can
-    // be rounded quickly. Both are moved by `moved` numbers, so that the higher one is among the first.
+    // x is in number `at` and the next above it, counted from the sum's last one; with 2 bits or
+    // more in the upper one, so that it can be rounded quickly. Both are moved by `moved` numbers,
+    // so that the higher one is among the first.
     const int distance = place - unit - 2 + offset * STEP, at = distance / STEP - offset, shift = distance % STEP + 2;
     const int moved = most < highest - at ? most : highest - at;
     const long long lower = static_cast<long long>(significand << shift & ((1ull << STEP) - 1)) * sign_of_one;
@@ -213,7 +216,8 @@ GPR_DEVICE Leading leading_of(const ShortLimbs<COUNT, STEP> &limbs, uint64 n)
     }
 }
 
-// The sum, or the mean of `count`, as a number of type Result: rounded once, integers modulo a power of two.
+// The sum, or the mean of `count`, as a number of type Result: rounded once, integers modulo a
+// power of two.
 template <class Result, bool IS_MEAN, unsigned COUNT, int STEP>
 GPR_CALLED Result finalize_any(ShortSum<COUNT, STEP> sum, uint64 count, uint64 flags)
 {

@@ -1,9 +1,10 @@
 // Exact sums: a warp's only tile.
 //
-// Where a row is so short that each warp has one tile of it, nobody waits for memory meanwhile: instructions count, and how
-// long they wait for each other. The tile's own largest number tells where bins lie, so they need no room for tiles to
-// come, and are one fewer: a single one holds float32 over some twenty binary orders of magnitude, two of them float64
-// over twenty to thirty. They are the last ones of those that a thread has all the time (DoubleBins), which lie so high
+// Where a row is so short that each warp has one tile of it, nobody waits for memory meanwhile:
+// instructions count, and how long they wait for each other. The tile's own largest number tells
+// where bins lie, so they need no room for tiles to come, and are one fewer: a single one holds
+// float32 over some twenty binary orders of magnitude, two of them float64 over twenty to thirty.
+// They are the last ones of those that a thread has all the time (DoubleBins), which lie so high
 // that nothing gets into the first one: what they hold is added to what others hold as it is.
 #pragma once
 
@@ -13,12 +14,12 @@ namespace gpr {
 
 template <class T> constexpr unsigned tile_bins = bin_count<T> > 1 ? bin_count<T> - 1 : 1;
 
-// Bins for ADDS additions of numbers that are at most as large as one that is known. They are placed at multiples of so
-// many bits that those of different warps mostly lie at one place.
+// Bins for ADDS additions of numbers that are at most as large as one that is known. They are
+// placed at multiples of so many bits that those of different warps mostly lie at one place.
 template <class T, unsigned ADDS> struct TileBins : Bins<T, tile_bins<T>, bin_step, true> {
     static constexpr unsigned count = tile_bins<T>;
-    // 2 bits, and those of ADDS. A single bin needs more, as no other takes what blocks have together; with so many, numbers
-    // whose largest is from 1 to 16 are at one place.
+    // 2 bits, and those of ADDS. A single bin needs more, as no other takes what blocks have
+    // together; with so many, numbers whose largest is from 1 to 16 are at one place.
     static constexpr int headroom = bin_count<T> == 1 ? 18 : ADDS <= 8 ? 5 : 6;
     static_assert(ADDS <= (bin_count<T> == 1 ? most_adds : 16u), "sums stay within a bin");
     static constexpr int step = sizeof(T) == 8 ? 4 * place_step : place_step;
@@ -47,8 +48,8 @@ template <class T, unsigned ADDS> struct TileBins : Bins<T, tile_bins<T>, bin_st
 
 template <class Traits> constexpr bool has_tile_bins = !integer_bins && !is_complex<typename Traits::In>;
 
-// Whether bins hold what a warp's tile comes to: then *partial is that, in all lanes. All lanes must call. Of the tile's
-// vectors the first `used` have elements.
+// Whether bins hold what a warp's tile comes to: then *partial is that, in all lanes. All lanes
+// must call. Of the tile's vectors the first `used` have elements.
 template <class Traits, unsigned VECTORS>
 GPR_DEVICE bool partial_of_tile(const Vector (&v)[VECTORS], unsigned used, LimbPartial<typename Traits::In> *partial)
 {
@@ -73,7 +74,8 @@ GPR_DEVICE bool partial_of_tile(const Vector (&v)[VECTORS], unsigned used, LimbP
 #pragma unroll
         for (unsigned j = 0; j < at_once && !prechecks; j++) rest |= (upper_bits(x[j]) & ~sign_bit) | lower_bits(x[j]);
     }
-    // What the bins hold is summed before it is known whether that is all, so that nobody waits for the vote.
+    // What the bins hold is summed before it is known whether that is all, so that nobody waits for
+    // the vote.
     const bool all_fit = __all_sync(all_lanes, prechecks ? found.smallest_minus_one >= bins.smallest_minus_one() : rest == 0);
     long long number[Tile::count];
     int place[Tile::count];

@@ -1,19 +1,20 @@
 // exact_strided: exact sums of rows that are no runs of memory. Any axes, any strides, any mask.
 //
-// Problem: the warps of `exact` add to one row together. Where rows lie across memory, like axis 0 of a C-ordered
-// matrix, neighbouring threads must take neighbouring rows, or memory brings 32 bytes for each element. So a thread is
-// alone: it has bins of its own, and asks nobody whether a tile fitted. What its bins hold it merges to what those below
-// it in the rectangle (fast_axes.cuh) hold of its row (exact_column_merge.cuh). What bins do not hold, and integers, go to the row's
-// number, of which a block has as many in shared memory as rows lie across it. Where the elements of a row are nearer to each
-// other than rows are, they lie along it.
+// Problem: the warps of `exact` add to one row together. Where rows lie across memory, like axis 0
+// of a C-ordered matrix, neighbouring threads must take neighbouring rows, or memory brings 32
+// bytes for each element. So a thread is alone: it has bins of its own, and asks nobody whether a
+// tile fitted. What its bins hold it merges to what those below it in the rectangle (fast_axes.cuh)
+// hold of its row (exact_column_merge.cuh). What bins do not hold, and integers, go to the row's
+// sum in shared memory, of which a block has one for each of its rows. Where the elements of a row
+// are nearer to each other than rows are, threads of a row are neighbours (layout.row_major).
 //
-//   Launch: row v of `rows` is `across` rows of the array, most_strip_rows at most; blocks split their items of neighbouring
-//   elements. rows.n counts items of a row, rows.count groups of rows. With more than one block a row, a group's counters are its ticket, a gap,
-//   and an accumulator for each of `across`: zero before and after. Of floats its partials are a LimbPartial for each block and row, too.
+//   Launch: row v of `rows` is layout.width rows of the array, most_strip_rows at most; blocks split their items of
+//   neighbouring elements. rows.n counts items of a row, rows.count groups of rows. With more than one block per row, a
+//   group has counters for each of its rows (exact_merge.cuh), and for floats a LimbPartial per block and row, too.
 //   layout.slots groups have them, as rows have them in exact.cuh.
 //
-// Still paid: a few instructions an item for the walk; tiles that do not fit are added by one thread, and rows that have such are
-// stored by a warp each.
+// Still paid: a few instructions an item for the walk; tiles that do not fit are added by one
+// thread, and rows that have such are stored by a warp each.
 #pragma once
 
 #include "exact_column_merge.cuh"

@@ -8,14 +8,14 @@ namespace gpr {
 
 // Vectors of a tile that is made element by element.
 template <class In> constexpr unsigned strided_vectors = gpr_tile_vectors(sizeof(In), reduced_axes);
-// And of one that a thread makes for a sum of its own: of items, or of elements that take so little to add that loads are what
-// is waited for.
+// And of one that a thread makes for a sum of its own: of items, or of elements that take so little
+// to add that loads are what is waited for.
 constexpr unsigned most_strip_vectors = GPR_TILE_VECTORS;
 template <class In> constexpr unsigned strip_vectors =
     item > 1 || (reduced_axes == 1 && same<In, dt_float16>) ? most_strip_vectors : strided_vectors<In>;
 
-// A thread's way through a row of n elements, or items of RUN neighbouring ones: tiles of number first, first + step,
-// first + 2 * step, ...
+// A thread's way through a row of n elements, or items of RUN neighbouring ones: tiles of number
+// first, first + step, first + 2 * step, ...
 template <class Traits, unsigned VECTORS, unsigned RUN = 1> class StridedTiles {
 public:
     using In = typename Traits::In;
@@ -128,7 +128,8 @@ private:
     }
 };
 
-// The rows that lie across a block: row v of `rows` is layout.width rows of the array, of which the first `count` exist.
+// The rows that lie across a block: row v of `rows` is layout.width rows of the array, of which the
+// first `count` exist.
 template <unsigned BLOCK> struct Strip {
     Row row;
     Rectangle r;
@@ -143,8 +144,9 @@ template <unsigned BLOCK> struct Strip {
     }
     // Whether this thread has a row: number r.x of the block's.
     GPR_DEVICE bool has_row() const { return r.works() && r.x < count; }
-    // Adds what this thread has of its row, by tiles of VECTORS: make_room() comes before one is loaded, add(v) after that. Returns
-    // how many of its elements are left out. All threads must call.
+    // Adds what this thread has of its row, by tiles of VECTORS: make_room() comes before one is
+    // loaded, add(v) after that. Returns how many of its elements are left out. All threads must
+    // call.
     template <class Traits, unsigned VECTORS, class MakeRoom, class Add>
     GPR_DEVICE unsigned for_each_tile(const typename Traits::In *in, const Layout &layout, const Vector &nothing, const MakeRoom &make_room,
                              const Add &add) const
@@ -156,8 +158,8 @@ template <unsigned BLOCK> struct Strip {
                                                static_cast<uint64>(row.block) * r.height + r.y,
                                                static_cast<uint64>(row.blocks) * r.height, row.n);
 
-        // Lanes whose tiles did not fit, or whose bins were full, wait here for the others: else they would go on by
-        // themselves to the end, each with loads of its own.
+        // Lanes whose tiles did not fit, or whose bins were full, wait here for the others: else
+        // they would go on by themselves to the end, each with loads of its own.
         while (__any_sync(together, !tiles.is_done())) {
             if (tiles.is_done()) continue;
             Vector v[VECTORS];

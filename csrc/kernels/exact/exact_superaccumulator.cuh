@@ -1,7 +1,17 @@
-// Exact sums: the number that a block adds to, in shared memory, and how floats and integers are added to it.
+// Exact sums: what a block adds to in shared memory, and how floats and integers are added to it.
 //
-// Its limbs are smaller than those of a row's superaccumulator (exact_results.cuh), so that one instruction adds to them. A limb
-// may be added to by any thread at any time; who finds it nearly full carries.
+// Floats go to a superaccumulator of limbs in radix 2^20, of 32 bits with a sign, so that one
+// atomic adds to a limb. (An accumulator that leaves the kernel has words in radix 2^32, of 64
+// bits: exact_superaccumulator_layout.cuh.)
+//
+//     limb        i + 1              i
+//              | sign, 11 spare | 20 bits |     value = sum of limb[i] * 2^(20 i), in units of 2^lowest_exponent
+//
+// Any thread may add to a limb at any time, by less than 2^20 in magnitude. The thread that finds
+// |limb| >= 2^29 before its own addition carries: it exchanges the limb for 0, adds the lower 20
+// bits of what it got back to it, and the rest, below 2^11, to the next limb. 2^29 leaves room for
+// one more addition by each of the 1024 threads of a block meanwhile: 2^29 + 2^10 * 2^20 < 2^31.
+// Integers go to 128 bits (IntegerSum).
 #pragma once
 
 #include "exact_results.cuh"
@@ -21,8 +31,8 @@ template <class T> GPR_DEVICE unsigned magnitude_key(T x)
 template <class T> constexpr int key_fraction = sizeof(T) == 8 ? Format<T>::fraction - 32 : Format<T>::fraction;
 template <class T> GPR_DEVICE unsigned field_of_key(unsigned key) { return key >> key_fraction<T>; }
 
-// Of the floats in the first few of some vectors the largest magnitude, and the smallest that is not 0, less the smallest
-// number there is: 0 is the largest there. Of doubles the upper halves.
+// Of the floats in the first few of some vectors the largest magnitude, and the smallest that is
+// not 0, less the smallest number there is: 0 is the largest there. Of doubles the upper halves.
 struct Magnitudes { unsigned largest, smallest_minus_one; };
 
 template <class T, unsigned VECTORS>
@@ -63,8 +73,6 @@ GPR_DEVICE Magnitudes magnitudes_of(const Vector (&v)[VECTORS], unsigned used = 
 
 // ---------------------------------------------------------------- the block's superaccumulator ------------
 
-// A block adds to a number of smaller limbs, which shared memory adds by one instruction: 32 bits with a sign, in radix
-// 2^limb_bits. Whoever finds a limb nearly full carries.
 constexpr int limb_bits = GPR_EXACT_LIMB_BITS;
 constexpr int limb_mask = (1 << limb_bits) - 1;
 constexpr int full_limb = 1 << 29; // all threads of a block may add once more
@@ -77,10 +85,11 @@ template <class In> struct Superaccumulator {
     uint64 left_out;
 };
 
-// A sum of integers needs no limbs: it is an integer of 128 bits in two's complement, modulo 2^128, which has room
-// for 2^63 elements of 64 bits. Any thread may add to it at any time, from the lowest word up: of the additions to a
-// word each one that wraps sees it by the old value, and carries 1 to the next. However additions interleave, as many
-// carries are made as the word has wrapped, so that the sum is right when all threads have added.
+// The sum of a row's integers: 128 bits in two's complement, with room for 2^63 elements of 64
+// bits. Any thread may add to it at any time, from the lowest word up. An addition that makes a
+// word wrap sees that by the old value, and carries 1 to the next word. However the additions of
+// threads interleave, a word makes as many carries as it wraps, so that the sum is right after all
+// threads have added, modulo 2^128.
 template <class In> struct IntegerSum {
     static constexpr int words = 4;
     unsigned word[words];
@@ -107,7 +116,8 @@ GPR_DEVICE void add_to_integer(unsigned *word, long long lower, long long upper)
 template <class In> using RowSum =
     typename Select<is_float<PartType<In>>, Superaccumulator<In>, IntegerSum<In>>::type;
 
-// The sums of COUNT rows of a block; and an element that is in none of them (RunGroup), of each part its bits, or 0.
+// The sums of COUNT rows of a block; and an element that is in none of them (RunGroup), of each
+// part its bits, or 0.
 template <class In, unsigned COUNT> struct BlockSuperaccumulators {
     RowSum<In> of[COUNT];
     uint64 outlier[parts_of<In>];
@@ -145,8 +155,8 @@ template <class T> GPR_DEVICE long long limbs_in_word(const int *limb, int i)
     }
     return word;
 }
-// Word i of a part: below 2^33 in magnitude, so that the words of any number of blocks can be added. The last one takes
-// all that is left.
+// Word i of a part: below 2^33 in magnitude, so that the words of any number of blocks can be
+// added. The last one takes all that is left.
 template <class T> GPR_DEVICE long long word_of(const int *limb, int i)
 {
     const long long own = limbs_in_word<T>(limb, i);
@@ -198,7 +208,8 @@ constexpr unsigned pieces = 4;                        // limbs that a shifted nu
 constexpr unsigned most_integers_at_once = warp_lanes / pieces; // that a warp adds at once: a lane adds one piece
 constexpr int half_bits = 40;                         // of longer numbers, which are added in halves
 
-// Adds piece i < pieces of a number below 2^56 in magnitude, in units of 2^(lowest_exponent + place), to a part.
+// Adds piece i < pieces of a number below 2^56 in magnitude, in units of 2^(lowest_exponent +
+// place), to a part.
 GPR_DEVICE void add_piece(int *limb, long long number, int place, unsigned i)
 {
     const int shift = place % limb_bits - static_cast<int>(i) * limb_bits;
@@ -207,8 +218,9 @@ GPR_DEVICE void add_piece(int *limb, long long number, int place, unsigned i)
     add_to_limb(limb + place / limb_bits + i, number < 0 ? -value : value);
 }
 
-// Adds COUNT integers a lane, summed over the warp, to a part: number i in units of 2^(lowest_exponent + place[i]). The
-// numbers' magnitudes are below 2^51. All lanes of the warp must call.
+// Adds COUNT integers a lane, summed over the warp, to a part: number i in units of
+// 2^(lowest_exponent + place[i]). The numbers' magnitudes are below 2^51. All lanes of the warp
+// must call.
 template <unsigned COUNT>
 GPR_DEVICE void add_integers(int *limb, const long long (&number)[COUNT], const int (&place)[COUNT])
 {

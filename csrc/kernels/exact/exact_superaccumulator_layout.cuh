@@ -1,9 +1,9 @@
-// Exact sums: the fixed-point numbers that the exact kernels add to. lib/exact/exact.c has the same for the host, and the same
-// layout.
+// Exact sums: the fixed-point numbers that the exact kernels add to. lib/exact/exact.c has the same
+// for the host, and the same layout.
 //
-// A part holds the sum of real elements as an integer in units of the smallest number of their type, in radix 2^32. A
-// word is 64 bits wide, so that additions need not carry. Integer addition knows no order: however elements are
-// grouped, the number is the same.
+// A part holds the sum of real elements as an integer in units of the smallest number of their
+// type, in radix 2^32. A word is 64 bits wide, so that additions need not carry. Integer addition
+// knows no order: however elements are grouped, the number is the same.
 #pragma once
 
 #include "exact_format.h"
@@ -14,7 +14,8 @@ namespace gpr {
 
 // ---------------------------------------------------------------- the layout --------------------
 
-// A binary floating-point format: stored bits of the significand, bits of the exponent. Integers have neither.
+// A binary floating-point format: stored bits of the significand, bits of the exponent. Integers
+// have neither.
 template <class T> struct Format { static constexpr int fraction = 0, exponent = 0; };
 template <> struct Format<dt_float16> { static constexpr int fraction = 10, exponent = 5; };
 template <> struct Format<dt_bfloat16> { static constexpr int fraction = 7, exponent = 8; };

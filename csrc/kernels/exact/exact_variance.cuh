@@ -1,17 +1,20 @@
-// Variances and standard deviations rounded once, by the block that holds the sums. lib/exact/exact_variance.c has the
-// same formula for the host; both divide by shared/limbs.h.
+// Variances and standard deviations rounded once, by the block that holds the sums.
+// lib/exact/exact_variance.c has the same formula for the host; both divide by shared/limbs.h.
 //
-// Of n elements with the exact sums S of them and Q of their squares, the variance is the rational number
+// Of n elements with the exact sums S of them and Q of their squares, the variance is the rational
+// number
 //
 //     (n Q - S^2) / (n (n - ddof)),
 //
-// with the squares of both parts' sums for S^2 of complex elements, and ddof the double that it is. A warp computes the
-// numerator N, each lane some of its words; the divisor D has few words, and one lane makes it. Then N is shifted until
-// N / D has 127 or 128 bits before the point, and divided (shared/limbs.h): four words of 32 bits. What the shift and
-// the division leave is nothing or something, which is all that rounding needs. A root is that of the quotient's
-// integer, with an even exponent: floor(sqrt(x)) is floor(sqrt(floor(x))).
+// with the squares of both parts' sums for S^2 of complex elements, and ddof the double that it is.
+// A warp computes the numerator N, each lane some of its words; the divisor D has few words, and
+// one lane makes it. Then N is shifted until N / D has 127 or 128 bits before the point, and
+// divided (shared/limbs.h): four words of 32 bits. What the shift and the division leave is nothing
+// or something, which is all that rounding needs. A root is that of the quotient's integer, with an
+// even exponent: floor(sqrt(x)) is floor(sqrt(floor(x))).
 //
-// All of this is for the few rows whose results the first bits of both sums do not tell (exact_interval.cuh).
+// All of this is for the few rows whose results the first bits of both sums do not tell
+// (exact_interval.cuh).
 #pragma once
 
 #include "exact_interval.cuh"
@@ -20,7 +23,8 @@
 
 namespace gpr {
 
-// In shared memory, and as kernels leave it for the host: the sums of the elements' real parts, then that of all squares.
+// In shared memory, and as kernels leave it for the host: the sums of the elements' real parts,
+// then that of all squares.
 template <class T> struct ExactMoments {
     ExactPart<PartType<T>> sum[parts_of<T>];
     ExactPart<ProductOf<PartType<T>>> squares;
@@ -32,7 +36,8 @@ struct fold_exact_moments {
 
 // ---------------------------------------------------------------- whole numbers -----------------
 
-// n, and n - ddof: of a double without its sign the bits lie between 2^-1074 and 2^1024, of n below 2^64.
+// n, and n - ddof: of a double without its sign the bits lie between 2^-1074 and 2^1024, of n below
+// 2^64.
 constexpr int number_bits = 64, smallest_double = lowest_exponent<dt_float64>;
 constexpr int freedom_words = (number_bits - smallest_double) / word_bits + 3;
 constexpr int divisor_words = freedom_words + number_bits / word_bits;
@@ -68,8 +73,8 @@ GPR_CALLED void add_to_columns(long long *column, uint64 bits, int place, int si
 
 // ---------------------------------------------------------------- the numerator -----------------
 
-// The part of column k that is the square of the words [0, count) of a number: lower halves of products whose words are k
-// together, and upper halves of those below.
+// The part of column k that is the square of the words [0, count) of a number: lower halves of
+// products whose words are k together, and upper halves of those below.
 GPR_CALLED long long column_of_square(const unsigned *word, int count, int k)
 {
     long long lower = 0, upper = 0;
@@ -84,8 +89,8 @@ GPR_CALLED long long column_of_square(const unsigned *word, int count, int k)
     return lower + upper;
 }
 
-// Makes work.numerator n Q - S^2, in units of squares. Returns how many words of it are in use. All lanes of the warp must
-// call, and get it.
+// Makes work.numerator n Q - S^2, in units of squares. Returns how many words of it are in use. All
+// lanes of the warp must call, and get it.
 template <class T, unsigned PARTS>
 GPR_DEVICE int make_numerator(VarianceWork<T> &work, ExactPart<T> (&sum)[PARTS], ExactPart<ProductOf<T>> &squares)
 {
@@ -129,8 +134,8 @@ struct Natural {
     int words, exponent;
 };
 
-// Makes work.divisor n (n - ddof), of a finite ddof, if n is above that; words 0 if not. Where n is 0, so that nothing will be
-// divided, it stands for 1. One lane calls.
+// Makes work.divisor n (n - ddof), of a finite ddof, if n is above that; words 0 if not. Where n is
+// 0, so that nothing will be divided, it stands for 1. One lane calls.
 template <class T> GPR_DEVICE Natural make_divisor(VarianceWork<T> &work, uint64 n, double ddof)
 {
     constexpr int fraction = Format<dt_float64>::fraction;
@@ -187,8 +192,8 @@ GPR_DEVICE Natural normalize(unsigned *word, Natural divisor)
 
 // ---------------------------------------------------------------- the quotient ------------------
 
-// numerator / divisor, neither 0: 127 or 128 bits and an even exponent. All lanes of the warp must call; the first one gets
-// it.
+// numerator / divisor, neither 0: 127 or 128 bits and an even exponent. All lanes of the warp must
+// call; the first one gets it.
 template <class T> GPR_DEVICE Leading divide(VarianceWork<T> &work, int numerator_words, Natural divisor)
 {
     constexpr int quotient_bits = quotient_words * word_bits;
@@ -228,8 +233,9 @@ template <class T> GPR_DEVICE Leading divide(VarianceWork<T> &work, int numerato
 
 // ---------------------------------------------------------------- results -----------------------
 
-// The bits of a variance, or its root, as a Float. The sums are in shared memory, and their words are carried. All lanes
-// of the warp must call; the first one gets it. `work` is the warp's, and may have been in use before.
+// The bits of a variance, or its root, as a Float. The sums are in shared memory, and their words
+// are carried. All lanes of the warp must call; the first one gets it. `work` is the warp's, and
+// may have been in use before.
 template <class Float, bool IS_ROOT, class T, unsigned PARTS>
 GPR_DEVICE uint64 finalize_variance_bits(ExactPart<T> (&sum)[PARTS], ExactPart<ProductOf<T>> &squares, VarianceWork<T> &work,
                                        double ddof)
@@ -264,7 +270,8 @@ template <class T> GPR_DEVICE bool load_leading_bits(Interval *interval, const E
     return threadIdx.x % warp_lanes == 0 && load_leading_bits<word_bits>(interval, part.word, used, lowest_exponent<T>);
 }
 
-// Sums that become variances, which a warp stores from shared memory, or a thread from their first bits.
+// Sums that become variances, which a warp stores from shared memory, or a thread from their first
+// bits.
 template <class Element, class Compute, class Number, bool SKIP_NAN, class Result, class Way>
 struct Finished<KernelTraits<fold_exact_moments, Element, Compute, ExactMoments<Number>, SKIP_NAN>, Result, Way>
     : KernelTraits<fold_exact_moments, Element, Compute, ExactMoments<Number>, SKIP_NAN> {
