@@ -1054,7 +1054,7 @@ typedef struct pair {
 #define DEFINE_GPR_KIND_COMPLEX_8(name, T) DEFINE_COMPLEX(name, float, float32)
 #define DEFINE_GPR_KIND_COMPLEX_16(name, T) DEFINE_COMPLEX(name, double, float64)
 
-#define GPR_DTYPE(ID, name, bytes, kind, c_type) DEFINE_##kind##_##bytes(name, c_type)
+#define GPR_DTYPE(ID, name, bytes, kind, c_type, ...) DEFINE_##kind##_##bytes(name, c_type)
 #include "dtypes.def"
 #undef GPR_DTYPE
 
@@ -1610,7 +1610,7 @@ const gpr_loops LOOPS_TABLE = {
     .isa = LOOPS_ISA,
     .loop =
         {
-#define GPR_DTYPE(ID, name, bytes, kind, c_type) ROWS_##kind##_##bytes(ID, name)
+#define GPR_DTYPE(ID, name, bytes, kind, c_type, ...) ROWS_##kind##_##bytes(ID, name)
 #include "dtypes.def"
 #undef GPR_DTYPE
         },
@@ -1625,19 +1625,19 @@ const gpr_loops LOOPS_TABLE = {
     .distances = {[GPR_FLOAT32] = distances_float32, [GPR_FLOAT64] = distances_float64},
     .first_min =
         {
-#define GPR_DTYPE(ID, name, bytes, kind, c_type) POSITIONS_##kind##_##bytes(ID, first_min_##name)
+#define GPR_DTYPE(ID, name, bytes, kind, c_type, ...) POSITIONS_##kind##_##bytes(ID, first_min_##name)
 #include "dtypes.def"
 #undef GPR_DTYPE
         },
     .first_max =
         {
-#define GPR_DTYPE(ID, name, bytes, kind, c_type) POSITIONS_##kind##_##bytes(ID, first_max_##name)
+#define GPR_DTYPE(ID, name, bytes, kind, c_type, ...) POSITIONS_##kind##_##bytes(ID, first_max_##name)
 #include "dtypes.def"
 #undef GPR_DTYPE
         },
     .find =
         {
-#define GPR_DTYPE(ID, name, bytes, kind, c_type) FIND_##kind##_##bytes(ID, name)
+#define GPR_DTYPE(ID, name, bytes, kind, c_type, ...) FIND_##kind##_##bytes(ID, name)
 #include "dtypes.def"
 #undef GPR_DTYPE
         },

@@ -252,7 +252,8 @@ _COLUMNS = ["kernel", "what it is", "removes", "still pays"]
 
 def _path(file: str) -> str:
     """Where a file of device code is in the repository: no two have the same name."""
-    (path,) = (*(_ROOT / "csrc" / "kernels").glob(f"*/{file}"), *(_ROOT / "csrc" / "shared").glob(file))
+    folders = ("kernels/*", "shared", "registry")
+    (path,) = (path for folder in folders for path in (_ROOT / "csrc").glob(f"{folder}/{file}"))
     return path.relative_to(_ROOT).as_posix()
 
 

@@ -76,7 +76,7 @@ def collect(kept: Path) -> dict[str, bytes]:
         texts[name] += text
     files = linked_files(repository | {"README.md": (ROOT / "README.md").read_text(encoding="utf-8")})
     files |= {ROOT / "examples" / "sum_file.c", *(ROOT / "csrc" / "kernels").glob("*/*.cuh")}
-    files |= set((ROOT / "csrc" / "shared").glob("*.h"))
+    files |= {*(ROOT / "csrc" / "shared").glob("*.h"), *(ROOT / "csrc" / "registry").glob("*.def")}
     copied = {path.relative_to(ROOT).as_posix(): path.read_bytes() for path in sorted(files)}
     return copied | {name: text.encode() for name, text in texts.items()}
 

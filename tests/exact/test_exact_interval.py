@@ -57,7 +57,10 @@ def brackets(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         "-fPIC",
         "-shared",
         "-DGPR_ARCH=900",
-        *(f"-I{folder}" for folder in (CSRC / "emu", CSRC / "shared", *sorted((CSRC / "kernels").iterdir()))),
+        *(
+            f"-I{folder}"
+            for folder in (CSRC / "emu", CSRC / "shared", CSRC / "registry", *sorted((CSRC / "kernels").iterdir()))
+        ),
         "-o",
         library,
     ]

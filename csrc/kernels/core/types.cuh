@@ -1,9 +1,11 @@
 // Element types on the device: what an element is in memory (dt_<name>), which kind of number its
 // type holds, and its bytes as another type.
 //
-// This file includes nothing. Inline PTX occurs here and in vector.cuh, conversions.cuh and
+// What a dtype is comes from the registry, which the library reads, too. Inline PTX occurs here and in vector.cuh, conversions.cuh and
 // ordering.cuh only; each use has a portable equivalent for compilers other than CUDA's.
 #pragma once
+
+#include "dtype_kinds.h"
 
 #define GPR_DEVICE __device__ __forceinline__
 // A function that is not inlined: rarely executed code that needs many registers, kept out of the
@@ -44,17 +46,22 @@ template <class A> constexpr bool same<A, A> = true;
 template <bool CONDITION, class Then, class Else> struct Select { using type = Then; };
 template <class Then, class Else> struct Select<false, Then, Else> { using type = Else; };
 
-template <class T>
-constexpr bool is_float =
-    same<T, dt_float16> || same<T, dt_bfloat16> || same<T, dt_float32> || same<T, dt_float64>;
-template <class T>
-constexpr bool is_signed =
-    same<T, dt_int8> || same<T, dt_int16> || same<T, dt_int32> || same<T, dt_int64>;
-template <class T>
-constexpr bool is_unsigned =
-    same<T, dt_uint8> || same<T, dt_uint16> || same<T, dt_uint32> || same<T, dt_uint64>;
+// What the registry says of a dtype. `fraction` and `exponent` are a float's stored bits of the
+// significand, and bits of the exponent.
+template <class T> struct Format { static constexpr int kind = -1, fraction = 0, exponent = 0; };
+#define GPR_DTYPE(ID, name, bytes, of_kind, c_type, fraction_bits, exponent_bits) \
+    template <> struct Format<dt_##name> { \
+        static constexpr int kind = of_kind, fraction = fraction_bits, exponent = exponent_bits; \
+    }; \
+    static_assert(sizeof(dt_##name) == bytes, "dtypes.def has other bytes of dt_" #name);
+#include "dtypes.def"
+#undef GPR_DTYPE
+
+template <class T> constexpr bool is_float = Format<T>::kind == GPR_KIND_FLOAT;
+template <class T> constexpr bool is_signed = Format<T>::kind == GPR_KIND_SIGNED;
+template <class T> constexpr bool is_unsigned = Format<T>::kind == GPR_KIND_UNSIGNED;
 template <class T> constexpr bool is_integer = is_signed<T> || is_unsigned<T>;
-template <class T> constexpr bool is_complex = same<T, dt_complex64> || same<T, dt_complex128>;
+template <class T> constexpr bool is_complex = Format<T>::kind == GPR_KIND_COMPLEX;
 
 // ---------------------------------------------------------------- bits --------------------------
 

@@ -14,14 +14,6 @@ namespace gpr {
 
 // ---------------------------------------------------------------- the layout --------------------
 
-// A binary floating-point format: stored bits of the significand, bits of the exponent. Integers
-// have neither.
-template <class T> struct Format { static constexpr int fraction = 0, exponent = 0; };
-template <> struct Format<dt_float16> { static constexpr int fraction = 10, exponent = 5; };
-template <> struct Format<dt_bfloat16> { static constexpr int fraction = 7, exponent = 8; };
-template <> struct Format<dt_float32> { static constexpr int fraction = 23, exponent = 8; };
-template <> struct Format<dt_float64> { static constexpr int fraction = 52, exponent = 11; };
-
 constexpr unsigned sign_bit = 0x80000000u;
 
 template <class T> using Bits =

@@ -198,7 +198,7 @@ void gpr_load_wide(gpr_dtype dtype, const void *elements, uint64_t count, gpr_wi
     const char *bytes = elements;
 
     switch (dtype) {
-#define GPR_DTYPE(ID, name, size, kind, c_type)               \
+#define GPR_DTYPE(ID, name, size, kind, c_type, ...)          \
     case GPR_##ID:                                            \
         for (uint64_t i = 0; i < count; i++) {                \
             c_type element;                                   \
@@ -223,7 +223,7 @@ void gpr_store_wide(gpr_wide wide, const gpr_wide_block *block, uint64_t count, 
     char *bytes = elements;
 
     switch (dtype) {
-#define GPR_DTYPE(ID, name, size, kind, c_type)                 \
+#define GPR_DTYPE(ID, name, size, kind, c_type, ...)            \
     case GPR_##ID:                                              \
         if (wide == GPR_WIDE_COMPLEX) {                         \
             STORE_LOOP(c128, FROM_COMPLEX_##name, size, c_type) \

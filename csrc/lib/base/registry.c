@@ -8,13 +8,16 @@
 #include "shared/tuning.h"
 
 const gpr_dtype_row gpr_dtype_rows[GPR_DTYPE_COUNT] = {
-#define GPR_DTYPE(ID, name, bytes, kind, c_type) [GPR_##ID] = {#name, bytes, kind},
+#define GPR_DTYPE(ID, name, bytes, kind, c_type, fraction, exponent) \
+    [GPR_##ID] = {#name, bytes, kind, fraction, exponent},
 #include "dtypes.def"
 #undef GPR_DTYPE
 };
 
-#define GPR_DTYPE(ID, name, bytes, kind, c_type) \
-    _Static_assert(sizeof(c_type) == (bytes), "dtypes.def: " #name " has other storage than it says");
+#define GPR_DTYPE(ID, name, bytes, kind, c_type, fraction, exponent)                                        \
+    _Static_assert(sizeof(c_type) == (bytes), "dtypes.def: " #name " has other storage than it says");      \
+    _Static_assert((kind) == GPR_KIND_FLOAT ? 1 + (fraction) + (exponent) == 8 * (bytes) : (exponent) == 0, \
+                   "dtypes.def: " #name " has another format than it says");
 #include "dtypes.def"
 #undef GPR_DTYPE
 

@@ -3,13 +3,13 @@
 #define GPR_LIB_REGISTRY_H
 
 #include "gpureduce.h"
-
-typedef enum gpr_kind { GPR_KIND_BOOL, GPR_KIND_SIGNED, GPR_KIND_UNSIGNED, GPR_KIND_FLOAT, GPR_KIND_COMPLEX } gpr_kind;
+#include "shared/dtype_kinds.h"
 
 typedef struct gpr_dtype_row {
     const char *name;
     size_t bytes;
     gpr_kind kind;
+    int fraction, exponent; /* of a float: stored bits of the significand, bits of the exponent */
 } gpr_dtype_row;
 
 typedef enum gpr_fold {

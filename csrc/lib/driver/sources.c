@@ -1,6 +1,6 @@
-/* The device code, carried inside the library: every file of csrc/kernels and csrc/shared as the
- * assembler reads it at build time, so that what runs, what kernel_source() shows and what is in the
- * tree are the same bytes. */
+/* The device code, carried inside the library: every file of csrc/kernels and csrc/shared, and tables
+ * of csrc/registry, as the assembler reads it at build time, so that what runs, what kernel_source()
+ * shows and what is in the tree are the same bytes. */
 #include "lib/driver/sources.h"
 
 #include <string.h>
@@ -22,8 +22,9 @@
     F(exact_dot)
 /* clang-format on */
 
-/* The files that kernels share with this library. */
-#define SHARED_FILES(F) F(language) F(launch_params) F(tuning) F(exact_format) F(limbs)
+/* Tables of the registry that kernels read, and files that they share with this library. */
+#define TABLES(F) F(dtypes)
+#define SHARED_FILES(F) F(language) F(dtype_kinds) F(launch_params) F(tuning) F(exact_format) F(limbs)
 
 /* Puts a file, found through the build's include path, into .rodata. */
 #define EMBED_FILE(stem, extension)             \
@@ -37,17 +38,20 @@
     extern const char gpr_source_##stem[] __attribute__((visibility("hidden")));
 #define EMBED(stem) EMBED_FILE(stem, ".cuh")
 #define EMBED_SHARED(stem) EMBED_FILE(stem, ".h")
+#define EMBED_TABLE(stem) EMBED_FILE(stem, ".def")
 
 HELPER_FILES(EMBED)
 SHARED_FILES(EMBED_SHARED)
+TABLES(EMBED_TABLE)
 #define GPR_KERNEL(name, file, ...) EMBED(file)
 #include "kernels.def"
 #undef GPR_KERNEL
 
 #define SOURCE(stem) {#stem ".cuh", gpr_source_##stem},
 #define SHARED_SOURCE(stem) {#stem ".h", gpr_source_##stem},
+#define TABLE_SOURCE(stem) {#stem ".def", gpr_source_##stem},
 
-static const gpr_source helper_sources[] = {SHARED_FILES(SHARED_SOURCE) HELPER_FILES(SOURCE)};
+static const gpr_source helper_sources[] = {TABLES(TABLE_SOURCE) SHARED_FILES(SHARED_SOURCE) HELPER_FILES(SOURCE)};
 
 static const gpr_source kernel_sources[GPR_KERNEL_COUNT] = {
 #define GPR_KERNEL(name, file, ...) SOURCE(file)

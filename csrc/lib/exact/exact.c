@@ -14,20 +14,18 @@ typedef struct format {
     int fraction, exponent;
 } format;
 
-#define FLOAT16_FORMAT {10, 5}
-#define BFLOAT16_FORMAT {7, 8}
-#define FLOAT32_FORMAT {23, 8}
-#define FLOAT64_FORMAT {52, 11}
-
 static format format_of(gpr_dtype dtype)
 {
-    switch (dtype) {
-    case GPR_FLOAT16: return (format)FLOAT16_FORMAT;
-    case GPR_BFLOAT16: return (format)BFLOAT16_FORMAT;
-    case GPR_FLOAT32: return (format)FLOAT32_FORMAT;
-    default: return (format)FLOAT64_FORMAT;
-    }
+    return (format){gpr_dtype_rows[dtype].fraction, gpr_dtype_rows[dtype].exponent};
 }
+
+/* The same as constants, for loops over elements. */
+enum {
+#define GPR_DTYPE(ID, name, bytes, kind, c_type, fraction, exponent) ID##_FRACTION = fraction, ID##_EXPONENT = exponent,
+#include "dtypes.def"
+#undef GPR_DTYPE
+};
+#define FORMAT(ID) ((format){ID##_FRACTION, ID##_EXPONENT})
 
 /* Exponent field of infinities and NaN. */
 static int last_exponent(format f)
@@ -237,10 +235,10 @@ void gpr_exact_add_elements(gpr_exact_part *part, gpr_dtype element, const void 
 
         make_room(part, step);
         switch (element) {
-        case GPR_FLOAT16: add_floats(part, at, step, (format)FLOAT16_FORMAT, offset); break;
-        case GPR_BFLOAT16: add_floats(part, at, step, (format)BFLOAT16_FORMAT, offset); break;
-        case GPR_FLOAT32: add_floats(part, at, step, (format)FLOAT32_FORMAT, offset); break;
-        case GPR_FLOAT64: add_floats(part, at, step, (format)FLOAT64_FORMAT, offset); break;
+        case GPR_FLOAT16: add_floats(part, at, step, FORMAT(FLOAT16), offset); break;
+        case GPR_BFLOAT16: add_floats(part, at, step, FORMAT(BFLOAT16), offset); break;
+        case GPR_FLOAT32: add_floats(part, at, step, FORMAT(FLOAT32), offset); break;
+        case GPR_FLOAT64: add_floats(part, at, step, FORMAT(FLOAT64), offset); break;
         default: add_integers(part, element, at, step); break;
         }
         at += step * bytes;
@@ -269,7 +267,7 @@ typedef struct split_double {
 
 static inline split_double split(uint64_t bits)
 {
-    const format f = FLOAT64_FORMAT;
+    const format f = FORMAT(FLOAT64);
     const uint64_t fraction = bits & ((UINT64_C(1) << f.fraction) - 1);
     const uint32_t exponent = (uint32_t)(bits >> f.fraction) & (uint32_t)last_exponent(f), normal = exponent != 0;
 
@@ -280,7 +278,7 @@ static inline split_double split(uint64_t bits)
 /* The flag of a product of which a factor is infinite or NaN. */
 static uint32_t special_product_flag(uint64_t a, uint64_t b, int negative)
 {
-    const format f = FLOAT64_FORMAT;
+    const format f = FORMAT(FLOAT64);
     const uint64_t twice_infinity = (uint64_t)last_exponent(f) << (f.fraction + 1), twice_a = a << 1, twice_b = b << 1;
 
     if (twice_a > twice_infinity || twice_b > twice_infinity || twice_a == 0 || twice_b == 0) return GPR_EXACT_NAN;

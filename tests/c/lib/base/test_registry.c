@@ -112,9 +112,7 @@ static void test_sources_are_embedded(void)
     const char *name = NULL, *text = NULL;
 
     for (int i = 0; i < gpr_source_count(); i++) {
-        CHECK(gpr_source_at(i, &name, &text) == GPR_OK &&
-                  (strstr(name, ".cuh") != NULL || strstr(name, ".h") != NULL) && text[0] != '\0',
-              "file %d", i);
+        CHECK(gpr_source_at(i, &name, &text) == GPR_OK && strchr(name, '.') != NULL && text[0] != '\0', "file %d", i);
         for (int j = 0; j < i; j++) {
             const char *other = NULL;
             CHECK(gpr_source_at(j, &other, &text) == GPR_OK && strcmp(name, other) != 0, "%s occurs twice", name);
