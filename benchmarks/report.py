@@ -297,15 +297,15 @@ def exact_cpu_table(result: dict[str, Any]) -> str:
         ]
         for row in result["fsum"]
     ]
-    fsum_head = ["one thread", "`exact`, ns an element", *(f"times the speed of `{way}`" for way in ways)]
+    fsum_head = ["one thread", "`exact`, ns per element", *(f"times the speed of `{way}`" for way in ways)]
     threads = f"{result['threads']} threads, {result['isa']}. "
     return f"{table(head, rows)}\n\n{table(fsum_head, beside)}\n\n{threads}{caption(result)}"
 
 
 def pair(launch: dict[str, Any], name: str) -> str:
-    """The emulator's count, and the card's where it is another."""
-    ours, card = launch["emulator"][name], launch["hardware"][name]
-    return f"{ours:,.0f}" if ours == card else f"{ours:,.0f} / {card:,.0f}"
+    """The emulator's count, and the GPU's where they differ."""
+    ours, gpu = launch["emulator"][name], launch["hardware"][name]
+    return f"{ours:,.0f}" if ours == gpu else f"{ours:,.0f} / {gpu:,.0f}"
 
 
 def counters_table(result: dict[str, Any]) -> str:
@@ -334,14 +334,14 @@ def counters_table(result: dict[str, Any]) -> str:
         "store conflicts",
         "load sectors",
         "lanes in memory",
-        "lanes an instruction",
+        "lanes per instruction",
     ]
     cases = len({(x["dtype"], x["op"]) for x in launches})
     return (
         f"{len(launches)} launches: all kernels but `cub`, {cases} pairs of dtype and operator, "
         f"{result['elements']:,} elements.\n\n"
         f"{table(['count', 'launches where both agree', 'kernels where they differ'], summary)}\n\n"
-        f"{table(head, rows)}\n\nEmulator / card where they differ. {caption(result)}"
+        f"{table(head, rows)}\n\nEmulator / GPU where they differ. {caption(result)}"
     )
 
 
