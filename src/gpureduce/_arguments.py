@@ -48,7 +48,10 @@ def check_variance_dtype(name: str, element: str, dtype: str) -> None:
 
 
 def as_mask(where: Any, shape: tuple[int, ...]) -> Array | None:
-    """``where`` as a bool array of the array's shape, None for all elements; broadcast, not copied."""
+    """``where`` as a bool array of the array's shape, None for all elements.
+
+    Broadcast, not copied.
+    """
     if where is True:
         return None
     mask = where if isinstance(where, np.ndarray) else np.asarray(where, dtype=np.bool_)
@@ -89,7 +92,10 @@ def warn_of_imaginary_parts() -> None:
 
 
 def real_part(call: Call) -> Call:
-    """Discard imaginary parts, with NumPy's warning, where a real dtype asks for it; elements are not copied."""
+    """Discard imaginary parts, with NumPy's warning, where a real dtype asks for it.
+
+    Elements are not copied.
+    """
     if call.array.dtype.kind != "c" or call.dtype is None or np.dtype(call.dtype).kind in "bc":
         return call
     if np.dtype(call.dtype).kind in "iuf":  # NumPy does not warn for bfloat16
@@ -108,7 +114,10 @@ def check_takes_mean(call: Call) -> None:
 
 
 def check_mean(shape: tuple[int, ...], is_complex: bool, kept: tuple[int, ...], element: str) -> None:
-    """Refuse a mean of the wrong type or shape; `kept` is the result's shape with ``keepdims=True``."""
+    """Refuse a mean of the wrong type or shape.
+
+    `kept` is the result's shape with ``keepdims=True``.
+    """
     if is_complex and not element.startswith("complex"):
         raise TypeError(f"mean is complex, of elements of dtype {element}")
     if len(shape) > len(kept) or any(n not in (1, m) for n, m in zip(shape[::-1], kept[::-1], strict=False)):
@@ -194,7 +203,10 @@ def type_of_fold_into(ufunc: np.ufunc, out: np.dtype[Any], elements: np.dtype[An
 
 
 def type_of_mean_into(out: str, elements: str) -> np.dtype[Any] | None:
-    """Type that a mean of floats into a wider ``out`` is rounded to; None where it is the elements' own."""
+    """Type that a mean of floats into a wider ``out`` is rounded to.
+
+    None where it is the elements' own.
+    """
     own, source = (np.dtype("float32" if name == "bfloat16" else name) for name in (out, elements))
     if out == elements or source.kind not in "fc" or own.kind not in "fc":
         return None

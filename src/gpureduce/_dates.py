@@ -15,7 +15,8 @@ from ._calls import Array, Call, run_core
 _NAT = np.iinfo(np.int64).min
 
 _AS_INTEGERS = ("any", "all", "count_nonzero", "logical_xor", "argmin")
-"""Operators without a rule for NaT: NaT is not zero, and the first NaT is the first smallest number."""
+"""Operators without a rule for NaT: NaT is not zero, and the first NaT is the first smallest
+number."""
 
 
 def run_dates(call: Call, op: str, mask: Array | None = None) -> Any:
@@ -47,13 +48,19 @@ def _as(dtype: np.dtype[Any], numbers: Any) -> Any:
 
 
 def _minmax(call: Call, mask: Array | None) -> tuple[Array, Array]:
-    """Extremes, both NaT if one element is. If a mask leaves no element: the largest integer and the smallest date."""
+    """Extremes, both NaT if one element is.
+
+    If a mask leaves no element: the largest integer and the smallest date.
+    """
     low, high = (np.asarray(one) for one in run_core(call, "minmax", mask))
     return low, np.where(low == _NAT, low, np.maximum(high, _NAT + 1))
 
 
 def _min_but_nat(call: Call, op: str, mask: Array | None) -> Any:
-    """The smallest element that is not NaT, or NaT. A second pass with a mask runs only if there are NaT."""
+    """The smallest element that is not NaT, or NaT.
+
+    A second pass with a mask runs only if there are NaT.
+    """
     low = run_core(call, op, mask)
     if not np.any(low == _NAT):
         return low

@@ -86,7 +86,10 @@ def _check_where(call: Call) -> None:
 
 
 def _float_of(dtype: np.dtype[Any]) -> np.dtype[Any] | None:
-    """Type in which a mean of integers is computed; None for other elements, which keep their type."""
+    """Type in which a mean of integers is computed.
+
+    None for other elements, which keep their type.
+    """
     return np.dtype(np.float64) if dtype.kind in "biu" else None
 
 
@@ -164,7 +167,10 @@ def variance(call: Call) -> Any:
 
 
 def tell_freedom(call: Call, mask: Array | None, result: Any) -> Any:
-    """Warn of rows with no more than ``ddof`` elements besides NaN; return the result with NaN for them."""
+    """Warn of rows with no more than ``ddof`` elements besides NaN.
+
+    Return the result with NaN for them.
+    """
     if np.all(np.isfinite(result)):
         return result
     bad = np.less_equal(count_kept(call, mask), call.ddof)

@@ -144,7 +144,10 @@ def _mark_nan(call: Call, mask: Array | None, result: Any) -> Any:
 
 
 def _position(call: Call) -> Any:
-    """``argmin`` and ``argmax``, along one axis or all; ``out`` must convert to int64 safely, as in NumPy."""
+    """``argmin`` and ``argmax``, along one axis or all.
+
+    ``out`` must convert to int64 safely, as in NumPy.
+    """
     array, out = call.array, call.out
     if call.axis is not None:
         operator.index(call.axis)  # a tuple is a TypeError
@@ -171,7 +174,10 @@ def check_found(positions: Any) -> None:
 
 
 def _ptp(call: Call) -> Any:
-    """Largest less smallest. With ``out`` the largest is stored there first, converted, as in NumPy."""
+    """Largest less smallest.
+
+    With ``out`` the largest is stored there first, converted, as in NumPy.
+    """
     if call.out is None:
         return run(call)
     check_out(call.out, np.maximum, call.array)

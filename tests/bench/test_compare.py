@@ -137,7 +137,7 @@ def test_integers_are_right_or_wrong(op: str, off: int) -> None:
     assert check(exact + off, right, exact.dtype) == correctness.Verdict(False, float(abs(off)))
 
 
-def test_nan_must_be_at_the_same_positions() -> None:
+def test_nan_and_infinities_match_only_themselves() -> None:
     values = np.array([1.0, np.nan, np.inf], np.float32)
     like = np.dtype(np.float32)
     assert check(np.float32(np.nan), reference("sum", values, None), like).right

@@ -27,7 +27,8 @@ __all__ = ["benchmark"]
 
 
 SECONDS, PRECISION = 1.0, 0.01
-"""Defaults: time for wall samples and for device samples, and the median's uncertainty that ends sampling."""
+"""Defaults: time for wall samples and for device samples, and the median's uncertainty that ends
+sampling."""
 UPLOAD_PIECE_BYTES = 32 << 20
 UPLOAD_REPEATS, RETURN_REPEATS = 3, 20
 RETURN_SECONDS = 0.2
@@ -307,7 +308,10 @@ def _median_stage(call: Callable[[Any], None], array: Any, staged: list[float]) 
 
 
 def _upload_stage(it: BenchmarkArray, device: int) -> dict[str, float]:
-    """Time of the array's upload from pinned memory, in pieces; empty if there is no room on the device."""
+    """Time of the array's upload from pinned memory, in pieces.
+
+    Empty if there is no room on the device.
+    """
     piece = min(it.nbytes, UPLOAD_PIECE_BYTES)
     try:
         pointer = _core.alloc_device(device, piece)

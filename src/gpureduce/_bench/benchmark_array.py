@@ -55,7 +55,10 @@ class BenchmarkArray:
         return self.elements * self.dtype.itemsize
 
     def trailing(self, axis: Any) -> int | None:
-        """Number of trailing axes that `axis` is; ``None`` for other axes, whose layout no named kernel reads."""
+        """Number of trailing axes that `axis` is.
+
+        ``None`` for other axes, whose layout no named kernel reads.
+        """
         ndim = len(self.shape)
         if axis is None:
             return ndim

@@ -22,7 +22,8 @@ _SLOWED = {
     "HwPowerBrakeSlowdown": "the power brake",
     "SwPowerCap": "its power limit",
 }
-"""Reasons for lower clocks, by NVML's names; idling and a user's own settings are not among them."""
+"""Reasons for lower clocks, by NVML's names; idling and a user's own settings are not among
+them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,10 @@ class Clocks:
 
 @functools.cache
 def _handle(uuid: str) -> tuple[Any, Any] | None:
-    """The module ``pynvml`` and its handle of the GPU with this UUID; ``None`` where either is missing."""
+    """The module ``pynvml`` and its handle of the GPU with this UUID.
+
+    ``None`` where either is missing.
+    """
     try:
         import pynvml
     except ImportError:

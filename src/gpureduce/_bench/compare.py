@@ -32,7 +32,8 @@ __all__ = ["compare"]
 DEFAULT_BASELINES = tuple(BASELINES)
 SECONDS, PRECISION = 0.5, 0.02
 BREAK_EVEN_FIRST, BREAK_EVEN_FACTOR = 256, 8
-"""Elements of the smallest array on which the break-even is looked for, and how much longer each next one is."""
+"""Elements of the smallest array on which the break-even is looked for, and how much longer each
+next one is."""
 BREAK_EVEN_SECONDS = 0.05
 _MOST_NAMES = 6
 
@@ -357,7 +358,10 @@ def _look_for_break_even(
     present: dict[str, Any],
     bar: progress_bar,
 ) -> BreakEven | None:
-    """Time the fastest kernel and NumPy over sizes, in turns; ``None`` if nothing can be compared with NumPy."""
+    """Time the fastest kernel and NumPy over sizes, in turns.
+
+    ``None`` if nothing can be compared with NumPy.
+    """
     if whole.pointer is not None or NumPy.name not in present:
         return None
     timed = [(row.host.median, row) for row in rows if row.is_kernel and row.host is not None]

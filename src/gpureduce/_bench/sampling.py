@@ -30,7 +30,8 @@ CONFIDENCE_QUANTILE = 1.96
 NOISY = 0.05
 """Noise (quartile distance over median) above which a warning is given."""
 DRIFTED = 0.03
-"""Change of the median from the first to the second half of the samples above which a warning is given."""
+"""Change of the median from the first to the second half of the samples above which a warning is
+given."""
 LEAST_FOR_DRIFT = 8
 REDRAW_SECONDS = 0.2
 """Seconds between two drawings of a progress bar."""
@@ -99,7 +100,10 @@ class Spread:
 
     @property
     def drift(self) -> float:
-        """Change of the median from the first to the second half of the samples, over the first; 0 for few samples."""
+        """Change of the median from the first to the second half of the samples, over the first.
+
+        0 for few samples.
+        """
         n = len(self.samples)
         if n < LEAST_FOR_DRIFT:
             return 0.0

@@ -32,7 +32,8 @@ __all__ = ["CACHES", "REFUSED", "BenchmarkSession"]
 CACHES = ("hot", "cold", "rotated")
 """Contents of the caches when a sample starts: the array, nothing of it, or other copies of it."""
 FLUSH_CACHES, HOST_FLUSH_CACHES = 4, 2
-"""Bytes written between samples, or bytes of all copies, over the size of the L2 or the CPU's last-level cache."""
+"""Bytes written between samples, or bytes of all copies, over the size of the L2 or the CPU's
+last-level cache."""
 MOST_COPIES = 64
 WARMUP_CALLS = 3
 WARMUP_RUNS = 3
@@ -230,7 +231,10 @@ class BenchmarkSession:
         return Turn(host_samples(once, number), calls_per_sample=number)
 
     def device_turn(self, op: str, options: dict[str, Any]) -> Turn | None:
-        """Turn of device times of a kernel over the copies in device memory; ``None`` if there are none."""
+        """Turn of device times of a kernel over the copies in device memory.
+
+        ``None`` if there are none.
+        """
         if not self._pointers or self.info is None:
             return None
         info, stream = self.info, _core.stream_handle(options["stream"])

@@ -27,7 +27,8 @@ STAGES = {
     "kernel": "all launches, by events around them",
     "return": "launching, copying the result back, waiting: a call on device memory less its kernels",
 }
-"""Stages of a call from host memory. Packing, copying and kernels of an array of several chunks overlap."""
+"""Stages of a call from host memory. Packing, copying and kernels of an array of several chunks
+overlap."""
 _BARE = (
     *("function", "op", "dtype", "shape", "axis", "device", "kernel", "variant", "block_size", "grid_size"),
     *("cache", "bytes", "first_call", "peak", "ceiling"),

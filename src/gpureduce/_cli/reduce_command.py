@@ -41,7 +41,10 @@ def add_reduction(parser: argparse.ArgumentParser) -> None:
 
 
 def as_json(value: Any) -> Any:
-    """A result as JSON: lists and numbers; numbers that JSON lacks become strings, as NumPy prints them."""
+    """A result as JSON: lists and numbers.
+
+    Numbers that JSON lacks become strings, as NumPy prints them.
+    """
     import numpy as np
 
     if isinstance(value, tuple):

@@ -27,7 +27,10 @@ LEAST_FIXED_RATIO = 0.1
 
 
 def lay_out(headings: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> str:
-    """Make a table for a terminal. The first `left` columns are flush left; headings wrap at spaces."""
+    """Make a table for a terminal.
+
+    The first `left` columns are flush left; headings wrap at spaces.
+    """
     wrapped = [heading.split(" ") for heading in headings]
     for i in range(left):
         wrapped[i] = [headings[i]]
@@ -53,7 +56,10 @@ def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]], left: int =
 
 
 def html(headings: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> str:
-    """Make an HTML table; cells are text and are escaped, the first `left` columns have the class ``gpr-text``."""
+    """Make an HTML table.
+
+    Cells are text and are escaped, the first `left` columns have the class ``gpr-text``.
+    """
 
     def line(tag: str, cells: Sequence[str]) -> str:
         text = ' class="gpr-text"'
@@ -68,7 +74,10 @@ def html(headings: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> s
 
 
 def show_count(value: float) -> str:
-    """A number with at least four significant digits and separated thousands; only 0 is shown as 0."""
+    """A number with at least four significant digits and separated thousands.
+
+    Only 0 is shown as 0.
+    """
     if value == 0:
         return "0"
     if abs(value) >= 1000:

@@ -1,1 +1,4 @@
-"""Explaining: :func:`gpureduce.explain` runs a kernel on the emulator; its records print and draw what happened."""
+"""Explaining: :func:`gpureduce.explain` runs a kernel on the emulator.
+
+Its records print and draw what happened.
+"""

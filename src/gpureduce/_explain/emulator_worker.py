@@ -22,7 +22,8 @@ SEED = 1
 BLOCKS = 4
 """Full blocks that make the default length: enough for several of every kind of launch."""
 AUTO_BYTES_PER_THREAD = 64
-"""Bytes that the planner's kernels give each thread before they use another block (lib/rules/plan.c)."""
+"""Bytes that the planner's kernels give each thread before they use another block
+(lib/rules/plan.c)."""
 
 
 def default_length(kernel: str, block_size: int | None, dtype: np.dtype[Any]) -> int:
@@ -93,7 +94,10 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Reply to one request on the original standard output; what the emulator prints goes to standard error."""
+    """Reply to one request on the original standard output.
+
+    What the emulator prints goes to standard error.
+    """
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     try:

@@ -171,7 +171,10 @@ def _checked(
     grid_size: int | None,
     rows: int,
 ) -> dict[str, Any]:
-    """The child's request, of arguments that a reduction accepts; the reduction's own errors otherwise."""
+    """The child's request, of arguments that a reduction accepts.
+
+    The reduction's own errors otherwise.
+    """
     if op not in _core.OPERATORS:
         raise ValueError(f"unknown operator {op!r}: the operators are {', '.join(_core.OPERATORS)}")
     counts = {"n": n, "rows": rows}

@@ -21,9 +21,11 @@ HEIGHT = 7.0
 """Inches of a figure: with two or three kernels it fills a slide."""
 MARGIN_WIDTH, GAP_WIDTH, COLUMN_WIDTH, LEGEND_WIDTH = 1.5, 0.5, 0.5, 3.45
 LEAST_WIDTH, MOST_WIDTH = 3.0, 14.0
-"""Inches: the margins, the gap between two kernels, a column, a legend's entry; bounds of one kernel's picture."""
+"""Inches: the margins, the gap between two kernels, a column, a legend's entry; bounds of one
+kernel's picture."""
 MOST_LABELS, MOST_WAYS = 24, 60
-"""Most columns that are labelled, and most columns in which the ways of bank conflicts are written."""
+"""Most columns that are labelled, and most columns in which the ways of bank conflicts are
+written."""
 
 
 def _width(explanation: KernelRun) -> float:

@@ -26,7 +26,8 @@ from .launches import (
 __all__ = ["CONFLICT", "DIVERGED", "GONE", "KINDS", "WAITING", "Kind", "Run", "Strip", "strips", "with_heights"]
 
 LEAST_HEIGHT = 0.008
-"""Share of the picture's height that one active thread is drawn with, if there is room: a thinner line is not seen."""
+"""Share of the picture's height that one active thread is drawn with, if there is room: a thinner
+line is not seen."""
 
 
 @dataclass(frozen=True, slots=True)
