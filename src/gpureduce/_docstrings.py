@@ -10,17 +10,18 @@ from typing import NamedTuple
 
 _PARAMETERS = {
     "a": """a : array_like
-    Numbers of dtype bool, any integer, float16, bfloat16 (of ``ml_dtypes``), float32, float64, complex64 or
-    complex128, of any shape, in any layout and byte order. Never changed.""",
+    Numbers of dtype bool, any integer, float16, bfloat16 (of ``ml_dtypes``), float32, float64,
+    complex64 or complex128, of any shape, in any layout and byte order. Never changed.""",
     "op": """op : str, ufunc or function of ``operator``
-    The operator: a function's name, as ``"nanmax"``; a ufunc or its name, as ``numpy.maximum`` or ``"maximum"``;
-    or ``operator.add``, ``mul``, ``and_``, ``or_``, ``xor``.""",
+    The operator: a function's name, as ``"nanmax"``; a ufunc or its name, as ``numpy.maximum`` or
+    ``"maximum"``; or ``operator.add``, ``mul``, ``and_``, ``or_``, ``xor``.""",
     "axis": """axis : None or int or tuple of ints, optional
     Axes to reduce; all of them by default, none for ``()``.""",
     "dtype": """dtype : dtype, optional
     Type that the elements are converted to first, and of the result.""",
     "out": """out : ndarray, optional
-    Of the result's shape. Receives the result, converted to its dtype, and is returned. It may overlap `a`.""",
+    Of the result's shape. Receives the result, converted to its dtype, and is returned. It may
+    overlap `a`.""",
     "keepdims": """keepdims : bool, optional
     Whether reduced axes stay, with length one.""",
     "initial": """initial : scalar, optional
@@ -30,15 +31,16 @@ _PARAMETERS = {
     "ddof": """ddof : int or float, optional
     The divisor is the number of elements less `ddof`, and not below 0.""",
     "mean": """mean : array_like, optional
-    The mean to take distances from; broadcasts to the result's shape with ``keepdims=True``. A complex
-    mean takes complex elements. Distances are not stored: host arrays are read once for the variance and once for the
-    mean, in float64. Arrays in GPU memory are read once; their mean may be an array of the same library on the same
-    device, a number, or a host array.""",
+    The mean to take distances from; broadcasts to the result's shape with ``keepdims=True``. A
+    complex mean needs complex elements. Distances are not stored: host arrays are read once for the
+    variance and once for the mean, in float64. Arrays in GPU memory are read once; their mean may
+    be an array of the same library on the same device, a number, or a host array.""",
     "correction": """correction : int or float, optional
     The array API standard's name for `ddof`.""",
     "kernel": """kernel : str, optional
-    Name or alias of a kernel, see :func:`kernels`. ``"auto"`` is ``"exact"`` for sums and means of floats, which
-    it rounds once, and ``"fast"`` for all others. The CPU backend has these two kernels and checks every name.""",
+    Name or alias of a kernel, see :func:`kernels`. ``"auto"`` is ``"exact"`` for sums and means of
+    floats, which it rounds once, and ``"fast"`` for all others. The CPU backend has these two
+    kernels and checks every name.""",
     "device": """device : str, optional
     ``None``: the first GPU if there is one, else the CPU. ``"cpu"``, ``"cuda"``,
     ``"cuda:N"``. ``"auto"``: the device for which a measured cost model
@@ -54,7 +56,8 @@ _PARAMETERS = {
 }
 
 _RAISES = """TypeError
-    A dtype that the function does not take (object, strings, structures, extended precision, ...), a masked array.
+    A dtype that the function does not take (object, strings, structures, extended precision, ...),
+    a masked array.
 ValueError
     An unknown kernel or device, a block or grid size that the kernel does not take, shapes that
     do not match.
@@ -69,14 +72,16 @@ CudaError
 MemoryError
     Host or device memory ran out."""
 
-_DETERMINISM = """Determinism: the same input on the same device gives the same bits with every kernel whose
-``KernelInfo.deterministic`` is true, with ``"auto"`` and on the CPU. Exact sums, which ``"auto"`` computes, have
-the same bits on every device. Kernels that combine floats by atomics may differ from run to run."""
+_DETERMINISM = """Determinism: the same input on the same device gives the same bits with every
+kernel whose ``KernelInfo.deterministic`` is true, with ``"auto"`` and on the CPU. Exact sums, which
+``"auto"`` computes, have the same bits on every device. Kernels that combine floats by atomics may
+differ from run to run."""
 
 _ONE_AXIS = """axis : int, optional
     Axis to search along; by default the flat array."""
 _OUT_OF_POSITIONS = """out : ndarray, optional
-    Of the result's shape and an integer dtype that converts to int64 safely. Receives the positions and is returned."""
+    Of the result's shape and an integer dtype that converts to int64 safely. Receives the positions
+    and is returned."""
 _PAIR_OF_OUTS = """out : tuple of two ndarrays, optional
     Of the result's shape. They receive the minima and the maxima, converted to their dtypes."""
 _ANY_DTYPE = """dtype : dtype, optional
