@@ -149,6 +149,11 @@ CASES = [
     ("float64", "argmin"),
     ("float32", "var"),
     ("uint8", "max"),
+    ("int8", "sum"),
+    ("bool", "any"),
+    ("bool", "all"),
+    ("uint8", "count_nonzero"),
+    ("complex64", "sum"),
 ]
 
 
@@ -215,12 +220,19 @@ def cases_to_try(mutant: Mutant, kernels: list[str]) -> Iterator[Trial]:
     if "fast_columns" in kernels[:1]:  # of its largest blocks a thread's columns go down in several steps
         yield "fast_columns", "float32", 1024, {"do": "layouts.check_made_for", "op": "var"}
         yield "fast_columns", "uint8", 1024, {"do": "layouts.check_made_for", "op": "max"}
-    for dtype, op in cases_of(mutant):
-        for kernel in (kernel for kernel in kernels if kernel not in OF_PRODUCTS):
-            if op == GIVEN_MEAN and (kernel not in MADE_FOR or kernel.startswith("exact")):
-                continue
-            for block in (32,) if kernel in KERNELS and KERNELS[kernel].block_rule == "32" else (256, 64):
-                yield kernel, dtype, block, what_to_do(mutant, kernel, op)
+    kernels = [kernel for kernel in kernels if kernel not in OF_PRODUCTS]
+    cases = cases_of(mutant)
+    # The nearest kernels, of which some may not come there after all; the nearest of all in each case; and the rest.
+    near = [
+        *((kernel, cases[0]) for kernel in kernels[:3]),
+        *((kernel, case) for kernel in kernels[:1] for case in cases),
+    ]
+    rest = [(kernel, case) for case in cases for kernel in kernels]
+    for kernel, (dtype, op) in dict.fromkeys([*near, *rest]):
+        if op == GIVEN_MEAN and (kernel not in MADE_FOR or kernel.startswith("exact")):
+            continue
+        for block in (32,) if kernel in KERNELS and KERNELS[kernel].block_rule == "32" else (256, 64):
+            yield kernel, dtype, block, what_to_do(mutant, kernel, op)
     for kernel in (kernel for kernel in kernels if kernel in KERNELS and not kernel.startswith("exact")):
         dtype, op = cases_of(mutant)[0]
         yield kernel, dtype, 32, what_to_do(mutant, kernel, op)

@@ -318,7 +318,7 @@ def call(body: Body) -> Iterator[Change]:
 
 
 def _is_plain_call(words: list[str]) -> bool:
-    if words[0] in ("return", "if", "for", "while", "else", "do", "using", "static_assert", "const", "auto"):
+    if words[0] in ("asm", "return", "if", "for", "while", "else", "do", "using", "static_assert", "const", "auto"):
         return False
     opening = words.index("(")
     return all(re.fullmatch(r"\w+|\.|->|::|<|>|,", each) for each in words[:opening]) and "=" not in words[:opening]

@@ -20,7 +20,7 @@ from pathlib import Path
 import emu
 import mutations
 import pytest
-from mutant_trials import SOURCES, kernels_of, trials
+from mutant_trials import FIRST, SLOW_FLOAT64, SOURCES, kernels_of, trials
 from mutations import Body, Change, Mutant
 
 SEED = int(os.environ["GPR_TEST_SEED"])
@@ -126,6 +126,10 @@ def demand_all_caught(tmp_path: Path, rules: Rules, least: int) -> None:
 def test_equivalent_mutants_are_still_there() -> None:
     there = {mutant.key for mutant in mutations.mutants(SOURCES, mutations.TOGETHER + mutations.SLIPS)}
     assert not EQUIVALENT.keys() - there
+
+
+def test_files_whose_mutants_have_trials_of_their_own_are_still_there() -> None:
+    assert not {*FIRST, *SLOW_FLOAT64} - {Path(file).name for file in SOURCES}
 
 
 @pytest.mark.long
