@@ -38,7 +38,7 @@ ROOMS = [
     ["csrc/vendor"],
 ]
 USES = {
-    "csrc/kernels/core": ["csrc/shared"],
+    "csrc/kernels/core": ["csrc/registry", "csrc/shared"],
     "csrc/kernels/fast": ["csrc/shared"],
     "csrc/kernels/exact": ["csrc/shared"],
     "csrc/kernels/course": ["csrc/kernels/core", "csrc/shared"],
