@@ -204,13 +204,13 @@ def check_limbs(task: dict[str, Any], emulated: bool = True) -> None:
 
 # ---------------------------------------------------------------- the first bits
 
-BRACKET_BITS = 126  # of a numerator, of which the first bits alone are taken
+INTERVAL_BITS = 126  # of a numerator, of which the first bits alone are taken
 TAKEN_BITS = 160  # of a sum
 
 
 def orders_of_brackets() -> list[int]:
-    """How far below an element another one may be whose square, or product with it, lies about where brackets end."""
-    ends = [end // part + i for end in (BRACKET_BITS, TAKEN_BITS) for part in (1, 2) for i in range(-6, 7)]
+    """How far below an element another one may be whose square, or product with it, lies about where intervals end."""
+    ends = [end // part + i for end in (INTERVAL_BITS, TAKEN_BITS) for part in (1, 2) for i in range(-6, 7)]
     return sorted(set(ends))
 
 

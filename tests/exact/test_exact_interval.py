@@ -1,6 +1,6 @@
 """The first bits of sums, and variances made of those, beside Python's integers and fractions.
 
-The kernels' own text (exact_interval.cuh) is compiled for the CPU and given digits that rows of elements seldom bring:
+The kernels' own text (exact_interval.cuh) is compiled for the CPU and given limbs that rows of elements seldom bring:
 any that a block may hold, those whose first ones cancel, and numerators on midpoints or a unit beside, at any depth.
 """
 
@@ -26,7 +26,7 @@ SEED = int(os.environ["GPR_TEST_SEED"])
 EXAMPLES = 100_000 if os.environ.get("GPR_TEST_ALL") else 4_000
 TESTS = Path(__file__).parents[1]
 CSRC = TESTS.parent / "csrc"
-COUNT = 40  # digits of a number
+COUNT = 40  # limbs of a number
 RADIX, WORD_RADIX = 20, 32  # bits of them
 TOO_WIDE = 2**60
 
@@ -45,11 +45,11 @@ class Found(ctypes.Structure):
 
 
 @pytest.fixture(scope="module")
-def brackets(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+def intervals(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     compiler = next(filter(None, map(shutil.which, (os.environ.get("CXX") or "g++", "g++", "c++", "clang++"))), None)
     if compiler is None:
         pytest.skip("no C++ compiler is installed")
-    library = tmp_path_factory.mktemp("brackets") / "brackets.so"
+    library = tmp_path_factory.mktemp("intervals") / "intervals.so"
     command = [
         compiler,
         "-std=c++17",
@@ -69,13 +69,13 @@ def brackets(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return ctypes.CDLL(str(library))
 
 
-def value_of(digits: list[int], radix: int) -> int:
-    return sum(digit << radix * i for i, digit in enumerate(digits))
+def value_of(limbs: list[int], radix: int) -> int:
+    return sum(limb << radix * i for i, limb in enumerate(limbs))
 
 
-def any_digits(rng: random.Random, radix: int, limit: int) -> list[int]:
+def any_limbs(rng: random.Random, radix: int, limit: int) -> list[int]:
     """Digits below `limit` in magnitude, of which the highest may cancel."""
-    digits, top = [0] * COUNT, rng.randrange(1, COUNT)
+    limbs, top = [0] * COUNT, rng.randrange(1, COUNT)
     small = 2 ** rng.randrange(1, radix + 2)
     draw = rng.choice(
         [
@@ -87,43 +87,43 @@ def any_digits(rng: random.Random, radix: int, limit: int) -> list[int]:
         ]
     )
     for i in range(rng.randrange(top), top + 1):
-        digits[i] = draw()
+        limbs[i] = draw()
     if rng.random() < 0.3:
         sign, length = rng.choice([1, -1]), rng.randrange(1, min(top, 9) + 1)
-        digits[top] = sign
+        limbs[top] = sign
         for k in range(1, length):
-            digits[top - k] = -sign * (2**radix - 1)
-        digits[top - length] = -sign * (2**radix + rng.choice([0, 0, -1, 1, rng.randrange(-256, 256)]))
-    return digits
+            limbs[top - k] = -sign * (2**radix - 1)
+        limbs[top - length] = -sign * (2**radix + rng.choice([0, 0, -1, 1, rng.randrange(-256, 256)]))
+    return limbs
 
 
 @pytest.mark.parametrize("form", ["limbs", "words"])
-def test_numbers_lie_in_the_brackets_of_their_first_bits(brackets: ctypes.CDLL, form: str) -> None:
+def test_numbers_lie_in_the_intervals_of_their_first_bits(intervals: ctypes.CDLL, form: str) -> None:
     rng = random.Random(f"{SEED} {form}")
     radix, limit, kind = (RADIX, 2**31, ctypes.c_int) if form == "limbs" else (WORD_RADIX, 2**62, ctypes.c_longlong)
     taken = 0
     for _ in range(EXAMPLES):
-        digits, found = any_digits(rng, radix, limit), Found()
-        if not getattr(brackets, f"first_bits_of_{form}")((kind * COUNT)(*digits), COUNT, ctypes.byref(found)):
+        limbs, found = any_limbs(rng, radix, limit), Found()
+        if not getattr(intervals, f"first_bits_of_{form}")((kind * COUNT)(*limbs), COUNT, ctypes.byref(found)):
             continue
         taken += 1
-        number = abs(value_of(digits, radix))
-        context = f"{form} {digits} GPR_TEST_SEED={SEED}"
+        number = abs(value_of(limbs, radix))
+        context = f"{form} {limbs} GPR_TEST_SEED={SEED}"
         assert found.holds(number), context
         assert found.high >> 62 != 0 if number else found.high == found.low == found.width == 0, context
     assert taken > EXAMPLES // 2
 
 
-def digits_of(rng: random.Random, number: int) -> Any:
+def limbs_of(rng: random.Random, number: int) -> Any:
     """Digits of a number, some of which are not carried."""
     sign, magnitude = (-1 if number < 0 else 1), abs(number)
-    digits = [sign * (magnitude >> RADIX * i & (2**RADIX - 1)) for i in range(COUNT)]
+    limbs = [sign * (magnitude >> RADIX * i & (2**RADIX - 1)) for i in range(COUNT)]
     for i in range(max(magnitude.bit_length() - 1, 0) // RADIX):
         moved = rng.randrange(-200, 200) if rng.random() < 0.3 else 0
-        digits[i] += moved << RADIX
-        digits[i + 1] -= moved
-    assert value_of(digits, RADIX) == number
-    return (ctypes.c_int * COUNT)(*digits)
+        limbs[i] += moved << RADIX
+        limbs[i + 1] -= moved
+    assert value_of(limbs, RADIX) == number
+    return (ctypes.c_int * COUNT)(*limbs)
 
 
 def pointers_to(arrays: list[Any]) -> Any:
@@ -139,10 +139,10 @@ def draw_counts(rng: random.Random) -> tuple[int, int]:
     return n, free if 0 < free < 2**32 and abs(n - free) < 2**31 else n
 
 
-def draw_sums(rng: random.Random, digits: int, root: bool, n: int, free: int) -> tuple[int, int, int, int] | None:
+def draw_sums(rng: random.Random, significant: int, root: bool, n: int, free: int) -> tuple[int, int, int, int] | None:
     """Both parts of a sum and the squares' sum, of which the variance, or its root, is nearly a midpoint of numbers
-    with so many digits, or such a number; and its exponent. Nothing where there are none such."""
-    number, exponent = rng.randrange(2**digits, 2 ** (digits + 1)), rng.randrange(150)
+    with so many significant bits, or such a number; and its exponent. Nothing where there are none such."""
+    number, exponent = rng.randrange(2**significant, 2 ** (significant + 1)), rng.randrange(150)
     near = (number | (rng.random() < 0.8)) << exponent
     numerator = (near * near if root else near) * n * free
     bits = rng.randrange(1, max(2, numerator.bit_length() // 2 + rng.randrange(-40, 60)))
@@ -159,7 +159,7 @@ def draw_sums(rng: random.Random, digits: int, root: bool, n: int, free: int) ->
 
 @pytest.mark.parametrize("op", ["var", "std"])
 @pytest.mark.parametrize("name", FLOATS)
-def test_variances_that_first_bits_tell_are_rounded_once(brackets: ctypes.CDLL, name: str, op: str) -> None:
+def test_variances_that_first_bits_tell_are_rounded_once(intervals: ctypes.CDLL, name: str, op: str) -> None:
     rng = random.Random(f"{SEED} {name} {op}")
     fraction, exponent = FORMATS[name]
     sure = unsure = 0
@@ -171,14 +171,14 @@ def test_variances_that_first_bits_tell_are_rounded_once(brackets: ctypes.CDLL, 
         real, imaginary, squares, length = sums
         room = 2 ** (exponent - 1) + fraction + 4  # to numbers that are 0, and infinite
         unit = (rng.randrange(-room, room) * (2 if op == "std" else 1) - length) // 2
-        digits = pointers_to([digits_of(rng, each) for each in (real, imaginary, squares)])
+        limbs = pointers_to([limbs_of(rng, each) for each in (real, imaginary, squares)])
         above = (n * squares - real**2 - imaginary**2) * Fraction(4) ** unit
         context = f"{op} {name} n={n} free={free} {sums} unit={unit} GPR_TEST_SEED={SEED}"
         found, bits, n_there = Found(), ctypes.c_uint64(), ctypes.c_uint64(n)
-        if brackets.numerator(digits, COUNT, unit, n_there, ctypes.byref(found)):
+        if intervals.numerator(limbs, COUNT, unit, n_there, ctypes.byref(found)):
             assert found.holds(above), context
         ddof = ctypes.c_double(n - free)
-        if not getattr(brackets, f"{op}_{name}")(digits, COUNT, unit, n_there, ddof, ctypes.byref(bits)):
+        if not getattr(intervals, f"{op}_{name}")(limbs, COUNT, unit, n_there, ddof, ctypes.byref(bits)):
             unsure += 1
             continue
         sure += 1
@@ -190,14 +190,14 @@ def test_variances_that_first_bits_tell_are_rounded_once(brackets: ctypes.CDLL, 
     assert min(sure, unsure) > EXAMPLES // 20, (sure, unsure)
 
 
-def test_what_does_not_suit_is_left_to_all_digits(brackets: ctypes.CDLL) -> None:
+def test_what_does_not_suit_is_left_to_all_limbs(intervals: ctypes.CDLL) -> None:
     numbers = [(ctypes.c_int * COUNT)(first) for first in (1, 0, 1)]
-    digits = pointers_to(numbers)
+    limbs = pointers_to(numbers)
     bits = ctypes.c_uint64()
 
     def is_sure(n: int, ddof: float) -> bool:
         return bool(
-            brackets.var_float64(digits, COUNT, 0, ctypes.c_uint64(n), ctypes.c_double(ddof), ctypes.byref(bits))
+            intervals.var_float64(limbs, COUNT, 0, ctypes.c_uint64(n), ctypes.c_double(ddof), ctypes.byref(bits))
         )
 
     assert is_sure(3, 1)

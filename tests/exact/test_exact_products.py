@@ -728,10 +728,10 @@ def test_the_kernels_sources_make_variances_of_every_layout_on_the_emulator() ->
 def test_first_bits_tell_ordinary_variances_and_all_digits_tell_any(tmp_path: Path) -> None:
     """Each of the two ways is broken in turn: the other one gives what it should."""
     sources = _core.sources()
-    brackets, digits = "exact_interval.cuh", "exact_variance.cuh"
+    intervals, digits = "exact_interval.cuh", "exact_variance.cuh"
     ways = {
-        "neither": (brackets, "if (n == 0 ||", "if (n == 0 ||"),
-        "first bits": (brackets, "if (n == 0 ||", "if (true ||"),  # that are never enough
+        "neither": (intervals, "if (n == 0 ||", "if (n == 0 ||"),
+        "first bits": (intervals, "if (n == 0 ||", "if (true ||"),  # that are never enough
         "all digits": (digits, "(squares.flags & saw_special) != 0) return nan", "true) return 1"),
     }
     for way, (file, old, new) in ways.items():
