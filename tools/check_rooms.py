@@ -45,11 +45,6 @@ USES = {
     "csrc/emu": ["csrc/include", "csrc/registry", "csrc/lib/base", "csrc/lib/driver"],
     "csrc/python": ["csrc/vendor"],
 }
-# What stands for a while; nothing is to be added. Circles between files, each with all of its files:
-KNOWN_CIRCLES: list[set[str]] = []
-# And uses against the direction: file, and the file that it uses.
-KNOWN_USES: set[tuple[str, str]] = set()
-
 Graph = Mapping[str, Iterable[str]]
 """Files, by path from the root, and the files that they use."""
 
@@ -114,7 +109,7 @@ def may_use(user: str, used: str) -> bool:
 def against(graph: Graph) -> Iterator[str]:
     for user, others in graph.items():
         for used in sorted(others):
-            if not may_use(user, used) and (user, used) not in KNOWN_USES:
+            if not may_use(user, used):
                 yield f"{user} uses {used}, whose folder does not stand before its own"
 
 
@@ -149,7 +144,7 @@ def between_folders(graph: Graph) -> dict[str, set[str]]:
     """Rooms and the rooms that they use."""
     result: dict[str, set[str]] = {}
     for user, others in graph.items():
-        rooms = {room_of(used) for used in others if (user, used) not in KNOWN_USES}
+        rooms = {room_of(used) for used in others}
         if (room := room_of(user)) is not None:
             result.setdefault(room, set()).update(each for each in rooms if each not in (None, room))
     return result
@@ -177,24 +172,13 @@ def findings(root: Path, objects: Path | None) -> Iterator[str]:
         for folders in circles(between_folders(graph)):
             yield f"folders {verb} each other: {', '.join(folders)}"
         for files in circles(graph):
-            if set(files) not in KNOWN_CIRCLES:
-                yield f"files {verb} each other: {', '.join(files)}"
+            yield f"files {verb} each other: {', '.join(files)}"
     yield from names_twice(file for file in graphs["include"] if not file.startswith("csrc/vendor/"))
-
-
-def stale(root: Path, objects: Path) -> Iterator[str]:
-    """What KNOWN_CIRCLES and KNOWN_USES list though it is gone."""
-    graphs = [includes(root), calls(root, objects)]
-    there = [set(files) for graph in graphs for files in circles(graph)]
-    yield from (f"no longer a circle: {', '.join(sorted(files))}" for files in KNOWN_CIRCLES if files not in there)
-    for user, used in sorted(KNOWN_USES):
-        if not any(used in graph.get(user, ()) for graph in graphs):
-            yield f"{user} no longer uses {used}"
 
 
 def main() -> None:
     objects = Path(sys.argv[1]) if len(sys.argv) > 1 else None
-    wrong = [*findings(ROOT, objects), *(stale(ROOT, objects) if objects else ())]
+    wrong = list(findings(ROOT, objects))
     print("\n".join(wrong) or "no circles, nothing against the direction of the rooms")
     sys.exit(bool(wrong))
 
