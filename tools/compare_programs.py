@@ -7,7 +7,8 @@
 ``save`` compiles a sample of programs, or those that the options name, and keeps their cubins with what they contain:
 per kernel function a digest of its instructions and constants, how many instructions it has, its registers, and its
 bytes of shared and of local memory (stack, and with it what registers spill to). ``compare`` compiles the same
-programs again and prints what differs. Symbols are left out, so that a program whose names changed compares as equal.
+programs again and prints what differs. Names decide in which order the assembler takes functions, and so which
+registers it assigns: a program whose PTX is the same but for symbols counts as the same, whatever its machine code.
 ``compare`` exits with 1 where a program differs, and with ``--allow-better`` only where a figure has grown.
 """
 
@@ -59,6 +60,7 @@ class Function:
 
     name: str  # of the template: only shown
     digest: str
+    ptx: str  # digest of the program's PTX
     instructions: int
     local_accesses: int
     registers: int
@@ -70,6 +72,15 @@ FIGURES = ("instructions", "local_accesses", "registers", "local_bytes", "shared
 
 
 # ---- cubins
+
+
+def ptx_digest(text: str) -> str:
+    """Digest of a program's PTX without what names decide: symbols, labels, and the order of functions."""
+    text = re.sub(r"//.*", "", text)
+    text = re.sub(r"[$\w]*_Z[\w$]+", "symbol", text)
+    text = re.sub(r"(\$L__BB|__local_depot|callseq |prototype_)\d+", r"\1", text)
+    parts = re.split(r"\n(?=\.(?:weak|visible|func|entry|shared|global|extern|const))", text)
+    return hashlib.sha256("\n".join(sorted(parts)).encode()).hexdigest()
 
 
 @dataclass
@@ -123,7 +134,7 @@ def attributes_of(sections: list[Section]) -> dict[tuple[str, int], int]:
     return found
 
 
-def functions_of(image: bytes) -> list[Function]:
+def functions_of(image: bytes, ptx: str) -> list[Function]:
     sections = sections_of(image)
     by_name = {section.name: section for section in sections}
     attributes = attributes_of(sections)
@@ -145,6 +156,7 @@ def functions_of(image: bytes) -> list[Function]:
             Function(
                 name,
                 hashlib.sha256(section.body + constants).hexdigest(),
+                ptx_digest(ptx),
                 sum(opcode != NO_OPERATION for opcode in opcodes),
                 sum(opcode in (STORE_LOCAL, LOAD_LOCAL) for opcode in opcodes),
                 attributes.get((symbol, REGISTER_COUNT), section.info >> 24),
@@ -220,7 +232,8 @@ def compile_all(cases: list[Case], folder: Path, jobs: int) -> dict[str, list[Fu
     programs = {}
     for case, count in zip(cases, counts, strict=True):
         for i in range(count or 0):
-            programs[f"{case.label}{i}"] = functions_of((folder / f"{case.label}{i}.cubin").read_bytes())
+            path = folder / f"{case.label}{i}.cubin"
+            programs[path.stem] = functions_of(path.read_bytes(), path.with_suffix(".ptx").read_text())
     listed = {label: [asdict(function) for function in functions] for label, functions in programs.items()}
     text = json.dumps({"cases": [asdict(case) for case in cases], "programs": listed}, indent=1)
     (folder / "programs.json").write_text(text + "\n")
@@ -242,7 +255,7 @@ def difference(before: list[Function], after: list[Function]) -> tuple[str, bool
         return f"{len(before)} functions, now {len(after)}", True
     texts, is_worse = [], False
     for old, new in zip(before, after, strict=True):
-        if old.digest == new.digest and old.shared_bytes == new.shared_bytes:
+        if old.ptx == new.ptx or (old.digest == new.digest and old.shared_bytes == new.shared_bytes):
             continue
         changed = [
             f"{figure} {getattr(old, figure)} -> {getattr(new, figure)}"
