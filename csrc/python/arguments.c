@@ -1,4 +1,5 @@
-/* Reading arguments: operators, kernels, devices, dtypes, axes. Error texts follow NumPy's where NumPy has one. */
+/* Reading arguments: operators, kernels, devices, dtypes, axes. Error texts follow NumPy's where
+ * NumPy has one. */
 #include <math.h>
 
 #include "python/glue.h"
@@ -108,8 +109,8 @@ static int read_size(PyObject *object, const char *what, uint32_t *size)
     return 0;
 }
 
-/* The handle of an integer, or of a stream object of another library; NULL without an exception: it is neither. New
- * reference. */
+/* The handle of an integer, or of a stream object of another library; NULL without an exception:
+ * it is neither. New reference. */
 static PyObject *stream_handle(const glue_state *state, PyObject *object)
 {
     static const glue_name attributes[] = {GLUE_NAME_ptr, GLUE_NAME_cuda_stream}; /* CuPy's; PyTorch's */
@@ -190,8 +191,8 @@ int glue_read_leave_out(PyObject *skip_nan, PyObject *ddof, gpr_request *request
 
 /* ---------------------------------------------------------------- dtypes --------------------- */
 
-/* ml_dtypes registers bfloat16 with NumPy under a number that differs from process to process: its scalar type's name
- * is what tells it, without importing ml_dtypes. */
+/* ml_dtypes registers bfloat16 with NumPy under a number that differs from process to process:
+ * its scalar type's name is what tells it, without importing ml_dtypes. */
 static int is_bfloat16(const PyArray_Descr *descr)
 {
     const char *name = descr->typeobj->tp_name;
@@ -285,8 +286,8 @@ int glue_set_result_descr(const glue_state *state, glue_call *call, PyArray_Desc
         glue_raise(state);
         return -1;
     }
-    /* Positions and counts are indices, whatever the elements. Else the caller's own descriptors go first: they tell
-     * long long from long, and bfloat16 has no number. */
+    /* Positions and counts are indices, whatever the elements. Else the caller's own descriptors
+     * go first: they tell long long from long, and bfloat16 has no number. */
     if (is_index(request->op)) {
         call->result_descr = PyArray_DescrFromType(NPY_INTP);
     } else if (requested != NULL && result == request->compute) {
@@ -326,8 +327,8 @@ static int read_axis(const glue_state *state, PyObject *object, int ndim, char *
     return 0;
 }
 
-/* NumPy takes axis 0 and -1 of a 0-d array too, except where it asks for the axis' length itself: it counts what is left
- * where elements may be NaN. */
+/* NumPy takes axis 0 and -1 of a 0-d array too, except where it asks for the axis' length
+ * itself: it counts what is left where elements may be NaN. */
 static int takes_scalar_axis(const gpr_request *request)
 {
     const int may_be_nan = request->dtype >= GPR_FLOAT16; /* floats and complex numbers come last */
@@ -364,7 +365,8 @@ int glue_locate(glue_state *state, int always)
 
     if (atomic_load(&state->located)) return 0;
     if (!always) {
-        /* The driver decides first: where there is none, looking for NVRTC would cost time for nothing. */
+        /* The driver decides first: where there is none, looking for NVRTC would cost time for
+         * nothing. */
         Py_BEGIN_ALLOW_THREADS(void)
         gpr_device_count(&count);
         Py_END_ALLOW_THREADS

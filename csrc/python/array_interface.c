@@ -1,7 +1,8 @@
 /* Arrays by the CUDA array interface (__cuda_array_interface__), versions 2 and 3. */
 #include "python/device_array.h"
 
-/* An entry of the interface: borrowed; NULL if it is not there or None, an exception only if it is `needed`. */
+/* An entry of the interface: borrowed; NULL if it is not there or None, an exception only if it
+ * is `needed`. */
 static PyObject *get_entry(PyObject *interface, const char *key, int needed)
 {
     PyObject *value = PyDict_GetItemString(interface, key);
@@ -60,7 +61,8 @@ static int read_strides(PyObject *interface, glue_device_array *array)
     return 0;
 }
 
-/* Version 3 names the stream that the array is ready on; version 2 has none, and what it shows is ready. */
+/* Version 3 names the stream that the array is ready on; version 2 has none, and what it shows
+ * is ready. */
 static int read_stream(const glue_state *state, PyObject *interface, glue_device_array *array)
 {
     enum { WITHOUT_STREAM = 2, WITH_STREAM = 3 };
@@ -116,7 +118,8 @@ fail:
     return NULL;
 }
 
-/* import_cai(interface, owner, stream) -> DeviceArray; stream: where it is ready if the interface names no stream */
+/* import_cai(interface, owner, stream) -> DeviceArray; stream: where it is ready if the
+ * interface names no stream */
 static PyObject *import_cai(PyObject *module, PyObject *arguments)
 {
     const glue_state *state = glue_state_of(module);

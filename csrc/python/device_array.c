@@ -290,7 +290,8 @@ fail:
     return NULL;
 }
 
-/* device_array(pointer, shape, strides, dtype, device, stream, owner) -> DeviceArray of memory that a library vouches for. */
+/* device_array(pointer, shape, strides, dtype, device, stream, owner) -> DeviceArray of memory
+ * that a library vouches for. */
 static PyObject *device_array(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
     if (count != GLUE_DESCRIPTION_COUNT) {

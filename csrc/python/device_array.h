@@ -1,7 +1,9 @@
-/* Arrays in the memory of CUDA devices: what every way of importing one makes, and how each way does it.
+/* Arrays in the memory of CUDA devices: what every way of importing one makes, and how each way
+ * does it.
  *
- * Nothing here copies elements or makes a stream wait for another: that is the caller's part. Errors of a producer are
- * exceptions, and whatever was taken from the producer before the error is given back. */
+ * Nothing here copies elements or makes a stream wait for another: that is the caller's part.
+ * Errors of a producer are exceptions, and whatever was taken from the producer before the error
+ * is given back. */
 #ifndef GLUE_DEVICE_ARRAY_H
 #define GLUE_DEVICE_ARRAY_H
 
@@ -9,8 +11,8 @@
 
 #include <dlpack/dlpack.h>
 
-/* gpureduce._core.DeviceArray. It keeps alive what lent it the memory: an object, or a managed tensor whose deleter
- * runs when the last reference goes. */
+/* gpureduce._core.DeviceArray. It keeps alive what lent it the memory: an object, or a managed
+ * tensor whose deleter runs when the last reference goes. */
 typedef struct glue_device_array {
     PyObject_VAR_HEAD char *data; /* first element; NULL only if there are no elements */
     gpr_dtype dtype;
@@ -64,17 +66,19 @@ int glue_set_compact_strides(glue_device_array *array);
 int glue_is_compact(glue_device_array *array);
 /* Checks extents, pointer and device. */
 int glue_check_layout(glue_device_array *array);
-/* Asks the driver which device the memory is on. If the producer named one (`is_named`), both have to agree. */
+/* Asks the driver which device the memory is on. If the producer named one (`is_named`), both
+ * have to agree. */
 int glue_check_memory(const glue_state *state, glue_device_array *array, int is_named);
-/* The stream that an array is ready on: None, or a handle or an object, of which 0 is the legacy default stream. */
+/* The stream that an array is ready on: None, or a handle or an object, of which 0 is the legacy
+ * default stream. */
 int glue_read_ready_stream(const glue_state *state, PyObject *object, glue_device_array *array);
 /* Returns tensors to their producer. Either may be NULL. An exception that is set stays set. */
 void glue_return_tensors(DLManagedTensorVersioned *versioned, DLManagedTensor *legacy);
 /* Whether the arrays' bounds have memory in common. */
 int glue_may_overlap(glue_device_array *a, glue_device_array *b);
 
-/* Memory that a library vouches for: its address, shape, strides in bytes or None, dtype by name or as NumPy's, device,
- * stream or None, and owner. */
+/* Memory that a library vouches for: its address, shape, strides in bytes or None, dtype by name
+ * or as NumPy's, device, stream or None, and owner. */
 enum {
     GLUE_POINTER,
     GLUE_SHAPE,
@@ -89,16 +93,17 @@ glue_device_array *glue_describe_array(const glue_state *state, PyObject *const 
 
 /* ---- array_interface.c ---- */
 
-/* By the CUDA array interface, which `owner` returned; `stream`, a handle, is where it is ready if the interface names no
- * stream, NULL for none. The array is on the device that its memory is on. */
+/* By the CUDA array interface, which `owner` returned; `stream`, a handle, is where it is ready
+ * if the interface names no stream, NULL for none. The array is on the device that its memory is
+ * on. */
 glue_device_array *glue_import_interface(const glue_state *state, PyObject *interface, PyObject *owner, void *stream);
 
 /* ---- dlpack.c ---- */
 
 /* Takes the tensor of a DLPack capsule over. The array has no stream yet. */
 glue_device_array *glue_import_capsule(const glue_state *state, PyObject *capsule);
-/* The object with its library's current stream, by the DLPack C exchange API of the object's type. NULL without an
- * exception: the type has no such API. */
+/* The object with its library's current stream, by the DLPack C exchange API of the object's
+ * type. NULL without an exception: the type has no such API. */
 glue_device_array *glue_import_exchange(const glue_state *state, PyObject *object);
 /* An array of the object's library, made by that API. New reference. */
 PyObject *glue_make_exchange(const glue_state *state, PyObject *object, PyObject *shape, gpr_dtype dtype, int device);

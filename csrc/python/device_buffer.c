@@ -1,4 +1,5 @@
-/* gpureduce.DeviceBuffer: results for libraries that only take arrays over; and writing device memory on a stream. */
+/* gpureduce.DeviceBuffer: results for libraries that only take arrays over; and writing device
+ * memory on a stream. */
 #include "python/device_buffer.h"
 
 #include <structmember.h>
@@ -219,7 +220,8 @@ static PyObject *get_dlpack_device(PyObject *self, PyObject *nothing)
     return Py_BuildValue("ii", (int)kDLCUDA, memory_of(self)->device);
 }
 
-/* Whether the consumer asked for what a loan is not: memory elsewhere, or a copy. -1 with an exception. */
+/* Whether the consumer asked for what a loan is not: memory elsewhere, or a copy. -1 with an
+ * exception. */
 static int check_loan(PyObject *self, PyObject *dl_device, PyObject *copy)
 {
     PyObject *own = get_dlpack_device(self, NULL);
@@ -243,7 +245,8 @@ static int check_loan(PyObject *self, PyObject *dl_device, PyObject *copy)
     return 0;
 }
 
-/* Makes the consumer's stream wait for what is still being written; -1 says that the consumer orders streams itself. */
+/* Makes the consumer's stream wait for what is still being written; -1 says that the consumer
+ * orders streams itself. */
 static int order_consumer(PyObject *self, PyObject *object)
 {
     const glue_state *state = state_of(self);
@@ -327,7 +330,8 @@ int glue_add_device_buffer(PyObject *module)
 
 /* ---------------------------------------------------------------- writing -------------------- */
 
-/* fill_device(array, element as bytes, stream): writes the element to all of a C-contiguous array, in order on the stream */
+/* fill_device(array, element as bytes, stream): writes the element to all of a C-contiguous
+ * array, in order on the stream */
 static PyObject *fill_device(PyObject *module, PyObject *arguments)
 {
     const glue_state *state = glue_state_of(module);
@@ -355,8 +359,8 @@ static PyObject *fill_device(PyObject *module, PyObject *arguments)
     Py_RETURN_NONE;
 }
 
-/* queue_upload(array, source, stream): copies a buffer to a C-contiguous array, in order on the stream; the buffer stays as it is until
- * the stream has passed the copy */
+/* queue_upload(array, source, stream): copies a buffer to a C-contiguous array, in order on the
+ * stream; the buffer stays as it is until the stream has passed the copy */
 static PyObject *queue_upload(PyObject *module, PyObject *arguments)
 {
     const glue_state *state = glue_state_of(module);

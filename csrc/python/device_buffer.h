@@ -1,4 +1,5 @@
-/* Device memory of our own, loans of other libraries' memory, and the order of streams around both. */
+/* Device memory of our own, loans of other libraries' memory, and the order of streams around
+ * both. */
 #ifndef GLUE_DEVICE_BUFFER_H
 #define GLUE_DEVICE_BUFFER_H
 
@@ -13,7 +14,8 @@ int glue_find_device_stream(const glue_state *state, int device, void **stream);
 
 /* ---- loans.c ---- */
 
-/* Keeps `lent` alive until the device has done what is queued on `stream` now. 0, or -1 with an exception. */
+/* Keeps `lent` alive until the device has done what is queued on `stream` now. 0, or -1 with an
+ * exception. */
 int glue_keep_loan(glue_state *state, int device, void *stream, PyObject *lent);
 
 /* ---- device_buffer.c ---- */
@@ -28,7 +30,8 @@ typedef struct glue_device_buffer {
 int glue_add_device_buffer(PyObject *module);
 /* A buffer of that shape, a tuple, for work on `stream`. New reference. */
 PyObject *glue_make_buffer(const glue_state *state, PyObject *shape, gpr_dtype dtype, int device, void *stream);
-/* A pair of the buffer's parts along its first axis, which has two elements; they share its memory. New reference. */
+/* A pair of the buffer's parts along its first axis, which has two elements; they share its
+ * memory. New reference. */
 PyObject *glue_halve_buffer(const glue_state *state, PyObject *buffer);
 
 static inline int glue_is_device_buffer(const glue_state *state, PyObject *object)

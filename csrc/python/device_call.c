@@ -1,4 +1,5 @@
-/* Calls with device arrays: an imported array becomes a request, and memory for the result becomes its place. */
+/* Calls with device arrays: an imported array becomes a request, and memory for the result
+ * becomes its place. */
 #include "python/device_call.h"
 
 /* ---------------------------------------------------------------- requests ------------------- */
@@ -44,7 +45,8 @@ int glue_check_device(const gpr_request *request, const glue_device_array *sourc
     return 0;
 }
 
-/* A mask broadcasts to the array's shape: its axes are the array's last ones, those of one element count for all. */
+/* A mask broadcasts to the array's shape: its axes are the array's last ones, those of one
+ * element count for all. */
 static int read_mask(const glue_state *state, PyObject *object, glue_device_array *source, int64_t *strides)
 {
     if (object == Py_None) return 0;
@@ -77,8 +79,8 @@ static int read_mask(const glue_state *state, PyObject *object, glue_device_arra
     return -1;
 }
 
-/* A mean is a number for all rows, or an array that broadcasts to the result's shape with the reduced axes in it: its steps along the kept
- * axes. */
+/* A mean is a number for all rows, or an array that broadcasts to the result's shape with the
+ * reduced axes in it: its steps along the kept axes. */
 static int read_mean(const glue_state *state, PyObject *object, glue_device_array *source, const char *reduced,
                      glue_call *call)
 {
@@ -186,7 +188,8 @@ done:
     return pair;
 }
 
-/* Steps of the kept axes from those of all of the result's, which has the reduced ones too if keepdims. */
+/* Steps of the kept axes from those of all of the result's, which has the reduced ones too if
+ * keepdims. */
 static void set_result_strides(glue_call *call, const int64_t *strides, const char *reduced, int ndim, int keepdims,
                                int64_t *kept)
 {

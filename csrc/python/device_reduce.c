@@ -1,8 +1,9 @@
 /* Reductions of device arrays of any library.
  *
- * Plain calls are carried out whole, so that a small call costs little more than its kernel. Whatever needs more of
- * NumPy's rules (an initial, a mask, a mean, a dtype, a stream, a conversion, warnings) is left to Python before there is
- * room for a result, and so are the errors of arguments, which Python words. */
+ * Plain calls are carried out whole, so that a small call costs little more than its kernel.
+ * Whatever needs more of NumPy's rules (an initial, a mask, a mean, a dtype, a stream, a
+ * conversion, warnings) is left to Python before there is room for a result, and so are the
+ * errors of arguments, which Python words. */
 #include "python/device_reduce.h"
 
 #include "python/device_call.h"
@@ -18,8 +19,8 @@ static PyObject *leave_to_python(void)
     Py_RETURN_NOTIMPLEMENTED;
 }
 
-/* Whether a call needs no more than its array shows: an array that is kept until the device is done needs a wait where it
- * goes to an out. */
+/* Whether a call needs no more than its array shows: an array that is kept until the device is
+ * done needs a wait where it goes to an out. */
 static int is_plain(const glue_library *library, const glue_arguments *given, PyObject *out)
 {
     return given->dtype == Py_None && given->options[GLUE_STREAM] == Py_None && PyBool_Check(given->keepdims) &&
@@ -50,7 +51,8 @@ static int has_result_shape(const glue_call *call, const int64_t *shape, int ndi
     return same;
 }
 
-/* Whether `out` takes the result as it is: contiguous host memory, or memory of the same library, stream and device. */
+/* Whether `out` takes the result as it is: contiguous host memory, or memory of the same
+ * library, stream and device. */
 static int use_out(glue_state *state, const glue_library *library, const glue_call *call, glue_device_array *source,
                    PyObject *out, gpr_dtype dtype, place *where)
 {

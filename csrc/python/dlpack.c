@@ -1,8 +1,9 @@
-/* Arrays by DLPack (https://dmlc.github.io/dlpack/latest/): capsules that a producer's __dlpack__ returns, the C exchange
- * API on an array type, and capsules of our own.
+/* Arrays by DLPack (https://dmlc.github.io/dlpack/latest/): capsules that a producer's __dlpack__
+ * returns, the C exchange API on an array type, and capsules of our own.
  *
- * A capsule "dltensor_versioned" holds a DLManagedTensorVersioned, an older "dltensor" a DLManagedTensor. Who takes the
- * structure out renames the capsule to "used_..." and calls the deleter, once, when it is done. */
+ * A capsule "dltensor_versioned" holds a DLManagedTensorVersioned, an older "dltensor" a
+ * DLManagedTensor. Who takes the structure out renames the capsule to "used_..." and calls the
+ * deleter, once, when it is done. */
 #include "python/device_array.h"
 
 static const char versioned_name[] = "dltensor_versioned";
@@ -21,7 +22,8 @@ static const DLDataType dlpack_dtypes[GPR_DTYPE_COUNT] = {
     [GPR_FLOAT64] = {kDLFloat, 64, 1}, [GPR_COMPLEX64] = {kDLComplex, 64, 1}, [GPR_COMPLEX128] = {kDLComplex, 128, 1},
 };
 
-/* Raises the TypeError for elements that are not reduced, by the name that ml_dtypes and PyTorch have for them. */
+/* Raises the TypeError for elements that are not reduced, by the name that ml_dtypes and PyTorch
+ * have for them. */
 static int refuse_dtype(DLDataType dtype)
 {
     enum { HAS_OWN_BITS = kDLFloat8_e3m4 }; /* names of the codes before say nothing of bits */
@@ -170,7 +172,8 @@ glue_device_array *glue_import_capsule(const glue_state *state, PyObject *capsul
     return array;
 }
 
-/* import_dlpack(capsule, stream) -> DeviceArray; stream: the one that the producer made wait, or None */
+/* import_dlpack(capsule, stream) -> DeviceArray; stream: the one that the producer made wait, or
+ * None */
 static PyObject *import_dlpack(PyObject *module, PyObject *arguments)
 {
     const glue_state *state = glue_state_of(module);
@@ -185,7 +188,8 @@ static PyObject *import_dlpack(PyObject *module, PyObject *arguments)
 
 /* ---------------------------------------------------------------- the exchange API ----------- */
 
-/* The functions that the object's type offers; NULL without an exception if it offers none that we understand. */
+/* The functions that the object's type offers; NULL without an exception if it offers none that
+ * we understand. */
 static const DLPackExchangeAPI *find_exchange_api(const glue_state *state, PyObject *object)
 {
     PyObject *capsule =
@@ -202,7 +206,8 @@ static const DLPackExchangeAPI *find_exchange_api(const glue_state *state, PyObj
     return api != NULL && api->version.major == DLPACK_MAJOR_VERSION ? (const DLPackExchangeAPI *)api : NULL;
 }
 
-/* The functions set an exception when they fail; one that forgets is not to become a SystemError. */
+/* The functions set an exception when they fail; one that forgets is not to become a
+ * SystemError. */
 static int check_exchange(int result, const char *what)
 {
     if (result == 0) return 0;
@@ -246,7 +251,8 @@ glue_device_array *glue_import_exchange(const glue_state *state, PyObject *objec
     return array;
 }
 
-/* import_exchange(object) -> DeviceArray with the library's current stream, or None if its type has no such API */
+/* import_exchange(object) -> DeviceArray with the library's current stream, or None if its type
+ * has no such API */
 static PyObject *import_exchange(PyObject *module, PyObject *object)
 {
     glue_device_array *array = glue_import_exchange(glue_state_of(module), object);
@@ -285,7 +291,8 @@ PyObject *glue_make_exchange(const glue_state *state, PyObject *object, PyObject
     return result;
 }
 
-/* empty_like(object, shape, dtype, device) -> an array of the object's library, made by its exchange API */
+/* empty_like(object, shape, dtype, device) -> an array of the object's library, made by its
+ * exchange API */
 static PyObject *empty_like(PyObject *module, PyObject *arguments)
 {
     PyObject *object = NULL, *shape = NULL, *name = NULL;

@@ -1,4 +1,5 @@
-/* Sums of products: two arrays of one axis, both of the host or both of one device, become a request. */
+/* Sums of products: two arrays of one axis, both of the host or both of one device, become a
+ * request. */
 #include "python/device_call.h"
 
 /* The options of a dot are those of any call. */
@@ -29,8 +30,8 @@ static int is_vector(PyObject *object)
     return PyArray_Check(object) && PyArray_NDIM((PyArrayObject *)object) == 1;
 }
 
-/* dot(a, b, factor, dtype, kernel, device, block_size, grid_size, stream): a and b have one axis and equal lengths, factor is their
- * common dtype. */
+/* dot(a, b, factor, dtype, kernel, device, block_size, grid_size, stream): a and b have one axis
+ * and equal lengths, factor is their common dtype. */
 static PyObject *dot(PyObject *module, PyObject *const *from, Py_ssize_t count)
 {
     enum { A, B, FACTOR, DTYPE, OPTIONS, ARGUMENT_COUNT = OPTIONS + GLUE_OPTION_COUNT };
@@ -99,8 +100,9 @@ static int check_pair(glue_device_array *a, glue_device_array *b)
     return 0;
 }
 
-/* dot_on_device(a, b, factor, dtype, kernel, device, block_size, grid_size, stream, make): DeviceArrays of one axis and equal
- * lengths, the name of their common dtype, and what makes room for the result */
+/* dot_on_device(a, b, factor, dtype, kernel, device, block_size, grid_size, stream, make):
+ * DeviceArrays of one axis and equal lengths, the name of their common dtype, and what makes
+ * room for the result */
 static PyObject *dot_on_device(PyObject *module, PyObject *const *from, Py_ssize_t count)
 {
     enum { A, B, FACTOR, DTYPE, OPTIONS, MAKE = OPTIONS + GLUE_OPTION_COUNT, COUNT };

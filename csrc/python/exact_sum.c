@@ -1,4 +1,5 @@
-/* Exact sums for Python: a state is a capsule, and the functions here are the methods of gpureduce.ExactSum. */
+/* Exact sums for Python: a state is a capsule, and the functions here are the methods of
+ * gpureduce.ExactSum. */
 #include "python/device_array.h"
 
 static const char state_name[] = "gpureduce.exact";

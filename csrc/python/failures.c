@@ -60,7 +60,8 @@ static int is_ours(PyFrameObject *frame)
     return ours;
 }
 
-/* The stack level at which the caller of the package stands, so that a warning points at the caller's line. */
+/* The stack level at which the caller of the package stands, so that a warning points at the
+ * caller's line. */
 static Py_ssize_t caller_level(void)
 {
     PyFrameObject *frame = (PyFrameObject *)Py_XNewRef((PyObject *)PyEval_GetFrame());

@@ -20,7 +20,8 @@
 
 #include "gpureduce.h"
 
-/* Attributes of other libraries' arrays and objects, which state->names[GLUE_NAME_...] has as str. */
+/* Attributes of other libraries' arrays and objects, which state->names[GLUE_NAME_...] has as
+ * str. */
 #define GLUE_NAMES(NAME)            \
     NAME(__array_namespace__)       \
     NAME(__cuda_array_interface__)  \
@@ -97,8 +98,8 @@ typedef struct glue_call {
     int names_kernel;            /* a kernel was asked for that only GPUs have */
 } glue_call;
 
-/* What a function that reduces is asked for, besides the array and the result's place; mask None: all elements count; mean None: each
- * row's own. */
+/* What a function that reduces is asked for, besides the array and the result's place; mask
+ * None: all elements count; mean None: each row's own. */
 typedef struct glue_arguments {
     PyObject *op, *axis, *dtype, *keepdims, *mask, *skip_nan, *ddof, *mean;
     PyObject *const *options;
@@ -117,9 +118,11 @@ int glue_import_numpy(void);
 
 /* ---- failures.c. Every function here needs the GIL. ---- */
 
-/* Raises what this thread's last gpr_ failure means; an exception that is set already stays. Always NULL. */
+/* Raises what this thread's last gpr_ failure means; an exception that is set already stays.
+ * Always NULL. */
 PyObject *glue_raise(const glue_state *state);
-/* Makes an exception that was fetched the cause of the one that is set. Takes its three parts over. */
+/* Makes an exception that was fetched the cause of the one that is set. Takes its three parts
+ * over. */
 void glue_set_cause(PyObject *class, PyObject *value, PyObject *traceback);
 /* Gives NoDeviceWarning, the first time in a process; -1 if the filters made it an exception. */
 int glue_warn_no_device(glue_state *state, const char *what);
@@ -136,7 +139,8 @@ int glue_read_stream(const glue_state *state, PyObject *object, void **stream);
 int glue_read_options(const glue_state *state, PyObject *const *options, glue_call *call);
 /* A gpr_dtype for a descriptor; `what` begins the TypeError that says it is not supported. */
 int glue_find_dtype(PyArray_Descr *descr, const char *what, gpr_dtype *dtype);
-/* The dtype= argument: NULL for None, else a new reference; refuses byte orders other than the machine's, as NumPy does. */
+/* The dtype= argument: NULL for None, else a new reference; refuses byte orders other than the
+ * machine's, as NumPy does. */
 int glue_read_descr(PyObject *object, PyArray_Descr **descr);
 /* NumPy's descriptor of a dtype, new reference; of bfloat16 it has none. */
 PyArray_Descr *glue_descr_of(gpr_dtype dtype);
@@ -145,7 +149,8 @@ int glue_set_result_descr(const glue_state *state, glue_call *call, PyArray_Desc
 int glue_read_keepdims(PyObject *object, int *keepdims);
 /* Whether NaN is left out, and what variances' divisors are less by. */
 int glue_read_leave_out(PyObject *skip_nan, PyObject *ddof, gpr_request *request);
-/* Marks the axes that are reduced. The request has its operator, its elements' type and whether NaN are left out. */
+/* Marks the axes that are reduced. The request has its operator, its elements' type and whether
+ * NaN are left out. */
 int glue_read_axes(const glue_state *state, PyObject *axis, int ndim, const gpr_request *request, char *reduced);
 /* Finds NVRTC and CUB's headers once, if there is a driver or `always`. */
 int glue_locate(glue_state *state, int always);
@@ -157,15 +162,17 @@ typedef struct glue_pause {
     PyThreadState *thread;
 } glue_pause;
 
-/* A request's interrupt callback, its argument a glue_pause: takes the GIL back and runs Python's signal handlers. */
+/* A request's interrupt callback, its argument a glue_pause: takes the GIL back and runs
+ * Python's signal handlers. */
 int glue_is_interrupted(void *argument);
-/* Warns if a GPU kernel was named, the device was left open and there is no GPU. 0, or -1 with an exception. */
+/* Warns if a GPU kernel was named, the device was left open and there is no GPU. 0, or -1 with
+ * an exception. */
 int glue_warn_if_none(glue_state *state, const glue_call *call);
 /* gpr_reduce and gpr_dot with the GIL released; Ctrl-C interrupts them. */
 gpr_status glue_reduce_unlocked(gpr_request *request);
 gpr_status glue_dot_unlocked(gpr_dot_request *request);
-/* Carries out a filled-in call for an array of the host with the GIL released; its result, or NULL. Releases
- * call->result_descr. */
+/* Carries out a filled-in call for an array of the host with the GIL released; its result, or
+ * NULL. Releases call->result_descr. */
 PyObject *glue_run(glue_state *state, glue_call *call);
 /* Whether a variance has no more elements per result than ddof. */
 int glue_lacks_freedom(const glue_call *call);

@@ -1,4 +1,5 @@
-/* Reductions of NumPy's arrays: an array becomes a request, and the result a NumPy scalar or array. */
+/* Reductions of NumPy's arrays: an array becomes a request, and the result a NumPy scalar or
+ * array. */
 #include "python/glue.h"
 
 /* ---------------------------------------------------------------- arrays --------------------- */
@@ -77,7 +78,8 @@ done:
     return failed;
 }
 
-/* reduce(op, array, axis, dtype, keepdims, mask, kernel, device, block_size, grid_size, stream, skip_nan, ddof) */
+/* reduce(op, array, axis, dtype, keepdims, mask, kernel, device, block_size, grid_size, stream,
+ * skip_nan, ddof) */
 static PyObject *reduce(PyObject *module, PyObject *const *from, Py_ssize_t count)
 {
     enum {

@@ -1,5 +1,5 @@
-/* Looking inside: kernels, sources, devices, the last run, limits, the cache. Records leave as dicts; the package's
- * dataclasses give them types. */
+/* Looking inside: kernels, sources, devices, the last run, limits, the cache. Records leave as
+ * dicts; the package's dataclasses give them types. */
 #include "python/glue.h"
 
 static PyObject *new_bool(int truth)
@@ -240,7 +240,8 @@ static PyObject *limits(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored
                          (unsigned long long)current.pinned_bytes, "cpu_threads", current.cpu_threads);
 }
 
-/* A limit that is not None; sizes beyond what the library can hold are its to refuse, so they saturate. */
+/* A limit that is not None; sizes beyond what the library can hold are its to refuse, so they
+ * saturate. */
 static int read_limit(PyObject *object, uint64_t most, uint64_t *limit)
 {
     int overflow = 0;

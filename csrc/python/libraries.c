@@ -1,8 +1,8 @@
 /* The table of array libraries, and finding the library of an array.
  *
- * A library is found by the package that defines the type of the array, so that nothing is imported that the caller has
- * not imported. Arrays of other packages are taken by DLPack's C exchange API, by __dlpack__, or by the CUDA array
- * interface, in this order. */
+ * A library is found by the package that defines the type of the array, so that nothing is
+ * imported that the caller has not imported. Arrays of other packages are taken by DLPack's C
+ * exchange API, by __dlpack__, or by the CUDA array interface, in this order. */
 #include "python/libraries.h"
 
 #include <ctype.h>
@@ -100,7 +100,8 @@ _Static_assert(ROW_COUNT <= (int)GLUE_MOST_LIBRARIES, "the module's state has a 
 
 /* ---------------------------------------------------------------- meeting a library ---------- */
 
-/* What is at "module:attribute.attribute"; NULL without an exception: there is no such attribute or module. */
+/* What is at "module:attribute.attribute"; NULL without an exception: there is no such attribute
+ * or module. */
 static PyObject *find_at(const char *place, size_t length)
 {
     PyObject *text = PyUnicode_FromStringAndSize(place, (Py_ssize_t)length), *halves = NULL, *names = NULL;
@@ -134,7 +135,8 @@ static PyObject *find_part(const char *places)
     return found;
 }
 
-/* The library's dtypes by gpr_dtype: attributes, under NumPy's names, of the module that its dtypes' type is in. */
+/* The library's dtypes by gpr_dtype: attributes, under NumPy's names, of the module that its
+ * dtypes' type is in. */
 static PyObject *find_dtypes(const char *place)
 {
     PyObject *dtypes = PyTuple_New(GPR_DTYPE_COUNT);
@@ -223,7 +225,8 @@ static int has(PyObject *object, PyObject *name)
     return value != NULL ? 1 : PyErr_Occurred() != NULL ? -1 : 0;
 }
 
-/* Whether an object whose type is of a library's package is one of its arrays; -1 with an exception. */
+/* Whether an object whose type is of a library's package is one of its arrays; -1 with an
+ * exception. */
 static int is_array_of(const glue_state *state, const glue_library *library, PyObject *object)
 {
     PyObject *const type = library->parts[GLUE_ARRAY_TYPE];
@@ -314,7 +317,8 @@ glue_library *glue_find_library(glue_state *state, PyObject *array)
 
 /* ---------------------------------------------------------------- reading -------------------- */
 
-/* The last part of a dtype's name, and whether it is a name that can be judged: letters, digits, points, a byte order. */
+/* The last part of a dtype's name, and whether it is a name that can be judged: letters, digits,
+ * points, a byte order. */
 static int read_dtype_text(const char *text, const char **name)
 {
     const char *dot = strrchr(text, '.');
@@ -326,7 +330,8 @@ static int read_dtype_text(const char *text, const char **name)
     return at != *name && *at == '\0';
 }
 
-/* Whether the exception may come of the array's dtype: not what memory, devices and interrupts raise. */
+/* Whether the exception may come of the array's dtype: not what memory, devices and interrupts
+ * raise. */
 static int may_be_of_dtype(const glue_state *state)
 {
     return PyErr_ExceptionMatches(PyExc_Exception) && !PyErr_ExceptionMatches(PyExc_MemoryError) &&
@@ -334,8 +339,8 @@ static int may_be_of_dtype(const glue_state *state)
            !PyErr_ExceptionMatches(state->device_unavailable_error);
 }
 
-/* Replaces the exception by a TypeError that names the array's dtype, if that is one that is not reduced. Returns whether
- * it did. */
+/* Replaces the exception by a TypeError that names the array's dtype, if that is one that is not
+ * reduced. Returns whether it did. */
 static int refuse_dtype(const glue_state *state, PyObject *array)
 {
     PyObject *class = NULL, *value = NULL, *traceback = NULL, *dtype = NULL, *text = NULL;
@@ -573,7 +578,8 @@ void glue_clear_libraries(glue_state *state)
     for (int i = 0; i < ROW_COUNT; i++) Py_XDECREF(atomic_exchange(&state->libraries[i], NULL));
 }
 
-/* find_library(array) -> Library, or None for everything that is not in the memory of a CUDA device */
+/* find_library(array) -> Library, or None for everything that is not in the memory of a CUDA
+ * device */
 static PyObject *find_library(PyObject *module, PyObject *array)
 {
     glue_library *library = glue_find_library(glue_state_of(module), array);

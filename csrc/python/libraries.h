@@ -4,8 +4,9 @@
 
 #include "python/device_buffer.h"
 
-/* What of a library its ways use. A row of the table says where each is: "module:attribute.attribute", or several such
- * places separated by '|', of which the first that exists counts. What is nowhere is NULL. */
+/* What of a library its ways use. A row of the table says where each is:
+ * "module:attribute.attribute", or several such places separated by '|', of which the first that
+ * exists counts. What is nowhere is NULL. */
 typedef enum glue_part {
     GLUE_ARRAY_TYPE,     /* base of the types of its arrays; without it they are what has the CUDA array interface */
     GLUE_TRACER_TYPE,    /* base of arrays that have no memory */
@@ -41,10 +42,11 @@ typedef struct glue_ways {
     PyObject *(*finish)(const glue_state *state, const glue_library *library, PyObject *like, PyObject *made);
     /* A pair of what is at 0 and at 1 of an array's first axis; NULL: by these indices. */
     PyObject *(*split)(const glue_state *state, const glue_library *library, PyObject *array);
-    /* Writes `array` into `out`, converted as NumPy's unsafe casting does, in order on the library's stream; NULL: it has
-     * no conversion on the device. */
+    /* Writes `array` into `out`, converted as NumPy's unsafe casting does, in order on the
+     * library's stream; NULL: it has no conversion on the device. */
     int (*assign)(const glue_state *state, const glue_library *library, PyObject *out, PyObject *array);
-    /* Replaces the exception by one that says what kind of array it is; returns whether it did. NULL: it never does. */
+    /* Replaces the exception by one that says what kind of array it is; returns whether it did.
+     * NULL: it never does. */
     int (*explain)(const glue_state *state, const glue_library *library, PyObject *array);
     unsigned char lends; /* the library does not order the memory's reuse by our stream: keep it until it is passed */
     unsigned char read_only; /* its arrays are never written */
@@ -105,9 +107,11 @@ int glue_add_library_type(PyObject *module);
 int glue_visit_libraries(const glue_state *state, visitproc visit, void *arg);
 void glue_clear_libraries(glue_state *state);
 
-/* The library of an array in the memory of a CUDA device: borrowed. NULL without an exception: it is anything else. */
+/* The library of an array in the memory of a CUDA device: borrowed. NULL without an exception:
+ * it is anything else. */
 glue_library *glue_find_library(glue_state *state, PyObject *array);
-/* The row's way to read, and a TypeError that names the dtype where it is one that is not reduced. */
+/* The row's way to read, and a TypeError that names the dtype where it is one that is not
+ * reduced. */
 glue_device_array *glue_read_array(const glue_state *state, const glue_library *library, PyObject *array);
 PyObject *glue_finish_array(const glue_state *state, const glue_library *library, PyObject *like, PyObject *made);
 PyObject *glue_split_array(const glue_state *state, const glue_library *library, PyObject *array);

@@ -1,7 +1,8 @@
-/* The ways in which array libraries show, make and write their arrays: what the rows of the table are made of.
+/* The ways in which array libraries show, make and write their arrays: what the rows of the table
+ * are made of.
  *
- * Ways call nothing but the library's own functions and the imports of device_array.h. They import no module, and they
- * raise the library's exceptions as they are. */
+ * Ways call nothing but the library's own functions and the imports of device_array.h. They
+ * import no module, and they raise the library's exceptions as they are. */
 #include "python/libraries.h"
 
 #define NAME(name) state->names[GLUE_NAME_##name]
@@ -173,8 +174,8 @@ static int check_gradients(const glue_state *state, const glue_library *library,
     return -1;
 }
 
-/* Whether the tensor is a conjugate of what lies in memory; -1 with an exception. An exception that is set stays set if
- * it is none. */
+/* Whether the tensor is a conjugate of what lies in memory; -1 with an exception. An exception
+ * that is set stays set if it is none. */
 static int is_conjugate(const glue_state *state, PyObject *tensor)
 {
     PyObject *class = NULL, *value = NULL, *traceback = NULL;
@@ -197,7 +198,8 @@ static int is_complex(gpr_dtype dtype)
     return dtype == GPR_COMPLEX64 || dtype == GPR_COMPLEX128;
 }
 
-/* Negative and conjugate views are resolved, which copies them: their elements are not what lies in memory. */
+/* Negative and conjugate views are resolved, which copies them: their elements are not what lies
+ * in memory. */
 glue_device_array *glue_read_tensor(const glue_state *state, const glue_library *library, PyObject *tensor)
 {
     PyObject *half = NULL, *whole = NULL;
@@ -243,7 +245,8 @@ done:
     return found;
 }
 
-/* Where the interface names no stream, what it shows is ready, and its users follow on the library's default stream. */
+/* Where the interface names no stream, what it shows is ready, and its users follow on the
+ * library's default stream. */
 glue_device_array *glue_read_interface(const glue_state *state, const glue_library *library, PyObject *array)
 {
     PyObject *const is_per_thread = library->parts[GLUE_IS_PER_THREAD];
@@ -258,8 +261,8 @@ glue_device_array *glue_read_interface(const glue_state *state, const glue_libra
     return found;
 }
 
-/* A capsule from __dlpack__, whose producer makes `stream` wait for the array. Producers from before there were versions
- * take no max_version. */
+/* A capsule from __dlpack__, whose producer makes `stream` wait for the array. Producers from
+ * before there were versions take no max_version. */
 static PyObject *ask_for_capsule(const glue_state *state, PyObject *array, PyObject *stream)
 {
     PyObject *version = Py_BuildValue("ii", DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION), *capsule = NULL;
@@ -311,7 +314,8 @@ glue_device_array *glue_read_exchange(const glue_state *state, const glue_librar
 
 /* ---------------------------------------------------------------- making --------------------- */
 
-/* By the tensor's own method and not by the exchange API: PyTorch's record_stream ignores tensors that came in by it. */
+/* By the tensor's own method and not by the exchange API: PyTorch's record_stream ignores
+ * tensors that came in by it. */
 PyObject *glue_make_tensor(const glue_state *state, const glue_library *library, PyObject *like,
                            const glue_device_array *beside, PyObject *shape, gpr_dtype dtype,
                            glue_device_array **memory)
@@ -346,7 +350,8 @@ static PyObject *enter_device(const glue_state *state, const glue_library *libra
     return context;
 }
 
-/* Leaves it and releases it. 0, or -1 with an exception: the one that was set, or that of leaving. */
+/* Leaves it and releases it. 0, or -1 with an exception: the one that was set, or that of
+ * leaving. */
 static int leave_device(const glue_state *state, PyObject *context)
 {
     PyObject *const arguments[] = {context, Py_None, Py_None, Py_None};
@@ -463,7 +468,8 @@ static PyObject *get_optional(PyObject *object, PyObject *name)
     return value;
 }
 
-/* By from_dlpack, of the library or of the array's namespace; where neither has one, the buffer is the result. */
+/* By from_dlpack, of the library or of the array's namespace; where neither has one, the buffer
+ * is the result. */
 PyObject *glue_finish_by_dlpack(const glue_state *state, const glue_library *library, PyObject *like, PyObject *made)
 {
     PyObject *from_dlpack = Py_XNewRef(library->parts[GLUE_FROM_DLPACK]), *find = NULL, *namespace = NULL;
@@ -583,7 +589,8 @@ static int is_true(PyObject *object, PyObject *name)
     return truth > 0;
 }
 
-/* Kinds of tensors that have no memory with strides. The cause stays with the exception that takes its place. */
+/* Kinds of tensors that have no memory with strides. The cause stays with the exception that
+ * takes its place. */
 int glue_explain_tensor(const glue_state *state, const glue_library *library, PyObject *tensor)
 {
     PyObject *class = NULL, *value = NULL, *traceback = NULL, *layout = NULL, *dtype = NULL;

@@ -1,10 +1,11 @@
 /* Memory that the device may still read though the caller is done with it.
  *
- * A producer that cannot be told to wait for our stream gets its memory back only when the device has passed a mark on
- * that stream. Every new loan looks which earlier ones have ended, and the end of the process waits for the rest.
+ * A producer that cannot be told to wait for our stream gets its memory back only when the device
+ * has passed a mark on that stream. Every new loan looks which earlier ones have ended, and the end
+ * of the process waits for the rest.
  *
- * The loans are a list that threads take as a whole and put back: whoever holds a loan has it alone, and ends it
- * without any lock, because what it lent runs the producer's code as it goes. */
+ * The loans are a list that threads take as a whole and put back: whoever holds a loan has it
+ * alone, and ends it without any lock, because what it lent runs the producer's code as it goes. */
 #include "python/device_buffer.h"
 
 typedef struct glue_loan {
@@ -31,7 +32,8 @@ static void end_loan(glue_loan *loan)
     free(loan);
 }
 
-/* Ends the loans whose mark the device has passed. A mark that cannot be asked about keeps its loan. */
+/* Ends the loans whose mark the device has passed. A mark that cannot be asked about keeps its
+ * loan. */
 static gpr_status end_passed_loans(glue_state *state)
 {
     glue_loan *pending = NULL, *passed = NULL, *next = NULL;
@@ -57,7 +59,8 @@ static gpr_status end_passed_loans(glue_state *state)
     return failure;
 }
 
-/* Has the end of the process wait for loans. It comes before the end of libraries that were imported before now. */
+/* Has the end of the process wait for loans. It comes before the end of libraries that were
+ * imported before now. */
 static int register_end(glue_state *state)
 {
     PyObject *core = NULL, *end = NULL, *module = NULL, *result = NULL;

@@ -1,5 +1,5 @@
-/* Pinned and device memory, and what benchmarks and tests do with it: reducing memory that is on the device already,
- * measuring, compiling one program. */
+/* Pinned and device memory, and what benchmarks and tests do with it: reducing memory that is on
+ * the device already, measuring, compiling one program. */
 #include "python/glue.h"
 
 /* ---------------------------------------------------------------- pinned memory -------------- */
@@ -28,8 +28,8 @@ static PyObject *new_pinned(const glue_state *state, npy_intp bytes, void **data
     return capsule;
 }
 
-/* A uint8 array of that many bytes in pinned memory, whose base, a capsule, frees it. None, with a warning, where there is
- * no GPU to pin it for. */
+/* A uint8 array of that many bytes in pinned memory, whose base, a capsule, frees it. None, with
+ * a warning, where there is no GPU to pin it for. */
 static PyObject *pinned_bytes(PyObject *module, PyObject *size)
 {
     glue_state *state = glue_state_of(module);
@@ -169,7 +169,8 @@ done:
     return failed ? -1 : 0;
 }
 
-/* Steps in bytes, one for each of `count` axes (and `more`), into `steps`; None leaves *strides NULL. */
+/* Steps in bytes, one for each of `count` axes (and `more`), into `steps`; None leaves *strides
+ * NULL. */
 static int read_steps(PyObject *object, int count, const char *what, int64_t *steps, const int64_t **strides)
 {
     PyArray_Dims given = {NULL, 0};
@@ -406,7 +407,8 @@ static PyObject *choose_kernel(PyObject *module, PyObject *arguments)
     return PyUnicode_FromString(info.name);
 }
 
-/* compile_program(kernel, op, dtype, compute, block_size, cc, variant=-1) -> bytes of machine code */
+/* compile_program(kernel, op, dtype, compute, block_size, cc, variant=-1) -> bytes of machine
+ * code */
 static PyObject *compile_program(PyObject *module, PyObject *arguments)
 {
     glue_state *state = glue_state_of(module);

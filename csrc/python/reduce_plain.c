@@ -1,11 +1,14 @@
-/* reduce_plain: the one call that the package's functions make at once, for arrays of the host and of devices. */
+/* reduce_plain: the one call that the package's functions make at once, for arrays of the host
+ * and of devices. */
 #include "python/device_reduce.h"
 
-/* reduce_plain(op, a, axis, dtype, keepdims, out, kernel, device, block_size, grid_size, stream, skip_nan, ddof) -> what
- * reduce returns for an exact ndarray; for a device array one of its library, or `out`, of minmax a pair.
+/* reduce_plain(op, a, axis, dtype, keepdims, out, kernel, device, block_size, grid_size, stream,
+ * skip_nan, ddof) -> what reduce returns for an exact ndarray; for a device array one of its
+ * library, or `out`, of minmax a pair.
  *
- * NotImplemented where NumPy's fine print says more: for other objects, for no or too few elements, for an ndarray with
- * an out, for complex elements and a dtype, and instead of a TypeError, which is not the last word on dates. */
+ * NotImplemented where NumPy's fine print says more: for other objects, for no or too few
+ * elements, for an ndarray with an out, for complex elements and a dtype, and instead of a
+ * TypeError, which is not the last word on dates. */
 static PyObject *reduce_plain(PyObject *module, PyObject *const *from, Py_ssize_t count)
 {
     enum {

@@ -1,9 +1,11 @@
-/* Running a call that is filled in: without the GIL, interruptible by Ctrl-C, and showing its progress. */
+/* Running a call that is filled in: without the GIL, interruptible by Ctrl-C, and showing its
+ * progress. */
 #include "python/glue.h"
 
 /* ---------------------------------------------------------------- progress ------------------- */
 
-/* Key in the thread's own dictionary: the callable that its long calls show their progress to, or None. */
+/* Key in the thread's own dictionary: the callable that its long calls show their progress to,
+ * or None. */
 static const char PROGRESS_KEY[] = "gpureduce.progress";
 
 static PyObject *watch_progress(PyObject *Py_UNUSED(module), PyObject *callback)
@@ -19,7 +21,8 @@ static PyObject *watch_progress(PyObject *Py_UNUSED(module), PyObject *callback)
     Py_RETURN_NONE;
 }
 
-/* Calls what the thread's watch_progress was given, if anything, with gpr_progress(). 0, or -1 with an exception. */
+/* Calls what the thread's watch_progress was given, if anything, with gpr_progress(). 0, or -1
+ * with an exception. */
 static int show_progress(void)
 {
     PyObject *of_thread = PyThreadState_GetDict();
@@ -38,8 +41,8 @@ static int show_progress(void)
 
 /* ---------------------------------------------------------------- running -------------------- */
 
-/* Runs signal handlers and shows progress between chunks. The library calls it on the thread that called the library, whose
- * own state takes the GIL back. */
+/* Runs signal handlers and shows progress between chunks. The library calls it on the thread
+ * that called the library, whose own state takes the GIL back. */
 int glue_is_interrupted(void *argument)
 {
     glue_pause *pause = argument;

@@ -1,4 +1,5 @@
-/* The order of work on streams: which stream waits for which, and marks that say how far the device has come. */
+/* The order of work on streams: which stream waits for which, and marks that say how far the
+ * device has come. */
 #include "python/device_buffer.h"
 
 /* ---------------------------------------------------------------- streams -------------------- */
@@ -46,7 +47,8 @@ int glue_order_streams(const glue_state *state, int device, void *first, void *t
     return -1;
 }
 
-/* order_streams(device, first, then): what is queued on `then` next waits for what is on `first` now */
+/* order_streams(device, first, then): what is queued on `then` next waits for what is on `first`
+ * now */
 static PyObject *order_streams(PyObject *module, PyObject *arguments)
 {
     const glue_state *state = glue_state_of(module);

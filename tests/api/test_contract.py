@@ -486,8 +486,12 @@ def test_minmax_writes_neither_out_unless_it_can_write_both() -> None:
         np.array(["a", "b"]),
         np.array([b"a", b"b"]),
         np.zeros(2, [("x", np.float32)]),
+        *(
+            np.ones(3).astype(getattr(ml_dtypes, name))
+            for name in ("float8_e4m3fn", "float8_e5m2", "float4_e2m1fn", "int4")
+        ),
     ],
-    ids=lambda array: array.dtype.kind + str(array.dtype.itemsize),
+    ids=lambda array: array.dtype.name.replace(" ", ""),
 )
 @pytest.mark.parametrize("op", NAMES)
 def test_other_dtypes_are_refused_by_name(op: str, array: Any) -> None:
