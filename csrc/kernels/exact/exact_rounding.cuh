@@ -81,12 +81,13 @@ template <class T> struct Limbs {
     }
 };
 
-// A sum's limbs in radix 2^RADIX, of both signs, a limb or a few of them a lane. STEPS steps carry,
-// all limbs at once: of each limb a step leaves half of 2^RADIX at most, and what the one below
-// carries. In radix 2^20 limbs that were below 2^31 are 2^19 + 1 at most after two steps, and any
-// of 64 bits after four. So all limbs below the first one that is not 0 are less than it together:
-// it has the sum's sign.
-template <int COUNT, int RADIX, int STEPS = 2> struct WarpLimbs {
+// A sum's limbs in radix 2^RADIX, of both signs, a limb or a few of them per lane. Two steps carry,
+// all limbs at once: a step leaves at most half of 2^RADIX of each limb, and adds what the limb below
+// carries. In radix 2^20, limbs below 2^31 carry at most 2^11 in the first step and 1 in the second:
+// they are at most 2^19 + 1 in magnitude then. So all limbs below the first one that is not 0 are less
+// than one unit of it together, and it has the sum's sign.
+template <int COUNT, int RADIX> struct WarpLimbs {
+    static constexpr int steps = 2;
     static constexpr int lanes = static_cast<int>(warp_lanes), chunks = (COUNT + lanes - 1) / lanes;
     static constexpr int taken = 128 / RADIX; // limbs that are rounded: 95 bits at least
     int unit; // exponent of the last limb's last bit
@@ -104,7 +105,7 @@ template <int COUNT, int RADIX, int STEPS = 2> struct WarpLimbs {
 #pragma unroll
         for (int c = 0; c < chunks; c++) mine[c] = c * lanes + lane < COUNT ? limb(c * lanes + lane) : 0;
 #pragma unroll
-        for (int step = 0; step < STEPS; step++) {
+        for (int step = 0; step < steps; step++) {
             long long below = 0; // what the last lane of the chunk before carries
 #pragma unroll
             for (int c = 0; c < chunks; c++) {
@@ -203,11 +204,11 @@ template <bool DIVIDED, class AnyLimbs> GPR_DEVICE Leading leading_of(const AnyL
 
 // The same of a sum that a warp has, undivided. What is below the limbs that are taken is less than
 // one of their last.
-template <bool DIVIDED, int COUNT, int RADIX, int STEPS>
-GPR_DEVICE Leading leading_of(const WarpLimbs<COUNT, RADIX, STEPS> &limbs, uint64)
+template <bool DIVIDED, int COUNT, int RADIX>
+GPR_DEVICE Leading leading_of(const WarpLimbs<COUNT, RADIX> &limbs, uint64)
 {
     static_assert(!DIVIDED, "limbs of one sign are divided");
-    constexpr int taken = WarpLimbs<COUNT, RADIX, STEPS>::taken;
+    constexpr int taken = WarpLimbs<COUNT, RADIX>::taken;
     const int last = limbs.highest - taken + 1;
     int below = limbs.sign_below(last);
     Leading leading = {0, 0, limbs.unit + last * RADIX, below != 0};
