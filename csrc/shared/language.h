@@ -1,6 +1,6 @@
 /* What C11 and CUDA C++ spell differently. The files of this folder are both: the library includes
  * them, and every program carries them as text. So a struct, a constant or a format that host and
- * kernels both know is written once, and what is asserted of it holds on both sides.
+ * kernels both know is written once, and its size is asserted on both sides.
  *
  * NVRTC has no headers of the C library: nothing is included that a kernel would see. */
 #ifndef GPR_SHARED_LANGUAGE_H
@@ -16,6 +16,9 @@ typedef long long gpr_i64;
 #define GPR_DEVICE_POINTER(type) type *
 /* A function of constants. Kernels evaluate it while they are compiled. */
 #define GPR_CONSTANT_FUNCTION __device__ constexpr
+/* Where a member begins is asserted by the library alone: NVRTC 13.0 and older have no offsetof.
+ * Sizes are asserted on both sides. */
+#define GPR_ASSERT_OFFSET(type, member, bytes) static_assert(true, "")
 /* A function that kernels call as the host does: one copy per program, its loops as they are. */
 #define GPR_SHARED_FUNCTION static __device__ __noinline__
 #define GPR_NOT_UNROLLED _Pragma("unroll 1")
@@ -23,6 +26,7 @@ typedef long long gpr_i64;
 #else
 
 #include <assert.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef uint32_t gpr_u32;
@@ -31,13 +35,11 @@ typedef int64_t gpr_i64;
 
 #define GPR_DEVICE_POINTER(type) uint64_t
 #define GPR_CONSTANT_FUNCTION static inline
+#define GPR_ASSERT_OFFSET(type, member, bytes) \
+    static_assert(offsetof(type, member) == (bytes), #type " has " #member " elsewhere")
 #define GPR_SHARED_FUNCTION static inline
 #define GPR_NOT_UNROLLED
 
 #endif
-
-/* Holds where a member begins, on both sides. */
-#define GPR_ASSERT_OFFSET(type, member, bytes) \
-    static_assert(__builtin_offsetof(type, member) == (bytes), #type " has " #member " elsewhere")
 
 #endif
