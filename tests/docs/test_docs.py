@@ -70,6 +70,41 @@ x + y
 """
 
 
+def files_named_in(text: str) -> set[str]:
+    """Paths of C, CUDA and Python files that a text names in code marks or drawings, from csrc or from the root."""
+    return set(
+        re.findall(
+            r"(?<![\w/.-])((?:csrc/|src/gpureduce/|tools/|tests/|benchmarks/)?"
+            r"(?:lib/\w+|kernels/\w+|shared|cpu|dispatch|registry|emu|python|include|_\w+|\w+)"
+            r"/\w+\.(?:c|h|cuh|def|py))\b",
+            text,
+        )
+    )
+
+
+def is_there(name: str) -> bool:
+    return any(
+        (folder / name).is_file() for folder in (ROOT, ROOT / "csrc", ROOT / "csrc/kernels", ROOT / "src/gpureduce")
+    )
+
+
+def test_files_that_a_text_names_are_found() -> None:
+    assert files_named_in("`lib/rules/plan.c`, `csrc/cpu/cpu.c:1` and dispatch/*.c, x.c") == {
+        "lib/rules/plan.c",
+        "csrc/cpu/cpu.c",
+    }
+    assert is_there("lib/run/launch.c")
+    assert not is_there("lib/run/no.c")
+
+
+@pytest.mark.parametrize(
+    "page", ["CONTRIBUTING.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+)
+def test_files_that_pages_name_exist(page: str) -> None:
+    named = files_named_in((ROOT / page).read_text())
+    assert {name for name in named if not is_there(name)} == set()
+
+
 def test_links_are_those_outside_of_code() -> None:
     assert list(markdown_pages.links(SAMPLE)) == [(3, "a.md"), (3, "b/c.png")]
 
