@@ -7,6 +7,23 @@
 
 #define NAME(name) state->names[GLUE_NAME_##name]
 
+/* A part that a way cannot do without: borrowed, or NULL with an exception. */
+static PyObject *need(const glue_library *library, glue_part part)
+{
+    if (library->parts[part] == NULL)
+        PyErr_Format(PyExc_AttributeError, "%s has no %s", library->ways->name, library->ways->parts[part]);
+    return library->parts[part];
+}
+
+/* Calls a part with an argument, or with none for NULL. */
+static PyObject *call_part(const glue_library *library, glue_part part, PyObject *argument)
+{
+    PyObject *const function = need(library, part);
+
+    if (function == NULL) return NULL;
+    return argument != NULL ? PyObject_CallOneArg(function, argument) : PyObject_CallNoArgs(function);
+}
+
 /* The truth of a value, which is released; -1 with an exception, as for NULL. */
 static int take_truth(PyObject *value)
 {
@@ -83,7 +100,8 @@ int glue_is_held_by_dlpack(const glue_state *state, const glue_library *library,
 int glue_is_held_by_platform(const glue_state *state, const glue_library *library, PyObject *array)
 {
     PyObject *devices = NULL, *iterator = NULL, *device = NULL;
-    int held = PyObject_IsInstance(array, library->parts[GLUE_TRACER_TYPE]);
+    PyObject *const tracer = need(library, GLUE_TRACER_TYPE);
+    int held = tracer != NULL ? PyObject_IsInstance(array, tracer) : -1;
 
     if (held != 0) return held < 0 ? -1 : 0;
     devices = PyObject_CallMethodNoArgs(array, NAME(devices));
@@ -143,7 +161,7 @@ static glue_device_array *describe_tensor(const glue_state *state, const glue_li
         PyTuple_SET_ITEM(parts[GLUE_STRIDES], i, step);
     }
     if ((parts[GLUE_DTYPE] = PyUnicode_FromString(gpr_dtype_name((gpr_dtype)found))) == NULL) goto done;
-    parts[GLUE_READY] = PyObject_CallOneArg(library->parts[GLUE_CURRENT_STREAM], parts[GLUE_DEVICE_ID]);
+    parts[GLUE_READY] = call_part(library, GLUE_CURRENT_STREAM, parts[GLUE_DEVICE_ID]);
     if (parts[GLUE_READY] != NULL) array = glue_describe_array(state, parts);
 done:
     for (int i = 0; i < GLUE_DESCRIPTION_COUNT; i++) Py_XDECREF(parts[i]);
@@ -167,7 +185,7 @@ static glue_device_array *read_plain_tensor(const glue_state *state, const glue_
 static int check_gradients(const glue_state *state, const glue_library *library, PyObject *tensor)
 {
     const int requires = take_truth(PyObject_GetAttr(tensor, NAME(requires_grad)));
-    const int enabled = requires > 0 ? take_truth(PyObject_CallNoArgs(library->parts[GLUE_HAS_GRADIENTS])) : requires;
+    const int enabled = requires > 0 ? take_truth(call_part(library, GLUE_HAS_GRADIENTS, NULL)) : requires;
 
     if (enabled <= 0) return enabled;
     PyErr_SetString(PyExc_TypeError, "the tensor requires gradients, which a reduction would lose: pass a.detach()");
@@ -237,7 +255,7 @@ glue_device_array *glue_read_attributes(const glue_state *state, const glue_libr
     if ((parts[GLUE_SHAPE] = PyObject_GetAttr(array, NAME(shape))) == NULL) goto done;
     if ((parts[GLUE_STRIDES] = PyObject_GetAttr(array, NAME(strides))) == NULL) goto done;
     if ((parts[GLUE_DTYPE] = PyObject_GetAttr(array, NAME(dtype))) == NULL) goto done;
-    parts[GLUE_READY] = PyObject_CallOneArg(library->parts[GLUE_CURRENT_STREAM], parts[GLUE_DEVICE_ID]);
+    parts[GLUE_READY] = call_part(library, GLUE_CURRENT_STREAM, parts[GLUE_DEVICE_ID]);
     if (parts[GLUE_READY] != NULL) found = glue_describe_array(state, parts);
 done:
     for (int i = 0; i < GLUE_DESCRIPTION_COUNT; i++) Py_XDECREF(parts[i]);
@@ -338,8 +356,8 @@ PyObject *glue_make_tensor(const glue_state *state, const glue_library *library,
 /* Enters the context that makes a device the current one. New reference to it. */
 static PyObject *enter_device(const glue_state *state, const glue_library *library, int device)
 {
-    PyObject *const contexts = library->parts[GLUE_CONTEXTS];
-    PyObject *ordinal = PyLong_FromLong(device), *context = NULL, *entered = NULL;
+    PyObject *const contexts = need(library, GLUE_CONTEXTS);
+    PyObject *ordinal = contexts != NULL ? PyLong_FromLong(device) : NULL, *context = NULL, *entered = NULL;
 
     if (ordinal == NULL) return NULL;
     context = PyCallable_Check(contexts) ? PyObject_CallOneArg(contexts, ordinal) : PyObject_GetItem(contexts, ordinal);
@@ -368,13 +386,15 @@ static int leave_device(const glue_state *state, PyObject *context)
 }
 
 /* Calls on a device what makes an array. */
-static PyObject *call_on_device(const glue_state *state, const glue_library *library, int device, PyObject *function,
+static PyObject *call_on_device(const glue_state *state, const glue_library *library, int device, glue_part part,
                                 PyObject *const *arguments, size_t count, PyObject *keywords)
 {
-    PyObject *const current_device = library->parts[GLUE_CURRENT_DEVICE];
+    PyObject *const function = need(library, part), *const current_device = library->parts[GLUE_CURRENT_DEVICE];
     PyObject *context = NULL, *result = NULL;
-    const long current = current_device != NULL ? take_long(PyObject_CallNoArgs(current_device)) : -1;
+    long current = -1;
 
+    if (function == NULL) return NULL;
+    if (current_device != NULL) current = take_long(PyObject_CallNoArgs(current_device));
     if (PyErr_Occurred() != NULL) return NULL;
     if (current == device) return PyObject_Vectorcall(function, arguments, count, keywords);
     context = enter_device(state, library, device);
@@ -393,7 +413,7 @@ PyObject *glue_make_empty(const glue_state *state, const glue_library *library, 
     (void)like;
     if (descr == NULL) return NULL;
     PyObject *const arguments[] = {shape, descr};
-    made = call_on_device(state, library, beside->device, library->parts[GLUE_EMPTY], arguments, 2, NULL);
+    made = call_on_device(state, library, beside->device, GLUE_EMPTY, arguments, 2, NULL);
     if (made == NULL) goto done;
     if ((data = PyObject_GetAttr(made, NAME(data))) == NULL) goto done;
     if ((pointer = PyObject_GetAttr(data, NAME(ptr))) == NULL) goto done;
@@ -423,8 +443,7 @@ PyObject *glue_make_on_stream(const glue_state *state, const glue_library *libra
     stream = PyObject_GetAttr(like, NAME(stream));
     if (stream != NULL) {
         PyObject *const arguments[] = {shape, descr, stream};
-        made = call_on_device(state, library, beside->device, library->parts[GLUE_EMPTY], arguments, 2,
-                              state->stream_keyword);
+        made = call_on_device(state, library, beside->device, GLUE_EMPTY, arguments, 2, state->stream_keyword);
     }
     if (made != NULL) *memory = library->ways->read(state, library, made);
     Py_DECREF(descr);
@@ -508,7 +527,7 @@ static PyObject *get_interface_part(const glue_library *library, PyObject *array
         goto done;
     arguments = PyTuple_Pack(1, part);
     keywords = Py_BuildValue("{sOsO}", "owner", array, "sync", Py_False);
-    if (arguments != NULL && keywords != NULL)
+    if (arguments != NULL && keywords != NULL && need(library, GLUE_FROM_INTERFACE) != NULL)
         result = PyObject_Call(library->parts[GLUE_FROM_INTERFACE], arguments, keywords);
 done:
     Py_DECREF(part);
@@ -561,7 +580,8 @@ int glue_assign_by_copyto(const glue_state *state, const glue_library *library, 
     if (PyErr_Occurred() != NULL) return -1;
     arguments = PyTuple_Pack(2, out, array);
     keywords = Py_BuildValue("{ss}", "casting", "unsafe");
-    context = arguments != NULL && keywords != NULL ? enter_device(state, library, (int)device) : NULL;
+    if (arguments != NULL && keywords != NULL && need(library, GLUE_COPYTO) != NULL)
+        context = enter_device(state, library, (int)device);
     if (context != NULL) {
         failed = take_done(PyObject_Call(library->parts[GLUE_COPYTO], arguments, keywords));
         if (leave_device(state, context) < 0) failed = -1;
