@@ -277,15 +277,18 @@ PyArray_Descr *glue_descr_of(gpr_dtype dtype)
     return PyArray_DescrFromType(numbers[dtype]);
 }
 
-int glue_set_result_descr(const glue_state *state, glue_call *call, PyArray_Descr *element, PyArray_Descr *requested)
+gpr_status glue_resolve(glue_call *call)
+{
+    const gpr_status status = gpr_resolve(&call->request, &call->resolution);
+
+    if (status == GPR_OK) call->request.resolution = &call->resolution;
+    return status;
+}
+
+int glue_set_result_descr(glue_call *call, gpr_dtype result, PyArray_Descr *element, PyArray_Descr *requested)
 {
     const gpr_request *request = &call->request;
-    const gpr_dtype result = gpr_result_dtype(request->op, request->dtype, request->compute);
 
-    if (result == GPR_DTYPE_DEFAULT) {
-        glue_raise(state);
-        return -1;
-    }
     /* Positions and counts are indices, whatever the elements. Else the caller's own descriptors
      * go first: they tell long long from long, and bfloat16 has no number. */
     if (is_index(request->op)) {

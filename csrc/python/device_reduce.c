@@ -151,10 +151,12 @@ PyObject *glue_reduce_plain_device(glue_state *state, PyObject *array, const glu
     }
     if (source->dtype < GPR_FLOAT16) call.request.skip_nan = 0; /* floats and complex numbers come last */
     call.request.stream = source->stream;
-    const gpr_dtype dtype = gpr_result_dtype(call.request.op, source->dtype, GPR_DTYPE_DEFAULT);
-    if (dtype == GPR_DTYPE_DEFAULT) {
+    if (glue_resolve(&call) != GPR_OK) {
         result = leave_to_python();
-    } else if (out == Py_None) {
+        goto done;
+    }
+    const gpr_dtype dtype = call.resolution.result;
+    if (out == Py_None) {
         result = run_into_room(state, library, &call, array, source, dtype, reduced, keepdims);
     } else {
         result = run_into_out(state, library, &call, source, out, dtype, reduced, keepdims);
@@ -169,11 +171,10 @@ done:
 /* Runs the request into the target that `make` gives; the result that it gives with it, or NULL. */
 static PyObject *run_into_made(glue_state *state, glue_call *call, PyObject *make, const char *reduced, int keepdims)
 {
-    const gpr_request *request = &call->request;
-    const gpr_dtype dtype = gpr_result_dtype(request->op, request->dtype, request->compute);
     PyObject *pair = NULL, *result = NULL;
 
-    if (dtype == GPR_DTYPE_DEFAULT) return glue_raise(state);
+    if (glue_resolve(call) != GPR_OK) return glue_raise(state);
+    const gpr_dtype dtype = call->resolution.result;
     pair = glue_ask_for_room(make, call, dtype);
     if (pair == NULL) return NULL;
     result = glue_run_into(state, call, dtype, PyTuple_GET_ITEM(pair, 0), PyTuple_GET_ITEM(pair, 1), reduced, keepdims);

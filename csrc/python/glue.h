@@ -91,6 +91,7 @@ typedef struct glue_state {
 /* A request and the memory that its pointers point to. */
 typedef struct glue_call {
     gpr_request request;
+    gpr_resolution resolution; /* of the request, once glue_resolve found it */
     int64_t shape[GPR_MAX_NDIM], strides[GPR_MAX_NDIM], mask_strides[GPR_MAX_NDIM], mean_strides[GPR_MAX_NDIM];
     npy_intp result_shape[GPR_MAX_NDIM + 1]; /* minmax has an axis of two before the others */
     int result_ndim;
@@ -144,8 +145,10 @@ int glue_find_dtype(PyArray_Descr *descr, const char *what, gpr_dtype *dtype);
 int glue_read_descr(PyObject *object, PyArray_Descr **descr);
 /* NumPy's descriptor of a dtype, new reference; of bfloat16 it has none. */
 PyArray_Descr *glue_descr_of(gpr_dtype dtype);
+/* Resolves the request, which has all of its types, axes and options; its result's type is in call->resolution. */
+gpr_status glue_resolve(glue_call *call);
 /* The descriptor of the result; new reference in call->result_descr. */
-int glue_set_result_descr(const glue_state *state, glue_call *call, PyArray_Descr *element, PyArray_Descr *requested);
+int glue_set_result_descr(glue_call *call, gpr_dtype result, PyArray_Descr *element, PyArray_Descr *requested);
 int glue_read_keepdims(PyObject *object, int *keepdims);
 /* Whether NaN is left out, and what variances' divisors are less by. */
 int glue_read_leave_out(PyObject *skip_nan, PyObject *ddof, gpr_request *request);

@@ -72,7 +72,10 @@ static int read_call(glue_state *state, PyArrayObject *array, const glue_argumen
 
     if (requested != NULL && glue_find_dtype(requested, "reducing to dtype", &request->compute) < 0) goto done;
     read_layout(call, array, mask, reduced, keepdims);
-    failed = glue_set_result_descr(state, call, PyArray_DESCR(array), requested);
+    if (glue_resolve(call) != GPR_OK)
+        glue_raise(state);
+    else
+        failed = glue_set_result_descr(call, call->resolution.result, PyArray_DESCR(array), requested);
 done:
     Py_XDECREF(requested);
     return failed;

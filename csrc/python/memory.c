@@ -162,7 +162,12 @@ static int read_device_types(const glue_state *state, glue_call *call, PyObject 
     if (glue_find_dtype(element, "reducing an array of dtype", &call->request.dtype) < 0) goto done;
     if (glue_read_descr(compute, &requested) < 0) goto done;
     if (requested != NULL && glue_find_dtype(requested, "reducing to dtype", &call->request.compute) < 0) goto done;
-    failed = glue_set_result_descr(state, call, element, requested) < 0;
+    /* Masks and means come later, so the request is not resolved yet. */
+    const gpr_dtype result = gpr_result_dtype(call->request.op, call->request.dtype, call->request.compute);
+    if (result == GPR_DTYPE_DEFAULT)
+        glue_raise(state);
+    else
+        failed = glue_set_result_descr(call, result, element, requested) < 0;
 done:
     Py_XDECREF(element);
     Py_XDECREF(requested);
