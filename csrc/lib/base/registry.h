@@ -93,6 +93,32 @@ extern const gpr_operator_row gpr_operator_rows[GPR_OP_COUNT];
 extern const gpr_fold_row gpr_fold_rows[GPR_FOLD_COUNT];
 extern const gpr_kernel_row gpr_kernel_rows[GPR_KERNEL_COUNT];
 
+static inline gpr_kind gpr_kind_of(gpr_dtype dtype)
+{
+    return gpr_dtype_rows[dtype].kind;
+}
+
+static inline size_t gpr_bytes_of(gpr_dtype dtype)
+{
+    return gpr_dtype_rows[dtype].bytes;
+}
+
+/* Whether the numbers have a fraction, an infinity and NaN. */
+static inline int gpr_is_inexact(gpr_dtype dtype)
+{
+    return gpr_kind_of(dtype) == GPR_KIND_FLOAT || gpr_kind_of(dtype) == GPR_KIND_COMPLEX;
+}
+
+static inline gpr_acc_kind gpr_acc_kind_of(gpr_fold fold)
+{
+    return gpr_fold_rows[fold].acc_kind;
+}
+
+static inline int gpr_is_bitwise(gpr_fold fold)
+{
+    return fold == GPR_FOLD_bit_and || fold == GPR_FOLD_bit_or || fold == GPR_FOLD_bit_xor;
+}
+
 /* Bytes of a real number in an element: half of a complex one. */
 static inline size_t gpr_part_bytes(gpr_dtype dtype)
 {

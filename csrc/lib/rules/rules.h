@@ -3,6 +3,8 @@
 #ifndef GPR_LIB_RULES_H
 #define GPR_LIB_RULES_H
 
+#include <string.h>
+
 #include "lib/exact/exact.h"
 
 /* A reduction's types. Elements of the array are converted to `compute`, lifted to the accumulator, folded; the
@@ -89,9 +91,32 @@ typedef struct gpr_value {
 
 #define GPR_NOWHERE UINT64_MAX /* the position in a row of which nothing was found */
 
+enum { GPR_SECOND_BYTES = 8 }; /* of a position or a count; of the moments' squares too */
+
+/* Bytes of an accumulator's first member. */
+static inline size_t gpr_first_bytes(gpr_acc_kind acc_kind, gpr_dtype acc)
+{
+    return acc_kind == GPR_ACC_MOMENTS ? sizeof(double[2]) : gpr_bytes_of(acc);
+}
+
+static inline gpr_value gpr_read_acc(gpr_acc_kind acc_kind, gpr_dtype acc, const void *packed)
+{
+    const char *second = (const char *)packed + gpr_first_bytes(acc_kind, acc);
+    gpr_value value = {.bytes = {0}};
+
+    memcpy(value.bytes, packed, gpr_first_bytes(acc_kind, acc));
+    if (acc_kind == GPR_ACC_RANGE) memcpy(value.high, second, gpr_bytes_of(acc));
+    if (acc_kind == GPR_ACC_INDEXED) memcpy(&value.position, second, sizeof value.position);
+    if (acc_kind == GPR_ACC_SUM_COUNT) memcpy(&value.count, second, sizeof value.count);
+    if (acc_kind == GPR_ACC_MOMENTS) {
+        memcpy(&value.squares, second, sizeof value.squares);
+        memcpy(&value.count, second + GPR_SECOND_BYTES, sizeof value.count);
+    }
+    return value;
+}
+
 /* Bytes of a packed accumulator. */
 size_t gpr_acc_bytes(gpr_acc_kind acc_kind, gpr_dtype acc);
-gpr_value gpr_read_acc(gpr_acc_kind acc_kind, gpr_dtype acc, const void *packed);
 void gpr_write_acc(gpr_acc_kind acc_kind, gpr_dtype acc, const gpr_value *value, void *packed);
 
 /* The fold's identity as an accumulator of type `acc` for elements computed in `compute` (the identity of min over

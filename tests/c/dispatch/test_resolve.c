@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../fakes/fakes.h"
 #include "check.h"
+#include "fakes/fakes.h"
 #include "gpureduce.h"
 #include "lib/base/registry.h"
 #include "request.h"
