@@ -216,7 +216,7 @@ NAMING = {"cuGetErrorName", "cuGetErrorString"}  # asked about failures
 
 def driver_functions() -> set[str]:
     """Every driver function that the library calls, from the library's own table."""
-    names = set(re.findall(r"^    CU\((cu\w+), \"cu", (fakes.CSRC / "lib" / "driver.h").read_text(), re.M))
+    names = set(re.findall(r"^    CU\((cu\w+), \"cu", (fakes.CSRC / "lib" / "driver" / "driver.h").read_text(), re.M))
     assert names > NAMING | AFTER_A_FAILED_OPEN
     return names - NAMING - AFTER_A_FAILED_OPEN
 
