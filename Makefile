@@ -1,7 +1,7 @@
 # gpureduce: builds, tests and measures. `make help` lists the targets.
 #
-# Python work happens in .venv, which stamp files keep up to date: a second call does only what changed. C work happens
-# in build/, one folder for each way of compiling.
+# Python work happens in .venv, which stamp files keep up to date: a second call does only what
+# changed. C work happens in build/, one folder for each way of compiling.
 
 SHELL := /bin/bash
 PYTHON ?= python3
@@ -14,8 +14,9 @@ PYTEST_FLAGS ?= -q
 # Processes that share the tests of `make test`
 PYTEST_WORKERS ?= $(JOBS)
 BENCH_FLAGS ?=
-# The way of compiling (below) whose objects the C tests and the library are made of. `make lint` compiles `strict` anyway, and the
-# loops take long: who runs both saves one of two by C_VARIANT=strict.
+# The way of compiling (below) whose objects the C tests and the library are made of. `make lint`
+# compiles `strict` anyway, and the loops take long: who runs both saves one of two by
+# C_VARIANT=strict.
 C_VARIANT ?= release
 # make V=1 shows compiler lines
 Q := $(if $(V),,@)
@@ -36,12 +37,14 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --quiet
 STAMPS := $(VENV)/stamps
 
-# A product and a sum are two roundings, also where an instruction set has one instruction for both: same bits everywhere. And additions
-# are made as they are written, which exact sums are made of, also with a CC that says otherwise.
+# A product and a sum are two roundings, also where an instruction set has one instruction for both:
+# same bits everywhere. And additions are made as they are written, which exact sums are made of,
+# also with a CC that says otherwise.
 C_FLAGS := -std=gnu11 -ffp-contract=off -fno-fast-math -fvisibility=hidden -pthread
 C_OPTIMIZE := -O3
 C_WARNINGS := -Wall -Wextra -Werror
-# Our own headers are named from csrc ("lib/rules/rules.h"); the other folders are for the assembler, which embeds their files.
+# Our own headers are named from csrc ("lib/rules/rules.h"); the other folders are for the
+# assembler, which embeds their files.
 C_INCLUDES := -iquote csrc -Icsrc/include -Icsrc/registry -Icsrc/shared $(patsubst %/,-I%,$(wildcard csrc/kernels/*/))
 C_DEFINES := -DGPR_VERSION='"$(VERSION)"'
 C_LIBS := -pthread -ldl -lm
@@ -51,7 +54,8 @@ LIB_SOURCES := $(sort $(wildcard csrc/cpu/loops_*.c)) $(filter-out csrc/cpu/loop
                $(sort $(wildcard csrc/lib/*/*.c csrc/dispatch/*.c))
 EMBEDDED := $(wildcard csrc/kernels/*/* csrc/shared/* csrc/registry/*)
 C_TESTS := $(sort $(patsubst tests/c/%.c,%,$(shell find tests/c -name 'test_*.c')))
-# Stand-ins for the driver and NVRTC: the boundary that the emulator has too, and kernels by contract behind it.
+# Stand-ins for the driver and NVRTC: the boundary that the emulator has too, and kernels by
+# contract behind it.
 FAKES := fake_cuda fake_nvrtc
 fake_cuda_SOURCES := $(wildcard csrc/emu/driver_*.c) tests/fakes/contract.c
 fake_nvrtc_SOURCES := tests/fakes/fake_nvrtc.c
@@ -84,7 +88,8 @@ $(STAMPS)/build: $(STAMPS)/venv $(LIB_SOURCES) $(GLUE_SOURCES) $(EMU_SOURCES) $(
 	$(PIP) install --no-build-isolation --no-deps --editable .
 	@touch $@
 
-# Extras are installed by name and not through the package, so that a new C file does not ask for them again.
+# Extras are installed by name and not through the package, so that a new C file does not ask for
+# them again.
 define install_extra
 	$(PY) tools/extra.py $(1) | xargs -d '\n' $(PIP) install
 	@touch $@
@@ -105,7 +110,8 @@ $(STAMPS)/bench: pyproject.toml | $(STAMPS)/venv
 $(STAMPS)/docs: pyproject.toml | $(STAMPS)/venv
 	$(call install_extra,docs)
 
-# One resolution instead of three, and nothing is installed while tests run. Most modules are never imported: none is compiled yet.
+# One resolution instead of three, and nothing is installed while tests run. Most modules are never
+# imported: none is compiled yet.
 prepare: $(STAMPS)/build ## install what test, lint and docs need, at once
 	for extra in dev docs; do $(PY) tools/extra.py $$extra; done | sort -u | xargs -d '\n' $(PIP) install --no-compile
 	@touch $(STAMPS)/test $(STAMPS)/dev $(STAMPS)/docs
@@ -176,8 +182,9 @@ format: $(STAMPS)/dev ## reformat Python and C
 	$(PY) -m ruff format .
 	$(VENV)/bin/clang-format -i $(C_STYLED)
 
-# What the kernels do is kept in build/docs-explained, not in the user's cache. All else is made anew: Sphinx would not see that a
-# link has got its target, or that the contents beside a page have changed.
+# What the kernels do is kept in build/docs-explained, not in the user's cache. All else is made
+# anew: Sphinx would not see that a link has got its target, or that the contents beside a page have
+# changed.
 docs: $(STAMPS)/build $(STAMPS)/docs ## the documentation site, in build/docs
 	rm -rf build/docs
 	GPUREDUCE_CACHE_BYTES=0 $(PY) docs/site/stage.py --kept build/docs-explained build/docs-source
@@ -195,8 +202,8 @@ gpu-check: $(STAMPS)/build $(STAMPS)/test ## GPU tests, then every kernel under 
 
 # ---------------------------------------------------------------- C, in several ways
 
-# variant(name, flags): objects of the library, the fakes and the C tests, under build/name. Tests link the objects, so that
-# they reach what the shared library hides.
+# variant(name, flags): objects of the library, the fakes and the C tests, under build/name. Tests
+# link the objects, so that they reach what the shared library hides.
 define variant
 $(1)_OBJECTS := $$(patsubst csrc/%.c,build/$(1)/%.o,$$(LIB_SOURCES))
 
@@ -223,8 +230,8 @@ build/$(1)/tests/%: tests/c/%.c $$(wildcard tests/c/*.h tests/fakes/*.h) build/$
 -include $$($(1)_OBJECTS:.o=.d)
 endef
 
-# run_c_tests(variant, environment, the fakes' variant if it is another): each program in turn, with a cache folder of its own and
-# the fakes where it asks for them.
+# run_c_tests(variant, environment, the fakes' variant if it is another): each program in turn, with
+# a cache folder of its own and the fakes where it asks for them.
 define run_c_tests
 	@for test in $(C_TESTS); do \
 	  echo "== $$test"; \
@@ -240,8 +247,8 @@ endef
 # -UNDEBUG: Python's own flags would switch assert off.
 SANITIZE_ADDRESS := -O1 -g -UNDEBUG -fno-omit-frame-pointer -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all
 SANITIZE_THREAD := -O1 -g -fsanitize=thread
-# Threads count in the same counters. Not in the loops over elements and the tests themselves, which would take minutes: a count
-# that is lost there makes no line look unreached.
+# Threads count in the same counters. Not in the loops over elements and the tests themselves, which
+# would take minutes: a count that is lost there makes no line look unreached.
 COVERAGE := --coverage -DGPR_COVERAGE
 build/coverage/%: private C_FLAGS += -g -fprofile-update=atomic
 build/coverage/cpu/loops_% build/coverage/tests/%: private C_FLAGS += -O2 -fprofile-update=single
@@ -257,8 +264,9 @@ $(eval $(call variant,coverage,$(COVERAGE)))
 ctest: $(C_TESTS:%=build/$(C_VARIANT)/tests/%) $(FAKES:%=build/$(C_VARIANT)/fakes/%.so) ## C unit tests
 	$(call run_c_tests,$(C_VARIANT),)
 
-# python_core(variant, flags): the package with a core compiled in that way, beside the one in .venv. All of it is compiled
-# again when anything changed: an object that was left from other flags would not be noticed.
+# python_core(variant, flags): the package with a core compiled in that way, beside the one in
+# .venv. All of it is compiled again when anything changed: an object that was left from other flags
+# would not be noticed.
 define python_core
 build/$(1)/python/stamp: Makefile $(STAMPS)/build $(STAMPS)/test
 	GPUREDUCE_CFLAGS="$(2)" $(PY) setup.py --quiet build --force --build-base build/$(1)/setuptools --build-lib build/$(1)/python
@@ -268,8 +276,9 @@ endef
 $(eval $(call python_core,asan,$(SANITIZE_ADDRESS)))
 $(eval $(call python_core,coverage,$(COVERAGE) -O0 -UNDEBUG -fprofile-update=atomic))
 
-# run_python_tests(variant, environment): the tests that reach C without a GPU, over that core and no other. Random tests are
-# shorter than in `make test`: a line, an overflow or a stray access takes no thousand examples.
+# run_python_tests(variant, environment): the tests that reach C without a GPU, over that core and
+# no other. Random tests are shorter than in `make test`: a line, an overflow or a stray access
+# takes no thousand examples.
 EXAMPLES := $(or $(GPR_TEST_EXAMPLES),40)
 EMU_TESTS := $(sort $(wildcard tests/kernels/test_emulator_*.py))
 CORE_TESTS := $(addprefix tests/,api/test_contract.py api/test_differential.py api/test_options.py api/test_errors.py api/test_hostpath.py api/test_cache.py api/test_core.py exact/test_exact_rows.py api/test_import.py interop/test_interop.py)
@@ -279,7 +288,8 @@ define run_python_tests
 	$(2) PYTHONPATH=$(CURDIR)/build/$(1)/python GPR_TEST_EXAMPLES=$(EXAMPLES) $(PY) -m pytest $(PYTEST_FLAGS) $(CORE_TESTS) $(3)
 endef
 
-# Leaks are looked for in the C tests alone: an interpreter that ends leaves more behind than it frees.
+# Leaks are looked for in the C tests alone: an interpreter that ends leaves more behind than it
+# frees.
 asan: $(C_TESTS:%=build/asan/tests/%) $(FAKES:%=build/asan/fakes/%.so) build/asan/python/stamp ## C and Python tests under ASan and UBSan
 	$(call run_c_tests,asan,ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1)
 	$(call run_python_tests,asan,LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \

@@ -1,7 +1,7 @@
 /* Sums a file of floats: sum_file FILE
  *
- * FILE holds float32 numbers in this machine's byte order and nothing else, as numpy.ndarray.tofile writes them. The sum
- * is made on the GPU if there is one, else on the CPU. Build:
+ * FILE holds float32 numbers in this machine's byte order and nothing else, as numpy.ndarray.tofile
+ * writes them. The sum is made on the GPU if there is one, else on the CPU. Build:
  *
  *     cc sum_file.c $(pkg-config --cflags --libs gpureduce) -o sum_file
  */
@@ -17,7 +17,8 @@
 
 #include <gpureduce.h>
 
-/* Maps a file of whole floats for reading; *count is their number. MAP_FAILED, with a message printed, if it cannot. */
+/* Maps a file of whole floats for reading; *count is their number. MAP_FAILED, with a message
+ * printed, if it cannot. */
 static void *map_floats(const char *path, size_t *count)
 {
     struct stat about;
@@ -30,7 +31,8 @@ static void *map_floats(const char *path, size_t *count)
     } else if (about.st_size == 0) {
         floats = NULL; /* an empty file cannot be mapped, and need not be */
     } else if ((size_t)about.st_size % sizeof(float) != 0) {
-        fprintf(stderr, "%s: %lld bytes are no whole number of floats\n", path, (long long)about.st_size);
+        fprintf(stderr, "%s: %lld bytes are no whole number of floats\n", path,
+                (long long)about.st_size);
     } else {
         *count = (size_t)about.st_size / sizeof(float);
         floats = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE, file, 0);

@@ -1,13 +1,15 @@
-/* The CPU backend's second engine: folds that keep more of a row than a number. Positions (argmin, argmax), moments (var,
- * std) and tallies (a mean that leaves elements out) have no loop that takes them from elements to results, and no
- * element that changes nothing could stand in for one that is left out.
+/* The CPU backend's second engine: folds that keep more of a row than a number. Positions (argmin,
+ * argmax), moments (var, std) and tallies (a mean that leaves elements out) have no loop that takes
+ * them from elements to results, and no element that changes nothing could stand in for one that is
+ * left out.
  *
- * A row is taken in segments that stay in the first cache while several loops go over them. What a mask or NaN leaves
- * out is first taken out of the segment; a segment's accumulator is folded into the row's in the order of the row. Long
- * rows are cut into pieces by shapes alone, whose accumulators are folded as a tree, so that bits do not depend on
- * threads. Rows that lie crosswise in memory are packed several at a time, a tile of them, in the order of memory; moments
- * of floats are folded there as columns, without packing. Rows too short for a loop of their own are turned instead: one
- * loop finds the positions in many of them. */
+ * A row is taken in segments that stay in the first cache while several loops go over them. What a
+ * mask or NaN leaves out is first taken out of the segment; a segment's accumulator is folded into
+ * the row's in the order of the row. Long rows are cut into pieces by shapes alone, whose
+ * accumulators are folded as a tree, so that bits do not depend on threads. Rows that lie crosswise
+ * in memory are packed several at a time, a tile of them, in the order of memory; moments of floats
+ * are folded there as columns, without packing. Rows too short for a loop of their own are turned
+ * instead: one loop finds the positions in many of them. */
 #include <complex.h>
 #include <float.h>
 #include <math.h>
@@ -24,9 +26,11 @@ enum {
     TILE_BYTES = 64 * 1024,    /* of a tile, in a worker's stack */
     TILE_EXTENT = 64,          /* least positions in a run that make tiles worth their while */
     RESULT_BATCH = 64,         /* rows between two calls to finish them */
-    MOMENT_COLUMNS = 256,      /* folded side by side: with their sums they fit the first cache ... */
+    /* folded side by side: with their sums they fit the first cache ... */
+    MOMENT_COLUMNS = 256,
     LEAST_MOMENT_COLUMNS = 32, /* ... and fewer are packed and folded row by row */
-    MOMENT_ROWS = 64           /* of a tile of columns, which is read twice: it fits a small second cache */
+    /* of a tile of columns, which is read twice: it fits a small second cache */
+    MOMENT_ROWS = 64
 };
 
 /* What every task reads beside the job. */
@@ -55,14 +59,15 @@ typedef struct scratch {
 /* ---------------------------------------------------------------- leaving elements out ------- */
 
 /* Copies the elements whose positions are in `kept`. */
-#define DEFINE_GATHER(size, type)                                                                       \
-    static void gather_##size(const char *elements, const uint16_t *kept, uint64_t count, char *packed) \
-    {                                                                                                   \
-        for (uint64_t i = 0; i < count; i++) {                                                          \
-            type element;                                                                               \
-            memcpy(&element, elements + (size_t)kept[i] * (size), size);                                \
-            memcpy(packed + i * (size), &element, size);                                                \
-        }                                                                                               \
+#define DEFINE_GATHER(size, type)                                                         \
+    static void gather_##size(const char *elements, const uint16_t *kept, uint64_t count, \
+                              char *packed)                                               \
+    {                                                                                     \
+        for (uint64_t i = 0; i < count; i++) {                                            \
+            type element;                                                                 \
+            memcpy(&element, elements + (size_t)kept[i] * (size), size);                  \
+            memcpy(packed + i * (size), &element, size);                                  \
+        }                                                                                 \
     }
 DEFINE_GATHER(1, uint8_t)
 DEFINE_GATHER(2, uint16_t)
@@ -70,7 +75,8 @@ DEFINE_GATHER(4, uint32_t)
 DEFINE_GATHER(8, uint64_t)
 DEFINE_GATHER(16, double _Complex)
 
-static void gather(size_t bytes, const char *elements, const uint16_t *kept, uint64_t count, char *packed)
+static void gather(size_t bytes, const char *elements, const uint16_t *kept, uint64_t count,
+                   char *packed)
 {
     switch (bytes) {
     case 1: gather_1(elements, kept, count, packed); break;
@@ -81,10 +87,10 @@ static void gather(size_t bytes, const char *elements, const uint16_t *kept, uin
     }
 }
 
-/* Takes what the mask and NaN leave out from `count` elements. Returns how many are left, and makes *elements point to
- * them; where that is fewer, their positions are in in->kept. */
-static uint64_t leave_out(const gpr_rule *rule, const uint8_t *marks, uint64_t count, const char **elements,
-                          scratch *in)
+/* Takes what the mask and NaN leave out from `count` elements. Returns how many are left, and makes
+ * *elements point to them; where that is fewer, their positions are in in->kept. */
+static uint64_t leave_out(const gpr_rule *rule, const uint8_t *marks, uint64_t count,
+                          const char **elements, scratch *in)
 {
     uint64_t left = 0;
 
@@ -108,7 +114,8 @@ static uint64_t leave_out(const gpr_rule *rule, const uint8_t *marks, uint64_t c
 
 /* ---------------------------------------------------------------- segments ------------------- */
 
-/* Whether no element could be found before the one that was: it is NaN, or the first of its kind of a bool. */
+/* Whether no element could be found before the one that was: it is NaN, or the first of its kind
+ * of a bool. */
 static int is_settled(const recipe *how, const gpr_value *found)
 {
     if (found->position == GPR_NOWHERE) return 0;
@@ -130,14 +137,15 @@ static int is_better(const recipe *how, gpr_value part, gpr_value found)
 }
 
 /* Position of `part`, which the loop found in these elements. */
-static uint64_t position_of(const recipe *how, const char *elements, uint64_t count, const gpr_value *part)
+static uint64_t position_of(const recipe *how, const char *elements, uint64_t count,
+                            const gpr_value *part)
 {
     return gpr_cpu_loops()->find[how->loop_dtype](elements, count, part);
 }
 
 /* `all` is how many elements the segment had before some were left out. */
-static void find_in(const recipe *how, const char *elements, uint64_t count, uint64_t all, uint64_t first,
-                    const scratch *in, gpr_value *found)
+static void find_in(const recipe *how, const char *elements, uint64_t count, uint64_t all,
+                    uint64_t first, const scratch *in, gpr_value *found)
 {
     gpr_value part = how->identity;
     uint64_t at = 0;
@@ -149,7 +157,8 @@ static void find_in(const recipe *how, const char *elements, uint64_t count, uin
     *found = part;
 }
 
-/* Sum of the distances of doubles from `center`: what its rounding left out, times their number. In a fixed order. */
+/* Sum of the distances of doubles from `center`: what its rounding left out, times their number.
+ * In a fixed order. */
 static double sum_of_distances(const double *x, uint64_t count, double center)
 {
     enum { LANES = 8 };
@@ -163,8 +172,8 @@ static double sum_of_distances(const double *x, uint64_t count, double center)
     return sum;
 }
 
-/* Squared distances from the mean, given those from a number near it, their sum, and the sum of the distances. What is too
- * large for a double stays so. */
+/* Squared distances from the mean, given those from a number near it, their sum, and the sum of the
+ * distances. What is too large for a double stays so. */
 static inline double squares_about_mean(double squares, double distance, uint64_t count)
 {
     const double less = squares - distance / (double)count * distance;
@@ -190,7 +199,8 @@ static void add_moments(const recipe *how, const char *elements, uint64_t count,
     }
     part.squares = gpr_cpu_loops()->squares[how->loop_dtype](elements, count, center);
     if (how->loop_dtype == GPR_FLOAT64) { /* other elements leave a double digits to spare */
-        const double distance = sum_of_distances((const double *)(const void *)elements, count, center[0]);
+        const double distance =
+            sum_of_distances((const double *)(const void *)elements, count, center[0]);
         part.mean[1] = distance / (double)count;
         part.squares = squares_about_mean(part.squares, distance, count);
     }
@@ -206,10 +216,11 @@ static void add_tally(const recipe *how, const char *elements, uint64_t count, g
     *tally = gpr_fold_acc(GPR_FOLD_sum_count, how->acc, *tally, part);
 }
 
-/* Folds `count` aligned native elements of a row, the first at position `first`, into the row's accumulator. More than
- * STAGE_ELEMENTS only if they are what the loops read and none is left out. */
-static void fold_segment(const job *work, const char *elements, const uint8_t *marks, uint64_t first, uint64_t count,
-                         scratch *in, gpr_value *value)
+/* Folds `count` aligned native elements of a row, the first at position `first`, into the row's
+ * accumulator. More than STAGE_ELEMENTS only if they are what the loops read and none is left
+ * out. */
+static void fold_segment(const job *work, const char *elements, const uint8_t *marks,
+                         uint64_t first, uint64_t count, scratch *in, gpr_value *value)
 {
     const recipe *how = &work->how[0];
     const gpr_rule *rule = how->rule;
@@ -232,7 +243,8 @@ static int needs_no_more(const job *work, const gpr_value *value)
     return work->how[0].rule->acc_kind == GPR_ACC_INDEXED && is_settled(&work->how[0], value);
 }
 
-/* The same where memory is what the loops read: the one segment that has it is looked through a second time. */
+/* The same where memory is what the loops read: the one segment that has it is looked through a
+ * second time. */
 static gpr_value find_in_memory(const job *work, const char *memory, uint64_t first, uint64_t end)
 {
     const recipe *how = &work->how[0];
@@ -257,7 +269,8 @@ static gpr_value find_in_memory(const job *work, const char *memory, uint64_t fi
 }
 
 /* Folds positions first .. end - 1 of a row. */
-static void fold_row(const job *work, uint64_t row, uint64_t first, uint64_t end, scratch *in, gpr_value *value)
+static void fold_row(const job *work, uint64_t row, uint64_t first, uint64_t end, scratch *in,
+                     gpr_value *value)
 {
     const composite *c = work->composite;
     const size_t bytes = work->view->bytes;
@@ -287,7 +300,8 @@ static void fold_row(const job *work, uint64_t row, uint64_t first, uint64_t end
 }
 
 /* A view of `rows` neighbouring rows by `positions` of the last inner axis, at (row, position). */
-static gpr_view tile_at(const gpr_view *view, uint64_t row, uint64_t rows, uint64_t position, uint64_t positions)
+static gpr_view tile_at(const gpr_view *view, uint64_t row, uint64_t rows, uint64_t position,
+                        uint64_t positions)
 {
     const int across = view->outer - 1, along = view->outer + view->inner - 1;
     gpr_view tile;
@@ -307,8 +321,8 @@ static gpr_view tile_at(const gpr_view *view, uint64_t row, uint64_t rows, uint6
 }
 
 /* Folds positions first .. end - 1 of `rows` rows that lie crosswise. */
-static void fold_tiles(const job *work, uint64_t row, uint64_t rows, uint64_t first, uint64_t end, scratch *in,
-                       gpr_value *values)
+static void fold_tiles(const job *work, uint64_t row, uint64_t rows, uint64_t first, uint64_t end,
+                       scratch *in, gpr_value *values)
 {
     const composite *c = work->composite;
     const size_t bytes = work->view->bytes;
@@ -335,21 +349,25 @@ static void fold_tiles(const job *work, uint64_t row, uint64_t rows, uint64_t fi
     }
 }
 
-/* Moments of columns, as fold_acc joins them: all have the same count, so that joining takes no division. */
+/* Moments of columns, as fold_acc joins them: all have the same count, so that joining takes no
+ * division. */
 typedef struct column_moments {
     _Alignas(64) double mean[MOMENT_COLUMNS], rest[MOMENT_COLUMNS], squares[MOMENT_COLUMNS];
     uint64_t count;
 } column_moments;
 
-/* Joins the moments of `rows` rows more, given as what one pass over them summed and what the next one summed about centers. */
-static void join_columns(column_moments *all, uint64_t rows, uint64_t width, const double *restrict centers,
-                         const double *restrict distances, const double *restrict squares)
+/* Joins the moments of `rows` rows more, given as what one pass over them summed and what the
+ * next one summed about centers. */
+static void join_columns(column_moments *all, uint64_t rows, uint64_t width,
+                         const double *restrict centers, const double *restrict distances,
+                         const double *restrict squares)
 {
     const double count = (double)all->count + (double)rows;
     const double share = (double)rows / count, weight = (double)all->count / count * (double)rows;
 
     for (uint64_t j = 0; j < width; j++) {
-        const double rest = distances[j] / (double)rows, about = squares_about_mean(squares[j], distances[j], rows);
+        const double rest = distances[j] / (double)rows,
+                     about = squares_about_mean(squares[j], distances[j], rows);
 
         if (all->count == 0) {
             all->mean[j] = centers[j];
@@ -365,7 +383,8 @@ static void join_columns(column_moments *all, uint64_t rows, uint64_t width, con
 }
 
 /* Folds positions first .. end - 1 of `width` rows that lie crosswise, in the order of memory. */
-static void fold_columns(const job *work, uint64_t row, uint64_t width, uint64_t first, uint64_t end, gpr_value *values)
+static void fold_columns(const job *work, uint64_t row, uint64_t width, uint64_t first,
+                         uint64_t end, gpr_value *values)
 {
     const recipe *how = &work->how[0];
     const gpr_view *view = &work->composite->plain;
@@ -384,7 +403,8 @@ static void fold_columns(const job *work, uint64_t row, uint64_t width, uint64_t
         gpr_cpu_locate(view, row, first, &tile);
         how->loop.columns(tile.data, stride, rows, width, centers);
         for (uint64_t j = 0; j < width; j++) centers[j] /= (double)rows;
-        gpr_cpu_loops()->distances[how->loop_dtype](tile.data, stride, rows, width, centers, distances, squares);
+        gpr_cpu_loops()->distances[how->loop_dtype](tile.data, stride, rows, width, centers,
+                                                    distances, squares);
         join_columns(&all, rows, width, centers, distances, squares);
         first += rows;
     }
@@ -395,9 +415,10 @@ static void fold_columns(const job *work, uint64_t row, uint64_t width, uint64_t
     }
 }
 
-/* Folds positions first .. end - 1 of a unit's rows; returns their number, and the first of them in *row. */
-static uint64_t fold_unit(const job *work, uint64_t unit, uint64_t first, uint64_t end, scratch *in, uint64_t *row,
-                          gpr_value *values)
+/* Folds positions first .. end - 1 of a unit's rows; returns their number, and the first of them
+ * in *row. */
+static uint64_t fold_unit(const job *work, uint64_t unit, uint64_t first, uint64_t end, scratch *in,
+                          uint64_t *row, gpr_value *values)
 {
     uint64_t rows = 1;
 
@@ -427,7 +448,8 @@ static void finish(const job *work, const gpr_value *values, uint64_t count, uin
     for (uint64_t done = 0; done < count;) {
         const uint64_t some = least(count - done, RESULT_BATCH);
 
-        for (uint64_t i = 0; i < some; i++) gpr_write_acc(acc_kind, how->acc, &values[done + i], packed + i * bytes);
+        for (uint64_t i = 0; i < some; i++)
+            gpr_write_acc(acc_kind, how->acc, &values[done + i], packed + i * bytes);
         gpr_finish_results(how->rule, how->acc, packed, some, work->view->n,
                            work->result + (row + done) * work->result_bytes, work->output_stride);
         done += some;
@@ -435,8 +457,8 @@ static void finish(const job *work, const gpr_value *values, uint64_t count, uin
 }
 
 /* Positions in rows that the loops can read. */
-static void find_in_each(const recipe *how, const char *elements, int64_t stride, uint64_t rows, uint64_t n,
-                         int64_t *positions)
+static void find_in_each(const recipe *how, const char *elements, int64_t stride, uint64_t rows,
+                         uint64_t n, int64_t *positions)
 {
     _Alignas(MOST_NUMBER_BYTES) char numbers[RESULT_BATCH * MOST_NUMBER_BYTES];
 
@@ -452,7 +474,8 @@ static gpr_positions_loop positions_loop(const recipe *how)
 {
     const gpr_loops *loops = gpr_cpu_loops();
 
-    return how->rule->fold == GPR_FOLD_argmin ? loops->first_min[how->loop_dtype] : loops->first_max[how->loop_dtype];
+    return how->rule->fold == GPR_FOLD_argmin ? loops->first_min[how->loop_dtype]
+                                              : loops->first_max[how->loop_dtype];
 }
 
 /* Positions in rows of which nothing is left out: one call of a loop for many. */
@@ -462,8 +485,10 @@ static void find_in_rows(const job *work, uint64_t row, uint64_t end, stage *s)
     const recipe *how = &work->how[0];
     const composite *c = work->composite;
     const int last = view->outer - 1;
-    const uint64_t n = view->n, extent = c->direct && last >= 0 ? view->axes[last].extent : UINT64_MAX;
-    /* As many as are still in the first cache when they are looked through, or as the stage holds. */
+    const uint64_t n = view->n,
+                   extent = c->direct && last >= 0 ? view->axes[last].extent : UINT64_MAX;
+    /* As many as are still in the first cache when they are looked through, or as the stage
+     * holds. */
     const uint64_t at_once = least(RESULT_BATCH, (c->direct ? c->segment : STAGE_ELEMENTS) / n);
     int64_t positions[RESULT_BATCH];
 
@@ -517,14 +542,17 @@ static void units_task(void *context, uint64_t index)
 static void unit_piece_task(void *context, uint64_t index)
 {
     job *work = context;
-    const uint64_t unit = index / work->pieces, piece = index % work->pieces, first = piece * work->length;
+    const uint64_t unit = index / work->pieces, piece = index % work->pieces,
+                   first = piece * work->length;
     gpr_value values[MOMENT_COLUMNS], *partials = work->partials;
     scratch in;
     uint64_t row = 0;
 
     if (gpr_cpu_must_stop(&work->stop)) return;
-    const uint64_t rows = fold_unit(work, unit, first, least(work->view->n, first + work->length), &in, &row, values);
-    for (uint64_t i = 0; i < rows; i++) partials[(unit * work->units.rows + i) * work->pieces + piece] = values[i];
+    const uint64_t rows =
+        fold_unit(work, unit, first, least(work->view->n, first + work->length), &in, &row, values);
+    for (uint64_t i = 0; i < rows; i++)
+        partials[(unit * work->units.rows + i) * work->pieces + piece] = values[i];
 }
 
 static void finish_pieces(const job *work)
@@ -537,9 +565,9 @@ static void finish_pieces(const job *work)
         const uint64_t row = gpr_cpu_unit_row(&work->units, unit, &rows);
 
         for (uint64_t i = 0; i < rows; i++) {
-            const gpr_value value =
-                gpr_fold_partials(rule->fold, rule->compute, work->how[0].acc,
-                                  partials + (unit * work->units.rows + i) * work->pieces, work->pieces);
+            const gpr_value value = gpr_fold_partials(
+                rule->fold, rule->compute, work->how[0].acc,
+                partials + (unit * work->units.rows + i) * work->pieces, work->pieces);
             finish(work, &value, 1, row + i);
         }
     }
@@ -550,7 +578,8 @@ static void finish_pieces(const job *work)
 /* Whether each row's elements are aligned native neighbours, whatever the mask. */
 static int is_in_place(const gpr_view *view)
 {
-    const int dense = view->inner == 0 || (view->inner == 1 && view->axes[view->outer].in == (int64_t)view->bytes);
+    const int dense = view->inner == 0 ||
+                      (view->inner == 1 && view->axes[view->outer].in == (int64_t)view->bytes);
     uint64_t bits = (uint64_t)(uintptr_t)view->data;
 
     for (int i = 0; i < view->outer; i++) bits |= (uint64_t)view->axes[i].in;
@@ -565,8 +594,9 @@ static int columns_are_direct(const job *work)
     uint64_t bits = (uint64_t)(uintptr_t)view->data;
 
     for (int i = 0; i < view->outer + view->inner; i++) bits |= (uint64_t)view->axes[i].in;
-    return how->direct && gpr_cpu_loops()->distances[how->loop_dtype] != NULL && !view->byteswapped &&
-           bits % view->bytes == 0 && view->axes[view->outer - 1].in == (int64_t)view->bytes &&
+    return how->direct && gpr_cpu_loops()->distances[how->loop_dtype] != NULL &&
+           !view->byteswapped && bits % view->bytes == 0 &&
+           view->axes[view->outer - 1].in == (int64_t)view->bytes &&
            view->axes[view->outer - 1].extent >= LEAST_MOMENT_COLUMNS;
 }
 
@@ -587,7 +617,8 @@ static void describe(const job *work, composite *c)
     c->short_rows = c->many_at_once = 0;
     c->direct = c->in_place && work->how[0].direct && !leaves_out;
     if (c->direct) c->segment = SEGMENT_BYTES / view->bytes;
-    c->columns = c->crosswise && !leaves_out && rule->acc_kind == GPR_ACC_MOMENTS && columns_are_direct(work);
+    c->columns = c->crosswise && !leaves_out && rule->acc_kind == GPR_ACC_MOMENTS &&
+                 columns_are_direct(work);
     if (c->columns) c->segment = MOMENT_COLUMNS;
     if (rule->acc_kind == GPR_ACC_INDEXED && !leaves_out && !c->crosswise) {
         c->short_rows = view->n <= GPR_SHORT_ROW && positions_loop(&work->how[0]) != NULL;

@@ -1,14 +1,16 @@
-/* The CPU backend: from a view and a rule to results, on all cores. Here for folds whose accumulators are numbers, or the
- * two numbers of a range, each of which has a loop; composite.c has the others.
+/* The CPU backend: from a view and a rule to results, on all cores. Here for folds whose
+ * accumulators are numbers, or the two numbers of a range, each of which has a loop; composite.c
+ * has the others.
  *
  * Work is cut into tasks of about PIECE_BYTES by shapes alone. There are three ways to cut it:
- *   pieces    long rows: a task folds part of a row to a partial; partials are folded in order at the end
+ *   pieces    long rows: a task folds part of a row to a partial; partials are folded in order at
+ *             the end
  *   rows      short rows: a task folds a batch of whole rows
- *   columns   rows that lie crosswise in memory (axis 0 of a C-ordered matrix): a task walks memory in its order and
- *             folds into a block of accumulators, one for each row
- * The loops (loops.h) want aligned native elements of one of their dtypes. Where the array is that, they read it in
- * place; elsewhere a stage of a few KiB is packed, converted and folded, over and over, without leaving the first
- * cache. */
+ *   columns   rows that lie crosswise in memory (axis 0 of a C-ordered matrix): a task walks memory
+ *             in its order and folds into a block of accumulators, one for each row
+ * The loops (loops.h) want aligned native elements of one of their dtypes. Where the array is that,
+ * they read it in place; elsewhere a stage of a few KiB is packed, converted and folded, over and
+ * over, without leaving the first cache. */
 #include "cpu/cpu.h"
 
 #include <stdlib.h>
@@ -19,12 +21,14 @@
 #include "lib/base/status.h"
 
 enum {
-    ROW_BATCH = 512,          /* accumulators of short rows between two calls to finish them */
-    COLUMN_PIECE = 128,       /* least rows of a piece of columns, so that partials stay few beside elements ... */
+    ROW_BATCH = 512, /* accumulators of short rows between two calls to finish them */
+    /* least rows of a piece of columns, so that partials stay few beside elements ... */
+    COLUMN_PIECE = 128,
     COLUMN_LONG_PIECE = 2048, /* ... and where columns alone make MANY_UNITS tasks */
     MANY_UNITS = 64,
-    NARROW_COLUMNS = 64, /* blocks narrower than this are widened by folding several rows side by side ... */
-    WIDE_ENOUGH = 128,   /* ... until they are this wide */
+    /* blocks narrower than this are widened by folding several rows side by side ... */
+    NARROW_COLUMNS = 64,
+    WIDE_ENOUGH = 128, /* ... until they are this wide */
     STACK_PARTIALS = 64,
     MOST_PARTS = PIECE_BYTES / STAGE_ELEMENTS /* stages in a piece of a row */
 };
@@ -39,8 +43,10 @@ static int is_truth(gpr_fold fold)
     return fold == GPR_FOLD_any || fold == GPR_FOLD_all;
 }
 
-/* Makes results of `count` accumulators, which begin at row `row`; of a range, `high` has the largest. */
-static void finish(const job *work, const char *accumulators, const char *high, uint64_t count, uint64_t row)
+/* Makes results of `count` accumulators, which begin at row `row`; of a range, `high` has the
+ * largest. */
+static void finish(const job *work, const char *accumulators, const char *high, uint64_t count,
+                   uint64_t row)
 {
     const recipe *how = &work->how[0];
     const size_t bytes = how->acc_bytes;
@@ -66,7 +72,8 @@ static void finish(const job *work, const char *accumulators, const char *high, 
 
 static void fill(const recipe *how, char *accumulators, uint64_t count)
 {
-    for (uint64_t i = 0; i < count; i++) memcpy(accumulators + i * how->acc_bytes, how->identity.bytes, how->acc_bytes);
+    for (uint64_t i = 0; i < count; i++)
+        memcpy(accumulators + i * how->acc_bytes, how->identity.bytes, how->acc_bytes);
 }
 
 static int is_decided(const recipe *how, gpr_value value)
@@ -77,10 +84,12 @@ static int is_decided(const recipe *how, gpr_value value)
 /* ---------------------------------------------------------------- pieces of a row ------------ */
 
 /* Folds `count` > 0 elements of a row. */
-static gpr_value fold_run(const job *work, const recipe *how, uint64_t row, uint64_t first, uint64_t count, stage *s)
+static gpr_value fold_run(const job *work, const recipe *how, uint64_t row, uint64_t first,
+                          uint64_t count, stage *s)
 {
     const gpr_view *view = work->view;
-    const char *memory = view->rows_contiguous ? gpr_view_row(view, row) + first * view->bytes : NULL;
+    const char *memory =
+        view->rows_contiguous ? gpr_view_row(view, row) + first * view->bytes : NULL;
     gpr_value parts[MOST_PARTS], value = how->identity;
     uint64_t made = 0;
 
@@ -113,10 +122,12 @@ static void piece_task(void *context, uint64_t index)
     stage s;
 
     if (gpr_cpu_must_stop(&work->stop)) return;
-    if (work->decided != NULL && atomic_load_explicit(&work->decided[row], memory_order_relaxed)) return;
+    if (work->decided != NULL && atomic_load_explicit(&work->decided[row], memory_order_relaxed))
+        return;
     for (int k = 0; k < work->recipes; k++) {
         const recipe *how = &work->how[k];
-        const gpr_value value = fold_run(work, how, row, first, least(work->view->n - first, work->length), &s);
+        const gpr_value value =
+            fold_run(work, how, row, first, least(work->view->n - first, work->length), &s);
 
         if (work->decided == NULL)
             ((gpr_value *)work->partials)[(uint64_t)k * tasks + index] = value;
@@ -135,7 +146,8 @@ static void finish_pieces(job *work)
             const uint64_t first = ((uint64_t)k * work->view->rows + row) * work->pieces;
 
             if (work->decided != NULL)
-                values[k] = (gpr_value){.u32 = (uint32_t)((how->fold == GPR_FOLD_any) == work->decided[row])};
+                values[k] = (gpr_value){
+                    .u32 = (uint32_t)((how->fold == GPR_FOLD_any) == work->decided[row])};
             else
                 values[k] = gpr_fold_partials(how->fold, how->loop_dtype, how->loop.accumulator,
                                               (gpr_value *)work->partials + first, work->pieces);
@@ -159,7 +171,8 @@ static gpr_status reduce_pieces(job *work, gpr_run *run)
         work->decided = stack_decided;
         if (view->rows > 1) work->decided = heap = malloc(view->rows * sizeof *work->decided);
         if (work->decided == NULL)
-            return gpr_fail(GPR_ERROR_MEMORY, "no memory for %llu rows", (unsigned long long)view->rows);
+            return gpr_fail(GPR_ERROR_MEMORY, "no memory for %llu rows",
+                            (unsigned long long)view->rows);
         for (uint64_t row = 0; row < view->rows; row++) atomic_init(&work->decided[row], 0);
         /* Often the first elements decide: find out before waking anybody. */
         piece_task(work, 0);
@@ -170,7 +183,8 @@ static gpr_status reduce_pieces(job *work, gpr_run *run)
         if (tasks * (uint64_t)work->recipes > STACK_PARTIALS)
             work->partials = heap = malloc(tasks * (uint64_t)work->recipes * sizeof(gpr_value));
         if (work->partials == NULL)
-            return gpr_fail(GPR_ERROR_MEMORY, "no memory for %llu partial results", (unsigned long long)tasks);
+            return gpr_fail(GPR_ERROR_MEMORY, "no memory for %llu partial results",
+                            (unsigned long long)tasks);
     }
     if (tasks > 0) run->block_size = gpr_cpu_run_tasks(view, tasks, piece_task, work);
     if (!work->stop.stopped) finish_pieces(work);
@@ -181,7 +195,8 @@ static gpr_status reduce_pieces(job *work, gpr_run *run)
 /* ---------------------------------------------------------------- batches of rows ------------ */
 
 /* Folds rows of contiguous memory; steps of the last outer axis are one call of the loop. */
-static void fold_rows_in_place(const job *work, const recipe *how, uint64_t row, uint64_t count, char *accumulators)
+static void fold_rows_in_place(const job *work, const recipe *how, uint64_t row, uint64_t count,
+                               char *accumulators)
 {
     const gpr_view *view = work->view;
     const int last = view->outer - 1;
@@ -199,8 +214,8 @@ static void fold_rows_in_place(const job *work, const recipe *how, uint64_t row,
 }
 
 /* Folds rows through the stage, as many at a time as it holds. */
-static void fold_rows_staged(const job *work, const recipe *how, uint64_t row, uint64_t count, char *accumulators,
-                             stage *s)
+static void fold_rows_staged(const job *work, const recipe *how, uint64_t row, uint64_t count,
+                             char *accumulators, stage *s)
 {
     const gpr_view *view = work->view;
     const uint64_t n = view->n, at_once = STAGE_ELEMENTS / n;
@@ -213,15 +228,16 @@ static void fold_rows_staged(const job *work, const recipe *how, uint64_t row, u
             elements = view->data + row * n * view->bytes;
         else
             gpr_pack(view, row * n, rows * n, how->neutral.bytes, s->packed);
-        how->loop.rows(gpr_cpu_prepare(how, elements, rows * n, s), (int64_t)(n * how->loop_bytes), rows, n,
-                       accumulators);
+        how->loop.rows(gpr_cpu_prepare(how, elements, rows * n, s), (int64_t)(n * how->loop_bytes),
+                       rows, n, accumulators);
         accumulators += rows * how->acc_bytes;
         row += rows;
         count -= rows;
     }
 }
 
-static void fold_rows(const job *work, const recipe *how, uint64_t row, uint64_t count, char *accumulators, stage *s)
+static void fold_rows(const job *work, const recipe *how, uint64_t row, uint64_t count,
+                      char *accumulators, stage *s)
 {
     if (work->view->rows_contiguous && how->direct) {
         fold_rows_in_place(work, how, row, count, accumulators);
@@ -238,7 +254,8 @@ static void fold_rows(const job *work, const recipe *how, uint64_t row, uint64_t
 static void rows_task(void *context, uint64_t index)
 {
     job *work = context;
-    const uint64_t first = index * work->per_task, end = least(work->view->rows, first + work->per_task);
+    const uint64_t first = index * work->per_task,
+                   end = least(work->view->rows, first + work->per_task);
     batch accumulators;
     stage s;
 
@@ -246,7 +263,8 @@ static void rows_task(void *context, uint64_t index)
     for (uint64_t row = first; row < end;) {
         const uint64_t count = least(end - row, ROW_BATCH);
 
-        for (int k = 0; k < work->recipes; k++) fold_rows(work, &work->how[k], row, count, accumulators.of[k], &s);
+        for (int k = 0; k < work->recipes; k++)
+            fold_rows(work, &work->how[k], row, count, accumulators.of[k], &s);
         finish(work, accumulators.of[0], accumulators.of[1], count, row);
         row += count;
     }
@@ -264,8 +282,9 @@ static gpr_status reduce_rows(job *work, gpr_run *run)
 
 /* ---------------------------------------------------------------- columns -------------------- */
 
-/* Rows to fold side by side: narrow columns leave most of a vector empty, but the rows of a dense matrix follow each
- * other, so several of them make one wide row. A multiple of 16 wide where it can be, for the vectors' sake. */
+/* Rows to fold side by side: narrow columns leave most of a vector empty, but the rows of a dense
+ * matrix follow each other, so several of them make one wide row. A multiple of 16 wide where it
+ * can be, for the vectors' sake. */
 static uint64_t copies_for(uint64_t width, uint64_t n)
 {
     uint64_t copies = 1;
@@ -276,9 +295,10 @@ static uint64_t copies_for(uint64_t width, uint64_t n)
     return n >= 16 * copies ? copies : 1;
 }
 
-/* Folds rows of `width` elements that the loop can read, into `copies` times `width` accumulators. */
-static void fold_block(const recipe *how, const char *elements, int64_t stride, uint64_t rows, uint64_t width,
-                       uint64_t copies, char *accumulators)
+/* Folds rows of `width` elements that the loop can read, into `copies` times `width`
+ * accumulators. */
+static void fold_block(const recipe *how, const char *elements, int64_t stride, uint64_t rows,
+                       uint64_t width, uint64_t copies, char *accumulators)
 {
     if (copies > 1 && stride == (int64_t)(width * how->loop_bytes)) {
         const uint64_t wide_rows = rows / copies;
@@ -292,8 +312,8 @@ static void fold_block(const recipe *how, const char *elements, int64_t stride, 
 }
 
 /* Folds one unit's positions first .. end - 1 into accumulators. */
-static void fold_columns(const job *work, const recipe *how, uint64_t row, uint64_t width, uint64_t first, uint64_t end,
-                         char *accumulators)
+static void fold_columns(const job *work, const recipe *how, uint64_t row, uint64_t width,
+                         uint64_t first, uint64_t end, char *accumulators)
 {
     const uint64_t extent = work->view->axes[work->view->outer + work->view->inner - 1].extent;
     const uint64_t at_once = STAGE_ELEMENTS / width;
@@ -313,8 +333,9 @@ static void fold_columns(const job *work, const recipe *how, uint64_t row, uint6
                 const uint64_t rows = least(run - done, at_once);
 
                 gpr_pack(&tile, done * width, rows * width, how->neutral.bytes, s.packed);
-                fold_block(how, gpr_cpu_prepare(how, s.packed, rows * width, &s), (int64_t)(width * how->loop_bytes),
-                           rows, width, work->copies, accumulators);
+                fold_block(how, gpr_cpu_prepare(how, s.packed, rows * width, &s),
+                           (int64_t)(width * how->loop_bytes), rows, width, work->copies,
+                           accumulators);
             }
         }
         first += run;
@@ -343,7 +364,8 @@ static void columns_task(void *context, uint64_t index)
     }
 }
 
-/* Accumulators of a unit's piece: a block of them for each unit and piece, and the next recipe's behind all of them. */
+/* Accumulators of a unit's piece: a block of them for each unit and piece, and the next recipe's
+ * behind all of them. */
 static char *column_partials(const job *work, int k, uint64_t index)
 {
     const uint64_t block = (uint64_t)k * work->units.count * work->pieces + index;
@@ -363,7 +385,8 @@ static void column_piece_task(void *context, uint64_t index)
     for (int k = 0; k < work->recipes; k++) {
         const recipe *how = &work->how[k];
 
-        fold_columns(work, how, row, width, first, least(work->view->n, first + work->length), accumulators);
+        fold_columns(work, how, row, width, first, least(work->view->n, first + work->length),
+                     accumulators);
         memcpy(column_partials(work, k, index), accumulators, width * how->acc_bytes);
     }
 }
@@ -380,7 +403,8 @@ static void finish_column_pieces(job *work)
 
         for (int k = 0; k < work->recipes; k++) {
             blocks[k] = column_partials(work, k, unit * work->pieces);
-            work->how[k].combine(blocks[k] + block_bytes, block_bytes, work->pieces - 1, width, blocks[k]);
+            work->how[k].combine(blocks[k] + block_bytes, block_bytes, work->pieces - 1, width,
+                                 blocks[k]);
         }
         finish(work, blocks[0], blocks[1], width, row);
     }
@@ -408,9 +432,11 @@ static gpr_status reduce_columns(job *work, gpr_run *run)
         return GPR_OK;
     }
     tasks = work->units.count * work->pieces;
-    work->partials = malloc((uint64_t)work->recipes * tasks * work->units.rows * work->how[0].acc_bytes);
+    work->partials =
+        malloc((uint64_t)work->recipes * tasks * work->units.rows * work->how[0].acc_bytes);
     if (work->partials == NULL)
-        return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial results of %llu tasks", (unsigned long long)tasks);
+        return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial results of %llu tasks",
+                        (unsigned long long)tasks);
     run->grid_size = tasks;
     run->block_size = gpr_cpu_run_tasks(view, tasks, column_piece_task, work);
     if (!work->stop.stopped) finish_column_pieces(work);
@@ -430,7 +456,8 @@ static void reduce_nothing(const job *work)
 
     gpr_write_acc(rule->acc_kind, acc, &identity, packed);
     for (uint64_t row = 0; row < work->view->rows; row++)
-        gpr_finish_results(rule, acc, packed, 1, 0, work->result + row * work->result_bytes, work->output_stride);
+        gpr_finish_results(rule, acc, packed, 1, 0, work->result + row * work->result_bytes,
+                           work->output_stride);
 }
 
 /* The folds of numbers that the rule's fold is made of. */
@@ -474,8 +501,8 @@ gpr_status gpr_cpu_reduce(const gpr_resolved *call, gpr_run *run)
         reduce_nothing(&work);
         return GPR_OK;
     }
-    if (view->contiguous && view->rows == 1 && work.how[0].direct && rule->acc_kind == GPR_ACC_NUMBER &&
-        view->n <= work.length) {
+    if (view->contiguous && view->rows == 1 && work.how[0].direct &&
+        rule->acc_kind == GPR_ACC_NUMBER && view->n <= work.length) {
         /* The common small array: one call of the loop. */
         gpr_value value;
 

@@ -1,4 +1,5 @@
-/* The CPU backend: every operator and dtype on all cores, with the widest instruction set the machine has. */
+/* The CPU backend: every operator and dtype on all cores, with the widest instruction set the
+ * machine has. */
 #ifndef GPR_CPU_H
 #define GPR_CPU_H
 
@@ -6,24 +7,26 @@
 #include "lib/rules/nd_view.h"
 #include "lib/rules/resolved.h"
 
-/* Reduces each row of the call's host array into its result (one per row, n > 0 or the fold has an identity). The split into
- * tasks depends on shapes alone, so the bits do not depend on the number of threads. Calls the call's interrupted(), if not
- * NULL, on this thread at least every few tens of milliseconds. Fills in *run's variant, block_size, grid_size.
- * GPR_ERROR_MEMORY, GPR_ERROR_INTERRUPTED. */
+/* Reduces each row of the call's host array into its result (one per row, n > 0 or the fold has an
+ * identity). The split into tasks depends on shapes alone, so the bits do not depend on the number
+ * of threads. Calls the call's interrupted(), if not NULL, on this thread at least every few tens
+ * of milliseconds. Fills in *run's variant, block_size, grid_size. GPR_ERROR_MEMORY,
+ * GPR_ERROR_INTERRUPTED. */
 gpr_status gpr_cpu_reduce(const gpr_resolved *call, gpr_run *run);
 
 /* The same where sums are exact: the rule's kind is GPR_ACC_EXACT or GPR_ACC_EXACT_MOMENTS. */
 gpr_status gpr_cpu_reduce_exactly(const gpr_resolved *call, gpr_run *run);
 
-/* Adds every element of a host view of one row to an empty part, which takes its dtype; see exact.h. Calls
- * interrupted(arg) as above. GPR_ERROR_MEMORY, GPR_ERROR_INTERRUPTED. */
-gpr_status gpr_cpu_add_exactly(const gpr_view *view, int (*interrupted)(void *), void *interrupted_arg,
-                               gpr_exact_part *part);
+/* Adds every element of a host view of one row to an empty part, which takes its dtype; see
+ * exact.h. Calls interrupted(arg) as above. GPR_ERROR_MEMORY, GPR_ERROR_INTERRUPTED. */
+gpr_status gpr_cpu_add_exactly(const gpr_view *view, int (*interrupted)(void *),
+                               void *interrupted_arg, gpr_exact_part *part);
 
-/* Sums the products of the elements of two host views of one row and equal length, walked in the same order and converted to
- * `factor`, in the parts of that type's products, whatever they held. Calls interrupted(arg) as above. GPR_ERROR_MEMORY,
- * GPR_ERROR_INTERRUPTED. */
-gpr_status gpr_cpu_multiply_exactly(const gpr_view *a, const gpr_view *b, gpr_dtype factor, int (*interrupted)(void *),
-                                    void *interrupted_arg, gpr_exact_part *parts);
+/* Sums the products of the elements of two host views of one row and equal length, walked in the
+ * same order and converted to `factor`, in the parts of that type's products, whatever they held.
+ * Calls interrupted(arg) as above. GPR_ERROR_MEMORY, GPR_ERROR_INTERRUPTED. */
+gpr_status gpr_cpu_multiply_exactly(const gpr_view *a, const gpr_view *b, gpr_dtype factor,
+                                    int (*interrupted)(void *), void *interrupted_arg,
+                                    gpr_exact_part *parts);
 
 #endif

@@ -1,5 +1,5 @@
-/* Adding arrays, and products of them, to exact sums, and rows of them to results, on all cores: by tiles (exact_tiles.h), or where rows
- * are short or lie crosswise side by side (exact_pairs.h).
+/* Adding arrays, and products of them, to exact sums, and rows of them to results, on all cores: by
+ * tiles (exact_tiles.h), or where rows are short or lie crosswise side by side (exact_pairs.h).
  * Whatever the tasks, the parts are the same: they depend on the elements alone. */
 #include <fenv.h>
 #include <stdlib.h>
@@ -13,16 +13,19 @@
 #include "lib/base/status.h"
 
 enum {
-    LEAST_TASK = 32768, /* elements, at the mean, so that placing its first bins is little beside it */
-    MOST_TASKS = 256,   /* enough for an even load on many cores, few parts to keep and to merge */
-    TILES_TO_ASK =
-        8 /* from one time a task asks whether to stop to the next: the clock takes as long as part of a tile */
+    /* elements, at the mean, so that placing its first bins is little beside it */
+    LEAST_TASK = 32768,
+    MOST_TASKS = 256, /* enough for an even load on many cores, few parts to keep and to merge */
+    /* from one time a task checks whether to stop to the next: reading the clock takes as long as
+     * part of a tile */
+    TILES_TO_ASK = 8
 };
 
 struct exact_job;
 
 /* Adds elements [first, end) of a row to its parts, which it makes empty before. */
-typedef void (*add_range)(struct exact_job *work, uint64_t row, uint64_t first, uint64_t end, gpr_exact_part *parts);
+typedef void (*add_range)(struct exact_job *work, uint64_t row, uint64_t first, uint64_t end,
+                          gpr_exact_part *parts);
 
 /* What is added, as tasks. */
 typedef struct exact_job {
@@ -49,7 +52,8 @@ typedef struct exact_job {
 
 typedef struct exact_stage {
     _Alignas(64) char packed[GPR_EXACT_TILE * 8];
-    _Alignas(64) char split[GPR_EXACT_PARTS][GPR_EXACT_TILE * 4]; /* a tile of complex elements is half as long */
+    /* a tile of complex elements is half as long */
+    _Alignas(64) char split[GPR_EXACT_PARTS][GPR_EXACT_TILE * 4];
     uint8_t keep[GPR_EXACT_TILE];
 } exact_stage;
 
@@ -78,7 +82,8 @@ static uint64_t drop_nan(const exact_job *work, uint64_t count, exact_stage *s)
 }
 
 /* Real and imaginary parts of complex elements, each by themselves. */
-static void split_tile(const char *elements, size_t part_bytes, uint64_t count, char *real, char *imaginary)
+static void split_tile(const char *elements, size_t part_bytes, uint64_t count, char *real,
+                       char *imaginary)
 {
     char *const to[GPR_EXACT_PARTS] = {real, imaginary};
 
@@ -94,10 +99,10 @@ static void split_tile(const char *elements, size_t part_bytes, uint64_t count, 
     }
 }
 
-/* Makes components[p] the real numbers of the elements of a row from `at` on, -0 for those that are left out; returns how many of
- * these are NaN. */
-static uint64_t read_tile(const exact_job *work, uint64_t row, uint64_t at, uint64_t count, exact_stage *s,
-                          const void *components[GPR_EXACT_PARTS])
+/* Makes components[p] the real numbers of the elements of a row from `at` on, -0 for those that are
+ * left out; returns how many of these are NaN. */
+static uint64_t read_tile(const exact_job *work, uint64_t row, uint64_t at, uint64_t count,
+                          exact_stage *s, const void *components[GPR_EXACT_PARTS])
 {
     const gpr_view *view = work->view;
     const int is_read_in_place = view->rows_contiguous && !work->skip_nan && work->components == 1;
@@ -114,20 +119,23 @@ static uint64_t read_tile(const exact_job *work, uint64_t row, uint64_t at, uint
     return nan;
 }
 
-/* Takes elements that were left out, and so added as -0, from the parts' counts. Those of a mask are counted only where somebody asks
- * for the count: to divide by it, or because so far the sum may be of nothing. */
-static void uncount(const exact_job *work, uint64_t row, uint64_t at, uint64_t count, uint64_t left_out,
-                    gpr_exact_part *parts)
+/* Takes elements that were left out, and so added as -0, from the parts' counts. Those of a mask
+ * are counted only where somebody asks for the count: to divide by it, or because so far the sum
+ * may be of nothing. */
+static void uncount(const exact_job *work, uint64_t row, uint64_t at, uint64_t count,
+                    uint64_t left_out, gpr_exact_part *parts)
 {
     const gpr_view *view = work->view;
     int is_asked = work->counts_mask;
 
     for (int p = 0; p < work->components; p++) is_asked |= gpr_exact_may_be_nothing(&parts[p]);
-    if (view->mask != NULL && is_asked) left_out += gpr_count_left_out(view, row * view->n + at, count);
+    if (view->mask != NULL && is_asked)
+        left_out += gpr_count_left_out(view, row * view->n + at, count);
     for (int p = 0; p < work->components; p++) parts[p].count -= left_out;
 }
 
-static void add_elements(exact_job *work, uint64_t row, uint64_t first, uint64_t end, gpr_exact_part *parts)
+static void add_elements(exact_job *work, uint64_t row, uint64_t first, uint64_t end,
+                         gpr_exact_part *parts)
 {
     exact_adder how[GPR_EXACT_PARTS];
     const void *components[GPR_EXACT_PARTS];
@@ -138,7 +146,8 @@ static void add_elements(exact_job *work, uint64_t row, uint64_t first, uint64_t
         how[p] = gpr_cpu_exact_adder(&parts[p], gpr_exact_part_dtype(work->view->dtype));
     }
     for (uint64_t at = first; at < end && !must_stop(work, first, at); at += work->tile) {
-        const uint64_t count = least(end - at, work->tile), nan = read_tile(work, row, at, count, &s, components);
+        const uint64_t count = least(end - at, work->tile),
+                       nan = read_tile(work, row, at, count, &s, components);
 
         for (int p = 0; p < work->components; p++) gpr_cpu_add_tile(&how[p], components[p], count);
         uncount(work, row, at, count, nan, parts);
@@ -146,7 +155,8 @@ static void add_elements(exact_job *work, uint64_t row, uint64_t first, uint64_t
 }
 
 /* Elements to a part for each of their components, and all squares of components to one more. */
-static void add_elements_and_squares(exact_job *work, uint64_t row, uint64_t first, uint64_t end, gpr_exact_part *parts)
+static void add_elements_and_squares(exact_job *work, uint64_t row, uint64_t first, uint64_t end,
+                                     gpr_exact_part *parts)
 {
     const gpr_dtype real = gpr_exact_part_dtype(work->view->dtype);
     gpr_exact_part *squares = &parts[work->components];
@@ -162,7 +172,8 @@ static void add_elements_and_squares(exact_job *work, uint64_t row, uint64_t fir
     gpr_exact_clear_products(squares, real);
     square = gpr_cpu_product_adder(squares, real);
     for (uint64_t at = first; at < end && !must_stop(work, first, at); at += work->tile) {
-        const uint64_t count = least(end - at, work->tile), nan = read_tile(work, row, at, count, &s, components);
+        const uint64_t count = least(end - at, work->tile),
+                       nan = read_tile(work, row, at, count, &s, components);
 
         for (int p = 0; p < work->components; p++) {
             gpr_cpu_add_tile(&how[p], components[p], count);
@@ -172,7 +183,8 @@ static void add_elements_and_squares(exact_job *work, uint64_t row, uint64_t fir
     }
 }
 
-/* A tile of factors; one of complex factors is half as long. Two of them lie in a worker's stack. */
+/* A tile of factors; one of complex factors is half as long. Two of them lie in a worker's
+ * stack. */
 typedef struct factor_stage {
     _Alignas(64) char packed[PRODUCT_TILE * sizeof(double)];
     _Alignas(64) char converted[PRODUCT_TILE * sizeof(double)];
@@ -180,8 +192,8 @@ typedef struct factor_stage {
 } factor_stage;
 
 /* Makes components[p] the real numbers of factors of the only row, from `at` on. */
-static void read_factors(const exact_job *work, const gpr_view *view, uint64_t at, uint64_t count, factor_stage *s,
-                         const void *components[GPR_EXACT_PARTS])
+static void read_factors(const exact_job *work, const gpr_view *view, uint64_t at, uint64_t count,
+                         factor_stage *s, const void *components[GPR_EXACT_PARTS])
 {
     const char *elements = view->rows_contiguous ? view->data + at * view->bytes : s->packed;
 
@@ -211,7 +223,8 @@ static void negate(size_t bytes, void *elements, uint64_t count)
 }
 
 /* Products of two rows. */
-static void add_products(exact_job *work, uint64_t row, uint64_t first, uint64_t end, gpr_exact_part *parts)
+static void add_products(exact_job *work, uint64_t row, uint64_t first, uint64_t end,
+                         gpr_exact_part *parts)
 {
     const gpr_dtype real = gpr_exact_part_dtype(work->factor);
     product_adder how[GPR_EXACT_PARTS];
@@ -244,13 +257,15 @@ static void finish_row(const exact_job *work, uint64_t row, const gpr_exact_part
     gpr_finish_exact(work->rule, parts, work->result + row * gpr_dtype_bytes(work->rule->result));
 }
 
-/* First element of a piece of a row; of the one behind the last, the row's end. Pieces get shorter: of two that follow each other
- * the second one has less, by the same number of tiles throughout, and the last one next to none. So the cores that work on the last
- * pieces end at nearly the same time, however many they are. */
+/* First element of a piece of a row; of the one behind the last, the row's end. Pieces get shorter:
+ * of two that follow each other the second one has less, by the same number of tiles throughout,
+ * and the last one next to none. So the cores that work on the last pieces end at nearly the same
+ * time, however many they are. */
 static uint64_t piece_start(const exact_job *work, uint64_t piece)
 {
     const uint64_t left = work->pieces - piece, tiles = divide_up(work->view->n, work->tile);
-    const unsigned __int128 behind = (unsigned __int128)tiles * left * left / (work->pieces * work->pieces);
+    const unsigned __int128 behind =
+        (unsigned __int128)tiles * left * left / (work->pieces * work->pieces);
 
     return least((tiles - (uint64_t)behind) * work->tile, work->view->n);
 }
@@ -264,18 +279,20 @@ static void add_task(exact_job *work, uint64_t index)
     if (work->parts != NULL) {
         const uint64_t piece = index % work->pieces;
 
-        work->add(work, index / work->pieces, piece_start(work, piece), piece_start(work, piece + 1),
-                  work->parts + index * (uint64_t)work->width);
+        work->add(work, index / work->pieces, piece_start(work, piece),
+                  piece_start(work, piece + 1), work->parts + index * (uint64_t)work->width);
         return;
     }
-    for (uint64_t row = index * work->per_task; row < least(view->rows, (index + 1) * work->per_task); row++) {
+    for (uint64_t row = index * work->per_task;
+         row < least(view->rows, (index + 1) * work->per_task); row++) {
         work->add(work, row, 0, view->n, parts);
         finish_row(work, row, parts);
     }
 }
 
-/* The task in a floating point environment of its own: a program may run with subnormal numbers flushed to zero, with
- * another rounding, or with traps, in its own threads and so in the pool's. */
+/* The task in a floating point environment of its own: a program may run with subnormal numbers
+ * flushed to zero, with another rounding, or with traps, in its own threads and so in the
+ * pool's. */
 static void task_as_ieee(void *context, uint64_t index)
 {
     exact_job *work = context;
@@ -287,7 +304,8 @@ static void task_as_ieee(void *context, uint64_t index)
     (void)fesetenv(&environment);
 }
 
-static exact_job make_job(const gpr_view *view, gpr_dtype sum, int (*interrupted)(void *), void *interrupted_arg)
+static exact_job make_job(const gpr_view *view, gpr_dtype sum, int (*interrupted)(void *),
+                          void *interrupted_arg)
 {
     exact_job work = {.view = view,
                       .sum = sum,
@@ -302,7 +320,8 @@ static exact_job make_job(const gpr_view *view, gpr_dtype sum, int (*interrupted
     return work;
 }
 
-/* Adds the rows' pieces, as many tasks, and joins each row's: its parts are then its first piece's. */
+/* Adds the rows' pieces, as many tasks, and joins each row's: its parts are then its first
+ * piece's. */
 static gpr_status add_pieces(exact_job *work)
 {
     const gpr_view *view = work->view;
@@ -313,7 +332,8 @@ static gpr_status add_pieces(exact_job *work)
     const uint64_t tasks = view->rows * work->pieces;
     work->parts = malloc(tasks * width * sizeof *work->parts);
     if (work->parts == NULL)
-        return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial sums of %llu tasks", (unsigned long long)tasks);
+        return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial sums of %llu tasks",
+                        (unsigned long long)tasks);
     (void)gpr_parallel_for(tasks, task_as_ieee, work);
     for (uint64_t row = 0; row < view->rows && !work->stop.stopped; row++) {
         gpr_exact_part *first = work->parts + row * work->pieces * width;
@@ -326,13 +346,15 @@ static gpr_status add_pieces(exact_job *work)
 
 /* ---------------------------------------------------------------- rows side by side ---------- */
 
-/* Whether sums of rows become results side by side: there are several, short or crosswise ones, and each result is of all elements. */
+/* Whether sums of rows become results side by side: there are several, short or crosswise ones,
+ * and each result is of all elements. */
 static int has_paired_rows(const exact_job *work)
 {
     const gpr_view *view = work->view;
 
-    return work->rule->acc_kind == GPR_ACC_EXACT && gpr_cpu_has_pairs(view->dtype) && !work->counts_mask &&
-           view->rows > 1 && (view->n <= PAIRED_ELEMENTS || gpr_cpu_lies_crosswise(view));
+    return work->rule->acc_kind == GPR_ACC_EXACT && gpr_cpu_has_pairs(view->dtype) &&
+           !work->counts_mask && view->rows > 1 &&
+           (view->n <= PAIRED_ELEMENTS || gpr_cpu_lies_crosswise(view));
 }
 
 /* Some units of short rows, to results. Rows whose pairs do not hold are summed by themselves. */
@@ -362,9 +384,11 @@ static void unit_task(exact_job *work, uint64_t index)
 }
 
 /* The parts of a piece of a unit's rows, of which there is room for units.rows. */
-static gpr_exact_part *unit_parts(const exact_job *work, uint64_t unit, uint64_t piece, uint64_t row)
+static gpr_exact_part *unit_parts(const exact_job *work, uint64_t unit, uint64_t piece,
+                                  uint64_t row)
 {
-    return work->parts + (((unit * work->pieces) + piece) * work->units.rows + row) * (uint64_t)work->width;
+    return work->parts +
+           (((unit * work->pieces) + piece) * work->units.rows + row) * (uint64_t)work->width;
 }
 
 /* A piece of a unit of long rows that lie crosswise. */
@@ -402,16 +426,19 @@ static void unit_piece_task(exact_job *work, uint64_t index)
 /* Long rows that lie crosswise, in pieces. */
 static gpr_status reduce_unit_pieces(exact_job *work)
 {
-    const uint64_t least_length = 4 * PAIRED_ELEMENTS, wanted = divide_up(MOST_TASKS, work->units.count);
+    const uint64_t least_length = 4 * PAIRED_ELEMENTS,
+                   wanted = divide_up(MOST_TASKS, work->units.count);
     gpr_status status = GPR_OK;
 
     work->pieces = least(divide_up(work->view->n, least_length), wanted);
-    work->length = divide_up(divide_up(work->view->n, work->pieces), PAIRED_ELEMENTS) * PAIRED_ELEMENTS;
+    work->length =
+        divide_up(divide_up(work->view->n, work->pieces), PAIRED_ELEMENTS) * PAIRED_ELEMENTS;
     work->pieces = divide_up(work->view->n, work->length);
     const uint64_t tasks = work->units.count * work->pieces;
     work->parts = malloc(tasks * work->units.rows * (uint64_t)work->width * sizeof *work->parts);
     if (work->parts == NULL)
-        return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial sums of %llu tasks", (unsigned long long)tasks);
+        return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial sums of %llu tasks",
+                        (unsigned long long)tasks);
     work->task = unit_piece_task;
     (void)gpr_cpu_run_tasks(work->view, tasks, task_as_ieee, work);
     for (uint64_t unit = 0; unit < work->units.count && !work->stop.stopped; unit++) {
@@ -448,7 +475,8 @@ static gpr_status reduce_side_by_side(exact_job *work)
 
 static gpr_status interrupted_or(const exact_job *work, gpr_status status)
 {
-    if (status == GPR_OK && work->stop.stopped) return gpr_fail(GPR_ERROR_INTERRUPTED, "the exact sum was interrupted");
+    if (status == GPR_OK && work->stop.stopped)
+        return gpr_fail(GPR_ERROR_INTERRUPTED, "the exact sum was interrupted");
     return status;
 }
 
@@ -469,16 +497,17 @@ static gpr_status add_one_row(exact_job *work, gpr_exact_part *parts)
     return interrupted_or(work, status);
 }
 
-gpr_status gpr_cpu_add_exactly(const gpr_view *view, int (*interrupted)(void *), void *interrupted_arg,
-                               gpr_exact_part *part)
+gpr_status gpr_cpu_add_exactly(const gpr_view *view, int (*interrupted)(void *),
+                               void *interrupted_arg, gpr_exact_part *part)
 {
     exact_job work = make_job(view, part->dtype, interrupted, interrupted_arg);
 
     return add_one_row(&work, part);
 }
 
-gpr_status gpr_cpu_multiply_exactly(const gpr_view *a, const gpr_view *b, gpr_dtype factor, int (*interrupted)(void *),
-                                    void *interrupted_arg, gpr_exact_part *parts)
+gpr_status gpr_cpu_multiply_exactly(const gpr_view *a, const gpr_view *b, gpr_dtype factor,
+                                    int (*interrupted)(void *), void *interrupted_arg,
+                                    gpr_exact_part *parts)
 {
     exact_job work = make_job(a, factor, interrupted, interrupted_arg);
 
@@ -494,14 +523,16 @@ gpr_status gpr_cpu_reduce_exactly(const gpr_resolved *call, gpr_run *run)
 {
     const gpr_view *view = &call->view;
     const gpr_rule *rule = &call->rule;
-    exact_job work = make_job(view, gpr_exact_part_dtype(rule->element), call->interrupted, call->interrupted_arg);
+    exact_job work = make_job(view, gpr_exact_part_dtype(rule->element), call->interrupted,
+                              call->interrupted_arg);
     const uint64_t row_bytes = view->n * view->bytes;
     gpr_status status = GPR_OK;
 
     work.rule = rule;
     work.result = call->result;
     work.skip_nan = rule->skip_nan;
-    work.counts_mask = (rule->divide || rule->acc_kind == GPR_ACC_EXACT_MOMENTS) && view->mask != NULL;
+    work.counts_mask =
+        (rule->divide || rule->acc_kind == GPR_ACC_EXACT_MOMENTS) && view->mask != NULL;
     if (rule->acc_kind == GPR_ACC_EXACT_MOMENTS) {
         work.add = add_elements_and_squares;
         work.width = work.components + 1;

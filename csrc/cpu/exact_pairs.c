@@ -15,7 +15,8 @@ enum {
     STAGE = 1024,            /* elements packed at once */
     POSITIONS = 24,          /* of crosswise rows at once, which stay in the first cache */
     PITCH = PAIR_LANES +
-        64 / sizeof(double) /* of turned positions: those of a power of two would share sets of the cache */
+        /* of turned positions: those of a power of two would share sets of the cache */
+        64 / sizeof(double)
 };
 
 /* Elements on their way to lanes. */
@@ -24,7 +25,8 @@ typedef struct pair_stage {
     _Alignas(64) char packed[SHORT_ROW * PAIR_LANES * sizeof(double)];
     _Alignas(64) float widened[SHORT_ROW * PAIR_LANES];
 } pair_stage;
-_Static_assert(STAGE *MOST_NUMBER_BYTES <= SHORT_ROW * PAIR_LANES * sizeof(double), "a piece of a row fits");
+_Static_assert(STAGE *MOST_NUMBER_BYTES <= SHORT_ROW * PAIR_LANES * sizeof(double),
+               "a piece of a row fits");
 
 int gpr_cpu_has_pairs(gpr_dtype dtype)
 {
@@ -74,10 +76,11 @@ static const char *prepare(const reader *how, const char *elements, uint64_t cou
 }
 
 /* Rows that lie crosswise. */
-static void sum_columns(const gpr_view *view, const reader *how, uint64_t row, uint64_t rows, uint64_t first,
-                        uint64_t end, pair_stage *s, exact_pairs *pairs)
+static void sum_columns(const gpr_view *view, const reader *how, uint64_t row, uint64_t rows,
+                        uint64_t first, uint64_t end, pair_stage *s, exact_pairs *pairs)
 {
-    const uint64_t extent = view->axes[view->outer + view->inner - 1].extent, lanes = rows * pairs->components;
+    const uint64_t extent = view->axes[view->outer + view->inner - 1].extent,
+                   lanes = rows * pairs->components;
     const int in_place = gpr_cpu_columns_in_place(view) && how->widen.loop == NULL;
     gpr_view tile;
 
@@ -103,31 +106,32 @@ static void sum_columns(const gpr_view *view, const reader *how, uint64_t row, u
 }
 
 /* Rows of `width` numbers each, of type T, as columns of doubles. */
-#define DEFINE_TURN(name, T)                                                                                          \
-    static void turn_##name(const char *elements, uint64_t rows, uint64_t positions, uint64_t components, double *to) \
-    {                                                                                                                 \
-        const T *from = (const T *)(const void *)elements;                                                            \
-        const uint64_t width = positions * components;                                                                \
-                                                                                                                      \
-        for (uint64_t i = 0; i < positions; i++) {                                                                    \
-            for (uint64_t p = 0; p < components; p++) {                                                               \
-                for (uint64_t r = 0; r < rows; r++)                                                                   \
-                    to[i * PITCH + r * components + p] = from[r * width + i * components + p];                        \
-            }                                                                                                         \
-        }                                                                                                             \
+#define DEFINE_TURN(name, T)                                                                   \
+    static void turn_##name(const char *elements, uint64_t rows, uint64_t positions,           \
+                            uint64_t components, double *to)                                   \
+    {                                                                                          \
+        const T *from = (const T *)(const void *)elements;                                     \
+        const uint64_t width = positions * components;                                         \
+                                                                                               \
+        for (uint64_t i = 0; i < positions; i++) {                                             \
+            for (uint64_t p = 0; p < components; p++) {                                        \
+                for (uint64_t r = 0; r < rows; r++)                                            \
+                    to[i * PITCH + r * components + p] = from[r * width + i * components + p]; \
+            }                                                                                  \
+        }                                                                                      \
     }
 DEFINE_TURN(float32, float)
 DEFINE_TURN(float64, double)
 
 static void add_turned(uint64_t positions, uint64_t lanes, pair_stage *s, exact_pairs *pairs)
 {
-    gpr_cpu_loops()->pairs[GPR_FLOAT64]((const char *)s->turned, PITCH * sizeof(double), positions, lanes, pairs->sums,
-                                        pairs->rests, pairs->lost);
+    gpr_cpu_loops()->pairs[GPR_FLOAT64]((const char *)s->turned, PITCH * sizeof(double), positions,
+                                        lanes, pairs->sums, pairs->rests, pairs->lost);
 }
 
 /* Rows of fewer than SHORT_ROW elements. */
-static void sum_short_rows(const gpr_view *view, const reader *how, uint64_t row, uint64_t rows, pair_stage *s,
-                           exact_pairs *pairs)
+static void sum_short_rows(const gpr_view *view, const reader *how, uint64_t row, uint64_t rows,
+                           pair_stage *s, exact_pairs *pairs)
 {
     const char *elements = s->packed;
 
@@ -144,8 +148,8 @@ static void sum_short_rows(const gpr_view *view, const reader *how, uint64_t row
 }
 
 /* Every sixteenth number of a row's elements [first, end), to the columns of `mine`. */
-static void sum_in_columns(const gpr_view *view, const reader *how, uint64_t row, uint64_t first, uint64_t end,
-                           pair_stage *s, exact_pairs *mine)
+static void sum_in_columns(const gpr_view *view, const reader *how, uint64_t row, uint64_t first,
+                           uint64_t end, pair_stage *s, exact_pairs *mine)
 {
     clear(mine, COLUMNS);
     for (uint64_t at = first; at < end; at += STAGE) {
@@ -160,13 +164,14 @@ static void sum_in_columns(const gpr_view *view, const reader *how, uint64_t row
             gpr_pack(view, row * view->n + at, count, how->neutral.bytes, s->packed);
         elements = prepare(how, elements, count, s);
         how->add(elements, stride, whole, COLUMNS, mine->sums, mine->rests, mine->lost);
-        how->add(elements + (int64_t)whole * stride, stride, 1, left, mine->sums, mine->rests, mine->lost);
+        how->add(elements + (int64_t)whole * stride, stride, 1, left, mine->sums, mine->rests,
+                 mine->lost);
     }
 }
 
 /* Other rows: first to columns, and those, turned, to lanes. */
-static void sum_rows(const gpr_view *view, const reader *how, uint64_t row, uint64_t rows, uint64_t first, uint64_t end,
-                     pair_stage *s, exact_pairs *pairs)
+static void sum_rows(const gpr_view *view, const reader *how, uint64_t row, uint64_t rows,
+                     uint64_t first, uint64_t end, pair_stage *s, exact_pairs *pairs)
 {
     const uint64_t components = pairs->components, groups = COLUMNS / components;
     exact_pairs mine = {.components = components};
@@ -179,7 +184,8 @@ static void sum_rows(const gpr_view *view, const reader *how, uint64_t row, uint
             const uint64_t lane = r * components + i % components;
 
             s->turned[i / components * PITCH + lane] = mine.sums[i];
-            s->turned[(groups + i / components) * PITCH + lane] = mine.rests[i] != 0 ? mine.rests[i] : -0.0;
+            s->turned[(groups + i / components) * PITCH + lane] =
+                mine.rests[i] != 0 ? mine.rests[i] : -0.0;
             lost[i % components] += mine.lost[i];
         }
         for (uint64_t p = 0; p < components; p++) pairs->lost[r * components + p] = lost[p];
@@ -187,8 +193,8 @@ static void sum_rows(const gpr_view *view, const reader *how, uint64_t row, uint
     add_turned(2 * groups, rows * components, s, pairs);
 }
 
-void gpr_cpu_sum_pairs(const gpr_view *view, uint64_t row, uint64_t rows, uint64_t first, uint64_t end,
-                       exact_pairs *pairs)
+void gpr_cpu_sum_pairs(const gpr_view *view, uint64_t row, uint64_t rows, uint64_t first,
+                       uint64_t end, exact_pairs *pairs)
 {
     const reader how = make_reader(view->dtype);
     pair_stage s;
@@ -232,7 +238,8 @@ static void add_double(gpr_exact_part *part, double x)
     gpr_exact_add_integer(part, number, exponent - FRACTION);
 }
 
-void gpr_cpu_add_pairs(const exact_pairs *pairs, uint64_t row, uint64_t count, gpr_exact_part *parts)
+void gpr_cpu_add_pairs(const exact_pairs *pairs, uint64_t row, uint64_t count,
+                       gpr_exact_part *parts)
 {
     for (uint64_t p = 0; p < pairs->components; p++) {
         const uint64_t lane = row * pairs->components + p;
@@ -257,7 +264,8 @@ static double_double double_double_of(double a, double b)
     return (double_double){sum, (a - (sum - of_b)) + (b - of_b)};
 }
 
-/* The number rounded to odd: rounding that to a type with two bits less, or fewer, is rounding the number. */
+/* The number rounded to odd: rounding that to a type with two bits less, or fewer, is rounding
+ * the number. */
 static double round_to_odd(double_double number)
 {
     uint64_t bits;
@@ -269,18 +277,20 @@ static double round_to_odd(double_double number)
     return number.upper;
 }
 
-/* Numbers so far from the ends of the range that nothing of what follows is subnormal or infinite. */
+/* Numbers so far from the ends of the range that nothing of what follows is subnormal or
+ * infinite. */
 static int is_moderate(double x)
 {
     return fabs(x) > 0x1p-900 && fabs(x) < 0x1p900;
 }
 
-/* Makes *mean the number, which is not 0, over n, as what rounds to it in a type with two bits less or fewer (`narrow`), or in double. Returns 0
- * where that is not certain. */
+/* Makes *mean the number, which is not 0, over n, as what rounds to it in a type with two bits less
+ * or fewer (`narrow`), or in double. Returns 0 where that is not certain. */
 static int divide_double_double(double_double number, uint64_t n, int narrow, double *mean)
 {
     const double divisor = (double)n, quotient = number.upper / divisor;
-    const double doubt = 0x1p-48; /* of `error`, below, relatively: more than a few roundings of doubles */
+    /* of `error`, below, relatively: more than a few roundings of doubles */
+    const double doubt = 0x1p-48;
 
     if (!is_moderate(number.upper) || !is_moderate(quotient)) return 0;
     if ((n & (n - 1)) == 0) { /* the bits stay what they are */
@@ -288,7 +298,8 @@ static int divide_double_double(double_double number, uint64_t n, int narrow, do
         return 1;
     }
     /* upper - quotient * n is a double: what a division leaves. */
-    const double_double remainder = double_double_of(fma(-quotient, divisor, number.upper), number.lower);
+    const double_double remainder =
+        double_double_of(fma(-quotient, divisor, number.upper), number.lower);
     const double error = remainder.upper / divisor;
     if (remainder.upper == 0) {
         *mean = quotient;
@@ -296,7 +307,8 @@ static int divide_double_double(double_double number, uint64_t n, int narrow, do
     }
     if (narrow) {
         const double_double exactly = double_double_of(quotient, error);
-        if (fabs(exactly.lower) <= fabs(error) * doubt) return 0; /* on which side of the upper one it is is unknown */
+        /* on which side of the upper one it is is unknown */
+        if (fabs(exactly.lower) <= fabs(error) * doubt) return 0;
         *mean = round_to_odd(exactly);
         return 1;
     }
@@ -304,8 +316,8 @@ static int divide_double_double(double_double number, uint64_t n, int narrow, do
     return *mean == quotient + error * (1 + doubt);
 }
 
-void gpr_cpu_finish_pairs(const exact_pairs *pairs, const gpr_rule *rule, uint64_t rows, uint64_t n, char *results,
-                          uint8_t *hold)
+void gpr_cpu_finish_pairs(const exact_pairs *pairs, const gpr_rule *rule, uint64_t rows, uint64_t n,
+                          char *results, uint8_t *hold)
 {
     const int is_complex = gpr_dtype_rows[rule->result].kind == GPR_KIND_COMPLEX;
     const int narrow = gpr_part_bytes(rule->result) < sizeof(double);
@@ -333,7 +345,9 @@ void gpr_cpu_finish_pairs(const exact_pairs *pairs, const gpr_rule *rule, uint64
         if (!is_complex)
             block.f64[r] = value[r];
         else
-            block.c128[r] = components > 1 ? gpr_complex(value[2 * r], value[2 * r + 1]) : gpr_complex(value[r], 0);
+            block.c128[r] = components > 1 ? gpr_complex(value[2 * r], value[2 * r + 1])
+                                           : gpr_complex(value[r], 0);
     }
-    gpr_store_wide(is_complex ? GPR_WIDE_COMPLEX : GPR_WIDE_FLOAT, &block, rows, rule->result, results);
+    gpr_store_wide(is_complex ? GPR_WIDE_COMPLEX : GPR_WIDE_FLOAT, &block, rows, rule->result,
+                   results);
 }

@@ -6,8 +6,9 @@
 enum {
     SLOW_ELEMENTS = 128, /* up to this, placing bins costs more than they save */
     MOST_BIAS = 1021,    /* 1.5 * 2^p and twice that are finite */
-    SKIPPED_TILES = 7,   /* after one that bins do not hold: its neighbours are likely to be like it */
-    MOST_PATIENCE = 64   /* tiles: looking for fewer bins is little beside them */
+    /* after one that bins do not hold: its neighbours are likely to be like it */
+    SKIPPED_TILES = 7,
+    MOST_PATIENCE = 64 /* tiles: looking for fewer bins is little beside them */
 };
 
 /* ---------------------------------------------------------------- bins -------------------- */
@@ -64,12 +65,13 @@ static int set_bins(exact_bins *how, int level, int largest)
     return 1;
 }
 
-/* Places bins for a tile: those of the first level that surely holds it, or else the last one's. Returns 0 if there is no
- * place for them: something is infinite or NaN, or too large. */
+/* Places bins for a tile: those of the first level that surely holds it, or else the last one's.
+ * Returns 0 if there is no place for them: something is infinite or NaN, or too large. */
 static int place_bins(exact_bins *how, const void *elements, uint64_t count)
 {
     const int fraction = fraction_bits(how->dtype);
-    /* An exponent field of 0 stands for the same exponent as 1. Of the smallest number that is 1. */
+    /* An exponent field of 0 stands for the same exponent as 1. Of the smallest number that is
+     * 1. */
     const int least_exponent = how->lowest + fraction;
     uint64_t largest, smallest;
     int most_field, least_field, level = 0;
@@ -78,7 +80,8 @@ static int place_bins(exact_bins *how, const void *elements, uint64_t count)
     most_field = (int)(largest >> fraction);
     least_field = (int)(smallest >> fraction);
     how->placed = 0;
-    /* Exponents lie around 0: the largest field, of infinities and NaN, stands for what would be 1 above the largest. */
+    /* Exponents lie around 0: the largest field, of infinities and NaN, stands for what would be
+     * 1 above the largest. */
     if (most_field + least_exponent - 1 > 1 - least_exponent) return 0;
     do {
         if (!set_bins(how, level, most_field + least_exponent - 1)) return 0;
@@ -90,7 +93,8 @@ static int place_bins(exact_bins *how, const void *elements, uint64_t count)
     return 1;
 }
 
-static int sum_as_placed(const exact_bins *how, const void *elements, uint64_t count, bin_sums *found)
+static int sum_as_placed(const exact_bins *how, const void *elements, uint64_t count,
+                         bin_sums *found)
 {
     const gpr_exact_level *level = &how->loops->level[how->level];
     _Alignas(64) float widened[GPR_EXACT_TILE];
@@ -113,8 +117,8 @@ static int may_need_fewer(exact_bins *how)
     return 1;
 }
 
-/* After bins were placed by a tile: how long to stay with them. Who has to rise often stays longer each time, so that data
- * between two levels does not pay for both. */
+/* After bins were placed by a tile: how long to stay with them. Who has to rise often stays longer
+ * each time, so that data between two levels does not pay for both. */
 static void set_patience(exact_bins *how)
 {
     if (how->level == 0) return;
@@ -239,7 +243,8 @@ void gpr_cpu_add_products(product_adder *how, const void *a, const void *b, uint
     _Alignas(64) double products[PRODUCT_TILE];
     _Alignas(64) float widened_a[PRODUCT_TILE], widened_b[PRODUCT_TILE];
 
-    if (how->multiply == NULL || (how->dtype == GPR_FLOAT64 && !add_product_pairs(how, a, b, count))) {
+    if (how->multiply == NULL ||
+        (how->dtype == GPR_FLOAT64 && !add_product_pairs(how, a, b, count))) {
         gpr_exact_add_products(how->part, how->dtype, a, b, count);
         return;
     }

@@ -56,7 +56,8 @@ const gpr_loops *gpr_cpu_loops(void)
     const gpr_loops *table = atomic_load_explicit(&chosen, memory_order_relaxed);
 
     if (table == NULL) {
-        /* Two threads that both get here choose the same. An unknown name in the environment is no reason to fail. */
+        /* Two threads that both get here choose the same. An unknown name in the environment is
+         * no reason to fail. */
         table = find_table(getenv("GPUREDUCE_CPU_ISA"));
         if (table == NULL) table = find_table(NULL);
         atomic_store_explicit(&chosen, table, memory_order_relaxed);
@@ -74,8 +75,9 @@ gpr_status gpr_set_cpu_isa(const char *isa)
     const gpr_loops *table = find_table(isa);
 
     if (table == NULL)
-        return gpr_fail(GPR_ERROR_VALUE, "the CPU backend cannot use \"%s\" on this machine; its best is \"%s\"", isa,
-                        find_table(NULL)->isa);
+        return gpr_fail(GPR_ERROR_VALUE,
+                        "the CPU backend cannot use \"%s\" on this machine; its best is \"%s\"",
+                        isa, find_table(NULL)->isa);
     atomic_store_explicit(&chosen, table, memory_order_relaxed);
     return GPR_OK;
 }

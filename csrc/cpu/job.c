@@ -38,20 +38,26 @@ static size_t digits(gpr_dtype dtype)
 static int needs_no_conversion(const gpr_rule *rule, gpr_fold fold)
 {
     const gpr_dtype element = rule->element, compute = rule->compute;
-    const int from_float = kind_of(element) == GPR_KIND_FLOAT, to_float = kind_of(compute) == GPR_KIND_FLOAT;
-    const int from_pair = kind_of(element) == GPR_KIND_COMPLEX, to_pair = kind_of(compute) == GPR_KIND_COMPLEX;
+    const int from_float = kind_of(element) == GPR_KIND_FLOAT,
+              to_float = kind_of(compute) == GPR_KIND_FLOAT;
+    const int from_pair = kind_of(element) == GPR_KIND_COMPLEX,
+              to_pair = kind_of(compute) == GPR_KIND_COMPLEX;
     const int widens = gpr_dtype_rows[compute].bytes > gpr_dtype_rows[element].bytes;
 
     if (element == compute || is_truth(fold)) return 1;
     if (from_pair || to_pair) return from_pair && to_pair && widens;
-    if (compute == GPR_BOOL) return 0;      /* a mean of truths that leaves some out counts those that are true */
+    /* a mean of truths that leaves some out counts those that are true */
+    if (compute == GPR_BOOL) return 0;
     if (!from_float && !to_float) return 1; /* wrapping commutes with sums and products */
     if (from_float && to_float) return widens;
-    /* Integers that the float type holds are summed exactly in 64 bits. Variances have no such loop. */
-    return to_float && fold == GPR_FOLD_sum && rule->acc_kind != GPR_ACC_MOMENTS && digits(element) <= digits(compute);
+    /* Integers that the float type holds are summed exactly in 64 bits. Variances have no such
+     * loop. */
+    return to_float && fold == GPR_FOLD_sum && rule->acc_kind != GPR_ACC_MOMENTS &&
+           digits(element) <= digits(compute);
 }
 
-/* Of truth values, a product and a minimum are "all" and a maximum is "any", which may stop early. */
+/* Of truth values, a product and a minimum are "all" and a maximum is "any", which may stop
+ * early. */
 static gpr_fold simplest_fold(const gpr_rule *rule, gpr_fold fold, gpr_dtype dtype)
 {
     if (dtype != GPR_BOOL || rule->acc_kind != GPR_ACC_NUMBER) return fold;
@@ -78,7 +84,8 @@ recipe gpr_cpu_recipe(const gpr_rule *rule, gpr_fold fold)
     recipe how = {.rule = rule, .convert = !needs_no_conversion(rule, fold)};
     gpr_dtype dtype = how.convert ? rule->compute : rule->element;
 
-    if (how.convert && loops->widen[rule->element].loop != NULL && loops->widen[rule->element].to == rule->compute) {
+    if (how.convert && loops->widen[rule->element].loop != NULL &&
+        loops->widen[rule->element].to == rule->compute) {
         how.convert = 0;
         how.widen = loops->widen[rule->element];
     } else if (loops->loop[GPR_FOLD_any][dtype].rows == NULL) {
@@ -97,7 +104,9 @@ recipe gpr_cpu_recipe(const gpr_rule *rule, gpr_fold fold)
     }
     how.direct = !how.replace_nan && !how.convert && how.widen.loop == NULL;
     /* Counts of pieces are summed. */
-    how.combine = loops->loop[how.fold == GPR_FOLD_count ? GPR_FOLD_sum : how.fold][how.loop.accumulator].columns;
+    how.combine =
+        loops->loop[how.fold == GPR_FOLD_count ? GPR_FOLD_sum : how.fold][how.loop.accumulator]
+            .columns;
     how.loop_dtype = dtype;
     how.loop_bytes = gpr_dtype_rows[dtype].bytes;
     how.acc = how.loop.accumulator;
@@ -108,17 +117,19 @@ recipe gpr_cpu_recipe(const gpr_rule *rule, gpr_fold fold)
     return how;
 }
 
-/* A float is NaN if its magnitude bits are more than infinity's. DROP goes over elements of `PARTS` floats each. */
-#define DEFINE_DROP(name, BITS, INFINITE, PARTS)                                                         \
-    static void drop_##name(const char *elements, uint64_t count, uint8_t *keep)                         \
-    {                                                                                                    \
-        for (uint64_t i = 0; i < count; i++) {                                                           \
-            BITS bits[PARTS];                                                                            \
-            int number = 1;                                                                              \
-            memcpy(bits, elements + i * sizeof bits, sizeof bits);                                       \
-            for (int k = 0; k < (PARTS); k++) number &= (BITS)(bits[k] << 1) <= (BITS)((INFINITE) << 1); \
-            keep[i] = (uint8_t)(keep[i] & -number);                                                      \
-        }                                                                                                \
+/* A float is NaN if its magnitude bits are more than infinity's. DROP goes over elements of
+ * `PARTS` floats each. */
+#define DEFINE_DROP(name, BITS, INFINITE, PARTS)                                 \
+    static void drop_##name(const char *elements, uint64_t count, uint8_t *keep) \
+    {                                                                            \
+        for (uint64_t i = 0; i < count; i++) {                                   \
+            BITS bits[PARTS];                                                    \
+            int number = 1;                                                      \
+            memcpy(bits, elements + i * sizeof bits, sizeof bits);               \
+            for (int k = 0; k < (PARTS); k++)                                    \
+                number &= (BITS)(bits[k] << 1) <= (BITS)((INFINITE) << 1);       \
+            keep[i] = (uint8_t)(keep[i] & -number);                              \
+        }                                                                        \
     }
 DEFINE_DROP(float16, uint16_t, 0x7c00u, 1)
 DEFINE_DROP(bfloat16, uint16_t, 0x7f80u, 1)
@@ -196,7 +207,8 @@ int gpr_cpu_must_stop(gpr_cpu_stop *stop)
 
 uint32_t gpr_cpu_run_tasks(const gpr_view *view, uint64_t count, gpr_task task, void *work)
 {
-    if (view->rows * view->n * view->bytes > ALONE_BYTES) return gpr_parallel_for(count, task, work);
+    if (view->rows * view->n * view->bytes > ALONE_BYTES)
+        return gpr_parallel_for(count, task, work);
     for (uint64_t i = 0; i < count; i++) task(work, i);
     return 1;
 }
@@ -204,7 +216,8 @@ uint32_t gpr_cpu_run_tasks(const gpr_view *view, uint64_t count, gpr_task task, 
 int gpr_cpu_lies_crosswise(const gpr_view *view)
 {
     return view->outer > 0 && view->inner > 0 &&
-           llabs(view->axes[view->outer - 1].in) < llabs(view->axes[view->outer + view->inner - 1].in);
+           llabs(view->axes[view->outer - 1].in) <
+               llabs(view->axes[view->outer + view->inner - 1].in);
 }
 
 gpr_cpu_units gpr_cpu_cut_units(const gpr_view *view, uint64_t most_rows)

@@ -1,5 +1,6 @@
-/* What both engines of the CPU backend share (cpu.c: folds of numbers; composite.c: folds that keep more than a number):
- * how elements reach the loops, and a reduction under way as tasks. Private to csrc/cpu. */
+/* What both engines of the CPU backend share (cpu.c: folds of numbers; composite.c: folds that keep
+ * more than a number): how elements reach the loops, and a reduction under way as tasks. Private to
+ * csrc/cpu. */
 #ifndef GPR_CPU_JOB_H
 #define GPR_CPU_JOB_H
 
@@ -13,9 +14,10 @@
 
 enum {
     ALONE_BYTES = 1024 * 1024, /* up to this, waking other threads costs more than they save */
-    PIECE_BYTES = 256 * 1024,  /* of a task: tens of microseconds of work, small beside any cache level that matters */
-    STAGE_ELEMENTS = 1024,     /* of a stage: three buffers of it fit the first cache */
-    MOST_NUMBER_BYTES = 16     /* of an element, and of the number in an accumulator */
+    /* of a task: tens of microseconds of work, small beside any cache level that matters */
+    PIECE_BYTES = 256 * 1024,
+    STAGE_ELEMENTS = 1024, /* of a stage: three buffers of it fit the first cache */
+    MOST_NUMBER_BYTES = 16 /* of an element, and of the number in an accumulator */
 };
 
 /* ---- from elements to loops ---- */
@@ -33,9 +35,10 @@ typedef struct recipe {
     gpr_dtype loop_dtype;     /* of elements as the loop reads them */
     size_t loop_bytes;        /* of one */
     size_t acc_bytes;         /* of an accumulator */
-    gpr_dtype acc;            /* the loop's accumulator, as its value is to be read: integer sums with their sign */
-    gpr_value identity;       /* accumulator */
-    gpr_value neutral;        /* element, for masks and NaN */
+    /* the loop's accumulator, as its value is to be read: integer sums with their sign */
+    gpr_dtype acc;
+    gpr_value identity; /* accumulator */
+    gpr_value neutral;  /* element, for masks and NaN */
 } recipe;
 
 /* For the loop of `fold`, which folds numbers: the rule's own fold, or a part of it. */
@@ -47,7 +50,8 @@ typedef struct stage {
     _Alignas(64) char widened[STAGE_ELEMENTS * MOST_NUMBER_BYTES];
 } stage;
 
-/* Makes up to STAGE_ELEMENTS aligned native elements, which may lie in s->packed, into what the loop reads. */
+/* Makes up to STAGE_ELEMENTS aligned native elements, which may lie in s->packed, into what the
+ * loop reads. */
 const char *gpr_cpu_prepare(const recipe *how, const char *elements, uint64_t count, stage *s);
 
 /* keep[i] = 0 where element i is NaN, of any float or complex dtype. */
@@ -67,13 +71,14 @@ typedef struct gpr_cpu_stop {
 /* Begins, on the caller's thread, with a structure of zeros. */
 void gpr_cpu_watch(gpr_cpu_stop *stop, int (*interrupted)(void *), void *interrupted_arg);
 
-/* Asked before every task, or every few thousand elements of one. The caller's callback runs on the caller's thread alone: the others
- * see its answer. */
+/* Asked before every task, or every few thousand elements of one. The caller's callback runs on the
+ * caller's thread alone: the others see its answer. */
 int gpr_cpu_must_stop(gpr_cpu_stop *stop);
 
 /* ---- units of rows ---- */
 
-/* Rows as units: blocks of neighbours, which lie side by side under one index of the axes before them where rows lie crosswise. */
+/* Rows as units: blocks of neighbours, which lie side by side under one index of the axes before
+ * them where rows lie crosswise. */
 typedef struct gpr_cpu_units {
     uint64_t width;  /* rows side by side: the extent of the last outer axis, or all rows */
     uint64_t rows;   /* most of a unit */
@@ -87,7 +92,8 @@ gpr_cpu_units gpr_cpu_cut_units(const gpr_view *view, uint64_t most_rows);
 /* First row of a unit, and its number of rows. */
 uint64_t gpr_cpu_unit_row(const gpr_cpu_units *units, uint64_t unit, uint64_t *rows);
 
-/* Runs tasks over a view's elements, on this thread alone if that is sooner. Returns how many threads could take part. */
+/* Runs tasks over a view's elements, on this thread alone if that is sooner. Returns how many
+ * threads could take part. */
 uint32_t gpr_cpu_run_tasks(const gpr_view *view, uint64_t count, gpr_task task, void *work);
 
 /* ---- a job ---- */
@@ -116,10 +122,12 @@ typedef struct job {
 /* Whether neighbouring rows are nearer in memory than neighbouring elements of a row. */
 int gpr_cpu_lies_crosswise(const gpr_view *view);
 
-/* Whether loops can read such rows where they are: neighbours are adjacent, aligned, unmasked, in native byte order. */
+/* Whether loops can read such rows where they are: neighbours are adjacent, aligned, unmasked,
+ * in native byte order. */
 int gpr_cpu_columns_in_place(const gpr_view *view);
 
-/* A view of positions of the last inner axis by `width` such rows in the order of memory, still to be located. */
+/* A view of positions of the last inner axis by `width` such rows in the order of memory, still
+ * to be located. */
 void gpr_cpu_make_tile(const gpr_view *view, uint64_t width, gpr_view *tile);
 
 /* Sets tile->data and tile->mask to the element at (row, position) of the view. */
@@ -137,7 +145,8 @@ static inline uint64_t divide_up(uint64_t a, uint64_t b)
 
 /* ---- composite.c ---- */
 
-/* Reduces by a rule whose accumulators are found numbers, moments or tallies. The job has its view, result and callback. */
+/* Reduces by a rule whose accumulators are found numbers, moments or tallies. The job has its
+ * view, result and callback. */
 gpr_status gpr_cpu_reduce_composite(job *work, gpr_run *run);
 
 #endif

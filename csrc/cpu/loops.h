@@ -1,31 +1,36 @@
-/* The inner loops of the CPU backend, one table of them for each instruction set. Private to csrc/cpu.
+/* The inner loops of the CPU backend, one table of them for each instruction set. Private to
+ * csrc/cpu.
  *
- * A loop reads aligned, native elements and writes accumulators; it starts no thread, allocates nothing and cannot
- * fail. The same elements give the same accumulators in every table, floats included: sums are kept in a fixed number
- * of lanes whatever the width of a register (the sign of a zero that min or max returns is the one exception). */
+ * A loop reads aligned, native elements and writes accumulators; it starts no thread, allocates
+ * nothing and cannot fail. The same elements give the same accumulators in every table, floats
+ * included: sums are kept in a fixed number of lanes whatever the width of a register (the sign of
+ * a zero that min or max returns is the one exception). */
 #ifndef GPR_CPU_LOOPS_H
 #define GPR_CPU_LOOPS_H
 
 #include "lib/base/registry.h"
 
 /* Folds each of `rows` rows of n > 0 elements, `stride` bytes apart, into accumulators[row]. */
-typedef void (*gpr_rows_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t n, void *accumulators);
+typedef void (*gpr_rows_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t n,
+                              void *accumulators);
 
 enum { GPR_COLUMN_BLOCK = 1024 }; /* most columns of a gpr_columns_loop */
 
-/* Folds `rows` rows of `width` <= GPR_COLUMN_BLOCK elements, `stride` bytes apart, element by element into `width`
- * accumulators. */
-typedef void (*gpr_columns_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t width, void *accumulators);
+/* Folds `rows` rows of `width` <= GPR_COLUMN_BLOCK elements, `stride` bytes apart, element by
+ * element into `width` accumulators. */
+typedef void (*gpr_columns_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t width,
+                                 void *accumulators);
 
-/* A conversion quick enough to stand before a loop: of 16-bit floats to float32, which has loops where they have
- * none, and of 64-bit integers to float64. NULL for other dtypes. */
+/* A conversion quick enough to stand before a loop: of 16-bit floats to float32, which has loops
+ * where they have none, and of 64-bit integers to float64. NULL for other dtypes. */
 typedef struct gpr_widening {
     void (*loop)(const void *source, void *destination, uint64_t count);
     gpr_dtype to;
 } gpr_widening;
 
 typedef struct gpr_loop {
-    gpr_rows_loop rows; /* NULL for the 16-bit floats: widen them first; and for bits of what is no integer */
+    /* NULL for the 16-bit floats: widen them first; and for bits of what is no integer */
+    gpr_rows_loop rows;
     gpr_columns_loop columns;
     gpr_dtype accumulator;
 } gpr_loop;
@@ -37,23 +42,27 @@ enum {
     GPR_EXACT_LEVELS = 3
 };
 
-/* Sums n <= GPR_EXACT_TILE elements exactly in bins: bin w holds multiples of the last place of biases[w], which
- * is 1.5 * 2^p, and sums[w] is their sum in units of that place. p falls by at most GPR_EXACT_BIN_BITS from bin
- * to bin. Returns 0, and nothing of use, if the elements do not fit: too large for the first bin, with bits below
- * the last one, infinite or NaN. Needs rounding to nearest, and subnormal numbers neither read nor written as zero. */
+/* Sums n <= GPR_EXACT_TILE elements exactly in bins: bin w holds multiples of the last place of
+ * biases[w], which is 1.5 * 2^p, and sums[w] is their sum in units of that place. p falls by at
+ * most GPR_EXACT_BIN_BITS from bin to bin. Returns 0, and nothing of use, if the elements do not
+ * fit: too large for the first bin, with bits below the last one, infinite or NaN. Needs rounding
+ * to nearest, and subnormal numbers neither read nor written as zero. */
 typedef int (*gpr_exact_loop)(const void *data, uint64_t n, const double *biases, int64_t *sums);
 
 /* One way to sum a type's elements, with as many bins as it has. */
 typedef struct gpr_exact_level {
     gpr_exact_loop loop; /* NULL: there is no such level */
     int bins;
-    int headroom; /* from the largest element's exponent to that of the first bias: room for a tile's sum, and some to spare */
+    /* from the largest element's exponent to that of the first bias: room for a tile's sum, and
+     * some to spare */
+    int headroom;
     int widened; /* the loop reads float32: widen first */
 } gpr_exact_level;
 
-/* Finds the largest magnitude of n > 0 elements, and the smallest that is not 0 (or the largest there could be), as the bits of
- * their type without the sign. */
-typedef void (*gpr_extent_loop)(const void *data, uint64_t n, uint64_t *largest, uint64_t *smallest);
+/* Finds the largest magnitude of n > 0 elements, and the smallest that is not 0 (or the largest
+ * there could be), as the bits of their type without the sign. */
+typedef void (*gpr_extent_loop)(const void *data, uint64_t n, uint64_t *largest,
+                                uint64_t *smallest);
 
 /* The loops of a type, those that take least time, and hold least, first. */
 typedef struct gpr_exact_loops {
@@ -61,43 +70,50 @@ typedef struct gpr_exact_loops {
     gpr_extent_loop extent; /* NULL where there are no loops */
 } gpr_exact_loops;
 
-/* Products of n pairs of numbers as the sums high[i] + low[i], of float32 as high[i] alone (low is not written). Returns 0 if
- * a product that is finite may need more: it is so small that the lowest of its bits are none of a double's. Infinities and
- * NaN are in high or low. Needs rounding to nearest, and subnormal numbers neither read nor written as zero. */
-typedef int (*gpr_products_loop)(const void *a, const void *b, uint64_t n, double *high, double *low);
-
-/* Adds `rows` rows of `width` numbers, `stride` bytes apart, to a pair of doubles for each column. An addition to sums[i] leaves an
- * error, which is a double and goes to rests[i]; magnitudes of what additions to that leave are added to lost[i]. As long as that is
- * 0, sums[i] + rests[i] is the real sum; with infinities and NaN, or beyond the largest double, rests[i] is NaN. Needs rounding to
+/* Products of n pairs of numbers as the sums high[i] + low[i], of float32 as high[i] alone (low is
+ * not written). Returns 0 if a product that is finite may need more: it is so small that the lowest
+ * of its bits are none of a double's. Infinities and NaN are in high or low. Needs rounding to
  * nearest, and subnormal numbers neither read nor written as zero. */
-typedef void (*gpr_pairs_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t width, double *sums,
-                               double *rests, double *lost);
+typedef int (*gpr_products_loop)(const void *a, const void *b, uint64_t n, double *high,
+                                 double *low);
 
-/* Sum of the squared distances of n numbers from `center`: of the even ones from center[0], of the odd ones from
- * center[1]. */
+/* Adds `rows` rows of `width` numbers, `stride` bytes apart, to a pair of doubles for each column.
+ * An addition to sums[i] leaves an error, which is a double and goes to rests[i]; magnitudes of
+ * what additions to that leave are added to lost[i]. As long as that is 0, sums[i] + rests[i] is
+ * the real sum; with infinities and NaN, or beyond the largest double, rests[i] is NaN. Needs
+ * rounding to nearest, and subnormal numbers neither read nor written as zero. */
+typedef void (*gpr_pairs_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t width,
+                               double *sums, double *rests, double *lost);
+
+/* Sum of the squared distances of n numbers from `center`: of the even ones from center[0], of the
+ * odd ones from center[1]. */
 typedef double (*gpr_squares_loop)(const void *data, uint64_t n, const double center[2]);
 
-/* Position of the first of n elements that equals *value, an accumulator of min's loop; of the first NaN if that is NaN.
- * n if there is none. */
+/* Position of the first of n elements that equals *value, an accumulator of min's loop; of the
+ * first NaN if that is NaN. n if there is none. */
 typedef uint64_t (*gpr_find_loop)(const void *data, uint64_t n, const void *value);
 
 enum { GPR_SHORT_ROW = 64 }; /* most elements of a row of a gpr_positions_loop */
 
-/* Finds the first smallest or largest element of each of `rows` rows of n elements, 0 < n <= GPR_SHORT_ROW, `stride` bytes
- * apart, or its first NaN. */
-typedef void (*gpr_positions_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t n, int64_t *positions);
+/* Finds the first smallest or largest element of each of `rows` rows of n elements, 0 < n <=
+ * GPR_SHORT_ROW, `stride` bytes apart, or its first NaN. */
+typedef void (*gpr_positions_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t n,
+                                   int64_t *positions);
 
-/* Adds the distances of `rows` rows of `width` <= GPR_COLUMN_BLOCK numbers, `stride` bytes apart, from each column's
- * center to its distances, and their squares to its squares. */
+/* Adds the distances of `rows` rows of `width` <= GPR_COLUMN_BLOCK numbers, `stride` bytes apart,
+ * from each column's center to its distances, and their squares to its squares. */
 typedef void (*gpr_distances_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t width,
                                    const double *centers, double *distances, double *squares);
 
 typedef struct gpr_loops {
     const char *isa;
-    gpr_loop loop[GPR_FOLD_COUNT][GPR_DTYPE_COUNT];     /* of folds whose accumulators are numbers */
-    gpr_loop skipping[GPR_FOLD_COUNT][GPR_DTYPE_COUNT]; /* the same without NaN elements, sums and products of floats */
-    gpr_squares_loop squares[GPR_DTYPE_COUNT];          /* of floats and complex numbers, which are two floats each */
-    gpr_distances_loop distances[GPR_DTYPE_COUNT];      /* of floats */
+    /* of folds whose accumulators are numbers */
+    gpr_loop loop[GPR_FOLD_COUNT][GPR_DTYPE_COUNT];
+    /* the same without NaN elements, sums and products of floats */
+    gpr_loop skipping[GPR_FOLD_COUNT][GPR_DTYPE_COUNT];
+    /* of floats and complex numbers, which are two floats each */
+    gpr_squares_loop squares[GPR_DTYPE_COUNT];
+    gpr_distances_loop distances[GPR_DTYPE_COUNT]; /* of floats */
     gpr_find_loop find[GPR_DTYPE_COUNT];
     gpr_positions_loop first_min[GPR_DTYPE_COUNT],
         first_max[GPR_DTYPE_COUNT]; /* NULL for 16-bit floats and complex numbers */

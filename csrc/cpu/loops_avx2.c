@@ -39,7 +39,8 @@ typedef __m256d flag_f64;
 
 enum { HALF_VECTOR = 8 };
 #define WIDEN_HALF_VECTOR(source, destination) \
-    _mm256_storeu_ps(destination, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(source))))
+    _mm256_storeu_ps(destination,              \
+                     _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(source))))
 
 #include "cpu/loops_template.h"
 

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma,f16c"))), \
-                             apply_to = function)
+#pragma clang attribute push( \
+    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma,f16c"))), apply_to = function)
 #else
 #pragma GCC optimize("O3")
 #pragma GCC push_options
@@ -40,7 +40,8 @@ typedef __mmask8 flag_f64;
 
 enum { HALF_VECTOR = 16 };
 #define WIDEN_HALF_VECTOR(source, destination) \
-    _mm512_storeu_ps(destination, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(source))))
+    _mm512_storeu_ps(destination,              \
+                     _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(source))))
 
 #include "cpu/loops_template.h"
 

@@ -1,4 +1,5 @@
-/* The loops with the instructions every machine of the architecture has: SSE2 on x86-64, NEON on aarch64. */
+/* The loops with the instructions every machine of the architecture has: SSE2 on x86-64, NEON on
+ * aarch64. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O3")
 #endif
@@ -22,7 +23,8 @@ typedef __m128d flag_f64;
 #define UNORDERED_f64(flag, x, y) _mm_or_pd(flag, _mm_cmpunord_pd(x, y))
 #define is_flagged_f32(flag) (_mm_movemask_ps(flag) != 0)
 #define is_flagged_f64(flag) (_mm_movemask_pd(flag) != 0)
-#define WIDEN_F32(p) _mm_cvtps_pd(_mm_castsi128_ps(_mm_loadl_epi64((const __m128i *)(const void *)(p))))
+#define WIDEN_F32(p) \
+    _mm_cvtps_pd(_mm_castsi128_ps(_mm_loadl_epi64((const __m128i *)(const void *)(p))))
 #define LARGER_i16(x, y) _mm_max_epi16((__m128i)(x), (__m128i)(y))
 #define SMALLER_i16(x, y) _mm_min_epi16((__m128i)(x), (__m128i)(y))
 #endif

@@ -4,11 +4,12 @@
  *   LOOPS_TABLE   name of the table to define
  *   LOOPS_ISA     its instruction set's name
  *   VECTOR_BYTES  bytes of a vector register
- * and, where the processor has something better than the portable form, the floating vocabulary (see below), and HAS_FMA if
- * it multiplies and adds with one rounding.
+ * and, where the processor has something better than the portable form, the floating vocabulary
+ * (see below), and HAS_FMA if it multiplies and adds with one rounding.
  *
- * Most loops are plain C that both compilers vectorise. Written with vectors are those they do not: float sums (their
- * order is ours to choose, not the compiler's), float minima with NaN, and byte sums in narrow lanes.
+ * Most loops are plain C that both compilers vectorise. Written with vectors are those they do not:
+ * float sums (their order is ours to choose, not the compiler's), float minima with NaN, and byte
+ * sums in narrow lanes.
  */
 #include <math.h>
 #include <stddef.h>
@@ -16,9 +17,11 @@
 
 #include "cpu/loops.h"
 
-/* Exact sums take from x what an addition kept of it, `x - ((a + x) - a)`: not a 0 that a compiler may write in another order. */
+/* Exact sums take from x what an addition kept of it, `x - ((a + x) - a)`: not a 0 that a
+ * compiler may write in another order. */
 #if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__)
-#error "compile without -ffast-math, -Ofast and -fassociative-math, or with -fno-fast-math behind them"
+#error \
+    "compile without -ffast-math, -Ofast and -fassociative-math, or with -fno-fast-math behind them"
 #endif
 
 #if defined(__clang__)
@@ -40,8 +43,8 @@ typedef int32_t vec_i32 __attribute__((vector_size(VECTOR_BYTES)));
 typedef int64_t vec_i64 __attribute__((vector_size(VECTOR_BYTES)));
 typedef uint64_t vec_u64 __attribute__((vector_size(VECTOR_BYTES)));
 
-/* The processor's own prefetchers stop at page ends: reading ahead by hand takes a tenth off runs from main memory.
- * The address may lie past the array, where a prefetch does nothing. */
+/* The processor's own prefetchers stop at page ends: reading ahead by hand takes a tenth off runs
+ * from main memory. The address may lie past the array, where a prefetch does nothing. */
 enum { PREFETCH_BYTES = 2048, CACHE_LINE_BYTES = 64 };
 #define PREFETCH_AT(p, bytes, distance, locality)                      \
     UNROLLED                                                           \
@@ -49,8 +52,9 @@ enum { PREFETCH_BYTES = 2048, CACHE_LINE_BYTES = 64 };
     __builtin_prefetch((const void *)((uintptr_t)(p) + (distance) + ahead), 0, locality)
 #define PREFETCH(p, bytes) PREFETCH_AT(p, bytes, PREFETCH_BYTES, 3)
 
-/* Loops that compute more than they read are not far enough ahead of themselves to keep memory busy, and the first cache has few lines
- * under way at once: what is far ahead goes to the second one, what is near from there to the first. */
+/* Loops that compute more than they read are not far enough ahead of themselves to keep memory
+ * busy, and the first cache has few lines under way at once: what is far ahead goes to the second
+ * one, what is near from there to the first. */
 enum { PREFETCH_FAR_BYTES = 8192, PREFETCH_NEAR_BYTES = 1024 };
 #define PREFETCH_TWICE(p, bytes)                  \
     PREFETCH_AT(p, bytes, PREFETCH_FAR_BYTES, 2); \
@@ -86,14 +90,16 @@ enum { PREFETCH_FAR_BYTES = 8192, PREFETCH_NEAR_BYTES = 1024 };
 #define START_bit_or(x) (x)
 #define START_bit_xor(x) (x)
 
-/* The elements' values as they enter the fold. Sums and products of integers are computed unsigned: they wrap. */
+/* The elements' values as they enter the fold. Sums and products of integers are computed
+ * unsigned: they wrap. */
 #define LIFT_WIDE(x) ((uint64_t)(x))
 #define LIFT_BOOL(x) ((uint64_t)((x) != 0))
 #define LIFT_DOUBLE(x) ((double)(x))
 #define LIFT_SAME(x) (x)
 #define LIFT_TRUTH(x) ((uint32_t)((x) != 0))
 
-/* Rows shorter than this are folded one element after the other: a vector loop would be all beginning and end. */
+/* Rows shorter than this are folded one element after the other: a vector loop would be all
+ * beginning and end. */
 enum { SHORT_ROW = 16 };
 
 #define ACCUMULATOR_DTYPE(ACC) \
@@ -107,8 +113,10 @@ enum { SHORT_ROW = 16 };
 
 /* Both shapes of a loop. `run` folds one long row and returns an ACC.
  *   ELEMENT  type of a lifted element, in which SHORT_ROW of them fold
- *   NARROW   type in which ROUND rows of a column fold before they meet the accumulators: as narrow as it may be,
- *            so that a vector holds many columns. Rows are taken four at a time, to save loads and stores of NARROW
+ *   NARROW   type in which ROUND rows of a column fold before they meet the accumulators: as narrow
+ *            as it may be,
+ *            so that a vector holds many columns. Rows are taken four at a time, to save loads and
+ *              stores of NARROW
  *   LOWER    makes a NARROW value an accumulator's */
 #define DEFINE_LOOP(fold, name, T, ACC, ELEMENT, LIFT, NARROW, ROUND, LIFT_NARROW, LOWER) \
     DEFINE_SHORT(fold, name, T, ELEMENT, LIFT)                                            \
@@ -126,57 +134,61 @@ enum { SHORT_ROW = 16 };
         return value;                                            \
     }
 
-#define DEFINE_SHAPES(fold, name, T, ACC, NARROW, ROUND, LIFT_NARROW, LOWER)                                        \
-    enum { accumulator_##fold##_##name = ACCUMULATOR_DTYPE(ACC) };                                                  \
-    static void rows_##fold##_##name(const char *data, int64_t stride, uint64_t rows, uint64_t n, void *out)        \
-    {                                                                                                               \
-        ACC *accumulators = out;                                                                                    \
-        if (n >= SHORT_ROW) {                                                                                       \
-            for (uint64_t r = 0; r < rows; r++)                                                                     \
-                accumulators[r] = fold##_##name((const T *)(const void *)(data + (int64_t)r * stride), n);          \
-        } else {                                                                                                    \
-            for (uint64_t r = 0; r < rows; r++) {                                                                   \
-                const T *row = (const T *)(const void *)(data + (int64_t)r * stride);                               \
-                accumulators[r] = (ACC)short_##fold##_##name(row, n);                                               \
-            }                                                                                                       \
-        }                                                                                                           \
-    }                                                                                                               \
-    static void columns_##fold##_##name(const char *data, int64_t stride, uint64_t rows, uint64_t width, void *out) \
-    {                                                                                                               \
-        ACC *restrict accumulators = out;                                                                           \
-        NARROW narrow[GPR_COLUMN_BLOCK];                                                                            \
-        while (rows > 0) {                                                                                          \
-            uint64_t left = rows < (ROUND) ? rows : (ROUND);                                                        \
-            const T *restrict first = (const T *)(const void *)data;                                                \
-            rows -= left;                                                                                           \
-            for (uint64_t j = 0; j < width; j++) narrow[j] = (NARROW)LIFT_NARROW(first[j]);                         \
-            data += stride;                                                                                         \
-            left--;                                                                                                 \
-            for (; left >= 4; left -= 4, data += 4 * stride) {                                                      \
-                const T *restrict a = (const T *)(const void *)data;                                                \
-                const T *restrict b = (const T *)(const void *)(data + stride);                                     \
-                const T *restrict c = (const T *)(const void *)(data + 2 * stride);                                 \
-                const T *restrict d = (const T *)(const void *)(data + 3 * stride);                                 \
-                for (uint64_t j = 0; j < width; j++) {                                                              \
-                    const NARROW na = (NARROW)LIFT_NARROW(a[j]), nb = (NARROW)LIFT_NARROW(b[j]);                    \
-                    const NARROW nc = (NARROW)LIFT_NARROW(c[j]), nd = (NARROW)LIFT_NARROW(d[j]);                    \
-                    const NARROW ab = (NARROW)FOLD_##fold(na, nb), cd = (NARROW)FOLD_##fold(nc, nd);                \
-                    const NARROW abcd = (NARROW)FOLD_##fold(ab, cd), before = narrow[j];                            \
-                    narrow[j] = (NARROW)FOLD_##fold(before, abcd);                                                  \
-                }                                                                                                   \
-            }                                                                                                       \
-            for (; left > 0; left--, data += stride) {                                                              \
-                const T *restrict a = (const T *)(const void *)data;                                                \
-                for (uint64_t j = 0; j < width; j++) {                                                              \
-                    const NARROW na = (NARROW)LIFT_NARROW(a[j]), before = narrow[j];                                \
-                    narrow[j] = (NARROW)FOLD_##fold(before, na);                                                    \
-                }                                                                                                   \
-            }                                                                                                       \
-            for (uint64_t j = 0; j < width; j++) {                                                                  \
-                const ACC folded = (ACC)LOWER(narrow[j]), before = accumulators[j];                                 \
-                accumulators[j] = FOLD_##fold(before, folded);                                                      \
-            }                                                                                                       \
-        }                                                                                                           \
+#define DEFINE_SHAPES(fold, name, T, ACC, NARROW, ROUND, LIFT_NARROW, LOWER)                      \
+    enum { accumulator_##fold##_##name = ACCUMULATOR_DTYPE(ACC) };                                \
+    static void rows_##fold##_##name(const char *data, int64_t stride, uint64_t rows, uint64_t n, \
+                                     void *out)                                                   \
+    {                                                                                             \
+        ACC *accumulators = out;                                                                  \
+        if (n >= SHORT_ROW) {                                                                     \
+            for (uint64_t r = 0; r < rows; r++)                                                   \
+                accumulators[r] =                                                                 \
+                    fold##_##name((const T *)(const void *)(data + (int64_t)r * stride), n);      \
+        } else {                                                                                  \
+            for (uint64_t r = 0; r < rows; r++) {                                                 \
+                const T *row = (const T *)(const void *)(data + (int64_t)r * stride);             \
+                accumulators[r] = (ACC)short_##fold##_##name(row, n);                             \
+            }                                                                                     \
+        }                                                                                         \
+    }                                                                                             \
+    static void columns_##fold##_##name(const char *data, int64_t stride, uint64_t rows,          \
+                                        uint64_t width, void *out)                                \
+    {                                                                                             \
+        ACC *restrict accumulators = out;                                                         \
+        NARROW narrow[GPR_COLUMN_BLOCK];                                                          \
+        while (rows > 0) {                                                                        \
+            uint64_t left = rows < (ROUND) ? rows : (ROUND);                                      \
+            const T *restrict first = (const T *)(const void *)data;                              \
+            rows -= left;                                                                         \
+            for (uint64_t j = 0; j < width; j++) narrow[j] = (NARROW)LIFT_NARROW(first[j]);       \
+            data += stride;                                                                       \
+            left--;                                                                               \
+            for (; left >= 4; left -= 4, data += 4 * stride) {                                    \
+                const T *restrict a = (const T *)(const void *)data;                              \
+                const T *restrict b = (const T *)(const void *)(data + stride);                   \
+                const T *restrict c = (const T *)(const void *)(data + 2 * stride);               \
+                const T *restrict d = (const T *)(const void *)(data + 3 * stride);               \
+                for (uint64_t j = 0; j < width; j++) {                                            \
+                    const NARROW na = (NARROW)LIFT_NARROW(a[j]), nb = (NARROW)LIFT_NARROW(b[j]);  \
+                    const NARROW nc = (NARROW)LIFT_NARROW(c[j]), nd = (NARROW)LIFT_NARROW(d[j]);  \
+                    const NARROW ab = (NARROW)FOLD_##fold(na, nb),                                \
+                                 cd = (NARROW)FOLD_##fold(nc, nd);                                \
+                    const NARROW abcd = (NARROW)FOLD_##fold(ab, cd), before = narrow[j];          \
+                    narrow[j] = (NARROW)FOLD_##fold(before, abcd);                                \
+                }                                                                                 \
+            }                                                                                     \
+            for (; left > 0; left--, data += stride) {                                            \
+                const T *restrict a = (const T *)(const void *)data;                              \
+                for (uint64_t j = 0; j < width; j++) {                                            \
+                    const NARROW na = (NARROW)LIFT_NARROW(a[j]), before = narrow[j];              \
+                    narrow[j] = (NARROW)FOLD_##fold(before, na);                                  \
+                }                                                                                 \
+            }                                                                                     \
+            for (uint64_t j = 0; j < width; j++) {                                                \
+                const ACC folded = (ACC)LOWER(narrow[j]), before = accumulators[j];               \
+                accumulators[j] = FOLD_##fold(before, folded);                                    \
+            }                                                                                     \
+        }                                                                                         \
     }
 
 /* ---------------------------------------------------------------- integer sums --------------- */
@@ -197,8 +209,9 @@ enum { SHORT_ROW = 16 };
         return total;                                                      \
     }
 
-/* Bytes are summed in 16-bit lanes, even and odd ones together, for as many vectors as surely fit; those lanes then
- * go to 32-bit ones the same way. BYTE maps a vector of elements to unsigned bytes. */
+/* Bytes are summed in 16-bit lanes, even and odd ones together, for as many vectors as surely fit;
+ * those lanes then go to 32-bit ones the same way. BYTE maps a vector of elements to unsigned
+ * bytes. */
 enum {
     BYTE_ROUND = 128,   /* vectors: 128 * 2 * 255 < 2^16 */
     BYTE_BLOCK = 16384, /* rounds: 16384 * 2 * (2^16 - 1) < 2^32 */
@@ -239,7 +252,8 @@ enum {
 
 /* ---------------------------------------------------------------- products ------------------- */
 
-/* Independent products, because a multiplication takes several times longer than the next one waits to start. */
+/* Independent products, because a multiplication takes several times longer than the next one
+ * waits to start. */
 #define DEFINE_PROD_RUN(name, T)                                                      \
     INLINE uint64_t prod_##name(const T *p, uint64_t n)                               \
     {                                                                                 \
@@ -255,9 +269,10 @@ enum {
 
 /* ---------------------------------------------------------------- float sums and products ---- */
 
-/* Doubles in SUM_LANES lanes, folded to one as a tree at the end. A lane takes SUM_CHAIN elements in a row; longer runs are
- * folded by halves, lane by lane, so that the rounding error grows with the logarithm of the length: no more additions
- * follow each other than in NumPy's pairwise sums. */
+/* Doubles in SUM_LANES lanes, folded to one as a tree at the end. A lane takes SUM_CHAIN elements
+ * in a row; longer runs are folded by halves, lane by lane, so that the rounding error grows with
+ * the logarithm of the length: no more additions follow each other than in NumPy's pairwise
+ * sums. */
 enum {
     SUM_LANES = 32,
     SUM_CHAIN = 16,
@@ -306,67 +321,72 @@ INLINE vec_f64 alternate(double a, double b)
 #define STEP_prod(acc, x, c) ((acc) * (x))
 #define STEP_squares(acc, x, c) ((acc) + ((x) - (c)) * ((x) - (c)))
 #define STEP_skipping_sum(acc, x, c) ((acc) + (vec_f64)((vec_i64)(x) & ((x) == (x))))
-#define STEP_skipping_prod(acc, x, c) ((acc) * (vec_f64)(((vec_i64)(x) & ((x) == (x))) | ((vec_i64)(c) & ((x) != (x)))))
+#define STEP_skipping_prod(acc, x, c) \
+    ((acc) * (vec_f64)(((vec_i64)(x) & ((x) == (x))) | ((vec_i64)(c) & ((x) != (x)))))
 
-/* A run's numbers folded to lanes. JOIN is the fold of two lanes, IDENTITY its own. `given` is for STEP, and stands in
- * for the numbers that are missing from the last step of all lanes. */
-#define DEFINE_LANES(run, name, T, LOAD, JOIN, IDENTITY)                                                    \
-    static void lanes_##run##_##name(const T *p, uint64_t n, const double given[2], lanes_f64 *out)         \
-    {                                                                                                       \
-        const vec_f64 c = alternate(given[0], given[1]);                                                    \
-        (void)c; /* not every STEP asks for it */                                                           \
-        uint64_t i = 0;                                                                                     \
-        if (n > SUM_BLOCK) {                                                                                \
-            const uint64_t left = (n + SUM_BLOCK - 1) / SUM_BLOCK / 2 * SUM_BLOCK;                          \
-            lanes_f64 right;                                                                                \
-            lanes_##run##_##name(p, left, given, out);                                                      \
-            lanes_##run##_##name(p + left, n - left, given, &right);                                        \
-            UNROLLED                                                                                        \
-            for (int k = 0; k < LANE_VECTORS; k++) out->v[k] = FOLD_##JOIN(out->v[k], right.v[k]);          \
-            return;                                                                                         \
-        }                                                                                                   \
-        vec_f64 acc[LANE_VECTORS];                                                                          \
-        UNROLLED                                                                                            \
-        for (int k = 0; k < LANE_VECTORS; k++) acc[k] = (vec_f64){0} + IDENTITY;                            \
-        for (; i + SUM_LANES <= n; i += SUM_LANES) {                                                        \
-            PREFETCH(p + i, SUM_LANES * sizeof(T));                                                         \
-            UNROLLED                                                                                        \
-            for (int k = 0; k < LANE_VECTORS; k++) {                                                        \
-                const vec_f64 x = (vec_f64)LOAD(p + i + k * VECTOR_LANES);                                  \
-                acc[k] = STEP_##run(acc[k], x, c);                                                          \
-            }                                                                                               \
-        }                                                                                                   \
-        if (i < n) {                                                                                        \
-            double rest[SUM_LANES];                                                                         \
-            for (uint64_t k = 0; k < SUM_LANES; k++) rest[k] = i + k < n ? (double)p[i + k] : given[k % 2]; \
-            UNROLLED                                                                                        \
-            for (int k = 0; k < LANE_VECTORS; k++) {                                                        \
-                const vec_f64 x = load_f64(rest + k * VECTOR_LANES);                                        \
-                acc[k] = STEP_##run(acc[k], x, c);                                                          \
-            }                                                                                               \
-        }                                                                                                   \
-        UNROLLED                                                                                            \
-        for (int k = 0; k < LANE_VECTORS; k++) out->v[k] = acc[k];                                          \
+/* A run's numbers folded to lanes. JOIN is the fold of two lanes, IDENTITY its own. `given` is for
+ * STEP, and stands in for the numbers that are missing from the last step of all lanes. */
+#define DEFINE_LANES(run, name, T, LOAD, JOIN, IDENTITY)                                           \
+    static void lanes_##run##_##name(const T *p, uint64_t n, const double given[2],                \
+                                     lanes_f64 *out)                                               \
+    {                                                                                              \
+        const vec_f64 c = alternate(given[0], given[1]);                                           \
+        (void)c; /* not every STEP asks for it */                                                  \
+        uint64_t i = 0;                                                                            \
+        if (n > SUM_BLOCK) {                                                                       \
+            const uint64_t left = (n + SUM_BLOCK - 1) / SUM_BLOCK / 2 * SUM_BLOCK;                 \
+            lanes_f64 right;                                                                       \
+            lanes_##run##_##name(p, left, given, out);                                             \
+            lanes_##run##_##name(p + left, n - left, given, &right);                               \
+            UNROLLED                                                                               \
+            for (int k = 0; k < LANE_VECTORS; k++) out->v[k] = FOLD_##JOIN(out->v[k], right.v[k]); \
+            return;                                                                                \
+        }                                                                                          \
+        vec_f64 acc[LANE_VECTORS];                                                                 \
+        UNROLLED                                                                                   \
+        for (int k = 0; k < LANE_VECTORS; k++) acc[k] = (vec_f64){0} + IDENTITY;                   \
+        for (; i + SUM_LANES <= n; i += SUM_LANES) {                                               \
+            PREFETCH(p + i, SUM_LANES * sizeof(T));                                                \
+            UNROLLED                                                                               \
+            for (int k = 0; k < LANE_VECTORS; k++) {                                               \
+                const vec_f64 x = (vec_f64)LOAD(p + i + k * VECTOR_LANES);                         \
+                acc[k] = STEP_##run(acc[k], x, c);                                                 \
+            }                                                                                      \
+        }                                                                                          \
+        if (i < n) {                                                                               \
+            double rest[SUM_LANES];                                                                \
+            for (uint64_t k = 0; k < SUM_LANES; k++)                                               \
+                rest[k] = i + k < n ? (double)p[i + k] : given[k % 2];                             \
+            UNROLLED                                                                               \
+            for (int k = 0; k < LANE_VECTORS; k++) {                                               \
+                const vec_f64 x = load_f64(rest + k * VECTOR_LANES);                               \
+                acc[k] = STEP_##run(acc[k], x, c);                                                 \
+            }                                                                                      \
+        }                                                                                          \
+        UNROLLED                                                                                   \
+        for (int k = 0; k < LANE_VECTORS; k++) out->v[k] = acc[k];                                 \
     }
 
-/* Folds lanes to `left` of them, 1 or 2. Lanes pair up at the same distances whether they share a vector or not. */
-#define DEFINE_JOIN_LANES(JOIN)                                                                        \
-    INLINE void join_lanes_##JOIN(lanes_f64 *lanes, int left, double *out)                             \
-    {                                                                                                  \
-        double last[VECTOR_LANES];                                                                     \
-        UNROLLED                                                                                       \
-        for (int half = LANE_VECTORS / 2; half > 0; half /= 2) {                                       \
-            UNROLLED                                                                                   \
-            for (int k = 0; k < half; k++) lanes->v[k] = FOLD_##JOIN(lanes->v[k], lanes->v[k + half]); \
-        }                                                                                              \
-        memcpy(last, &lanes->v[0], sizeof last);                                                       \
-        UNROLLED                                                                                       \
-        for (int half = VECTOR_LANES / 2; half > 0; half /= 2) {                                       \
-            if (half < left) break;                                                                    \
-            UNROLLED                                                                                   \
-            for (int k = 0; k < half; k++) last[k] = FOLD_##JOIN(last[k], last[k + half]);             \
-        }                                                                                              \
-        for (int k = 0; k < left; k++) out[k] = last[k];                                               \
+/* Folds lanes to `left` of them, 1 or 2. Lanes pair up at the same distances whether they share
+ * a vector or not. */
+#define DEFINE_JOIN_LANES(JOIN)                                                            \
+    INLINE void join_lanes_##JOIN(lanes_f64 *lanes, int left, double *out)                 \
+    {                                                                                      \
+        double last[VECTOR_LANES];                                                         \
+        UNROLLED                                                                           \
+        for (int half = LANE_VECTORS / 2; half > 0; half /= 2) {                           \
+            UNROLLED                                                                       \
+            for (int k = 0; k < half; k++)                                                 \
+                lanes->v[k] = FOLD_##JOIN(lanes->v[k], lanes->v[k + half]);                \
+        }                                                                                  \
+        memcpy(last, &lanes->v[0], sizeof last);                                           \
+        UNROLLED                                                                           \
+        for (int half = VECTOR_LANES / 2; half > 0; half /= 2) {                           \
+            if (half < left) break;                                                        \
+            UNROLLED                                                                       \
+            for (int k = 0; k < half; k++) last[k] = FOLD_##JOIN(last[k], last[k + half]); \
+        }                                                                                  \
+        for (int k = 0; k < left; k++) out[k] = last[k];                                   \
     }
 DEFINE_JOIN_LANES(sum)
 DEFINE_JOIN_LANES(prod)
@@ -414,30 +434,32 @@ DEFINE_JOIN_LANES(prod)
     }
 
 /* Four rows at a time, to save loads and stores. */
-#define DEFINE_DISTANCES(name, T)                                                                                      \
-    static void distances_##name(const char *data, int64_t stride, uint64_t rows, uint64_t width,                      \
-                                 const double *restrict centers, double *restrict distances, double *restrict squares) \
-    {                                                                                                                  \
-        for (; rows >= 4; rows -= 4, data += 4 * stride) {                                                             \
-            const T *restrict a = (const T *)(const void *)data;                                                       \
-            const T *restrict b = (const T *)(const void *)(data + stride);                                            \
-            const T *restrict c = (const T *)(const void *)(data + 2 * stride);                                        \
-            const T *restrict d = (const T *)(const void *)(data + 3 * stride);                                        \
-            for (uint64_t j = 0; j < width; j++) {                                                                     \
-                const double center = centers[j], da = (double)a[j] - center, db = (double)b[j] - center;              \
-                const double dc = (double)c[j] - center, dd = (double)d[j] - center;                                   \
-                distances[j] += (da + db) + (dc + dd);                                                                 \
-                squares[j] += (da * da + db * db) + (dc * dc + dd * dd);                                               \
-            }                                                                                                          \
-        }                                                                                                              \
-        for (; rows > 0; rows--, data += stride) {                                                                     \
-            const T *restrict a = (const T *)(const void *)data;                                                       \
-            for (uint64_t j = 0; j < width; j++) {                                                                     \
-                const double da = (double)a[j] - centers[j];                                                           \
-                distances[j] += da;                                                                                    \
-                squares[j] += da * da;                                                                                 \
-            }                                                                                                          \
-        }                                                                                                              \
+#define DEFINE_DISTANCES(name, T)                                                                 \
+    static void distances_##name(const char *data, int64_t stride, uint64_t rows, uint64_t width, \
+                                 const double *restrict centers, double *restrict distances,      \
+                                 double *restrict squares)                                        \
+    {                                                                                             \
+        for (; rows >= 4; rows -= 4, data += 4 * stride) {                                        \
+            const T *restrict a = (const T *)(const void *)data;                                  \
+            const T *restrict b = (const T *)(const void *)(data + stride);                       \
+            const T *restrict c = (const T *)(const void *)(data + 2 * stride);                   \
+            const T *restrict d = (const T *)(const void *)(data + 3 * stride);                   \
+            for (uint64_t j = 0; j < width; j++) {                                                \
+                const double center = centers[j], da = (double)a[j] - center,                     \
+                             db = (double)b[j] - center;                                          \
+                const double dc = (double)c[j] - center, dd = (double)d[j] - center;              \
+                distances[j] += (da + db) + (dc + dd);                                            \
+                squares[j] += (da * da + db * db) + (dc * dc + dd * dd);                          \
+            }                                                                                     \
+        }                                                                                         \
+        for (; rows > 0; rows--, data += stride) {                                                \
+            const T *restrict a = (const T *)(const void *)data;                                  \
+            for (uint64_t j = 0; j < width; j++) {                                                \
+                const double da = (double)a[j] - centers[j];                                      \
+                distances[j] += da;                                                               \
+                squares[j] += da * da;                                                            \
+            }                                                                                     \
+        }                                                                                         \
     }
 
 /* ---------------------------------------------------------------- minima and maxima ---------- */
@@ -461,8 +483,9 @@ DEFINE_JOIN_LANES(prod)
         return (ACC)FOLD_##fold(a, c);                                       \
     }
 
-/* The floating vocabulary. EXTREME_<fold>_<type>(x, a) is the smaller or larger lane by lane, and may return either
- * where one is NaN; UNORDERED flags lanes where x or y is NaN, so that one test serves two vectors. */
+/* The floating vocabulary. EXTREME_<fold>_<type>(x, a) is the smaller or larger lane by lane, and
+ * may return either where one is NaN; UNORDERED flags lanes where x or y is NaN, so that one test
+ * serves two vectors. */
 #ifndef HAS_FLOAT_VOCABULARY
 typedef vec_i32 flag_f32;
 typedef vec_i64 flag_f64;
@@ -492,66 +515,71 @@ INLINE int is_flagged_f64(flag_f64 flag)
 
 enum { EXTREME_VECTORS = 4 };
 
-/* NaN is looked for beside the comparisons, so that they are the processor's own minimum: no branch to mispredict. With
- * SKIP, NaN never gets into an accumulator that starts as IDENTITY; what ends as that is looked for, and NaN if there was
- * nothing but NaN. */
-#define DEFINE_FLOAT_EXTREME_RUN(run, fold, name, T, tag, BETTER, SKIP, IDENTITY)                                   \
-    INLINE T extreme_##run##_##name(const T *p, uint64_t n, T value)                                                \
-    {                                                                                                               \
-        if (!(SKIP) || value != (T)IDENTITY) return value;                                                          \
-        for (uint64_t i = 0; i < n; i++)                                                                            \
-            if (p[i] == value) return value;                                                                        \
-        return (T)NAN;                                                                                              \
-    }                                                                                                               \
-    INLINE T short_##run##_##name(const T *p, uint64_t n)                                                           \
-    {                                                                                                               \
-        T value = p[0];                                                                                             \
-        int unordered = value != value;                                                                             \
-        SCALAR_LOOP                                                                                                 \
-        for (uint64_t i = 1; i < n; i++) {                                                                          \
-            const T x = p[i];                                                                                       \
-            unordered |= x != x;                                                                                    \
-            value = FOLD_##run(x, value);                                                                           \
-        }                                                                                                           \
-        return unordered && !(SKIP) ? (T)NAN : value;                                                               \
-    }                                                                                                               \
-    INLINE T run##_##name(const T *p, uint64_t n)                                                                   \
-    {                                                                                                               \
-        enum { LANES = VECTOR_BYTES / sizeof(T), STEP = LANES * EXTREME_VECTORS };                                  \
-        vec_##tag acc[EXTREME_VECTORS], x[EXTREME_VECTORS];                                                         \
-        flag_##tag flag = NO_FLAG;                                                                                  \
-        T lanes[LANES];                                                                                             \
-        uint64_t i = 0;                                                                                             \
-        if (n < LANES) return short_##run##_##name(p, n);                                                           \
-        memcpy(&acc[0], p, sizeof acc[0]);                                                                          \
-        if (SKIP) acc[0] = (vec_##tag){0} + (T)IDENTITY;                                                            \
-        UNROLLED                                                                                                    \
-        for (int k = 1; k < EXTREME_VECTORS; k++) acc[k] = acc[0];                                                  \
-        for (; i + STEP <= n; i += STEP) {                                                                          \
-            PREFETCH(p + i, STEP * sizeof(T));                                                                      \
-            UNROLLED                                                                                                \
-            for (int k = 0; k < EXTREME_VECTORS; k++) memcpy(&x[k], p + i + k * LANES, sizeof x[k]);                \
-            UNROLLED                                                                                                \
-            for (int k = 0; k < EXTREME_VECTORS; k++) acc[k] = (vec_##tag)EXTREME_##fold##_##tag(x[k], acc[k]);     \
-            if (SKIP) continue;                                                                                     \
-            UNROLLED                                                                                                \
-            for (int k = 0; k < EXTREME_VECTORS; k += 2) flag = UNORDERED_##tag(flag, x[k], x[k + 1]);              \
-        }                                                                                                           \
-        /* The last vector may take elements a second time: that changes no extreme. */                             \
-        for (; i < n; i += LANES) {                                                                                 \
-            memcpy(&x[0], p + (i + LANES <= n ? i : n - LANES), sizeof x[0]);                                       \
-            acc[0] = (vec_##tag)EXTREME_##fold##_##tag(x[0], acc[0]);                                               \
-            flag = UNORDERED_##tag(flag, x[0], x[0]);                                                               \
-        }                                                                                                           \
-        UNROLLED                                                                                                    \
-        for (int k = 1; k < EXTREME_VECTORS; k++) acc[0] = (vec_##tag)EXTREME_##fold##_##tag(acc[0], acc[k]);       \
-        memcpy(lanes, &acc[0], sizeof lanes);                                                                       \
-        UNROLLED                                                                                                    \
-        for (int half = LANES / 2; half > 0; half /= 2) {                                                           \
-            UNROLLED                                                                                                \
-            for (int k = 0; k < half; k++) lanes[k] = lanes[k] BETTER lanes[k + half] ? lanes[k] : lanes[k + half]; \
-        }                                                                                                           \
-        return is_flagged_##tag(flag) && !SKIP ? (T)NAN : extreme_##run##_##name(p, n, lanes[0]);                   \
+/* NaN is looked for beside the comparisons, so that they are the processor's own minimum: no branch
+ * to mispredict. With SKIP, NaN never gets into an accumulator that starts as IDENTITY; what ends
+ * as that is looked for, and NaN if there was nothing but NaN. */
+#define DEFINE_FLOAT_EXTREME_RUN(run, fold, name, T, tag, BETTER, SKIP, IDENTITY)                 \
+    INLINE T extreme_##run##_##name(const T *p, uint64_t n, T value)                              \
+    {                                                                                             \
+        if (!(SKIP) || value != (T)IDENTITY) return value;                                        \
+        for (uint64_t i = 0; i < n; i++)                                                          \
+            if (p[i] == value) return value;                                                      \
+        return (T)NAN;                                                                            \
+    }                                                                                             \
+    INLINE T short_##run##_##name(const T *p, uint64_t n)                                         \
+    {                                                                                             \
+        T value = p[0];                                                                           \
+        int unordered = value != value;                                                           \
+        SCALAR_LOOP                                                                               \
+        for (uint64_t i = 1; i < n; i++) {                                                        \
+            const T x = p[i];                                                                     \
+            unordered |= x != x;                                                                  \
+            value = FOLD_##run(x, value);                                                         \
+        }                                                                                         \
+        return unordered && !(SKIP) ? (T)NAN : value;                                             \
+    }                                                                                             \
+    INLINE T run##_##name(const T *p, uint64_t n)                                                 \
+    {                                                                                             \
+        enum { LANES = VECTOR_BYTES / sizeof(T), STEP = LANES * EXTREME_VECTORS };                \
+        vec_##tag acc[EXTREME_VECTORS], x[EXTREME_VECTORS];                                       \
+        flag_##tag flag = NO_FLAG;                                                                \
+        T lanes[LANES];                                                                           \
+        uint64_t i = 0;                                                                           \
+        if (n < LANES) return short_##run##_##name(p, n);                                         \
+        memcpy(&acc[0], p, sizeof acc[0]);                                                        \
+        if (SKIP) acc[0] = (vec_##tag){0} + (T)IDENTITY;                                          \
+        UNROLLED                                                                                  \
+        for (int k = 1; k < EXTREME_VECTORS; k++) acc[k] = acc[0];                                \
+        for (; i + STEP <= n; i += STEP) {                                                        \
+            PREFETCH(p + i, STEP * sizeof(T));                                                    \
+            UNROLLED                                                                              \
+            for (int k = 0; k < EXTREME_VECTORS; k++)                                             \
+                memcpy(&x[k], p + i + k * LANES, sizeof x[k]);                                    \
+            UNROLLED                                                                              \
+            for (int k = 0; k < EXTREME_VECTORS; k++)                                             \
+                acc[k] = (vec_##tag)EXTREME_##fold##_##tag(x[k], acc[k]);                         \
+            if (SKIP) continue;                                                                   \
+            UNROLLED                                                                              \
+            for (int k = 0; k < EXTREME_VECTORS; k += 2)                                          \
+                flag = UNORDERED_##tag(flag, x[k], x[k + 1]);                                     \
+        }                                                                                         \
+        /* The last vector may take elements a second time: that changes no extreme. */           \
+        for (; i < n; i += LANES) {                                                               \
+            memcpy(&x[0], p + (i + LANES <= n ? i : n - LANES), sizeof x[0]);                     \
+            acc[0] = (vec_##tag)EXTREME_##fold##_##tag(x[0], acc[0]);                             \
+            flag = UNORDERED_##tag(flag, x[0], x[0]);                                             \
+        }                                                                                         \
+        UNROLLED                                                                                  \
+        for (int k = 1; k < EXTREME_VECTORS; k++)                                                 \
+            acc[0] = (vec_##tag)EXTREME_##fold##_##tag(acc[0], acc[k]);                           \
+        memcpy(lanes, &acc[0], sizeof lanes);                                                     \
+        UNROLLED                                                                                  \
+        for (int half = LANES / 2; half > 0; half /= 2) {                                         \
+            UNROLLED                                                                              \
+            for (int k = 0; k < half; k++)                                                        \
+                lanes[k] = lanes[k] BETTER lanes[k + half] ? lanes[k] : lanes[k + half];          \
+        }                                                                                         \
+        return is_flagged_##tag(flag) && !SKIP ? (T)NAN : extreme_##run##_##name(p, n, lanes[0]); \
     }
 
 /* ---------------------------------------------------------------- positions ------------------ */
@@ -596,41 +624,43 @@ enum { FIND_STRETCH = 256, FIND_SHORT_STRETCH = 32 };
         return wanted != wanted ? nan_##name(data, n, wanted) : equal_##name(data, n, wanted); \
     }
 
-/* Short rows are turned first, so that a vector has one element of each of as many rows as it has lanes: what would be folds
- * within a vector for each row are comparisons of vectors for all of them. Elements of 8 bytes, of which a vector has few, are
- * gathered instead. A vector of INDEX has the lanes of one of T. */
-#define DEFINE_POSITIONS(which, name, T, INDEX, LIFT, BETTER)                                                   \
-    static void which##_##name(const char *data, int64_t stride, uint64_t rows, uint64_t n, int64_t *positions) \
-    {                                                                                                           \
-        enum { LANES = VECTOR_BYTES / sizeof(T), GATHERS = sizeof(T) == 8 };                                    \
-        typedef T elements __attribute__((vector_size(VECTOR_BYTES)));                                          \
-        typedef INDEX indices __attribute__((vector_size(VECTOR_BYTES)));                                       \
-        _Alignas(VECTOR_BYTES) T turned[GATHERS ? 1 : GPR_SHORT_ROW][LANES];                                    \
-        const T *row[LANES];                                                                                    \
-        for (uint64_t done = 0; done < rows; done += LANES) {                                                   \
-            const uint64_t some = rows - done < LANES ? rows - done : LANES;                                    \
-            elements best = {0}, x = {0};                                                                       \
-            indices at = {0};                                                                                   \
-            for (uint64_t k = 0; k < LANES; k++) { /* lanes without a row repeat the last one */                \
-                const int64_t from = (int64_t)(done + (k < some ? k : some - 1));                               \
-                row[k] = (const T *)(const void *)(data + from * stride);                                       \
-                if (GATHERS) continue;                                                                          \
-                for (uint64_t i = 0; i < n; i++) turned[i][k] = (T)LIFT(row[k][i]);                             \
-            }                                                                                                   \
-            for (uint64_t i = 0; i < n; i++) {                                                                  \
-                if (GATHERS) {                                                                                  \
-                    UNROLLED                                                                                    \
-                    for (int k = 0; k < LANES; k++) x[k] = row[k][i];                                           \
-                } else {                                                                                        \
-                    memcpy(&x, turned[i], sizeof x);                                                            \
-                }                                                                                               \
-                if (i == 0) best = x;                                                                           \
-                const indices better = (indices)BETTER(x, best);                                                \
-                best = (elements)(((indices)x & better) | ((indices)best & ~better));                           \
-                at = (((indices){0} + (INDEX)i) & better) | (at & ~better);                                     \
-            }                                                                                                   \
-            for (uint64_t k = 0; k < some; k++) positions[done + k] = at[k];                                    \
-        }                                                                                                       \
+/* Short rows are turned first, so that a vector has one element of each of as many rows as it has
+ * lanes: what would be folds within a vector for each row are comparisons of vectors for all of
+ * them. Elements of 8 bytes, of which a vector has few, are gathered instead. A vector of INDEX has
+ * the lanes of one of T. */
+#define DEFINE_POSITIONS(which, name, T, INDEX, LIFT, BETTER)                                    \
+    static void which##_##name(const char *data, int64_t stride, uint64_t rows, uint64_t n,      \
+                               int64_t *positions)                                               \
+    {                                                                                            \
+        enum { LANES = VECTOR_BYTES / sizeof(T), GATHERS = sizeof(T) == 8 };                     \
+        typedef T elements __attribute__((vector_size(VECTOR_BYTES)));                           \
+        typedef INDEX indices __attribute__((vector_size(VECTOR_BYTES)));                        \
+        _Alignas(VECTOR_BYTES) T turned[GATHERS ? 1 : GPR_SHORT_ROW][LANES];                     \
+        const T *row[LANES];                                                                     \
+        for (uint64_t done = 0; done < rows; done += LANES) {                                    \
+            const uint64_t some = rows - done < LANES ? rows - done : LANES;                     \
+            elements best = {0}, x = {0};                                                        \
+            indices at = {0};                                                                    \
+            for (uint64_t k = 0; k < LANES; k++) { /* lanes without a row repeat the last one */ \
+                const int64_t from = (int64_t)(done + (k < some ? k : some - 1));                \
+                row[k] = (const T *)(const void *)(data + from * stride);                        \
+                if (GATHERS) continue;                                                           \
+                for (uint64_t i = 0; i < n; i++) turned[i][k] = (T)LIFT(row[k][i]);              \
+            }                                                                                    \
+            for (uint64_t i = 0; i < n; i++) {                                                   \
+                if (GATHERS) {                                                                   \
+                    UNROLLED                                                                     \
+                    for (int k = 0; k < LANES; k++) x[k] = row[k][i];                            \
+                } else {                                                                         \
+                    memcpy(&x, turned[i], sizeof x);                                             \
+                }                                                                                \
+                if (i == 0) best = x;                                                            \
+                const indices better = (indices)BETTER(x, best);                                 \
+                best = (elements)(((indices)x & better) | ((indices)best & ~better));            \
+                at = (((indices){0} + (INDEX)i) & better) | (at & ~better);                      \
+            }                                                                                    \
+            for (uint64_t k = 0; k < some; k++) positions[done + k] = at[k];                     \
+        }                                                                                        \
     }
 #define LESS(x, best) ((x) < (best))
 #define GREATER(x, best) ((x) > (best))
@@ -663,13 +693,15 @@ enum { FIND_STRETCH = 256, FIND_SHORT_STRETCH = 32 };
     }
 
 /* An odd number of true elements is their number's last bit. NARROW counts ROUND of a column's. */
-#define DEFINE_COUNTS(name, T, NARROW, ROUND)                                                           \
-    INLINE uint32_t odd_##name(const T *p, uint64_t n)                                                  \
-    {                                                                                                   \
-        return (uint32_t)(count_##name(p, n) & 1);                                                      \
-    }                                                                                                   \
-    DEFINE_LOOP(count, name, T, uint64_t, uint64_t, LIFT_BOOL, NARROW, ROUND, SAW_NOT_ZERO, LOWER_SAME) \
-    DEFINE_LOOP(odd, name, T, uint32_t, uint32_t, LIFT_TRUTH, NARROW, ANY_ROWS, SAW_NOT_ZERO, LOWER_SAME)
+#define DEFINE_COUNTS(name, T, NARROW, ROUND)                                                 \
+    INLINE uint32_t odd_##name(const T *p, uint64_t n)                                        \
+    {                                                                                         \
+        return (uint32_t)(count_##name(p, n) & 1);                                            \
+    }                                                                                         \
+    DEFINE_LOOP(count, name, T, uint64_t, uint64_t, LIFT_BOOL, NARROW, ROUND, SAW_NOT_ZERO,   \
+                LOWER_SAME)                                                                   \
+    DEFINE_LOOP(odd, name, T, uint32_t, uint32_t, LIFT_TRUTH, NARROW, ANY_ROWS, SAW_NOT_ZERO, \
+                LOWER_SAME)
 
 #define DEFINE_BITS_RUN(fold, name, T, ACC)                                   \
     INLINE ACC fold##_##name(const T *p, uint64_t n)                          \
@@ -717,20 +749,23 @@ enum { TRUTH_BLOCK_BYTES = 8192 };
 #define LOWER_TRUTH(x) ((x) != 0)
 #define ANY_ROWS UINT64_MAX /* a ROUND that never ends */
 
-#define DEFINE_TRUTH(name, T, BITS, SAW_ANY)                                                        \
-    DEFINE_TRUTH_RUN(any, name, T, BITS, SAW_ANY, 1)                                                \
-    DEFINE_TRUTH_RUN(all, name, T, BITS, SAW_ZERO, 0)                                               \
-    DEFINE_LOOP(any, name, T, uint32_t, uint32_t, LIFT_TRUTH, BITS, ANY_ROWS, SAW_ANY, LOWER_TRUTH) \
-    DEFINE_LOOP(all, name, T, uint32_t, uint32_t, LIFT_TRUTH, BITS, ANY_ROWS, SAW_NOT_ZERO, LOWER_TRUTH)
+#define DEFINE_TRUTH(name, T, BITS, SAW_ANY)                                                \
+    DEFINE_TRUTH_RUN(any, name, T, BITS, SAW_ANY, 1)                                        \
+    DEFINE_TRUTH_RUN(all, name, T, BITS, SAW_ZERO, 0)                                       \
+    DEFINE_LOOP(any, name, T, uint32_t, uint32_t, LIFT_TRUTH, BITS, ANY_ROWS, SAW_ANY,      \
+                LOWER_TRUTH)                                                                \
+    DEFINE_LOOP(all, name, T, uint32_t, uint32_t, LIFT_TRUTH, BITS, ANY_ROWS, SAW_NOT_ZERO, \
+                LOWER_TRUTH)
 
-#define DEFINE_INT(name, T, ACC, ELEMENT, LIFT, NARROW, ROUND)                                           \
-    DEFINE_PROD_RUN(name, T)                                                                             \
-    DEFINE_INT_EXTREME_RUN(min, name, T, ACC)                                                            \
-    DEFINE_INT_EXTREME_RUN(max, name, T, ACC)                                                            \
-    DEFINE_LOOP(sum, name, T, uint64_t, ELEMENT, LIFT, NARROW, ROUND, LIFT_SAME, LOWER_WIDE)             \
-    DEFINE_LOOP(prod, name, T, uint64_t, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS, LIFT_WIDE, LOWER_SAME) \
-    DEFINE_LOOP(min, name, T, ACC, T, LIFT_SAME, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)                     \
-    DEFINE_LOOP(max, name, T, ACC, T, LIFT_SAME, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)                     \
+#define DEFINE_INT(name, T, ACC, ELEMENT, LIFT, NARROW, ROUND)                               \
+    DEFINE_PROD_RUN(name, T)                                                                 \
+    DEFINE_INT_EXTREME_RUN(min, name, T, ACC)                                                \
+    DEFINE_INT_EXTREME_RUN(max, name, T, ACC)                                                \
+    DEFINE_LOOP(sum, name, T, uint64_t, ELEMENT, LIFT, NARROW, ROUND, LIFT_SAME, LOWER_WIDE) \
+    DEFINE_LOOP(prod, name, T, uint64_t, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS, LIFT_WIDE, \
+                LOWER_SAME)                                                                  \
+    DEFINE_LOOP(min, name, T, ACC, T, LIFT_SAME, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)         \
+    DEFINE_LOOP(max, name, T, ACC, T, LIFT_SAME, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)         \
     DEFINE_TRUTH(name, T, T, SAW_BITS)
 
 /* A short skipping run starts from the identity: every element may be NaN. */
@@ -740,60 +775,66 @@ enum { TRUTH_BLOCK_BYTES = 8192 };
 #define FOLD_skipping_prod FOLD_prod
 #define START_skipping_prod START_prod
 
-#define DEFINE_FLOAT(name, T, tag, BITS, COUNTS, LOAD)                                                      \
-    DEFINE_DOUBLE_RUN(sum, name, T, LOAD, sum, 0.0)                                                         \
-    DEFINE_DOUBLE_RUN(prod, name, T, LOAD, prod, 1.0)                                                       \
-    DEFINE_DOUBLE_RUN(skipping_sum, name, T, LOAD, sum, 0.0)                                                \
-    DEFINE_DOUBLE_RUN(skipping_prod, name, T, LOAD, prod, 1.0)                                              \
-    DEFINE_SHORT_SUM(sum, name, T, LIFT_DOUBLE)                                                             \
-    DEFINE_SHORT_SUM(skipping_sum, name, T, LIFT_SUMMED)                                                    \
-    DEFINE_FLOAT_EXTREME_RUN(min, min, name, T, tag, <, 0, INFINITY)                                        \
-    DEFINE_FLOAT_EXTREME_RUN(max, max, name, T, tag, >, 0, -INFINITY)                                       \
-    DEFINE_FLOAT_EXTREME_RUN(fmin, min, name, T, tag, <, 1, INFINITY)                                       \
-    DEFINE_FLOAT_EXTREME_RUN(fmax, max, name, T, tag, >, 1, -INFINITY)                                      \
-    DEFINE_SHAPES(sum, name, T, double, double, ANY_ROWS, LIFT_DOUBLE, LOWER_SAME)                          \
-    DEFINE_LOOP(prod, name, T, double, double, LIFT_DOUBLE, double, ANY_ROWS, LIFT_DOUBLE, LOWER_SAME)      \
-    DEFINE_SHAPES(min, name, T, T, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)                                      \
-    DEFINE_SHAPES(max, name, T, T, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)                                      \
-    DEFINE_SHAPES(skipping_sum, name, T, double, double, ANY_ROWS, LIFT_SUMMED, LOWER_SAME)                 \
-    DEFINE_LOOP(skipping_prod, name, T, double, double, LIFT_MULTIPLIED, double, ANY_ROWS, LIFT_MULTIPLIED, \
-                LOWER_SAME)                                                                                 \
-    DEFINE_SHAPES(fmin, name, T, T, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)                                     \
-    DEFINE_SHAPES(fmax, name, T, T, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)                                     \
-    DEFINE_SQUARES(name, T, LOAD)                                                                           \
-    DEFINE_DISTANCES(name, T)                                                                               \
-    DEFINE_FLOAT_POSITIONS(name, T, BITS)                                                                   \
-    DEFINE_FLOAT_FIND(name, T, BITS)                                                                        \
-    DEFINE_TRUTH(name, T, BITS, SAW_NOT_ZERO)                                                               \
-    DEFINE_COUNT_RUN(name, T, COUNTS, INT32_MAX)                                                            \
+#define DEFINE_FLOAT(name, T, tag, BITS, COUNTS, LOAD)                                      \
+    DEFINE_DOUBLE_RUN(sum, name, T, LOAD, sum, 0.0)                                         \
+    DEFINE_DOUBLE_RUN(prod, name, T, LOAD, prod, 1.0)                                       \
+    DEFINE_DOUBLE_RUN(skipping_sum, name, T, LOAD, sum, 0.0)                                \
+    DEFINE_DOUBLE_RUN(skipping_prod, name, T, LOAD, prod, 1.0)                              \
+    DEFINE_SHORT_SUM(sum, name, T, LIFT_DOUBLE)                                             \
+    DEFINE_SHORT_SUM(skipping_sum, name, T, LIFT_SUMMED)                                    \
+    DEFINE_FLOAT_EXTREME_RUN(min, min, name, T, tag, <, 0, INFINITY)                        \
+    DEFINE_FLOAT_EXTREME_RUN(max, max, name, T, tag, >, 0, -INFINITY)                       \
+    DEFINE_FLOAT_EXTREME_RUN(fmin, min, name, T, tag, <, 1, INFINITY)                       \
+    DEFINE_FLOAT_EXTREME_RUN(fmax, max, name, T, tag, >, 1, -INFINITY)                      \
+    DEFINE_SHAPES(sum, name, T, double, double, ANY_ROWS, LIFT_DOUBLE, LOWER_SAME)          \
+    DEFINE_LOOP(prod, name, T, double, double, LIFT_DOUBLE, double, ANY_ROWS, LIFT_DOUBLE,  \
+                LOWER_SAME)                                                                 \
+    DEFINE_SHAPES(min, name, T, T, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)                      \
+    DEFINE_SHAPES(max, name, T, T, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)                      \
+    DEFINE_SHAPES(skipping_sum, name, T, double, double, ANY_ROWS, LIFT_SUMMED, LOWER_SAME) \
+    DEFINE_LOOP(skipping_prod, name, T, double, double, LIFT_MULTIPLIED, double, ANY_ROWS,  \
+                LIFT_MULTIPLIED, LOWER_SAME)                                                \
+    DEFINE_SHAPES(fmin, name, T, T, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)                     \
+    DEFINE_SHAPES(fmax, name, T, T, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)                     \
+    DEFINE_SQUARES(name, T, LOAD)                                                           \
+    DEFINE_DISTANCES(name, T)                                                               \
+    DEFINE_FLOAT_POSITIONS(name, T, BITS)                                                   \
+    DEFINE_FLOAT_FIND(name, T, BITS)                                                        \
+    DEFINE_TRUTH(name, T, BITS, SAW_NOT_ZERO)                                               \
+    DEFINE_COUNT_RUN(name, T, COUNTS, INT32_MAX)                                            \
     DEFINE_COUNTS(name, T, COUNTS, INT32_MAX)
 
-/* A bool that is not 0 is 1, whatever its byte. Its product and minimum are "all", its maximum "any". */
-#define DEFINE_GPR_KIND_BOOL_1(name, T)                                                                    \
-    DEFINE_BYTE_SUM(name, T, BYTE_TRUTH, BYTE_TRUTH_SCALAR, 0)                                             \
-    DEFINE_TRUTH(name, T, T, SAW_BITS)                                                                     \
-    INLINE uint64_t prod_##name(const T *p, uint64_t n)                                                    \
-    {                                                                                                      \
-        return all_##name(p, n);                                                                           \
-    }                                                                                                      \
-    INLINE uint32_t min_##name(const T *p, uint64_t n)                                                     \
-    {                                                                                                      \
-        return all_##name(p, n);                                                                           \
-    }                                                                                                      \
-    INLINE uint32_t max_##name(const T *p, uint64_t n)                                                     \
-    {                                                                                                      \
-        return any_##name(p, n);                                                                           \
-    }                                                                                                      \
-    DEFINE_LOOP(sum, name, T, uint64_t, uint32_t, LIFT_TRUTH, uint8_t, 255, SAW_NOT_ZERO, LOWER_SAME)      \
-    DEFINE_LOOP(prod, name, T, uint64_t, uint64_t, LIFT_BOOL, uint8_t, ANY_ROWS, SAW_NOT_ZERO, LOWER_SAME) \
-    DEFINE_LOOP(min, name, T, uint32_t, uint32_t, LIFT_TRUTH, uint8_t, ANY_ROWS, SAW_NOT_ZERO, LOWER_SAME) \
-    DEFINE_LOOP(max, name, T, uint32_t, uint32_t, LIFT_TRUTH, uint8_t, ANY_ROWS, SAW_NOT_ZERO, LOWER_SAME) \
-    INLINE uint64_t count_##name(const T *p, uint64_t n)                                                   \
-    {                                                                                                      \
-        return sum_##name(p, n);                                                                           \
-    }                                                                                                      \
-    DEFINE_COUNTS(name, T, uint8_t, 255)                                                                   \
-    DEFINE_FIND(name, T, uint32_t, uint8_t, HIT_TRUTH)                                                     \
+/* A bool that is not 0 is 1, whatever its byte. Its product and minimum are "all", its maximum
+ * "any". */
+#define DEFINE_GPR_KIND_BOOL_1(name, T)                                                        \
+    DEFINE_BYTE_SUM(name, T, BYTE_TRUTH, BYTE_TRUTH_SCALAR, 0)                                 \
+    DEFINE_TRUTH(name, T, T, SAW_BITS)                                                         \
+    INLINE uint64_t prod_##name(const T *p, uint64_t n)                                        \
+    {                                                                                          \
+        return all_##name(p, n);                                                               \
+    }                                                                                          \
+    INLINE uint32_t min_##name(const T *p, uint64_t n)                                         \
+    {                                                                                          \
+        return all_##name(p, n);                                                               \
+    }                                                                                          \
+    INLINE uint32_t max_##name(const T *p, uint64_t n)                                         \
+    {                                                                                          \
+        return any_##name(p, n);                                                               \
+    }                                                                                          \
+    DEFINE_LOOP(sum, name, T, uint64_t, uint32_t, LIFT_TRUTH, uint8_t, 255, SAW_NOT_ZERO,      \
+                LOWER_SAME)                                                                    \
+    DEFINE_LOOP(prod, name, T, uint64_t, uint64_t, LIFT_BOOL, uint8_t, ANY_ROWS, SAW_NOT_ZERO, \
+                LOWER_SAME)                                                                    \
+    DEFINE_LOOP(min, name, T, uint32_t, uint32_t, LIFT_TRUTH, uint8_t, ANY_ROWS, SAW_NOT_ZERO, \
+                LOWER_SAME)                                                                    \
+    DEFINE_LOOP(max, name, T, uint32_t, uint32_t, LIFT_TRUTH, uint8_t, ANY_ROWS, SAW_NOT_ZERO, \
+                LOWER_SAME)                                                                    \
+    INLINE uint64_t count_##name(const T *p, uint64_t n)                                       \
+    {                                                                                          \
+        return sum_##name(p, n);                                                               \
+    }                                                                                          \
+    DEFINE_COUNTS(name, T, uint8_t, 255)                                                       \
+    DEFINE_FIND(name, T, uint32_t, uint8_t, HIT_TRUTH)                                         \
     DEFINE_INT_POSITIONS(name, T, int8_t, LIFT_TRUTH)
 
 /* Counts of wide elements. */
@@ -875,7 +916,8 @@ typedef struct pair {
 } pair;
 
 #define NAN_PAIR(x) ((x).re != (x).re || (x).im != (x).im)
-/* A product, rounded. From GCC 12 on, -ffp-contract=off alone does not keep it out of instructions that also add. */
+/* A product, rounded. From GCC 12 on, -ffp-contract=off alone does not keep it out of
+ * instructions that also add. */
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_assoc_barrier)
 #define ROUNDED(x) __builtin_assoc_barrier(x)
@@ -884,8 +926,9 @@ typedef struct pair {
 #ifndef ROUNDED
 #define ROUNDED(x) (x)
 #endif
-#define JOIN_prod(x, y) \
-    ((pair){ROUNDED((x).re * (y).re) - ROUNDED((x).im * (y).im), ROUNDED((x).re * (y).im) + ROUNDED((x).im * (y).re)})
+#define JOIN_prod(x, y)                                          \
+    ((pair){ROUNDED((x).re * (y).re) - ROUNDED((x).im * (y).im), \
+            ROUNDED((x).re * (y).im) + ROUNDED((x).im * (y).re)})
 #define JOIN_any FOLD_any
 #define JOIN_all FOLD_all
 #define JOIN_odd FOLD_odd
@@ -897,131 +940,141 @@ typedef struct pair {
 #define ACCUMULATOR_uint32_t GPR_UINT32
 #define ACCUMULATOR_uint64_t GPR_UINT64
 
-/* Both shapes of a loop, with WALKS independent accumulators in a long row. DECIDED(value): nothing changes it any more. */
-#define DEFINE_PAIR_LOOP(fold, name, P, ACC, LIFT, WALKS, DECIDED)                                                  \
-    enum { accumulator_##fold##_##name = ACCUMULATOR_##ACC };                                                       \
-    INLINE ACC fold##_##name(const P *p, uint64_t n)                                                                \
-    {                                                                                                               \
-        ACC walks[WALKS];                                                                                           \
-        uint64_t i = 1;                                                                                             \
-        walks[0] = LIFT(p);                                                                                         \
-        if (n >= 2 * (WALKS)) {                                                                                     \
-            for (i = 1; i < (WALKS); i++) walks[i] = LIFT(p + 2 * i);                                               \
-            for (; i + (WALKS) <= n && !DECIDED(walks[0]); i += (WALKS)) {                                          \
-                UNROLLED                                                                                            \
-                for (int k = 0; k < (WALKS); k++) {                                                                 \
-                    const ACC x = LIFT(p + 2 * (i + (uint64_t)k));                                                  \
-                    walks[k] = JOIN_##fold(walks[k], x);                                                            \
-                }                                                                                                   \
-            }                                                                                                       \
-            for (int half = (WALKS) / 2; half > 0; half /= 2)                                                       \
-                for (int k = 0; k < half; k++) walks[k] = JOIN_##fold(walks[k], walks[k + half]);                   \
-        }                                                                                                           \
-        for (; i < n && !DECIDED(walks[0]); i++) {                                                                  \
-            const ACC x = LIFT(p + 2 * i);                                                                          \
-            walks[0] = JOIN_##fold(walks[0], x);                                                                    \
-        }                                                                                                           \
-        return walks[0];                                                                                            \
-    }                                                                                                               \
-    static void rows_##fold##_##name(const char *data, int64_t stride, uint64_t rows, uint64_t n, void *out)        \
-    {                                                                                                               \
-        ACC *accumulators = out;                                                                                    \
-        for (uint64_t r = 0; r < rows; r++)                                                                         \
-            accumulators[r] = fold##_##name((const P *)(const void *)(data + (int64_t)r * stride), n);              \
-    }                                                                                                               \
-    static void columns_##fold##_##name(const char *data, int64_t stride, uint64_t rows, uint64_t width, void *out) \
-    {                                                                                                               \
-        ACC *restrict accumulators = out;                                                                           \
-        for (; rows > 0; rows--, data += stride) {                                                                  \
-            const P *restrict p = (const P *)(const void *)data;                                                    \
-            for (uint64_t j = 0; j < width; j++) {                                                                  \
-                const ACC x = LIFT(p + 2 * j);                                                                      \
-                accumulators[j] = JOIN_##fold(accumulators[j], x);                                                  \
-            }                                                                                                       \
-        }                                                                                                           \
+/* Both shapes of a loop, with WALKS independent accumulators in a long row. DECIDED(value):
+ * nothing changes it any more. */
+#define DEFINE_PAIR_LOOP(fold, name, P, ACC, LIFT, WALKS, DECIDED)                                \
+    enum { accumulator_##fold##_##name = ACCUMULATOR_##ACC };                                     \
+    INLINE ACC fold##_##name(const P *p, uint64_t n)                                              \
+    {                                                                                             \
+        ACC walks[WALKS];                                                                         \
+        uint64_t i = 1;                                                                           \
+        walks[0] = LIFT(p);                                                                       \
+        if (n >= 2 * (WALKS)) {                                                                   \
+            for (i = 1; i < (WALKS); i++) walks[i] = LIFT(p + 2 * i);                             \
+            for (; i + (WALKS) <= n && !DECIDED(walks[0]); i += (WALKS)) {                        \
+                UNROLLED                                                                          \
+                for (int k = 0; k < (WALKS); k++) {                                               \
+                    const ACC x = LIFT(p + 2 * (i + (uint64_t)k));                                \
+                    walks[k] = JOIN_##fold(walks[k], x);                                          \
+                }                                                                                 \
+            }                                                                                     \
+            for (int half = (WALKS) / 2; half > 0; half /= 2)                                     \
+                for (int k = 0; k < half; k++) walks[k] = JOIN_##fold(walks[k], walks[k + half]); \
+        }                                                                                         \
+        for (; i < n && !DECIDED(walks[0]); i++) {                                                \
+            const ACC x = LIFT(p + 2 * i);                                                        \
+            walks[0] = JOIN_##fold(walks[0], x);                                                  \
+        }                                                                                         \
+        return walks[0];                                                                          \
+    }                                                                                             \
+    static void rows_##fold##_##name(const char *data, int64_t stride, uint64_t rows, uint64_t n, \
+                                     void *out)                                                   \
+    {                                                                                             \
+        ACC *accumulators = out;                                                                  \
+        for (uint64_t r = 0; r < rows; r++)                                                       \
+            accumulators[r] =                                                                     \
+                fold##_##name((const P *)(const void *)(data + (int64_t)r * stride), n);          \
+    }                                                                                             \
+    static void columns_##fold##_##name(const char *data, int64_t stride, uint64_t rows,          \
+                                        uint64_t width, void *out)                                \
+    {                                                                                             \
+        ACC *restrict accumulators = out;                                                         \
+        for (; rows > 0; rows--, data += stride) {                                                \
+            const P *restrict p = (const P *)(const void *)data;                                  \
+            for (uint64_t j = 0; j < width; j++) {                                                \
+                const ACC x = LIFT(p + 2 * j);                                                    \
+                accumulators[j] = JOIN_##fold(accumulators[j], x);                                \
+            }                                                                                     \
+        }                                                                                         \
     }
 
 #define NEVER(value) 0
 #define DECIDES_ANY(value) ((value) != 0)
 #define DECIDES_ALL(value) ((value) == 0)
 
-/* Real parts decide first, and seldom for the new element: the branch is foreseen. The first NaN ends a run; with SKIP
- * it goes on without them, to NaN only if there is nothing else. */
+/* Real parts decide first, and seldom for the new element: the branch is foreseen. The first NaN
+ * ends a run; with SKIP it goes on without them, to NaN only if there is nothing else. */
 #define BETTER_PAIR(re, im, BETTER, kept_re, kept_im) \
     (((re)BETTER(kept_re)) | (((re) == (kept_re)) & ((im)BETTER(kept_im))))
-#define DEFINE_PAIR_EXTREME(fold, name, P, BETTER, SKIP)                                                            \
-    enum { accumulator_##fold##_##name = GPR_COMPLEX128 };                                                          \
-    static pair fold##_##name(const P *p, uint64_t n)                                                               \
-    {                                                                                                               \
-        P re = p[0], im = p[1];                                                                                     \
-        uint64_t i = 1;                                                                                             \
-        for (; (re != re || im != im) && (SKIP) && i < n; i++) {                                                    \
-            re = p[2 * i];                                                                                          \
-            im = p[2 * i + 1];                                                                                      \
-        }                                                                                                           \
-        if (re != re || im != im) return (pair){re, im};                                                            \
-        for (; i < n; i++) {                                                                                        \
-            const P x = p[2 * i], y = p[2 * i + 1];                                                                 \
-            if (re BETTER x && y == y) continue;                                                                    \
-            if (x != x || y != y) {                                                                                 \
-                if (SKIP) continue;                                                                                 \
-                return (pair){x, y};                                                                                \
-            }                                                                                                       \
-            if (!BETTER_PAIR(x, y, BETTER, re, im)) continue;                                                       \
-            re = x;                                                                                                 \
-            im = y;                                                                                                 \
-        }                                                                                                           \
-        return (pair){re, im};                                                                                      \
-    }                                                                                                               \
-    static void rows_##fold##_##name(const char *data, int64_t stride, uint64_t rows, uint64_t n, void *out)        \
-    {                                                                                                               \
-        pair *accumulators = out;                                                                                   \
-        for (uint64_t r = 0; r < rows; r++)                                                                         \
-            accumulators[r] = fold##_##name((const P *)(const void *)(data + (int64_t)r * stride), n);              \
-    }                                                                                                               \
-    static void columns_##fold##_##name(const char *data, int64_t stride, uint64_t rows, uint64_t width, void *out) \
-    {                                                                                                               \
-        double *restrict acc = out;                                                                                 \
-        for (; rows > 0; rows--, data += stride) {                                                                  \
-            const P *restrict p = (const P *)(const void *)data;                                                    \
-            for (uint64_t j = 0; j < width; j++) {                                                                  \
-                const double x = p[2 * j], y = p[2 * j + 1], re = acc[2 * j], im = acc[2 * j + 1];                  \
-                const int better = BETTER_PAIR(x, y, BETTER, re, im);                                               \
-                const int new_nan = (x != x) | (y != y), old_nan = (re != re) | (im != im);                         \
-                const int take = SKIP ? (better | old_nan) & !new_nan : (better | new_nan) & !old_nan;              \
-                acc[2 * j] = take ? x : re;                                                                         \
-                acc[2 * j + 1] = take ? y : im;                                                                     \
-            }                                                                                                       \
-        }                                                                                                           \
+#define DEFINE_PAIR_EXTREME(fold, name, P, BETTER, SKIP)                                           \
+    enum { accumulator_##fold##_##name = GPR_COMPLEX128 };                                         \
+    static pair fold##_##name(const P *p, uint64_t n)                                              \
+    {                                                                                              \
+        P re = p[0], im = p[1];                                                                    \
+        uint64_t i = 1;                                                                            \
+        for (; (re != re || im != im) && (SKIP) && i < n; i++) {                                   \
+            re = p[2 * i];                                                                         \
+            im = p[2 * i + 1];                                                                     \
+        }                                                                                          \
+        if (re != re || im != im) return (pair){re, im};                                           \
+        for (; i < n; i++) {                                                                       \
+            const P x = p[2 * i], y = p[2 * i + 1];                                                \
+            if (re BETTER x && y == y) continue;                                                   \
+            if (x != x || y != y) {                                                                \
+                if (SKIP) continue;                                                                \
+                return (pair){x, y};                                                               \
+            }                                                                                      \
+            if (!BETTER_PAIR(x, y, BETTER, re, im)) continue;                                      \
+            re = x;                                                                                \
+            im = y;                                                                                \
+        }                                                                                          \
+        return (pair){re, im};                                                                     \
+    }                                                                                              \
+    static void rows_##fold##_##name(const char *data, int64_t stride, uint64_t rows, uint64_t n,  \
+                                     void *out)                                                    \
+    {                                                                                              \
+        pair *accumulators = out;                                                                  \
+        for (uint64_t r = 0; r < rows; r++)                                                        \
+            accumulators[r] =                                                                      \
+                fold##_##name((const P *)(const void *)(data + (int64_t)r * stride), n);           \
+    }                                                                                              \
+    static void columns_##fold##_##name(const char *data, int64_t stride, uint64_t rows,           \
+                                        uint64_t width, void *out)                                 \
+    {                                                                                              \
+        double *restrict acc = out;                                                                \
+        for (; rows > 0; rows--, data += stride) {                                                 \
+            const P *restrict p = (const P *)(const void *)data;                                   \
+            for (uint64_t j = 0; j < width; j++) {                                                 \
+                const double x = p[2 * j], y = p[2 * j + 1], re = acc[2 * j], im = acc[2 * j + 1]; \
+                const int better = BETTER_PAIR(x, y, BETTER, re, im);                              \
+                const int new_nan = (x != x) | (y != y), old_nan = (re != re) | (im != im);        \
+                const int take =                                                                   \
+                    SKIP ? (better | old_nan) & !new_nan : (better | new_nan) & !old_nan;          \
+                acc[2 * j] = take ? x : re;                                                        \
+                acc[2 * j + 1] = take ? y : im;                                                    \
+            }                                                                                      \
+        }                                                                                          \
     }
 
 /* Sums are those of the parts: in rows in alternating lanes, in columns twice as many columns. */
-#define DEFINE_PAIR_SUM(name, P, part)                                                                         \
-    enum { accumulator_sum_##name = GPR_COMPLEX128 };                                                          \
-    static void rows_sum_##name(const char *data, int64_t stride, uint64_t rows, uint64_t n, void *out)        \
-    {                                                                                                          \
-        const double zero[2] = {0, 0};                                                                         \
-        double *sums = out;                                                                                    \
-        for (uint64_t r = 0; r < rows; r++, data += stride, sums += 2) {                                       \
-            const P *p = (const P *)(const void *)data;                                                        \
-            if (2 * n < SHORT_ROW) {                                                                           \
-                sums[0] = sums[1] = 0;                                                                         \
-                for (uint64_t i = 0; i < n; i++) {                                                             \
-                    sums[0] += (double)p[2 * i];                                                               \
-                    sums[1] += (double)p[2 * i + 1];                                                           \
-                }                                                                                              \
-            } else {                                                                                           \
-                lanes_f64 lanes;                                                                               \
-                lanes_sum_##part(p, 2 * n, zero, &lanes);                                                      \
-                join_lanes_sum(&lanes, 2, sums);                                                               \
-            }                                                                                                  \
-        }                                                                                                      \
-    }                                                                                                          \
-    static void columns_sum_##name(const char *data, int64_t stride, uint64_t rows, uint64_t width, void *out) \
-    {                                                                                                          \
-        const uint64_t half = 2 * width <= GPR_COLUMN_BLOCK ? 2 * width : width;                               \
-        for (uint64_t done = 0; done < 2 * width; done += half)                                                \
-            columns_sum_##part(data + done * sizeof(P), stride, rows, half, (double *)out + done);             \
+#define DEFINE_PAIR_SUM(name, P, part)                                                             \
+    enum { accumulator_sum_##name = GPR_COMPLEX128 };                                              \
+    static void rows_sum_##name(const char *data, int64_t stride, uint64_t rows, uint64_t n,       \
+                                void *out)                                                         \
+    {                                                                                              \
+        const double zero[2] = {0, 0};                                                             \
+        double *sums = out;                                                                        \
+        for (uint64_t r = 0; r < rows; r++, data += stride, sums += 2) {                           \
+            const P *p = (const P *)(const void *)data;                                            \
+            if (2 * n < SHORT_ROW) {                                                               \
+                sums[0] = sums[1] = 0;                                                             \
+                for (uint64_t i = 0; i < n; i++) {                                                 \
+                    sums[0] += (double)p[2 * i];                                                   \
+                    sums[1] += (double)p[2 * i + 1];                                               \
+                }                                                                                  \
+            } else {                                                                               \
+                lanes_f64 lanes;                                                                   \
+                lanes_sum_##part(p, 2 * n, zero, &lanes);                                          \
+                join_lanes_sum(&lanes, 2, sums);                                                   \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    static void columns_sum_##name(const char *data, int64_t stride, uint64_t rows,                \
+                                   uint64_t width, void *out)                                      \
+    {                                                                                              \
+        const uint64_t half = 2 * width <= GPR_COLUMN_BLOCK ? 2 * width : width;                   \
+        for (uint64_t done = 0; done < 2 * width; done += half)                                    \
+            columns_sum_##part(data + done * sizeof(P), stride, rows, half, (double *)out + done); \
     }
 
 #define DEFINE_COMPLEX(name, P, part)                                                  \
@@ -1060,11 +1113,12 @@ typedef struct pair {
 
 /* ---------------------------------------------------------------- widenings ------------------ */
 
-/* One half by integer arithmetic: the scaling moves the exponent's bias and makes subnormals normal; infinities and
- * NaN get their exponent by hand. */
+/* One half by integer arithmetic: the scaling moves the exponent's bias and makes subnormals
+ * normal; infinities and NaN get their exponent by hand. */
 INLINE float widen_half(uint16_t half)
 {
-    const uint32_t sign = (uint32_t)(half & 0x8000u) << 16, magnitude = (uint32_t)(half & 0x7fffu) << 13;
+    const uint32_t sign = (uint32_t)(half & 0x8000u) << 16, magnitude = (uint32_t)(half & 0x7fffu)
+                                                                        << 13;
     uint32_t special = magnitude | 0x7f800000u, bits;
     float value;
 
@@ -1096,12 +1150,13 @@ static void widen_bfloat16(const void *source, void *destination, uint64_t count
     for (uint64_t i = 0; i < count; i++) to[i] = (uint32_t)from[i] << 16;
 }
 
-/* A 64-bit integer as a double, rounded once, with instructions that every vector unit has: both halves become
- * doubles by setting the exponents 2^84 (high half, in units of 2^32) and 2^52 (low half), whose sum is rid of them
- * exactly. */
+/* A 64-bit integer as a double, rounded once, with instructions that every vector unit has: both
+ * halves become doubles by setting the exponents 2^84 (high half, in units of 2^32) and 2^52 (low
+ * half), whose sum is rid of them exactly. */
 INLINE double widen_int(uint64_t bits, uint64_t high_bias, double bias)
 {
-    const uint64_t high_bits = bits >> 32 ^ high_bias, low_bits = (bits & UINT32_MAX) | UINT64_C(0x4330000000000000);
+    const uint64_t high_bits = bits >> 32 ^ high_bias,
+                   low_bits = (bits & UINT32_MAX) | UINT64_C(0x4330000000000000);
     double high, low;
 
     memcpy(&high, &high_bits, sizeof high);
@@ -1124,15 +1179,17 @@ static void widen_uint64(const void *source, void *destination, uint64_t count)
     const uint64_t *from = source;
     double *to = destination;
 
-    for (uint64_t i = 0; i < count; i++) to[i] = widen_int(from[i], UINT64_C(0x4530000000000000), 0x1p84 + 0x1p52);
+    for (uint64_t i = 0; i < count; i++)
+        to[i] = widen_int(from[i], UINT64_C(0x4530000000000000), 0x1p84 + 0x1p52);
 }
 
 /* ---------------------------------------------------------------- exact sums ----------------- */
 
-/* A double near 1.5 * 2^p cannot hold less than 2^(p - 52): added to it, x is rounded to a multiple of that, and what
- * was rounded away can be had back exactly and goes to the next bin. So each accumulator holds an integer in its low
- * bits, and no addition of the integers rounds, while the first accumulator stays between 2^p and 2^(p + 1) (the others
- * do: what reaches them is small) and nothing is left over behind the last one. Both are asked once, at the end. */
+/* A double near 1.5 * 2^p cannot hold less than 2^(p - 52): added to it, x is rounded to a multiple
+ * of that, and what was rounded away can be had back exactly and goes to the next bin. So each
+ * accumulator holds an integer in its low bits, and no addition of the integers rounds, while the
+ * first accumulator stays between 2^p and 2^(p + 1) (the others do: what reaches them is small) and
+ * nothing is left over behind the last one. Both are asked once, at the end. */
 _Static_assert(__FLT_EVAL_METHOD__ == 0, "doubles are computed as doubles");
 
 enum {
@@ -1140,7 +1197,8 @@ enum {
     EXACT_LANES = EXACT_VECTORS * VECTOR_BYTES / 8,
     EXACT_ADDITIONS_BITS = 11
 };
-/* A remainder is at most half a unit, 2^(p - 53): the next bin's integers stay below its 2^(p' - 1). */
+/* A remainder is at most half a unit, 2^(p - 53): the next bin's integers stay below its 2^(p' -
+ * 1). */
 _Static_assert(GPR_EXACT_TILE / EXACT_LANES + 1 <= 1 << EXACT_ADDITIONS_BITS &&
                    53 - EXACT_ADDITIONS_BITS > GPR_EXACT_BIN_BITS + 1,
                "a tile fits in the lower bins");
@@ -1200,10 +1258,12 @@ DEFINE_EXACT_RUN(three_float64, double, load_f64, 3)
 DEFINE_EXACT_RUN(all_float32, float, WIDEN_F32, GPR_EXACT_BINS)
 DEFINE_EXACT_RUN(all_float64, double, load_f64, GPR_EXACT_BINS)
 
-/* Floats of up to 24 bits leave one bin so much room that it is enough to ask how large and how small they are: where the
- * largest cannot move the accumulators beyond 2^p and 2^(p + 1), and the last bit of the smallest is none below the bin's
- * last place, the additions round nothing, and nothing needs to be looked at on the way. Magnitudes are asked as integers, many to
- * a vector. Of float32 the accumulators are emptied after few additions, which leaves more of the bin to the elements. */
+/* Floats of up to 24 bits leave one bin so much room that it is enough to ask how large and how
+ * small they are: where the largest cannot move the accumulators beyond 2^p and 2^(p + 1), and the
+ * last bit of the smallest is none below the bin's last place, the additions round nothing, and
+ * nothing needs to be looked at on the way. Magnitudes are asked as integers, many to a vector. Of
+ * float32 the accumulators are emptied after few additions, which leaves more of the bin to the
+ * elements. */
 enum {
     ONE_VECTORS = 4,
     ONE_LANES = ONE_VECTORS * VECTOR_BYTES / 8,
@@ -1215,7 +1275,8 @@ enum {
     ADDITIONS_BITS_float32 = 3
 };
 _Static_assert(GPR_EXACT_TILE == ONE_LANES << TILE_ADDITIONS_BITS, "a tile's additions");
-/* |x| < 2^(e + 1), their sum is to stay below 2^(p - 1), and a bit for tiles with larger elements */
+/* |x| < 2^(e + 1), their sum is to stay below 2^(p - 1), and a bit for tiles with larger
+ * elements */
 #define ONE_HEADROOM(name) (ADDITIONS_BITS_##name + 3)
 
 /* Where no instruction gives the larger or the smaller of two. */
@@ -1235,35 +1296,39 @@ DEFINE_CHOICE(vec_i16, choose_i16)
 DEFINE_CHOICE(vec_i32, choose_i32)
 #endif
 
-/* The magnitudes seen so far: the largest, and the smallest plus the largest integer, so that 0 is the largest of all. */
-#define DEFINE_MAGNITUDES(width)                                                                                  \
-    typedef struct magnitudes_##width {                                                                           \
-        vec_i##width largest, smallest;                                                                           \
-    } magnitudes_##width;                                                                                         \
-    INLINE void see_##width(magnitudes_##width *seen, const void *at)                                             \
-    {                                                                                                             \
-        vec_u##width bits;                                                                                        \
-        memcpy(&bits, at, sizeof bits);                                                                           \
-        bits &= INT##width##_MAX;                                                                                 \
-        seen->largest = (vec_i##width)LARGER_i##width((vec_i##width)bits, seen->largest);                         \
-        seen->smallest = (vec_i##width)SMALLER_i##width((vec_i##width)(bits + INT##width##_MAX), seen->smallest); \
-    }                                                                                                             \
-    /* Whether all are below `end`, and those that are not 0 are `first` > 0 or more. */                          \
-    INLINE int are_within_##width(const magnitudes_##width *seen, uint##width##_t first, uint##width##_t end)     \
-    {                                                                                                             \
-        const vec_i##width low = (vec_i##width)((vec_u##width){0} + (uint##width##_t)(first + INT##width##_MAX)); \
-        const vec_i##width high = (vec_i##width)((vec_u##width){0} + end);                                        \
-        const vec_u64 bad = (vec_u64)(seen->smallest < low) | (vec_u64)(seen->largest >= high);                   \
-        uint64_t any = 0;                                                                                         \
-        UNROLLED                                                                                                  \
-        for (int k = 0; k < VECTOR_LANES; k++) any |= bad[k];                                                     \
-        return any == 0;                                                                                          \
+/* The magnitudes seen so far: the largest, and the smallest plus the largest integer, so that 0
+ * is the largest of all. */
+#define DEFINE_MAGNITUDES(width)                                                                 \
+    typedef struct magnitudes_##width {                                                          \
+        vec_i##width largest, smallest;                                                          \
+    } magnitudes_##width;                                                                        \
+    INLINE void see_##width(magnitudes_##width *seen, const void *at)                            \
+    {                                                                                            \
+        vec_u##width bits;                                                                       \
+        memcpy(&bits, at, sizeof bits);                                                          \
+        bits &= INT##width##_MAX;                                                                \
+        seen->largest = (vec_i##width)LARGER_i##width((vec_i##width)bits, seen->largest);        \
+        seen->smallest = (vec_i##width)SMALLER_i##width((vec_i##width)(bits + INT##width##_MAX), \
+                                                        seen->smallest);                         \
+    }                                                                                            \
+    /* Whether all are below `end`, and those that are not 0 are `first` > 0 or more. */         \
+    INLINE int are_within_##width(const magnitudes_##width *seen, uint##width##_t first,         \
+                                  uint##width##_t end)                                           \
+    {                                                                                            \
+        const vec_i##width low =                                                                 \
+            (vec_i##width)((vec_u##width){0} + (uint##width##_t)(first + INT##width##_MAX));     \
+        const vec_i##width high = (vec_i##width)((vec_u##width){0} + end);                       \
+        const vec_u64 bad = (vec_u64)(seen->smallest < low) | (vec_u64)(seen->largest >= high);  \
+        uint64_t any = 0;                                                                        \
+        UNROLLED                                                                                 \
+        for (int k = 0; k < VECTOR_LANES; k++) any |= bad[k];                                    \
+        return any == 0;                                                                         \
     }
 DEFINE_MAGNITUDES(16)
 DEFINE_MAGNITUDES(32)
 
-/* The bits of 2^exponent in a float type of 8 exponent bits, no more than those of infinity; 1, the smallest magnitude, for
- * exponents of subnormal numbers. */
+/* The bits of 2^exponent in a float type of 8 exponent bits, no more than those of infinity; 1, the
+ * smallest magnitude, for exponents of subnormal numbers. */
 INLINE uint32_t power_bits(int exponent, int fraction)
 {
     const int field = exponent + 127;
@@ -1289,7 +1354,8 @@ INLINE void add_floats_one(const float *at, vec_f64 acc[ONE_VECTORS])
 INLINE void step_float32(const float *at, vec_f64 acc[ONE_VECTORS], magnitudes_32 *seen)
 {
     UNROLLED
-    for (size_t byte = 0; byte < ONE_LANES * sizeof *at; byte += VECTOR_BYTES) see_32(seen, (const char *)at + byte);
+    for (size_t byte = 0; byte < ONE_LANES * sizeof *at; byte += VECTOR_BYTES)
+        see_32(seen, (const char *)at + byte);
     add_floats_one(at, acc);
 }
 
@@ -1307,7 +1373,8 @@ INLINE void step_bfloat16(const uint16_t *at, vec_f64 acc[ONE_VECTORS], magnitud
     add_floats_one(wide, acc);
 }
 
-/* All float16 there are fit the bin at its lowest place: only infinities and NaN move an accumulator. */
+/* All float16 there are fit the bin at its lowest place: only infinities and NaN move an
+ * accumulator. */
 typedef struct magnitudes_none {
     char none;
 } magnitudes_none;
@@ -1341,15 +1408,19 @@ INLINE void step_float16(const uint16_t *at, vec_f64 acc[ONE_VECTORS], magnitude
 #define START_32 {(vec_i32){0}, (vec_i32){0} + INT32_MAX}
 #define START_16 {(vec_i16){0}, (vec_i16){0} + INT16_MAX}
 #define START_none {0}
-#define HOLDS_float32(seen, p) \
-    are_within_32(seen, power_bits((p) - 52 + 23, 23), power_bits((p) - 1 - ADDITIONS_BITS_float32, 23))
+#define HOLDS_float32(seen, p)                         \
+    are_within_32(seen, power_bits((p) - 52 + 23, 23), \
+                  power_bits((p) - 1 - ADDITIONS_BITS_float32, 23))
 #define HOLDS_bfloat16(seen, p)                                \
     are_within_16(seen, (uint16_t)power_bits((p) - 52 + 7, 7), \
                   (uint16_t)power_bits((p) - 1 - ADDITIONS_BITS_bfloat16, 7))
-#define HOLDS_float16(seen, p) ((void)(seen), (p) - 52 <= -24 && (p) - 1 - ADDITIONS_BITS_float16 >= 16)
+#define HOLDS_float16(seen, p) \
+    ((void)(seen), (p) - 52 <= -24 && (p) - 1 - ADDITIONS_BITS_float16 >= 16)
 
-/* Moves what accumulators hold, in units of the last place, to `total`; what is in the exponents' place beside the bias's to `moved`. */
-INLINE void empty_accumulators(vec_f64 acc[ONE_VECTORS], vec_u64 bias, vec_u64 *total, vec_u64 *moved)
+/* Moves what accumulators hold, in units of the last place, to `total`; what is in the
+ * exponents' place beside the bias's to `moved`. */
+INLINE void empty_accumulators(vec_f64 acc[ONE_VECTORS], vec_u64 bias, vec_u64 *total,
+                               vec_u64 *moved)
 {
     UNROLLED
     for (int k = 0; k < ONE_VECTORS; k++) {
@@ -1399,8 +1470,8 @@ DEFINE_EXACT_ONE(float32, float, 32)
 DEFINE_EXACT_ONE(bfloat16, uint16_t, 16)
 DEFINE_EXACT_ONE(float16, uint16_t, none)
 
-/* From the largest element's exponent to the first bias's, where bins are watched: room for a tile's sum, and for elements of
- * later tiles that are a little larger. */
+/* From the largest element's exponent to the first bias's, where bins are watched: room for a
+ * tile's sum, and for elements of later tiles that are a little larger. */
 enum { WATCHED_HEADROOM = 16 };
 
 #define DEFINE_EXTENT(name, BITS)                                                                  \
@@ -1420,7 +1491,8 @@ DEFINE_EXTENT(16, uint16_t)
 DEFINE_EXTENT(32, uint32_t)
 DEFINE_EXTENT(64, uint64_t)
 
-/* A double and what an addition to it left: Knuth's sum of two, which asks nothing of their sizes. */
+/* A double and what an addition to it left: Knuth's sum of two, which asks nothing of their
+ * sizes. */
 #define ADD_WITH_REST(V, sum, x, rest)                   \
     do {                                                 \
         const V before = sum, after = before + (x);      \
@@ -1431,65 +1503,66 @@ DEFINE_EXTENT(64, uint64_t)
 #define MAGNITUDES(x) (vec_f64)((vec_i64)(x) & INT64_MAX)
 enum { PAIR_VECTORS = 2 }; /* walked side by side: additions of one wait less for each other */
 
-#define DEFINE_PAIRS(name, T, LOAD)                                                                         \
-    static void pairs_##name(const char *data, int64_t stride, uint64_t rows, uint64_t width, double *sums, \
-                             double *rests, double *lost)                                                   \
-    {                                                                                                       \
-        const uint64_t lanes = PAIR_VECTORS * VECTOR_LANES;                                                 \
-        uint64_t i = 0;                                                                                     \
-                                                                                                            \
-        for (; i + lanes <= width; i += lanes) {                                                            \
-            const char *at = data + i * sizeof(T);                                                          \
-            vec_f64 sum[PAIR_VECTORS], rest[PAIR_VECTORS], gone[PAIR_VECTORS];                              \
-            UNROLLED                                                                                        \
-            for (int k = 0; k < PAIR_VECTORS; k++) {                                                        \
-                sum[k] = load_f64(sums + i + k * VECTOR_LANES);                                             \
-                rest[k] = load_f64(rests + i + k * VECTOR_LANES);                                           \
-                gone[k] = load_f64(lost + i + k * VECTOR_LANES);                                            \
-            }                                                                                               \
-            for (uint64_t row = 0; row < rows; row++, at += stride) {                                       \
-                UNROLLED                                                                                    \
-                for (int k = 0; k < PAIR_VECTORS; k++) {                                                    \
-                    const vec_f64 x = (vec_f64)LOAD((const T *)(const void *)at + k * VECTOR_LANES);        \
-                    vec_f64 error, rest_error;                                                              \
-                    ADD_WITH_REST(vec_f64, sum[k], x, error);                                               \
-                    ADD_WITH_REST(vec_f64, rest[k], error, rest_error);                                     \
-                    gone[k] += MAGNITUDES(rest_error);                                                      \
-                }                                                                                           \
-            }                                                                                               \
-            UNROLLED                                                                                        \
-            for (int k = 0; k < PAIR_VECTORS; k++) {                                                        \
-                memcpy(sums + i + k * VECTOR_LANES, &sum[k], sizeof sum[k]);                                \
-                memcpy(rests + i + k * VECTOR_LANES, &rest[k], sizeof rest[k]);                             \
-                memcpy(lost + i + k * VECTOR_LANES, &gone[k], sizeof gone[k]);                              \
-            }                                                                                               \
-        }                                                                                                   \
-        for (; i < width; i++) {                                                                            \
-            const char *at = data + i * sizeof(T);                                                          \
-            double sum = sums[i], rest = rests[i], gone = lost[i];                                          \
-            for (uint64_t row = 0; row < rows; row++, at += stride) {                                       \
-                const double x = *(const T *)(const void *)at;                                              \
-                double error, rest_error;                                                                   \
-                ADD_WITH_REST(double, sum, x, error);                                                       \
-                ADD_WITH_REST(double, rest, error, rest_error);                                             \
-                gone += fabs(rest_error);                                                                   \
-            }                                                                                               \
-            sums[i] = sum;                                                                                  \
-            rests[i] = rest;                                                                                \
-            lost[i] = gone;                                                                                 \
-        }                                                                                                   \
+#define DEFINE_PAIRS(name, T, LOAD)                                                           \
+    static void pairs_##name(const char *data, int64_t stride, uint64_t rows, uint64_t width, \
+                             double *sums, double *rests, double *lost)                       \
+    {                                                                                         \
+        const uint64_t lanes = PAIR_VECTORS * VECTOR_LANES;                                   \
+        uint64_t i = 0;                                                                       \
+                                                                                              \
+        for (; i + lanes <= width; i += lanes) {                                              \
+            const char *at = data + i * sizeof(T);                                            \
+            vec_f64 sum[PAIR_VECTORS], rest[PAIR_VECTORS], gone[PAIR_VECTORS];                \
+            UNROLLED                                                                          \
+            for (int k = 0; k < PAIR_VECTORS; k++) {                                          \
+                sum[k] = load_f64(sums + i + k * VECTOR_LANES);                               \
+                rest[k] = load_f64(rests + i + k * VECTOR_LANES);                             \
+                gone[k] = load_f64(lost + i + k * VECTOR_LANES);                              \
+            }                                                                                 \
+            for (uint64_t row = 0; row < rows; row++, at += stride) {                         \
+                UNROLLED                                                                      \
+                for (int k = 0; k < PAIR_VECTORS; k++) {                                      \
+                    const vec_f64 x =                                                         \
+                        (vec_f64)LOAD((const T *)(const void *)at + k * VECTOR_LANES);        \
+                    vec_f64 error, rest_error;                                                \
+                    ADD_WITH_REST(vec_f64, sum[k], x, error);                                 \
+                    ADD_WITH_REST(vec_f64, rest[k], error, rest_error);                       \
+                    gone[k] += MAGNITUDES(rest_error);                                        \
+                }                                                                             \
+            }                                                                                 \
+            UNROLLED                                                                          \
+            for (int k = 0; k < PAIR_VECTORS; k++) {                                          \
+                memcpy(sums + i + k * VECTOR_LANES, &sum[k], sizeof sum[k]);                  \
+                memcpy(rests + i + k * VECTOR_LANES, &rest[k], sizeof rest[k]);               \
+                memcpy(lost + i + k * VECTOR_LANES, &gone[k], sizeof gone[k]);                \
+            }                                                                                 \
+        }                                                                                     \
+        for (; i < width; i++) {                                                              \
+            const char *at = data + i * sizeof(T);                                            \
+            double sum = sums[i], rest = rests[i], gone = lost[i];                            \
+            for (uint64_t row = 0; row < rows; row++, at += stride) {                         \
+                const double x = *(const T *)(const void *)at;                                \
+                double error, rest_error;                                                     \
+                ADD_WITH_REST(double, sum, x, error);                                         \
+                ADD_WITH_REST(double, rest, error, rest_error);                               \
+                gone += fabs(rest_error);                                                     \
+            }                                                                                 \
+            sums[i] = sum;                                                                    \
+            rests[i] = rest;                                                                  \
+            lost[i] = gone;                                                                   \
+        }                                                                                     \
     }
 
 DEFINE_PAIRS(float32, float, WIDEN_F32)
 DEFINE_PAIRS(float64, double, load_f64)
 
-/* What rounding took from a product of doubles. It is a double itself if the product's lowest bit, 105 places below its
- * highest at most, is one of a double's. */
+/* What rounding took from a product of doubles. It is a double itself if the product's lowest bit,
+ * 105 places below its highest at most, is one of a double's. */
 #if defined(HAS_FMA) || defined(__FP_FAST_FMA)
 #define PRODUCT_REST(x, y, product) __builtin_fma(x, y, -(product))
 #else
-/* Dekker's: each factor is split into halves of 26 bits, whose products are exact. Where 2^27 times a factor overflows, the
- * rest becomes NaN. */
+/* Dekker's: each factor is split into halves of 26 bits, whose products are exact. Where 2^27 times
+ * a factor overflows, the rest becomes NaN. */
 INLINE double upper_half(double x)
 {
     const double scaled = 0x1p27 * x + x;
@@ -1499,18 +1572,21 @@ INLINE double upper_half(double x)
 
 INLINE double product_rest(double x, double y, double product)
 {
-    const double high_x = upper_half(x), high_y = upper_half(y), low_x = x - high_x, low_y = y - high_y;
+    const double high_x = upper_half(x), high_y = upper_half(y), low_x = x - high_x,
+                 low_y = y - high_y;
 
     return low_x * low_y - (((product - high_x * high_y) - low_x * high_y) - high_x * low_y);
 }
 #define PRODUCT_REST(x, y, product) product_rest(x, y, product)
 #endif
 
-/* The least product, 2^-967, of which all bits are a double's, and the bits of what is not 0, sign aside. */
+/* The least product, 2^-967, of which all bits are a double's, and the bits of what is not 0,
+ * sign aside. */
 #define LEAST_PRODUCT_BITS ((int64_t)(1023 - 967) << 52)
 #define MAGNITUDE_BITS(x) ((x) & INT64_MAX)
 
-static int products_float64(const void *a, const void *b, uint64_t n, double *restrict high, double *restrict low)
+static int products_float64(const void *a, const void *b, uint64_t n, double *restrict high,
+                            double *restrict low)
 {
     const double *x = a, *y = b;
     int64_t bad = 0;
@@ -1525,13 +1601,15 @@ static int products_float64(const void *a, const void *b, uint64_t n, double *re
         high[i] = product;
         low[i] = PRODUCT_REST(x[i], y[i], product);
         /* The sign bit of a difference is that of the comparison: magnitudes are not negative. */
-        bad |= (MAGNITUDE_BITS(bits) - LEAST_PRODUCT_BITS) & -MAGNITUDE_BITS(bits_x) & -MAGNITUDE_BITS(bits_y);
+        bad |= (MAGNITUDE_BITS(bits) - LEAST_PRODUCT_BITS) & -MAGNITUDE_BITS(bits_x) &
+               -MAGNITUDE_BITS(bits_y);
     }
     return bad >= 0;
 }
 
 /* Products of float32 have 48 bits, from 2^-298 to 2^256: they are doubles. */
-static int products_float32(const void *a, const void *b, uint64_t n, double *restrict high, double *low)
+static int products_float32(const void *a, const void *b, uint64_t n, double *restrict high,
+                            double *low)
 {
     const float *x = a, *y = b;
 
@@ -1545,12 +1623,14 @@ static int products_float32(const void *a, const void *b, uint64_t n, double *re
 #define LOOP_OF(fold, ID, name)                                                   \
     [GPR_FOLD_##fold][GPR_##ID] = {rows_##fold##_##name, columns_##fold##_##name, \
                                    (gpr_dtype)accumulator_##fold##_##name}
-#define LOOPS_OF(ID, name)                                                                           \
-    LOOP_OF(sum, ID, name), LOOP_OF(prod, ID, name), LOOP_OF(min, ID, name), LOOP_OF(max, ID, name), \
-        LOOP_OF(any, ID, name), LOOP_OF(all, ID, name), LOOP_OF(odd, ID, name), LOOP_OF(count, ID, name),
+#define LOOPS_OF(ID, name)                                                      \
+    LOOP_OF(sum, ID, name), LOOP_OF(prod, ID, name), LOOP_OF(min, ID, name),    \
+        LOOP_OF(max, ID, name), LOOP_OF(any, ID, name), LOOP_OF(all, ID, name), \
+        LOOP_OF(odd, ID, name), LOOP_OF(count, ID, name),
 /* Bits have no sign: the loops of the unsigned type of the same size. */
-#define BIT_LOOPS_OF(ID, unsigned_name) \
-    LOOP_OF(bit_and, ID, unsigned_name), LOOP_OF(bit_or, ID, unsigned_name), LOOP_OF(bit_xor, ID, unsigned_name),
+#define BIT_LOOPS_OF(ID, unsigned_name)                                      \
+    LOOP_OF(bit_and, ID, unsigned_name), LOOP_OF(bit_or, ID, unsigned_name), \
+        LOOP_OF(bit_xor, ID, unsigned_name),
 
 #define ROWS_GPR_KIND_BOOL_1(ID, name) LOOPS_OF(ID, name)
 #define ROWS_GPR_KIND_SIGNED_1(ID, name) LOOPS_OF(ID, name) BIT_LOOPS_OF(ID, uint8)
@@ -1567,8 +1647,9 @@ static int products_float32(const void *a, const void *b, uint64_t n, double *re
 #define ROWS_GPR_KIND_COMPLEX_8(ID, name) LOOPS_OF(ID, name) NAN_LOOPS_OF(ID, name)
 #define ROWS_GPR_KIND_COMPLEX_16(ID, name) LOOPS_OF(ID, name) NAN_LOOPS_OF(ID, name)
 
-#define SKIPPING_OF(fold, ID, name)                                                                 \
-    [GPR_FOLD_##fold][GPR_##ID] = {rows_skipping_##fold##_##name, columns_skipping_##fold##_##name, \
+#define SKIPPING_OF(fold, ID, name)                                  \
+    [GPR_FOLD_##fold][GPR_##ID] = {rows_skipping_##fold##_##name,    \
+                                   columns_skipping_##fold##_##name, \
                                    (gpr_dtype)accumulator_skipping_##fold##_##name}
 #define ALL_SKIPPING_OF(ID, name) SKIPPING_OF(sum, ID, name), SKIPPING_OF(prod, ID, name)
 /* Folds of floats and complex numbers alone. */
@@ -1625,13 +1706,15 @@ const gpr_loops LOOPS_TABLE = {
     .distances = {[GPR_FLOAT32] = distances_float32, [GPR_FLOAT64] = distances_float64},
     .first_min =
         {
-#define GPR_DTYPE(ID, name, bytes, kind, c_type, ...) POSITIONS_##kind##_##bytes(ID, first_min_##name)
+#define GPR_DTYPE(ID, name, bytes, kind, c_type, ...) \
+    POSITIONS_##kind##_##bytes(ID, first_min_##name)
 #include "dtypes.def"
 #undef GPR_DTYPE
         },
     .first_max =
         {
-#define GPR_DTYPE(ID, name, bytes, kind, c_type, ...) POSITIONS_##kind##_##bytes(ID, first_max_##name)
+#define GPR_DTYPE(ID, name, bytes, kind, c_type, ...) \
+    POSITIONS_##kind##_##bytes(ID, first_max_##name)
 #include "dtypes.def"
 #undef GPR_DTYPE
         },

@@ -1,4 +1,5 @@
-/* Where a host array is reduced sooner: a line through two measured times for each side, seconds = latency + bytes / rate. */
+/* Where a host array is reduced sooner: a line through two measured times for each side, seconds
+ * = latency + bytes / rate. */
 #include "dispatch/device_select.h"
 
 #include <pthread.h>
@@ -21,12 +22,14 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int tried, measured; /* a device that does not answer is not asked again */
 static line cpu, gpu;
 
-/* The sum of an array of one axis, on `device`. The backends are called themselves: whoever selects a device for a call cannot
- * begin with a call. */
-static gpr_status make_sum(const float *data, uint64_t bytes, int device, float *result, gpr_resolved *call)
+/* The sum of an array of one axis, on `device`. The backends are called themselves: whoever selects
+ * a device for a call cannot begin with a call. */
+static gpr_status make_sum(const float *data, uint64_t bytes, int device, float *result,
+                           gpr_resolved *call)
 {
     const int64_t shape = (int64_t)(bytes / sizeof *data);
-    const gpr_request request = {.dtype = GPR_FLOAT32, .ndim = 1, .reduced = 1, .shape = &shape, .data = data};
+    const gpr_request request = {
+        .dtype = GPR_FLOAT32, .ndim = 1, .reduced = 1, .shape = &shape, .data = data};
     gpr_status status = GPR_OK;
 
     memset(call, 0, sizeof *call);
@@ -103,7 +106,8 @@ static int find_fastest(uint64_t bytes)
 
 gpr_status gpr_select_device(int asked, uint64_t bytes, int *device)
 {
-    if (asked < GPR_DEVICE_CUDA) return gpr_fail(GPR_ERROR_VALUE, "unknown device number %d", asked);
+    if (asked < GPR_DEVICE_CUDA)
+        return gpr_fail(GPR_ERROR_VALUE, "unknown device number %d", asked);
     *device = asked;
     if (asked == GPR_DEVICE_CUDA) *device = 0;
     if (asked == GPR_DEVICE_DEFAULT) *device = gpr_cuda_usable() ? 0 : GPR_DEVICE_CPU;

@@ -15,8 +15,10 @@ static gpr_status check_way(const gpr_dot_request *request)
 
     if (request->kernel >= GPR_KERNEL_COUNT)
         return gpr_fail(GPR_ERROR_VALUE, "no kernel has index %d", request->kernel);
-    if (request->kernel >= 0 && request->kernel != GPR_KERNEL_exact && request->kernel != GPR_KERNEL_auto)
-        return gpr_fail(GPR_ERROR_VALUE, "kernel '%s' has no dot: 'exact' does, which is 'auto' here",
+    if (request->kernel >= 0 && request->kernel != GPR_KERNEL_exact &&
+        request->kernel != GPR_KERNEL_auto)
+        return gpr_fail(GPR_ERROR_VALUE,
+                        "kernel '%s' has no dot: 'exact' does, which is 'auto' here",
                         gpr_kernel_rows[request->kernel].name);
     if (request->block_size != 0) GPR_TRY(gpr_check_block_size(row, request->block_size));
     if (request->grid_size != 0) GPR_TRY(gpr_check_grid_size(row));
@@ -25,7 +27,8 @@ done:
 }
 
 /* A factor as a request of one row: what checks of one array ask of it. */
-static gpr_request request_of(const gpr_dot_request *request, const gpr_factor *factor, const int64_t *shape)
+static gpr_request request_of(const gpr_dot_request *request, const gpr_factor *factor,
+                              const int64_t *shape)
 {
     return (gpr_request){.dtype = factor->dtype,
                          .ndim = 1,
@@ -43,7 +46,8 @@ static gpr_request request_of(const gpr_dot_request *request, const gpr_factor *
 static gpr_status resolve(const gpr_dot_request *request, gpr_resolved *call, gpr_view *second)
 {
     const int64_t shape = request->n <= INT64_MAX ? (int64_t)request->n : -1;
-    const gpr_request a = request_of(request, &request->a, &shape), b = request_of(request, &request->b, &shape);
+    const gpr_request a = request_of(request, &request->a, &shape),
+                      b = request_of(request, &request->b, &shape);
     gpr_status status = GPR_OK;
 
     *call = (gpr_resolved){.kernel = GPR_KERNEL_exact,
@@ -56,10 +60,12 @@ static gpr_status resolve(const gpr_dot_request *request, gpr_resolved *call, gp
                            .result_on_device = request->result_on_device,
                            .interrupted = request->interrupted,
                            .interrupted_arg = request->interrupted_arg};
-    GPR_TRY(gpr_make_product_rule(request->a.dtype, request->b.dtype, request->factor, request->compute, &call->rule));
-    GPR_TRY(gpr_select_device(request->device,
-                              request->n * (gpr_dtype_bytes(request->a.dtype) + gpr_dtype_bytes(request->b.dtype)),
-                              &call->device));
+    GPR_TRY(gpr_make_product_rule(request->a.dtype, request->b.dtype, request->factor,
+                                  request->compute, &call->rule));
+    GPR_TRY(gpr_select_device(
+        request->device,
+        request->n * (gpr_dtype_bytes(request->a.dtype) + gpr_dtype_bytes(request->b.dtype)),
+        &call->device));
     GPR_TRY(gpr_make_view(&a, &call->rule, &call->view));
     GPR_TRY(gpr_make_view(&b, &call->rule, second));
     GPR_TRY(gpr_check_places(&a, call->device));
@@ -122,7 +128,10 @@ done:
 gpr_status gpr_dot(const gpr_dot_request *request)
 {
     const double start = gpr_seconds();
-    gpr_run run = {.device = GPR_DEVICE_CPU, .kernel = GPR_KERNEL_exact, .variant = "none", .elements = request->n};
+    gpr_run run = {.device = GPR_DEVICE_CPU,
+                   .kernel = GPR_KERNEL_exact,
+                   .variant = "none",
+                   .elements = request->n};
     gpr_status status = GPR_OK;
 
     for (int i = 0; i < GPR_STAGE_COUNT; i++) run.stage_seconds[i] = -1;
@@ -134,10 +143,11 @@ done:
     return status;
 }
 
-gpr_status gpr_compile_dot(gpr_dtype a, gpr_dtype b, gpr_dtype factor, gpr_dtype compute, uint32_t block_size, int cc,
-                           uint64_t *machine_code_bytes)
+gpr_status gpr_compile_dot(gpr_dtype a, gpr_dtype b, gpr_dtype factor, gpr_dtype compute,
+                           uint32_t block_size, int cc, uint64_t *machine_code_bytes)
 {
-    const gpr_device_facts facts = {.cc = cc, .multiprocessors = 1, .threads_per_multiprocessor = 1024};
+    const gpr_device_facts facts = {
+        .cc = cc, .multiprocessors = 1, .threads_per_multiprocessor = 1024};
     uint64_t unasked = 0;
     gpr_rule rule;
     gpr_layout layout;
@@ -150,7 +160,8 @@ gpr_status gpr_compile_dot(gpr_dtype a, gpr_dtype b, gpr_dtype factor, gpr_dtype
     GPR_TRY(gpr_make_plan(GPR_KERNEL_exact, &rule, &layout, block_size, 0, &facts, &plan));
     for (int finishes = 0; finishes <= 1; finishes++) {
         const gpr_kernel_traits traits = gpr_plan_traits(&plan, &rule, finishes);
-        GPR_TRY(gpr_add_machine_code(&traits, cc, machine_code_bytes != NULL ? machine_code_bytes : &unasked));
+        GPR_TRY(gpr_add_machine_code(&traits, cc,
+                                     machine_code_bytes != NULL ? machine_code_bytes : &unasked));
     }
 done:
     return status;

@@ -27,7 +27,8 @@ struct gpr_exact {
     gpr_exact_part part;
 };
 
-/* A copy of the part, its carries propagated. The caller may hold a pointer to const: the lock is no part of the value. */
+/* A copy of the part, its carries propagated. The caller may hold a pointer to const: the lock
+ * is no part of the value. */
 static gpr_exact_part part_of(const gpr_exact *sum)
 {
     gpr_exact *locked = (gpr_exact *)(uintptr_t)sum;
@@ -104,7 +105,8 @@ done:
     return status;
 }
 
-/* Where the array lies: what the kernel leaves comes to the host, where it joins a part of any type that takes its elements. */
+/* Where the array lies: what the kernel leaves comes to the host, where it joins a part of any
+ * type that takes its elements. */
 static gpr_status add_device_array(const gpr_request *request, gpr_exact_part *part)
 {
     int64_t accumulator[GPR_EXACT_WORDS + GPR_EXACT_ACC_TAIL];
@@ -159,9 +161,11 @@ gpr_status gpr_exact_update(gpr_exact *sum, const gpr_request *array)
     if (!gpr_exact_takes(sum->part.dtype, array->dtype))
         GPR_TRY(gpr_fail(GPR_ERROR_TYPE, "an exact sum of %s does not take elements of type %s",
                          gpr_dtype_rows[sum->part.dtype].name, gpr_dtype_rows[array->dtype].name));
-    if (array->mask != NULL) GPR_TRY(gpr_fail(GPR_ERROR_VALUE, "an exact sum takes arrays without a mask"));
+    if (array->mask != NULL)
+        GPR_TRY(gpr_fail(GPR_ERROR_VALUE, "an exact sum takes arrays without a mask"));
     gpr_exact_clear(&part, sum->part.dtype);
-    GPR_TRY(request.on_device ? add_device_array(&request, &part) : add_host_array(&request, &part));
+    GPR_TRY(request.on_device ? add_device_array(&request, &part)
+                              : add_host_array(&request, &part));
     status = add_to(sum, &part);
 done:
     return status;
@@ -171,7 +175,8 @@ gpr_status gpr_exact_update_array(gpr_exact *sum, const void *data, uint64_t n)
 {
     const int64_t shape[1] = {n <= INT64_MAX ? (int64_t)n : -1};
 
-    return gpr_exact_update(sum, &(gpr_request){.dtype = sum->part.dtype, .ndim = 1, .shape = shape, .data = data});
+    return gpr_exact_update(
+        sum, &(gpr_request){.dtype = sum->part.dtype, .ndim = 1, .shape = shape, .data = data});
 }
 
 gpr_status gpr_exact_merge(gpr_exact *sum, const gpr_exact *other)
@@ -189,7 +194,8 @@ gpr_status gpr_exact_result(const gpr_exact *sum, gpr_dtype result, void *value)
     const gpr_exact_part part = part_of(sum);
     gpr_status status;
 
-    if (result == GPR_DTYPE_DEFAULT) result = gpr_result_dtype(GPR_OP_SUM, part.dtype, GPR_DTYPE_DEFAULT);
+    if (result == GPR_DTYPE_DEFAULT)
+        result = gpr_result_dtype(GPR_OP_SUM, part.dtype, GPR_DTYPE_DEFAULT);
     GPR_TRY(check_dtype(result));
     status = gpr_exact_round(&part, result, 0, value);
 done:
@@ -201,7 +207,8 @@ gpr_status gpr_exact_mean(const gpr_exact *sum, gpr_dtype result, void *value)
     const gpr_exact_part part = part_of(sum);
     gpr_status status;
 
-    if (result == GPR_DTYPE_DEFAULT) result = gpr_result_dtype(GPR_OP_MEAN, part.dtype, GPR_DTYPE_DEFAULT);
+    if (result == GPR_DTYPE_DEFAULT)
+        result = gpr_result_dtype(GPR_OP_MEAN, part.dtype, GPR_DTYPE_DEFAULT);
     GPR_TRY(check_dtype(result));
     status = gpr_exact_round(&part, result, 1, value);
 done:
@@ -284,16 +291,16 @@ static gpr_status read_header(const unsigned char *in, size_t size, gpr_exact_pa
                        WORDS_AT + CHECKSUM_BYTES);
     if (memcmp(in, magic, sizeof magic) != 0) return DAMAGED("they do not begin as one does");
     if (get(in + VERSION_AT, 2) != FORMAT_VERSION)
-        return DAMAGED("their format's version is %d, this library reads version %d", (int)get(in + VERSION_AT, 2),
-                       FORMAT_VERSION);
+        return DAMAGED("their format's version is %d, this library reads version %d",
+                       (int)get(in + VERSION_AT, 2), FORMAT_VERSION);
     dtype = get(in + DTYPE_AT, 2);
     if (dtype >= GPR_DTYPE_COUNT || is_complex((gpr_dtype)dtype))
         return DAMAGED("there is no sum of dtype %d", (int)dtype);
     gpr_exact_clear(part, (gpr_dtype)dtype);
     end = gpr_exact_bytes(part->dtype);
     if (size != end)
-        return DAMAGED("there are %llu, a sum of %s has %llu", (unsigned long long)size, gpr_dtype_rows[dtype].name,
-                       (unsigned long long)end);
+        return DAMAGED("there are %llu, a sum of %s has %llu", (unsigned long long)size,
+                       gpr_dtype_rows[dtype].name, (unsigned long long)end);
     if (get(in + end - CHECKSUM_BYTES, CHECKSUM_BYTES) != checksum(in, end - CHECKSUM_BYTES))
         return DAMAGED("the checksum does not match");
     if (get(in + WORD_COUNT_AT, 4) != (uint64_t)gpr_exact_layout_of(part->dtype).words)
@@ -310,10 +317,12 @@ static int bits_of(uint64_t value)
     return value == 0 ? 0 : 64 - __builtin_clzll(value);
 }
 
-/* Whether some elements could have given this part. What passes adds up without overflow, however it was made. */
+/* Whether some elements could have given this part. What passes adds up without overflow,
+ * however it was made. */
 static gpr_status check_part(const gpr_exact_part *part)
 {
-    const uint32_t special = part->flags & (GPR_EXACT_INFINITY | GPR_EXACT_MINUS_INFINITY | GPR_EXACT_NAN);
+    const uint32_t special =
+        part->flags & (GPR_EXACT_INFINITY | GPR_EXACT_MINUS_INFINITY | GPR_EXACT_NAN);
     const gpr_exact_layout layout = gpr_exact_layout_of(part->dtype);
     const int other = (part->flags & GPR_EXACT_NOT_MINUS_ZERO) != 0;
     const uint64_t not_finite = (uint64_t)__builtin_popcount(special); /* elements, at least */
@@ -321,13 +330,16 @@ static gpr_status check_part(const gpr_exact_part *part)
     const int bits = gpr_exact_bit_length(part, &negative);
 
     if ((part->flags & ~(uint32_t)GPR_EXACT_FLAGS) != 0 || (!is_float(part->dtype) && special != 0))
-        return DAMAGED("there are no flags %#x of %s", part->flags, gpr_dtype_rows[part->dtype].name);
+        return DAMAGED("there are no flags %#x of %s", part->flags,
+                       gpr_dtype_rows[part->dtype].name);
     if (not_finite + (uint64_t)(other && special == 0) > part->count ||
         (!other && (special != 0 || bits != 0 || (part->count > 0 && !is_float(part->dtype)))))
-        return DAMAGED("no %llu elements have the flags %#x", (unsigned long long)part->count, part->flags);
-    if (bits > bits_of(part->count) + layout.highest - layout.lowest || (bits > 0 && part->count == not_finite) ||
-        (negative && !layout.negative))
-        return DAMAGED("the number is too large for %llu elements", (unsigned long long)part->count);
+        return DAMAGED("no %llu elements have the flags %#x", (unsigned long long)part->count,
+                       part->flags);
+    if (bits > bits_of(part->count) + layout.highest - layout.lowest ||
+        (bits > 0 && part->count == not_finite) || (negative && !layout.negative))
+        return DAMAGED("the number is too large for %llu elements",
+                       (unsigned long long)part->count);
     return GPR_OK;
 }
 

@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-/* Writes `flush_bytes` to device memory, so that L2 holds nothing of the array, and times one run. */
+/* Writes `flush_bytes` to device memory, so that L2 holds nothing of the array, and times one
+ * run. */
 static gpr_status run_once(gpr_array_job *job, CUdeviceptr outputs, uint64_t flush_bytes, int value,
                            float *milliseconds)
 {
@@ -13,7 +14,8 @@ static gpr_status run_once(gpr_array_job *job, CUdeviceptr outputs, uint64_t flu
     uint32_t launches = 0;
     gpr_status status = GPR_OK;
 
-    if (flush_bytes != 0) GPR_CU(cuMemsetD8Async, device->flush.address, (unsigned char)value, flush_bytes, stream);
+    if (flush_bytes != 0)
+        GPR_CU(cuMemsetD8Async, device->flush.address, (unsigned char)value, flush_bytes, stream);
     GPR_CU(cuEventRecord, device->started, stream);
     GPR_TRY(gpr_array_queue(job, outputs, &launches));
     GPR_CU(cuEventRecord, device->stopped, stream);
@@ -23,7 +25,8 @@ done:
     return status;
 }
 
-static gpr_status measure(gpr_array_job *job, int warmup, int repeats, uint64_t flush_bytes, float *milliseconds)
+static gpr_status measure(gpr_array_job *job, int warmup, int repeats, uint64_t flush_bytes,
+                          float *milliseconds)
 {
     gpr_device *device = job->device;
     CUdeviceptr outputs = (CUdeviceptr)(uintptr_t)job->call->result;
@@ -38,7 +41,8 @@ static gpr_status measure(gpr_array_job *job, int warmup, int repeats, uint64_t 
     }
     GPR_TRY(gpr_buffer_ensure(&device->flush, flush_bytes, 0, job->work.stream));
     for (int i = 0; i < warmup; i++) GPR_TRY(run_once(job, outputs, flush_bytes, i, &ignored));
-    for (int i = 0; i < repeats; i++) GPR_TRY(run_once(job, outputs, flush_bytes, i, &milliseconds[i]));
+    for (int i = 0; i < repeats; i++)
+        GPR_TRY(run_once(job, outputs, flush_bytes, i, &milliseconds[i]));
 done:
     status = gpr_array_leave(job, status);
     gpr_buffer_clear(&device->outputs);
@@ -46,14 +50,17 @@ done:
     return status;
 }
 
-gpr_status gpr_measure(const gpr_request *request, int warmup, int repeats, uint64_t flush_bytes, float *milliseconds)
+gpr_status gpr_measure(const gpr_request *request, int warmup, int repeats, uint64_t flush_bytes,
+                       float *milliseconds)
 {
     gpr_resolved call;
     gpr_array_job job = {.call = &call};
     gpr_status status = GPR_OK;
 
-    if (!request->on_device) return gpr_fail(GPR_ERROR_VALUE, "gpr_measure takes an array in device memory");
-    if (warmup < 0 || repeats < 0) return gpr_fail(GPR_ERROR_VALUE, "numbers of runs are not negative");
+    if (!request->on_device)
+        return gpr_fail(GPR_ERROR_VALUE, "gpr_measure takes an array in device memory");
+    if (warmup < 0 || repeats < 0)
+        return gpr_fail(GPR_ERROR_VALUE, "numbers of runs are not negative");
     GPR_TRY(gpr_resolve_call(request, &call));
     if (call.view.n == 0 || call.view.rows == 0)
         return gpr_fail(GPR_ERROR_VALUE, "there is nothing to measure in an empty array");

@@ -1,4 +1,5 @@
-/* From a request to a result: results of nothing, results with steps, the backend, the record of what was done. */
+/* From a request to a result: results of nothing, results with steps, the backend, the record of
+ * what was done. */
 #include "dispatch/reduce.h"
 
 #include <stdlib.h>
@@ -32,7 +33,8 @@ static gpr_status check_identity(const gpr_operator_row *row, gpr_acc_kind acc_k
     if (row->has_identity) return GPR_OK;
     if (acc_kind == GPR_ACC_INDEXED)
         return gpr_fail(GPR_ERROR_VALUE, "attempt to get %s of an empty sequence", row->ufunc);
-    return gpr_fail(GPR_ERROR_VALUE, "zero-size array to reduction operation %s which has no identity", row->ufunc);
+    return gpr_fail(GPR_ERROR_VALUE,
+                    "zero-size array to reduction operation %s which has no identity", row->ufunc);
 }
 
 /* Rows without elements become the operator's identity, if it has one. */
@@ -111,7 +113,8 @@ static void spread_results(const gpr_request *request, const result_axes *axes, 
     }
 }
 
-static gpr_status run_with_steps(const gpr_request *request, gpr_resolved *call, const result_axes *axes, gpr_run *run)
+static gpr_status run_with_steps(const gpr_request *request, gpr_resolved *call,
+                                 const result_axes *axes, gpr_run *run)
 {
     char *results = malloc(axes->results * axes->bytes);
     gpr_status status = GPR_OK;
@@ -137,10 +140,12 @@ static gpr_status reduce(const gpr_request *request, gpr_run *run)
     run->kernel = request->kernel < 0 ? GPR_KERNEL_auto : request->kernel;
     run->elements = view->rows * view->n;
     run->bytes = run->elements * view->bytes;
-    /* Without elements there is no result, even if there are no rows that want one: as NumPy has it. */
+    /* Without elements there is no result, even if there are no rows that want one: as NumPy has
+     * it. */
     if (view->n == 0) GPR_TRY(check_identity(&gpr_operator_rows[request->op], call.rule.acc_kind));
     if (view->rows == 0) return GPR_OK;
-    status = has_steps(request, &call.rule, &axes) ? run_with_steps(request, &call, &axes, run) : run_call(&call, run);
+    status = has_steps(request, &call.rule, &axes) ? run_with_steps(request, &call, &axes, run)
+                                                   : run_call(&call, run);
 done:
     return status;
 }
@@ -159,7 +164,8 @@ done:
     return status;
 }
 
-gpr_status gpr_reduce_array(gpr_operator op, gpr_dtype dtype, const void *data, uint64_t n, void *result)
+gpr_status gpr_reduce_array(gpr_operator op, gpr_dtype dtype, const void *data, uint64_t n,
+                            void *result)
 {
     const int64_t shape = (int64_t)n;
     gpr_request request = {.op = op,

@@ -1,5 +1,5 @@
-/* Resolving a request: types and kernel, which can be known before there is memory for the result, then axes, places and
- * device. Each is decided here, once per call. */
+/* Resolving a request: types and kernel, which can be known before there is memory for the result,
+ * then axes, places and device. Each is decided here, once per call. */
 #include "dispatch/resolve.h"
 
 #include <string.h>
@@ -15,8 +15,10 @@ static int reduces_nothing(const gpr_request *request)
 {
     int is_empty = 0;
 
-    if (request->ndim > GPR_MAX_NDIM || request->reduced < 0 || request->reduced > request->ndim) return 0;
-    for (int i = request->ndim - request->reduced; i < request->ndim; i++) is_empty |= request->shape[i] == 0;
+    if (request->ndim > GPR_MAX_NDIM || request->reduced < 0 || request->reduced > request->ndim)
+        return 0;
+    for (int i = request->ndim - request->reduced; i < request->ndim; i++)
+        is_empty |= request->shape[i] == 0;
     return is_empty;
 }
 
@@ -49,7 +51,8 @@ done:
     return status;
 }
 
-_Static_assert(sizeof(gpr_rule) <= sizeof((gpr_resolution){0}.rule), "a resolution has room for a rule");
+_Static_assert(sizeof(gpr_rule) <= sizeof((gpr_resolution){0}.rule),
+               "a resolution has room for a rule");
 
 gpr_status gpr_resolve(const gpr_request *request, gpr_resolution *resolution)
 {
@@ -83,13 +86,15 @@ gpr_status gpr_check_places(const gpr_request *request, int device)
     if (request->has_given_mean && !request->on_device)
         return gpr_fail(GPR_ERROR_VALUE, "a mean is given of arrays in device memory only");
     if (request->on_device && device < 0) {
-        return gpr_fail(GPR_ERROR_VALUE,
-                        "a device array names its CUDA device; copy it to the host to reduce it on the CPU");
+        return gpr_fail(
+            GPR_ERROR_VALUE,
+            "a device array names its CUDA device; copy it to the host to reduce it on the CPU");
     }
     return GPR_OK;
 }
 
-/* Whether elements lie at multiples of their size, the first of them at `first`, and `count` axes with these steps if there are any. */
+/* Whether elements lie at multiples of their size, the first of them at `first`, and `count`
+ * axes with these steps if there are any. */
 static int are_aligned(const void *first, const int64_t *strides, int count, gpr_dtype dtype)
 {
     uint64_t bits = (uint64_t)(uintptr_t)first;
@@ -98,26 +103,32 @@ static int are_aligned(const void *first, const int64_t *strides, int count, gpr
     return bits % gpr_dtype_bytes(dtype) == 0;
 }
 
-gpr_status gpr_check_device_array(const gpr_request *request, const gpr_view *view, const gpr_rule *rule)
+gpr_status gpr_check_device_array(const gpr_request *request, const gpr_view *view,
+                                  const gpr_rule *rule)
 {
     const int kept = request->ndim - request->reduced;
 
     if (view->byteswapped)
-        return gpr_fail(GPR_ERROR_VALUE, "a device array is in native byte order; this one's bytes are swapped");
+        return gpr_fail(GPR_ERROR_VALUE,
+                        "a device array is in native byte order; this one's bytes are swapped");
     if (view->rows > 0 && view->n > 0 && !gpr_view_is_aligned(view)) {
         return gpr_fail(GPR_ERROR_VALUE,
-                        "the elements of a device array lie at multiples of their size, %zu bytes; this one's do not",
+                        "the elements of a device array lie at multiples of their size, %zu bytes; "
+                        "this one's do not",
                         view->bytes);
     }
-    if (rule->has_given_mean && !are_aligned(request->mean, request->mean_strides, kept, rule->mean)) {
-        return gpr_fail(GPR_ERROR_VALUE, "given means lie at multiples of their size, %zu bytes; these do not",
+    if (rule->has_given_mean &&
+        !are_aligned(request->mean, request->mean_strides, kept, rule->mean)) {
+        return gpr_fail(GPR_ERROR_VALUE,
+                        "given means lie at multiples of their size, %zu bytes; these do not",
                         gpr_dtype_bytes(rule->mean));
     }
-    if (request->result_on_device &&
-        !are_aligned(request->result, request->result_strides, kept + (rule->outputs > 1), rule->result)) {
-        return gpr_fail(GPR_ERROR_VALUE,
-                        "results on a device lie at multiples of their size, %zu bytes; these would not",
-                        gpr_dtype_bytes(rule->result));
+    if (request->result_on_device && !are_aligned(request->result, request->result_strides,
+                                                  kept + (rule->outputs > 1), rule->result)) {
+        return gpr_fail(
+            GPR_ERROR_VALUE,
+            "results on a device lie at multiples of their size, %zu bytes; these would not",
+            gpr_dtype_bytes(rule->result));
     }
     return GPR_OK;
 }
@@ -126,7 +137,8 @@ gpr_status gpr_check_device_array(const gpr_request *request, const gpr_view *vi
 static int64_t output_stride_of(const gpr_request *request, const gpr_resolved *call)
 {
     if (call->rule.outputs == 1) return 0;
-    if (!request->result_on_device || request->result_strides == NULL) return (int64_t)call->view.rows;
+    if (!request->result_on_device || request->result_strides == NULL)
+        return (int64_t)call->view.rows;
     return request->result_strides[0] / (int64_t)gpr_dtype_rows[call->rule.result].bytes;
 }
 
@@ -155,7 +167,8 @@ gpr_status gpr_resolve_call(const gpr_request *request, gpr_resolved *call)
     call->output_stride = output_stride_of(request, call);
     call->means = request->has_given_mean ? request->mean : NULL;
     memset(call->mean_for_all, 0, sizeof call->mean_for_all);
-    if (request->has_given_mean) memcpy(call->mean_for_all, request->mean_value, sizeof call->mean_for_all);
+    if (request->has_given_mean)
+        memcpy(call->mean_for_all, request->mean_value, sizeof call->mean_for_all);
     call->interrupted = request->interrupted;
     call->interrupted_arg = request->interrupted_arg;
 done:

@@ -4,14 +4,17 @@
 
 #include "lib/rules/resolved.h"
 
-/* Checks everything about a request that can be checked before work starts, in the order a user would want to hear of it.
- * What gpr_resolve found of the request already, it has in request->resolution. */
+/* Checks everything about a request that can be checked before work starts, in the order a user
+ * would want to hear of it. What gpr_resolve found of the request already, it has in
+ * request->resolution. */
 gpr_status gpr_resolve_call(const gpr_request *request, gpr_resolved *call);
 
 /* GPR_ERROR_VALUE: arrays and results that are not where `device` is. */
 gpr_status gpr_check_places(const gpr_request *request, int device);
 
-/* What can be said of a device array without asking the driver: alignment, byte order. GPR_ERROR_VALUE. */
-gpr_status gpr_check_device_array(const gpr_request *request, const gpr_view *view, const gpr_rule *rule);
+/* What can be said of a device array without asking the driver: alignment, byte order.
+ * GPR_ERROR_VALUE. */
+gpr_status gpr_check_device_array(const gpr_request *request, const gpr_view *view,
+                                  const gpr_rule *rule);
 
 #endif

@@ -1,6 +1,6 @@
-/* Between a kernel compiled for the CPU (cuda_on_cpu.h) and the emulator: what the emulator does for
- * it, and what a module says of itself. C and C++ read this file. A module carries its own copy:
- * GPR_EMU_ABI tells whether both agree. */
+/* Between a kernel compiled for the CPU (cuda_on_cpu.h) and the emulator: what the emulator does
+ * for it, and what a module says of itself. C and C++ read this file. A module carries its own
+ * copy: GPR_EMU_ABI tells whether both agree. */
 #ifndef GPR_EMU_ABI_H
 #define GPR_EMU_ABI_H
 
@@ -13,7 +13,12 @@
 enum gpr_emu_access { GPR_EMU_LOAD, GPR_EMU_STORE, GPR_EMU_ATOMIC };
 
 /* What the threads of a block do together. The block's result is of the predicates they bring. */
-enum gpr_emu_block_op { GPR_EMU_BARRIER, GPR_EMU_BARRIER_COUNT, GPR_EMU_BARRIER_AND, GPR_EMU_BARRIER_OR };
+enum gpr_emu_block_op {
+    GPR_EMU_BARRIER,
+    GPR_EMU_BARRIER_COUNT,
+    GPR_EMU_BARRIER_AND,
+    GPR_EMU_BARRIER_OR
+};
 
 /* What the lanes of a warp do together. */
 enum gpr_emu_warp_op {
@@ -44,7 +49,8 @@ typedef struct gpr_emu_dim {
 typedef struct gpr_emu_hooks {
     void (*access)(const void *address, unsigned bytes, int access, const void *pc);
     unsigned (*block_op)(int op, unsigned predicate, const void *pc);
-    unsigned (*warp_op)(int op, unsigned mask, unsigned value, unsigned argument, unsigned width, const void *pc);
+    unsigned (*warp_op)(int op, unsigned mask, unsigned value, unsigned argument, unsigned width,
+                        const void *pc);
     unsigned (*active_lanes)(void);
     void (*fence)(int scope, const void *pc);
 } gpr_emu_hooks;

@@ -39,11 +39,14 @@ static const driver_allocation *find_allocation(engine_launch *launch, uintptr_t
 
 static const char *verb(int access)
 {
-    return access == GPR_EMU_LOAD ? "reads" : access == GPR_EMU_STORE ? "writes" : "updates atomically";
+    return access == GPR_EMU_LOAD    ? "reads"
+           : access == GPR_EMU_STORE ? "writes"
+                                     : "updates atomically";
 }
 
 /* A shared word for people: "partial[17]" if it is an element of that size, else with its byte. */
-static void name_shared(const shared_variable *variable, uintptr_t address, unsigned bytes, char room[96])
+static void name_shared(const shared_variable *variable, uintptr_t address, unsigned bytes,
+                        char room[96])
 {
     const size_t offset = address - variable->start;
 
@@ -58,19 +61,23 @@ static void name_shared(const shared_variable *variable, uintptr_t address, unsi
 /* The same for global memory: how far into its allocation. */
 static void name_global(const driver_allocation *a, uintptr_t address, char room[96])
 {
-    (void)snprintf(room, 96, "byte %zu of a global allocation of %zu bytes", (size_t)(address - a->start), a->bytes);
+    (void)snprintf(room, 96, "byte %zu of a global allocation of %zu bytes",
+                   (size_t)(address - a->start), a->bytes);
 }
 
-static void out_of_shared(engine_launch *launch, const shared_variable *variable, uintptr_t address, unsigned bytes,
-                          int access, const void *pc)
+static void out_of_shared(engine_launch *launch, const shared_variable *variable, uintptr_t address,
+                          unsigned bytes, int access, const void *pc)
 {
     report_finding(launch, pc,
-                   "out-of-bounds access to shared memory: it %s %u bytes at byte %zu of %s, which has %zu bytes",
-                   verb(access), bytes, (size_t)(address - variable->start), variable->name, variable->bytes);
+                   "out-of-bounds access to shared memory: it %s %u bytes at byte %zu of %s, which "
+                   "has %zu bytes",
+                   verb(access), bytes, (size_t)(address - variable->start), variable->name,
+                   variable->bytes);
 }
 
 /* Says how far from an allocation an address outside all of them is. */
-static void out_of_global(engine_launch *launch, uintptr_t address, unsigned bytes, int access, const void *pc)
+static void out_of_global(engine_launch *launch, uintptr_t address, unsigned bytes, int access,
+                          const void *pc)
 {
     const driver_allocation *before = NULL, *after = NULL;
 
@@ -84,16 +91,18 @@ static void out_of_global(engine_launch *launch, uintptr_t address, unsigned byt
     const size_t short_of = after != NULL ? after->start - address : ~(size_t)0;
     enum { NEAR = 1 << 20 };
     if (before != NULL && past <= NEAR && past <= short_of) {
-        report_finding(
-            launch, pc,
-            "out-of-bounds access to global memory: it %s %u bytes, %zu past the end of an allocation of %zu",
-            verb(access), bytes, past, before->bytes);
+        report_finding(launch, pc,
+                       "out-of-bounds access to global memory: it %s %u bytes, %zu past the end of "
+                       "an allocation of %zu",
+                       verb(access), bytes, past, before->bytes);
     } else if (after != NULL && short_of <= NEAR) {
         report_finding(launch, pc,
-                       "out-of-bounds access to global memory: it %s %u bytes, %zu before an allocation of %zu",
+                       "out-of-bounds access to global memory: it %s %u bytes, %zu before an "
+                       "allocation of %zu",
                        verb(access), bytes, short_of, after->bytes);
     }
-    report_finding(launch, pc, "out-of-bounds access: it %s %u bytes at an address that is not the device's",
+    report_finding(launch, pc,
+                   "out-of-bounds access: it %s %u bytes at an address that is not the device's",
                    verb(access), bytes);
 }
 
@@ -102,7 +111,8 @@ static void out_of_global(engine_launch *launch, uintptr_t address, unsigned byt
 static int is_in_release(const release *r, const record *earlier)
 {
     if (r->block != earlier->block) return 0;
-    if (earlier->time < r->barrier || (earlier->thread == r->thread && earlier->time < r->fence)) return 1;
+    if (earlier->time < r->barrier || (earlier->thread == r->thread && earlier->time < r->fence))
+        return 1;
     return earlier->thread / WARP_LANES == r->thread / WARP_LANES &&
            earlier->clock <= r->seen[earlier->thread % WARP_LANES];
 }
@@ -119,13 +129,16 @@ static int is_ordered(const record *earlier, const emu_thread *thread)
 {
     const emu_block *block = thread->block;
 
-    if (earlier->block != block->index) return is_known(&thread->known, earlier) || is_known(&block->known, earlier);
+    if (earlier->block != block->index)
+        return is_known(&thread->known, earlier) || is_known(&block->known, earlier);
     if (earlier->thread == thread->index || earlier->epoch < block->epoch) return 1;
-    return earlier->thread / WARP_LANES == thread->warp && earlier->clock <= thread->seen[earlier->thread % WARP_LANES];
+    return earlier->thread / WARP_LANES == thread->warp &&
+           earlier->clock <= thread->seen[earlier->thread % WARP_LANES];
 }
 
 /* The first of a list that is not ordered before what the thread does to `bytes` of the word. */
-static const record *find_unordered(const records *records, uint32_t list, const emu_thread *thread, unsigned bytes)
+static const record *find_unordered(const records *records, uint32_t list, const emu_thread *thread,
+                                    unsigned bytes)
 {
     for (uint32_t i = list; i != 0; i = records->all[i - 1].next) {
         const record *r = &records->all[i - 1];
@@ -136,8 +149,8 @@ static const record *find_unordered(const records *records, uint32_t list, const
 
 /* The same for atomics: those before one of the thread's own on this word came before it in the
  * word's own order. */
-static const record *find_unordered_atomic(const records *records, uint32_t list, const emu_thread *thread,
-                                           unsigned bytes)
+static const record *find_unordered_atomic(const records *records, uint32_t list,
+                                           const emu_thread *thread, unsigned bytes)
 {
     for (uint32_t i = list; i != 0; i = records->all[i - 1].next) {
         const record *r = &records->all[i - 1];
@@ -151,22 +164,24 @@ static int add_record(records *records, uint32_t *list, const record *what)
 {
     if (*list != 0) { /* a thread that comes again and again needs one */
         record *head = &records->all[*list - 1];
-        if (head->block == what->block && head->thread == what->thread && head->bytes == what->bytes) {
+        if (head->block == what->block && head->thread == what->thread &&
+            head->bytes == what->bytes) {
             const uint32_t next = head->next;
             *head = *what;
             head->next = next;
             return 1;
         }
     }
-    if (!grow((void **)&records->all, &records->room, records->count, sizeof *records->all)) return 0;
+    if (!grow((void **)&records->all, &records->room, records->count, sizeof *records->all))
+        return 0;
     records->all[records->count] = *what;
     records->all[records->count].next = *list;
     *list = ++records->count;
     return 1;
 }
 
-static void report_race(engine_launch *launch, const emu_thread *thread, const record *earlier, const char *did,
-                        const char *what, int access, const void *pc)
+static void report_race(engine_launch *launch, const emu_thread *thread, const record *earlier,
+                        const char *did, const char *what, int access, const void *pc)
 {
     finding *finding = &launch->finding;
     char room[48];
@@ -175,10 +190,12 @@ static void report_race(engine_launch *launch, const emu_thread *thread, const r
     if (other_block) {
         (void)snprintf(finding->other, sizeof finding->other, ", which %s of block %u %s",
                        thread_name(earlier->thread, room), earlier->block, did);
-        (void)snprintf(finding->end, sizeof finding->end,
-                       ": no device fence and atomic of the one, atomic and fence of the other, lie between");
+        (void)snprintf(
+            finding->end, sizeof finding->end,
+            ": no device fence and atomic of the one, atomic and fence of the other, lie between");
     } else {
-        (void)snprintf(finding->other, sizeof finding->other, ", which %s %s", thread_name(earlier->thread, room), did);
+        (void)snprintf(finding->other, sizeof finding->other, ", which %s %s",
+                       thread_name(earlier->thread, room), did);
         (void)snprintf(finding->end, sizeof finding->end, ": no %sbarrier lies between",
                        earlier->thread / WARP_LANES == thread->warp ? "warp or block " : "block ");
     }
@@ -187,12 +204,13 @@ static void report_race(engine_launch *launch, const emu_thread *thread, const r
 }
 
 /* Looks for a race on one word and notes the access for later ones. */
-static void check_word(engine_launch *launch, emu_thread *thread, word_history *history, records *records,
-                       uintptr_t word, uintptr_t address, unsigned size, int access, const void *pc,
-                       const char *(*name)(void *), void *named)
+static void check_word(engine_launch *launch, emu_thread *thread, word_history *history,
+                       records *records, uintptr_t word, uintptr_t address, unsigned size,
+                       int access, const void *pc, const char *(*name)(void *), void *named)
 {
     const unsigned first = address > word ? (unsigned)(address - word) : 0;
-    const unsigned end = address + size < word + WORD_BYTES ? (unsigned)(address + size - word) : WORD_BYTES;
+    const unsigned end =
+        address + size < word + WORD_BYTES ? (unsigned)(address + size - word) : WORD_BYTES;
     const unsigned bytes = (1u << end) - (1u << first);
     const record *other = find_unordered(records, history->writes, thread, bytes);
     const char *did = "wrote";
@@ -238,8 +256,8 @@ static const char *say_shared(void *argument)
     return name->text;
 }
 
-static void check_shared(engine_launch *launch, emu_thread *thread, uintptr_t address, unsigned bytes, int access,
-                         const void *pc)
+static void check_shared(engine_launch *launch, emu_thread *thread, uintptr_t address,
+                         unsigned bytes, int access, const void *pc)
 {
     const shared_variable *variable = module_shared(launch->module, address);
     emu_block *block = thread->block;
@@ -248,18 +266,20 @@ static void check_shared(engine_launch *launch, emu_thread *thread, uintptr_t ad
 
     if (address - variable->start + bytes > variable->bytes)
         out_of_shared(launch, variable, address, bytes, access, pc);
-    for (const shared_variable *v = launch->module->shared; v < variable; v++) before += (v->bytes + 7) / 8 * 8;
+    for (const shared_variable *v = launch->module->shared; v < variable; v++)
+        before += (v->bytes + 7) / 8 * 8;
     const size_t offset = before + (address - variable->start);
     if (access != GPR_EMU_STORE && memchr(block->written + offset, 0, bytes) != NULL) {
-        report_finding(launch, pc, "read of %s, which no thread of the block has written", say_shared(&name));
+        report_finding(launch, pc, "read of %s, which no thread of the block has written",
+                       say_shared(&name));
     }
     memset(block->written + offset, 1, bytes);
     for (size_t w = offset / WORD_BYTES; w <= (offset + bytes - 1) / WORD_BYTES; w++) {
         word_history *history = &block->histories[w];
-        if (history->epoch != block->epoch)
-            *history = (struct word_history){.epoch = block->epoch}; /* a barrier orders all before it */
-        check_word(launch, thread, history, &block->records, w * WORD_BYTES, offset, bytes, access, pc, say_shared,
-                   &name);
+        if (history->epoch != block->epoch) /* a barrier orders all before it */
+            *history = (struct word_history){.epoch = block->epoch};
+        check_word(launch, thread, history, &block->records, w * WORD_BYTES, offset, bytes, access,
+                   pc, say_shared, &name);
     }
 }
 
@@ -286,7 +306,9 @@ static word_history *global_history(engine_launch *launch, uintptr_t word)
 
     if (index == NULL) return NULL;
     if (is_new) {
-        if (!grow((void **)&launch->words, &launch->word_room, launch->word_count, sizeof *launch->words)) return NULL;
+        if (!grow((void **)&launch->words, &launch->word_room, launch->word_count,
+                  sizeof *launch->words))
+            return NULL;
         launch->words[launch->word_count] = (word_history){0};
         *index = ++launch->word_count;
     }
@@ -300,7 +322,8 @@ static releases *releases_at(engine_launch *launch, uintptr_t word)
 
     if (index == NULL) return NULL;
     if (is_new) {
-        if (!grow((void **)&launch->released, &launch->released_room, launch->released_count, sizeof *launch->released))
+        if (!grow((void **)&launch->released, &launch->released_room, launch->released_count,
+                  sizeof *launch->released))
             return NULL;
         launch->released[launch->released_count] = (releases){0};
         *index = ++launch->released_count;
@@ -310,7 +333,8 @@ static releases *releases_at(engine_launch *launch, uintptr_t word)
 
 static int add_release(releases *releases, const release *what)
 {
-    if (!grow((void **)&releases->all, &releases->room, releases->count, sizeof *releases->all)) return 0;
+    if (!grow((void **)&releases->all, &releases->room, releases->count, sizeof *releases->all))
+        return 0;
     releases->all[releases->count++] = *what;
     return 1;
 }
@@ -327,15 +351,16 @@ static void pass_through(engine_launch *launch, emu_thread *thread, uintptr_t wo
     if (good) *seen = here->count;
     if (good && thread->fence.fence > 0) {
         good = add_release(here, &thread->fence);
-        for (size_t i = 0; i < thread->known.count && good; i++) good = add_release(here, &thread->known.all[i]);
+        for (size_t i = 0; i < thread->known.count && good; i++)
+            good = add_release(here, &thread->known.all[i]);
         for (size_t i = 0; i < thread->block->known.count && good; i++)
             good = add_release(here, &thread->block->known.all[i]);
     }
     if (!good) launch->out_of_memory = 1;
 }
 
-static void check_global(engine_launch *launch, emu_thread *thread, const driver_allocation *a, uintptr_t address,
-                         unsigned bytes, int access, const void *pc)
+static void check_global(engine_launch *launch, emu_thread *thread, const driver_allocation *a,
+                         uintptr_t address, unsigned bytes, int access, const void *pc)
 {
     const size_t offset = address - a->start;
     global_name name = {.allocation = a, .address = address};
@@ -344,13 +369,15 @@ static void check_global(engine_launch *launch, emu_thread *thread, const driver
     if (access != GPR_EMU_STORE && memchr(a->written + offset, 0, bytes) != NULL) {
         report_finding(launch, pc, "read of %s, which nobody has written", say_global(&name));
     }
-    for (uintptr_t word = address / WORD_BYTES * WORD_BYTES; word < address + bytes; word += WORD_BYTES) {
+    for (uintptr_t word = address / WORD_BYTES * WORD_BYTES; word < address + bytes;
+         word += WORD_BYTES) {
         word_history *history = global_history(launch, word);
         if (history == NULL) {
             launch->out_of_memory = 1;
             return;
         }
-        check_word(launch, thread, history, &launch->records, word, address, bytes, access, pc, say_global, &name);
+        check_word(launch, thread, history, &launch->records, word, address, bytes, access, pc,
+                   say_global, &name);
     }
     if (access != GPR_EMU_LOAD) memset(a->written + offset, 1, bytes);
     if (access == GPR_EMU_ATOMIC) pass_through(launch, thread, address);
@@ -358,8 +385,8 @@ static void check_global(engine_launch *launch, emu_thread *thread, const driver
 
 /* ---------------------------------------------------------------- all of it ------------------ */
 
-place check_access(engine_launch *launch, emu_thread *thread, uintptr_t address, unsigned bytes, int access,
-                   const void *pc)
+place check_access(engine_launch *launch, emu_thread *thread, uintptr_t address, unsigned bytes,
+                   int access, const void *pc)
 {
     const engine_module *module = launch->module;
     const int shared = address - module->shared_low < module->shared_high - module->shared_low;
@@ -368,12 +395,15 @@ place check_access(engine_launch *launch, emu_thread *thread, uintptr_t address,
     if (!shared && a == NULL) {
         /* A thread's own variables, and constants. */
         if (fiber_owns(address)) return OTHER_MEMORY;
-        if (address >= module->low && address < module->high && access == GPR_EMU_LOAD) return OTHER_MEMORY;
+        if (address >= module->low && address < module->high && access == GPR_EMU_LOAD)
+            return OTHER_MEMORY;
         out_of_global(launch, address, bytes, access, pc);
     }
     if (address % bytes != 0) {
-        report_finding(launch, pc, "misaligned access: it %s %u bytes at an address that is %u past a multiple of %u",
-                       verb(access), bytes, (unsigned)(address % bytes), bytes);
+        report_finding(
+            launch, pc,
+            "misaligned access: it %s %u bytes at an address that is %u past a multiple of %u",
+            verb(access), bytes, (unsigned)(address % bytes), bytes);
     }
     launch->now++;
     if (shared)
@@ -444,7 +474,8 @@ void check_block_starts(engine_launch *launch, emu_block *block)
 {
     size_t bytes = 0;
 
-    for (unsigned i = 0; i < launch->module->shared_count; i++) bytes += (launch->module->shared[i].bytes + 7) / 8 * 8;
+    for (unsigned i = 0; i < launch->module->shared_count; i++)
+        bytes += (launch->module->shared[i].bytes + 7) / 8 * 8;
     if (bytes > 0) {
         memset(block->written, 0, bytes);
         memset(block->histories, 0, bytes / WORD_BYTES * sizeof *block->histories);

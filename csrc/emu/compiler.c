@@ -1,6 +1,6 @@
 /* NVRTC's functions: a program's text becomes a shared object for this machine, by g++ (or the
- * compiler that CXX or the setting `compiler` names). The text is what lib/driver/program.c wrote for
- * the GPU, between cuda_on_cpu.h and a list of the entries that were asked for; its headers are
+ * compiler that CXX or the setting `compiler` names). The text is what lib/driver/program.c wrote
+ * for the GPU, between cuda_on_cpu.h and a list of the entries that were asked for; its headers are
  * written out beside it. */
 #include <errno.h>
 #include <stdio.h>
@@ -62,7 +62,8 @@ API int nvrtcVersion(int *major, int *minor)
 {
     uint32_t hash = 2166136261u;
 
-    for (const char *c = gpr_emu_text_device; *c != '\0'; c++) hash = (hash ^ (unsigned char)*c) * 16777619u;
+    for (const char *c = gpr_emu_text_device; *c != '\0'; c++)
+        hash = (hash ^ (unsigned char)*c) * 16777619u;
     *major = 1000 + (int)(hash % 100000);
     *minor = (int)GPR_EMU_ABI;
     return SUCCESS;
@@ -152,7 +153,8 @@ static char *read_file(const char *path, size_t *bytes)
     long size = -1;
 
     if (file == NULL) return NULL;
-    if (fseek(file, 0, SEEK_END) == 0 && (size = ftell(file)) >= 0 && fseek(file, 0, SEEK_SET) == 0) {
+    if (fseek(file, 0, SEEK_END) == 0 && (size = ftell(file)) >= 0 &&
+        fseek(file, 0, SEEK_SET) == 0) {
         text = malloc((size_t)size + 1);
         if (text != NULL && fread(text, 1, (size_t)size, file) != (size_t)size) {
             free(text);
@@ -209,7 +211,8 @@ static int write_files(nvrtcProgram program, const char *folder)
 
 static void remove_files(nvrtcProgram program, const char *folder)
 {
-    static const char *const names[] = {"cuda_on_cpu.h", "abi.h", "program.cc", "program.so", "log"};
+    static const char *const names[] = {"cuda_on_cpu.h", "abi.h", "program.cc", "program.so",
+                                        "log"};
     char path[PATH_ROOM + NAME_ROOM];
 
     for (int i = 0; i < program->header_count; i++) {
@@ -228,8 +231,10 @@ static void remove_files(nvrtcProgram program, const char *folder)
 /* Compiles `folder`/program.cc to program.so; 0 on success, -1 if no compiler could be run. */
 static int compile(const char *folder, int arch)
 {
-    char source[PATH_ROOM + 16], object[PATH_ROOM + 16], log[PATH_ROOM + 16], include[PATH_ROOM + 16], define[32];
-    const char *const compilers[] = {emu_settings_now.compiler, getenv("CXX"), "g++", "c++", "clang++"};
+    char source[PATH_ROOM + 16], object[PATH_ROOM + 16], log[PATH_ROOM + 16],
+        include[PATH_ROOM + 16], define[32];
+    const char *const compilers[] = {emu_settings_now.compiler, getenv("CXX"), "g++", "c++",
+                                     "clang++"};
     int status = -1;
 
     (void)snprintf(source, sizeof source, "%s/program.cc", folder);
@@ -237,7 +242,8 @@ static int compile(const char *folder, int arch)
     (void)snprintf(log, sizeof log, "%s/log", folder);
     (void)snprintf(include, sizeof include, "-I%s", folder);
     (void)snprintf(define, sizeof define, "-DGPR_ARCH=%d", 10 * arch);
-    for (size_t i = 0; i < sizeof compilers / sizeof compilers[0] && (status == -1 || status == 127); i++) {
+    for (size_t i = 0;
+         i < sizeof compilers / sizeof compilers[0] && (status == -1 || status == 127); i++) {
         if (compilers[i] == NULL || compilers[i][0] == '\0') continue;
         /* -O1: accesses stay where the text has them, and their lines are known. No jump is
          * threaded: a copy of the code for one thread would be another instruction than its
@@ -289,7 +295,8 @@ API int nvrtcCompileProgram(nvrtcProgram program, int option_count, const char *
     int result = INTERNAL_ERROR;
 
     if (arch == 0) return INVALID_OPTION;
-    (void)snprintf(folder, sizeof folder, "%.512s/gpureduce-emulator-XXXXXX", temporary != NULL ? temporary : "/tmp");
+    (void)snprintf(folder, sizeof folder, "%.512s/gpureduce-emulator-XXXXXX",
+                   temporary != NULL ? temporary : "/tmp");
     if (mkdtemp(folder) == NULL) {
         program->log = strdup("the emulator cannot make a folder for temporary files; set TMPDIR");
         return INTERNAL_ERROR;
@@ -297,10 +304,10 @@ API int nvrtcCompileProgram(nvrtcProgram program, int option_count, const char *
     if (write_files(program, folder)) {
         const int status = compile(folder, arch);
         (void)snprintf(path, sizeof path, "%s/log", folder);
-        program->log = status == -1
-                           ? strdup("the emulator needs a C++ compiler, and there is no g++ or clang++: install g++ "
-                                    "(Debian and Ubuntu: apt install g++), or set CXX")
-                           : read_file(path, NULL);
+        program->log = status == -1 ? strdup("the emulator needs a C++ compiler, and there is no "
+                                             "g++ or clang++: install g++ "
+                                             "(Debian and Ubuntu: apt install g++), or set CXX")
+                                    : read_file(path, NULL);
         (void)snprintf(path, sizeof path, "%s/program.so", folder);
         if (status == 0) program->image = read_file(path, &program->image_bytes);
         result = status == 0 && program->image != NULL ? SUCCESS : COMPILATION;

@@ -13,9 +13,9 @@ enum { BANKS = 32, SECTOR_BYTES = 32, MOST_WORDS = 4, MOST_MAPPED = 512, FORMAT 
 
 /* What a thread did in a column of the map, a bit each; and the kind of each event, as the bit. */
 static const uint8_t did_bit[EVENT_KINDS] = {4, 8, 16, 1, 2, 32, 64, 64, 64, 0, 0, 0};
-static const char *const kind_names[EVENT_KINDS] = {"shared_load",  "shared_store",  "shared_atomic", "global_load",
-                                                    "global_store", "global_atomic", "shuffle",       "vote",
-                                                    "reduce",       "warp_barrier",  "barrier",       "fence"};
+static const char *const kind_names[EVENT_KINDS] = {
+    "shared_load", "shared_store", "shared_atomic", "global_load",  "global_store", "global_atomic",
+    "shuffle",     "vote",         "reduce",        "warp_barrier", "barrier",      "fence"};
 
 typedef struct tally {
     uint64_t requests, threads, bytes;
@@ -41,8 +41,9 @@ struct counts {
     table column_at; /* phase and step to index + 1 */
     tally *lines;    /* EVENT_KINDS for each site */
     size_t line_sites;
-    table atomics[2];         /* operations on each address; shared, global */
-    uint32_t *turns, *stamps; /* of each thread and site: how often in the phase and step that the stamp names */
+    table atomics[2]; /* operations on each address; shared, global */
+    /* of each thread and site: how often in the phase and step that the stamp names */
+    uint32_t *turns, *stamps;
     size_t turn_sites;
     uint32_t stamp;
     mapped *map;
@@ -100,12 +101,13 @@ static void count_atomic(engine_launch *launch, table *atomics, uintptr_t addres
         ++*operations;
 }
 
-void count_event(engine_launch *launch, emu_thread *thread, event_kind kind, uintptr_t address, unsigned bytes,
-                 const void *pc)
+void count_event(engine_launch *launch, emu_thread *thread, event_kind kind, uintptr_t address,
+                 unsigned bytes, const void *pc)
 {
     emu_block *block = thread->block;
 
-    if (!grow((void **)&block->events, &block->event_room, block->event_count, sizeof *block->events)) {
+    if (!grow((void **)&block->events, &block->event_room, block->event_count,
+              sizeof *block->events)) {
         launch->out_of_memory = 1;
         return;
     }
@@ -165,8 +167,8 @@ static int in_order(const void *a, const void *b)
 
 static int same_request(const event *a, const event *b)
 {
-    return a->step == b->step && a->thread / WARP_LANES == b->thread / WARP_LANES && a->site == b->site &&
-           a->turn == b->turn;
+    return a->step == b->step && a->thread / WARP_LANES == b->thread / WARP_LANES &&
+           a->site == b->site && a->turn == b->turn;
 }
 
 /* ---------------------------------------------------------------- requests ------------------- */
@@ -210,7 +212,8 @@ static void count_sectors(const event *e, size_t n, uint64_t *sectors, uint64_t 
         size_t known = 0;
         while (known < different && addresses[known] != e[i].address) known++;
         if (known == different) addresses[different++] = e[i].address;
-        for (uintptr_t s = e[i].address / SECTOR_BYTES; s <= (e[i].address + e[i].bytes - 1) / SECTOR_BYTES; s++) {
+        for (uintptr_t s = e[i].address / SECTOR_BYTES;
+             s <= (e[i].address + e[i].bytes - 1) / SECTOR_BYTES; s++) {
             size_t at = 0;
             while (at < count && touched[at] != s) at++;
             if (at == count) touched[count++] = s;
@@ -250,16 +253,19 @@ static column *column_at(counts *counts, uint32_t phase, uint32_t step)
 
     if (index == NULL) return NULL;
     if (is_new) {
-        if (!grow((void **)&counts->columns, &counts->column_room, counts->column_count, sizeof *counts->columns))
+        if (!grow((void **)&counts->columns, &counts->column_room, counts->column_count,
+                  sizeof *counts->columns))
             return NULL;
-        counts->columns[counts->column_count] = (column){.phase = phase, .step = step, .ends = EVENT_KINDS};
+        counts->columns[counts->column_count] =
+            (column){.phase = phase, .step = step, .ends = EVENT_KINDS};
         *index = ++counts->column_count;
     }
     return &counts->columns[*index - 1];
 }
 
 /* One step of a block's phase: events[0 .. count). */
-static int count_step(engine_launch *launch, const emu_block *block, const event *events, size_t count)
+static int count_step(engine_launch *launch, const emu_block *block, const event *events,
+                      size_t count)
 {
     counts *counts = launch->counts;
     mapped now = {.phase = block->epoch - 1, .step = events->step};
@@ -276,7 +282,8 @@ static int count_step(engine_launch *launch, const emu_block *block, const event
         else if (e->kind <= GLOBAL_ATOMIC)
             count_sectors(e, to - from, &passes, &ideal);
         else if (e->kind != FENCE && (column->ends == EVENT_KINDS || column->ends == BARRIER)) {
-            column->ends = e->kind; /* what a warp does together, while others wait for it at a barrier */
+            /* what a warp does together, while others wait for it at a barrier */
+            column->ends = e->kind;
             column->site = e->site;
         }
         tally *line = line_tally(counts, launch->module, e->site, e->kind);
@@ -296,7 +303,8 @@ static int count_step(engine_launch *launch, const emu_block *block, const event
         if (now.did[i] != 0 && warps++ == 0) column->warps++;
     }
     if (block->index != 0 || counts->map_count == MOST_MAPPED) return 1;
-    if (!grow((void **)&counts->map, &counts->map_room, counts->map_count, sizeof *counts->map)) return 0;
+    if (!grow((void **)&counts->map, &counts->map_room, counts->map_count, sizeof *counts->map))
+        return 0;
     counts->map[counts->map_count++] = now;
     return 1;
 }
@@ -334,15 +342,17 @@ static void write_tally(FILE *file, unsigned kind, const tally *t)
     if (kind > GLOBAL_ATOMIC) return;
     const char *passes = kind <= SHARED_ATOMIC ? "wavefronts" : "sectors";
     const char *ideal = kind <= SHARED_ATOMIC ? "ideal" : "ideal_sectors";
-    (void)fprintf(file, ", \"bytes\": %llu, \"%s\": %llu, \"%s\": %llu", (unsigned long long)t->bytes, passes,
-                  (unsigned long long)t->passes, ideal, (unsigned long long)t->ideal);
+    (void)fprintf(file, ", \"bytes\": %llu, \"%s\": %llu, \"%s\": %llu",
+                  (unsigned long long)t->bytes, passes, (unsigned long long)t->passes, ideal,
+                  (unsigned long long)t->ideal);
 }
 
 /* Where something is: in its own function, and in the kernel that the function is part of. */
 static void write_place(FILE *file, const site *at)
 {
-    (void)fprintf(file, "\"file\": \"%s\", \"line\": %d, \"from_file\": \"%s\", \"from_line\": %d, ", at->where.file,
-                  at->where.line, at->from.file, at->from.line);
+    (void)fprintf(file,
+                  "\"file\": \"%s\", \"line\": %d, \"from_file\": \"%s\", \"from_line\": %d, ",
+                  at->where.file, at->where.line, at->from.file, at->from.line);
 }
 
 static void write_columns(FILE *file, const engine_launch *launch)
@@ -356,11 +366,12 @@ static void write_columns(FILE *file, const engine_launch *launch)
         static const site nowhere;
         const site *at = c->ends < EVENT_KINDS ? &launch->module->sites[c->site] : &nowhere;
         const char *separator = "";
-        (void)fprintf(file, "%s{\"phase\": %u, \"step\": %u, \"ends\": \"%s\", ", i > 0 ? ", " : "", c->phase, c->step,
-                      c->ends < EVENT_KINDS ? ends[c->ends - SHUFFLE] : "exit");
+        (void)fprintf(file, "%s{\"phase\": %u, \"step\": %u, \"ends\": \"%s\", ", i > 0 ? ", " : "",
+                      c->phase, c->step, c->ends < EVENT_KINDS ? ends[c->ends - SHUFFLE] : "exit");
         write_place(file, at);
         (void)fprintf(file, "\"blocks\": %llu, \"warps\": %llu, \"threads\": %llu, \"ops\": {",
-                      (unsigned long long)c->blocks, (unsigned long long)c->warps, (unsigned long long)c->threads);
+                      (unsigned long long)c->blocks, (unsigned long long)c->warps,
+                      (unsigned long long)c->threads);
         for (unsigned kind = 0; kind < EVENT_KINDS; kind++) {
             if (c->of[kind].requests == 0) continue;
             (void)fprintf(file, "%s\"%s\": {", separator, kind_names[kind]);
@@ -402,7 +413,8 @@ static void write_lines(FILE *file, const engine_launch *launch)
                 sum.passes += t->passes;
                 sum.ideal += t->ideal;
             }
-            if (sum.requests == 0 || !first || counts->lines[i * EVENT_KINDS + kind].requests == 0) continue;
+            if (sum.requests == 0 || !first || counts->lines[i * EVENT_KINDS + kind].requests == 0)
+                continue;
             (void)fprintf(file, "%s{\"op\": \"%s\", ", separator, kind_names[kind]);
             write_place(file, &sites[i]);
             write_tally(file, kind, &sum);
@@ -422,22 +434,23 @@ static void write_atomics(FILE *file, const table *atomics)
         operations += atomics->slots[i].value;
         if (atomics->slots[i].value > most) most = atomics->slots[i].value;
     }
-    (void)fprintf(file, "{\"operations\": %llu, \"addresses\": %zu, \"most\": %llu}", (unsigned long long)operations,
-                  atomics->count, (unsigned long long)most);
+    (void)fprintf(file, "{\"operations\": %llu, \"addresses\": %zu, \"most\": %llu}",
+                  (unsigned long long)operations, atomics->count, (unsigned long long)most);
 }
 
 static void write_map(FILE *file, const engine_launch *launch)
 {
     const counts *counts = launch->counts;
 
-    (void)fprintf(file, "\"map\": {\"block\": 0, \"threads\": %u, \"columns\": %zu", launch->block_threads,
-                  counts->map_count);
+    (void)fprintf(file, "\"map\": {\"block\": 0, \"threads\": %u, \"columns\": %zu",
+                  launch->block_threads, counts->map_count);
     for (int ways = 0; ways < 2; ways++) {
         (void)fprintf(file, ", \"%s\": [", ways ? "ways" : "did");
         for (size_t i = 0; i < counts->map_count; i++) {
             const uint8_t *of = ways ? counts->map[i].ways : counts->map[i].did;
             (void)fprintf(file, "%s[", i > 0 ? ", " : "");
-            for (unsigned t = 0; t < launch->block_threads; t++) (void)fprintf(file, "%s%u", t > 0 ? "," : "", of[t]);
+            for (unsigned t = 0; t < launch->block_threads; t++)
+                (void)fprintf(file, "%s%u", t > 0 ? "," : "", of[t]);
             (void)fprintf(file, "]");
         }
         (void)fprintf(file, "]");
@@ -453,11 +466,15 @@ void counts_write(engine_launch *launch, const char *path)
 
     if (file == NULL) return;
     module_look_up(launch->module);
-    if (counts->column_count > 0) qsort(counts->columns, counts->column_count, sizeof *counts->columns, by_time);
-    (void)fprintf(file, "{\"format\": %d, \"entry\": \"%s\", \"grid\": %u, \"block\": %u, \"shared_bytes\": %zu, ",
-                  FORMAT, launch->kernel->entry->name, launch->grid, launch->block_threads, counts->shared_bytes);
-    (void)fprintf(file, "\"schedule\": \"%s\", \"seed\": %llu, ", schedules[emu_settings_now.schedule],
-                  (unsigned long long)emu_settings_now.seed);
+    if (counts->column_count > 0)
+        qsort(counts->columns, counts->column_count, sizeof *counts->columns, by_time);
+    (void)fprintf(
+        file,
+        "{\"format\": %d, \"entry\": \"%s\", \"grid\": %u, \"block\": %u, \"shared_bytes\": %zu, ",
+        FORMAT, launch->kernel->entry->name, launch->grid, launch->block_threads,
+        counts->shared_bytes);
+    (void)fprintf(file, "\"schedule\": \"%s\", \"seed\": %llu, ",
+                  schedules[emu_settings_now.schedule], (unsigned long long)emu_settings_now.seed);
     write_columns(file, launch);
     (void)fprintf(file, ", ");
     write_lines(file, launch);

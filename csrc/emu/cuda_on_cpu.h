@@ -1,10 +1,12 @@
 // CUDA's words on the CPU: what a kernel's text is compiled against when g++ compiles it.
 //
-// A kernel file is compiled as it is. Its loads and stores are ordinary ones, and the compiler tells of each of them: with
-// -fsanitize=thread it puts a call to __tsan_read4 or the like before it, and those functions are here. Whatever threads do
-// together, and atomics and fences, are functions here too. All of them ask the emulator, through gpr_emu_hooks.
+// A kernel file is compiled as it is. Its loads and stores are ordinary ones, and the compiler
+// tells of each of them: with -fsanitize=thread it puts a call to __tsan_read4 or the like before
+// it, and those functions are here. Whatever threads do together, and atomics and fences, are
+// functions here too. All of them ask the emulator, through gpr_emu_hooks.
 //
-// A module is self-contained: it needs no symbol of anybody, and everything but gpr_emu_exports is hidden.
+// A module is self-contained: it needs no symbol of anybody, and everything but gpr_emu_exports is
+// hidden.
 #include "abi.h"
 
 #define __global__
@@ -14,7 +16,8 @@
 #define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
 #define __grid_constant__
-// One block runs at a time in this memory; the emulator puts it aside when another one's turn comes.
+// One block runs at a time in this memory; the emulator puts it aside when another one's turn
+// comes.
 #define __shared__ static __attribute__((aligned(GPR_EMU_SHARED_SPACING)))
 #define memcpy __builtin_memcpy
 
@@ -25,8 +28,8 @@ static const gpr_emu_hooks *gpr_emu;
 
 // ---------------------------------------------------------------- where a thread is -------------
 
-// For kernels these do not change, so that reading them is not an access to watch. The emulator writes them, by their other
-// names, before a thread goes on.
+// For kernels these do not change, so that reading them is not an access to watch. The emulator
+// writes them, by their other names, before a thread goes on.
 extern "C" {
 extern const gpr_emu_dim threadIdx, blockIdx, blockDim, gridDim;
 gpr_emu_dim gpr_emu_thread_index __asm__("threadIdx");
@@ -67,13 +70,15 @@ GPR_EMU_WATCH(16)
 GPR_EMU_UNWATCHED void __tsan_read_range(void *p, unsigned long bytes)
 {
     for (unsigned long i = 0; i < bytes; i += 4) {
-        gpr_emu->access(static_cast<char *>(p) + i, bytes - i < 4 ? 1 : 4, GPR_EMU_LOAD, GPR_EMU_HERE);
+        gpr_emu->access(static_cast<char *>(p) + i, bytes - i < 4 ? 1 : 4, GPR_EMU_LOAD,
+                        GPR_EMU_HERE);
     }
 }
 GPR_EMU_UNWATCHED void __tsan_write_range(void *p, unsigned long bytes)
 {
     for (unsigned long i = 0; i < bytes; i += 4) {
-        gpr_emu->access(static_cast<char *>(p) + i, bytes - i < 4 ? 1 : 4, GPR_EMU_STORE, GPR_EMU_HERE);
+        gpr_emu->access(static_cast<char *>(p) + i, bytes - i < 4 ? 1 : 4, GPR_EMU_STORE,
+                        GPR_EMU_HERE);
     }
 }
 
@@ -91,8 +96,8 @@ GPR_EMU_UNWATCHED void __tsan_func_exit()
 
 // ---------------------------------------------------------------- barriers and fences -----------
 
-// The function is there to be called: its return address is where the kernel stands. The compiler keeps nothing of memory in
-// registers across it.
+// The function is there to be called: its return address is where the kernel stands. The compiler
+// keeps nothing of memory in registers across it.
 GPR_EMU_UNWATCHED inline unsigned gpr_emu_block(int op, unsigned predicate)
 {
     const unsigned result = gpr_emu->block_op(op, predicate, GPR_EMU_HERE);
@@ -100,7 +105,8 @@ GPR_EMU_UNWATCHED inline unsigned gpr_emu_block(int op, unsigned predicate)
     return result;
 }
 
-GPR_EMU_UNWATCHED inline unsigned gpr_emu_warp(int op, unsigned mask, unsigned value, unsigned argument, unsigned width)
+GPR_EMU_UNWATCHED inline unsigned gpr_emu_warp(int op, unsigned mask, unsigned value,
+                                               unsigned argument, unsigned width)
 {
     const unsigned result = gpr_emu->warp_op(op, mask, value, argument, width, GPR_EMU_HERE);
     __asm__ volatile("" ::: "memory");
@@ -149,7 +155,8 @@ __forceinline__ void __threadfence_system()
 // ---------------------------------------------------------------- warps -------------------------
 
 // A value of 4 or 8 bytes goes as one or two words, as on the GPU.
-template <class T> __forceinline__ T gpr_emu_shuffle(int op, unsigned mask, T value, unsigned argument, int width)
+template <class T>
+__forceinline__ T gpr_emu_shuffle(int op, unsigned mask, T value, unsigned argument, int width)
 {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8, "shuffles move 4 or 8 bytes");
     unsigned word[sizeof(T) / 4];
@@ -165,15 +172,18 @@ template <class T> __forceinline__ T __shfl_sync(unsigned mask, T value, int lan
 {
     return gpr_emu_shuffle(GPR_EMU_SHUFFLE_INDEX, mask, value, static_cast<unsigned>(lane), width);
 }
-template <class T> __forceinline__ T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32)
+template <class T>
+__forceinline__ T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32)
 {
     return gpr_emu_shuffle(GPR_EMU_SHUFFLE_UP, mask, value, delta, width);
 }
-template <class T> __forceinline__ T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32)
+template <class T>
+__forceinline__ T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32)
 {
     return gpr_emu_shuffle(GPR_EMU_SHUFFLE_DOWN, mask, value, delta, width);
 }
-template <class T> __forceinline__ T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32)
+template <class T>
+__forceinline__ T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32)
 {
     return gpr_emu_shuffle(GPR_EMU_SHUFFLE_XOR, mask, value, static_cast<unsigned>(lanes), width);
 }
@@ -290,7 +300,8 @@ GPR_EMU_ATOMIC_FUNCTION(atomicInc, old >= value ? T(0) : static_cast<T>(old + 1)
 #undef GPR_EMU_ATOMIC_FUNCTION
 
 template <class T>
-GPR_EMU_UNWATCHED T atomicCAS(T *address, typename gpr_emu_as<T>::type believed, typename gpr_emu_as<T>::type value)
+GPR_EMU_UNWATCHED T atomicCAS(T *address, typename gpr_emu_as<T>::type believed,
+                              typename gpr_emu_as<T>::type value)
 {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8, "atomics work on 4 or 8 bytes");
     gpr_emu->access(address, sizeof(T), GPR_EMU_ATOMIC, GPR_EMU_HERE);
@@ -312,7 +323,8 @@ template <auto KERNEL> struct gpr_emu_call;
 template <class... A, void (*KERNEL)(A...)> struct gpr_emu_call<KERNEL> {
     static constexpr unsigned count = sizeof...(A);
     static constexpr unsigned bytes[] = {sizeof(A)...};
-    template <unsigned... I> GPR_EMU_UNWATCHED static void call(void *const *arguments, gpr_emu_places<I...>)
+    template <unsigned... I>
+    GPR_EMU_UNWATCHED static void call(void *const *arguments, gpr_emu_places<I...>)
     {
         KERNEL(*static_cast<A *>(arguments[I])...);
     }

@@ -9,7 +9,8 @@ CUresult cuStreamGetCaptureInfo(CUstream handle, int *state, unsigned long long 
 {
     ENTER(cuStreamGetCaptureInfo, IN_CONTEXT);
     const struct CUstream_st *stream = driver_find_stream(handle);
-    if (stream == NULL || dependencies != NULL || dependency_count != NULL) return driver_leave(INVALID_VALUE);
+    if (stream == NULL || dependencies != NULL || dependency_count != NULL)
+        return driver_leave(INVALID_VALUE);
     *state = stream->graph != NULL;
     if (stream->graph == NULL) return driver_leave(CUDA_SUCCESS);
     *id = stream->graph->id;
@@ -26,13 +27,15 @@ CUresult cuThreadExchangeStreamCaptureMode(int *mode)
     return driver_leave(CUDA_SUCCESS);
 }
 
-CUresult cuUserObjectCreate(CUuserObject *object, void *argument, CUhostFn destroy, unsigned references, unsigned flags)
+CUresult cuUserObjectCreate(CUuserObject *object, void *argument, CUhostFn destroy,
+                            unsigned references, unsigned flags)
 {
     ENTER(cuUserObjectCreate, ANYWHERE);
     struct CUuserObject_st *made = driver_make_handle(sizeof *made);
     if (made == NULL || references == 0 || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
         return driver_leave(INVALID_VALUE);
-    *made = (struct CUuserObject_st){.references = references, .destroy = destroy, .argument = argument};
+    *made = (struct CUuserObject_st){
+        .references = references, .destroy = destroy, .argument = argument};
     *object = made;
     return driver_leave(CUDA_SUCCESS);
 }
@@ -99,7 +102,8 @@ GPR_API int fake_launch_graph(CUgraph graph, CUstream stream)
     pthread_mutex_lock(&driver.lock);
     for (const operation *op = graph->head; op != NULL && result == CUDA_SUCCESS; op = op->next) {
         operation copy = *op;
-        if (copy.kind == LAUNCH) result = engine_again(op->launch, &copy.launch) ? CUDA_SUCCESS : OUT_OF_MEMORY;
+        if (copy.kind == LAUNCH)
+            result = engine_again(op->launch, &copy.launch) ? CUDA_SUCCESS : OUT_OF_MEMORY;
         if (result == CUDA_SUCCESS) result = driver_enqueue(stream, copy);
     }
     pthread_mutex_unlock(&driver.lock);

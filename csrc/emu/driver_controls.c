@@ -70,7 +70,8 @@ GPR_API int fake_busy(void)
     int busy = 0;
 
     pthread_mutex_lock(&driver.lock);
-    for (struct CUstream_st *s = driver.streams; s != NULL; s = s->next) busy += s->head != NULL || s->working;
+    for (struct CUstream_st *s = driver.streams; s != NULL; s = s->next)
+        busy += s->head != NULL || s->working;
     pthread_mutex_unlock(&driver.lock);
     return busy;
 }
@@ -143,7 +144,8 @@ static void set_option(const char *key, const char *value)
     if (strcmp(key, "seed") == 0) driver.random_state ^= number << 8;
     if (strcmp(key, "delay") == 0) driver.delay_us = (unsigned)number;
     if (strcmp(key, "least_delay") == 0) driver.least_delay_us = (unsigned)number;
-    if (strcmp(key, "fail") == 0 && steering_parse(value, function, &nth, &code)) fake_fail(function, nth, code);
+    if (strcmp(key, "fail") == 0 && steering_parse(value, function, &nth, &code))
+        fake_fail(function, nth, code);
     engine_set(key, value);
 }
 

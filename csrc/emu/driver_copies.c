@@ -17,22 +17,28 @@ CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstr
         return driver_leave(driver_violate("copy to memory that is not allocated"));
     if (driver_find_allocation(source, bytes) == NULL) pageable_bytes += bytes;
     if (source >= watched.start && source - watched.start < watched.bytes) watched.copied += bytes;
-    return driver_leave(
-        driver_enqueue(stream, (operation){.kind = COPY_IN, .to = (uintptr_t)to, .from = source, .bytes = bytes}));
+    return driver_leave(driver_enqueue(
+        stream, (operation){.kind = COPY_IN, .to = (uintptr_t)to, .from = source, .bytes = bytes}));
 }
 
 CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
     ENTER(cuMemcpyDtoHAsync, IN_CONTEXT);
-    return driver_leave(driver_enqueue(
-        stream, (operation){.kind = COPY_OUT, .to = (uintptr_t)to, .from = (uintptr_t)from, .bytes = bytes}));
+    return driver_leave(driver_enqueue(stream, (operation){.kind = COPY_OUT,
+                                                           .to = (uintptr_t)to,
+                                                           .from = (uintptr_t)from,
+                                                           .bytes = bytes}));
 }
 
 CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream)
 {
     ENTER(cuMemsetD8Async, IN_CONTEXT);
-    return driver_leave(driver_enqueue(
-        stream, (operation){.kind = SET, .to = (uintptr_t)to, .value = value, .bytes = bytes, .unit = 1, .pitch = 1}));
+    return driver_leave(driver_enqueue(stream, (operation){.kind = SET,
+                                                           .to = (uintptr_t)to,
+                                                           .value = value,
+                                                           .bytes = bytes,
+                                                           .unit = 1,
+                                                           .pitch = 1}));
 }
 
 CUresult cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t count, CUstream stream)
@@ -41,19 +47,23 @@ CUresult cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t count, CU
 
     ENTER(cuMemsetD16Async, IN_CONTEXT);
     if (to % unit != 0) return driver_leave(INVALID_VALUE);
-    return driver_leave(driver_enqueue(
-        stream,
-        (operation){
-            .kind = SET, .to = (uintptr_t)to, .value = value, .bytes = count * unit, .unit = unit, .pitch = unit}));
+    return driver_leave(driver_enqueue(stream, (operation){.kind = SET,
+                                                           .to = (uintptr_t)to,
+                                                           .value = value,
+                                                           .bytes = count * unit,
+                                                           .unit = unit,
+                                                           .pitch = unit}));
 }
 
-CUresult cuMemsetD2D32Async(CUdeviceptr to, size_t pitch, unsigned value, size_t width, size_t height, CUstream stream)
+CUresult cuMemsetD2D32Async(CUdeviceptr to, size_t pitch, unsigned value, size_t width,
+                            size_t height, CUstream stream)
 {
     const size_t unit = sizeof value;
 
     ENTER(cuMemsetD2D32Async, IN_CONTEXT);
     /* One column is what the library asks for. */
-    if (to % unit != 0 || pitch % unit != 0 || width != 1 || height == 0) return driver_leave(INVALID_VALUE);
+    if (to % unit != 0 || pitch % unit != 0 || width != 1 || height == 0)
+        return driver_leave(INVALID_VALUE);
     return driver_leave(driver_enqueue(stream, (operation){.kind = SET,
                                                            .to = (uintptr_t)to,
                                                            .value = value,

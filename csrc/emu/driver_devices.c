@@ -29,7 +29,8 @@ static const struct {
     {INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
     {INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
     {INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
-    {NO_BINARY_FOR_GPU, "CUDA_ERROR_NO_BINARY_FOR_GPU", "no kernel image is available for execution on the device"},
+    {NO_BINARY_FOR_GPU, "CUDA_ERROR_NO_BINARY_FOR_GPU",
+     "no kernel image is available for execution on the device"},
     {UNSUPPORTED_PTX_VERSION, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
      "the provided PTX was compiled with an unsupported toolchain"},
     {INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
@@ -53,7 +54,8 @@ CUresult cuGetErrorName(CUresult error, const char **name)
 CUresult cuGetErrorString(CUresult error, const char **text)
 {
     /* Static once it is there: a violation is written once. */
-    if (error == ILLEGAL_ADDRESS && driver.violation[0] != '\0') return *text = driver.violation, CUDA_SUCCESS;
+    if (error == ILLEGAL_ADDRESS && driver.violation[0] != '\0')
+        return *text = driver.violation, CUDA_SUCCESS;
     for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
         if (errors[i].code == error) return *text = errors[i].text, CUDA_SUCCESS;
     }
@@ -138,7 +140,8 @@ CUresult cuCtxPushCurrent(CUcontext context)
     ENTER(cuCtxPushCurrent, ANYWHERE);
     if (context == NULL || context->retained == 0)
         return driver_leave(driver_violate("use of a context that is not retained"));
-    if (driver_thread.depth == CONTEXT_DEPTH) return driver_leave(driver_violate("contexts are pushed and not popped"));
+    if (driver_thread.depth == CONTEXT_DEPTH)
+        return driver_leave(driver_violate("contexts are pushed and not popped"));
     driver_thread.contexts[driver_thread.depth++] = context;
     return driver_leave(CUDA_SUCCESS);
 }
@@ -146,7 +149,8 @@ CUresult cuCtxPushCurrent(CUcontext context)
 CUresult cuCtxPopCurrent(CUcontext *context)
 {
     ENTER_RELEASE(cuCtxPopCurrent, IN_CONTEXT);
-    if (driver_thread.depth == 0) return driver_leave(driver_violate("pop of a context that was not pushed"));
+    if (driver_thread.depth == 0)
+        return driver_leave(driver_violate("pop of a context that was not pushed"));
     *context = driver_thread.contexts[--driver_thread.depth];
     return driver_leave(entered);
 }

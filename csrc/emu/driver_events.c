@@ -56,7 +56,8 @@ CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end)
 {
     ENTER(cuEventElapsedTime, IN_CONTEXT);
     if (!event_exists(start) || !event_exists(end)) return driver_leave(INVALID_HANDLE);
-    if (!start->timed || !end->timed || start->recorded == 0 || end->recorded == 0) return driver_leave(INVALID_HANDLE);
+    if (!start->timed || !end->timed || start->recorded == 0 || end->recorded == 0)
+        return driver_leave(INVALID_HANDLE);
     if (start->done < start->recorded || end->done < end->recorded) return driver_leave(NOT_READY);
     *milliseconds = (float)((end->when - start->when) * 1e3);
     return driver_leave(CUDA_SUCCESS);
@@ -66,5 +67,6 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
 {
     ENTER(cuStreamWaitEvent, IN_CONTEXT);
     if (!event_exists(event) || flags != 0) return driver_leave(INVALID_HANDLE);
-    return driver_leave(driver_enqueue(stream, (operation){.kind = WAIT, .event = event, .target = event->recorded}));
+    return driver_leave(driver_enqueue(
+        stream, (operation){.kind = WAIT, .event = event, .target = event->recorded}));
 }

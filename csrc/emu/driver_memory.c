@@ -25,7 +25,9 @@ const driver_allocation *driver_allocations(void)
 const driver_allocation *driver_find_allocation(uintptr_t start, size_t bytes)
 {
     for (driver_allocation *a = allocations; a != NULL; a = a->next) {
-        if (start >= a->start && start - a->start <= a->bytes && bytes <= a->bytes - (start - a->start)) return a;
+        if (start >= a->start && start - a->start <= a->bytes &&
+            bytes <= a->bytes - (start - a->start))
+            return a;
     }
     return NULL;
 }
@@ -41,12 +43,14 @@ int driver_is_written(uintptr_t start, size_t bytes)
 {
     const driver_allocation *a = driver_find_allocation(start, bytes);
 
-    return a == NULL || a->written == NULL || memchr(a->written + (start - a->start), 0, bytes) == NULL;
+    return a == NULL || a->written == NULL ||
+           memchr(a->written + (start - a->start), 0, bytes) == NULL;
 }
 
 static CUresult allocate(memory_kind where, size_t bytes, uintptr_t *start)
 {
-    enum { POISON = 0xc3, ALIGNMENT = 256, GUARD = 4096 }; /* what lies beyond the end belongs to nobody */
+    /* what lies beyond the end belongs to nobody */
+    enum { POISON = 0xc3, ALIGNMENT = 256, GUARD = 4096 };
     void *memory = NULL;
 
     if (bytes == 0) return INVALID_VALUE;
@@ -60,7 +64,8 @@ static CUresult allocate(memory_kind where, size_t bytes, uintptr_t *start)
         return OUT_OF_MEMORY;
     }
     memset(memory, POISON, bytes);
-    if (written != NULL && where == PINNED_MEMORY) memset(written, 1, bytes); /* the host writes it when it likes */
+    /* the host writes it when it likes */
+    if (written != NULL && where == PINNED_MEMORY) memset(written, 1, bytes);
     *a = (driver_allocation){.start = (uintptr_t)memory,
                              .bytes = bytes,
                              .pinned = where == PINNED_MEMORY,
@@ -71,7 +76,8 @@ static CUresult allocate(memory_kind where, size_t bytes, uintptr_t *start)
     driver.live.allocations[where]++;
     driver.live.allocated[where]++;
     driver.live.bytes[where] += bytes;
-    if (driver.live.bytes[where] > driver.live.peak[where]) driver.live.peak[where] = driver.live.bytes[where];
+    if (driver.live.bytes[where] > driver.live.peak[where])
+        driver.live.peak[where] = driver.live.bytes[where];
     *start = a->start;
     return CUDA_SUCCESS;
 }
@@ -139,7 +145,9 @@ static int get_attribute(const driver_allocation *a, int attribute, void *value)
         return 1;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED: *(unsigned *)value = 0; return 1;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *(int *)value = a == NULL ? -2 : a->ordinal; return 1;
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: *(CUdeviceptr *)value = a == NULL ? 0 : a->start; return 1;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        *(CUdeviceptr *)value = a == NULL ? 0 : a->start;
+        return 1;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE: *(size_t *)value = a == NULL ? 0 : a->bytes; return 1;
     default: return 0;
     }

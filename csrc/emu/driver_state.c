@@ -7,15 +7,19 @@
 driver_state driver = {
     .lock = PTHREAD_MUTEX_INITIALIZER,
     .changed = PTHREAD_COND_INITIALIZER,
-    .machine =
-        {.devices = 1, .cc = 90, .version = 13000, .objects = MOST_OBJECTS, .memory = {16ull << 30, 16ull << 30}},
+    .machine = {.devices = 1,
+                .cc = 90,
+                .version = 13000,
+                .objects = MOST_OBJECTS,
+                .memory = {16ull << 30, 16ull << 30}},
     .random_state = 1,
 };
 _Thread_local driver_thread_state driver_thread;
 
 CUresult driver_violate(const char *what)
 {
-    if (driver.violation[0] == '\0') (void)snprintf(driver.violation, sizeof driver.violation, "%s", what);
+    if (driver.violation[0] == '\0')
+        (void)snprintf(driver.violation, sizeof driver.violation, "%s", what);
     return ILLEGAL_ADDRESS;
 }
 
@@ -36,7 +40,9 @@ void *driver_make_handle(size_t bytes)
 
 int driver_current_ordinal(void)
 {
-    return driver_thread.depth > 0 ? (int)(driver_thread.contexts[driver_thread.depth - 1] - driver.contexts) : 0;
+    return driver_thread.depth > 0
+               ? (int)(driver_thread.contexts[driver_thread.depth - 1] - driver.contexts)
+               : 0;
 }
 
 void driver_wait_until_idle(void)

@@ -33,14 +33,24 @@ static const char *check_operation(const operation *op)
 {
     switch (op->kind) {
     case COPY_IN:
-        return driver_find_allocation(op->to, op->bytes) != NULL ? NULL : "copy to memory that is not allocated";
+        return driver_find_allocation(op->to, op->bytes) != NULL
+                   ? NULL
+                   : "copy to memory that is not allocated";
     case COPY_OUT:
-        if (driver_find_allocation(op->to, op->bytes) == NULL) return "copy to host memory that is not pinned";
-        if (driver_find_allocation(op->from, op->bytes) == NULL) return "copy from memory that is not allocated";
-        return driver_is_written(op->from, op->bytes) ? NULL : "copy to the host of memory that nobody has written";
+        if (driver_find_allocation(op->to, op->bytes) == NULL)
+            return "copy to host memory that is not pinned";
+        if (driver_find_allocation(op->from, op->bytes) == NULL)
+            return "copy from memory that is not allocated";
+        return driver_is_written(op->from, op->bytes)
+                   ? NULL
+                   : "copy to the host of memory that nobody has written";
     case SET:
-        return driver_find_allocation(op->to, op->bytes) != NULL ? NULL : "memset of memory that is not allocated";
-    case LAUNCH: return op->module->live ? engine_check(op->launch) : "launch from a module that was unloaded";
+        return driver_find_allocation(op->to, op->bytes) != NULL
+                   ? NULL
+                   : "memset of memory that is not allocated";
+    case LAUNCH:
+        return op->module->live ? engine_check(op->launch)
+                                : "launch from a module that was unloaded";
     default: return NULL;
     }
 }
@@ -51,13 +61,15 @@ static void set_units(const operation *op)
         memset((void *)op->to, (int)op->value, op->bytes);
         return;
     }
-    for (size_t at = 0; at + op->unit <= op->bytes; at += op->pitch) memcpy((char *)op->to + at, &op->value, op->unit);
+    for (size_t at = 0; at + op->unit <= op->bytes; at += op->pitch)
+        memcpy((char *)op->to + at, &op->value, op->unit);
 }
 
 /* Notes what a copy or a memset has written; the lock is held. */
 static void note_operation(const operation *op)
 {
-    const size_t unit = op->kind == SET ? op->unit : op->bytes, pitch = op->kind == SET ? op->pitch : op->bytes;
+    const size_t unit = op->kind == SET ? op->unit : op->bytes,
+                 pitch = op->kind == SET ? op->pitch : op->bytes;
 
     if (unit == pitch) {
         driver_note_written(op->to, op->bytes);
@@ -88,8 +100,10 @@ static void dawdle(unsigned microseconds)
 
 static void do_operation(const operation *op)
 {
-    while (op->kind == WAIT && op->event->done < op->target) pthread_cond_wait(&driver.changed, &driver.lock);
-    const unsigned delay = driver.delay_us > 0 && next_random() % 2 == 0 ? next_random() % driver.delay_us : 0;
+    while (op->kind == WAIT && op->event->done < op->target)
+        pthread_cond_wait(&driver.changed, &driver.lock);
+    const unsigned delay =
+        driver.delay_us > 0 && next_random() % 2 == 0 ? next_random() % driver.delay_us : 0;
     pthread_mutex_unlock(&driver.lock);
     dawdle(driver.least_delay_us + delay);
     pthread_mutex_lock(&driver.lock);
@@ -232,9 +246,12 @@ CUresult cuStreamSynchronize(CUstream handle)
 {
     ENTER(cuStreamSynchronize, IN_CONTEXT);
     struct CUstream_st *stream = driver_find_stream(handle);
-    if (stream == NULL) return driver_leave(driver_violate("wait for a stream that does not exist"));
-    if (stream->graph != NULL) return driver_leave(driver_violate("wait for a stream that is being captured"));
-    while (stream->head != NULL || stream->working) pthread_cond_wait(&driver.changed, &driver.lock);
+    if (stream == NULL)
+        return driver_leave(driver_violate("wait for a stream that does not exist"));
+    if (stream->graph != NULL)
+        return driver_leave(driver_violate("wait for a stream that is being captured"));
+    while (stream->head != NULL || stream->working)
+        pthread_cond_wait(&driver.changed, &driver.lock);
     return driver_leave_with_health();
 }
 

@@ -187,7 +187,8 @@ typedef struct emu_thread {
     uint32_t seen[WARP_LANES];
     release fence;  /* of its last device fence; fence.fence 0: none */
     releases known; /* of other blocks, since the block's last barrier */
-    table pending;  /* words it has done an atomic on since its last fence: to the releases that it saw there */
+    /* words it has done an atomic on since its last fence: to the releases that it saw there */
+    table pending;
 } emu_thread;
 
 typedef struct event {
@@ -251,7 +252,8 @@ struct engine_launch {
 
 /* Ends the launch: `what` (printf) happened at pc. Called by the running thread; it does not
  * return. */
-void report_finding(engine_launch *launch, const void *pc, const char *what, ...) __attribute__((format(printf, 3, 4)));
+void report_finding(engine_launch *launch, const void *pc, const char *what, ...)
+    __attribute__((format(printf, 3, 4)));
 /* The same when no thread runs: `thread` waits for something that never comes. The first finding
  * stays. */
 void report_waiting(engine_launch *launch, emu_thread *thread, const char *what, ...)
@@ -264,8 +266,8 @@ const char *thread_name(unsigned index, char room[48]);
 /* Whether the running thread may make this access; notes it for later ones. What kind of memory
  * it is, for counting. */
 typedef enum place { SHARED_MEMORY, GLOBAL_MEMORY, OTHER_MEMORY } place;
-place check_access(engine_launch *launch, emu_thread *thread, uintptr_t address, unsigned bytes, int access,
-                   const void *pc);
+place check_access(engine_launch *launch, emu_thread *thread, uintptr_t address, unsigned bytes,
+                   int access, const void *pc);
 void check_fence(engine_launch *launch, emu_thread *thread);
 /* All threads of a block, or the lanes of `mask` in the thread's warp, have met. */
 void check_block_met(engine_launch *launch, emu_block *block);
@@ -292,8 +294,8 @@ typedef enum event_kind {
 
 counts *counts_create(const engine_launch *launch);
 void counts_free(counts *counts);
-void count_event(engine_launch *launch, emu_thread *thread, event_kind kind, uintptr_t address, unsigned bytes,
-                 const void *pc);
+void count_event(engine_launch *launch, emu_thread *thread, event_kind kind, uintptr_t address,
+                 unsigned bytes, const void *pc);
 /* A phase of a block has ended, by a barrier or with the block. */
 void count_phase(engine_launch *launch, emu_block *block);
 /* Appends the launch to the report. */

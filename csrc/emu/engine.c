@@ -46,13 +46,15 @@ fail:
 
 int engine_again(const engine_launch *launch, engine_launch **copy)
 {
-    (void)engine_prepare(launch->kernel, launch->grid, launch->block_threads, launch->arguments, copy);
+    (void)engine_prepare(launch->kernel, launch->grid, launch->block_threads, launch->arguments,
+                         copy);
     return *copy != NULL;
 }
 
 void engine_drop(engine_launch *launch)
 {
-    for (unsigned i = 0; launch->arguments != NULL && i < launch->kernel->entry->argument_count; i++) {
+    for (unsigned i = 0; launch->arguments != NULL && i < launch->kernel->entry->argument_count;
+         i++) {
         free(launch->arguments[i]);
     }
     free(launch->arguments);
@@ -77,7 +79,8 @@ const char *engine_check(const engine_launch *launch)
 
 static int by_start(const void *a, const void *b)
 {
-    const driver_allocation *x = *(const driver_allocation *const *)a, *y = *(const driver_allocation *const *)b;
+    const driver_allocation *x = *(const driver_allocation *const *)a,
+                            *y = *(const driver_allocation *const *)b;
 
     return (x->start > y->start) - (x->start < y->start);
 }
@@ -93,7 +96,8 @@ static int list_allocations(engine_launch *launch)
         if (good) launch->allocations[launch->allocation_count++] = a;
     }
     driver_unlock_memory();
-    if (launch->allocation_count > 0) qsort(launch->allocations, launch->allocation_count, sizeof(void *), by_start);
+    if (launch->allocation_count > 0)
+        qsort(launch->allocations, launch->allocation_count, sizeof(void *), by_start);
     return good;
 }
 
@@ -118,7 +122,8 @@ static int prepare_block(const engine_launch *launch, emu_block *block, unsigned
 {
     size_t bytes = 8; /* each variable begins a word */
 
-    for (unsigned i = 0; i < launch->module->shared_count; i++) bytes += (launch->module->shared[i].bytes + 7) / 8 * 8;
+    for (unsigned i = 0; i < launch->module->shared_count; i++)
+        bytes += (launch->module->shared[i].bytes + 7) / 8 * 8;
     free(block->shared);
     free(block->written);
     free(block->histories);
@@ -126,7 +131,9 @@ static int prepare_block(const engine_launch *launch, emu_block *block, unsigned
     block->written = calloc(bytes, 1);
     block->histories = calloc(bytes / WORD_BYTES, sizeof *block->histories);
     if (block->thread == NULL) block->thread = calloc(MOST_THREADS, sizeof *block->thread);
-    if (block->shared == NULL || block->written == NULL || block->histories == NULL || block->thread == NULL) return 0;
+    if (block->shared == NULL || block->written == NULL || block->histories == NULL ||
+        block->thread == NULL)
+        return 0;
     block->live = 0;
     block->threads = launch->block_threads;
     block->event_count = 0;
@@ -172,8 +179,8 @@ static void say_where(engine_module *module, const void *pc, char room[PLACE_ROO
     if (site->where.line == 0) return;
     const int length = snprintf(room, PLACE_ROOM, " at %s:%d", site->where.file, site->where.line);
     if (strcmp(site->from.file, site->where.file) != 0) {
-        (void)snprintf(room + length, (size_t)(PLACE_ROOM - length), ", called at %s:%d", site->from.file,
-                       site->from.line);
+        (void)snprintf(room + length, (size_t)(PLACE_ROOM - length), ", called at %s:%d",
+                       site->from.file, site->from.line);
     }
 }
 
@@ -189,12 +196,14 @@ static const char *describe(engine_launch *launch)
     say_where(launch->module, f->pc, here);
     say_where(launch->module, f->other_pc, there);
     if (emu_settings_now.schedule == RANDOM) {
-        (void)snprintf(seed, sizeof seed, " [schedule=random,seed=%llu]", (unsigned long long)emu_settings_now.seed);
+        (void)snprintf(seed, sizeof seed, " [schedule=random,seed=%llu]",
+                       (unsigned long long)emu_settings_now.seed);
     } else if (emu_settings_now.schedule == REVERSE) {
         (void)snprintf(seed, sizeof seed, " [schedule=reverse]");
     }
-    (void)snprintf(said, sizeof said, "kernel %s, block %u, %s, phase %u: %s%s%s%s%s%s", launch->kernel->entry->name,
-                   thread->block->index, thread_name(thread->index, room), thread->block->epoch - 1, f->what, here,
+    (void)snprintf(said, sizeof said, "kernel %s, block %u, %s, phase %u: %s%s%s%s%s%s",
+                   launch->kernel->entry->name, thread->block->index,
+                   thread_name(thread->index, room), thread->block->epoch - 1, f->what, here,
                    f->other, there, f->end, seed);
     return said;
 }

@@ -39,7 +39,8 @@ fiber *fiber_create(void)
 
     if (made == NULL) return NULL;
     made->ended = 1;
-    made->stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    made->stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
     if (made->stack != MAP_FAILED) return made;
     free(made);
     return NULL;

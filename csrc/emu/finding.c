@@ -5,7 +5,8 @@
 
 const char *thread_name(unsigned index, char room[48])
 {
-    (void)snprintf(room, 48, "thread %u (warp %u, lane %u)", index, index / WARP_LANES, index % WARP_LANES);
+    (void)snprintf(room, 48, "thread %u (warp %u, lane %u)", index, index / WARP_LANES,
+                   index % WARP_LANES);
     return room;
 }
 

@@ -25,7 +25,8 @@ static char **environment_of_programs(void)
     while (environ[count] != NULL) count++;
     char **result = calloc(count + 1, sizeof *result);
     for (size_t i = 0; result != NULL && i < count; i++) {
-        if (strncmp(environ[i], "LD_PRELOAD=", sizeof "LD_PRELOAD=" - 1) != 0) result[kept++] = environ[i];
+        if (strncmp(environ[i], "LD_PRELOAD=", sizeof "LD_PRELOAD=" - 1) != 0)
+            result[kept++] = environ[i];
     }
     return result;
 }
@@ -41,10 +42,11 @@ int run_program(char *const *arguments, const char *output)
         free(environment);
         return -1;
     }
-    const int redirected =
-        posix_spawn_file_actions_addopen(&actions, 1, output, O_WRONLY | O_CREAT | O_TRUNC, 0600) == 0 &&
-        posix_spawn_file_actions_adddup2(&actions, 1, 2) == 0;
-    if (redirected && posix_spawnp(&child, arguments[0], &actions, NULL, arguments, environment) == 0) {
+    const int redirected = posix_spawn_file_actions_addopen(
+                               &actions, 1, output, O_WRONLY | O_CREAT | O_TRUNC, 0600) == 0 &&
+                           posix_spawn_file_actions_adddup2(&actions, 1, 2) == 0;
+    if (redirected &&
+        posix_spawnp(&child, arguments[0], &actions, NULL, arguments, environment) == 0) {
         while (waitpid(child, &status, 0) < 0) {
             status = -1;
             if (errno != EINTR) break;
@@ -63,7 +65,8 @@ static int write_image(const char *image, size_t bytes, char path[64 + 512])
     const char *folder = getenv("TMPDIR");
     size_t done = 0;
 
-    (void)snprintf(path, 64 + 512, "%.512s/gpureduce-module-XXXXXX", folder != NULL ? folder : "/tmp");
+    (void)snprintf(path, 64 + 512, "%.512s/gpureduce-module-XXXXXX",
+                   folder != NULL ? folder : "/tmp");
     const int file = mkstemp(path);
     if (file < 0) return 0;
     while (done < bytes) {
@@ -129,11 +132,14 @@ static int find_shared(engine_module *module)
         const char *names = module->image + sections[sections[i].sh_link].sh_offset;
         for (size_t j = 0; j < sections[i].sh_size / sizeof *symbols; j++) {
             const ElfW(Sym) *symbol = &symbols[j];
-            if (ELF64_ST_TYPE(symbol->st_info) != STT_OBJECT || symbol->st_shndx >= header->e_shnum) continue;
+            if (ELF64_ST_TYPE(symbol->st_info) != STT_OBJECT || symbol->st_shndx >= header->e_shnum)
+                continue;
             if ((sections[symbol->st_shndx].sh_flags & SHF_WRITE) == 0 ||
                 strncmp(names + symbol->st_name, "_ZZ", 3) != 0)
                 continue;
-            if (!grow((void **)&module->shared, &room, module->shared_count, sizeof *module->shared)) return 0;
+            if (!grow((void **)&module->shared, &room, module->shared_count,
+                      sizeof *module->shared))
+                return 0;
             shared_variable *variable = &module->shared[module->shared_count++];
             variable->start = module->base + symbol->st_value;
             variable->bytes = symbol->st_size;
@@ -146,7 +152,8 @@ static int find_shared(engine_module *module)
     module->shared_low = module->shared[0].start;
     module->shared_high = module->shared[module->shared_count - 1].start + GPR_EMU_SHARED_SPACING;
     /* Behind the module's last page the loader may have put anything, a global allocation too. */
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), end = (module->high + page - 1) / page * page;
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE),
+                    end = (module->high + page - 1) / page * page;
     if (module->shared_high > end) module->shared_high = end;
     return 1;
 }
@@ -249,7 +256,9 @@ unsigned module_site(engine_module *module, const void *pc)
 
     if (index == NULL) return 0;
     if (is_new) {
-        if (!grow((void **)&module->sites, &module->site_room, module->site_count, sizeof *module->sites)) return 0;
+        if (!grow((void **)&module->sites, &module->site_room, module->site_count,
+                  sizeof *module->sites))
+            return 0;
         module->sites[module->site_count] = (site){.pc = (uintptr_t)pc};
         *index = ++module->site_count;
     }
@@ -259,8 +268,9 @@ unsigned module_site(engine_module *module, const void *pc)
 /* Files in which no kernel does what it does: an instruction there is its caller's. */
 static int is_helper(const char *file)
 {
-    static const char *const helpers[] = {"cuda_on_cpu.h", "types.cuh",     "vector.cuh",       "conversions.cuh",
-                                          "ordering.cuh",  "operators.cuh", "kernel_traits.cuh"};
+    static const char *const helpers[] = {"cuda_on_cpu.h",    "types.cuh",    "vector.cuh",
+                                          "conversions.cuh",  "ordering.cuh", "operators.cuh",
+                                          "kernel_traits.cuh"};
 
     for (size_t i = 0; i < sizeof helpers / sizeof helpers[0]; i++) {
         if (strcmp(file, helpers[i]) == 0) return 1;
@@ -326,7 +336,8 @@ void module_look_up(engine_module *module)
             if (s->looked_up) continue;
             s->looked_up = 1;
             /* pc is where the thread returns to: the call is before it. */
-            (void)snprintf(addresses[count], ADDRESS_ROOM, "0x%zx", (size_t)(s->pc - 1 - module->base));
+            (void)snprintf(addresses[count], ADDRESS_ROOM, "0x%zx",
+                           (size_t)(s->pc - 1 - module->base));
             arguments[BEFORE + count] = addresses[count];
             asked[count++] = from;
         }

@@ -70,9 +70,12 @@ static void pass_barrier(engine_launch *launch, emu_block *block)
 
     for (unsigned i = 1; i < block->threads; i++) {
         emu_thread *thread = &block->thread[i];
-        if (thread->op == block->thread[0].op && same_place(launch, thread->pc, block->thread[0].pc)) continue;
+        if (thread->op == block->thread[0].op &&
+            same_place(launch, thread->pc, block->thread[0].pc))
+            continue;
         launch->finding.other_pc = block->thread[0].pc;
-        (void)snprintf(launch->finding.other, sizeof launch->finding.other, ", while %s waits", thread_name(0, room));
+        (void)snprintf(launch->finding.other, sizeof launch->finding.other, ", while %s waits",
+                       thread_name(0, room));
         report_waiting(launch, thread, "barrier that not all threads reach: it waits");
         return;
     }
@@ -98,8 +101,10 @@ static unsigned shuffle_source(const emu_thread *thread, unsigned lane)
 
     switch (thread->op) {
     case GPR_EMU_SHUFFLE_INDEX: return first | (thread->argument & (width - 1));
-    case GPR_EMU_SHUFFLE_UP: return lane - first < thread->argument ? lane : lane - thread->argument;
-    case GPR_EMU_SHUFFLE_DOWN: return thread->argument > last - lane ? lane : lane + thread->argument;
+    case GPR_EMU_SHUFFLE_UP:
+        return lane - first < thread->argument ? lane : lane - thread->argument;
+    case GPR_EMU_SHUFFLE_DOWN:
+        return thread->argument > last - lane ? lane : lane + thread->argument;
     default: from = lane ^ (thread->argument & (WARP_LANES - 1)); return from > last ? lane : from;
     }
 }
@@ -136,8 +141,9 @@ static void warp_results(engine_launch *launch, emu_thread *lanes, unsigned mask
         if (op < GPR_EMU_SHUFFLE_INDEX || op > GPR_EMU_SHUFFLE_XOR) continue;
         const unsigned from = shuffle_source(&lanes[lane], lane);
         if ((mask >> from & 1) == 0) {
-            report_waiting(launch, &lanes[lane], "shuffle that reads lane %u, which its mask 0x%08x does not name",
-                           from, mask);
+            report_waiting(launch, &lanes[lane],
+                           "shuffle that reads lane %u, which its mask 0x%08x does not name", from,
+                           mask);
             return;
         }
         lanes[lane].result = lanes[from].value;
@@ -177,11 +183,13 @@ static void check_exit(engine_launch *launch, emu_thread *thread)
     for (unsigned i = 0; i < block->threads; i++) {
         emu_thread *other = &block->thread[i];
         if (other->state == AT_BARRIER) {
-            report_waiting(launch, other, "barrier that not all threads reach: %s has returned, and it waits", room);
+            report_waiting(launch, other,
+                           "barrier that not all threads reach: %s has returned, and it waits",
+                           room);
         } else if (other->state == AT_WARP_OP && other->warp == thread->warp &&
                    (other->mask >> thread->lane & 1) != 0) {
-            report_waiting(launch, other, "%s whose mask 0x%08x names lane %u, which has returned", op_name(other->op),
-                           other->mask, thread->lane);
+            report_waiting(launch, other, "%s whose mask 0x%08x names lane %u, which has returned",
+                           op_name(other->op), other->mask, thread->lane);
         }
     }
 }
@@ -197,15 +205,19 @@ static void report_deadlock(engine_launch *launch, emu_block *block)
         for (unsigned lane = 0; lane < WARP_LANES; lane++) {
             if ((thread->mask >> lane & 1) == 0 || lane == thread->lane) continue;
             const emu_thread *other = &lanes[lane];
-            if (other->state == AT_WARP_OP && other->op == thread->op && other->mask == thread->mask) continue;
+            if (other->state == AT_WARP_OP && other->op == thread->op &&
+                other->mask == thread->mask)
+                continue;
             launch->finding.other_pc = other->pc;
-            (void)snprintf(launch->finding.other, sizeof launch->finding.other, ", while %s waits in a %s",
-                           thread_name(other->index, room),
+            (void)snprintf(launch->finding.other, sizeof launch->finding.other,
+                           ", while %s waits in a %s", thread_name(other->index, room),
                            other->state == AT_WARP_OP ? op_name(other->op) : "block barrier");
             if (other->state == AT_WARP_OP && other->op == thread->op) {
-                (void)snprintf(launch->finding.end, sizeof launch->finding.end, " with mask 0x%08x", other->mask);
+                (void)snprintf(launch->finding.end, sizeof launch->finding.end, " with mask 0x%08x",
+                               other->mask);
             }
-            report_waiting(launch, thread, "%s whose mask 0x%08x names a lane that does not come: it waits",
+            report_waiting(launch, thread,
+                           "%s whose mask 0x%08x names a lane that does not come: it waits",
                            op_name(thread->op), thread->mask);
             return;
         }
@@ -222,7 +234,8 @@ static void hook_access(const void *address, unsigned bytes, int access, const v
     if (access == GPR_EMU_ATOMIC && emu_settings_now.schedule == RANDOM) fiber_yield();
     const place place = check_access(launch, thread, (uintptr_t)address, bytes, access, pc);
     if (place == OTHER_MEMORY || launch->counts == NULL) return;
-    count_event(launch, thread, (event_kind)((place == SHARED_MEMORY ? SHARED_LOAD : GLOBAL_LOAD) + access),
+    count_event(launch, thread,
+                (event_kind)((place == SHARED_MEMORY ? SHARED_LOAD : GLOBAL_LOAD) + access),
                 (uintptr_t)address, bytes, pc);
 }
 
@@ -236,7 +249,8 @@ static unsigned hook_block_op(int op, unsigned predicate, const void *pc)
     if (thread->block->exited > 0) {
         for (unsigned i = 0; i < thread->block->threads; i++) {
             if (thread->block->thread[i].state != EXITED) continue;
-            report_finding(launch, pc, "barrier that not all threads reach: %s has returned, and it waits",
+            report_finding(launch, pc,
+                           "barrier that not all threads reach: %s has returned, and it waits",
                            thread_name(i, room));
         }
     }
@@ -256,14 +270,16 @@ static event_kind kind_of(int op)
     return op >= GPR_EMU_REDUCE_ADD ? REDUCE : SHUFFLE;
 }
 
-static unsigned hook_warp_op(int op, unsigned mask, unsigned value, unsigned argument, unsigned width, const void *pc)
+static unsigned hook_warp_op(int op, unsigned mask, unsigned value, unsigned argument,
+                             unsigned width, const void *pc)
 {
     engine_launch *launch = running;
     emu_thread *thread = launch->current, *lanes = thread - thread->lane;
 
     if (launch->counts != NULL) count_event(launch, thread, kind_of(op), 0, 0, pc);
     if ((mask >> thread->lane & 1) == 0) {
-        report_finding(launch, pc, "%s whose mask 0x%08x does not name the lane that calls it", op_name(op), mask);
+        report_finding(launch, pc, "%s whose mask 0x%08x does not name the lane that calls it",
+                       op_name(op), mask);
     }
     if (width == 0 || width > WARP_LANES || (width & (width - 1)) != 0) {
         report_finding(launch, pc, "shuffle of width %u, which is not 1, 2, 4, 8, 16 or 32", width);
@@ -271,12 +287,12 @@ static unsigned hook_warp_op(int op, unsigned mask, unsigned value, unsigned arg
     for (unsigned lane = 0; lane < WARP_LANES; lane++) {
         if ((mask >> lane & 1) == 0) continue;
         if (thread->index - thread->lane + lane >= thread->block->threads) {
-            report_finding(launch, pc, "%s whose mask 0x%08x names lane %u, which is not there", op_name(op), mask,
-                           lane);
+            report_finding(launch, pc, "%s whose mask 0x%08x names lane %u, which is not there",
+                           op_name(op), mask, lane);
         }
         if (lanes[lane].state == EXITED) {
-            report_finding(launch, pc, "%s whose mask 0x%08x names lane %u, which has returned", op_name(op), mask,
-                           lane);
+            report_finding(launch, pc, "%s whose mask 0x%08x names lane %u, which has returned",
+                           op_name(op), mask, lane);
         }
     }
     thread->op = op;
@@ -296,7 +312,9 @@ static unsigned hook_active_lanes(void)
     const emu_thread *thread = running->current, *lanes = thread - thread->lane;
     unsigned active = 0;
 
-    for (unsigned lane = 0; lane < WARP_LANES && thread->index - thread->lane + lane < thread->block->threads; lane++) {
+    for (unsigned lane = 0;
+         lane < WARP_LANES && thread->index - thread->lane + lane < thread->block->threads;
+         lane++) {
         if (lanes[lane].state != EXITED) active |= 1u << lane;
     }
     return active;
@@ -311,7 +329,8 @@ static void hook_fence(int scope, const void *pc)
     if (scope == GPR_EMU_FENCE_DEVICE) check_fence(launch, launch->current);
 }
 
-static const gpr_emu_hooks hooks = {hook_access, hook_block_op, hook_warp_op, hook_active_lanes, hook_fence};
+static const gpr_emu_hooks hooks = {hook_access, hook_block_op, hook_warp_op, hook_active_lanes,
+                                    hook_fence};
 
 /* ---------------------------------------------------------------- blocks --------------------- */
 
@@ -370,11 +389,13 @@ static void thread_main(void *argument)
 /* The thread that runs next, or NULL: all wait. */
 static emu_thread *next_thread(engine_launch *launch, emu_block *block)
 {
-    const unsigned n = block->threads,
-                   from = emu_settings_now.schedule == RANDOM ? (unsigned)draw(launch, n) : block->next_thread;
+    const unsigned n = block->threads, from = emu_settings_now.schedule == RANDOM
+                                                  ? (unsigned)draw(launch, n)
+                                                  : block->next_thread;
 
     for (unsigned i = 0; i < n; i++) {
-        const unsigned at = emu_settings_now.schedule == REVERSE ? (from + n - i) % n : (from + i) % n;
+        const unsigned at =
+            emu_settings_now.schedule == REVERSE ? (from + n - i) % n : (from + i) % n;
         if (block->thread[at].state != READY) continue;
         block->next_thread = emu_settings_now.schedule == REVERSE ? (at + n - 1) % n : (at + 1) % n;
         return &block->thread[at];
@@ -426,7 +447,8 @@ static block_order choose_order(engine_launch *launch)
 {
     block_order order = {0, 1, launch->grid};
 
-    if (emu_settings_now.schedule == REVERSE) order = (block_order){launch->grid - 1, launch->grid - 1, launch->grid};
+    if (emu_settings_now.schedule == REVERSE)
+        order = (block_order){launch->grid - 1, launch->grid - 1, launch->grid};
     if (emu_settings_now.schedule == RANDOM) {
         order.first = draw(launch, order.count);
         do order.step = 1 + draw(launch, order.count);
@@ -448,7 +470,8 @@ void run_blocks(engine_launch *launch)
     while (!launch->finding.found && !launch->out_of_memory) {
         for (unsigned i = 0; i < launch->resident && begun < order.count; i++) {
             if (launch->blocks[i].live) continue;
-            start_block(launch, &launch->blocks[i], (uint32_t)((order.first + begun++ * order.step) % order.count));
+            start_block(launch, &launch->blocks[i],
+                        (uint32_t)((order.first + begun++ * order.step) % order.count));
             live++;
         }
         if (live == 0) break;

@@ -11,7 +11,9 @@ void engine_set(const char *key, const char *value)
     emu_settings *s = &emu_settings_now;
 
     if (strcmp(key, "schedule") == 0) {
-        s->schedule = strcmp(value, "reverse") == 0 ? REVERSE : strcmp(value, "random") == 0 ? RANDOM : FORWARD;
+        s->schedule = strcmp(value, "reverse") == 0  ? REVERSE
+                      : strcmp(value, "random") == 0 ? RANDOM
+                                                     : FORWARD;
     }
     if (strcmp(key, "seed") == 0) s->seed = strtoull(value, NULL, 0);
     if (strcmp(key, "report") == 0) (void)snprintf(s->report, sizeof s->report, "%s", value);

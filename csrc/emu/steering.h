@@ -10,7 +10,8 @@
 enum { STEERING_NAME_ROOM = 64 };
 
 /* Calls `set` for each item of `variable`, key=value,... */
-static inline void steering_read(const char *variable, void (*set)(const char *key, const char *value))
+static inline void steering_read(const char *variable,
+                                 void (*set)(const char *key, const char *value))
 {
     const char *text = getenv(variable);
     char *copy = text != NULL ? strdup(text) : NULL, *rest = NULL;
@@ -41,7 +42,8 @@ static inline void steering_fail(steering_fault *fault, const char *function, in
 }
 
 /* Reads FUNCTION:NTH:CODE; 0 if it is something else. */
-static inline int steering_parse(const char *text, char function[STEERING_NAME_ROOM], int *nth, int *code)
+static inline int steering_parse(const char *text, char function[STEERING_NAME_ROOM], int *nth,
+                                 int *code)
 {
     const size_t length = strcspn(text, ":");
     char *end = NULL;

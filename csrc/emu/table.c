@@ -10,7 +10,8 @@ static size_t slot_of(const table *table, uint64_t key)
 {
     size_t slot = (size_t)((key * 0x9e3779b97f4a7c15ull) >> 20) & (table->room - 1);
 
-    while (table->slots[slot].key != key && table->slots[slot].key != NO_KEY) slot = (slot + 1) & (table->room - 1);
+    while (table->slots[slot].key != key && table->slots[slot].key != NO_KEY)
+        slot = (slot + 1) & (table->room - 1);
     return slot;
 }
 
@@ -26,7 +27,8 @@ static int enlarge(table *table)
     }
     for (size_t i = 0; i < table->room; i++) table->slots[i].key = NO_KEY;
     for (size_t i = 0; i < old.room; i++) {
-        if (old.slots[i].key != NO_KEY) table->slots[slot_of(table, old.slots[i].key)] = old.slots[i];
+        if (old.slots[i].key != NO_KEY)
+            table->slots[slot_of(table, old.slots[i].key)] = old.slots[i];
     }
     free(old.slots);
     return 1;

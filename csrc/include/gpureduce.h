@@ -124,7 +124,8 @@ GPR_API gpr_dtype gpr_result_dtype(gpr_operator op, gpr_dtype dtype, gpr_dtype c
  * if there is one, else on the CPU. `result` receives one element of
  * gpr_result_dtype(op, dtype, GPR_DTYPE_DEFAULT), or two of them for minmax.
  * GPR_ERROR_VALUE: n is 0 and op has no identity (min, max, ...). */
-GPR_API gpr_status gpr_reduce_array(gpr_operator op, gpr_dtype dtype, const void *data, uint64_t n, void *result);
+GPR_API gpr_status gpr_reduce_array(gpr_operator op, gpr_dtype dtype, const void *data, uint64_t n,
+                                    void *result);
 
 /* ---------------------------------------------------------------- 2. requests --------------- */
 
@@ -152,65 +153,91 @@ typedef struct gpr_resolution {
  * other axes are reduced by passing shape and strides in another order. */
 typedef struct gpr_request {
     gpr_operator op;
-    gpr_dtype dtype;   /* of the elements */
-    gpr_dtype compute; /* elements are converted to it first; GPR_DTYPE_DEFAULT (not 0!): NumPy's choice */
+    gpr_dtype dtype; /* of the elements */
+    /* elements are converted to it first; GPR_DTYPE_DEFAULT (not 0!): NumPy's choice */
+    gpr_dtype compute;
     int ndim;
     int reduced;
     const int64_t *shape;   /* ndim extents */
     const int64_t *strides; /* ndim steps in bytes; NULL: C-contiguous */
     const void *data;       /* first element: host memory, or device memory if on_device */
-    const uint8_t *mask;    /* bool, one byte each: where false, the element is left out (not for positions); or NULL */
+    /* bool, one byte each: where false, the element is left out (not for positions); or NULL */
+    const uint8_t *mask;
     const int64_t *mask_strides; /* ndim steps in bytes; required with mask */
     int byteswapped;             /* elements are in the other byte order */
-    int skip_nan; /* NaN elements are left out: sum, prod, min, max, mean, var, std, argmin, argmax. A variance whose divisor is 0 is NaN
-                   * then, else what the division makes */
+    /* NaN elements are left out: sum, prod, min, max, mean, var, std, argmin, argmax. A variance
+     * whose divisor is 0 is NaN then, else what the division makes */
+    int skip_nan;
     double ddof; /* var, std: the divisor is the number of elements less this, and not below 0 */
-    int on_device; /* data and mask are memory of CUDA device `device`: any strides, elements aligned to their size, native byte
-                                  * order. Kernels other than "exact" and "fast" read contiguous rows without a mask only */
-    int kernel; /* from gpr_find_kernel; a negative number: "auto", which is "exact" for sums and means of floats, and else "fast" */
+    /* data and mask are memory of CUDA device `device`: any strides, elements aligned to their
+     * size, native byte order. Kernels other than "exact" and "fast" read contiguous rows
+     * without a mask only */
+    int on_device;
+    /* from gpr_find_kernel; a negative number: "auto", which is "exact" for sums and means of
+     * floats, and else "fast" */
+    int kernel;
     int device;          /* GPR_DEVICE_* or a CUDA ordinal */
     uint32_t block_size; /* threads per block; 0: the kernel's own */
     uint32_t grid_size;  /* blocks per row, for kernels that loop; 0: the planner's */
-    void *
-        stream; /* CUstream the work is ordered on; NULL: one of the library's own; 1 and 2: CUDA's legacy and per-thread default
-                   * streams */
-    void *
-        result; /* one element of the result type per kept index, host memory. minmax: all minima, then all maxima, as if along
-                   * a first axis. argmin, argmax: the position in the row, the reduced axes in C order; -1 if skip_nan left nothing */
-    const int64_t *
-        result_strides; /* a step in bytes for each kept axis, of minmax after one from minima to maxima; NULL: C order */
-    int result_on_device; /* result is memory of CUDA device `device`: the work is queued on `stream`, and the call returns without waiting
-                           * for it. For on_device arrays */
-    int vouches_for_result; /* with result_on_device: the caller made that memory there and holds it; the driver is not asked whose it
-                             * is */
-    int has_given_mean; /* var, std of on_device arrays: squared distances are from means that are given, not from those of the rows. `compute`
-                     * is then the type of the result alone (of complex elements a complex one). Infinite elements make NaN. Not
-                     * with `exact` */
+    /* CUstream the work is ordered on; NULL: one of the library's own; 1 and 2: CUDA's
+     * legacy and per-thread default streams */
+    void *stream;
+    /* one element of the result type per kept index, host memory. minmax: all minima, then
+     * all maxima, as if along a first axis. argmin, argmax: the position in the row, the
+     * reduced axes in C order; -1 if skip_nan left nothing */
+    void *result;
+    /* a step in bytes for each kept axis, of minmax after one from minima to maxima; NULL: C
+     * order */
+    const int64_t *result_strides;
+    /* result is memory of CUDA device `device`: the work is queued on `stream`, and the call
+     * returns without waiting for it. For on_device arrays */
+    int result_on_device;
+    /* with result_on_device: the caller made that memory there and holds it; the driver is not
+     * asked whose it is */
+    int vouches_for_result;
+    /* var, std of on_device arrays: squared distances are from means that are given, not from
+     * those of the rows. `compute` is then the type of the result alone (of complex elements a
+     * complex one). Infinite elements make NaN. Not with `exact` */
+    int has_given_mean;
     gpr_dtype mean_dtype; /* of the given means; complex of complex elements only */
-    const void *mean; /* the first of them, device memory, aligned to their size; or NULL: mean_value is every row's */
-    const int64_t
-        *mean_strides;    /* a step in bytes for each kept axis, 0 along those that share a mean; required with mean */
+    /* the first of them, device memory, aligned to their size; or NULL: mean_value is every
+     * row's */
+    const void *mean;
+    /* a step in bytes for each kept axis, 0 along those that share a mean; required with
+     * mean */
+    const int64_t *mean_strides;
     double mean_value[2]; /* real and imaginary part */
-    int (*interrupted)(void *); /* called between chunks of long work, on the calling thread: not 0 stops */
+    /* called between chunks of long work, on the calling thread: not 0 stops */
+    int (*interrupted)(void *);
     void *interrupted_arg;
-    const gpr_resolution *resolution; /* of this request, by gpr_resolve; NULL: gpr_reduce finds it */
+    /* of this request, by gpr_resolve; NULL: gpr_reduce finds it */
+    const gpr_resolution *resolution;
 } gpr_request;
 
 /* Resolves a request without data, results, stream and device. Reads op, dtype, compute, extents,
- * skip_nan, ddof, kernel, block and grid size, has_given_mean, mean_dtype, and whether there is a mask.
- * Calls no CUDA function. Errors: those of gpr_reduce that these members cause. */
+ * skip_nan, ddof, kernel, block and grid size, has_given_mean, mean_dtype, and whether there is a
+ * mask. Calls no CUDA function. Errors: those of gpr_reduce that these members cause. */
 GPR_API gpr_status gpr_resolve(const gpr_request *request, gpr_resolution *resolution);
 
-/* Share of the calling thread's request that has begun, from 0 to 1: for its callback `interrupted`, to show progress.
- * Rises in steps of the request's chunks or tasks; work of a single task stays at 0. */
+/* Share of the calling thread's request that has begun, from 0 to 1: for its callback
+ * `interrupted`, to show progress. Rises in steps of the request's chunks or tasks; work of a
+ * single task stays at 0. */
 GPR_API double gpr_progress(void);
 
-/* Carries out a request and waits for it, unless the result stays on the device. A stream that is being captured into a graph
- * takes requests whose result stays on the device: what they need of device memory belongs to the graph. On failure *result is unspecified and nothing leaks; the
- * next call works. Errors: as gpr_status says. */
+/* Carries out a request and waits for it, unless the result stays on the device. A stream that is
+ * being captured into a graph takes requests whose result stays on the device: what they need of
+ * device memory belongs to the graph. On failure *result is unspecified and nothing leaks; the next
+ * call works. Errors: as gpr_status says. */
 GPR_API gpr_status gpr_reduce(const gpr_request *request);
 
-enum { GPR_STAGE_STAGE, GPR_STAGE_UPLOAD, GPR_STAGE_KERNEL, GPR_STAGE_DOWNLOAD, GPR_STAGE_COMPILE, GPR_STAGE_COUNT };
+enum {
+    GPR_STAGE_STAGE,
+    GPR_STAGE_UPLOAD,
+    GPR_STAGE_KERNEL,
+    GPR_STAGE_DOWNLOAD,
+    GPR_STAGE_COMPILE,
+    GPR_STAGE_COUNT
+};
 
 /* What the calling thread's last gpr_reduce did. */
 typedef struct gpr_run {
@@ -222,11 +249,12 @@ typedef struct gpr_run {
     uint32_t launches;   /* kernel launches for the last chunk, fills included */
     uint64_t chunks;     /* pieces the array was streamed in; 1 if in one */
     uint64_t elements;
-    uint64_t bytes;                        /* read from the array */
-    double seconds;                        /* wall time of the call */
-    double stage_seconds[GPR_STAGE_COUNT]; /* wall time the host spent in each; negative: not timed */
-    int compiled;                          /* programs NVRTC compiled for this call */
-    int cache_hits;                        /* programs read from the disk cache */
+    uint64_t bytes; /* read from the array */
+    double seconds; /* wall time of the call */
+    /* wall time the host spent in each; negative: not timed */
+    double stage_seconds[GPR_STAGE_COUNT];
+    int compiled;   /* programs NVRTC compiled for this call */
+    int cache_hits; /* programs read from the disk cache */
 } gpr_run;
 
 /* The calling thread's last successful gpr_reduce, or NULL if it made none. */
@@ -248,8 +276,9 @@ typedef struct gpr_dot_request {
     gpr_dtype factor;  /* both arrays' elements are converted to it before they are multiplied */
     gpr_dtype compute; /* type of the result; GPR_DTYPE_DEFAULT (not 0!): `factor` */
     uint64_t n;        /* elements of each array */
-    int kernel;        /* from gpr_find_kernel: "exact"; a negative number: "auto", which is the same */
-    int device;        /* what follows is as in gpr_request */
+    /* from gpr_find_kernel: "exact"; a negative number: "auto", which is the same */
+    int kernel;
+    int device; /* what follows is as in gpr_request */
     uint32_t block_size, grid_size;
     void *stream;
     int on_device;        /* both arrays are in memory of the device */
@@ -259,72 +288,80 @@ typedef struct gpr_dot_request {
     void *interrupted_arg;
 } gpr_dot_request;
 
-/* Adds up a[i] * b[i], on all cores or on a CUDA device, with the same bits. The sum of floats is the real number, rounded once to the result's type: nothing overflows or
- * underflows on the way. Infinity times 0 is NaN, and so is the sum of infinities of both signs. A sum of nothing but products
- * that are -0 is -0; every other zero, that of no elements too, is +0. Integers wrap at the end; bool is whether a product is
- * true. Parts of complex results are such sums each; nothing is conjugated.
- * GPR_ERROR_VALUE: another kernel; a block size it does not take; too many elements; memory that is not the device's. GPR_ERROR_TYPE: a result type that does not hold what
- * `factor` does: a real one of complex products, one of integers of floats, bool of others. GPR_ERROR_MEMORY,
- * GPR_ERROR_INTERRUPTED. gpr_last_run tells of it. */
+/* Adds up a[i] * b[i], on all cores or on a CUDA device, with the same bits. The sum of floats is
+ * the real number, rounded once to the result's type: nothing overflows or underflows on the way.
+ * Infinity times 0 is NaN, and so is the sum of infinities of both signs. A sum of nothing but
+ * products that are -0 is -0; every other zero, that of no elements too, is +0. Integers wrap at
+ * the end; bool is whether a product is true. Parts of complex results are such sums each; nothing
+ * is conjugated. GPR_ERROR_VALUE: another kernel; a block size it does not take; too many elements;
+ * memory that is not the device's. GPR_ERROR_TYPE: a result type that does not hold what `factor`
+ * does: a real one of complex products, one of integers of floats, bool of others.
+ * GPR_ERROR_MEMORY, GPR_ERROR_INTERRUPTED. gpr_last_run tells of it. */
 GPR_API gpr_status gpr_dot(const gpr_dot_request *request);
 
 /* ---------------------------------------------------------------- limits -------------------- */
 
 typedef struct gpr_limits {
-    uint64_t
-        device_bytes; /* device memory for streaming host arrays, per device: default 256 MiB. What kernels leave each other
-                            * while they reduce device arrays comes on top: a few MiB a stream */
+    /* device memory for streaming host arrays, per device: default 256 MiB. What kernels
+     * leave each other while they reduce device arrays comes on top: a few MiB a stream */
+    uint64_t device_bytes;
     uint64_t pinned_bytes; /* pinned host memory for the same: default 128 MiB */
     uint32_t cpu_threads;  /* threads of the CPU backend and the staging copy: default all cores */
 } gpr_limits;
 
 GPR_API void gpr_get_limits(gpr_limits *limits);
-/* GPR_ERROR_VALUE: a memory limit under 1 MiB, or no threads, or more than 1024. Buffers that are too large for
- * new limits are given back before the next request. Environment: GPUREDUCE_DEVICE_BYTES, GPUREDUCE_PINNED_BYTES,
- * GPUREDUCE_THREADS set the initial values. */
+/* GPR_ERROR_VALUE: a memory limit under 1 MiB, or no threads, or more than 1024. Buffers that are
+ * too large for new limits are given back before the next request. Environment:
+ * GPUREDUCE_DEVICE_BYTES, GPUREDUCE_PINNED_BYTES, GPUREDUCE_THREADS set the initial values. */
 GPR_API gpr_status gpr_set_limits(const gpr_limits *limits);
 
 /* ---------------------------------------------------------------- exact sums ---------------- */
 
-/* The sum of all elements added so far, as a real number: nothing is rounded before a result is asked for, and then
- * once, to nearest, ties to even. Any grouping and order of updates and merges gives the same state, bit for bit, with
- * room for 2^64 - 1 elements of any size. Infinities and NaN count as in IEEE additions. A sum of nothing but -0 is -0;
- * every other zero, the empty sum too, is +0.
+/* The sum of all elements added so far, as a real number: nothing is rounded before a result is
+ * asked for, and then once, to nearest, ties to even. Any grouping and order of updates and merges
+ * gives the same state, bit for bit, with room for 2^64 - 1 elements of any size. Infinities and
+ * NaN count as in IEEE additions. A sum of nothing but -0 is -0; every other zero, the empty sum
+ * too, is +0.
  *
- * Any thread may use any state at any time: updates and merges are atomic, and a failed one changes nothing. */
+ * Any thread may use any state at any time: updates and merges are atomic, and a failed one changes
+ * nothing. */
 typedef struct gpr_exact gpr_exact;
 
-/* An empty sum of elements of type `dtype`, freed by gpr_exact_destroy. GPR_ERROR_VALUE, GPR_ERROR_MEMORY. */
+/* An empty sum of elements of type `dtype`, freed by gpr_exact_destroy. GPR_ERROR_VALUE,
+ * GPR_ERROR_MEMORY. */
 GPR_API gpr_status gpr_exact_create(gpr_dtype dtype, gpr_exact **sum);
 GPR_API void gpr_exact_destroy(gpr_exact *sum); /* NULL: nothing */
 GPR_API gpr_dtype gpr_exact_dtype(const gpr_exact *sum);
 GPR_API uint64_t gpr_exact_count(const gpr_exact *sum); /* elements added */
 
-/* Adds every element of an array: in host memory on all cores, or where it lies if on_device, by kernel `exact`. Of the
- * request are read: dtype, ndim, shape, strides, data, byteswapped and interrupted; of device arrays also device,
- * stream, block_size and grid_size, and the call waits for the stream. mask must be NULL. Elements of another type than
- * the sum's are added as the numbers they are, if the sum's type is at least as fine and as wide (int64 and float32 in
- * float64, int8 in float16). GPR_ERROR_TYPE: it is not; GPR_ERROR_VALUE: bad shape, or more than 2^64 - 1 elements, or
- * as gpr_reduce of device arrays, also where the stream is being captured into a graph; GPR_ERROR_MEMORY;
- * GPR_ERROR_INTERRUPTED; of device arrays the driver's and the compiler's too. */
+/* Adds every element of an array: in host memory on all cores, or where it lies if on_device, by
+ * kernel `exact`. Of the request are read: dtype, ndim, shape, strides, data, byteswapped and
+ * interrupted; of device arrays also device, stream, block_size and grid_size, and the call waits
+ * for the stream. mask must be NULL. Elements of another type than the sum's are added as the
+ * numbers they are, if the sum's type is at least as fine and as wide (int64 and float32 in
+ * float64, int8 in float16). GPR_ERROR_TYPE: it is not; GPR_ERROR_VALUE: bad shape, or more than
+ * 2^64 - 1 elements, or as gpr_reduce of device arrays, also where the stream is being captured
+ * into a graph; GPR_ERROR_MEMORY; GPR_ERROR_INTERRUPTED; of device arrays the driver's and the
+ * compiler's too. */
 GPR_API gpr_status gpr_exact_update(gpr_exact *sum, const gpr_request *array);
 /* The same for `n` contiguous elements of the sum's type. */
 GPR_API gpr_status gpr_exact_update_array(gpr_exact *sum, const void *data, uint64_t n);
-/* Adds another sum, which may be the same one. GPR_ERROR_TYPE: its dtype is another; GPR_ERROR_VALUE: more than
- * 2^64 - 1 elements. */
+/* Adds another sum, which may be the same one. GPR_ERROR_TYPE: its dtype is another;
+ * GPR_ERROR_VALUE: more than 2^64 - 1 elements. */
 GPR_API gpr_status gpr_exact_merge(gpr_exact *sum, const gpr_exact *other);
 
-/* The sum rounded once to an element of type `result`: a float type, or, for sums of integers and bools, GPR_INT64 or
- * GPR_UINT64. GPR_DTYPE_DEFAULT: as gpr_result_dtype says of GPR_OP_SUM. A sum beyond the float type is infinite.
- * GPR_ERROR_VALUE: it does not fit in the integer type; GPR_ERROR_TYPE: another type. */
+/* The sum rounded once to an element of type `result`: a float type, or, for sums of integers and
+ * bools, GPR_INT64 or GPR_UINT64. GPR_DTYPE_DEFAULT: as gpr_result_dtype says of GPR_OP_SUM. A sum
+ * beyond the float type is infinite. GPR_ERROR_VALUE: it does not fit in the integer type;
+ * GPR_ERROR_TYPE: another type. */
 GPR_API gpr_status gpr_exact_result(const gpr_exact *sum, gpr_dtype result, void *value);
-/* The sum divided by the number of elements, rounded once to a float type (GPR_DTYPE_DEFAULT: as gpr_result_dtype says
- * of GPR_OP_MEAN). Of no elements: NaN. GPR_ERROR_TYPE: not a float type. */
+/* The sum divided by the number of elements, rounded once to a float type (GPR_DTYPE_DEFAULT: as
+ * gpr_result_dtype says of GPR_OP_MEAN). Of no elements: NaN. GPR_ERROR_TYPE: not a float type. */
 GPR_API gpr_status gpr_exact_mean(const gpr_exact *sum, gpr_dtype result, void *value);
 
-/* A state as bytes, the same on every machine and for every way of reaching the state; docs/exact-format.md describes
- * them. Size in bytes for a dtype, 0 if there is none; storing; and a new sum from bytes: GPR_ERROR_VALUE, with a
- * message that says why, if they are damaged. */
+/* A state as bytes, the same on every machine and for every way of reaching the state;
+ * docs/exact-format.md describes them. Size in bytes for a dtype, 0 if there is none; storing; and
+ * a new sum from bytes: GPR_ERROR_VALUE, with a message that says why, if they are damaged. */
 GPR_API size_t gpr_exact_bytes(gpr_dtype dtype);
 GPR_API void gpr_exact_store(const gpr_exact *sum, void *bytes);
 GPR_API gpr_status gpr_exact_load(const void *bytes, size_t size, gpr_exact **sum);
@@ -347,16 +384,19 @@ typedef struct gpr_kernel_info {
     int commutative_only;       /* reorders operands */
     int deterministic;          /* same input, same card: same bits, floats included */
     int min_compute_capability; /* 10 * major + minor; 0: any supported */
-    int is_on_cpu; /* says how sums are rounded, not how a GPU makes them: the CPU backend answers for it too */
+    /* says how sums are rounded, not how a GPU makes them: the CPU backend answers for it too */
+    int is_on_cpu;
 } gpr_kernel_info;
 
 GPR_API int gpr_kernel_count(void);
 /* Row `index` of the catalogue, in course order. GPR_ERROR_VALUE: no such row. */
 GPR_API gpr_status gpr_kernel_info_at(int index, gpr_kernel_info *info);
-/* Index of the kernel with this name or alias. GPR_ERROR_VALUE: none; the message has near matches. */
+/* Index of the kernel with this name or alias. GPR_ERROR_VALUE: none; the message has near
+ * matches. */
 GPR_API gpr_status gpr_find_kernel(const char *name, int *index);
-/* The kernel that answers a request for `kernel`: of "auto", or a negative number, "exact" for sums and means of floats as floats and
- * "fast" for all else; any other is itself. `compute` as in gpr_request. */
+/* The kernel that answers a request for `kernel`: of "auto", or a negative number, "exact" for sums
+ * and means of floats as floats and "fast" for all else; any other is itself. `compute` as in
+ * gpr_request. */
 GPR_API int gpr_choose_kernel(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dtype compute);
 /* Whether the kernel could run on `device` now; if not, the error's message says what to do. */
 GPR_API gpr_status gpr_kernel_available(int index, int device);
@@ -398,7 +438,8 @@ GPR_API gpr_status gpr_set_cpu_isa(const char *isa);
 
 /* ---------------------------------------------------------------- memory -------------------- */
 
-/* Pinned host memory of the default device, which streams to it without a staging copy. Freed by gpr_free_pinned. */
+/* Pinned host memory of the default device, which streams to it without a staging copy. Freed by
+ * gpr_free_pinned. */
 GPR_API gpr_status gpr_alloc_pinned(uint64_t bytes, void **data);
 GPR_API gpr_status gpr_free_pinned(void *data);
 
@@ -406,33 +447,40 @@ GPR_API gpr_status gpr_free_pinned(void *data);
 GPR_API gpr_status gpr_alloc_device(int device, uint64_t bytes, void **data);
 GPR_API gpr_status gpr_upload(int device, void *destination, const void *source, uint64_t bytes);
 GPR_API gpr_status gpr_free_device(int device, void *data);
-/* Copies device memory to host memory once all that was queued on `stream` (as in gpr_request) is done, and waits for it. */
-GPR_API gpr_status gpr_download(int device, void *stream, void *destination, const void *source, uint64_t bytes);
+/* Copies device memory to host memory once all that was queued on `stream` (as in gpr_request)
+ * is done, and waits for it. */
+GPR_API gpr_status gpr_download(int device, void *stream, void *destination, const void *source,
+                                uint64_t bytes);
 
-/* The CUDA device whose memory `data` points to, managed memory included. GPR_ERROR_VALUE: none's. */
+/* The CUDA device whose memory `data` points to, managed memory included. GPR_ERROR_VALUE:
+ * none's. */
 GPR_API gpr_status gpr_find_memory(const void *data, int *device);
 
-/* Queues on `stream` a copy from host memory, which stays as it is until the stream has passed it. The host waits at most until the
- * driver has taken the bytes over: not at all for 64 KiB, or for pinned memory. GPR_ERROR_VALUE: the stream is being captured into a graph,
- * which would read host memory again whenever it is replayed. */
-GPR_API gpr_status gpr_queue_upload(int device, void *destination, const void *source, uint64_t bytes, void *stream);
+/* Queues on `stream` a copy from host memory, which stays as it is until the stream has passed it.
+ * The host waits at most until the driver has taken the bytes over: not at all for 64 KiB, or for
+ * pinned memory. GPR_ERROR_VALUE: the stream is being captured into a graph, which would read host
+ * memory again whenever it is replayed. */
+GPR_API gpr_status gpr_queue_upload(int device, void *destination, const void *source,
+                                    uint64_t bytes, void *stream);
 
 /* Queues on `stream` the writing of `count` copies of an element to device memory. */
-GPR_API gpr_status gpr_fill_device(int device, void *data, gpr_dtype dtype, const void *element, uint64_t count,
-                                   void *stream);
+GPR_API gpr_status gpr_fill_device(int device, void *data, gpr_dtype dtype, const void *element,
+                                   uint64_t count, void *stream);
 
 /* ---------------------------------------------------------------- streams ------------------- */
 
-/* For callers whose device arrays come from other libraries' streams. A stream is a CUstream, or CUDA's own (void *)1,
- * the legacy default stream, and (void *)2, the calling thread's; NULL is the library's own stream of the device. */
+/* For callers whose device arrays come from other libraries' streams. A stream is a CUstream, or
+ * CUDA's own (void *)1, the legacy default stream, and (void *)2, the calling thread's; NULL is the
+ * library's own stream of the device. */
 
 /* The library's own stream of a device, which no default stream waits for. */
 GPR_API gpr_status gpr_device_stream(int device, void **stream);
-/* What is queued on `then` from now on waits for what was queued on `first` before. Nothing waits on the host; under
- * capture it is an edge of the graph. */
+/* What is queued on `then` from now on waits for what was queued on `first` before. Nothing waits
+ * on the host; under capture it is an edge of the graph. */
 GPR_API gpr_status gpr_order_streams(int device, void *first, void *then);
 
-/* A point in a stream's work: whether the device has passed it, and waiting on the host until it has. */
+/* A point in a stream's work: whether the device has passed it, and waiting on the host until it
+ * has. */
 typedef struct gpr_mark gpr_mark;
 GPR_API gpr_status gpr_mark_stream(int device, void *stream, gpr_mark **mark);
 GPR_API gpr_status gpr_mark_passed(const gpr_mark *mark, int *passed);
@@ -441,26 +489,30 @@ GPR_API void gpr_mark_destroy(gpr_mark *mark); /* NULL: nothing */
 
 /* ---------------------------------------------------------------- measuring ----------------- */
 
-/* Device time of an on_device request, by events around all its launches: `warmup` untimed runs, then `repeats` timed
- * ones whose milliseconds go to `milliseconds`. Compiling stays outside. If flush_bytes is not 0, that much device
- * memory is written before each timed run, so that L2 holds nothing of the array. */
-GPR_API gpr_status gpr_measure(const gpr_request *request, int warmup, int repeats, uint64_t flush_bytes,
-                               float *milliseconds);
+/* Device time of an on_device request, by events around all its launches: `warmup` untimed runs,
+ * then `repeats` timed ones whose milliseconds go to `milliseconds`. Compiling stays outside. If
+ * flush_bytes is not 0, that much device memory is written before each timed run, so that L2 holds
+ * nothing of the array. */
+GPR_API gpr_status gpr_measure(const gpr_request *request, int warmup, int repeats,
+                               uint64_t flush_bytes, float *milliseconds);
 
 /* ---------------------------------------------------------------- compiling ----------------- */
 
-/* Compiles one kernel for an operator, a dtype and compute capability `cc` with NVRTC, bypassing every cache; needs no GPU. The planner has several
- * programs for each: all are compiled if `variant` is -1, else one of them, counted round; other kernels have one.
- * `machine_code_bytes` (may be NULL) receives the size of the machine code. GPR_ERROR_COMPILE with the log if it does not
- * compile. */
-GPR_API gpr_status gpr_compile_program(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dtype compute,
-                                       uint32_t block_size, int variant, int cc, uint64_t *machine_code_bytes);
+/* Compiles one kernel for an operator, a dtype and compute capability `cc` with NVRTC, bypassing
+ * every cache; needs no GPU. The planner has several programs for each: all are compiled if
+ * `variant` is -1, else one of them, counted round; other kernels have one. `machine_code_bytes`
+ * (may be NULL) receives the size of the machine code. GPR_ERROR_COMPILE with the log if it does
+ * not compile. */
+GPR_API gpr_status gpr_compile_program(int kernel, gpr_operator op, gpr_dtype dtype,
+                                       gpr_dtype compute, uint32_t block_size, int variant, int cc,
+                                       uint64_t *machine_code_bytes);
 
-/* The same of gpr_dot's kernel, which no operator names: of arrays of types `a` and `b`, whose common type is `factor`, with a result of
- * type `compute` (GPR_DTYPE_DEFAULT: `factor`). Both programs are compiled: that of device arrays, and that of a host array's chunks.
- * block_size 0: the kernel's own. GPR_ERROR_VALUE, GPR_ERROR_TYPE: as gpr_dot. */
-GPR_API gpr_status gpr_compile_dot(gpr_dtype a, gpr_dtype b, gpr_dtype factor, gpr_dtype compute, uint32_t block_size,
-                                   int cc, uint64_t *machine_code_bytes);
+/* The same of gpr_dot's kernel, which no operator names: of arrays of types `a` and `b`, whose
+ * common type is `factor`, with a result of type `compute` (GPR_DTYPE_DEFAULT: `factor`). Both
+ * programs are compiled: that of device arrays, and that of a host array's chunks. block_size 0:
+ * the kernel's own. GPR_ERROR_VALUE, GPR_ERROR_TYPE: as gpr_dot. */
+GPR_API gpr_status gpr_compile_dot(gpr_dtype a, gpr_dtype b, gpr_dtype factor, gpr_dtype compute,
+                                   uint32_t block_size, int cc, uint64_t *machine_code_bytes);
 
 typedef struct gpr_cache_info {
     char directory[1024]; /* "" if the cache is off */
@@ -471,8 +523,9 @@ typedef struct gpr_cache_info {
     uint64_t hits, misses, writes, faults; /* of this process */
 } gpr_cache_info;
 
-/* The disk cache of compiled programs: GPUREDUCE_CACHE_DIR (default: XDG_CACHE_HOME or ~/.cache, /gpureduce),
- * GPUREDUCE_CACHE_BYTES (default 256 MiB; 0: off). Its troubles are misses, never errors. */
+/* The disk cache of compiled programs: GPUREDUCE_CACHE_DIR (default: XDG_CACHE_HOME or ~/.cache,
+ * /gpureduce), GPUREDUCE_CACHE_BYTES (default 256 MiB; 0: off). Its troubles are misses, never
+ * errors. */
 GPR_API gpr_status gpr_cache_get_info(gpr_cache_info *info);
 /* Removes every entry, and forgets programs loaded in this process if `loaded` is not 0. */
 GPR_API gpr_status gpr_cache_clear(int loaded);

@@ -13,7 +13,8 @@ static const char *read_name(PyObject *object, const char *what)
     const char *text = NULL;
 
     if (!PyUnicode_Check(object)) {
-        PyErr_Format(PyExc_TypeError, "%s must be a string, not %s", what, Py_TYPE(object)->tp_name);
+        PyErr_Format(PyExc_TypeError, "%s must be a string, not %s", what,
+                     Py_TYPE(object)->tp_name);
         return NULL;
     }
     text = PyUnicode_AsUTF8AndSize(object, &size);
@@ -59,7 +60,8 @@ int glue_read_kernel(const glue_state *state, PyObject *object, int *kernel)
 
 static int fail_device(const char *name)
 {
-    PyErr_Format(PyExc_ValueError, "unknown device '%s': None, \"cpu\", \"cuda\", \"cuda:N\" or \"auto\" is expected",
+    PyErr_Format(PyExc_ValueError,
+                 "unknown device '%s': None, \"cpu\", \"cuda\", \"cuda:N\" or \"auto\" is expected",
                  name);
     return -1;
 }
@@ -113,7 +115,8 @@ static int read_size(PyObject *object, const char *what, uint32_t *size)
  * it is neither. New reference. */
 static PyObject *stream_handle(const glue_state *state, PyObject *object)
 {
-    static const glue_name attributes[] = {GLUE_NAME_ptr, GLUE_NAME_cuda_stream}; /* CuPy's; PyTorch's */
+    /* CuPy's; PyTorch's */
+    static const glue_name attributes[] = {GLUE_NAME_ptr, GLUE_NAME_cuda_stream};
     PyObject *handle = NULL;
 
     if (PyIndex_Check(object)) return PyNumber_Index(object);
@@ -134,15 +137,18 @@ int glue_read_stream(const glue_state *state, PyObject *object, void **stream)
     handle = stream_handle(state, object);
     if (handle == NULL) {
         if (PyErr_Occurred() != NULL) return -1;
-        PyErr_Format(PyExc_TypeError, "stream must be a CUstream handle or an object with .ptr or .cuda_stream, not %s",
-                     Py_TYPE(object)->tp_name);
+        PyErr_Format(
+            PyExc_TypeError,
+            "stream must be a CUstream handle or an object with .ptr or .cuda_stream, not %s",
+            Py_TYPE(object)->tp_name);
         return -1;
     }
     const unsigned long long value = PyLong_AsUnsignedLongLong(handle);
     Py_DECREF(handle);
     if (value == (unsigned long long)-1 && PyErr_Occurred() != NULL) {
         if (!PyErr_ExceptionMatches(PyExc_OverflowError)) return -1;
-        PyErr_SetString(PyExc_ValueError, "stream is not a CUstream handle: it is negative or too large");
+        PyErr_SetString(PyExc_ValueError,
+                        "stream is not a CUstream handle: it is negative or too large");
         return -1;
     }
     *stream = (void *)(uintptr_t)value;
@@ -159,8 +165,9 @@ int glue_read_options(const glue_state *state, PyObject *const *options, glue_ca
     if (read_size(options[GLUE_BLOCK_SIZE], "block_size", &request->block_size) < 0) return -1;
     if (read_size(options[GLUE_GRID_SIZE], "grid_size", &request->grid_size) < 0) return -1;
     if (glue_read_stream(state, options[GLUE_STREAM], &request->stream) < 0) return -1;
-    call->names_kernel =
-        request->kernel >= 0 && gpr_kernel_info_at(request->kernel, &kernel) == GPR_OK && !kernel.is_on_cpu;
+    call->names_kernel = request->kernel >= 0 &&
+                         gpr_kernel_info_at(request->kernel, &kernel) == GPR_OK &&
+                         !kernel.is_on_cpu;
     return 0;
 }
 
@@ -230,7 +237,8 @@ int glue_find_dtype(PyArray_Descr *descr, const char *what, gpr_dtype *dtype)
     } else if (is_bfloat16(descr)) {
         *dtype = GPR_BFLOAT16;
     } else {
-        PyErr_Format(PyExc_TypeError, "%s %S is not supported: " GLUE_SUPPORTED_DTYPES, what, descr);
+        PyErr_Format(PyExc_TypeError, "%s %S is not supported: " GLUE_SUPPORTED_DTYPES, what,
+                     descr);
         return -1;
     }
     return 0;
@@ -242,8 +250,10 @@ int glue_read_descr(PyObject *object, PyArray_Descr **descr)
     if (object == Py_None) return 0;
     if (PyArray_DescrConverter(object, descr) == NPY_FAIL) return -1;
     if (PyDataType_ISBYTESWAPPED(*descr)) {
-        PyErr_Format(PyExc_TypeError,
-                     "the `dtype` argument selects a type, not a byte order: %R is not in this machine's", *descr);
+        PyErr_Format(
+            PyExc_TypeError,
+            "the `dtype` argument selects a type, not a byte order: %R is not in this machine's",
+            *descr);
         Py_CLEAR(*descr);
         return -1;
     }
@@ -285,7 +295,8 @@ gpr_status glue_resolve(glue_call *call)
     return status;
 }
 
-int glue_set_result_descr(glue_call *call, gpr_dtype result, PyArray_Descr *element, PyArray_Descr *requested)
+int glue_set_result_descr(glue_call *call, gpr_dtype result, PyArray_Descr *element,
+                          PyArray_Descr *requested)
 {
     const gpr_request *request = &call->request;
 
@@ -342,7 +353,8 @@ static int takes_scalar_axis(const gpr_request *request)
 
 _Static_assert(GPR_FLOAT16 > GPR_UINT64, "integers come before floats");
 
-int glue_read_axes(const glue_state *state, PyObject *axis, int ndim, const gpr_request *request, char *reduced)
+int glue_read_axes(const glue_state *state, PyObject *axis, int ndim, const gpr_request *request,
+                   char *reduced)
 {
     memset(reduced, axis == Py_None, (size_t)ndim);
     if (axis == Py_None) return 0;

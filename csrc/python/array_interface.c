@@ -21,7 +21,8 @@ static int read_typestr(PyObject *interface, gpr_dtype *dtype)
 
     if (text == NULL || PyArray_DescrConverter(text, &descr) == NPY_FAIL) return -1;
     if (PyDataType_ISBYTESWAPPED(descr)) {
-        PyErr_Format(PyExc_TypeError, "device arrays in another byte order (%R) are not supported", text);
+        PyErr_Format(PyExc_TypeError, "device arrays in another byte order (%R) are not supported",
+                     text);
     } else {
         failed = glue_find_dtype(descr, "reducing a device array of dtype", dtype) < 0;
     }
@@ -34,9 +35,10 @@ static int read_pointer(PyObject *interface, glue_device_array *array)
     PyObject *data = get_entry(interface, "data", 1);
 
     if (data == NULL) return -1;
-    if (!PyTuple_Check(data) || PyTuple_GET_SIZE(data) != 2 || !PyLong_Check(PyTuple_GET_ITEM(data, 0))) {
-        PyErr_SetString(PyExc_ValueError,
-                        "'data' of a CUDA array interface must be a tuple of an address and whether it is read-only");
+    if (!PyTuple_Check(data) || PyTuple_GET_SIZE(data) != 2 ||
+        !PyLong_Check(PyTuple_GET_ITEM(data, 0))) {
+        PyErr_SetString(PyExc_ValueError, "'data' of a CUDA array interface must be a tuple of an "
+                                          "address and whether it is read-only");
         return -1;
     }
     array->data = PyLong_AsVoidPtr(PyTuple_GET_ITEM(data, 0));
@@ -54,7 +56,8 @@ static int read_strides(PyObject *interface, glue_device_array *array)
     const int count = glue_read_integers(entry, "'strides' of a CUDA array interface", strides);
     if (count < 0) return -1;
     if (count != array->ndim) {
-        PyErr_Format(PyExc_ValueError, "the CUDA array interface has %d strides for %d axes", count, array->ndim);
+        PyErr_Format(PyExc_ValueError, "the CUDA array interface has %d strides for %d axes", count,
+                     array->ndim);
         return -1;
     }
     memcpy(glue_strides_of(array), strides, (size_t)count * sizeof *strides);
@@ -71,22 +74,27 @@ static int read_stream(const glue_state *state, PyObject *interface, glue_device
 
     if (PyErr_Occurred() != NULL) return -1;
     if (number != WITHOUT_STREAM && number != WITH_STREAM) {
-        PyErr_Format(PyExc_ValueError, "version %ld of the CUDA array interface is not supported: 2 and 3 are", number);
+        PyErr_Format(PyExc_ValueError,
+                     "version %ld of the CUDA array interface is not supported: 2 and 3 are",
+                     number);
         return -1;
     }
     stream = number == WITH_STREAM ? get_entry(interface, "stream", 0) : NULL;
     if (stream == NULL) return 0;
     if (glue_read_stream(state, stream, &array->stream) < 0) return -1;
     if (array->stream == NULL) {
-        PyErr_SetString(PyExc_ValueError, "stream 0 of a CUDA array interface is ambiguous, and not allowed: 1 is the "
-                                          "legacy default stream, 2 the thread's");
+        PyErr_SetString(
+            PyExc_ValueError,
+            "stream 0 of a CUDA array interface is ambiguous, and not allowed: 1 is the "
+            "legacy default stream, 2 the thread's");
         return -1;
     }
     array->has_stream = 1;
     return 0;
 }
 
-glue_device_array *glue_import_interface(const glue_state *state, PyObject *interface, PyObject *owner, void *stream)
+glue_device_array *glue_import_interface(const glue_state *state, PyObject *interface,
+                                         PyObject *owner, void *stream)
 {
     int64_t shape[GPR_MAX_NDIM];
     PyObject *entry = NULL;
@@ -97,11 +105,13 @@ glue_device_array *glue_import_interface(const glue_state *state, PyObject *inte
         return NULL;
     }
     if (get_entry(interface, "mask", 0) != NULL) {
-        PyErr_SetString(PyExc_TypeError, "masked device arrays are not supported: pass the mask as where=");
+        PyErr_SetString(PyExc_TypeError,
+                        "masked device arrays are not supported: pass the mask as where=");
         return NULL;
     }
     entry = get_entry(interface, "shape", 1);
-    const int ndim = entry != NULL ? glue_read_integers(entry, "'shape' of a CUDA array interface", shape) : -1;
+    const int ndim =
+        entry != NULL ? glue_read_integers(entry, "'shape' of a CUDA array interface", shape) : -1;
     if (ndim < 0) return NULL;
     array = glue_new_device_array(state, ndim);
     if (array == NULL) return NULL;
@@ -132,6 +142,7 @@ static PyObject *import_cai(PyObject *module, PyObject *arguments)
 }
 
 PyMethodDef glue_interface_methods[] = {
-    {"import_cai", import_cai, METH_VARARGS, PyDoc_STR("import_cai(interface, owner, stream) -> DeviceArray")},
+    {"import_cai", import_cai, METH_VARARGS,
+     PyDoc_STR("import_cai(interface, owner, stream) -> DeviceArray")},
     {NULL, NULL, 0, NULL},
 };

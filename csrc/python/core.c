@@ -20,7 +20,8 @@ static int add_operators(PyObject *module)
 
     for (int i = 0; i < GPR_OP_COUNT && !failed; i++) {
         PyObject *number = PyLong_FromLong(i);
-        failed = number == NULL || PyDict_SetItemString(operators, gpr_operator_name((gpr_operator)i), number) < 0;
+        failed = number == NULL ||
+                 PyDict_SetItemString(operators, gpr_operator_name((gpr_operator)i), number) < 0;
         Py_XDECREF(number);
     }
     if (!failed) failed = PyModule_AddObjectRef(module, "OPERATORS", operators) < 0;
@@ -51,7 +52,8 @@ static int add_kernel_files(PyObject *module)
 
     for (int i = 0; i < gpr_kernel_count() && !failed; i++) {
         gpr_kernel_info info;
-        PyObject *file = gpr_kernel_info_at(i, &info) == GPR_OK ? PyUnicode_FromString(info.file) : NULL;
+        PyObject *file =
+            gpr_kernel_info_at(i, &info) == GPR_OK ? PyUnicode_FromString(info.file) : NULL;
         failed = file == NULL || PyDict_SetItemString(files, info.name, file) < 0;
         Py_XDECREF(file);
     }
@@ -98,8 +100,10 @@ static int add_names(glue_state *state)
     }
     state->dtype_keyword = PyTuple_Pack(1, in_state[GLUE_NAME_dtype]);
     state->stream_keyword = PyTuple_Pack(1, in_state[GLUE_NAME_stream]);
-    state->stream_and_version_keywords = PyTuple_Pack(2, in_state[GLUE_NAME_stream], in_state[GLUE_NAME_max_version]);
-    return state->dtype_keyword != NULL && state->stream_keyword != NULL && state->stream_and_version_keywords != NULL
+    state->stream_and_version_keywords =
+        PyTuple_Pack(2, in_state[GLUE_NAME_stream], in_state[GLUE_NAME_max_version]);
+    return state->dtype_keyword != NULL && state->stream_keyword != NULL &&
+                   state->stream_and_version_keywords != NULL
                ? 0
                : -1;
 }
@@ -118,10 +122,11 @@ static int core_exec(PyObject *module)
         {"numpy.exceptions", "AxisError", &state->axis_error},
     };
     PyMethodDef *const methods[] = {
-        glue_run_methods,     glue_host_reduce_methods,   glue_reduce_plain_methods, glue_dot_methods,
-        glue_inspect_methods, glue_memory_methods,        glue_exact_methods,        glue_interface_methods,
-        glue_dlpack_methods,  glue_device_array_methods,  glue_buffer_methods,       glue_stream_methods,
-        glue_loan_methods,    glue_device_reduce_methods, glue_library_methods,
+        glue_run_methods,          glue_host_reduce_methods,   glue_reduce_plain_methods,
+        glue_dot_methods,          glue_inspect_methods,       glue_memory_methods,
+        glue_exact_methods,        glue_interface_methods,     glue_dlpack_methods,
+        glue_device_array_methods, glue_buffer_methods,        glue_stream_methods,
+        glue_loan_methods,         glue_device_reduce_methods, glue_library_methods,
     };
 
     if (glue_import_numpy() < 0) return -1;
@@ -136,7 +141,8 @@ static int core_exec(PyObject *module)
     if (glue_add_device_buffer(module) < 0 || glue_add_library_type(module) < 0) return -1;
     if (PyModule_AddIntConstant(module, "LEGACY_STREAM", GLUE_LEGACY_STREAM) < 0) return -1;
     if (PyModule_AddStringConstant(module, "__version__", gpr_version()) < 0) return -1;
-    if (add_operators(module) < 0 || add_kernel_files(module) < 0 || add_kernels_on_cpu(module) < 0) return -1;
+    if (add_operators(module) < 0 || add_kernel_files(module) < 0 || add_kernels_on_cpu(module) < 0)
+        return -1;
     return add_dtypes(module);
 }
 
@@ -183,7 +189,8 @@ static void core_free(void *module)
 static PyModuleDef_Slot core_slots[] = {
     {Py_mod_exec, (void *)core_exec},
 #ifdef Py_mod_multiple_interpreters
-    {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED}, /* NumPy's table is process-wide */
+    /* NumPy's table is process-wide */
+    {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
 #endif
 #ifdef Py_mod_gil
     {Py_mod_gil, Py_MOD_GIL_NOT_USED},

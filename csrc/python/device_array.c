@@ -82,7 +82,8 @@ static PyObject *get_stream(PyObject *self, void *closure)
 static PyMemberDef device_array_members[] = {
     {"ndim", T_INT, offsetof(glue_device_array, ndim), READONLY, PyDoc_STR("number of axes")},
     {"device", T_INT, offsetof(glue_device_array, device), READONLY, PyDoc_STR("CUDA ordinal")},
-    {"read_only", T_INT, offsetof(glue_device_array, read_only), READONLY, PyDoc_STR("not 0: not to be written")},
+    {"read_only", T_INT, offsetof(glue_device_array, read_only), READONLY,
+     PyDoc_STR("not 0: not to be written")},
     {NULL, 0, 0, 0, NULL},
 };
 
@@ -91,7 +92,8 @@ static PyGetSetDef device_array_getters[] = {
     {"strides", get_strides, NULL, PyDoc_STR("steps in bytes"), NULL},
     {"dtype", get_dtype, NULL, PyDoc_STR("name of the elements' type"), NULL},
     {"pointer", get_pointer, NULL, PyDoc_STR("address of the first element"), NULL},
-    {"stream", get_stream, NULL, PyDoc_STR("the producer's stream as a handle; None: it named none"), NULL},
+    {"stream", get_stream, NULL,
+     PyDoc_STR("the producer's stream as a handle; None: it named none"), NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -166,16 +168,18 @@ int glue_check_layout(glue_device_array *array)
 {
     for (int i = 0; i < array->ndim; i++) {
         if (glue_shape_of(array)[i] >= 0) continue;
-        PyErr_Format(PyExc_ValueError, "axis %d of the device array has the negative extent %lld", i,
-                     (long long)glue_shape_of(array)[i]);
+        PyErr_Format(PyExc_ValueError, "axis %d of the device array has the negative extent %lld",
+                     i, (long long)glue_shape_of(array)[i]);
         return -1;
     }
     if (array->data == NULL && has_elements(array)) {
-        PyErr_SetString(PyExc_ValueError, "the device array has elements but no memory: its pointer is NULL");
+        PyErr_SetString(PyExc_ValueError,
+                        "the device array has elements but no memory: its pointer is NULL");
         return -1;
     }
     if (array->device < 0) {
-        PyErr_Format(PyExc_ValueError, "the device array is on device %d, which cannot be", array->device);
+        PyErr_Format(PyExc_ValueError, "the device array is on device %d, which cannot be",
+                     array->device);
         return -1;
     }
     return 0;
@@ -202,8 +206,10 @@ int glue_check_memory(const glue_state *state, glue_device_array *array, int is_
         return -1;
     }
     if (is_named && device != array->device) {
-        PyErr_Format(PyExc_ValueError, "the array says that it is on device \"cuda:%d\", its memory is on \"cuda:%d\"",
-                     array->device, device);
+        PyErr_Format(
+            PyExc_ValueError,
+            "the array says that it is on device \"cuda:%d\", its memory is on \"cuda:%d\"",
+            array->device, device);
         return -1;
     }
     array->device = device;
@@ -233,7 +239,8 @@ int glue_read_dtype_name(PyObject *name, gpr_dtype *dtype)
 int glue_read_integers(PyObject *tuple, const char *what, int64_t *numbers)
 {
     if (!PyTuple_Check(tuple)) {
-        PyErr_Format(PyExc_TypeError, "%s must be a tuple of integers, not %s", what, Py_TYPE(tuple)->tp_name);
+        PyErr_Format(PyExc_TypeError, "%s must be a tuple of integers, not %s", what,
+                     Py_TYPE(tuple)->tp_name);
         return -1;
     }
     if (glue_check_ndim(PyTuple_GET_SIZE(tuple)) < 0) return -1;
@@ -269,20 +276,23 @@ glue_device_array *glue_describe_array(const glue_state *state, PyObject *const 
                          description[GLUE_DTYPE]);
             goto fail;
         }
-        if (glue_find_dtype((PyArray_Descr *)description[GLUE_DTYPE], "reducing a device array of dtype",
-                            &array->dtype) < 0)
+        if (glue_find_dtype((PyArray_Descr *)description[GLUE_DTYPE],
+                            "reducing a device array of dtype", &array->dtype) < 0)
             goto fail;
     }
     if (description[GLUE_STRIDES] == Py_None) {
         if (glue_set_compact_strides(array) < 0) goto fail;
     } else {
         if (glue_read_integers(description[GLUE_STRIDES], "strides", strides) != ndim) {
-            if (PyErr_Occurred() == NULL) PyErr_SetString(PyExc_ValueError, "there must be a stride for each axis");
+            if (PyErr_Occurred() == NULL)
+                PyErr_SetString(PyExc_ValueError, "there must be a stride for each axis");
             goto fail;
         }
         memcpy(glue_strides_of(array), strides, (size_t)ndim * sizeof *strides);
     }
-    if (glue_read_ready_stream(state, description[GLUE_READY], array) < 0 || glue_check_layout(array) < 0) goto fail;
+    if (glue_read_ready_stream(state, description[GLUE_READY], array) < 0 ||
+        glue_check_layout(array) < 0)
+        goto fail;
     array->owner = Py_NewRef(description[GLUE_OWNER]);
     return array;
 fail:
@@ -344,7 +354,8 @@ static PyObject *may_overlap(PyObject *module, PyObject *arguments)
 
 PyMethodDef glue_device_array_methods[] = {
     {"device_array", (PyCFunction)(void (*)(void))device_array, METH_FASTCALL,
-     PyDoc_STR("device_array(pointer, shape, strides, dtype, device, stream, owner) -> DeviceArray")},
+     PyDoc_STR(
+         "device_array(pointer, shape, strides, dtype, device, stream, owner) -> DeviceArray")},
     {"may_overlap", may_overlap, METH_VARARGS, PyDoc_STR("may_overlap(a, b) -> bool")},
     {NULL, NULL, 0, NULL},
 };

@@ -96,7 +96,8 @@ glue_device_array *glue_describe_array(const glue_state *state, PyObject *const 
 /* By the CUDA array interface, which `owner` returned; `stream`, a handle, is where it is ready
  * if the interface names no stream, NULL for none. The array is on the device that its memory is
  * on. */
-glue_device_array *glue_import_interface(const glue_state *state, PyObject *interface, PyObject *owner, void *stream);
+glue_device_array *glue_import_interface(const glue_state *state, PyObject *interface,
+                                         PyObject *owner, void *stream);
 
 /* ---- dlpack.c ---- */
 
@@ -106,7 +107,8 @@ glue_device_array *glue_import_capsule(const glue_state *state, PyObject *capsul
  * type. NULL without an exception: the type has no such API. */
 glue_device_array *glue_import_exchange(const glue_state *state, PyObject *object);
 /* An array of the object's library, made by that API. New reference. */
-PyObject *glue_make_exchange(const glue_state *state, PyObject *object, PyObject *shape, gpr_dtype dtype, int device);
+PyObject *glue_make_exchange(const glue_state *state, PyObject *object, PyObject *shape,
+                             gpr_dtype dtype, int device);
 /* A capsule that lends the array; of DLPack 1 if `versioned`, else of the version before. */
 PyObject *glue_export_capsule(glue_device_array *array, int versioned);
 

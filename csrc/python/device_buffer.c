@@ -20,7 +20,8 @@ static void free_memory(PyObject *capsule)
 
     if (memory == NULL) return;
     Py_BEGIN_ALLOW_THREADS(void)
-    gpr_free_device(memory->device, memory->data); /* waits for what the device still does with it */
+    /* waits for what the device still does with it */
+    gpr_free_device(memory->device, memory->data);
     Py_END_ALLOW_THREADS
     free(memory);
 }
@@ -64,7 +65,8 @@ static uint64_t count_bytes(glue_device_array *array)
 static PyObject *wrap(const glue_state *state, glue_device_array *memory)
 {
     PyTypeObject *type = (PyTypeObject *)state->device_buffer_type;
-    glue_device_buffer *buffer = memory != NULL ? (glue_device_buffer *)type->tp_alloc(type, 0) : NULL;
+    glue_device_buffer *buffer =
+        memory != NULL ? (glue_device_buffer *)type->tp_alloc(type, 0) : NULL;
 
     if (buffer != NULL) {
         buffer->memory = memory;
@@ -74,7 +76,8 @@ static PyObject *wrap(const glue_state *state, glue_device_array *memory)
     return (PyObject *)buffer;
 }
 
-PyObject *glue_make_buffer(const glue_state *state, PyObject *shape, gpr_dtype dtype, int device, void *stream)
+PyObject *glue_make_buffer(const glue_state *state, PyObject *shape, gpr_dtype dtype, int device,
+                           void *stream)
 {
     int64_t extents[GPR_MAX_NDIM];
     const int ndim = glue_read_integers(shape, "shape", extents);
@@ -153,7 +156,8 @@ static PyObject *buffer_new(PyTypeObject *type, PyObject *arguments, PyObject *k
         return NULL;
     }
     if (!PyArg_ParseTuple(arguments, "OUiO", &shape, &name, &device, &handle)) return NULL;
-    if (glue_read_dtype_name(name, &dtype) < 0 || glue_read_stream(state, handle, &stream) < 0) return NULL;
+    if (glue_read_dtype_name(name, &dtype) < 0 || glue_read_stream(state, handle, &stream) < 0)
+        return NULL;
     return glue_make_buffer(state, shape, dtype, device, stream);
 }
 
@@ -184,8 +188,9 @@ static PyObject *buffer_repr(PyObject *self)
     PyObject *shape = get_of_memory(self, "shape"), *text = NULL;
 
     if (shape == NULL) return NULL;
-    text = PyUnicode_FromFormat("<gpureduce.DeviceBuffer shape=%R dtype=%s device='cuda:%d'>", shape,
-                                gpr_dtype_name(memory_of(self)->dtype), memory_of(self)->device);
+    text =
+        PyUnicode_FromFormat("<gpureduce.DeviceBuffer shape=%R dtype=%s device='cuda:%d'>", shape,
+                             gpr_dtype_name(memory_of(self)->dtype), memory_of(self)->device);
     Py_DECREF(shape);
     return text;
 }
@@ -198,7 +203,8 @@ static PyObject *get_interface(PyObject *self, void *closure)
 
     (void)closure;
     if (memory->dtype == GPR_BFLOAT16) {
-        PyErr_SetString(PyExc_AttributeError, "the CUDA array interface has no bfloat16: use DLPack");
+        PyErr_SetString(PyExc_AttributeError,
+                        "the CUDA array interface has no bfloat16: use DLPack");
         return NULL;
     }
     shape = get_of_memory(self, "shape");
@@ -206,8 +212,8 @@ static PyObject *get_interface(PyObject *self, void *closure)
     typestr = descr != NULL ? PyObject_GetAttrString((PyObject *)descr, "str") : NULL;
     if (typestr != NULL)
         interface = Py_BuildValue("{sOsOs(NO)sOsNsi}", "shape", shape, "typestr", typestr, "data",
-                                  PyLong_FromVoidPtr(memory->data), Py_False, "strides", Py_None, "stream",
-                                  PyLong_FromVoidPtr(memory->stream), "version", 3);
+                                  PyLong_FromVoidPtr(memory->data), Py_False, "strides", Py_None,
+                                  "stream", PyLong_FromVoidPtr(memory->stream), "version", 3);
     Py_XDECREF(shape);
     Py_XDECREF((PyObject *)descr);
     Py_XDECREF(typestr);
@@ -234,7 +240,8 @@ static int check_loan(PyObject *self, PyObject *dl_device, PyObject *copy)
     Py_XDECREF(own);
     if (is_here < 0 || copies < 0) return -1;
     if (!is_here) {
-        PyErr_Format(PyExc_BufferError, "the array is on CUDA device %d and is not copied elsewhere",
+        PyErr_Format(PyExc_BufferError,
+                     "the array is on CUDA device %d and is not copied elsewhere",
                      memory_of(self)->device);
         return -1;
     }
@@ -257,7 +264,8 @@ static int order_consumer(PyObject *self, PyObject *object)
     PyErr_Clear(); /* of a handle too large for a long */
     if (glue_read_stream(state, object, &stream) < 0) return -1;
     if (stream == NULL && object != Py_None) {
-        PyErr_SetString(PyExc_ValueError, "stream 0 is ambiguous: 1 is the legacy default stream, 2 the thread's");
+        PyErr_SetString(PyExc_ValueError,
+                        "stream 0 is ambiguous: 1 is the legacy default stream, 2 the thread's");
         return -1;
     }
     return glue_order_streams(state, memory->device, memory->stream, glue_name_stream(stream));
@@ -269,7 +277,8 @@ static PyObject *lend(PyObject *self, PyObject *arguments, PyObject *keywords)
     PyObject *stream = Py_None, *most = Py_None, *dl_device = Py_None, *copy = Py_None;
     int major = 0, minor = 0;
 
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|$OOOO", names, &stream, &most, &dl_device, &copy))
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|$OOOO", names, &stream, &most,
+                                     &dl_device, &copy))
         return NULL;
     if (most != Py_None && !PyArg_Parse(most, "(ii)", &major, &minor)) return NULL;
     if (check_loan(self, dl_device, copy) < 0 || order_consumer(self, stream) < 0) return NULL;
@@ -279,30 +288,36 @@ static PyObject *lend(PyObject *self, PyObject *arguments, PyObject *keywords)
 static PyMethodDef buffer_methods[] = {
     {"__dlpack__", (PyCFunction)(void (*)(void))lend, METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("Lend the memory: the consumer's `stream` waits for what is still being written.")},
-    {"__dlpack_device__", get_dlpack_device, METH_NOARGS, PyDoc_STR("DLPack's device type and the CUDA ordinal.")},
+    {"__dlpack_device__", get_dlpack_device, METH_NOARGS,
+     PyDoc_STR("DLPack's device type and the CUDA ordinal.")},
     {NULL, NULL, 0, NULL},
 };
 
 static PyMemberDef buffer_members[] = {
-    {"__weaklistoffset__", T_PYSSIZET, offsetof(glue_device_buffer, weak_references), READONLY, NULL},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(glue_device_buffer, weak_references), READONLY,
+     NULL},
     {NULL, 0, 0, 0, NULL},
 };
 
 static PyGetSetDef buffer_getters[] = {
     {"shape", get_of_memory, NULL, PyDoc_STR("extents"), "shape"},
     {"dtype", get_of_memory, NULL, PyDoc_STR("name of the elements' type"), "dtype"},
-    {"device", get_of_memory, NULL, PyDoc_STR("CUDA ordinal of the device whose memory it is in"), "device"},
-    {"stream", get_of_memory, NULL, PyDoc_STR("handle of the stream that its elements are written on"), "stream"},
+    {"device", get_of_memory, NULL, PyDoc_STR("CUDA ordinal of the device whose memory it is in"),
+     "device"},
+    {"stream", get_of_memory, NULL,
+     PyDoc_STR("handle of the stream that its elements are written on"), "stream"},
     {"memory", get_memory, NULL, PyDoc_STR("as the core takes it"), NULL},
-    {"__cuda_array_interface__", get_interface, NULL, PyDoc_STR("version 3; not for bfloat16"), NULL},
+    {"__cuda_array_interface__", get_interface, NULL, PyDoc_STR("version 3; not for bfloat16"),
+     NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyType_Slot buffer_slots[] = {
-    {Py_tp_doc,
-     (void *)PyDoc_STR("A C-contiguous array in memory of gpureduce's own.\n\n"
-                       "Every library takes it over without a copy, by ``__dlpack__`` or, except for bfloat16, by\n"
-                       "``__cuda_array_interface__``. Its memory is freed with the last array that was made of it.")},
+    {Py_tp_doc, (void *)PyDoc_STR("A C-contiguous array in memory of gpureduce's own.\n\n"
+                                  "Every library takes it over without a copy, by ``__dlpack__`` "
+                                  "or, except for bfloat16, by\n"
+                                  "``__cuda_array_interface__``. Its memory is freed with the last "
+                                  "array that was made of it.")},
     {Py_tp_new, (void *)buffer_new},
     {Py_tp_dealloc, (void *)buffer_dealloc},
     {Py_tp_repr, (void *)buffer_repr},
@@ -342,13 +357,17 @@ static PyObject *fill_device(PyObject *module, PyObject *arguments)
     void *stream = NULL;
     gpr_status status = GPR_OK;
 
-    if (!PyArg_ParseTuple(arguments, "O!y#O", state->device_array_type, &object, &element, &bytes, &handle))
+    if (!PyArg_ParseTuple(arguments, "O!y#O", state->device_array_type, &object, &element, &bytes,
+                          &handle))
         return NULL;
     if (glue_read_stream(state, handle, &stream) < 0) return NULL;
     glue_device_array *array = (glue_device_array *)object;
-    if ((size_t)bytes != gpr_dtype_bytes(array->dtype) || !glue_is_compact(array) || array->read_only) {
-        PyErr_SetString(PyExc_ValueError, "only C-contiguous arrays that may be written are filled, with an element of "
-                                          "theirs");
+    if ((size_t)bytes != gpr_dtype_bytes(array->dtype) || !glue_is_compact(array) ||
+        array->read_only) {
+        PyErr_SetString(
+            PyExc_ValueError,
+            "only C-contiguous arrays that may be written are filled, with an element of "
+            "theirs");
         return NULL;
     }
     for (int i = 0; i < array->ndim; i++) count *= (uint64_t)glue_shape_of(array)[i];
@@ -371,14 +390,16 @@ static PyObject *queue_upload(PyObject *module, PyObject *arguments)
     gpr_status status = GPR_OK;
     int failed = 1;
 
-    if (!PyArg_ParseTuple(arguments, "O!y*O", state->device_array_type, &object, &source, &handle)) return NULL;
+    if (!PyArg_ParseTuple(arguments, "O!y*O", state->device_array_type, &object, &source, &handle))
+        return NULL;
     glue_device_array *array = (glue_device_array *)object;
     if (glue_read_stream(state, handle, &stream) < 0) goto done;
     bytes = gpr_dtype_bytes(array->dtype);
     for (int i = 0; i < array->ndim; i++) bytes *= (uint64_t)glue_shape_of(array)[i];
     if ((uint64_t)source.len != bytes || !glue_is_compact(array) || array->read_only) {
-        PyErr_SetString(PyExc_ValueError,
-                        "only C-contiguous arrays that may be written are uploaded to, with as many bytes");
+        PyErr_SetString(
+            PyExc_ValueError,
+            "only C-contiguous arrays that may be written are uploaded to, with as many bytes");
         goto done;
     }
     Py_BEGIN_ALLOW_THREADS
@@ -393,7 +414,8 @@ done:
 }
 
 PyMethodDef glue_buffer_methods[] = {
-    {"fill_device", fill_device, METH_VARARGS, PyDoc_STR("fill_device(array, element as bytes, stream)")},
+    {"fill_device", fill_device, METH_VARARGS,
+     PyDoc_STR("fill_device(array, element as bytes, stream)")},
     {"queue_upload", queue_upload, METH_VARARGS, PyDoc_STR("queue_upload(array, source, stream)")},
     {NULL, NULL, 0, NULL},
 };

@@ -29,7 +29,8 @@ typedef struct glue_device_buffer {
 /* Makes the type, once per module. */
 int glue_add_device_buffer(PyObject *module);
 /* A buffer of that shape, a tuple, for work on `stream`. New reference. */
-PyObject *glue_make_buffer(const glue_state *state, PyObject *shape, gpr_dtype dtype, int device, void *stream);
+PyObject *glue_make_buffer(const glue_state *state, PyObject *shape, gpr_dtype dtype, int device,
+                           void *stream);
 /* A pair of the buffer's parts along its first axis, which has two elements; they share its
  * memory. New reference. */
 PyObject *glue_halve_buffer(const glue_state *state, PyObject *buffer);

@@ -28,16 +28,17 @@ int glue_check_device(const gpr_request *request, const glue_device_array *sourc
     const int asked = request->device;
 
     if (asked == GPR_DEVICE_CPU) {
-        PyErr_Format(
-            PyExc_ValueError,
-            "the array is in the memory of device \"cuda:%d\": to reduce it on the CPU, copy it first, as with "
-            "cupy.asnumpy(a), a.cpu().numpy() or numpy.asarray(a)",
-            source->device);
+        PyErr_Format(PyExc_ValueError,
+                     "the array is in the memory of device \"cuda:%d\": to reduce it on the CPU, "
+                     "copy it first, as with "
+                     "cupy.asnumpy(a), a.cpu().numpy() or numpy.asarray(a)",
+                     source->device);
         return -1;
     }
     if (asked >= 0 && asked != source->device) {
         PyErr_Format(PyExc_ValueError,
-                     "the array is in the memory of device \"cuda:%d\", not of \"cuda:%d\": move it there, or leave "
+                     "the array is in the memory of device \"cuda:%d\", not of \"cuda:%d\": move "
+                     "it there, or leave "
                      "device= out",
                      source->device, asked);
         return -1;
@@ -47,7 +48,8 @@ int glue_check_device(const gpr_request *request, const glue_device_array *sourc
 
 /* A mask broadcasts to the array's shape: its axes are the array's last ones, those of one
  * element count for all. */
-static int read_mask(const glue_state *state, PyObject *object, glue_device_array *source, int64_t *strides)
+static int read_mask(const glue_state *state, PyObject *object, glue_device_array *source,
+                     int64_t *strides)
 {
     if (object == Py_None) return 0;
     if (!glue_is_device_array(state, object)) {
@@ -56,15 +58,17 @@ static int read_mask(const glue_state *state, PyObject *object, glue_device_arra
     }
     glue_device_array *mask = (glue_device_array *)object;
     if (mask->dtype != GPR_BOOL) {
-        PyErr_Format(PyExc_TypeError,
-                     "Cannot cast array data from dtype('%s') to dtype('bool') according to the rule "
-                     "'safe'",
-                     gpr_dtype_name(mask->dtype));
+        PyErr_Format(
+            PyExc_TypeError,
+            "Cannot cast array data from dtype('%s') to dtype('bool') according to the rule "
+            "'safe'",
+            gpr_dtype_name(mask->dtype));
         return -1;
     }
     if (mask->device != source->device) {
-        PyErr_Format(PyExc_ValueError, "the array is on device \"cuda:%d\" and its mask on \"cuda:%d\"", source->device,
-                     mask->device);
+        PyErr_Format(PyExc_ValueError,
+                     "the array is on device \"cuda:%d\" and its mask on \"cuda:%d\"",
+                     source->device, mask->device);
         return -1;
     }
     const int more = source->ndim - mask->ndim;
@@ -81,8 +85,8 @@ static int read_mask(const glue_state *state, PyObject *object, glue_device_arra
 
 /* A mean is a number for all rows, or an array that broadcasts to the result's shape with the
  * reduced axes in it: its steps along the kept axes. */
-static int read_mean(const glue_state *state, PyObject *object, glue_device_array *source, const char *reduced,
-                     glue_call *call)
+static int read_mean(const glue_state *state, PyObject *object, glue_device_array *source,
+                     const char *reduced, glue_call *call)
 {
     gpr_request *request = &call->request;
     Py_complex number;
@@ -100,19 +104,23 @@ static int read_mean(const glue_state *state, PyObject *object, glue_device_arra
     }
     glue_device_array *mean = (glue_device_array *)object;
     if (mean->device != source->device) {
-        PyErr_Format(PyExc_TypeError, "the array is on device \"cuda:%d\" and its mean on \"cuda:%d\"", source->device,
-                     mean->device);
+        PyErr_Format(PyExc_TypeError,
+                     "the array is on device \"cuda:%d\" and its mean on \"cuda:%d\"",
+                     source->device, mean->device);
         return -1;
     }
     const int more = source->ndim - mean->ndim;
     fits = more >= 0;
     for (int i = 0; i < source->ndim && fits; i++) {
         const int64_t extent = i < more ? 1 : glue_shape_of(mean)[i - more];
-        if (!reduced[i]) call->mean_strides[kept++] = extent == 1 ? 0 : glue_strides_of(mean)[i - more];
+        if (!reduced[i])
+            call->mean_strides[kept++] = extent == 1 ? 0 : glue_strides_of(mean)[i - more];
         fits = extent == 1 || (!reduced[i] && extent == glue_shape_of(source)[i]);
     }
     if (!fits) {
-        PyErr_SetString(PyExc_ValueError, "the mean cannot be broadcast to the shape of the result with keepdims=True");
+        PyErr_SetString(
+            PyExc_ValueError,
+            "the mean cannot be broadcast to the shape of the result with keepdims=True");
         return -1;
     }
     request->mean_dtype = mean->dtype;
@@ -122,8 +130,8 @@ static int read_mean(const glue_state *state, PyObject *object, glue_device_arra
 }
 
 /* Copies shape and strides with the reduced axes last, and the shape of the result. */
-static void set_layout(glue_call *call, glue_device_array *source, const int64_t *mask_strides, const char *reduced,
-                       int keepdims)
+static void set_layout(glue_call *call, glue_device_array *source, const int64_t *mask_strides,
+                       const char *reduced, int keepdims)
 {
     int at = 0, kept = 0;
 
@@ -179,7 +187,8 @@ PyObject *glue_ask_for_room(PyObject *make, const glue_call *call, gpr_dtype dty
     PyObject *const arguments[] = {shape, name};
     pair = PyObject_Vectorcall(make, arguments, 2, NULL);
     if (pair != NULL && (!PyTuple_Check(pair) || PyTuple_GET_SIZE(pair) != 2)) {
-        PyErr_SetString(PyExc_TypeError, "what makes room for a result returns the result and its memory");
+        PyErr_SetString(PyExc_TypeError,
+                        "what makes room for a result returns the result and its memory");
         Py_CLEAR(pair);
     }
 done:
@@ -190,12 +199,13 @@ done:
 
 /* Steps of the kept axes from those of all of the result's, which has the reduced ones too if
  * keepdims. */
-static void set_result_strides(glue_call *call, const int64_t *strides, const char *reduced, int ndim, int keepdims,
-                               int64_t *kept)
+static void set_result_strides(glue_call *call, const int64_t *strides, const char *reduced,
+                               int ndim, int keepdims, int64_t *kept)
 {
     int at = 0, count = 0;
 
-    if (call->request.op == GPR_OP_MINMAX) kept[count++] = strides[at++]; /* from minima to maxima */
+    /* from minima to maxima */
+    if (call->request.op == GPR_OP_MINMAX) kept[count++] = strides[at++];
     for (int i = 0; i < ndim; i++) {
         if (!reduced[i]) {
             kept[count++] = strides[at++];
@@ -206,13 +216,15 @@ static void set_result_strides(glue_call *call, const int64_t *strides, const ch
     call->request.result_strides = kept;
 }
 
-static int check_target(const glue_call *call, const int64_t *shape, const int64_t *strides, int ndim)
+static int check_target(const glue_call *call, const int64_t *shape, const int64_t *strides,
+                        int ndim)
 {
     int same = ndim == call->result_ndim;
 
     for (int i = 0; i < ndim && same; i++) same = shape[i] == call->result_shape[i];
     if (!same) {
-        PyErr_SetString(PyExc_ValueError, "the memory for the result has another shape than the result");
+        PyErr_SetString(PyExc_ValueError,
+                        "the memory for the result has another shape than the result");
         return -1;
     }
     for (int i = 0; i < ndim; i++) {
@@ -220,7 +232,9 @@ static int check_target(const glue_call *call, const int64_t *shape, const int64
     }
     for (int i = 0; i < ndim; i++) {
         if (strides[i] == 0 && shape[i] > 1) {
-            PyErr_SetString(PyExc_ValueError, "output array is a broadcast one: several of its elements share memory");
+            PyErr_SetString(
+                PyExc_ValueError,
+                "output array is a broadcast one: several of its elements share memory");
             return -1;
         }
     }
@@ -234,12 +248,13 @@ int glue_use_device_target(glue_call *call, glue_device_array *target, gpr_dtype
         return -1;
     }
     if (target->dtype != dtype) {
-        PyErr_Format(PyExc_TypeError, "the result is of dtype %s, the memory for it of dtype %s", gpr_dtype_name(dtype),
-                     gpr_dtype_name(target->dtype));
+        PyErr_Format(PyExc_TypeError, "the result is of dtype %s, the memory for it of dtype %s",
+                     gpr_dtype_name(dtype), gpr_dtype_name(target->dtype));
         return -1;
     }
     if (target->device != call->request.device) {
-        PyErr_Format(PyExc_ValueError, "the array is on device \"cuda:%d\" and the result's memory on \"cuda:%d\"",
+        PyErr_Format(PyExc_ValueError,
+                     "the array is on device \"cuda:%d\" and the result's memory on \"cuda:%d\"",
                      call->request.device, target->device);
         return -1;
     }
@@ -248,14 +263,16 @@ int glue_use_device_target(glue_call *call, glue_device_array *target, gpr_dtype
     return check_target(call, glue_shape_of(target), glue_strides_of(target), target->ndim);
 }
 
-static int use_host_target(glue_call *call, PyArrayObject *target, gpr_dtype dtype, int64_t *strides)
+static int use_host_target(glue_call *call, PyArrayObject *target, gpr_dtype dtype,
+                           int64_t *strides)
 {
     int64_t shape[GPR_MAX_NDIM];
     gpr_dtype found = GPR_BOOL;
 
     if (glue_find_dtype(PyArray_DESCR(target), "a result of dtype", &found) < 0) return -1;
     if (found != dtype || !PyArray_ISBEHAVED(target)) {
-        PyErr_Format(PyExc_TypeError, "the memory for the result must be aligned, writeable, and of dtype %s",
+        PyErr_Format(PyExc_TypeError,
+                     "the memory for the result must be aligned, writeable, and of dtype %s",
                      gpr_dtype_name(dtype));
         return -1;
     }
@@ -267,8 +284,8 @@ static int use_host_target(glue_call *call, PyArrayObject *target, gpr_dtype dty
     return check_target(call, shape, strides, PyArray_NDIM(target));
 }
 
-PyObject *glue_run_into(glue_state *state, glue_call *call, gpr_dtype dtype, PyObject *result, PyObject *target,
-                        const char *reduced, int keepdims)
+PyObject *glue_run_into(glue_state *state, glue_call *call, gpr_dtype dtype, PyObject *result,
+                        PyObject *target, const char *reduced, int keepdims)
 {
     int64_t host_strides[GPR_MAX_NDIM], kept[GPR_MAX_NDIM];
     const int64_t *strides = host_strides;
@@ -280,15 +297,17 @@ PyObject *glue_run_into(glue_state *state, glue_call *call, gpr_dtype dtype, PyO
     } else if (PyArray_Check(target)) {
         if (use_host_target(call, (PyArrayObject *)target, dtype, host_strides) < 0) return NULL;
     } else {
-        PyErr_SetString(PyExc_TypeError, "the memory for a result is a DeviceArray or a NumPy array");
+        PyErr_SetString(PyExc_TypeError,
+                        "the memory for a result is a DeviceArray or a NumPy array");
         return NULL;
     }
     set_result_strides(call, strides, reduced, call->request.ndim, keepdims, kept);
     return glue_reduce_unlocked(&call->request) == GPR_OK ? Py_NewRef(result) : glue_raise(state);
 }
 
-int glue_read_device_call(const glue_state *state, glue_device_array *source, const glue_arguments *given,
-                          glue_call *call, char *reduced, int *keepdims)
+int glue_read_device_call(const glue_state *state, glue_device_array *source,
+                          const glue_arguments *given, glue_call *call, char *reduced,
+                          int *keepdims)
 {
     gpr_request *request = &call->request;
     int64_t mask_strides[GPR_MAX_NDIM];

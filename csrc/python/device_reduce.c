@@ -14,7 +14,8 @@
 /* Nothing was queued: Python begins anew. */
 static PyObject *leave_to_python(void)
 {
-    if (PyErr_Occurred() != NULL && !PyErr_ExceptionMatches(PyExc_Exception)) return NULL; /* as a KeyboardInterrupt */
+    /* as a KeyboardInterrupt */
+    if (PyErr_Occurred() != NULL && !PyErr_ExceptionMatches(PyExc_Exception)) return NULL;
     PyErr_Clear();
     Py_RETURN_NOTIMPLEMENTED;
 }
@@ -23,8 +24,8 @@ static PyObject *leave_to_python(void)
  * done needs a wait where it goes to an out. */
 static int is_plain(const glue_library *library, const glue_arguments *given, PyObject *out)
 {
-    return given->dtype == Py_None && given->options[GLUE_STREAM] == Py_None && PyBool_Check(given->keepdims) &&
-           (out == Py_None || !library->ways->lends);
+    return given->dtype == Py_None && given->options[GLUE_STREAM] == Py_None &&
+           PyBool_Check(given->keepdims) && (out == Py_None || !library->ways->lends);
 }
 
 /* Whether there are warnings to give, or pairs of results to fill. */
@@ -53,22 +54,26 @@ static int has_result_shape(const glue_call *call, const int64_t *shape, int ndi
 
 /* Whether `out` takes the result as it is: contiguous host memory, or memory of the same
  * library, stream and device. */
-static int use_out(glue_state *state, const glue_library *library, const glue_call *call, glue_device_array *source,
-                   PyObject *out, gpr_dtype dtype, place *where)
+static int use_out(glue_state *state, const glue_library *library, const glue_call *call,
+                   glue_device_array *source, PyObject *out, gpr_dtype dtype, place *where)
 {
     gpr_dtype found = GPR_BOOL;
 
     if (PyArray_CheckExact(out)) {
         PyArrayObject *host = (PyArrayObject *)out;
-        if (!PyArray_ISCARRAY(host) || glue_find_dtype(PyArray_DESCR(host), "a result of dtype", &found) < 0) return 0;
-        if (found != dtype || !has_result_shape(call, PyArray_DIMS(host), PyArray_NDIM(host))) return 0;
+        if (!PyArray_ISCARRAY(host) ||
+            glue_find_dtype(PyArray_DESCR(host), "a result of dtype", &found) < 0)
+            return 0;
+        if (found != dtype || !has_result_shape(call, PyArray_DIMS(host), PyArray_NDIM(host)))
+            return 0;
         where->target = Py_NewRef(out);
     } else {
         if (library->ways->read_only || glue_find_library(state, out) != library) return 0;
         glue_device_array *target = glue_read_array(state, library, out);
         where->target = (PyObject *)target;
         if (target == NULL || target->dtype != dtype || target->device != source->device ||
-            target->stream != source->stream || target->read_only || glue_may_overlap(target, source) ||
+            target->stream != source->stream || target->read_only ||
+            glue_may_overlap(target, source) ||
             !has_result_shape(call, glue_shape_of(target), target->ndim))
             return 0;
     }
@@ -77,8 +82,8 @@ static int use_out(glue_state *state, const glue_library *library, const glue_ca
 }
 
 /* Has the library make an array beside `like`. 0, or -1 with an exception. */
-static int make_room(const glue_state *state, const glue_library *library, const glue_call *call, PyObject *like,
-                     glue_device_array *source, gpr_dtype dtype, place *where)
+static int make_room(const glue_state *state, const glue_library *library, const glue_call *call,
+                     PyObject *like, glue_device_array *source, gpr_dtype dtype, place *where)
 {
     PyObject *shape = glue_result_shape(call);
     glue_device_array *memory = NULL;
@@ -91,8 +96,9 @@ static int make_room(const glue_state *state, const glue_library *library, const
 }
 
 /* Carries the call out into memory that the library makes; the caller's array, or NULL. */
-static PyObject *run_into_room(glue_state *state, const glue_library *library, glue_call *call, PyObject *like,
-                               glue_device_array *source, gpr_dtype dtype, const char *reduced, int keepdims)
+static PyObject *run_into_room(glue_state *state, const glue_library *library, glue_call *call,
+                               PyObject *like, glue_device_array *source, gpr_dtype dtype,
+                               const char *reduced, int keepdims)
 {
     place where = {NULL, NULL};
     PyObject *made = NULL, *result = NULL, *pair = NULL;
@@ -116,8 +122,8 @@ static PyObject *run_into_room(glue_state *state, const glue_library *library, g
 
 /* Carries the call out into `out`, if that takes the result as it is. */
 static PyObject *run_into_out(glue_state *state, const glue_library *library, glue_call *call,
-                              glue_device_array *source, PyObject *out, gpr_dtype dtype, const char *reduced,
-                              int keepdims)
+                              glue_device_array *source, PyObject *out, gpr_dtype dtype,
+                              const char *reduced, int keepdims)
 {
     place where = {NULL, NULL};
     PyObject *result = NULL;
@@ -132,7 +138,8 @@ static PyObject *run_into_out(glue_state *state, const glue_library *library, gl
     return result;
 }
 
-PyObject *glue_reduce_plain_device(glue_state *state, PyObject *array, const glue_arguments *given, PyObject *out)
+PyObject *glue_reduce_plain_device(glue_state *state, PyObject *array, const glue_arguments *given,
+                                   PyObject *out)
 {
     const glue_library *library = glue_find_library(state, array);
     glue_device_array *source = NULL;
@@ -145,11 +152,13 @@ PyObject *glue_reduce_plain_device(glue_state *state, PyObject *array, const glu
     if (library == NULL || !is_plain(library, given, out)) Py_RETURN_NOTIMPLEMENTED;
     source = glue_read_array(state, library, array);
     if (source == NULL) return NULL;
-    if (glue_read_device_call(state, source, given, &call, reduced, &keepdims) < 0 || wants_more(&call, out)) {
+    if (glue_read_device_call(state, source, given, &call, reduced, &keepdims) < 0 ||
+        wants_more(&call, out)) {
         result = leave_to_python();
         goto done;
     }
-    if (source->dtype < GPR_FLOAT16) call.request.skip_nan = 0; /* floats and complex numbers come last */
+    /* floats and complex numbers come last */
+    if (source->dtype < GPR_FLOAT16) call.request.skip_nan = 0;
     call.request.stream = source->stream;
     if (glue_resolve(&call) != GPR_OK) {
         result = leave_to_python();
@@ -169,7 +178,8 @@ done:
 /* ---------------------------------------------------------------- for Python ----------------- */
 
 /* Runs the request into the target that `make` gives; the result that it gives with it, or NULL. */
-static PyObject *run_into_made(glue_state *state, glue_call *call, PyObject *make, const char *reduced, int keepdims)
+static PyObject *run_into_made(glue_state *state, glue_call *call, PyObject *make,
+                               const char *reduced, int keepdims)
 {
     PyObject *pair = NULL, *result = NULL;
 
@@ -177,12 +187,14 @@ static PyObject *run_into_made(glue_state *state, glue_call *call, PyObject *mak
     const gpr_dtype dtype = call->resolution.result;
     pair = glue_ask_for_room(make, call, dtype);
     if (pair == NULL) return NULL;
-    result = glue_run_into(state, call, dtype, PyTuple_GET_ITEM(pair, 0), PyTuple_GET_ITEM(pair, 1), reduced, keepdims);
+    result = glue_run_into(state, call, dtype, PyTuple_GET_ITEM(pair, 0), PyTuple_GET_ITEM(pair, 1),
+                           reduced, keepdims);
     Py_DECREF(pair);
     return result;
 }
 
-/* reduce_on_device(op, source, axis, dtype, keepdims, mask, kernel, device, block_size, grid_size, stream, skip_nan, ddof, make,
+/* reduce_on_device(op, source, axis, dtype, keepdims, mask, kernel, device, block_size, grid_size,
+ * stream, skip_nan, ddof, make,
  *                  mean=None) */
 static PyObject *reduce_on_device(PyObject *module, PyObject *const *from, Py_ssize_t count)
 {
@@ -207,13 +219,14 @@ static PyObject *reduce_on_device(PyObject *module, PyObject *const *from, Py_ss
     glue_call call;
 
     if ((count != MEAN && count != MOST) || !glue_is_device_array(state, from[SOURCE])) {
-        PyErr_SetString(PyExc_TypeError,
-                        "reduce_on_device takes an operator's number, a DeviceArray and twelve or thirteen more");
+        PyErr_SetString(PyExc_TypeError, "reduce_on_device takes an operator's number, a "
+                                         "DeviceArray and twelve or thirteen more");
         return NULL;
     }
     PyObject *const mean = count == MOST ? from[MEAN] : Py_None;
-    const glue_arguments given = {from[OP],       from[AXIS], from[DTYPE], from[KEEPDIMS], from[MASK],
-                                  from[SKIP_NAN], from[DDOF], mean,        from + OPTIONS};
+    const glue_arguments given = {from[OP],       from[AXIS], from[DTYPE],
+                                  from[KEEPDIMS], from[MASK], from[SKIP_NAN],
+                                  from[DDOF],     mean,       from + OPTIONS};
     glue_device_array *source = (glue_device_array *)from[SOURCE];
     if (glue_read_device_call(state, source, &given, &call, reduced, &keepdims) < 0) return NULL;
     return run_into_made(state, &call, from[MAKE], reduced, keepdims);
@@ -221,9 +234,10 @@ static PyObject *reduce_on_device(PyObject *module, PyObject *const *from, Py_ss
 
 PyMethodDef glue_device_reduce_methods[] = {
     {"reduce_on_device", (PyCFunction)(void (*)(void))reduce_on_device, METH_FASTCALL,
-     PyDoc_STR(
-         "reduce_on_device(op, source, axis, dtype, keepdims, mask, kernel, device, block_size, grid_size, stream, "
-         "skip_nan, ddof, make, mean=None) -> what make(shape, dtype) returned first; its second is the result's "
-         "memory")},
+     PyDoc_STR("reduce_on_device(op, source, axis, dtype, keepdims, mask, kernel, device, "
+               "block_size, grid_size, stream, "
+               "skip_nan, ddof, make, mean=None) -> what make(shape, dtype) returned first; its "
+               "second is the result's "
+               "memory")},
     {NULL, NULL, 0, NULL},
 };

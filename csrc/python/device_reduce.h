@@ -6,7 +6,8 @@
 
 /* What reduce_plain returns for anything but an exact ndarray; `out` None or where the result
  * goes. */
-PyObject *glue_reduce_plain_device(glue_state *state, PyObject *array, const glue_arguments *given, PyObject *out);
+PyObject *glue_reduce_plain_device(glue_state *state, PyObject *array, const glue_arguments *given,
+                                   PyObject *out);
 
 extern PyMethodDef glue_device_reduce_methods[];
 

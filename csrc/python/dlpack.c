@@ -15,11 +15,21 @@ static const char exchange_name[] = "dlpack_exchange_api";
 /* ---------------------------------------------------------------- dtypes --------------------- */
 
 static const DLDataType dlpack_dtypes[GPR_DTYPE_COUNT] = {
-    [GPR_BOOL] = {kDLBool, 8, 1},      [GPR_INT8] = {kDLInt, 8, 1},           [GPR_INT16] = {kDLInt, 16, 1},
-    [GPR_INT32] = {kDLInt, 32, 1},     [GPR_INT64] = {kDLInt, 64, 1},         [GPR_UINT8] = {kDLUInt, 8, 1},
-    [GPR_UINT16] = {kDLUInt, 16, 1},   [GPR_UINT32] = {kDLUInt, 32, 1},       [GPR_UINT64] = {kDLUInt, 64, 1},
-    [GPR_FLOAT16] = {kDLFloat, 16, 1}, [GPR_BFLOAT16] = {kDLBfloat, 16, 1},   [GPR_FLOAT32] = {kDLFloat, 32, 1},
-    [GPR_FLOAT64] = {kDLFloat, 64, 1}, [GPR_COMPLEX64] = {kDLComplex, 64, 1}, [GPR_COMPLEX128] = {kDLComplex, 128, 1},
+    [GPR_BOOL] = {kDLBool, 8, 1},
+    [GPR_INT8] = {kDLInt, 8, 1},
+    [GPR_INT16] = {kDLInt, 16, 1},
+    [GPR_INT32] = {kDLInt, 32, 1},
+    [GPR_INT64] = {kDLInt, 64, 1},
+    [GPR_UINT8] = {kDLUInt, 8, 1},
+    [GPR_UINT16] = {kDLUInt, 16, 1},
+    [GPR_UINT32] = {kDLUInt, 32, 1},
+    [GPR_UINT64] = {kDLUInt, 64, 1},
+    [GPR_FLOAT16] = {kDLFloat, 16, 1},
+    [GPR_BFLOAT16] = {kDLBfloat, 16, 1},
+    [GPR_FLOAT32] = {kDLFloat, 32, 1},
+    [GPR_FLOAT64] = {kDLFloat, 64, 1},
+    [GPR_COMPLEX64] = {kDLComplex, 64, 1},
+    [GPR_COMPLEX128] = {kDLComplex, 128, 1},
 };
 
 /* Raises the TypeError for elements that are not reduced, by the name that ml_dtypes and PyTorch
@@ -52,7 +62,8 @@ static int refuse_dtype(DLDataType dtype)
 
     if (dtype.code < HAS_OWN_BITS) snprintf(bits, sizeof bits, "%d", (int)dtype.bits);
     PyErr_Format(PyExc_TypeError,
-                 "reducing a device array of dtype %s%s (DLPack's type code %d with %d bits and %d lanes) is not "
+                 "reducing a device array of dtype %s%s (DLPack's type code %d with %d bits and %d "
+                 "lanes) is not "
                  "supported: " GLUE_SUPPORTED_DTYPES,
                  name, bits, (int)dtype.code, (int)dtype.bits, (int)dtype.lanes);
     return -1;
@@ -73,7 +84,8 @@ static int find_dlpack_dtype(DLDataType dtype, gpr_dtype *found)
 static int check_dlpack_device(DLDevice device)
 {
     if (device.device_type == kDLCUDA || device.device_type == kDLCUDAManaged) return 0;
-    PyErr_Format(PyExc_BufferError, "the array is not in the memory of a CUDA device: DLPack's device type is %d",
+    PyErr_Format(PyExc_BufferError,
+                 "the array is not in the memory of a CUDA device: DLPack's device type is %d",
                  (int)device.device_type);
     return -1;
 }
@@ -100,7 +112,8 @@ static glue_device_array *read_tensor(const glue_state *state, const DLTensor *t
         const int64_t bytes = (int64_t)gpr_dtype_bytes(array->dtype);
         for (int i = 0; i < array->ndim; i++) {
             if (__builtin_mul_overflow(tensor->strides[i], bytes, &glue_strides_of(array)[i])) {
-                PyErr_Format(PyExc_ValueError, "the stride of axis %d of the device array overflows", i);
+                PyErr_Format(PyExc_ValueError,
+                             "the stride of axis %d of the device array overflows", i);
                 goto fail;
             }
         }
@@ -118,8 +131,8 @@ static glue_device_array *take_versioned(const glue_state *state, DLManagedTenso
     glue_device_array *array = NULL;
 
     if (tensor->version.major != DLPACK_MAJOR_VERSION) {
-        PyErr_Format(PyExc_BufferError, "DLPack version %u is not supported, version %d is", tensor->version.major,
-                     DLPACK_MAJOR_VERSION);
+        PyErr_Format(PyExc_BufferError, "DLPack version %u is not supported, version %d is",
+                     tensor->version.major, DLPACK_MAJOR_VERSION);
     } else {
         array = read_tensor(state, &tensor->dl_tensor);
     }
@@ -151,7 +164,8 @@ glue_device_array *glue_import_capsule(const glue_state *state, PyObject *capsul
 
     if (name == NULL) {
         if (PyErr_Occurred() != NULL) return NULL;
-        PyErr_Format(PyExc_TypeError, "__dlpack__ must return a capsule, not %s", Py_TYPE(capsule)->tp_name);
+        PyErr_Format(PyExc_TypeError, "__dlpack__ must return a capsule, not %s",
+                     Py_TYPE(capsule)->tp_name);
         return NULL;
     }
     if (strcmp(name, versioned_name) == 0) {
@@ -163,10 +177,11 @@ glue_device_array *glue_import_capsule(const glue_state *state, PyObject *capsul
         if (tensor == NULL || PyCapsule_SetName(capsule, used_legacy_name) < 0) return NULL;
         array = take_legacy(state, tensor);
     } else if (strcmp(name, used_versioned_name) == 0 || strcmp(name, used_legacy_name) == 0) {
-        PyErr_SetString(PyExc_ValueError, "the DLPack capsule has been consumed already: ask the array for another");
+        PyErr_SetString(PyExc_ValueError,
+                        "the DLPack capsule has been consumed already: ask the array for another");
     } else {
-        PyErr_Format(PyExc_ValueError, "a capsule of DLPack is called '%s' or '%s', not '%s'", versioned_name,
-                     legacy_name, name);
+        PyErr_Format(PyExc_ValueError, "a capsule of DLPack is called '%s' or '%s', not '%s'",
+                     versioned_name, legacy_name, name);
     }
     if (array != NULL && glue_check_memory(state, array, 1) < 0) Py_CLEAR(array);
     return array;
@@ -192,18 +207,22 @@ static PyObject *import_dlpack(PyObject *module, PyObject *arguments)
  * we understand. */
 static const DLPackExchangeAPI *find_exchange_api(const glue_state *state, PyObject *object)
 {
-    PyObject *capsule =
-        PyObject_GetAttr((PyObject *)Py_TYPE(object), state->names[GLUE_NAME___dlpack_c_exchange_api__]);
+    PyObject *capsule = PyObject_GetAttr((PyObject *)Py_TYPE(object),
+                                         state->names[GLUE_NAME___dlpack_c_exchange_api__]);
     const DLPackExchangeAPIHeader *api = NULL;
 
     if (capsule == NULL) {
         if (PyErr_ExceptionMatches(PyExc_AttributeError)) PyErr_Clear();
         return NULL;
     }
-    if (PyCapsule_IsValid(capsule, exchange_name)) api = PyCapsule_GetPointer(capsule, exchange_name);
-    Py_DECREF(capsule); /* the functions stay: they are the library's, for the life of the process */
+    if (PyCapsule_IsValid(capsule, exchange_name))
+        api = PyCapsule_GetPointer(capsule, exchange_name);
+    /* the functions stay: they are the library's, for the life of the process */
+    Py_DECREF(capsule);
     while (api != NULL && api->version.major > DLPACK_MAJOR_VERSION) api = api->prev_api;
-    return api != NULL && api->version.major == DLPACK_MAJOR_VERSION ? (const DLPackExchangeAPI *)api : NULL;
+    return api != NULL && api->version.major == DLPACK_MAJOR_VERSION
+               ? (const DLPackExchangeAPI *)api
+               : NULL;
 }
 
 /* The functions set an exception when they fail; one that forgets is not to become a
@@ -216,18 +235,21 @@ static int check_exchange(int result, const char *what)
     return -1;
 }
 
-static glue_device_array *exchange(const glue_state *state, const DLPackExchangeAPI *api, PyObject *object)
+static glue_device_array *exchange(const glue_state *state, const DLPackExchangeAPI *api,
+                                   PyObject *object)
 {
     DLTensor tensor = {.data = NULL};
     DLManagedTensorVersioned *managed = NULL;
     glue_device_array *array = NULL;
 
     if (api->dltensor_from_py_object_no_sync == NULL) {
-        if (check_exchange(api->managed_tensor_from_py_object_no_sync(object, &managed), "lend the array") < 0)
+        if (check_exchange(api->managed_tensor_from_py_object_no_sync(object, &managed),
+                           "lend the array") < 0)
             return NULL;
         return take_versioned(state, managed);
     }
-    if (check_exchange(api->dltensor_from_py_object_no_sync(object, &tensor), "show the array") < 0) return NULL;
+    if (check_exchange(api->dltensor_from_py_object_no_sync(object, &tensor), "show the array") < 0)
+        return NULL;
     array = read_tensor(state, &tensor);
     if (array != NULL) array->owner = Py_NewRef(object);
     return array;
@@ -242,7 +264,8 @@ glue_device_array *glue_import_exchange(const glue_state *state, PyObject *objec
     if (api == NULL) return NULL;
     array = exchange(state, api, object);
     if (array == NULL) return NULL;
-    if (check_exchange(api->current_work_stream(kDLCUDA, array->device, &stream), "name its stream") < 0) {
+    if (check_exchange(api->current_work_stream(kDLCUDA, array->device, &stream),
+                       "name its stream") < 0) {
         Py_DECREF(array);
         return NULL;
     }
@@ -267,13 +290,15 @@ static void raise_allocation_error(void *context, const char *kind, const char *
     if (PyErr_Occurred() == NULL) PyErr_Format(PyExc_MemoryError, "%s: %s", kind, message);
 }
 
-PyObject *glue_make_exchange(const glue_state *state, PyObject *object, PyObject *shape, gpr_dtype dtype, int device)
+PyObject *glue_make_exchange(const glue_state *state, PyObject *object, PyObject *shape,
+                             gpr_dtype dtype, int device)
 {
     const DLPackExchangeAPI *api = find_exchange_api(state, object);
     DLManagedTensorVersioned *made = NULL;
     int64_t extents[GPR_MAX_NDIM];
-    DLTensor prototype = {
-        .shape = extents, .dtype = dlpack_dtypes[dtype], .device = {.device_type = kDLCUDA, .device_id = device}};
+    DLTensor prototype = {.shape = extents,
+                          .dtype = dlpack_dtypes[dtype],
+                          .device = {.device_type = kDLCUDA, .device_id = device}};
     void *result = NULL;
 
     if (api == NULL) {
@@ -284,10 +309,13 @@ PyObject *glue_make_exchange(const glue_state *state, PyObject *object, PyObject
     prototype.ndim = glue_read_integers(shape, "shape", extents);
     if (prototype.ndim < 0) return NULL;
     if (api->managed_tensor_allocator(&prototype, &made, NULL, raise_allocation_error) != 0) {
-        if (PyErr_Occurred() == NULL) PyErr_SetString(PyExc_MemoryError, "the array's library could not make another");
+        if (PyErr_Occurred() == NULL)
+            PyErr_SetString(PyExc_MemoryError, "the array's library could not make another");
         return NULL;
     }
-    if (check_exchange(api->managed_tensor_to_py_object_no_sync(made, &result), "take an array over") < 0) return NULL;
+    if (check_exchange(api->managed_tensor_to_py_object_no_sync(made, &result),
+                       "take an array over") < 0)
+        return NULL;
     return result;
 }
 
@@ -382,7 +410,8 @@ PyObject *glue_export_capsule(glue_device_array *array, int versioned)
         tensor->manager_ctx = lent;
         tensor->deleter = delete_legacy;
     }
-    capsule = PyCapsule_New(&lent->managed, versioned ? versioned_name : legacy_name, destroy_capsule);
+    capsule =
+        PyCapsule_New(&lent->managed, versioned ? versioned_name : legacy_name, destroy_capsule);
     if (capsule == NULL) {
         free(lent);
         return NULL;
@@ -397,16 +426,22 @@ static PyObject *export_dlpack(PyObject *module, PyObject *arguments)
     PyObject *array = NULL;
     int versioned = 0;
 
-    if (!PyArg_ParseTuple(arguments, "O!p", glue_state_of(module)->device_array_type, &array, &versioned)) return NULL;
+    if (!PyArg_ParseTuple(arguments, "O!p", glue_state_of(module)->device_array_type, &array,
+                          &versioned))
+        return NULL;
     return glue_export_capsule((glue_device_array *)array, versioned);
 }
 
 PyMethodDef glue_dlpack_methods[] = {
-    {"export_dlpack", export_dlpack, METH_VARARGS, PyDoc_STR("export_dlpack(array, versioned) -> capsule")},
-    {"import_dlpack", import_dlpack, METH_VARARGS, PyDoc_STR("import_dlpack(capsule, stream) -> DeviceArray")},
+    {"export_dlpack", export_dlpack, METH_VARARGS,
+     PyDoc_STR("export_dlpack(array, versioned) -> capsule")},
+    {"import_dlpack", import_dlpack, METH_VARARGS,
+     PyDoc_STR("import_dlpack(capsule, stream) -> DeviceArray")},
     {"import_exchange", import_exchange, METH_O,
-     PyDoc_STR("import_exchange(object) -> DeviceArray, or None if its type has no DLPack C exchange API")},
+     PyDoc_STR("import_exchange(object) -> DeviceArray, or None if its type has no DLPack C "
+               "exchange API")},
     {"empty_like", empty_like, METH_VARARGS,
-     PyDoc_STR("empty_like(object, shape, dtype, device) -> array, by the type's DLPack C exchange API")},
+     PyDoc_STR(
+         "empty_like(object, shape, dtype, device) -> array, by the type's DLPack C exchange API")},
     {NULL, NULL, 0, NULL},
 };

@@ -3,7 +3,8 @@
 #include "python/device_call.h"
 
 /* The options of a dot are those of any call. */
-static int read_options(const glue_state *state, PyObject *const *options, glue_call *call, gpr_dot_request *request)
+static int read_options(const glue_state *state, PyObject *const *options, glue_call *call,
+                        gpr_dot_request *request)
 {
     if (glue_read_options(state, options, call) < 0) return -1;
     request->kernel = call->request.kernel;
@@ -18,7 +19,8 @@ static int read_options(const glue_state *state, PyObject *const *options, glue_
 
 static int read_host_factor(PyArrayObject *array, gpr_factor *factor)
 {
-    if (glue_find_dtype(PyArray_DESCR(array), "dot of an array of dtype", &factor->dtype) < 0) return -1;
+    if (glue_find_dtype(PyArray_DESCR(array), "dot of an array of dtype", &factor->dtype) < 0)
+        return -1;
     factor->data = PyArray_DATA(array);
     factor->stride = PyArray_STRIDE(array, 0);
     factor->byteswapped = PyArray_ISBYTESWAPPED(array);
@@ -44,8 +46,9 @@ static PyObject *dot(PyObject *module, PyObject *const *from, Py_ssize_t count)
 
     if (count != ARGUMENT_COUNT || !is_vector(from[A]) || !is_vector(from[B]) ||
         PyArray_DIM((PyArrayObject *)from[A], 0) != PyArray_DIM((PyArrayObject *)from[B], 0)) {
-        PyErr_SetString(PyExc_TypeError,
-                        "dot takes two arrays of one axis and equal lengths, and seven more arguments");
+        PyErr_SetString(
+            PyExc_TypeError,
+            "dot takes two arrays of one axis and equal lengths, and seven more arguments");
         return NULL;
     }
     request.result = &scalar;
@@ -53,7 +56,8 @@ static PyObject *dot(PyObject *module, PyObject *const *from, Py_ssize_t count)
     if (read_host_factor((PyArrayObject *)from[A], &request.a) < 0) return NULL;
     if (read_host_factor((PyArrayObject *)from[B], &request.b) < 0) return NULL;
     if (read_options(state, from + OPTIONS, &call, &request) < 0) return NULL;
-    if (glue_read_descr(from[FACTOR], &factor) < 0 || glue_read_descr(from[DTYPE], &dtype) < 0) goto done;
+    if (glue_read_descr(from[FACTOR], &factor) < 0 || glue_read_descr(from[DTYPE], &dtype) < 0)
+        goto done;
     if (factor == NULL) {
         PyErr_SetString(PyExc_TypeError, "the common dtype of dot's arrays must be a dtype");
         goto done;
@@ -63,7 +67,8 @@ static PyObject *dot(PyObject *module, PyObject *const *from, Py_ssize_t count)
     if (request.device != GPR_DEVICE_CPU && glue_locate(state, 0) < 0) goto done;
     if (glue_dot_unlocked(&request) != GPR_OK) {
         glue_raise(state);
-    } else if (glue_warn_if_none(state, &call) == 0) { /* of kernels that have no dot it would say something wrong */
+    } else if (glue_warn_if_none(state, &call) == 0) {
+        /* of kernels that have no dot it would say something wrong */
         result = PyArray_Scalar(&scalar, dtype != NULL ? dtype : factor, NULL);
     }
 done:
@@ -93,7 +98,8 @@ static int check_pair(glue_device_array *a, glue_device_array *b)
         return -1;
     }
     if (a->device != b->device) {
-        PyErr_Format(PyExc_ValueError, "the first array is on device \"cuda:%d\" and the second on \"cuda:%d\"",
+        PyErr_Format(PyExc_ValueError,
+                     "the first array is on device \"cuda:%d\" and the second on \"cuda:%d\"",
                      a->device, b->device);
         return -1;
     }
@@ -112,29 +118,36 @@ static PyObject *dot_on_device(PyObject *module, PyObject *const *from, Py_ssize
     gpr_dtype result_dtype = GPR_DTYPE_DEFAULT;
     PyObject *pair = NULL, *result = NULL;
 
-    if (count != COUNT || !glue_is_device_array(state, from[A]) || !glue_is_device_array(state, from[B])) {
-        PyErr_SetString(PyExc_TypeError, "dot_on_device takes two DeviceArrays and eight more arguments");
+    if (count != COUNT || !glue_is_device_array(state, from[A]) ||
+        !glue_is_device_array(state, from[B])) {
+        PyErr_SetString(PyExc_TypeError,
+                        "dot_on_device takes two DeviceArrays and eight more arguments");
         return NULL;
     }
     glue_device_array *a = (glue_device_array *)from[A], *b = (glue_device_array *)from[B];
-    if (read_device_factor(a, &request.a) < 0 || read_device_factor(b, &request.b) < 0 || check_pair(a, b) < 0)
+    if (read_device_factor(a, &request.a) < 0 || read_device_factor(b, &request.b) < 0 ||
+        check_pair(a, b) < 0)
         return NULL;
     request.n = (uint64_t)glue_shape_of(a)[0];
     if (read_options(state, from + OPTIONS, &call, &request) < 0) return NULL;
     if (glue_check_device(&call.request, a) < 0) return NULL;
     call.request.device = request.device = a->device;
-    if (glue_read_compute(from[FACTOR], &request.factor) < 0 || glue_read_compute(from[DTYPE], &request.compute) < 0)
+    if (glue_read_compute(from[FACTOR], &request.factor) < 0 ||
+        glue_read_compute(from[DTYPE], &request.compute) < 0)
         return NULL;
     result_dtype = request.compute == GPR_DTYPE_DEFAULT ? request.factor : request.compute;
     if (glue_locate(state, 0) < 0) return NULL;
     pair = glue_ask_for_room(from[MAKE], &call, result_dtype);
     if (pair == NULL) return NULL;
     if (!glue_is_device_array(state, PyTuple_GET_ITEM(pair, 1))) {
-        PyErr_SetString(PyExc_TypeError, "the memory for the result of a dot on a device is a DeviceArray");
-    } else if (glue_use_device_target(&call, (glue_device_array *)PyTuple_GET_ITEM(pair, 1), result_dtype) == 0) {
+        PyErr_SetString(PyExc_TypeError,
+                        "the memory for the result of a dot on a device is a DeviceArray");
+    } else if (glue_use_device_target(&call, (glue_device_array *)PyTuple_GET_ITEM(pair, 1),
+                                      result_dtype) == 0) {
         request.result = call.request.result;
         request.result_on_device = 1;
-        result = glue_dot_unlocked(&request) == GPR_OK ? Py_NewRef(PyTuple_GET_ITEM(pair, 0)) : glue_raise(state);
+        result = glue_dot_unlocked(&request) == GPR_OK ? Py_NewRef(PyTuple_GET_ITEM(pair, 0))
+                                                       : glue_raise(state);
     }
     Py_DECREF(pair);
     return result;
@@ -144,8 +157,8 @@ PyMethodDef glue_dot_methods[] = {
     {"dot", (PyCFunction)(void (*)(void))dot, METH_FASTCALL,
      PyDoc_STR("dot(a, b, factor, dtype, kernel, device, block_size, grid_size, stream, /)")},
     {"dot_on_device", (PyCFunction)(void (*)(void))dot_on_device, METH_FASTCALL,
-     PyDoc_STR(
-         "dot_on_device(a, b, factor, dtype, kernel, device, block_size, grid_size, stream, make) -> what make(shape, "
-         "dtype) returned first; its second is the result's memory")},
+     PyDoc_STR("dot_on_device(a, b, factor, dtype, kernel, device, block_size, grid_size, stream, "
+               "make) -> what make(shape, "
+               "dtype) returned first; its second is the result's memory")},
     {NULL, NULL, 0, NULL},
 };

@@ -131,7 +131,8 @@ static PyObject *exact_result(PyObject *module, PyObject *arguments)
     }
     if (glue_find_dtype(descr, "an exact sum as dtype", &number) == 0) {
         status = mean ? gpr_exact_mean(sum, number, &value) : gpr_exact_result(sum, number, &value);
-        result = status == GPR_OK ? PyArray_Scalar(&value, descr, NULL) : glue_raise(glue_state_of(module));
+        result = status == GPR_OK ? PyArray_Scalar(&value, descr, NULL)
+                                  : glue_raise(glue_state_of(module));
     }
     Py_DECREF(descr);
     return result;
@@ -180,9 +181,12 @@ static PyObject *exact_load(PyObject *module, PyObject *object)
 
 PyMethodDef glue_exact_methods[] = {
     {"exact_new", exact_new, METH_O, PyDoc_STR("exact_new(dtype) -> state")},
-    {"exact_update", (PyCFunction)(void (*)(void))exact_update, METH_FASTCALL, PyDoc_STR("exact_update(state, array)")},
-    {"exact_merge", (PyCFunction)(void (*)(void))exact_merge, METH_FASTCALL, PyDoc_STR("exact_merge(state, other)")},
-    {"exact_result", exact_result, METH_VARARGS, PyDoc_STR("exact_result(state, dtype, mean) -> scalar")},
+    {"exact_update", (PyCFunction)(void (*)(void))exact_update, METH_FASTCALL,
+     PyDoc_STR("exact_update(state, array)")},
+    {"exact_merge", (PyCFunction)(void (*)(void))exact_merge, METH_FASTCALL,
+     PyDoc_STR("exact_merge(state, other)")},
+    {"exact_result", exact_result, METH_VARARGS,
+     PyDoc_STR("exact_result(state, dtype, mean) -> scalar")},
     {"exact_count", exact_count, METH_O, PyDoc_STR("exact_count(state) -> int")},
     {"exact_dtype", exact_dtype, METH_O, PyDoc_STR("exact_dtype(state) -> name")},
     {"exact_store", exact_store, METH_O, PyDoc_STR("exact_store(state) -> bytes")},

@@ -3,8 +3,8 @@
 
 static PyObject *raise_cuda_error(const glue_state *state, const gpr_error *error)
 {
-    PyObject *exception = PyObject_CallFunction(state->cuda_error, "ssisz", error->message, error->name, error->code,
-                                                error->call, error->log);
+    PyObject *exception = PyObject_CallFunction(state->cuda_error, "ssisz", error->message,
+                                                error->name, error->code, error->call, error->log);
 
     if (exception != NULL) PyErr_SetObject(state->cuda_error, exception);
     Py_XDECREF(exception);
@@ -80,5 +80,6 @@ static Py_ssize_t caller_level(void)
 int glue_warn_no_device(glue_state *state, const char *what)
 {
     if (atomic_exchange(&state->warned, 1)) return 0;
-    return PyErr_WarnFormat(state->no_device_warning, caller_level(), "%s: %s", what, gpr_last_error()->message);
+    return PyErr_WarnFormat(state->no_device_warning, caller_level(), "%s: %s", what,
+                            gpr_last_error()->message);
 }

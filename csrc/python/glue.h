@@ -1,7 +1,7 @@
 /* The glue between CPython, NumPy and gpureduce.h: what its files share.
  *
- * The glue turns Python objects into requests and results and statuses back into Python objects. It knows no rule of
- * reducing: NumPy's fine print is src/gpureduce's, arithmetic is the library's.
+ * The glue turns Python objects into requests and results and statuses back into Python objects. It
+ * knows no rule of reducing: NumPy's fine print is src/gpureduce's, arithmetic is the library's.
  */
 #ifndef GLUE_H
 #define GLUE_H
@@ -81,18 +81,20 @@ typedef struct glue_state {
     PyObject *library_type;       /* gpureduce._core.Library */
     PyObject *names[GLUE_NAME_COUNT];
     PyObject *dtype_keyword, *stream_keyword, *stream_and_version_keywords; /* tuples of names */
-    _Atomic(PyObject *) libraries[GLUE_MOST_LIBRARIES]; /* by row of the table; NULL: no array of it was seen yet */
-    _Atomic(struct glue_loan *) loans;                  /* loans.c */
-    atomic_int ends_loans;                              /* the end of the process ends loans */
-    atomic_int located;                                 /* NVRTC and CCCL were looked for */
-    atomic_int warned;                                  /* NoDeviceWarning was given */
+    /* by row of the table; NULL: no array of it was seen yet */
+    _Atomic(PyObject *) libraries[GLUE_MOST_LIBRARIES];
+    _Atomic(struct glue_loan *) loans; /* loans.c */
+    atomic_int ends_loans;             /* the end of the process ends loans */
+    atomic_int located;                /* NVRTC and CCCL were looked for */
+    atomic_int warned;                 /* NoDeviceWarning was given */
 } glue_state;
 
 /* A request and the memory that its pointers point to. */
 typedef struct glue_call {
     gpr_request request;
     gpr_resolution resolution; /* of the request, once glue_resolve found it */
-    int64_t shape[GPR_MAX_NDIM], strides[GPR_MAX_NDIM], mask_strides[GPR_MAX_NDIM], mean_strides[GPR_MAX_NDIM];
+    int64_t shape[GPR_MAX_NDIM], strides[GPR_MAX_NDIM], mask_strides[GPR_MAX_NDIM],
+        mean_strides[GPR_MAX_NDIM];
     npy_intp result_shape[GPR_MAX_NDIM + 1]; /* minmax has an axis of two before the others */
     int result_ndim;
     PyArray_Descr *result_descr; /* owned */
@@ -110,7 +112,8 @@ typedef struct glue_arguments {
 enum { GLUE_KERNEL, GLUE_DEVICE, GLUE_BLOCK_SIZE, GLUE_GRID_SIZE, GLUE_STREAM, GLUE_OPTION_COUNT };
 
 /* Which dtypes are reduced, at the end of every message about one that is not. */
-#define GLUE_SUPPORTED_DTYPES "bool, integers, float16, bfloat16, float32, float64, complex64 and complex128 are"
+#define GLUE_SUPPORTED_DTYPES \
+    "bool, integers, float16, bfloat16, float32, float64, complex64 and complex128 are"
 
 /* ---- numpy_api.c ---- */
 
@@ -145,16 +148,19 @@ int glue_find_dtype(PyArray_Descr *descr, const char *what, gpr_dtype *dtype);
 int glue_read_descr(PyObject *object, PyArray_Descr **descr);
 /* NumPy's descriptor of a dtype, new reference; of bfloat16 it has none. */
 PyArray_Descr *glue_descr_of(gpr_dtype dtype);
-/* Resolves the request, which has all of its types, axes and options; its result's type is in call->resolution. */
+/* Resolves the request, which has all of its types, axes and options; its result's type is in
+ * call->resolution. */
 gpr_status glue_resolve(glue_call *call);
 /* The descriptor of the result; new reference in call->result_descr. */
-int glue_set_result_descr(glue_call *call, gpr_dtype result, PyArray_Descr *element, PyArray_Descr *requested);
+int glue_set_result_descr(glue_call *call, gpr_dtype result, PyArray_Descr *element,
+                          PyArray_Descr *requested);
 int glue_read_keepdims(PyObject *object, int *keepdims);
 /* Whether NaN is left out, and what variances' divisors are less by. */
 int glue_read_leave_out(PyObject *skip_nan, PyObject *ddof, gpr_request *request);
 /* Marks the axes that are reduced. The request has its operator, its elements' type and whether
  * NaN are left out. */
-int glue_read_axes(const glue_state *state, PyObject *axis, int ndim, const gpr_request *request, char *reduced);
+int glue_read_axes(const glue_state *state, PyObject *axis, int ndim, const gpr_request *request,
+                   char *reduced);
 /* Finds NVRTC and CUB's headers once, if there is a driver or `always`. */
 int glue_locate(glue_state *state, int always);
 
@@ -183,7 +189,8 @@ int glue_lacks_freedom(const glue_call *call);
 /* ---- host_reduce.c ---- */
 
 /* What reduce_plain returns for an exact ndarray. */
-PyObject *glue_reduce_plain_ndarray(glue_state *state, PyArrayObject *array, const glue_arguments *given);
+PyObject *glue_reduce_plain_ndarray(glue_state *state, PyArrayObject *array,
+                                    const glue_arguments *given);
 
 /* ---- the functions that core.c puts into the module ---- */
 

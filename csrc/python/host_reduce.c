@@ -5,7 +5,8 @@
 /* ---------------------------------------------------------------- arrays --------------------- */
 
 /* Copies shape and strides with the reduced axes last, and lays out the result. */
-static void read_layout(glue_call *call, PyArrayObject *array, PyArrayObject *mask, const char *reduced, int keepdims)
+static void read_layout(glue_call *call, PyArrayObject *array, PyArrayObject *mask,
+                        const char *reduced, int keepdims)
 {
     const int ndim = PyArray_NDIM(array);
     int at = 0, kept = 0;
@@ -22,7 +23,8 @@ static void read_layout(glue_call *call, PyArrayObject *array, PyArrayObject *ma
         }
     }
     for (int i = 0; i < ndim; i++) {
-        if (!reduced[i] || keepdims) call->result_shape[call->result_ndim++] = reduced[i] ? 1 : PyArray_DIM(array, i);
+        if (!reduced[i] || keepdims)
+            call->result_shape[call->result_ndim++] = reduced[i] ? 1 : PyArray_DIM(array, i);
     }
     call->request.ndim = ndim;
     call->request.reduced = ndim - kept;
@@ -51,7 +53,8 @@ static int read_mask(PyObject *object, PyArrayObject *array, PyArrayObject **mas
 }
 
 /* Fills in all of a call but the result's place. 0, or -1 with an exception. */
-static int read_call(glue_state *state, PyArrayObject *array, const glue_arguments *given, glue_call *call)
+static int read_call(glue_state *state, PyArrayObject *array, const glue_arguments *given,
+                     glue_call *call)
 {
     PyArrayObject *mask = NULL;
     PyArray_Descr *requested = NULL;
@@ -62,7 +65,8 @@ static int read_call(glue_state *state, PyArrayObject *array, const glue_argumen
     memset(request, 0, sizeof *request);
     request->compute = GPR_DTYPE_DEFAULT;
     if (glue_read_operator(given->op, &request->op) < 0) return -1;
-    if (glue_find_dtype(PyArray_DESCR(array), "reducing an array of dtype", &request->dtype) < 0) return -1;
+    if (glue_find_dtype(PyArray_DESCR(array), "reducing an array of dtype", &request->dtype) < 0)
+        return -1;
     if (glue_read_leave_out(given->skip_nan, given->ddof, request) < 0) return -1;
     if (glue_read_axes(state, given->axis, PyArray_NDIM(array), request, reduced) < 0) return -1;
     if (glue_read_keepdims(given->keepdims, &keepdims) < 0) return -1;
@@ -70,12 +74,14 @@ static int read_call(glue_state *state, PyArrayObject *array, const glue_argumen
     if (read_mask(given->mask, array, &mask) < 0) return -1;
     if (glue_read_descr(given->dtype, &requested) < 0) return -1;
 
-    if (requested != NULL && glue_find_dtype(requested, "reducing to dtype", &request->compute) < 0) goto done;
+    if (requested != NULL && glue_find_dtype(requested, "reducing to dtype", &request->compute) < 0)
+        goto done;
     read_layout(call, array, mask, reduced, keepdims);
     if (glue_resolve(call) != GPR_OK)
         glue_raise(state);
     else
-        failed = glue_set_result_descr(call, call->resolution.result, PyArray_DESCR(array), requested);
+        failed =
+            glue_set_result_descr(call, call->resolution.result, PyArray_DESCR(array), requested);
 done:
     Py_XDECREF(requested);
     return failed;
@@ -101,21 +107,25 @@ static PyObject *reduce(PyObject *module, PyObject *const *from, Py_ssize_t coun
     glue_call call;
 
     if (count != ARGUMENT_COUNT || !PyArray_Check(from[ARRAY])) {
-        PyErr_SetString(PyExc_TypeError, "reduce takes an operator's number, an array and eleven more arguments");
+        PyErr_SetString(PyExc_TypeError,
+                        "reduce takes an operator's number, an array and eleven more arguments");
         return NULL;
     }
-    const glue_arguments given = {from[OP],       from[AXIS], from[DTYPE], from[KEEPDIMS], from[MASK],
-                                  from[SKIP_NAN], from[DDOF], Py_None,     from + OPTIONS};
+    const glue_arguments given = {from[OP],       from[AXIS], from[DTYPE],
+                                  from[KEEPDIMS], from[MASK], from[SKIP_NAN],
+                                  from[DDOF],     Py_None,    from + OPTIONS};
     if (read_call(state, (PyArrayObject *)from[ARRAY], &given, &call) < 0) return NULL;
     return glue_run(state, &call);
 }
 
-PyObject *glue_reduce_plain_ndarray(glue_state *state, PyArrayObject *array, const glue_arguments *given)
+PyObject *glue_reduce_plain_ndarray(glue_state *state, PyArrayObject *array,
+                                    const glue_arguments *given)
 {
     PyObject *result = NULL;
     glue_call call;
 
-    if (PyArray_SIZE(array) == 0 || (PyArray_ISCOMPLEX(array) && given->dtype != Py_None)) Py_RETURN_NOTIMPLEMENTED;
+    if (PyArray_SIZE(array) == 0 || (PyArray_ISCOMPLEX(array) && given->dtype != Py_None))
+        Py_RETURN_NOTIMPLEMENTED;
     if (read_call(state, array, given, &call) == 0) {
         if (glue_lacks_freedom(&call)) {
             Py_DECREF(call.result_descr);
@@ -130,8 +140,8 @@ PyObject *glue_reduce_plain_ndarray(glue_state *state, PyArrayObject *array, con
 
 PyMethodDef glue_host_reduce_methods[] = {
     {"reduce", (PyCFunction)(void (*)(void))reduce, METH_FASTCALL,
-     PyDoc_STR(
-         "reduce(op, array, axis, dtype, keepdims, mask, kernel, device, block_size, grid_size, stream, skip_nan, "
-         "ddof, /)")},
+     PyDoc_STR("reduce(op, array, axis, dtype, keepdims, mask, kernel, device, block_size, "
+               "grid_size, stream, skip_nan, "
+               "ddof, /)")},
     {NULL, NULL, 0, NULL},
 };

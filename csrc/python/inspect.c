@@ -25,12 +25,14 @@ static PyObject *describe_kernel(const glue_state *state, int index)
     status = gpr_kernel_available(index, 0);
     Py_END_ALLOW_THREADS
     return Py_BuildValue(
-        "{ss ss ss ss ss ss ss ss sI sI sN sN sN si sN ss}", "name", info.name, "aliases", info.aliases, "family",
-        info.family, "summary", info.summary, "removes", info.removes, "pays", info.pays, "source", info.source,
-        "block_rule", info.block_rule, "block_size", info.block_size, "elements_per_thread", info.elements_per_thread,
-        "takes_grid_size", new_bool(info.takes_grid_size), "commutative_only", new_bool(info.commutative_only),
-        "deterministic", new_bool(info.deterministic), "min_compute_capability", info.min_compute_capability,
-        "available", new_bool(status == GPR_OK), "reason", status == GPR_OK ? "" : gpr_last_error()->message);
+        "{ss ss ss ss ss ss ss ss sI sI sN sN sN si sN ss}", "name", info.name, "aliases",
+        info.aliases, "family", info.family, "summary", info.summary, "removes", info.removes,
+        "pays", info.pays, "source", info.source, "block_rule", info.block_rule, "block_size",
+        info.block_size, "elements_per_thread", info.elements_per_thread, "takes_grid_size",
+        new_bool(info.takes_grid_size), "commutative_only", new_bool(info.commutative_only),
+        "deterministic", new_bool(info.deterministic), "min_compute_capability",
+        info.min_compute_capability, "available", new_bool(status == GPR_OK), "reason",
+        status == GPR_OK ? "" : gpr_last_error()->message);
 }
 
 static PyObject *kernels(PyObject *module, PyObject *Py_UNUSED(ignored))
@@ -94,12 +96,14 @@ static PyObject *describe_device(const glue_state *state, int ordinal)
     status = gpr_device_info_at(ordinal, &info);
     Py_END_ALLOW_THREADS
     if (status != GPR_OK) return glue_raise(state);
-    return Py_BuildValue("{si ss sN si sK sK si si ss}", "ordinal", info.ordinal, "name", info.name,
-                         "compute_capability",
-                         Py_BuildValue("(ii)", info.compute_capability / 10, info.compute_capability % 10),
-                         "multiprocessors", info.multiprocessors, "memory_bytes", (unsigned long long)info.memory_bytes,
-                         "l2_bytes", (unsigned long long)info.l2_bytes, "memory_clock_khz", info.memory_clock_khz,
-                         "memory_bus_bits", info.memory_bus_bits, "uuid", info.uuid);
+    return Py_BuildValue(
+        "{si ss sN si sK sK si si ss}", "ordinal", info.ordinal, "name", info.name,
+        "compute_capability",
+        Py_BuildValue("(ii)", info.compute_capability / 10, info.compute_capability % 10),
+        "multiprocessors", info.multiprocessors, "memory_bytes",
+        (unsigned long long)info.memory_bytes, "l2_bytes", (unsigned long long)info.l2_bytes,
+        "memory_clock_khz", info.memory_clock_khz, "memory_bus_bits", info.memory_bus_bits, "uuid",
+        info.uuid);
 }
 
 static PyObject *devices(PyObject *module, PyObject *Py_UNUSED(ignored))
@@ -197,8 +201,9 @@ static PyObject *set_cccl_path(PyObject *module, PyObject *path)
 static PyObject *describe_stages(const gpr_run *run)
 {
     static const char *const names[GPR_STAGE_COUNT] = {
-        [GPR_STAGE_STAGE] = "stage",       [GPR_STAGE_UPLOAD] = "upload",   [GPR_STAGE_KERNEL] = "kernel",
-        [GPR_STAGE_DOWNLOAD] = "download", [GPR_STAGE_COMPILE] = "compile",
+        [GPR_STAGE_STAGE] = "stage",     [GPR_STAGE_UPLOAD] = "upload",
+        [GPR_STAGE_KERNEL] = "kernel",   [GPR_STAGE_DOWNLOAD] = "download",
+        [GPR_STAGE_COMPILE] = "compile",
     };
     PyObject *stages = PyDict_New();
 
@@ -207,7 +212,8 @@ static PyObject *describe_stages(const gpr_run *run)
 
         if (run->stage_seconds[i] < 0) continue; /* not timed: not there */
         seconds = PyFloat_FromDouble(run->stage_seconds[i]);
-        if (seconds == NULL || PyDict_SetItemString(stages, names[i], seconds) < 0) Py_CLEAR(stages);
+        if (seconds == NULL || PyDict_SetItemString(stages, names[i], seconds) < 0)
+            Py_CLEAR(stages);
         Py_XDECREF(seconds);
     }
     return stages;
@@ -219,14 +225,17 @@ static PyObject *last_run(PyObject *module, PyObject *Py_UNUSED(ignored))
     gpr_kernel_info kernel;
 
     if (run == NULL) Py_RETURN_NONE;
-    if (gpr_kernel_info_at(run->kernel, &kernel) != GPR_OK) return glue_raise(glue_state_of(module));
-    return Py_BuildValue("{sN ss ss sI sK sI sK sK sK sd sN si si}", "device",
-                         run->device < 0 ? PyUnicode_FromString("cpu") : PyUnicode_FromFormat("cuda:%d", run->device),
-                         "kernel", kernel.name, "variant", run->variant, "block_size", run->block_size, "grid_size",
-                         (unsigned long long)run->grid_size, "launches", run->launches, "chunks",
-                         (unsigned long long)run->chunks, "elements", (unsigned long long)run->elements, "bytes",
-                         (unsigned long long)run->bytes, "seconds", run->seconds, "stages", describe_stages(run),
-                         "compiled", run->compiled, "cache_hits", run->cache_hits);
+    if (gpr_kernel_info_at(run->kernel, &kernel) != GPR_OK)
+        return glue_raise(glue_state_of(module));
+    return Py_BuildValue(
+        "{sN ss ss sI sK sI sK sK sK sd sN si si}", "device",
+        run->device < 0 ? PyUnicode_FromString("cpu")
+                        : PyUnicode_FromFormat("cuda:%d", run->device),
+        "kernel", kernel.name, "variant", run->variant, "block_size", run->block_size, "grid_size",
+        (unsigned long long)run->grid_size, "launches", run->launches, "chunks",
+        (unsigned long long)run->chunks, "elements", (unsigned long long)run->elements, "bytes",
+        (unsigned long long)run->bytes, "seconds", run->seconds, "stages", describe_stages(run),
+        "compiled", run->compiled, "cache_hits", run->cache_hits);
 }
 
 /* ---------------------------------------------------------------- limits and cache ----------- */
@@ -236,8 +245,9 @@ static PyObject *limits(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored
     gpr_limits current;
 
     gpr_get_limits(&current);
-    return Py_BuildValue("{sK sK sI}", "device_bytes", (unsigned long long)current.device_bytes, "pinned_bytes",
-                         (unsigned long long)current.pinned_bytes, "cpu_threads", current.cpu_threads);
+    return Py_BuildValue("{sK sK sI}", "device_bytes", (unsigned long long)current.device_bytes,
+                         "pinned_bytes", (unsigned long long)current.pinned_bytes, "cpu_threads",
+                         current.cpu_threads);
 }
 
 /* A limit that is not None; sizes beyond what the library can hold are its to refuse, so they
@@ -264,7 +274,8 @@ static PyObject *set_limits(PyObject *module, PyObject *const *arguments, Py_ssi
     uint64_t threads = 0;
 
     if (count != 3) {
-        PyErr_SetString(PyExc_TypeError, "set_limits takes device_bytes, pinned_bytes, cpu_threads");
+        PyErr_SetString(PyExc_TypeError,
+                        "set_limits takes device_bytes, pinned_bytes, cpu_threads");
         return NULL;
     }
     gpr_get_limits(&wanted);
@@ -285,11 +296,13 @@ static PyObject *cache_info(PyObject *module, PyObject *Py_UNUSED(ignored))
     status = gpr_cache_get_info(&info);
     Py_END_ALLOW_THREADS
     if (status != GPR_OK) return glue_raise(glue_state_of(module));
-    return Py_BuildValue("{sN ss sK sK sK sK sK sK sK}", "directory", PyUnicode_DecodeFSDefault(info.directory),
-                         "reason", info.reason != NULL ? info.reason : "", "entries", (unsigned long long)info.entries,
-                         "bytes", (unsigned long long)info.bytes, "limit_bytes", (unsigned long long)info.limit_bytes,
-                         "hits", (unsigned long long)info.hits, "misses", (unsigned long long)info.misses, "writes",
-                         (unsigned long long)info.writes, "faults", (unsigned long long)info.faults);
+    return Py_BuildValue(
+        "{sN ss sK sK sK sK sK sK sK}", "directory", PyUnicode_DecodeFSDefault(info.directory),
+        "reason", info.reason != NULL ? info.reason : "", "entries",
+        (unsigned long long)info.entries, "bytes", (unsigned long long)info.bytes, "limit_bytes",
+        (unsigned long long)info.limit_bytes, "hits", (unsigned long long)info.hits, "misses",
+        (unsigned long long)info.misses, "writes", (unsigned long long)info.writes, "faults",
+        (unsigned long long)info.faults);
 }
 
 static PyObject *clear_cache(PyObject *module, PyObject *loaded)

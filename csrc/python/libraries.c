@@ -44,7 +44,8 @@ static const glue_ways rows[] = {
         .packages = "torch",
         .parts = {[GLUE_ARRAY_TYPE] = "torch:Tensor",
                   [GLUE_DTYPE_TYPE] = "torch:dtype",
-                  [GLUE_CURRENT_STREAM] = "torch:_C._cuda_getCurrentRawStream|torch:cuda.current_stream",
+                  [GLUE_CURRENT_STREAM] =
+                      "torch:_C._cuda_getCurrentRawStream|torch:cuda.current_stream",
                   [GLUE_HAS_GRADIENTS] = "torch:is_grad_enabled",
                   [GLUE_STRIDED_LAYOUT] = "torch:strided"},
         .holds = glue_is_held_by_attribute,
@@ -96,7 +97,8 @@ static const glue_ways rows[] = {
 
 enum { ROW_COUNT = sizeof rows / sizeof rows[0] };
 
-_Static_assert(ROW_COUNT <= (int)GLUE_MOST_LIBRARIES, "the module's state has a place for each row");
+_Static_assert(ROW_COUNT <= (int)GLUE_MOST_LIBRARIES,
+               "the module's state has a place for each row");
 
 /* ---------------------------------------------------------------- meeting a library ---------- */
 
@@ -104,7 +106,8 @@ _Static_assert(ROW_COUNT <= (int)GLUE_MOST_LIBRARIES, "the module's state has a 
  * or module. */
 static PyObject *find_at(const char *place, size_t length)
 {
-    PyObject *text = PyUnicode_FromStringAndSize(place, (Py_ssize_t)length), *halves = NULL, *names = NULL;
+    PyObject *text = PyUnicode_FromStringAndSize(place, (Py_ssize_t)length), *halves = NULL,
+             *names = NULL;
     PyObject *found = NULL;
 
     if (text == NULL) return NULL;
@@ -114,7 +117,8 @@ static PyObject *find_at(const char *place, size_t length)
     for (Py_ssize_t i = 0; names != NULL && found != NULL && i < PyList_GET_SIZE(names); i++) {
         Py_SETREF(found, PyObject_GetAttr(found, PyList_GET_ITEM(names, i)));
     }
-    if (found == NULL && (PyErr_ExceptionMatches(PyExc_AttributeError) || PyErr_ExceptionMatches(PyExc_ImportError)))
+    if (found == NULL &&
+        (PyErr_ExceptionMatches(PyExc_AttributeError) || PyErr_ExceptionMatches(PyExc_ImportError)))
         PyErr_Clear();
     Py_DECREF(text);
     Py_XDECREF(halves);
@@ -144,7 +148,8 @@ static PyObject *find_dtypes(const char *place)
 
     for (int i = 0; i < GPR_DTYPE_COUNT && dtypes != NULL; i++) {
         char own[64];
-        const int length = snprintf(own, sizeof own, "%.*s:%s", module, place, gpr_dtype_name((gpr_dtype)i));
+        const int length =
+            snprintf(own, sizeof own, "%.*s:%s", module, place, gpr_dtype_name((gpr_dtype)i));
         PyObject *dtype = find_at(own, (size_t)length);
         if (dtype == NULL && PyErr_Occurred() != NULL) Py_CLEAR(dtypes);
         if (dtypes != NULL) PyTuple_SET_ITEM(dtypes, i, dtype != NULL ? dtype : Py_NewRef(Py_None));
@@ -181,7 +186,8 @@ static glue_library *get_library(glue_state *state, int row)
     glue_library *library = there == NULL ? meet(state, &rows[row]) : (glue_library *)there;
 
     if (there != NULL || library == NULL) return library;
-    if (atomic_compare_exchange_strong(&state->libraries[row], &there, (PyObject *)library)) return library;
+    if (atomic_compare_exchange_strong(&state->libraries[row], &there, (PyObject *)library))
+        return library;
     Py_DECREF((PyObject *)library); /* another thread met it in the meantime */
     return (glue_library *)there;
 }
@@ -232,7 +238,8 @@ static int is_array_of(const glue_state *state, const glue_library *library, PyO
     PyObject *const type = library->parts[GLUE_ARRAY_TYPE];
 
     if (type != NULL) return PyObject_IsInstance(object, type);
-    if (library->ways->parts[GLUE_ARRAY_TYPE] != NULL) return 0; /* the module that has arrays is not there */
+    /* the module that has arrays is not there */
+    if (library->ways->parts[GLUE_ARRAY_TYPE] != NULL) return 0;
     return has(object, state->names[GLUE_NAME___cuda_array_interface__]);
 }
 
@@ -284,9 +291,9 @@ static glue_library *find_by_protocol(glue_state *state, PyObject *array)
 /* Whether an object is of a type whose contents are on the host. */
 static int is_of_host(PyObject *object)
 {
-    return PyArray_Check(object) || PyList_Check(object) || PyTuple_Check(object) || PyLong_Check(object) ||
-           PyFloat_Check(object) || PyComplex_Check(object) || PyArray_IsScalar(object, Generic) ||
-           PyMemoryView_Check(object) || PyRange_Check(object);
+    return PyArray_Check(object) || PyList_Check(object) || PyTuple_Check(object) ||
+           PyLong_Check(object) || PyFloat_Check(object) || PyComplex_Check(object) ||
+           PyArray_IsScalar(object, Generic) || PyMemoryView_Check(object) || PyRange_Check(object);
 }
 
 /* The library of an array, wherever the array is. */
@@ -295,7 +302,8 @@ static glue_library *find_any(glue_state *state, PyObject *array)
     PyTypeObject *const type = Py_TYPE(array);
 
     for (int i = PROTOCOL_COUNT; i < ROW_COUNT; i++) {
-        glue_library *library = (glue_library *)atomic_load_explicit(&state->libraries[i], memory_order_acquire);
+        glue_library *library =
+            (glue_library *)atomic_load_explicit(&state->libraries[i], memory_order_acquire);
         if (library == NULL) continue;
         for (int k = 0; k < GLUE_MOST_TYPES; k++) {
             PyTypeObject *known = atomic_load_explicit(&library->types[k], memory_order_relaxed);
@@ -353,9 +361,11 @@ static int refuse_dtype(const glue_state *state, PyObject *array)
     text = dtype != NULL ? PyObject_Str(dtype) : NULL;
     if (text != NULL) name = PyUnicode_AsUTF8(text);
     if (name == NULL) PyErr_Clear();
-    refused = name != NULL && read_dtype_text(name, &name) && gpr_find_dtype(name) == GPR_DTYPE_DEFAULT;
+    refused =
+        name != NULL && read_dtype_text(name, &name) && gpr_find_dtype(name) == GPR_DTYPE_DEFAULT;
     if (refused) {
-        PyErr_Format(PyExc_TypeError, "reducing a device array of dtype %S is not supported: " GLUE_SUPPORTED_DTYPES,
+        PyErr_Format(PyExc_TypeError,
+                     "reducing a device array of dtype %S is not supported: " GLUE_SUPPORTED_DTYPES,
                      dtype);
         glue_set_cause(class, value, traceback);
     } else {
@@ -372,13 +382,16 @@ static void explain(const glue_state *state, const glue_library *library, PyObje
 
     if (library->ways->explain != NULL && library->ways->explain(state, library, array)) return;
     if (refuse_dtype(state, array) || library->ways->explain == NULL) return;
-    if (!PyErr_ExceptionMatches(PyExc_RuntimeError) && !PyErr_ExceptionMatches(PyExc_BufferError)) return;
+    if (!PyErr_ExceptionMatches(PyExc_RuntimeError) && !PyErr_ExceptionMatches(PyExc_BufferError))
+        return;
     PyErr_Fetch(&class, &value, &traceback);
-    PyErr_Format(PyExc_TypeError, "%s does not show the array's memory: %S", library->ways->name, value);
+    PyErr_Format(PyExc_TypeError, "%s does not show the array's memory: %S", library->ways->name,
+                 value);
     glue_set_cause(class, value, traceback);
 }
 
-glue_device_array *glue_read_array(const glue_state *state, const glue_library *library, PyObject *array)
+glue_device_array *glue_read_array(const glue_state *state, const glue_library *library,
+                                   PyObject *array)
 {
     glue_device_array *found = library->ways->read(state, library, array);
 
@@ -386,14 +399,17 @@ glue_device_array *glue_read_array(const glue_state *state, const glue_library *
     return found;
 }
 
-PyObject *glue_finish_array(const glue_state *state, const glue_library *library, PyObject *like, PyObject *made)
+PyObject *glue_finish_array(const glue_state *state, const glue_library *library, PyObject *like,
+                            PyObject *made)
 {
-    return library->ways->finish == NULL ? Py_NewRef(made) : library->ways->finish(state, library, like, made);
+    return library->ways->finish == NULL ? Py_NewRef(made)
+                                         : library->ways->finish(state, library, like, made);
 }
 
 static PyObject *get_item(PyObject *array, long index)
 {
-    PyObject *key = PyLong_FromLong(index), *item = key != NULL ? PyObject_GetItem(array, key) : NULL;
+    PyObject *key = PyLong_FromLong(index),
+             *item = key != NULL ? PyObject_GetItem(array, key) : NULL;
 
     Py_XDECREF(key);
     return item;
@@ -438,9 +454,12 @@ static PyObject *library_make(PyObject *self, PyObject *arguments)
     glue_device_array *memory = NULL;
     gpr_dtype dtype = GPR_BOOL;
 
-    if (!PyArg_ParseTuple(arguments, "OO!OU", &like, state->device_array_type, &beside, &shape, &name)) return NULL;
+    if (!PyArg_ParseTuple(arguments, "OO!OU", &like, state->device_array_type, &beside, &shape,
+                          &name))
+        return NULL;
     if (glue_read_dtype_name(name, &dtype) < 0) return NULL;
-    made = library->ways->make(state, library, like, (glue_device_array *)beside, shape, dtype, &memory);
+    made = library->ways->make(state, library, like, (glue_device_array *)beside, shape, dtype,
+                               &memory);
     return made != NULL ? Py_BuildValue("NN", made, (PyObject *)memory) : NULL;
 }
 
@@ -461,14 +480,17 @@ static PyObject *library_split(PyObject *self, PyObject *array)
 static PyObject *library_dtype(PyObject *self, PyObject *dtype)
 {
     const glue_library *library = library_of(self);
-    const int is_own = library->dtypes != NULL ? PyObject_IsInstance(dtype, library->parts[GLUE_DTYPE_TYPE]) : 0;
+    const int is_own =
+        library->dtypes != NULL ? PyObject_IsInstance(dtype, library->parts[GLUE_DTYPE_TYPE]) : 0;
 
     if (is_own < 0) return NULL;
     if (!is_own) return Py_NewRef(dtype);
     for (int i = 0; i < GPR_DTYPE_COUNT; i++) {
-        if (PyTuple_GET_ITEM(library->dtypes, i) == dtype) return PyUnicode_FromString(gpr_dtype_name((gpr_dtype)i));
+        if (PyTuple_GET_ITEM(library->dtypes, i) == dtype)
+            return PyUnicode_FromString(gpr_dtype_name((gpr_dtype)i));
     }
-    return PyErr_Format(PyExc_TypeError, "reducing to dtype %S is not supported: " GLUE_SUPPORTED_DTYPES, dtype);
+    return PyErr_Format(PyExc_TypeError,
+                        "reducing to dtype %S is not supported: " GLUE_SUPPORTED_DTYPES, dtype);
 }
 
 static PyObject *library_assign(PyObject *self, PyObject *arguments)
@@ -478,7 +500,8 @@ static PyObject *library_assign(PyObject *self, PyObject *arguments)
 
     if (!PyArg_ParseTuple(arguments, "OO", &out, &array)) return NULL;
     if (library->ways->assign == NULL)
-        return PyErr_Format(PyExc_TypeError, "%s has no conversion on the device", library->ways->name);
+        return PyErr_Format(PyExc_TypeError, "%s has no conversion on the device",
+                            library->ways->name);
     if (library->ways->assign(state_of(self), library, out, array) < 0) return NULL;
     Py_RETURN_NONE;
 }
@@ -513,20 +536,25 @@ static void library_dealloc(PyObject *self)
     PyTypeObject *type = Py_TYPE(self);
 
     for (int i = 0; i < GLUE_PART_COUNT; i++) Py_XDECREF(library->parts[i]);
-    for (int i = 0; i < GLUE_MOST_TYPES; i++) Py_XDECREF((PyObject *)atomic_load(&library->types[i]));
+    for (int i = 0; i < GLUE_MOST_TYPES; i++)
+        Py_XDECREF((PyObject *)atomic_load(&library->types[i]));
     Py_XDECREF(library->dtypes);
     type->tp_free(self);
     Py_DECREF(type);
 }
 
 static PyMethodDef library_methods[] = {
-    {"read", library_read, METH_O, PyDoc_STR("read(array) -> DeviceArray on the stream that the array is ready on")},
+    {"read", library_read, METH_O,
+     PyDoc_STR("read(array) -> DeviceArray on the stream that the array is ready on")},
     {"make", library_make, METH_VARARGS,
-     PyDoc_STR("make(like, memory, shape, dtype) -> (array, DeviceArray) beside `like`, whose memory is `memory`")},
+     PyDoc_STR("make(like, memory, shape, dtype) -> (array, DeviceArray) beside `like`, whose "
+               "memory is `memory`")},
     {"finish", library_finish, METH_VARARGS,
      PyDoc_STR("finish(like, made) -> the caller's array, once the writing of `made` is queued")},
-    {"split", library_split, METH_O, PyDoc_STR("split(array) -> (array[0], array[1]), on the device")},
-    {"dtype", library_dtype, METH_O, PyDoc_STR("dtype(dtype) -> the name of a dtype of the library, else `dtype`")},
+    {"split", library_split, METH_O,
+     PyDoc_STR("split(array) -> (array[0], array[1]), on the device")},
+    {"dtype", library_dtype, METH_O,
+     PyDoc_STR("dtype(dtype) -> the name of a dtype of the library, else `dtype`")},
     {"assign", library_assign, METH_VARARGS,
      PyDoc_STR("assign(out, array): writes it converted as NumPy's unsafe casting does")},
     {NULL, NULL, 0, NULL},
@@ -535,11 +563,13 @@ static PyMethodDef library_methods[] = {
 static PyGetSetDef library_getters[] = {
     {"name", get_name, NULL, PyDoc_STR("in messages"), NULL},
     {"lends", get_lends, NULL,
-     PyDoc_STR("whether its arrays are kept until the device is done: it does not order their memory's reuse by the "
+     PyDoc_STR("whether its arrays are kept until the device is done: it does not order their "
+               "memory's reuse by the "
                "stream that we work on"),
      NULL},
     {"writes", get_writes, NULL, PyDoc_STR("whether its arrays may be written, for out="), NULL},
-    {"converts", get_converts, NULL, PyDoc_STR("whether it writes an array of one dtype into one of another"), NULL},
+    {"converts", get_converts, NULL,
+     PyDoc_STR("whether it writes an array of one dtype into one of another"), NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -591,6 +621,7 @@ static PyObject *find_library(PyObject *module, PyObject *array)
 
 PyMethodDef glue_library_methods[] = {
     {"find_library", find_library, METH_O,
-     PyDoc_STR("find_library(array) -> Library, or None for what is not in the memory of a CUDA device")},
+     PyDoc_STR(
+         "find_library(array) -> Library, or None for what is not in the memory of a CUDA device")},
     {NULL, NULL, 0, NULL},
 };

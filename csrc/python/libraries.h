@@ -8,11 +8,14 @@
  * "module:attribute.attribute", or several such places separated by '|', of which the first that
  * exists counts. What is nowhere is NULL. */
 typedef enum glue_part {
-    GLUE_ARRAY_TYPE,     /* base of the types of its arrays; without it they are what has the CUDA array interface */
-    GLUE_TRACER_TYPE,    /* base of arrays that have no memory */
-    GLUE_DTYPE_TYPE,     /* type of its dtypes, which the module has under NumPy's names; without it they are NumPy's */
-    GLUE_EMPTY,          /* empty(shape, dtype), on the current device */
-    GLUE_CONTEXTS,       /* contexts that make a device the current one: called with, or indexed by, its ordinal */
+    /* base of the types of its arrays; without it they are what has the CUDA array interface */
+    GLUE_ARRAY_TYPE,
+    GLUE_TRACER_TYPE, /* base of arrays that have no memory */
+    /* type of its dtypes, which the module has under NumPy's names; without it they are NumPy's */
+    GLUE_DTYPE_TYPE,
+    GLUE_EMPTY, /* empty(shape, dtype), on the current device */
+    /* contexts that make a device the current one: called with, or indexed by, its ordinal */
+    GLUE_CONTEXTS,
     GLUE_CURRENT_DEVICE, /* () -> ordinal */
     GLUE_CURRENT_STREAM, /* (ordinal) -> handle or object */
     GLUE_COPYTO,         /* copyto(out, array, casting) */
@@ -28,27 +31,33 @@ typedef struct glue_library glue_library;
 
 /* A row of the table. The functions are in library_ways.c. */
 typedef struct glue_ways {
-    const char *name;                   /* in messages */
-    const char *packages;               /* that define the types of its arrays, separated by spaces; NULL: any */
+    const char *name; /* in messages */
+    /* that define the types of its arrays, separated by spaces; NULL: any */
+    const char *packages;
     const char *parts[GLUE_PART_COUNT]; /* where they are */
     /* Whether the array is in the memory of a CUDA device; -1 with an exception. */
     int (*holds)(const glue_state *state, const glue_library *library, PyObject *array);
     /* Where the array is, and the stream that it is ready on. */
-    glue_device_array *(*read)(const glue_state *state, const glue_library *library, PyObject *array);
+    glue_device_array *(*read)(const glue_state *state, const glue_library *library,
+                               PyObject *array);
     /* Makes an array beside `like`, which is `beside` in memory, for work on its stream. */
     PyObject *(*make)(const glue_state *state, const glue_library *library, PyObject *like,
-                      const glue_device_array *beside, PyObject *shape, gpr_dtype dtype, glue_device_array **memory);
+                      const glue_device_array *beside, PyObject *shape, gpr_dtype dtype,
+                      glue_device_array **memory);
     /* Makes what was made the caller's, once its writing is queued; NULL: it is already. */
-    PyObject *(*finish)(const glue_state *state, const glue_library *library, PyObject *like, PyObject *made);
+    PyObject *(*finish)(const glue_state *state, const glue_library *library, PyObject *like,
+                        PyObject *made);
     /* A pair of what is at 0 and at 1 of an array's first axis; NULL: by these indices. */
     PyObject *(*split)(const glue_state *state, const glue_library *library, PyObject *array);
     /* Writes `array` into `out`, converted as NumPy's unsafe casting does, in order on the
      * library's stream; NULL: it has no conversion on the device. */
-    int (*assign)(const glue_state *state, const glue_library *library, PyObject *out, PyObject *array);
+    int (*assign)(const glue_state *state, const glue_library *library, PyObject *out,
+                  PyObject *array);
     /* Replaces the exception by one that says what kind of array it is; returns whether it did.
      * NULL: it never does. */
     int (*explain)(const glue_state *state, const glue_library *library, PyObject *array);
-    unsigned char lends; /* the library does not order the memory's reuse by our stream: keep it until it is passed */
+    /* the library does not order the memory's reuse by our stream: keep it until it is passed */
+    unsigned char lends;
     unsigned char read_only; /* its arrays are never written */
 } glue_ways;
 
@@ -59,22 +68,29 @@ enum { GLUE_MOST_TYPES = 4 };
 struct glue_library {
     PyObject_HEAD const glue_ways *ways;
     PyObject *parts[GLUE_PART_COUNT];
-    PyObject *dtypes; /* the library's own, by gpr_dtype, None where it has none; NULL: they are NumPy's */
+    /* the library's own, by gpr_dtype, None where it has none; NULL: they are NumPy's */
+    PyObject *dtypes;
     _Atomic(PyTypeObject *) types[GLUE_MOST_TYPES];
 };
 
 /* ---- library_ways.c: the ways that rows are made of ---- */
 
 int glue_is_always_held(const glue_state *state, const glue_library *library, PyObject *array);
-int glue_is_held_by_attribute(const glue_state *state, const glue_library *library, PyObject *array);
+int glue_is_held_by_attribute(const glue_state *state, const glue_library *library,
+                              PyObject *array);
 int glue_is_held_by_dlpack(const glue_state *state, const glue_library *library, PyObject *array);
 int glue_is_held_by_platform(const glue_state *state, const glue_library *library, PyObject *array);
 
-glue_device_array *glue_read_tensor(const glue_state *state, const glue_library *library, PyObject *tensor);
-glue_device_array *glue_read_attributes(const glue_state *state, const glue_library *library, PyObject *array);
-glue_device_array *glue_read_interface(const glue_state *state, const glue_library *library, PyObject *array);
-glue_device_array *glue_read_dlpack(const glue_state *state, const glue_library *library, PyObject *array);
-glue_device_array *glue_read_exchange(const glue_state *state, const glue_library *library, PyObject *array);
+glue_device_array *glue_read_tensor(const glue_state *state, const glue_library *library,
+                                    PyObject *tensor);
+glue_device_array *glue_read_attributes(const glue_state *state, const glue_library *library,
+                                        PyObject *array);
+glue_device_array *glue_read_interface(const glue_state *state, const glue_library *library,
+                                       PyObject *array);
+glue_device_array *glue_read_dlpack(const glue_state *state, const glue_library *library,
+                                    PyObject *array);
+glue_device_array *glue_read_exchange(const glue_state *state, const glue_library *library,
+                                      PyObject *array);
 
 PyObject *glue_make_tensor(const glue_state *state, const glue_library *library, PyObject *like,
                            const glue_device_array *beside, PyObject *shape, gpr_dtype dtype,
@@ -85,18 +101,24 @@ PyObject *glue_make_empty(const glue_state *state, const glue_library *library, 
 PyObject *glue_make_on_stream(const glue_state *state, const glue_library *library, PyObject *like,
                               const glue_device_array *beside, PyObject *shape, gpr_dtype dtype,
                               glue_device_array **memory);
-PyObject *glue_make_by_exchange(const glue_state *state, const glue_library *library, PyObject *like,
-                                const glue_device_array *beside, PyObject *shape, gpr_dtype dtype,
-                                glue_device_array **memory);
+PyObject *glue_make_by_exchange(const glue_state *state, const glue_library *library,
+                                PyObject *like, const glue_device_array *beside, PyObject *shape,
+                                gpr_dtype dtype, glue_device_array **memory);
 PyObject *glue_make_own(const glue_state *state, const glue_library *library, PyObject *like,
-                        const glue_device_array *beside, PyObject *shape, gpr_dtype dtype, glue_device_array **memory);
+                        const glue_device_array *beside, PyObject *shape, gpr_dtype dtype,
+                        glue_device_array **memory);
 
-PyObject *glue_finish_by_dlpack(const glue_state *state, const glue_library *library, PyObject *like, PyObject *made);
-PyObject *glue_split_interface(const glue_state *state, const glue_library *library, PyObject *array);
+PyObject *glue_finish_by_dlpack(const glue_state *state, const glue_library *library,
+                                PyObject *like, PyObject *made);
+PyObject *glue_split_interface(const glue_state *state, const glue_library *library,
+                               PyObject *array);
 
-int glue_assign_by_method(const glue_state *state, const glue_library *library, PyObject *out, PyObject *array);
-int glue_assign_by_copyto(const glue_state *state, const glue_library *library, PyObject *out, PyObject *array);
-int glue_assign_items(const glue_state *state, const glue_library *library, PyObject *out, PyObject *array);
+int glue_assign_by_method(const glue_state *state, const glue_library *library, PyObject *out,
+                          PyObject *array);
+int glue_assign_by_copyto(const glue_state *state, const glue_library *library, PyObject *out,
+                          PyObject *array);
+int glue_assign_items(const glue_state *state, const glue_library *library, PyObject *out,
+                      PyObject *array);
 
 int glue_explain_tensor(const glue_state *state, const glue_library *library, PyObject *tensor);
 
@@ -112,8 +134,10 @@ void glue_clear_libraries(glue_state *state);
 glue_library *glue_find_library(glue_state *state, PyObject *array);
 /* The row's way to read, and a TypeError that names the dtype where it is one that is not
  * reduced. */
-glue_device_array *glue_read_array(const glue_state *state, const glue_library *library, PyObject *array);
-PyObject *glue_finish_array(const glue_state *state, const glue_library *library, PyObject *like, PyObject *made);
+glue_device_array *glue_read_array(const glue_state *state, const glue_library *library,
+                                   PyObject *array);
+PyObject *glue_finish_array(const glue_state *state, const glue_library *library, PyObject *like,
+                            PyObject *made);
 PyObject *glue_split_array(const glue_state *state, const glue_library *library, PyObject *array);
 
 extern PyMethodDef glue_library_methods[];

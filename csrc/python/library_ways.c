@@ -11,7 +11,8 @@
 static PyObject *need(const glue_library *library, glue_part part)
 {
     if (library->parts[part] == NULL)
-        PyErr_Format(PyExc_AttributeError, "%s has no %s", library->ways->name, library->ways->parts[part]);
+        PyErr_Format(PyExc_AttributeError, "%s has no %s", library->ways->name,
+                     library->ways->parts[part]);
     return library->parts[part];
 }
 
@@ -21,7 +22,8 @@ static PyObject *call_part(const glue_library *library, glue_part part, PyObject
     PyObject *const function = need(library, part);
 
     if (function == NULL) return NULL;
-    return argument != NULL ? PyObject_CallOneArg(function, argument) : PyObject_CallNoArgs(function);
+    return argument != NULL ? PyObject_CallOneArg(function, argument)
+                            : PyObject_CallNoArgs(function);
 }
 
 /* The truth of a value, which is released; -1 with an exception, as for NULL. */
@@ -122,10 +124,12 @@ int glue_is_held_by_platform(const glue_state *state, const glue_library *librar
 /* ---------------------------------------------------------------- reading -------------------- */
 
 /* A tensor's own attributes, for PyTorch before 2.10, which has no exchange API. */
-static glue_device_array *describe_tensor(const glue_state *state, const glue_library *library, PyObject *tensor)
+static glue_device_array *describe_tensor(const glue_state *state, const glue_library *library,
+                                          PyObject *tensor)
 {
     PyObject *parts[GLUE_DESCRIPTION_COUNT] = {[GLUE_OWNER] = Py_NewRef(tensor)};
-    PyObject *layout = PyObject_GetAttr(tensor, NAME(layout)), *dtype = NULL, *device = NULL, *steps = NULL;
+    PyObject *layout = PyObject_GetAttr(tensor, NAME(layout)), *dtype = NULL, *device = NULL,
+             *steps = NULL;
     PyObject *extents = NULL;
     glue_device_array *array = NULL;
     int64_t strides[GPR_MAX_NDIM];
@@ -142,12 +146,15 @@ static glue_device_array *describe_tensor(const glue_state *state, const glue_li
         if (PyTuple_GET_ITEM(library->dtypes, i) == dtype) found = i;
     }
     if (found < 0) {
-        PyErr_Format(PyExc_TypeError, "reducing a tensor of dtype %S is not supported: " GLUE_SUPPORTED_DTYPES, dtype);
+        PyErr_Format(PyExc_TypeError,
+                     "reducing a tensor of dtype %S is not supported: " GLUE_SUPPORTED_DTYPES,
+                     dtype);
         goto done;
     }
     if ((device = PyObject_GetAttr(tensor, NAME(device))) == NULL) goto done;
     if ((parts[GLUE_DEVICE_ID] = PyObject_GetAttr(device, NAME(index))) == NULL) goto done;
-    if ((parts[GLUE_POINTER] = PyObject_CallMethodNoArgs(tensor, NAME(data_ptr))) == NULL) goto done;
+    if ((parts[GLUE_POINTER] = PyObject_CallMethodNoArgs(tensor, NAME(data_ptr))) == NULL)
+        goto done;
     if ((extents = PyObject_GetAttr(tensor, NAME(shape))) == NULL) goto done;
     if ((parts[GLUE_SHAPE] = PySequence_Tuple(extents)) == NULL) goto done;
     if ((steps = PyObject_CallMethodNoArgs(tensor, NAME(stride))) == NULL) goto done;
@@ -160,7 +167,8 @@ static glue_device_array *describe_tensor(const glue_state *state, const glue_li
         if (step == NULL) goto done;
         PyTuple_SET_ITEM(parts[GLUE_STRIDES], i, step);
     }
-    if ((parts[GLUE_DTYPE] = PyUnicode_FromString(gpr_dtype_name((gpr_dtype)found))) == NULL) goto done;
+    if ((parts[GLUE_DTYPE] = PyUnicode_FromString(gpr_dtype_name((gpr_dtype)found))) == NULL)
+        goto done;
     parts[GLUE_READY] = call_part(library, GLUE_CURRENT_STREAM, parts[GLUE_DEVICE_ID]);
     if (parts[GLUE_READY] != NULL) array = glue_describe_array(state, parts);
 done:
@@ -174,7 +182,8 @@ done:
 }
 
 /* A tensor that is what lies in memory. */
-static glue_device_array *read_plain_tensor(const glue_state *state, const glue_library *library, PyObject *tensor)
+static glue_device_array *read_plain_tensor(const glue_state *state, const glue_library *library,
+                                            PyObject *tensor)
 {
     glue_device_array *array = glue_import_exchange(state, tensor);
 
@@ -185,10 +194,12 @@ static glue_device_array *read_plain_tensor(const glue_state *state, const glue_
 static int check_gradients(const glue_state *state, const glue_library *library, PyObject *tensor)
 {
     const int requires = take_truth(PyObject_GetAttr(tensor, NAME(requires_grad)));
-    const int enabled = requires > 0 ? take_truth(call_part(library, GLUE_HAS_GRADIENTS, NULL)) : requires;
+    const int enabled =
+        requires > 0 ? take_truth(call_part(library, GLUE_HAS_GRADIENTS, NULL)) : requires;
 
     if (enabled <= 0) return enabled;
-    PyErr_SetString(PyExc_TypeError, "the tensor requires gradients, which a reduction would lose: pass a.detach()");
+    PyErr_SetString(PyExc_TypeError,
+                    "the tensor requires gradients, which a reduction would lose: pass a.detach()");
     return -1;
 }
 
@@ -218,7 +229,8 @@ static int is_complex(gpr_dtype dtype)
 
 /* Negative and conjugate views are resolved, which copies them: their elements are not what lies
  * in memory. */
-glue_device_array *glue_read_tensor(const glue_state *state, const glue_library *library, PyObject *tensor)
+glue_device_array *glue_read_tensor(const glue_state *state, const glue_library *library,
+                                    PyObject *tensor)
 {
     PyObject *half = NULL, *whole = NULL;
     glue_device_array *array = NULL;
@@ -243,7 +255,8 @@ glue_device_array *glue_read_tensor(const glue_state *state, const glue_library 
 }
 
 /* By attributes as CuPy's arrays have them. */
-glue_device_array *glue_read_attributes(const glue_state *state, const glue_library *library, PyObject *array)
+glue_device_array *glue_read_attributes(const glue_state *state, const glue_library *library,
+                                        PyObject *array)
 {
     PyObject *parts[GLUE_DESCRIPTION_COUNT] = {[GLUE_OWNER] = Py_NewRef(array)};
     PyObject *data = PyObject_GetAttr(array, NAME(data));
@@ -265,7 +278,8 @@ done:
 
 /* Where the interface names no stream, what it shows is ready, and its users follow on the
  * library's default stream. */
-glue_device_array *glue_read_interface(const glue_state *state, const glue_library *library, PyObject *array)
+glue_device_array *glue_read_interface(const glue_state *state, const glue_library *library,
+                                       PyObject *array)
 {
     PyObject *const is_per_thread = library->parts[GLUE_IS_PER_THREAD];
     PyObject *interface = PyObject_GetAttr(array, NAME(__cuda_array_interface__));
@@ -273,8 +287,9 @@ glue_device_array *glue_read_interface(const glue_state *state, const glue_libra
     glue_device_array *found = NULL;
 
     if (interface != NULL && per_thread >= 0)
-        found = glue_import_interface(state, interface, array,
-                                      (void *)(uintptr_t)(per_thread ? GLUE_THREAD_STREAM : GLUE_LEGACY_STREAM));
+        found = glue_import_interface(
+            state, interface, array,
+            (void *)(uintptr_t)(per_thread ? GLUE_THREAD_STREAM : GLUE_LEGACY_STREAM));
     Py_XDECREF(interface);
     return found;
 }
@@ -283,11 +298,13 @@ glue_device_array *glue_read_interface(const glue_state *state, const glue_libra
  * before there were versions take no max_version. */
 static PyObject *ask_for_capsule(const glue_state *state, PyObject *array, PyObject *stream)
 {
-    PyObject *version = Py_BuildValue("ii", DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION), *capsule = NULL;
+    PyObject *version = Py_BuildValue("ii", DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION),
+             *capsule = NULL;
     PyObject *const arguments[] = {array, stream, version};
 
     if (version == NULL) return NULL;
-    capsule = PyObject_VectorcallMethod(NAME(__dlpack__), arguments, 1, state->stream_and_version_keywords);
+    capsule = PyObject_VectorcallMethod(NAME(__dlpack__), arguments, 1,
+                                        state->stream_and_version_keywords);
     if (capsule == NULL && PyErr_ExceptionMatches(PyExc_TypeError)) {
         PyErr_Clear();
         capsule = PyObject_VectorcallMethod(NAME(__dlpack__), arguments, 1, state->stream_keyword);
@@ -297,7 +314,8 @@ static PyObject *ask_for_capsule(const glue_state *state, PyObject *array, PyObj
 }
 
 /* On the stream of our own, which the producer makes wait. */
-glue_device_array *glue_read_dlpack(const glue_state *state, const glue_library *library, PyObject *array)
+glue_device_array *glue_read_dlpack(const glue_state *state, const glue_library *library,
+                                    PyObject *array)
 {
     const long device = get_dlpack_device(state, array, 1);
     PyObject *handle = NULL, *capsule = NULL;
@@ -319,13 +337,15 @@ glue_device_array *glue_read_dlpack(const glue_state *state, const glue_library 
     return found;
 }
 
-glue_device_array *glue_read_exchange(const glue_state *state, const glue_library *library, PyObject *array)
+glue_device_array *glue_read_exchange(const glue_state *state, const glue_library *library,
+                                      PyObject *array)
 {
     glue_device_array *found = glue_import_exchange(state, array);
 
     (void)library;
     if (found == NULL && PyErr_Occurred() == NULL)
-        PyErr_Format(PyExc_BufferError, "the C exchange API of the array's type is not of DLPack version %d",
+        PyErr_Format(PyExc_BufferError,
+                     "the C exchange API of the array's type is not of DLPack version %d",
                      DLPACK_MAJOR_VERSION);
     return found;
 }
@@ -342,11 +362,12 @@ PyObject *glue_make_tensor(const glue_state *state, const glue_library *library,
     PyObject *made = NULL;
 
     if (arguments[2] == Py_None) {
-        PyErr_Format(PyExc_TypeError, "%s has no dtype %s", library->ways->name, gpr_dtype_name(dtype));
+        PyErr_Format(PyExc_TypeError, "%s has no dtype %s", library->ways->name,
+                     gpr_dtype_name(dtype));
         return NULL;
     }
-    made =
-        PyObject_VectorcallMethod(NAME(new_empty), arguments, 2, beside->dtype != dtype ? state->dtype_keyword : NULL);
+    made = PyObject_VectorcallMethod(NAME(new_empty), arguments, 2,
+                                     beside->dtype != dtype ? state->dtype_keyword : NULL);
     if (made == NULL) return NULL;
     *memory = read_plain_tensor(state, library, made);
     if (*memory == NULL) Py_CLEAR(made);
@@ -357,10 +378,12 @@ PyObject *glue_make_tensor(const glue_state *state, const glue_library *library,
 static PyObject *enter_device(const glue_state *state, const glue_library *library, int device)
 {
     PyObject *const contexts = need(library, GLUE_CONTEXTS);
-    PyObject *ordinal = contexts != NULL ? PyLong_FromLong(device) : NULL, *context = NULL, *entered = NULL;
+    PyObject *ordinal = contexts != NULL ? PyLong_FromLong(device) : NULL, *context = NULL,
+             *entered = NULL;
 
     if (ordinal == NULL) return NULL;
-    context = PyCallable_Check(contexts) ? PyObject_CallOneArg(contexts, ordinal) : PyObject_GetItem(contexts, ordinal);
+    context = PyCallable_Check(contexts) ? PyObject_CallOneArg(contexts, ordinal)
+                                         : PyObject_GetItem(contexts, ordinal);
     Py_DECREF(ordinal);
     entered = context != NULL ? PyObject_CallMethodNoArgs(context, NAME(__enter__)) : NULL;
     if (entered == NULL) Py_CLEAR(context);
@@ -386,10 +409,12 @@ static int leave_device(const glue_state *state, PyObject *context)
 }
 
 /* Calls on a device what makes an array. */
-static PyObject *call_on_device(const glue_state *state, const glue_library *library, int device, glue_part part,
-                                PyObject *const *arguments, size_t count, PyObject *keywords)
+static PyObject *call_on_device(const glue_state *state, const glue_library *library, int device,
+                                glue_part part, PyObject *const *arguments, size_t count,
+                                PyObject *keywords)
 {
-    PyObject *const function = need(library, part), *const current_device = library->parts[GLUE_CURRENT_DEVICE];
+    PyObject *const function = need(library, part), *const current_device =
+                                                        library->parts[GLUE_CURRENT_DEVICE];
     PyObject *context = NULL, *result = NULL;
     long current = -1;
 
@@ -406,9 +431,11 @@ static PyObject *call_on_device(const glue_state *state, const glue_library *lib
 
 /* By a function empty(shape, dtype); the array is C-contiguous and has attributes as CuPy's. */
 PyObject *glue_make_empty(const glue_state *state, const glue_library *library, PyObject *like,
-                          const glue_device_array *beside, PyObject *shape, gpr_dtype dtype, glue_device_array **memory)
+                          const glue_device_array *beside, PyObject *shape, gpr_dtype dtype,
+                          glue_device_array **memory)
 {
-    PyObject *descr = numpy_dtype(dtype), *made = NULL, *data = NULL, *pointer = NULL, *device = NULL;
+    PyObject *descr = numpy_dtype(dtype), *made = NULL, *data = NULL, *pointer = NULL,
+             *device = NULL;
 
     (void)like;
     if (descr == NULL) return NULL;
@@ -418,7 +445,8 @@ PyObject *glue_make_empty(const glue_state *state, const glue_library *library, 
     if ((data = PyObject_GetAttr(made, NAME(data))) == NULL) goto done;
     if ((pointer = PyObject_GetAttr(data, NAME(ptr))) == NULL) goto done;
     if ((device = PyLong_FromLong(beside->device)) == NULL) goto done;
-    PyObject *const description[GLUE_DESCRIPTION_COUNT] = {pointer, shape, Py_None, descr, device, Py_None, made};
+    PyObject *const description[GLUE_DESCRIPTION_COUNT] = {pointer, shape,   Py_None, descr,
+                                                           device,  Py_None, made};
     *memory = glue_describe_array(state, description);
     if (*memory == NULL) goto done;
     (*memory)->has_stream = beside->has_stream;
@@ -443,7 +471,8 @@ PyObject *glue_make_on_stream(const glue_state *state, const glue_library *libra
     stream = PyObject_GetAttr(like, NAME(stream));
     if (stream != NULL) {
         PyObject *const arguments[] = {shape, descr, stream};
-        made = call_on_device(state, library, beside->device, GLUE_EMPTY, arguments, 2, state->stream_keyword);
+        made = call_on_device(state, library, beside->device, GLUE_EMPTY, arguments, 2,
+                              state->stream_keyword);
     }
     if (made != NULL) *memory = library->ways->read(state, library, made);
     Py_DECREF(descr);
@@ -452,9 +481,9 @@ PyObject *glue_make_on_stream(const glue_state *state, const glue_library *libra
     return made;
 }
 
-PyObject *glue_make_by_exchange(const glue_state *state, const glue_library *library, PyObject *like,
-                                const glue_device_array *beside, PyObject *shape, gpr_dtype dtype,
-                                glue_device_array **memory)
+PyObject *glue_make_by_exchange(const glue_state *state, const glue_library *library,
+                                PyObject *like, const glue_device_array *beside, PyObject *shape,
+                                gpr_dtype dtype, glue_device_array **memory)
 {
     PyObject *made = glue_make_exchange(state, like, shape, dtype, beside->device);
 
@@ -466,13 +495,15 @@ PyObject *glue_make_by_exchange(const glue_state *state, const glue_library *lib
 
 /* In memory of our own, which the library may take over by DLPack. */
 PyObject *glue_make_own(const glue_state *state, const glue_library *library, PyObject *like,
-                        const glue_device_array *beside, PyObject *shape, gpr_dtype dtype, glue_device_array **memory)
+                        const glue_device_array *beside, PyObject *shape, gpr_dtype dtype,
+                        glue_device_array **memory)
 {
     PyObject *made = glue_make_buffer(state, shape, dtype, beside->device, beside->stream);
 
     (void)library;
     (void)like;
-    if (made != NULL) *memory = (glue_device_array *)Py_NewRef((PyObject *)((glue_device_buffer *)made)->memory);
+    if (made != NULL)
+        *memory = (glue_device_array *)Py_NewRef((PyObject *)((glue_device_buffer *)made)->memory);
     return made;
 }
 
@@ -489,9 +520,11 @@ static PyObject *get_optional(PyObject *object, PyObject *name)
 
 /* By from_dlpack, of the library or of the array's namespace; where neither has one, the buffer
  * is the result. */
-PyObject *glue_finish_by_dlpack(const glue_state *state, const glue_library *library, PyObject *like, PyObject *made)
+PyObject *glue_finish_by_dlpack(const glue_state *state, const glue_library *library,
+                                PyObject *like, PyObject *made)
 {
-    PyObject *from_dlpack = Py_XNewRef(library->parts[GLUE_FROM_DLPACK]), *find = NULL, *namespace = NULL;
+    PyObject *from_dlpack = Py_XNewRef(library->parts[GLUE_FROM_DLPACK]), *find = NULL,
+             *namespace = NULL;
     PyObject *result = NULL;
 
     if (from_dlpack == NULL) {
@@ -511,19 +544,22 @@ PyObject *glue_finish_by_dlpack(const glue_state *state, const glue_library *lib
 }
 
 /* The part at an index of the first axis, by an interface that begins there. */
-static PyObject *get_interface_part(const glue_library *library, PyObject *array, PyObject *interface,
-                                    const glue_device_array *memory, int index)
+static PyObject *get_interface_part(const glue_library *library, PyObject *array,
+                                    PyObject *interface, const glue_device_array *memory, int index)
 {
     const int64_t step = glue_strides_of((glue_device_array *)memory)[0];
-    PyObject *part = PyDict_Copy(interface), *result = NULL, *shape = NULL, *data = NULL, *arguments = NULL;
+    PyObject *part = PyDict_Copy(interface), *result = NULL, *shape = NULL, *data = NULL,
+             *arguments = NULL;
     PyObject *keywords = NULL;
-    PyObject *whole = PyDict_GetItemString(interface, "shape"); /* borrowed; reading it found a tuple */
+    /* borrowed; reading it found a tuple */
+    PyObject *whole = PyDict_GetItemString(interface, "shape");
 
     if (part == NULL) return NULL;
     shape = PyTuple_GetSlice(whole, 1, PyTuple_GET_SIZE(whole));
     data = Py_BuildValue("NO", PyLong_FromVoidPtr(memory->data + index * step), Py_False);
     if (shape == NULL || data == NULL || PyDict_SetItemString(part, "shape", shape) < 0 ||
-        PyDict_SetItemString(part, "data", data) < 0 || PyDict_SetItemString(part, "strides", Py_None) < 0)
+        PyDict_SetItemString(part, "data", data) < 0 ||
+        PyDict_SetItemString(part, "strides", Py_None) < 0)
         goto done;
     arguments = PyTuple_Pack(1, part);
     keywords = Py_BuildValue("{sOsO}", "owner", array, "sync", Py_False);
@@ -539,10 +575,13 @@ done:
 }
 
 /* Not by indices: Numba copies a single element to the host. */
-PyObject *glue_split_interface(const glue_state *state, const glue_library *library, PyObject *array)
+PyObject *glue_split_interface(const glue_state *state, const glue_library *library,
+                               PyObject *array)
 {
-    PyObject *interface = PyObject_GetAttr(array, NAME(__cuda_array_interface__)), *low = NULL, *high = NULL;
-    glue_device_array *memory = interface != NULL ? library->ways->read(state, library, array) : NULL;
+    PyObject *interface = PyObject_GetAttr(array, NAME(__cuda_array_interface__)), *low = NULL,
+             *high = NULL;
+    glue_device_array *memory =
+        interface != NULL ? library->ways->read(state, library, array) : NULL;
     PyObject *pair = NULL;
 
     if (memory != NULL) low = get_interface_part(library, array, interface, memory, 0);
@@ -564,15 +603,18 @@ static int take_done(PyObject *result)
     return result != NULL ? 0 : -1;
 }
 
-int glue_assign_by_method(const glue_state *state, const glue_library *library, PyObject *out, PyObject *array)
+int glue_assign_by_method(const glue_state *state, const glue_library *library, PyObject *out,
+                          PyObject *array)
 {
     (void)library;
     return take_done(PyObject_CallMethodOneArg(out, NAME(copy_), array));
 }
 
-int glue_assign_by_copyto(const glue_state *state, const glue_library *library, PyObject *out, PyObject *array)
+int glue_assign_by_copyto(const glue_state *state, const glue_library *library, PyObject *out,
+                          PyObject *array)
 {
-    PyObject *data = PyObject_GetAttr(out, NAME(data)), *context = NULL, *arguments = NULL, *keywords = NULL;
+    PyObject *data = PyObject_GetAttr(out, NAME(data)), *context = NULL, *arguments = NULL,
+             *keywords = NULL;
     const long device = data != NULL ? take_long(PyObject_GetAttr(data, NAME(device_id))) : -1;
     int failed = -1;
 
@@ -591,7 +633,8 @@ int glue_assign_by_copyto(const glue_state *state, const glue_library *library, 
     return failed;
 }
 
-int glue_assign_items(const glue_state *state, const glue_library *library, PyObject *out, PyObject *array)
+int glue_assign_items(const glue_state *state, const glue_library *library, PyObject *out,
+                      PyObject *array)
 {
     (void)state;
     (void)library;
@@ -616,19 +659,24 @@ int glue_explain_tensor(const glue_state *state, const glue_library *library, Py
     PyObject *class = NULL, *value = NULL, *traceback = NULL, *layout = NULL, *dtype = NULL;
     int explained = 1;
 
-    if (!PyErr_ExceptionMatches(PyExc_RuntimeError) && !PyErr_ExceptionMatches(PyExc_BufferError)) return 0;
+    if (!PyErr_ExceptionMatches(PyExc_RuntimeError) && !PyErr_ExceptionMatches(PyExc_BufferError))
+        return 0;
     PyErr_Fetch(&class, &value, &traceback);
     layout = get_optional(tensor, NAME(layout));
     dtype = get_optional(tensor, NAME(dtype));
     PyErr_Clear();
     if (is_true(tensor, NAME(is_nested))) {
-        PyErr_SetString(PyExc_TypeError, "nested tensors are not supported: reduce their parts, a.unbind()");
+        PyErr_SetString(PyExc_TypeError,
+                        "nested tensors are not supported: reduce their parts, a.unbind()");
     } else if (layout != NULL && layout != library->parts[GLUE_STRIDED_LAYOUT]) {
-        PyErr_Format(PyExc_TypeError, "tensors of layout %S are not supported: pass a.to_dense(), or reduce a.values()",
-                     layout);
+        PyErr_Format(
+            PyExc_TypeError,
+            "tensors of layout %S are not supported: pass a.to_dense(), or reduce a.values()",
+            layout);
     } else if (is_true(tensor, NAME(is_quantized)) && dtype != NULL) {
         PyErr_Format(PyExc_TypeError,
-                     "quantised tensors, as of dtype %S, are not supported: pass a.dequantize() or a.int_repr()",
+                     "quantised tensors, as of dtype %S, are not supported: pass a.dequantize() or "
+                     "a.int_repr()",
                      dtype);
     } else {
         explained = 0;

@@ -44,7 +44,9 @@ static PyObject *pinned_bytes(PyObject *module, PyObject *size)
     status = gpr_cuda_available();
     Py_END_ALLOW_THREADS
     if (status != GPR_OK) {
-        if (glue_warn_no_device(state, "there is no GPU to pin memory for, so it is ordinary memory") < 0) return NULL;
+        if (glue_warn_no_device(state,
+                                "there is no GPU to pin memory for, so it is ordinary memory") < 0)
+            return NULL;
         Py_RETURN_NONE;
     }
     capsule = new_pinned(state, bytes, &data);
@@ -54,7 +56,8 @@ static PyObject *pinned_bytes(PyObject *module, PyObject *size)
         Py_DECREF(capsule);
         return NULL;
     }
-    if (PyArray_SetBaseObject((PyArrayObject *)array, capsule) < 0) Py_CLEAR(array); /* takes the capsule either way */
+    /* takes the capsule either way */
+    if (PyArray_SetBaseObject((PyArrayObject *)array, capsule) < 0) Py_CLEAR(array);
     return array;
 }
 
@@ -81,7 +84,8 @@ static PyObject *upload(PyObject *module, PyObject *arguments)
     int device = 0;
     gpr_status status = GPR_OK;
 
-    if (!PyArg_ParseTuple(arguments, "iO!y*", &device, &PyLong_Type, &pointer, &source)) return NULL;
+    if (!PyArg_ParseTuple(arguments, "iO!y*", &device, &PyLong_Type, &pointer, &source))
+        return NULL;
     void *destination = PyLong_AsVoidPtr(pointer);
     if (destination == NULL && PyErr_Occurred() != NULL) {
         PyBuffer_Release(&source);
@@ -104,14 +108,17 @@ static PyObject *download(PyObject *module, PyObject *arguments)
     int device = 0;
     gpr_status status = GPR_OK;
 
-    if (!PyArg_ParseTuple(arguments, "iO!w*|K", &device, &PyLong_Type, &pointer, &destination, &stream)) return NULL;
+    if (!PyArg_ParseTuple(arguments, "iO!w*|K", &device, &PyLong_Type, &pointer, &destination,
+                          &stream))
+        return NULL;
     const void *source = PyLong_AsVoidPtr(pointer);
     if (source == NULL && PyErr_Occurred() != NULL) {
         PyBuffer_Release(&destination);
         return NULL;
     }
     Py_BEGIN_ALLOW_THREADS
-    status = gpr_download(device, (void *)(uintptr_t)stream, destination.buf, source, (uint64_t)destination.len);
+    status = gpr_download(device, (void *)(uintptr_t)stream, destination.buf, source,
+                          (uint64_t)destination.len);
     Py_END_ALLOW_THREADS
     PyBuffer_Release(&destination);
     if (status != GPR_OK) return glue_raise(glue_state_of(module));
@@ -142,7 +149,8 @@ static int read_device_shape(glue_call *call, PyObject *object, int reduced)
 
     if (!PyArray_IntpConverter(object, &shape)) return -1;
     call->request.ndim = shape.len;
-    call->request.reduced = reduced; /* the library refuses bad ones before it looks at the result's shape */
+    /* the library refuses bad ones before it looks at the result's shape */
+    call->request.reduced = reduced;
     call->request.shape = call->shape;
     call->result_ndim = reduced >= 0 && reduced <= shape.len ? shape.len - reduced : 0;
     for (int i = 0; i < shape.len; i++) {
@@ -153,7 +161,8 @@ static int read_device_shape(glue_call *call, PyObject *object, int reduced)
     return 0;
 }
 
-static int read_device_types(const glue_state *state, glue_call *call, PyObject *dtype, PyObject *compute)
+static int read_device_types(const glue_state *state, glue_call *call, PyObject *dtype,
+                             PyObject *compute)
 {
     PyArray_Descr *element = NULL, *requested = NULL;
     int failed = 1;
@@ -161,9 +170,12 @@ static int read_device_types(const glue_state *state, glue_call *call, PyObject 
     if (PyArray_DescrConverter(dtype, &element) == NPY_FAIL) return -1;
     if (glue_find_dtype(element, "reducing an array of dtype", &call->request.dtype) < 0) goto done;
     if (glue_read_descr(compute, &requested) < 0) goto done;
-    if (requested != NULL && glue_find_dtype(requested, "reducing to dtype", &call->request.compute) < 0) goto done;
+    if (requested != NULL &&
+        glue_find_dtype(requested, "reducing to dtype", &call->request.compute) < 0)
+        goto done;
     /* Masks and means come later, so the request is not resolved yet. */
-    const gpr_dtype result = gpr_result_dtype(call->request.op, call->request.dtype, call->request.compute);
+    const gpr_dtype result =
+        gpr_result_dtype(call->request.op, call->request.dtype, call->request.compute);
     if (result == GPR_DTYPE_DEFAULT)
         glue_raise(state);
     else
@@ -176,7 +188,8 @@ done:
 
 /* Steps in bytes, one for each of `count` axes (and `more`), into `steps`; None leaves *strides
  * NULL. */
-static int read_steps(PyObject *object, int count, const char *what, int64_t *steps, const int64_t **strides)
+static int read_steps(PyObject *object, int count, const char *what, int64_t *steps,
+                      const int64_t **strides)
 {
     PyArray_Dims given = {NULL, 0};
 
@@ -205,13 +218,13 @@ typedef struct device_arguments {
 } device_arguments;
 
 /* The keywords after an array's own, as both functions below take them. */
-#define LAYOUT_KEYWORDS                                                                                      \
-    "strides", "mask", "mask_strides", "result", "result_strides", "skip_nan", "ddof", "mean", "mean_dtype", \
-        "mean_strides", NULL
+#define LAYOUT_KEYWORDS                                                                        \
+    "strides", "mask", "mask_strides", "result", "result_strides", "skip_nan", "ddof", "mean", \
+        "mean_dtype", "mean_strides", NULL
 #define LAYOUT_FORMAT "$OKOKOpdKOO"
-#define LAYOUT_ARGUMENTS(a)                                                                                            \
-    &(a).strides, &(a).mask, &(a).mask_strides, &(a).result, &(a).result_strides, &(a).skip_nan, &(a).ddof, &(a).mean, \
-        &(a).mean_dtype, &(a).mean_strides
+#define LAYOUT_ARGUMENTS(a)                                                                      \
+    &(a).strides, &(a).mask, &(a).mask_strides, &(a).result, &(a).result_strides, &(a).skip_nan, \
+        &(a).ddof, &(a).mean, &(a).mean_dtype, &(a).mean_strides
 
 /* Device memory that holds the means that squared distances are from, if there is any. */
 static int read_means(device_arguments *arguments, glue_call *call)
@@ -231,8 +244,8 @@ static int read_means(device_arguments *arguments, glue_call *call)
     failed = glue_find_dtype(descr, "a mean of dtype", &request->mean_dtype) < 0;
     Py_DECREF(descr);
     if (failed) return -1;
-    return read_steps(arguments->mean_strides, call->result_ndim, "mean_strides", call->mean_strides,
-                      &request->mean_strides);
+    return read_steps(arguments->mean_strides, call->result_ndim, "mean_strides",
+                      call->mean_strides, &request->mean_strides);
 }
 
 static int read_device_layout(device_arguments *arguments, glue_call *call)
@@ -245,13 +258,15 @@ static int read_device_layout(device_arguments *arguments, glue_call *call)
     request->result_on_device = arguments->result != 0;
     request->skip_nan = arguments->skip_nan;
     request->ddof = arguments->ddof;
-    if (read_steps(arguments->strides, request->ndim, "strides", call->strides, &request->strides) < 0) return -1;
-    if (read_steps(arguments->mask_strides, request->ndim, "mask_strides", call->mask_strides, &request->mask_strides) <
+    if (read_steps(arguments->strides, request->ndim, "strides", call->strides, &request->strides) <
         0)
         return -1;
+    if (read_steps(arguments->mask_strides, request->ndim, "mask_strides", call->mask_strides,
+                   &request->mask_strides) < 0)
+        return -1;
     if (read_means(arguments, call) < 0) return -1;
-    return read_steps(arguments->result_strides, call->result_ndim + outputs, "result_strides", arguments->result_steps,
-                      &request->result_strides);
+    return read_steps(arguments->result_strides, call->result_ndim + outputs, "result_strides",
+                      arguments->result_steps, &request->result_strides);
 }
 
 static int read_device_call(glue_state *state, device_arguments *arguments, glue_call *call)
@@ -288,21 +303,25 @@ static PyObject *queue_on_device(glue_state *state, glue_call *call)
     Py_RETURN_NONE;
 }
 
-/* reduce_device(op, pointer, shape, dtype, reduced, kernel, device, block_size=0, grid_size=0, compute=None, stream=0, *, strides=None,
- *               mask=0, mask_strides=None, result=0, result_strides=None, skip_nan=False, ddof=0.0, mean=0, mean_dtype=None,
+/* reduce_device(op, pointer, shape, dtype, reduced, kernel, device, block_size=0, grid_size=0,
+ * compute=None, stream=0, *, strides=None,
+ *               mask=0, mask_strides=None, result=0, result_strides=None, skip_nan=False, ddof=0.0,
+ *                 mean=0, mean_dtype=None,
  *               mean_strides=None)
  * A new array, or None with `result`, the address of device memory that will hold it. */
 static PyObject *reduce_device(PyObject *module, PyObject *arguments, PyObject *keywords)
 {
-    static char *names[] = {"op",     "pointer",    "shape",     "dtype",   "reduced", "kernel",
-                            "device", "block_size", "grid_size", "compute", "stream",  LAYOUT_KEYWORDS};
+    static char *names[] = {"op",        "pointer", "shape",  "dtype",
+                            "reduced",   "kernel",  "device", "block_size",
+                            "grid_size", "compute", "stream", LAYOUT_KEYWORDS};
     glue_state *state = glue_state_of(module);
     device_arguments a = {.compute = Py_None};
     glue_call call;
 
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OOOOiOi|IIOK" LAYOUT_FORMAT, names, &a.op, &a.pointer,
-                                     &a.shape, &a.dtype, &a.reduced, &a.kernel, &a.device, &a.block_size, &a.grid_size,
-                                     &a.compute, &a.stream, LAYOUT_ARGUMENTS(a))) {
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OOOOiOi|IIOK" LAYOUT_FORMAT, names,
+                                     &a.op, &a.pointer, &a.shape, &a.dtype, &a.reduced, &a.kernel,
+                                     &a.device, &a.block_size, &a.grid_size, &a.compute, &a.stream,
+                                     LAYOUT_ARGUMENTS(a))) {
         return NULL;
     }
     if (read_device_call(state, &a, &call) < 0) return NULL;
@@ -347,7 +366,8 @@ done:
     return list;
 }
 
-/* measure(op, pointer, shape, dtype, reduced, kernel, device, block_size, grid_size, warmup, repeats, flush_bytes,
+/* measure(op, pointer, shape, dtype, reduced, kernel, device, block_size, grid_size, warmup,
+ * repeats, flush_bytes,
  *         compute=None, stream=0, *, layout keywords as above) */
 static PyObject *measure(PyObject *module, PyObject *arguments, PyObject *keywords)
 {
@@ -362,9 +382,10 @@ static PyObject *measure(PyObject *module, PyObject *arguments, PyObject *keywor
     glue_call call;
     PyObject *list = NULL;
 
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OOOOiOiIIiiK|OK" LAYOUT_FORMAT, names, &a.op, &a.pointer,
-                                     &a.shape, &a.dtype, &a.reduced, &a.kernel, &a.device, &a.block_size, &a.grid_size,
-                                     &warmup, &repeats, &flush_bytes, &a.compute, &a.stream, LAYOUT_ARGUMENTS(a))) {
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OOOOiOiIIiiK|OK" LAYOUT_FORMAT, names,
+                                     &a.op, &a.pointer, &a.shape, &a.dtype, &a.reduced, &a.kernel,
+                                     &a.device, &a.block_size, &a.grid_size, &warmup, &repeats,
+                                     &flush_bytes, &a.compute, &a.stream, LAYOUT_ARGUMENTS(a))) {
         return NULL;
     }
     if (warmup < 0 || warmup > MOST_RUNS || repeats < 0 || repeats > MOST_RUNS) {
@@ -405,7 +426,8 @@ static PyObject *choose_kernel(PyObject *module, PyObject *arguments)
     int kernel = 0;
 
     if (!PyArg_ParseTuple(arguments, "OOO", &kernel_name, &op_number, &dtype_name)) return NULL;
-    if (glue_read_kernel(state, kernel_name, &kernel) < 0 || glue_read_operator(op_number, &op) < 0) return NULL;
+    if (glue_read_kernel(state, kernel_name, &kernel) < 0 || glue_read_operator(op_number, &op) < 0)
+        return NULL;
     if (read_dtype_name(dtype_name, &dtype) < 0) return NULL;
     kernel = gpr_choose_kernel(kernel, op, dtype, GPR_DTYPE_DEFAULT);
     if (gpr_kernel_info_at(kernel, &info) != GPR_OK) return glue_raise(state);
@@ -425,13 +447,14 @@ static PyObject *compile_program(PyObject *module, PyObject *arguments)
     unsigned block = 0;
     int kernel = 0, cc = 0, variant = -1;
 
-    if (!PyArg_ParseTuple(arguments, "OOOOIi|i", &kernel_name, &op_number, &dtype_name, &compute_name, &block, &cc,
-                          &variant))
+    if (!PyArg_ParseTuple(arguments, "OOOOIi|i", &kernel_name, &op_number, &dtype_name,
+                          &compute_name, &block, &cc, &variant))
         return NULL;
     if (glue_read_kernel(state, kernel_name, &kernel) < 0) return NULL;
     if (kernel < 0 && gpr_find_kernel("auto", &kernel) != GPR_OK) return glue_raise(state);
     if (glue_read_operator(op_number, &op) < 0) return NULL;
-    if (read_dtype_name(dtype_name, &dtype) < 0 || read_dtype_name(compute_name, &compute) < 0) return NULL;
+    if (read_dtype_name(dtype_name, &dtype) < 0 || read_dtype_name(compute_name, &compute) < 0)
+        return NULL;
     if (glue_locate(state, 1) < 0) return NULL;
     Py_BEGIN_ALLOW_THREADS
     status = gpr_compile_program(kernel, op, dtype, compute, block, variant, cc, &bytes);
@@ -451,13 +474,15 @@ static PyObject *compile_dot(PyObject *module, PyObject *arguments)
     unsigned block = 0;
     int cc = 0;
 
-    if (!PyArg_ParseTuple(arguments, "OOOOIi", &names[A], &names[B], &names[FACTOR], &names[COMPUTE], &block, &cc))
+    if (!PyArg_ParseTuple(arguments, "OOOOIi", &names[A], &names[B], &names[FACTOR],
+                          &names[COMPUTE], &block, &cc))
         return NULL;
     for (int i = 0; i < DTYPE_COUNT; i++)
         if (read_dtype_name(names[i], &dtypes[i]) < 0) return NULL;
     if (glue_locate(state, 1) < 0) return NULL;
     Py_BEGIN_ALLOW_THREADS
-    status = gpr_compile_dot(dtypes[A], dtypes[B], dtypes[FACTOR], dtypes[COMPUTE], block, cc, &bytes);
+    status =
+        gpr_compile_dot(dtypes[A], dtypes[B], dtypes[FACTOR], dtypes[COMPUTE], block, cc, &bytes);
     Py_END_ALLOW_THREADS
     return status == GPR_OK ? PyLong_FromUnsignedLongLong(bytes) : glue_raise(state);
 }
@@ -465,23 +490,30 @@ static PyObject *compile_dot(PyObject *module, PyObject *arguments)
 PyMethodDef glue_memory_methods[] = {
     {"pinned_bytes", pinned_bytes, METH_O,
      PyDoc_STR("pinned_bytes(size) -> uint8 array, or None where there is no GPU")},
-    {"alloc_device", alloc_device, METH_VARARGS, PyDoc_STR("alloc_device(device, bytes) -> pointer")},
+    {"alloc_device", alloc_device, METH_VARARGS,
+     PyDoc_STR("alloc_device(device, bytes) -> pointer")},
     {"upload", upload, METH_VARARGS, PyDoc_STR("upload(device, pointer, contiguous buffer)")},
     {"free_device", free_device, METH_VARARGS, PyDoc_STR("free_device(device, pointer)")},
-    {"download", download, METH_VARARGS, PyDoc_STR("download(device, pointer, contiguous writable buffer, stream=0)")},
+    {"download", download, METH_VARARGS,
+     PyDoc_STR("download(device, pointer, contiguous writable buffer, stream=0)")},
     {"reduce_device", (PyCFunction)(void (*)(void))reduce_device, METH_VARARGS | METH_KEYWORDS,
-     PyDoc_STR(
-         "reduce_device(op, pointer, shape, dtype, reduced, kernel, device, block_size=0, grid_size=0, compute=None, "
-         "stream=0, *, strides=None, mask=0, mask_strides=None, result=0, result_strides=None, skip_nan=False, "
-         "ddof=0.0)")},
+     PyDoc_STR("reduce_device(op, pointer, shape, dtype, reduced, kernel, device, block_size=0, "
+               "grid_size=0, compute=None, "
+               "stream=0, *, strides=None, mask=0, mask_strides=None, result=0, "
+               "result_strides=None, skip_nan=False, "
+               "ddof=0.0)")},
     {"measure", (PyCFunction)(void (*)(void))measure, METH_VARARGS | METH_KEYWORDS,
-     PyDoc_STR("measure(op, pointer, shape, dtype, reduced, kernel, device, block_size, grid_size, warmup, repeats, "
-               "flush_bytes, compute=None, stream=0, *, strides=None, mask=0, mask_strides=None, result=0, "
+     PyDoc_STR("measure(op, pointer, shape, dtype, reduced, kernel, device, block_size, grid_size, "
+               "warmup, repeats, "
+               "flush_bytes, compute=None, stream=0, *, strides=None, mask=0, mask_strides=None, "
+               "result=0, "
                "result_strides=None, skip_nan=False, ddof=0.0) -> list of milliseconds")},
     {"choose_kernel", choose_kernel, METH_VARARGS,
-     PyDoc_STR("choose_kernel(name or alias, op, dtype) -> the name of the kernel that answers for it")},
+     PyDoc_STR(
+         "choose_kernel(name or alias, op, dtype) -> the name of the kernel that answers for it")},
     {"compile_program", compile_program, METH_VARARGS,
-     PyDoc_STR("compile_program(kernel, op, dtype, compute, block_size, cc, variant=-1) -> bytes of machine code")},
+     PyDoc_STR("compile_program(kernel, op, dtype, compute, block_size, cc, variant=-1) -> bytes "
+               "of machine code")},
     {"compile_dot", compile_dot, METH_VARARGS,
      PyDoc_STR("compile_dot(a, b, factor, compute, block_size, cc) -> bytes of machine code")},
     {NULL, NULL, 0, NULL},

@@ -26,20 +26,22 @@ static PyObject *reduce_plain(PyObject *module, PyObject *const *from, Py_ssize_
     glue_state *state = glue_state_of(module);
 
     if (count != ARGUMENT_COUNT) {
-        PyErr_SetString(PyExc_TypeError, "reduce_plain takes an operator's number and twelve more arguments");
+        PyErr_SetString(PyExc_TypeError,
+                        "reduce_plain takes an operator's number and twelve more arguments");
         return NULL;
     }
     const glue_arguments given = {from[OP],       from[AXIS], from[DTYPE], from[KEEPDIMS], Py_None,
                                   from[SKIP_NAN], from[DDOF], Py_None,     from + OPTIONS};
-    if (!PyArray_CheckExact(from[ARRAY])) return glue_reduce_plain_device(state, from[ARRAY], &given, from[OUT]);
+    if (!PyArray_CheckExact(from[ARRAY]))
+        return glue_reduce_plain_device(state, from[ARRAY], &given, from[OUT]);
     if (from[OUT] != Py_None) Py_RETURN_NOTIMPLEMENTED;
     return glue_reduce_plain_ndarray(state, (PyArrayObject *)from[ARRAY], &given);
 }
 
 PyMethodDef glue_reduce_plain_methods[] = {
     {"reduce_plain", (PyCFunction)(void (*)(void))reduce_plain, METH_FASTCALL,
-     PyDoc_STR(
-         "reduce_plain(op, a, axis, dtype, keepdims, out, kernel, device, block_size, grid_size, stream, skip_nan, "
-         "ddof, /)")},
+     PyDoc_STR("reduce_plain(op, a, axis, dtype, keepdims, out, kernel, device, block_size, "
+               "grid_size, stream, skip_nan, "
+               "ddof, /)")},
     {NULL, NULL, 0, NULL},
 };

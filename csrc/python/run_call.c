@@ -82,7 +82,9 @@ gpr_status glue_dot_unlocked(gpr_dot_request *request)
 
 int glue_warn_if_none(glue_state *state, const glue_call *call)
 {
-    if (!call->names_kernel || call->request.device != GPR_DEVICE_DEFAULT || atomic_load(&state->warned)) return 0;
+    if (!call->names_kernel || call->request.device != GPR_DEVICE_DEFAULT ||
+        atomic_load(&state->warned))
+        return 0;
     if (gpr_cuda_available() == GPR_OK) return 0;
     return glue_warn_no_device(state, "a GPU kernel was named, but the CPU backend answers");
 }
@@ -90,7 +92,8 @@ int glue_warn_if_none(glue_state *state, const glue_call *call)
 /* The smallest and the largest elements lie one after the other: the result's first axis. */
 static void add_output_axis(glue_call *call)
 {
-    memmove(call->result_shape + 1, call->result_shape, (size_t)call->result_ndim * sizeof *call->result_shape);
+    memmove(call->result_shape + 1, call->result_shape,
+            (size_t)call->result_ndim * sizeof *call->result_shape);
     call->result_shape[0] = 2;
     call->result_ndim++;
 }
@@ -109,7 +112,8 @@ PyObject *glue_run(glue_state *state, glue_call *call)
         request->result = &scalar;
     } else {
         Py_INCREF(descr);
-        array = PyArray_NewFromDescr(&PyArray_Type, descr, call->result_ndim, call->result_shape, NULL, NULL, 0, NULL);
+        array = PyArray_NewFromDescr(&PyArray_Type, descr, call->result_ndim, call->result_shape,
+                                     NULL, NULL, 0, NULL);
         if (array == NULL) goto done;
         request->result = PyArray_DATA((PyArrayObject *)array);
     }
@@ -131,7 +135,8 @@ int glue_lacks_freedom(const glue_call *call)
     double n = 1;
 
     if (request->op != GPR_OP_VAR && request->op != GPR_OP_STD) return 0;
-    for (int i = request->ndim - request->reduced; i < request->ndim; i++) n *= (double)call->shape[i];
+    for (int i = request->ndim - request->reduced; i < request->ndim; i++)
+        n *= (double)call->shape[i];
     return !(n > request->ddof);
 }
 

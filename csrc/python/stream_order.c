@@ -32,7 +32,9 @@ static PyObject *stream_handle(PyObject *module, PyObject *object)
 {
     void *stream = NULL;
 
-    return glue_read_stream(glue_state_of(module), object, &stream) < 0 ? NULL : PyLong_FromVoidPtr(stream);
+    return glue_read_stream(glue_state_of(module), object, &stream) < 0
+               ? NULL
+               : PyLong_FromVoidPtr(stream);
 }
 
 int glue_order_streams(const glue_state *state, int device, void *first, void *then)
@@ -57,7 +59,8 @@ static PyObject *order_streams(PyObject *module, PyObject *arguments)
     int device = 0;
 
     if (!PyArg_ParseTuple(arguments, "iOO", &device, &first_handle, &then_handle)) return NULL;
-    if (glue_read_stream(state, first_handle, &first) < 0 || glue_read_stream(state, then_handle, &then) < 0)
+    if (glue_read_stream(state, first_handle, &first) < 0 ||
+        glue_read_stream(state, then_handle, &then) < 0)
         return NULL;
     if (glue_order_streams(state, device, first, then) < 0) return NULL;
     Py_RETURN_NONE;
@@ -122,7 +125,8 @@ static PyObject *mark_wait(PyObject *module, PyObject *capsule)
 
 PyMethodDef glue_stream_methods[] = {
     {"device_stream", device_stream, METH_O, PyDoc_STR("device_stream(device) -> handle")},
-    {"stream_handle", stream_handle, METH_O, PyDoc_STR("stream_handle(stream) -> handle; 0 for None")},
+    {"stream_handle", stream_handle, METH_O,
+     PyDoc_STR("stream_handle(stream) -> handle; 0 for None")},
     {"order_streams", order_streams, METH_VARARGS, PyDoc_STR("order_streams(device, first, then)")},
     {"mark_stream", mark_stream, METH_VARARGS, PyDoc_STR("mark_stream(device, stream) -> mark")},
     {"mark_passed", mark_passed, METH_O, PyDoc_STR("mark_passed(mark) -> bool")},

@@ -55,7 +55,8 @@ GPR_SHARED_FUNCTION int gpr_limbs_carry(const gpr_i64 *column, int count, gpr_u3
  * q is guessed from the two highest limbs of the rest and the highest of the divisor, and corrected
  * by the next limb of both: the guess is then right, or one too large (Knuth's theorem B and
  * exercise 20). Where it was too large the subtraction borrows, and the divisor is added back. */
-GPR_SHARED_FUNCTION gpr_u32 gpr_limbs_quotient_limb(gpr_u32 *rest, const gpr_u32 *divisor, int count)
+GPR_SHARED_FUNCTION gpr_u32 gpr_limbs_quotient_limb(gpr_u32 *rest, const gpr_u32 *divisor,
+                                                    int count)
 {
     const gpr_u64 first = divisor[count - 1], second = divisor[count - 2];
     const gpr_u64 top = (gpr_u64)rest[count] << GPR_LIMB32_BITS | rest[count - 1];
@@ -63,8 +64,9 @@ GPR_SHARED_FUNCTION gpr_u32 gpr_limbs_quotient_limb(gpr_u32 *rest, const gpr_u32
     gpr_i64 borrow = 0;
 
     GPR_NOT_UNROLLED
-    while (left <= GPR_LIMB32_MASK &&
-           (guess > GPR_LIMB32_MASK || guess * second > (left << GPR_LIMB32_BITS | rest[count - 2]))) {
+    while (
+        left <= GPR_LIMB32_MASK &&
+        (guess > GPR_LIMB32_MASK || guess * second > (left << GPR_LIMB32_BITS | rest[count - 2]))) {
         guess--;
         left += first;
     }
@@ -98,7 +100,8 @@ typedef struct gpr_quotient {
 
 /* Divides the `count` + `quotients` limbs at `rest` by a divisor as above: a quotient of so many
  * limbs. The remainder stays at `rest`. */
-GPR_SHARED_FUNCTION gpr_quotient gpr_limbs_divide(gpr_u32 *rest, const gpr_u32 *divisor, int count, int quotients)
+GPR_SHARED_FUNCTION gpr_quotient gpr_limbs_divide(gpr_u32 *rest, const gpr_u32 *divisor, int count,
+                                                  int quotients)
 {
     gpr_quotient quotient = {0, 0, 0};
     gpr_u32 left = 0;
@@ -106,7 +109,8 @@ GPR_SHARED_FUNCTION gpr_quotient gpr_limbs_divide(gpr_u32 *rest, const gpr_u32 *
     GPR_NOT_UNROLLED
     for (int i = quotients - 1; i >= 0; i--) {
         quotient.high = quotient.high << GPR_LIMB32_BITS | quotient.low >> GPR_LIMB32_BITS;
-        quotient.low = quotient.low << GPR_LIMB32_BITS | gpr_limbs_quotient_limb(rest + i, divisor, count);
+        quotient.low =
+            quotient.low << GPR_LIMB32_BITS | gpr_limbs_quotient_limb(rest + i, divisor, count);
     }
     GPR_NOT_UNROLLED
     for (int i = 0; i < count; i++) left |= rest[i];

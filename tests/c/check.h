@@ -1,4 +1,5 @@
-/* What every C test shares: CHECK, a seed that changes with each run, random numbers, and the closing line.
+/* What every C test shares: CHECK, a seed that changes with each run, random numbers, and the
+ * closing line.
  *
  * A failed CHECK prints where, what and the seed; GPR_TEST_SEED repeats a run. */
 #ifndef GPR_TEST_CHECK_H
@@ -15,15 +16,16 @@ static uint64_t check_passed, check_failed, check_seed, check_state;
 
 enum { CHECK_MOST_PRINTED = 20 };
 
-#define CHECK(condition, ...)                                                                            \
-    do {                                                                                                 \
-        if (condition) {                                                                                 \
-            check_passed++;                                                                              \
-        } else if (check_failed++ < CHECK_MOST_PRINTED) {                                                \
-            printf("%s:%d: failed: %s; seed %" PRIu64 "; ", __FILE__, __LINE__, #condition, check_seed); \
-            printf("" __VA_ARGS__);                                                                      \
-            printf("\n");                                                                                \
-        }                                                                                                \
+#define CHECK(condition, ...)                                                               \
+    do {                                                                                    \
+        if (condition) {                                                                    \
+            check_passed++;                                                                 \
+        } else if (check_failed++ < CHECK_MOST_PRINTED) {                                   \
+            printf("%s:%d: failed: %s; seed %" PRIu64 "; ", __FILE__, __LINE__, #condition, \
+                   check_seed);                                                             \
+            printf("" __VA_ARGS__);                                                         \
+            printf("\n");                                                                   \
+        }                                                                                   \
     } while (0)
 
 /* The next 64 random bits of a state (splitmix64). */
@@ -53,7 +55,8 @@ static inline void check_begin(void)
     struct timespec now;
 
     (void)clock_gettime(CLOCK_REALTIME, &now);
-    check_seed = seed != NULL ? strtoull(seed, NULL, 0) : (uint64_t)now.tv_sec * 1000000007u + (uint64_t)now.tv_nsec;
+    check_seed = seed != NULL ? strtoull(seed, NULL, 0)
+                              : (uint64_t)now.tv_sec * 1000000007u + (uint64_t)now.tv_nsec;
     check_state = check_seed;
     printf("seed %" PRIu64 "\n", check_seed);
 }
@@ -62,7 +65,8 @@ static inline void check_begin(void)
 extern void __gcov_dump(void);
 #endif
 
-/* Ends a child that was forked beside other threads: at once, but not without what it ran being counted. */
+/* Ends a child that was forked beside other threads: at once, but not without what it ran being
+ * counted. */
 static inline void check_leave(int status)
 {
 #ifdef GPR_COVERAGE

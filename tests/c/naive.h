@@ -1,5 +1,5 @@
-/* The slow reference that reductions are tested against: one element at a time, in long double and 128-bit integers,
- * from the definitions and not from the library's own conversions. */
+/* The slow reference that reductions are tested against: one element at a time, in long double and
+ * 128-bit integers, from the definitions and not from the library's own conversions. */
 #ifndef GPR_TEST_NAIVE_H
 #define GPR_TEST_NAIVE_H
 
@@ -41,8 +41,14 @@ static inline gpr_dtype naive_part(gpr_dtype dtype)
 /* Significand bits and least exponent of a float type. */
 static inline void naive_format(gpr_dtype dtype, int *digits, int *least, int *most)
 {
-    *digits = dtype == GPR_FLOAT16 ? 11 : dtype == GPR_BFLOAT16 ? 8 : dtype == GPR_FLOAT32 ? 24 : 53;
-    *least = dtype == GPR_FLOAT16 ? -24 : dtype == GPR_BFLOAT16 ? -133 : dtype == GPR_FLOAT32 ? -149 : -1074;
+    *digits = dtype == GPR_FLOAT16    ? 11
+              : dtype == GPR_BFLOAT16 ? 8
+              : dtype == GPR_FLOAT32  ? 24
+                                      : 53;
+    *least = dtype == GPR_FLOAT16    ? -24
+             : dtype == GPR_BFLOAT16 ? -133
+             : dtype == GPR_FLOAT32  ? -149
+                                     : -1074;
     *most = dtype == GPR_FLOAT16 ? 16 : dtype == GPR_FLOAT64 ? 1024 : 128;
 }
 
@@ -114,7 +120,8 @@ static inline naive_value naive_load(gpr_dtype dtype, const void *address)
         v.i = bits != 0;
     else {
         v.i = bits;
-        if (naive_kind(dtype) == GPR_KIND_SIGNED && bits >> (bytes * 8 - 1)) v.i -= (naive_int)1 << (bytes * 8);
+        if (naive_kind(dtype) == GPR_KIND_SIGNED && bits >> (bytes * 8 - 1))
+            v.i -= (naive_int)1 << (bytes * 8);
     }
     return v;
 }
@@ -193,7 +200,8 @@ static inline void naive_step_fold(naive_fold *fold, const gpr_rule *rule, naive
     long double re;
 
     if (rule->skip_nan && naive_is_nan(element)) return;
-    const naive_value x = rule->compute == rule->element ? element : naive_cast(element, rule->compute);
+    const naive_value x =
+        rule->compute == rule->element ? element : naive_cast(element, rule->compute);
     const int first = fold->count++ == 0;
     switch (op) {
     case GPR_OP_ANY:
@@ -243,7 +251,8 @@ static inline void naive_step_fold(naive_fold *fold, const gpr_rule *rule, naive
         fold->magnitude = naive_size(x);
     } else if (x.is_float) {
         const naive_value y = *acc;
-        acc->f = op == GPR_OP_PROD ? y.f * x.f - (naive_is_complex(rule->compute) ? y.im * x.im : 0) : y.f + x.f;
+        acc->f = op == GPR_OP_PROD ? y.f * x.f - (naive_is_complex(rule->compute) ? y.im * x.im : 0)
+                                   : y.f + x.f;
         acc->im = op == GPR_OP_PROD ? y.f * x.im + y.im * x.f : y.im + x.im;
         if (!naive_is_complex(rule->compute)) acc->im = 0;
         fold->magnitude += naive_size(x);
@@ -270,7 +279,8 @@ static inline int naive_same(naive_value got, naive_value want)
     return got.f == want.f && got.im == want.im;
 }
 
-/* Between what a variance or deviation lies that the fold comes to, before rounding, if anything is left to divide by. */
+/* Between what a variance or deviation lies that the fold comes to, before rounding, if anything
+ * is left to divide by. */
 typedef struct naive_range {
     long double low, high;
 } naive_range;
@@ -287,9 +297,10 @@ static inline naive_range naive_spread(const naive_fold *fold, const gpr_rule *r
     return (naive_range){sqrtl(low) * (1 - 0x1p-50L), sqrtl(high) * (1 + 0x1p-50L)};
 }
 
-/* Whether `result` (and the one `output_stride` behind it) is what the fold comes to. Float sums may err by their accumulation in
- * doubles and by one rounding. */
-static inline int naive_agrees(const naive_fold *fold, const gpr_rule *rule, const void *result, uint64_t output_stride)
+/* Whether `result` (and the one `output_stride` behind it) is what the fold comes to. Float sums
+ * may err by their accumulation in doubles and by one rounding. */
+static inline int naive_agrees(const naive_fold *fold, const gpr_rule *rule, const void *result,
+                               uint64_t output_stride)
 {
     const naive_value got = naive_load(rule->result, result);
     const long double n = (long double)fold->count;
@@ -309,9 +320,11 @@ static inline int naive_agrees(const naive_fold *fold, const gpr_rule *rule, con
         const naive_range range = naive_spread(fold, rule);
         const int divides = n > rule->ddof;
         if (n == 0 || isnan(fold->squares)) return isnan(got.f);
-        if (!divides && rule->skip_nan) return isnan(got.f); /* as NumPy's nanvar, whatever the squares */
+        /* as NumPy's nanvar, whatever the squares */
+        if (!divides && rule->skip_nan) return isnan(got.f);
         if (!divides) return fold->squares == 0 ? isnan(got.f) || isinf(got.f) : isinf(got.f);
-        return got.f >= naive_round(range.low, rule->result) && got.f <= naive_round(range.high, rule->result);
+        return got.f >= naive_round(range.low, rule->result) &&
+               got.f <= naive_round(range.high, rule->result);
     }
     case GPR_OP_MIN:
     case GPR_OP_MAX:
@@ -320,22 +333,28 @@ static inline int naive_agrees(const naive_fold *fold, const gpr_rule *rule, con
     case GPR_OP_MINMAX:
         return fold->count == 0 ||
                (naive_same(got, want) &&
-                naive_same(naive_load(rule->result, (const char *)result + output_stride), fold->high));
+                naive_same(naive_load(rule->result, (const char *)result + output_stride),
+                           fold->high));
     case GPR_OP_PTP:
         if (fold->count == 0) return 1;
-        if (!want.is_float) return got.i == naive_cast((naive_value){.i = fold->high.i - want.i}, rule->result).i;
+        if (!want.is_float)
+            return got.i == naive_cast((naive_value){.i = fold->high.i - want.i}, rule->result).i;
         if (naive_is_nan(want)) return naive_is_nan(got);
-        slack = ldexpl(1, -52) * (fabsl(fold->high.f) + fabsl(want.f) + fabsl(fold->high.im) + fabsl(want.im));
+        slack = ldexpl(1, -52) *
+                (fabsl(fold->high.f) + fabsl(want.f) + fabsl(fold->high.im) + fabsl(want.im));
         return naive_near(got.f, fold->high.f - want.f, slack, rule->result) &&
                naive_near(got.im, fold->high.im - want.im, slack, rule->result);
     default: break;
     }
     if (fold->count == 0) {
         const int one = rule->op == GPR_OP_PROD || rule->op == GPR_OP_ALL;
-        want = (naive_value){.is_float = naive_is_float(rule->compute) && rule->result != GPR_BOOL, .i = one, .f = one};
+        want = (naive_value){.is_float = naive_is_float(rule->compute) && rule->result != GPR_BOOL,
+                             .i = one,
+                             .f = one};
     }
     if (want.is_float) {
-        const long double scale = rule->op == GPR_OP_PROD ? fabsl(want.f) + fabsl(want.im) : fold->magnitude;
+        const long double scale =
+            rule->op == GPR_OP_PROD ? fabsl(want.f) + fabsl(want.im) : fold->magnitude;
         slack = ldexpl(1, -53) * scale * (rule->op == GPR_OP_PROD ? 4 * n + 8 : 700);
         if (n < 100) slack = ldexpl(1, -53) * scale * (4 * n + 8);
     } else {
@@ -352,14 +371,17 @@ static inline int naive_agrees(const naive_fold *fold, const gpr_rule *rule, con
         want.is_float = 1;
     }
     if (!naive_is_float(rule->result)) {
-        /* A wrapped sum of negative numbers, read unsigned and divided, may round to what no integer type holds. */
+        /* A wrapped sum of negative numbers, read unsigned and divided, may round to what no
+         * integer type holds. */
         if (want.is_float && (want.f >= 0x1p64L || isnan(want.f))) return 1;
-        want = want.is_float && rule->result != GPR_BOOL ? (naive_value){.i = (naive_int)(double)want.f}
-                                                         : naive_cast(want, rule->result);
+        want = want.is_float && rule->result != GPR_BOOL
+                   ? (naive_value){.i = (naive_int)(double)want.f}
+                   : naive_cast(want, rule->result);
         return got.i == naive_cast(want, rule->result).i;
     }
     if (!want.is_float) want.f = (long double)want.i;
-    /* Products of infinite complex numbers, or beyond double's range, depend on the order: infinite or NaN they are. */
+    /* Products of infinite complex numbers, or beyond double's range, depend on the order:
+     * infinite or NaN they are. */
     if (rule->op == GPR_OP_PROD && naive_is_complex(rule->result) &&
         !(fabsl(want.f) < 0x1p1020L && fabsl(want.im) < 0x1p1020L))
         return !isfinite(got.f) || !isfinite(got.im);

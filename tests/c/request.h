@@ -7,7 +7,8 @@
 #include "lib/rules/rules.h"
 
 /* Sums along the last of `ndim` axes of a C-ordered host array, by "auto" on CUDA device 0. */
-static inline gpr_request sums_of(gpr_dtype dtype, int ndim, const int64_t *shape, const void *data, void *result)
+static inline gpr_request sums_of(gpr_dtype dtype, int ndim, const int64_t *shape, const void *data,
+                                  void *result)
 {
     return (gpr_request){.op = GPR_OP_SUM,
                          .dtype = dtype,

@@ -1,5 +1,6 @@
-/* The engine of quick tests: kernels by contract. What a program is comes from the image that fake_nvrtc.c makes, what its kernel does
- * with blocks from the registry, and what comes out from the rules of the host; no kernel's own code runs. */
+/* The engine of quick tests: kernels by contract. What a program is comes from the image that
+ * fake_nvrtc.c makes, what its kernel does with blocks from the registry, and what comes out from
+ * the rules of the host; no kernel's own code runs. */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,16 +28,28 @@ struct engine_module {
     gpr_dtype element, compute, acc;
     gpr_dtype second; /* of the other array; GPR_DTYPE_DEFAULT: there is none */
     int skips_nan;
-    gpr_dtype result;       /* GPR_DTYPE_DEFAULT: accumulators leave the program */
-    gpr_operator finisher;  /* an operator that finishes so */
-    gpr_dtype mean;         /* of the means that variances are about; GPR_DTYPE_DEFAULT: the rows' own */
+    gpr_dtype result;      /* GPR_DTYPE_DEFAULT: accumulators leave the program */
+    gpr_operator finisher; /* an operator that finishes so */
+    /* of the means that variances are about; GPR_DTYPE_DEFAULT: the rows' own */
+    gpr_dtype mean;
     engine_kernel *kernels; /* that were asked for */
 };
 
 typedef enum stage { FIRST, NEXT, FILL, FINISH } stage;
 
 /* What is special about the kernels that know layouts; RUN: every other one. */
-typedef enum shape { RUN, STREAM, ROWS, COLUMNS, NARROW, STRIDED, EMPTY, EXACT, EXACT_STRIDED, EXACT_ROWS } shape;
+typedef enum shape {
+    RUN,
+    STREAM,
+    ROWS,
+    COLUMNS,
+    NARROW,
+    STRIDED,
+    EMPTY,
+    EXACT,
+    EXACT_STRIDED,
+    EXACT_ROWS
+} shape;
 
 struct engine_kernel {
     const engine_module *module;
@@ -81,18 +94,22 @@ static int parse_dtype(const char *name, gpr_dtype *dtype)
 /* Reads an image of fake_nvrtc.c. */
 static CUresult parse_image(const char *image, int card, engine_module *module)
 {
-    char kind[8] = "", masked[8] = "", fold[16] = "", element[16] = "", compute[16] = "", acc[16] = "", skips[8] = "",
-         second[16] = "", result[16] = "", finish[16] = "", mean[16] = "";
+    char kind[8] = "", masked[8] = "", fold[16] = "", element[16] = "", compute[16] = "",
+         acc[16] = "", skips[8] = "", second[16] = "", result[16] = "", finish[16] = "",
+         mean[16] = "";
     int cc = 0;
 
     if (sscanf(image,
-               "FAKE %7s %d per_thread %u lanes %u kept %u reduced %u masked %7s item %u fold %15s element %15s "
+               "FAKE %7s %d per_thread %u lanes %u kept %u reduced %u masked %7s item %u fold %15s "
+               "element %15s "
                "compute %15s acc %15s skips %7s second %15s result %15s finish %15s mean %15s",
-               kind, &cc, &module->per_thread, &module->lanes, &module->kept, &module->reduced, masked, &module->item,
-               fold, element, compute, acc, skips, second, result, finish, mean) != 17) {
+               kind, &cc, &module->per_thread, &module->lanes, &module->kept, &module->reduced,
+               masked, &module->item, fold, element, compute, acc, skips, second, result, finish,
+               mean) != 17) {
         return INVALID_IMAGE;
     }
-    if (strcmp(kind, "sm") == 0 && (cc / 10 != card / 10 || cc > card)) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    if (strcmp(kind, "sm") == 0 && (cc / 10 != card / 10 || cc > card))
+        return CUDA_ERROR_NO_BINARY_FOR_GPU;
     if (strcmp(kind, "compute") == 0 && cc > card) return CUDA_ERROR_NO_BINARY_FOR_GPU;
     for (int i = 0; i < GPR_FOLD_COUNT; i++) {
         if (strcmp(fold, gpr_fold_rows[i].name) == 0) module->fold = (gpr_fold)i;
@@ -172,7 +189,8 @@ CUresult engine_find(engine_module *module, const char *name, engine_kernel **ke
     for (int i = 0; i < GPR_KERNEL_COUNT; i++) {
         if (strcmp(gpr_kernel_rows[i].name, row_name) == 0) row = &gpr_kernel_rows[i];
     }
-    const int fill = strcmp(variant, "fill_identity") == 0, finish = strcmp(variant, "finalize_rows") == 0;
+    const int fill = strcmp(variant, "fill_identity") == 0,
+              finish = strcmp(variant, "finalize_rows") == 0;
     if (row == NULL && !fill && !finish) return NOT_FOUND;
     engine_kernel *made = calloc(1, sizeof *made);
     if (made == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -195,7 +213,8 @@ static void read_layout(engine_launch *op, const void *argument)
     const engine_module *m = op->kernel->module;
 
     memcpy(&op->layout, argument, sizeof op->layout);
-    memcpy(op->axes, (const char *)argument + sizeof op->layout, (m->kept + m->reduced) * sizeof *op->axes);
+    memcpy(op->axes, (const char *)argument + sizeof op->layout,
+           (m->kept + m->reduced) * sizeof *op->axes);
 }
 
 static void read_finalizing(engine_launch *op, const void *argument)
@@ -214,7 +233,8 @@ const char *engine_prepare(engine_kernel *kernel, unsigned grid, unsigned block,
 {
     const engine_module *m = kernel->module;
 
-    if (kernel->stage <= NEXT && block != kernel->block) return "launch with another block size than was compiled";
+    if (kernel->stage <= NEXT && block != kernel->block)
+        return "launch with another block size than was compiled";
     if (m->kept + m->reduced > MOST_AXES) return "a program of too many axes";
     engine_launch *made = calloc(1, sizeof *made);
     *prepared = made;
@@ -297,7 +317,8 @@ static gpr_value lift(const engine_module *m, const void *element, uint64_t posi
     gpr_convert(m->compute, computed, m->acc, value.bytes, 1);
     gpr_convert(m->compute, computed, GPR_BOOL, &truth, 1);
     if (m->fold == GPR_FOLD_count) value.u64 = truth;
-    if (m->fold == GPR_FOLD_odd || m->fold == GPR_FOLD_any || m->fold == GPR_FOLD_all) value.u32 = truth;
+    if (m->fold == GPR_FOLD_odd || m->fold == GPR_FOLD_any || m->fold == GPR_FOLD_all)
+        value.u32 = truth;
     if (m->acc_kind == GPR_ACC_INDEXED) value.position = position;
     if (m->acc_kind == GPR_ACC_RANGE) memcpy(value.high, value.bytes, sizeof value.high);
     if (m->acc_kind == GPR_ACC_SUM_COUNT || m->acc_kind == GPR_ACC_MOMENTS) value.count = 1;
@@ -327,8 +348,8 @@ static void finish_result(const engine_launch *op, int64_t index, const void *pa
                            .ddof = op->finalize.ddof};
     const size_t bytes = gpr_dtype_bytes(m->result);
 
-    gpr_finish_results(&rule, m->acc, packed, 1, op->layout.elements, (char *)op->to + index * (int64_t)bytes,
-                       op->finalize.output_stride * bytes);
+    gpr_finish_results(&rule, m->acc, packed, 1, op->layout.elements,
+                       (char *)op->to + index * (int64_t)bytes, op->finalize.output_stride * bytes);
 }
 
 /* An output of a row of the launch: where its elements, its result and its given mean are. */
@@ -346,7 +367,8 @@ static void move_mean(const engine_launch *op, const output *o, gpr_value *value
     if (value->count == 0) return;
     if (op->given_mean.means != 0) {
         const char *means = (const char *)(uintptr_t)op->given_mean.means;
-        gpr_convert(m->mean, means + o->mean * (int64_t)gpr_dtype_bytes(m->mean), GPR_COMPLEX128, given, 1);
+        gpr_convert(m->mean, means + o->mean * (int64_t)gpr_dtype_bytes(m->mean), GPR_COMPLEX128,
+                    given, 1);
     }
     double apart[2] = {given[0] - value->mean[0] - value->mean[1], 0};
     if (m->acc == GPR_COMPLEX128) {
@@ -376,8 +398,8 @@ static void store_result(const engine_launch *op, const output *o, gpr_value val
 /* Whether lifting is converting, which is quicker for many at once. */
 static int lifts_plainly(const engine_module *m)
 {
-    return m->acc_kind == GPR_ACC_NUMBER && !m->skips_nan && m->fold != GPR_FOLD_count && m->fold != GPR_FOLD_odd &&
-           m->fold != GPR_FOLD_any && m->fold != GPR_FOLD_all;
+    return m->acc_kind == GPR_ACC_NUMBER && !m->skips_nan && m->fold != GPR_FOLD_count &&
+           m->fold != GPR_FOLD_odd && m->fold != GPR_FOLD_any && m->fold != GPR_FOLD_all;
 }
 
 /* Folds `count` elements that are neighbours. */
@@ -401,8 +423,10 @@ static gpr_value fold_run(const engine_module *m, const char *in, uint64_t count
     return all;
 }
 
-/* Folds `count` elements (or, after the first pass, accumulators) from `in` on; the first is at `position` of its row. */
-static gpr_value fold_share(const engine_kernel *function, const char *in, uint64_t count, uint64_t position)
+/* Folds `count` elements (or, after the first pass, accumulators) from `in` on; the first is at
+ * `position` of its row. */
+static gpr_value fold_share(const engine_kernel *function, const char *in, uint64_t count,
+                            uint64_t position)
 {
     const engine_module *m = function->module;
     const size_t bytes = function->stage == FIRST ? gpr_dtype_bytes(m->element) : acc_bytes(m);
@@ -410,8 +434,9 @@ static gpr_value fold_share(const engine_kernel *function, const char *in, uint6
 
     if (function->stage == FIRST && lifts_plainly(m)) return fold_run(m, in, count);
     for (uint64_t i = 0; i < count; i++) {
-        all =
-            fold(m, all, function->stage == FIRST ? lift(m, in + i * bytes, position + i) : load(m, (uintptr_t)in, i));
+        all = fold(m, all,
+                   function->stage == FIRST ? lift(m, in + i * bytes, position + i)
+                                            : load(m, (uintptr_t)in, i));
     }
     return all;
 }
@@ -425,7 +450,8 @@ static void share_of(uint64_t n, uint64_t part, uint64_t parts, uint64_t *first,
     *count = n / parts + (part < extra);
 }
 
-/* Block `block` of the blocks of one row: folds its share and finishes as the kernel's row in the registry says. */
+/* Block `block` of the blocks of one row: folds its share and finishes as the kernel's row in
+ * the registry says. */
 static void run_block(const engine_launch *op, uint64_t row, uint32_t block)
 {
     const engine_kernel *f = op->kernel;
@@ -435,7 +461,8 @@ static void run_block(const engine_launch *op, uint64_t row, uint32_t block)
     uint64_t first = 0, count = 0;
 
     share_of(n, block, blocks, &first, &count);
-    gpr_value value = fold_share(f, (const char *)op->from + (row * n + first) * bytes, count, first);
+    gpr_value value =
+        fold_share(f, (const char *)op->from + (row * n + first) * bytes, count, first);
 
     if (f->row->finish == GPR_ATOMIC) {
         store(m, op->to, row, fold(m, load(m, op->to, row), value));
@@ -497,7 +524,8 @@ static output output_at(const engine_launch *op, uint64_t row, uint64_t k)
         index = row * l->width + k;
         o.exists = index < l->count;
     }
-    if (op->kernel->shape == COLUMNS || op->kernel->shape == NARROW) o.exists = column < l->column.extent;
+    if (op->kernel->shape == COLUMNS || op->kernel->shape == NARROW)
+        o.exists = column < l->column.extent;
     if (!o.exists) return o;
     step_to(op->axes, m->kept, index, &o, NULL);
     o.in += (int64_t)column * l->column.in;
@@ -512,11 +540,14 @@ static output output_at(const engine_launch *op, uint64_t row, uint64_t k)
 /* Neighbouring elements at a position of a row. */
 static unsigned elements_walked(const engine_launch *op)
 {
-    return op->kernel->shape == STRIDED || op->kernel->shape == EXACT_STRIDED ? op->kernel->module->item : 1;
+    return op->kernel->shape == STRIDED || op->kernel->shape == EXACT_STRIDED
+               ? op->kernel->module->item
+               : 1;
 }
 
 /* Folds positions [first, first + count) of an output's row. */
-static gpr_value fold_output(const engine_launch *op, const output *o, uint64_t first, uint64_t count)
+static gpr_value fold_output(const engine_launch *op, const output *o, uint64_t first,
+                             uint64_t count)
 {
     const engine_module *m = op->kernel->module;
     const gpr_layout_params *l = &op->layout;
@@ -526,7 +557,8 @@ static gpr_value fold_output(const engine_launch *op, const output *o, uint64_t 
     gpr_value value = identity(m);
 
     if (m->reduced == 1 && row->in == 1 && elements == 1 && !m->masked && lifts_plainly(m))
-        return fold_run(m, (const char *)op->from + (o->in + (int64_t)first) * (int64_t)bytes, count);
+        return fold_run(m, (const char *)op->from + (o->in + (int64_t)first) * (int64_t)bytes,
+                        count);
     for (uint64_t p = first; p < first + count; p++) {
         uint64_t position = l->first_position;
         output at = *o;
@@ -565,7 +597,8 @@ static void run_planned_block(const engine_launch *op, uint64_t row, uint32_t bl
         const output o = output_at(op, row, k);
         gpr_value value = identity(m);
         if (!o.exists) continue;
-        for (uint64_t b = 0; b < blocks; b++) value = fold(m, value, load(m, partials, (row * blocks + b) * width + k));
+        for (uint64_t b = 0; b < blocks; b++)
+            value = fold(m, value, load(m, partials, (row * blocks + b) * width + k));
         store_result(op, &o, value);
     }
 }
@@ -573,7 +606,8 @@ static void run_planned_block(const engine_launch *op, uint64_t row, uint32_t bl
 /* Rows that a block of fast_rows or fast_empty serves. */
 static uint64_t rows_of_block(const engine_kernel *f)
 {
-    return f->shape == EMPTY ? f->block : (uint64_t)f->block / f->module->lanes * f->module->per_thread;
+    return f->shape == EMPTY ? f->block
+                             : (uint64_t)f->block / f->module->lanes * f->module->per_thread;
 }
 
 static void put_exact_row(const engine_launch *op, const output *o);
@@ -588,13 +622,16 @@ static void run_shared_block(const engine_launch *op, uint64_t v)
         if (f->shape == EXACT_ROWS)
             put_exact_row(op, &o);
         else
-            store_result(op, &o, f->shape == EMPTY ? identity(f->module) : fold_output(op, &o, 0, op->rows.n));
+            store_result(op, &o,
+                         f->shape == EMPTY ? identity(f->module)
+                                           : fold_output(op, &o, 0, op->rows.n));
     }
 }
 
 /* ---------------------------------------------------------------- exact sums ----------------- */
 
-/* Counters of a row, or of those that lie side by side: a ticket, a gap, and 8 bytes for each of a sum. Accumulators are smaller. */
+/* Counters of a row, or of those that lie side by side: a ticket, a gap, and 8 bytes for each of
+ * a sum. Accumulators are smaller. */
 static uint64_t exact_counters(const engine_launch *op)
 {
     const engine_module *m = op->kernel->module;
@@ -633,7 +670,8 @@ static void add_element(const engine_module *m, const char *element, gpr_exact_p
 }
 
 /* Adds the product of two factors, each converted to the type of both. */
-static void add_pair(const engine_module *m, const char *element, const char *other, gpr_exact_part *parts)
+static void add_pair(const engine_module *m, const char *element, const char *other,
+                     gpr_exact_part *parts)
 {
     const gpr_dtype real = gpr_exact_part_dtype(m->acc);
     const size_t bytes = gpr_dtype_bytes(real);
@@ -666,8 +704,8 @@ static void pack_parts(const gpr_exact_part *parts, int count, char *at)
 }
 
 /* Adds elements to a packed accumulator; with other ones, the products of both. */
-static void add_exactly(const engine_module *m, const char *in, const char *others, int64_t step, uint64_t count,
-                        void *packed)
+static void add_exactly(const engine_module *m, const char *in, const char *others, int64_t step,
+                        uint64_t count, void *packed)
 {
     const size_t bytes = gpr_dtype_bytes(m->element);
     gpr_exact_part parts[GPR_EXACT_MOST_PARTS];
@@ -687,15 +725,18 @@ static void add_exactly(const engine_module *m, const char *in, const char *othe
 }
 
 /* Adds positions [first, first + count) of an output's row. */
-static void add_exact_output(const engine_launch *op, const output *o, uint64_t first, uint64_t count, void *packed)
+static void add_exact_output(const engine_launch *op, const output *o, uint64_t first,
+                             uint64_t count, void *packed)
 {
     enum { MOST = 256 };
     const engine_module *m = op->kernel->module;
     const gpr_layout_params *l = &op->layout;
     const unsigned elements = elements_walked(op);
     const size_t bytes = gpr_dtype_bytes(m->element);
-    const int64_t step = m->second == GPR_DTYPE_DEFAULT ? 0 : op->second.step * (int64_t)gpr_dtype_bytes(m->second);
-    const char *others = m->second == GPR_DTYPE_DEFAULT ? NULL : (const char *)(uintptr_t)op->second.in;
+    const int64_t step =
+        m->second == GPR_DTYPE_DEFAULT ? 0 : op->second.step * (int64_t)gpr_dtype_bytes(m->second);
+    const char *others =
+        m->second == GPR_DTYPE_DEFAULT ? NULL : (const char *)(uintptr_t)op->second.in;
     char gathered[MOST * 16];
     uint64_t held = 0;
 
@@ -705,11 +746,13 @@ static void add_exact_output(const engine_launch *op, const output *o, uint64_t 
         step_to(op->axes + m->kept, m->reduced, p, &at, &position);
         for (unsigned j = 0; j < elements; j++) {
             if (m->masked && *((const uint8_t *)(uintptr_t)l->mask + at.mask + j) == 0) continue;
-            memcpy(gathered + held * bytes, (const char *)op->from + (at.in + (int64_t)j) * (int64_t)bytes, bytes);
+            memcpy(gathered + held * bytes,
+                   (const char *)op->from + (at.in + (int64_t)j) * (int64_t)bytes, bytes);
             held++;
         }
         if (held + elements > MOST || p + 1 == first + count) {
-            add_exactly(m, gathered, others == NULL ? NULL : others + (int64_t)(p + 1 - held) * step, step, held,
+            add_exactly(m, gathered,
+                        others == NULL ? NULL : others + (int64_t)(p + 1 - held) * step, step, held,
                         packed);
             held = 0;
         }
@@ -737,7 +780,8 @@ static void put_exact_row(const engine_launch *op, const output *o)
 /* Rows that a block of exact_strided has numbers for. */
 static uint64_t most_strip_rows(const engine_launch *op)
 {
-    return gpr_strip_rows(GPR_MOST_STRIP_BYTES, (unsigned)gpr_dtype_bytes(op->kernel->module->element),
+    return gpr_strip_rows(GPR_MOST_STRIP_BYTES,
+                          (unsigned)gpr_dtype_bytes(op->kernel->module->element),
                           op->kernel->block);
 }
 
@@ -750,7 +794,8 @@ static void run_exact_block(const engine_launch *op, uint64_t row, uint32_t bloc
 
     share_of(op->rows.n, block, op->rows.blocks, &first, &count);
     if (op->rows.blocks > 1) {
-        ticket = (uint32_t *)(uintptr_t)op->scratch.tickets + row % op->layout.slots * exact_counters(op);
+        ticket = (uint32_t *)(uintptr_t)op->scratch.tickets +
+                 row % op->layout.slots * exact_counters(op);
         ++*ticket;
     }
     for (uint64_t k = 0; k < width; k++) {
@@ -761,7 +806,8 @@ static void run_exact_block(const engine_launch *op, uint64_t row, uint32_t bloc
         add_exact_output(op, &o, first, count, total);
         if (ticket == NULL || *ticket == op->rows.blocks) put_exactly(op, &o, total);
     }
-    if (ticket != NULL && *ticket == op->rows.blocks) memset(ticket, 0, exact_counters(op) * sizeof *ticket);
+    if (ticket != NULL && *ticket == op->rows.blocks)
+        memset(ticket, 0, exact_counters(op) * sizeof *ticket);
 }
 
 /* ---------------------------------------------------------------- a launch ------------------- */
@@ -797,7 +843,8 @@ const char *engine_run(engine_launch *op)
 
 /* ---------------------------------------------------------------- what kernels may do -------- */
 
-static const char *check_array(uintptr_t start, uint64_t count, size_t bytes, size_t alignment, const char *what)
+static const char *check_array(uintptr_t start, uint64_t count, size_t bytes, size_t alignment,
+                               const char *what)
 {
     if (start % alignment != 0) return what;
     return driver_find_allocation(start, count * bytes) != NULL ? NULL : what;
@@ -827,16 +874,18 @@ static void extend(const gpr_axis *axes, unsigned count, int64_t *low, int64_t *
     }
 }
 
-/* Whether all that the layout leads to is live memory. `axes` of it: kept ones, and reduced ones too for what is read. */
-static const char *check_reach(const engine_launch *op, uintptr_t start, unsigned axes, size_t member, uint64_t run,
-                               size_t bytes, const char *what)
+/* Whether all that the layout leads to is live memory. `axes` of it: kept ones, and reduced ones
+ * too for what is read. */
+static const char *check_reach(const engine_launch *op, uintptr_t start, unsigned axes,
+                               size_t member, uint64_t run, size_t bytes, const char *what)
 {
     int64_t low = 0, high = 0;
 
     extend(op->axes, axes, &low, &high, member);
     extend(&op->layout.column, op->layout.column.extent > 0, &low, &high, member);
-    return check_array(start + (uintptr_t)(low * (int64_t)bytes), (uint64_t)(high - low) + run, bytes,
-                       bytes & (0 - bytes), what); /* an accumulator of 24 bytes is aligned to 8 */
+    return check_array(start + (uintptr_t)(low * (int64_t)bytes), (uint64_t)(high - low) + run,
+                       bytes, bytes & (0 - bytes),
+                       what); /* an accumulator of 24 bytes is aligned to 8 */
 }
 
 /* Whether the means that are given lie in live memory. */
@@ -853,8 +902,9 @@ static const char *check_means(const engine_launch *op)
         extend(&kept, 1, &low, &high, offsetof(gpr_axis, in));
     }
     extend(&column, column.extent > 0, &low, &high, offsetof(gpr_axis, in));
-    return check_array((uintptr_t)op->given_mean.means + (uintptr_t)(low * (int64_t)bytes), (uint64_t)(high - low) + 1,
-                       bytes, bytes & (0 - bytes), "kernel reads means outside live memory or unaligned");
+    return check_array((uintptr_t)op->given_mean.means + (uintptr_t)(low * (int64_t)bytes),
+                       (uint64_t)(high - low) + 1, bytes, bytes & (0 - bytes),
+                       "kernel reads means outside live memory or unaligned");
 }
 
 static const char *check_results(const engine_launch *op)
@@ -873,7 +923,8 @@ static const char *check_planned(const engine_launch *op)
     const engine_kernel *f = op->kernel;
     const engine_module *m = f->module;
     const uint64_t rows = op->rows.count, blocks = op->rows.blocks, width = outputs_of_row(op);
-    const unsigned run = f->shape == STRIDED || f->shape == EXACT_STRIDED ? m->item : 1, axes = m->kept + m->reduced;
+    const unsigned run = f->shape == STRIDED || f->shape == EXACT_STRIDED ? m->item : 1,
+                   axes = m->kept + m->reduced;
     const char *wrong = check_results(op);
 
     if (wrong != NULL) return wrong;
@@ -883,14 +934,16 @@ static const char *check_planned(const engine_launch *op)
 
         extend(&row, 1, &low, &high, offsetof(gpr_axis, in));
         const size_t bytes = gpr_dtype_bytes(m->second);
-        wrong =
-            check_array((uintptr_t)(op->second.in + (CUdeviceptr)(low * (int64_t)bytes)), (uint64_t)(high - low) + 1,
-                        bytes, bytes & (0 - bytes), "kernel reads a second array outside live memory or unaligned");
+        wrong = check_array((uintptr_t)(op->second.in + (CUdeviceptr)(low * (int64_t)bytes)),
+                            (uint64_t)(high - low) + 1, bytes, bytes & (0 - bytes),
+                            "kernel reads a second array outside live memory or unaligned");
         if (wrong != NULL) return wrong;
     }
-    if (f->shape == EMPTY) return op->layout.elements == 0 ? NULL : "results of nothing for rows of something";
-    wrong = check_reach(op, op->from, axes, offsetof(gpr_axis, in), run, gpr_dtype_bytes(m->element),
-                        "kernel reads elements outside live memory or unaligned");
+    if (f->shape == EMPTY)
+        return op->layout.elements == 0 ? NULL : "results of nothing for rows of something";
+    wrong =
+        check_reach(op, op->from, axes, offsetof(gpr_axis, in), run, gpr_dtype_bytes(m->element),
+                    "kernel reads elements outside live memory or unaligned");
     if (wrong == NULL && m->masked)
         wrong = check_reach(op, (uintptr_t)op->layout.mask, axes, offsetof(gpr_axis, mask), run, 1,
                             "kernel reads a mask outside live memory");
@@ -898,10 +951,13 @@ static const char *check_planned(const engine_launch *op)
     if (f->shape == ROWS || f->shape == EXACT_ROWS) {
         const uint64_t per_block = rows_of_block(f);
         if (blocks != 0) return "rows that share blocks with blocks per row";
-        if (f->shape == EXACT_ROWS && (op->rows.n > (uint64_t)m->lanes * GPR_BIN_ADDS ||
-                                       f->block > gpr_most_exact_rows_block((unsigned)gpr_exact_parts(m->element))))
+        if (f->shape == EXACT_ROWS &&
+            (op->rows.n > (uint64_t)m->lanes * GPR_BIN_ADDS ||
+             f->block > gpr_most_exact_rows_block((unsigned)gpr_exact_parts(m->element))))
             return "exact_rows with longer rows or larger blocks than it has room for";
-        return op->rows.first + op->grid > (rows + per_block - 1) / per_block ? "grid beyond the rows" : NULL;
+        return op->rows.first + op->grid > (rows + per_block - 1) / per_block
+                   ? "grid beyond the rows"
+                   : NULL;
     }
     if (blocks == 0) return "no blocks per row";
     if (op->rows.first + op->grid > rows * blocks) return "grid beyond the rows";
@@ -909,19 +965,22 @@ static const char *check_planned(const engine_launch *op)
         return "exact_strided with more rows than a block has numbers for";
     if (blocks == 1) return NULL;
     if (f->shape == EXACT || f->shape == EXACT_STRIDED) {
-        const uint64_t first = op->rows.first / blocks, last = (op->rows.first + op->grid - 1) / blocks;
-        if (last - first >= op->layout.slots) return "more rows under way than there are counters for";
-        wrong = check_array((uintptr_t)op->scratch.tickets, op->layout.slots * exact_counters(op), 4, 8,
-                            "counters outside live memory or unaligned");
+        const uint64_t first = op->rows.first / blocks,
+                       last = (op->rows.first + op->grid - 1) / blocks;
+        if (last - first >= op->layout.slots)
+            return "more rows under way than there are counters for";
+        wrong = check_array((uintptr_t)op->scratch.tickets, op->layout.slots * exact_counters(op),
+                            4, 8, "counters outside live memory or unaligned");
         const uint64_t partial = gpr_exact_partial_bytes(m->acc_kind, m->acc);
         if (wrong != NULL || partial == 0) return wrong;
-        return check_array((uintptr_t)op->scratch.partials, op->layout.slots * blocks * width, partial, 8,
-                           "partials of exact sums outside live memory or unaligned");
+        return check_array((uintptr_t)op->scratch.partials, op->layout.slots * blocks * width,
+                           partial, 8, "partials of exact sums outside live memory or unaligned");
     }
-    wrong = check_array((uintptr_t)op->scratch.partials, rows * blocks * width, acc_bytes(m), acc_alignment(m),
-                        "partials outside live memory or unaligned");
+    wrong = check_array((uintptr_t)op->scratch.partials, rows * blocks * width, acc_bytes(m),
+                        acc_alignment(m), "partials outside live memory or unaligned");
     if (wrong != NULL) return wrong;
-    return check_array((uintptr_t)op->scratch.tickets, rows, 4, 4, "tickets outside live memory or unaligned");
+    return check_array((uintptr_t)op->scratch.tickets, rows, 4, 4,
+                       "tickets outside live memory or unaligned");
 }
 
 const char *engine_check(const engine_launch *op)
@@ -939,7 +998,8 @@ const char *engine_check(const engine_launch *op)
                            "fill_identity writes outside live memory or unaligned");
     }
     if (f->stage == FINISH) {
-        wrong = check_array(op->from, op->layout.count, bytes, alignment, "accumulators outside live memory");
+        wrong = check_array(op->from, op->layout.count, bytes, alignment,
+                            "accumulators outside live memory");
         return wrong != NULL ? wrong : check_results(op);
     }
     if (rows == 0) return "launch over nothing";
@@ -950,19 +1010,24 @@ const char *engine_check(const engine_launch *op)
     if (wrong != NULL) return wrong;
     if (blocks == 0) return "no blocks per row";
     if (op->rows.first + op->grid > rows * blocks) return "grid beyond the rows";
-    if (f->row->cover == GPR_ONE && blocks != 1) return "several blocks for a kernel that is one block";
+    if (f->row->cover == GPR_ONE && blocks != 1)
+        return "several blocks for a kernel that is one block";
     if (f->row->cover == GPR_COVER) {
         const uint64_t per_block = (uint64_t)f->block * m->per_thread;
-        if (blocks != n / per_block + (n % per_block != 0)) return "blocks that do not cover the row exactly";
+        if (blocks != n / per_block + (n % per_block != 0))
+            return "blocks that do not cover the row exactly";
     }
     if (f->row->finish == GPR_TICKET && blocks > 1) {
         wrong = check_array((uintptr_t)op->scratch.partials, rows * blocks, bytes, alignment,
                             "partials outside live memory or unaligned");
         if (wrong == NULL)
-            wrong = check_array((uintptr_t)op->scratch.tickets, rows, 4, 4, "tickets outside live memory or unaligned");
+            wrong = check_array((uintptr_t)op->scratch.tickets, rows, 4, 4,
+                                "tickets outside live memory or unaligned");
         if (wrong != NULL) return wrong;
     }
     const uint64_t results = f->row->finish == GPR_PASSES ? rows * blocks : rows;
-    if (overlaps(op->from, rows * n * in_bytes, op->to, results * bytes)) return "kernel writes over what it reads";
-    return check_array(op->to, results, bytes, alignment, "kernel writes results outside live memory or unaligned");
+    if (overlaps(op->from, rows * n * in_bytes, op->to, results * bytes))
+        return "kernel writes over what it reads";
+    return check_array(op->to, results, bytes, alignment,
+                       "kernel writes results outside live memory or unaligned");
 }

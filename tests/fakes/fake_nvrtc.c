@@ -1,9 +1,12 @@
-/* A stand-in for NVRTC: reads a program's text the way lib/driver/program.c writes it, and "compiles" it to a line of words that
- * contract.c runs. A program it does not understand is refused with a log, so that a change of the text is noticed.
+/* A stand-in for NVRTC: reads a program's text the way lib/driver/program.c writes it, and
+ * "compiles" it to a line of words that contract.c runs. A program it does not understand is
+ * refused with a log, so that a change of the text is noticed.
  *
  * Steered by fake_nvrtc_*, or by FAKE_NVRTC=key=value,...:
- *   version (11080), archs (75:80:90), refuse (programs whose entries contain the word do not compile),
- *   count (a file that grows by one byte for each compile, so that several processes can be counted), fail=FUNCTION:NTH:CODE. */
+ *   version (11080), archs (75:80:90), refuse (programs whose entries contain the word do not
+ *     compile),
+ *   count (a file that grows by one byte for each compile, so that several processes can be
+ *     counted), fail=FUNCTION:NTH:CODE. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -130,11 +133,13 @@ API int nvrtcAddNameExpression(nvrtcProgram program, const char *name)
 
 static int refuse(struct program *program, const char *why, const char *what)
 {
-    (void)snprintf(program->log, sizeof program->log, "fake.cu(1): error: %.100s: %.200s\n1 error detected", why, what);
+    (void)snprintf(program->log, sizeof program->log,
+                   "fake.cu(1): error: %.100s: %.200s\n1 error detected", why, what);
     return COMPILATION;
 }
 
-/* The lowered name of an entry: "fake <variant> <First|Next|Last> <block>"; a fill and finalize_rows have no block. */
+/* The lowered name of an entry: "fake <variant> <First|Next|Last> <block>"; a fill and
+ * finalize_rows have no block. */
 static int lower(const char *entry, char *lowered)
 {
     char variant[WORD_ROOM] = "", stage[WORD_ROOM] = "";
@@ -144,7 +149,8 @@ static int lower(const char *entry, char *lowered)
     if (sscanf(entry, "gpr::%63[a-z_0-9]<%63[A-Za-z], %uu>%n", variant, stage, &block, &end) != 3 ||
         entry[end] != '\0') {
         end = 0;
-        if (sscanf(entry, "gpr::%63[a-z_0-9]<%63[A-Za-z]>%n", variant, stage, &end) != 2 || end == 0 ||
+        if (sscanf(entry, "gpr::%63[a-z_0-9]<%63[A-Za-z]>%n", variant, stage, &end) != 2 ||
+            end == 0 ||
             (strcmp(variant, "fill_identity") != 0 && strcmp(variant, "finalize_rows") != 0))
             return 0;
     }
@@ -155,32 +161,36 @@ static int lower(const char *entry, char *lowered)
 /* What a program is, in words that contract.c reads; 0: it is not understood. */
 static int describe(const char *text, char *description)
 {
-    char masked[8], fold[16], element[16], compute[16], acc[40], skips[8], second[16] = "-", result[16] = "-",
-                                                                           finish[16] = "-", mean[16] = "-";
+    char masked[8], fold[16], element[16], compute[16], acc[40], skips[8],
+        second[16] = "-", result[16] = "-", finish[16] = "-", mean[16] = "-";
     unsigned per_thread = 0, lanes = 0, kept = 0, reduced = 0, items = 0;
     const char *traits = strstr(text, "gpr::KernelTraits<"),
                *pair = strstr(text, "using First = gpr::Paired<gpr::KernelTraits<"),
                *last = strstr(text, "using Last = gpr::Finished");
 
     if (traits == NULL ||
-        sscanf(text,
-               "namespace gpr {\nconstexpr unsigned per_thread = %u;\nconstexpr unsigned lanes = %u;\n"
-               "constexpr unsigned kept_axes = %u;\nconstexpr unsigned reduced_axes = %u;\n"
-               "constexpr bool masked = %7[a-z];\nconstexpr unsigned item = %u;\n"
-               "constexpr unsigned row_elements = %*u;\n",
-               &per_thread, &lanes, &kept, &reduced, masked, &items) != 6 ||
+        sscanf(
+            text,
+            "namespace gpr {\nconstexpr unsigned per_thread = %u;\nconstexpr unsigned lanes = %u;\n"
+            "constexpr unsigned kept_axes = %u;\nconstexpr unsigned reduced_axes = %u;\n"
+            "constexpr bool masked = %7[a-z];\nconstexpr unsigned item = %u;\n"
+            "constexpr unsigned row_elements = %*u;\n",
+            &per_thread, &lanes, &kept, &reduced, masked, &items) != 6 ||
         sscanf(traits,
-               "gpr::KernelTraits<gpr::fold_%15[a-z_], gpr::dt_%15[a-z0-9], gpr::dt_%15[a-z0-9], %39[^,], "
+               "gpr::KernelTraits<gpr::fold_%15[a-z_], gpr::dt_%15[a-z0-9], gpr::dt_%15[a-z0-9], "
+               "%39[^,], "
                "%7[a-z]>",
                fold, element, compute, acc, skips) != 5)
         return 0;
     if (last != NULL &&
         sscanf(last,
-               "using Last = gpr::Finished<First, gpr::dt_%15[a-z0-9], gpr::GivenMean<gpr::finish_%15[a-z], "
+               "using Last = gpr::Finished<First, gpr::dt_%15[a-z0-9], "
+               "gpr::GivenMean<gpr::finish_%15[a-z], "
                "gpr::dt_%15[a-z0-9]>>;",
                result, finish, mean) != 3 &&
-        sscanf(last, "using Last = gpr::Finished<First, gpr::dt_%15[a-z0-9], gpr::finish_%15[a-z]>;", result, finish) !=
-            2)
+        sscanf(last,
+               "using Last = gpr::Finished<First, gpr::dt_%15[a-z0-9], gpr::finish_%15[a-z]>;",
+               result, finish) != 2)
         return 0;
     if (pair != NULL) { /* the last type before the end is the other array's */
         const char *end = strchr(pair, ';');
@@ -192,10 +202,11 @@ static int describe(const char *text, char *description)
     number += strlen("dt_");
     number[strspn(number, "abcdefghijklmnopqrstuvwxyz0123456789")] = '\0';
     (void)snprintf(description, TEXT_ROOM / 2,
-                   "per_thread %u lanes %u kept %u reduced %u masked %s item %u fold %s element %s compute %s acc %s "
+                   "per_thread %u lanes %u kept %u reduced %u masked %s item %u fold %s element %s "
+                   "compute %s acc %s "
                    "skips %s second %s result %s finish %s mean %s",
-                   per_thread, lanes, kept, reduced, masked, items, fold, element, compute, number, skips, second,
-                   result, finish, mean);
+                   per_thread, lanes, kept, reduced, masked, items, fold, element, compute, number,
+                   skips, second, result, finish, mean);
     return 1;
 }
 
@@ -221,7 +232,8 @@ API int nvrtcCompileProgram(nvrtcProgram program, int option_count, const char *
         (void)refuse(program, "invalid value for --gpu-architecture", kind);
         return INVALID_OPTION;
     }
-    if (!describe(program->text, description)) return refuse(program, "cannot understand the program", program->text);
+    if (!describe(program->text, description))
+        return refuse(program, "cannot understand the program", program->text);
     for (int i = 0; i < program->entry_count; i++) {
         if (compiler.refuse[0] != '\0' && strstr(program->entries[i], compiler.refuse) != NULL) {
             return refuse(program, "refused", program->entries[i]);
@@ -256,7 +268,8 @@ API int nvrtcGetLoweredName(nvrtcProgram program, const char *name, const char *
     return INVALID_INPUT;
 }
 
-/* Both kinds of image are NUL-terminated text here; asking for the kind that the target does not give is refused. */
+/* Both kinds of image are NUL-terminated text here; asking for the kind that the target does not
+ * give is refused. */
 static int image_size(nvrtcProgram program, int machine_code, size_t *bytes)
 {
     if (!program->compiled || program->machine_code != machine_code) return INVALID_PROGRAM;
@@ -357,11 +370,14 @@ static void set_option(const char *key, const char *value)
 
     if (strcmp(key, "version") == 0) compiler.version = atoi(value);
     if (strcmp(key, "refuse") == 0) fake_nvrtc_refuse(value);
-    if (strcmp(key, "count") == 0) (void)snprintf(compiler.count, sizeof compiler.count, "%s", value);
-    if (strcmp(key, "fail") == 0 && steering_parse(value, function, &nth, &code)) fake_nvrtc_fail(function, nth, code);
+    if (strcmp(key, "count") == 0)
+        (void)snprintf(compiler.count, sizeof compiler.count, "%s", value);
+    if (strcmp(key, "fail") == 0 && steering_parse(value, function, &nth, &code))
+        fake_nvrtc_fail(function, nth, code);
     if (strcmp(key, "archs") == 0) {
         compiler.arch_count = 0;
-        for (const char *item = value; item != NULL && *item != '\0' && compiler.arch_count < MOST_ARCHS;) {
+        for (const char *item = value;
+             item != NULL && *item != '\0' && compiler.arch_count < MOST_ARCHS;) {
             compiler.archs[compiler.arch_count++] = atoi(item);
             item = strchr(item, ':');
             if (item != NULL) item++;

@@ -1,6 +1,8 @@
-/* The steering of the fake driver and compiler (csrc/emu/driver_*.c with contract.c, fake_nvrtc.c) for C tests.
+/* The steering of the fake driver and compiler (csrc/emu/driver_*.c with contract.c, fake_nvrtc.c)
+ * for C tests.
  *
- * GPUREDUCE_LIBCUDA and GPUREDUCE_LIBNVRTC say where they are; load_fakes() opens the same libraries as gpureduce will. */
+ * GPUREDUCE_LIBCUDA and GPUREDUCE_LIBNVRTC say where they are; load_fakes() opens the same
+ * libraries as gpureduce will. */
 #ifndef FAKES_H
 #define FAKES_H
 
@@ -44,7 +46,8 @@
     FAKE(int, compiles, fake_nvrtc_compiles, (void))                                   \
     FAKE(int, programs, fake_nvrtc_programs, (void))
 
-/* Ends the process, mostly a child of the test, if a promise is broken: what follows would make no sense. */
+/* Ends the process, mostly a child of the test, if a promise is broken: what follows would make
+ * no sense. */
 #define REQUIRE(condition)                                                            \
     do {                                                                              \
         if (condition) break;                                                         \
@@ -65,7 +68,8 @@ static void *open_fake(const char *variable)
     void *library = path != NULL ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
 
     if (library == NULL) {
-        (void)fprintf(stderr, "%s does not name a fake: %s\n", variable, path != NULL ? dlerror() : "it is not set");
+        (void)fprintf(stderr, "%s does not name a fake: %s\n", variable,
+                      path != NULL ? dlerror() : "it is not set");
         exit(1);
     }
     return library;

@@ -1,8 +1,8 @@
 // Element types on the device: what an element is in memory (dt_<name>), which kind of number its
 // type holds, and its bytes as another type.
 //
-// Sizes, kinds and formats of dtypes come from the registry, which the library reads too. Inline PTX
-// occurs here and in vector.cuh, conversions.cuh and ordering.cuh only; each use has a portable
+// Sizes, kinds and formats of dtypes come from the registry, which the library reads too. Inline
+// PTX occurs here and in vector.cuh, conversions.cuh and ordering.cuh only; each use has a portable
 // equivalent for compilers other than CUDA's.
 #pragma once
 

@@ -48,8 +48,9 @@ namespace gpr {
 // What a warp holds after one tile, of which the first `used` vectors have elements, and a vector
 // of edges behind it, if it has some: whatever they are. All lanes must call.
 template <class Traits, unsigned VECTORS>
-GPR_CALLED LimbPartial<typename Traits::In> partial_of_any_tile(typename FloatAdder<Traits, VECTORS, RunGroup>::Tile tile, unsigned used, Vector edges,
-                                                 bool has_edges)
+GPR_CALLED LimbPartial<typename Traits::In> partial_of_any_tile(
+    typename FloatAdder<Traits, VECTORS, RunGroup>::Tile tile, unsigned used, Vector edges,
+    bool has_edges)
 {
     constexpr unsigned at_once = 4; // there are registers for them
     FloatAdder<Traits, VECTORS, RunGroup> adder;
@@ -68,8 +69,8 @@ GPR_CALLED LimbPartial<typename Traits::In> partial_of_any_tile(typename FloatAd
 // so that instructions count. Or stores the sum, if the block has the row alone, and says that it
 // has. All threads must call.
 template <class Traits, unsigned VECTORS, unsigned BLOCK>
-GPR_DEVICE bool sum_one_tile(const Run<typename Traits::In> &run, const Row &row, typename Traits::Out *out,
-                             LimbPartial<typename Traits::In> *partial)
+GPR_DEVICE bool sum_one_tile(const Run<typename Traits::In> &run, const Row &row,
+                             typename Traits::Out *out, LimbPartial<typename Traits::In> *partial)
 {
     using In = typename Traits::In;
     using Adder = FloatAdder<Traits, VECTORS, RunGroup>;
@@ -80,7 +81,8 @@ GPR_DEVICE bool sum_one_tile(const Run<typename Traits::In> &run, const Row &row
     *partial = {};
     clear_superaccumulators<In, 1, BLOCK>();
     if constexpr (has_tile_bins<Traits>) {
-        if (tile.used > 0 && !tile.has_edges) is_complete = partial_of_tile<Traits>(tile.v, tile.used, partial);
+        if (tile.used > 0 && !tile.has_edges)
+            is_complete = partial_of_tile<Traits>(tile.v, tile.used, partial);
         if (finalize_row_of_block<Traits, BLOCK>(*partial, is_complete, row, out)) return true;
     }
     if (!is_complete) {
@@ -92,8 +94,8 @@ GPR_DEVICE bool sum_one_tile(const Run<typename Traits::In> &run, const Row &row
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, exact_blocks<BLOCK>)
-exact(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc> scratch,
-      const __grid_constant__ Layout layout)
+    exact(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
+          Scratch<typename Traits::Acc> scratch, const __grid_constant__ Layout layout)
 {
     using In = typename Traits::In;
     constexpr unsigned vectors = GPR_STREAM_VECTORS;
@@ -115,7 +117,8 @@ exact(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scrat
     } else {
         accumulate_tiles<vectors, BLOCK>(adder, run, row, prepare);
         adder.finalize();
-        finalize_integers<Traits, 1, BLOCK>(1, 1, row, scratch, layout.slots, [&](unsigned) { return out + start.out; });
+        finalize_integers<Traits, 1, BLOCK>(1, 1, row, scratch, layout.slots,
+                                            [&](unsigned) { return out + start.out; });
     }
 }
 

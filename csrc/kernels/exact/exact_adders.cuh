@@ -42,10 +42,12 @@ template <unsigned ACCUMULATORS> struct WarpGroup {
     static GPR_DEVICE unsigned any_bits(unsigned bits) { return warp_or(bits); }
     static GPR_DEVICE unsigned max(unsigned x) { return warp_max(x); }
     static GPR_DEVICE unsigned min(unsigned x) { return warp_min(x); }
-    static GPR_DEVICE long long total(long long x) { return warp_sum(x); } // of numbers below 2^51 in magnitude
+    // of numbers below 2^51 in magnitude
+    static GPR_DEVICE long long total(long long x) { return warp_sum(x); }
     static GPR_DEVICE void sync() { __syncwarp(); }
     template <unsigned COUNT>
-    static GPR_DEVICE void add(int *limb, const long long (&numbers)[COUNT], const int (&place)[COUNT])
+    static GPR_DEVICE void add(int *limb, const long long (&numbers)[COUNT],
+                               const int (&place)[COUNT])
     {
         if constexpr (COUNT <= most_integers_at_once) {
             add_integers(limb, numbers, place);
@@ -56,7 +58,8 @@ template <unsigned ACCUMULATORS> struct WarpGroup {
     }
     // FEW of the numbers, from number FIRST on.
     template <unsigned FIRST, unsigned FEW, unsigned COUNT>
-    static GPR_DEVICE void add_some(int *limb, const long long (&numbers)[COUNT], const int (&place)[COUNT])
+    static GPR_DEVICE void add_some(int *limb, const long long (&numbers)[COUNT],
+                                    const int (&place)[COUNT])
     {
         long long some[FEW];
         int places[FEW];
@@ -95,7 +98,10 @@ template <unsigned ACCUMULATORS> struct SingleThread {
     unsigned index = 0;
 
     static GPR_DEVICE SingleThread of_row(unsigned row) { return SingleThread{row}; }
-    template <class In> GPR_DEVICE RowSum<In> &sum() const { return block_superaccumulators<In, ACCUMULATORS>()[index]; }
+    template <class In> GPR_DEVICE RowSum<In> &sum() const
+    {
+        return block_superaccumulators<In, ACCUMULATORS>()[index];
+    }
     static GPR_DEVICE bool is_leader() { return true; }
     static GPR_DEVICE bool any(bool is_so) { return is_so; }
     static GPR_DEVICE unsigned any_bits(unsigned bits) { return bits; }
@@ -104,7 +110,8 @@ template <unsigned ACCUMULATORS> struct SingleThread {
     static GPR_DEVICE long long total(long long x) { return x; }
     static GPR_DEVICE void sync() {}
     template <unsigned COUNT>
-    static GPR_DEVICE void add(int *limb, const long long (&numbers)[COUNT], const int (&place)[COUNT])
+    static GPR_DEVICE void add(int *limb, const long long (&numbers)[COUNT],
+                               const int (&place)[COUNT])
     {
 #pragma unroll
         for (unsigned i = 0; i < COUNT; i++) {
@@ -147,10 +154,12 @@ GPR_DEVICE void flush_bins(const Group &group, const AnyBins &bins, int *limb)
 template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct FloatAdder {
     using In = typename Traits::In;
     using T = PartType<In>;
-    static constexpr unsigned vectors = VECTORS, parts = parts_of<In>, per_vector = vector_elements<In>;
+    static constexpr unsigned vectors = VECTORS, parts = parts_of<In>,
+                              per_vector = vector_elements<In>;
     static constexpr unsigned elements = VECTORS * per_vector;
     static constexpr bool skips_nan = Traits::skips_nan;
-    static constexpr int little_above = bin_count<T> > 1 ? 16 : 0; // orders of magnitude that bins move for a few elements
+    // orders of magnitude that bins move for a few elements
+    static constexpr int little_above = bin_count<T> > 1 ? 16 : 0;
     // Elements of which integer instructions tell quickly how large they are: that saves two
     // additions of an element. Integers as bins cut nothing, and must know.
     static constexpr bool prechecks =
@@ -168,9 +177,11 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
 
     Group group;
     PartBins bins[parts];
-    unsigned adds = 0;                    // to the bins since they began; from bit spill_shift on, how often that was kept
+    // to the bins since they began; from bit spill_shift on, how often that was kept
+    unsigned adds = 0;
     BinPlacement placement;               // the same in the whole group
-    typename Group::Outside outside{}; // what there is beside the bins: saw_limbs, saw_specials, saw_outlier
+    // what there is beside the bins: saw_limbs, saw_specials, saw_outlier
+    typename Group::Outside outside{};
     unsigned others = 0;                  // bits that are 0 as long as all elements were -0
     unsigned left_out = 0;
 
@@ -205,9 +216,13 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         adds = placement.strikes = 0;
     }
     static constexpr int spill_shift = 16;
-    static_assert(most_adds < 1u << spill_shift && most_spills < 1u << spill_shift, "both fit a word");
+    static_assert(most_adds < 1u << spill_shift && most_spills < 1u << spill_shift,
+                  "both fit a word");
     GPR_DEVICE unsigned times_spilled() const { return adds >> spill_shift; }
-    GPR_DEVICE bool is_full() const { return (adds & ((1u << spill_shift) - 1)) > most_adds - elements; }
+    GPR_DEVICE bool is_full() const
+    {
+        return (adds & ((1u << spill_shift) - 1)) > most_adds - elements;
+    }
 
     struct BinsOfParts { PartBins of[parts]; };
     GPR_DEVICE BinsOfParts all_bins() const
@@ -243,7 +258,8 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
             if (times > 0) flush_spilled(group, bins.of[0].top);
         }
 #pragma unroll
-        for (unsigned p = 0; p < parts; p++) flush_bins(group, bins.of[p], group.template sum<In>().limb[p]);
+        for (unsigned p = 0; p < parts; p++)
+            flush_bins(group, bins.of[p], group.template sum<In>().limb[p]);
     }
     // What bins hold is kept for the group, with what was before, of so many times.
     static GPR_CALLED void spill(Group group, BinsOfParts bins, unsigned times)
@@ -272,7 +288,8 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         for (unsigned w = threadIdx.x % Group::size; w < bin_count<T>; w += Group::size) {
             const int place = DoubleBins<T>::place_at(top, w);
 #pragma unroll
-            for (unsigned p = 0; p < parts; p++) add_long(group.template sum<In>().limb[p], group.template spilled<In>(p, w), place);
+            for (unsigned p = 0; p < parts; p++)
+                add_long(group.template sum<In>().limb[p], group.template spilled<In>(p, w), place);
         }
     }
 
@@ -295,11 +312,13 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         if constexpr (prechecks) return measured.largest;
         else return largest_key(v);
     }
-    template <unsigned COUNT> static GPR_DEVICE unsigned largest_key(const Vector (&v)[COUNT], unsigned used = COUNT)
+    template <unsigned COUNT>
+    static GPR_DEVICE unsigned largest_key(const Vector (&v)[COUNT], unsigned used = COUNT)
     {
         unsigned key = 0;
 #pragma unroll
-        for (unsigned k = 0; k < COUNT; k++) { // vectors by themselves first: that is fewer steps one after another
+        // vectors by themselves first: that is fewer steps one after another
+        for (unsigned k = 0; k < COUNT; k++) {
             if (k >= used) break;
             unsigned of_vector = 0;
 #pragma unroll
@@ -314,7 +333,8 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
 
     // Adds a tile, AT_ONCE elements at a time: with more, additions of one wait less for those of
     // another, and take more registers. The whole group must call together.
-    template <unsigned AT_ONCE = 1> GPR_DEVICE void accumulate(const Vector (&v)[VECTORS], unsigned used = VECTORS)
+    template <unsigned AT_ONCE = 1>
+    GPR_DEVICE void accumulate(const Vector (&v)[VECTORS], unsigned used = VECTORS)
     {
         make_room();
         add<AT_ONCE>(v, used);
@@ -325,7 +345,8 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
     {
         if (is_full()) renormalize();
     }
-    template <unsigned AT_ONCE = 1> GPR_DEVICE void add(const Vector (&v)[VECTORS], unsigned used = VECTORS)
+    template <unsigned AT_ONCE = 1>
+    GPR_DEVICE void add(const Vector (&v)[VECTORS], unsigned used = VECTORS)
     {
         const Magnitudes measured = measure(v);
         unsigned key = 0;
@@ -338,11 +359,13 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         placement.note_fit();
         adds += elements;
         if constexpr (parts == 1) others |= key; // more than a zero
-        if (parts == 1 ? others == 0 : others != (1u << parts) - 1) note_others(v); // until each part has some
+        // until each part has some
+        if (parts == 1 ? others == 0 : others != (1u << parts) - 1) note_others(v);
     }
     // Adds a tile to the bins if they hold all of it, and says so.
     template <unsigned AT_ONCE = 1>
-    GPR_DEVICE bool try_add(const Vector (&v)[VECTORS], const Magnitudes &measured, unsigned used = VECTORS)
+    GPR_DEVICE bool try_add(const Vector (&v)[VECTORS], const Magnitudes &measured,
+                            unsigned used = VECTORS)
     {
         if constexpr (prechecks) {
             if (group.any(!holds(bins, measured))) return false;
@@ -369,7 +392,8 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         for (unsigned i = 0; i < elements; i += AT_ONCE) {
             if (i / per_vector >= used) break;
 #pragma unroll
-            for (unsigned p = 0; p < parts; p++) bins[p].add_elements(some_parts<AT_ONCE>(v, i, p).x);
+            for (unsigned p = 0; p < parts; p++)
+                bins[p].add_elements(some_parts<AT_ONCE>(v, i, p).x);
         }
     }
 
@@ -380,7 +404,8 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
     {
         Parts<AT_ONCE> found;
 #pragma unroll
-        for (unsigned j = 0; j < AT_ONCE; j++) found.x[j] = part_of(v[(i + j) / per_vector], (i + j) % per_vector, p);
+        for (unsigned j = 0; j < AT_ONCE; j++)
+            found.x[j] = part_of(v[(i + j) / per_vector], (i + j) % per_vector, p);
         return found;
     }
 
@@ -405,11 +430,14 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
                         bins[p].add_elements(some.x);
                     } else {
                         double x[AT_ONCE];
-                        bins[p].add_elements(some.x, x, [&] { left_range |= upper_bits(bins[p].sum[0]) ^ before[p]; });
+                        bins[p].add_elements(some.x, x, [&] {
+                            left_range |= upper_bits(bins[p].sum[0]) ^ before[p];
+                        });
 #pragma unroll
                         for (unsigned j = 0; j < AT_ONCE; j++) {
                             rest |= upper_bits(x[j]);
-                            if constexpr (!is_converted<T>) lower_rest |= lower_bits(x[j]); // of subnormal numbers
+                            // of subnormal numbers
+                            if constexpr (!is_converted<T>) lower_rest |= lower_bits(x[j]);
                         }
                     }
                 }
@@ -420,7 +448,8 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
             constexpr unsigned exponent_and_sign = 0xfff00000u;
             if constexpr (one_bin_suffices<T>) { // but for infinities and NaN, which stay
 #pragma unroll
-                for (unsigned p = 0; p < parts; p++) left_range |= upper_bits(bins[p].sum[0]) ^ before[p];
+                for (unsigned p = 0; p < parts; p++)
+                    left_range |= upper_bits(bins[p].sum[0]) ^ before[p];
             }
             return ((left_range & exponent_and_sign) | (rest & ~sign_bit) | lower_rest) == 0;
         }
@@ -432,7 +461,8 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
     // Whether bins hold a tile of which they are told beforehand.
     static GPR_DEVICE bool holds(const PartBins (&bins)[parts], const Magnitudes &found)
     {
-        const bool fits = is_in_reach(bins[0], found), has = has_room(bins); // without a branch between them
+        // without a branch between them
+        const bool fits = is_in_reach(bins[0], found), has = has_room(bins);
         return fits && has;
     }
     static GPR_DEVICE bool has_room(const PartBins (&bins)[parts])
@@ -451,8 +481,10 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         const int lowest = bins.top - least_top<T> + 1;
         // Less the smallest number there is. Of float64 that makes a number with nothing in its
         // lower half too small.
-        const unsigned least = lowest > 1 ? (static_cast<unsigned>(lowest) << fraction) - (sizeof(T) == 8 ? 0 : 1) : 0;
-        return static_cast<int>(found.largest >> fraction) <= bins.highest() && found.smallest_minus_one >= least;
+        const unsigned least =
+            lowest > 1 ? (static_cast<unsigned>(lowest) << fraction) - (sizeof(T) == 8 ? 0 : 1) : 0;
+        return static_cast<int>(found.largest >> fraction) <= bins.highest() &&
+               found.smallest_minus_one >= least;
     }
 
     GPR_DEVICE void note_others(const Vector (&v)[VECTORS])
@@ -504,7 +536,8 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         BinsOfParts bins;
         Findings found;
     };
-    static GPR_CALLED Grown add_any_tile(Group group, BinsOfParts bins, bool are_new, bool tries, Tile tile)
+    static GPR_CALLED Grown add_any_tile(Group group, BinsOfParts bins, bool are_new, bool tries,
+                                         Tile tile)
     {
         Superaccumulator<In> &total = group.template sum<In>();
         Grown grown = {bins, {0, 0, false, 0, 0}};
@@ -514,7 +547,8 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         if (are_new && tries && !one_bin_suffices<T>) {
             const unsigned common = group.min(largest_finite_key(tile));
 #pragma unroll
-            for (unsigned p = 0; p < parts && common != ~0u; p++) grown.bins.of[p].begin(PartBins::top_for(common));
+            for (unsigned p = 0; p < parts && common != ~0u; p++)
+                grown.bins.of[p].begin(PartBins::top_for(common));
         }
         if (has_wide_bins<T> && !tries) {
             if constexpr (has_wide_bins<T>) add_to_wide_bins(group, tile, total, &found);
@@ -548,11 +582,13 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
 
     // Adds a finite element that bins do not hold to the number, or leaves the first one of a row's
     // block by itself. Returns which it was. Of many nobody asks for the first: `may_be_first`.
-    static GPR_DEVICE unsigned add_outlier(Superaccumulator<In> &total, unsigned p, T x, bool may_be_first)
+    static GPR_DEVICE unsigned add_outlier(Superaccumulator<In> &total, unsigned p, T x,
+                                           bool may_be_first)
     {
         if constexpr (Group::keeps_outlier) {
             const uint64 bits = bit_copy<Bits<T>>(x);
-            if (may_be_first && atomicCAS(Group::template outlier<In>() + p, 0ull, bits) == 0) return saw_outlier;
+            if (may_be_first && atomicCAS(Group::template outlier<In>() + p, 0ull, bits) == 0)
+                return saw_outlier;
         }
         add_to_limbs(total.limb[p], x);
         return saw_limbs;
@@ -565,7 +601,8 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         unsigned largest = 0;
 #pragma unroll 1
         for (unsigned i = 0; i < elements * parts; i++) {
-            const unsigned key = magnitude_key(part_of(tile.v[i / parts / per_vector], i / parts % per_vector, i % parts));
+            const unsigned key = magnitude_key(
+                part_of(tile.v[i / parts / per_vector], i / parts % per_vector, i % parts));
             if (field_of_key<T>(key) != last_field<T> && key > largest) largest = key;
         }
         const unsigned more = largest + (spare << key_fraction<T>);
@@ -573,7 +610,8 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
     }
 
     // Adds a tile to bins that hold everything.
-    static GPR_DEVICE void add_to_wide_bins(Group group, const Tile &tile, Superaccumulator<In> &total, Findings *found)
+    static GPR_DEVICE void add_to_wide_bins(Group group, const Tile &tile,
+                                            Superaccumulator<In> &total, Findings *found)
     {
         static_assert(elements <= most_wide_adds, "wide bins have room for a tile");
         WideBins<T> wide[parts];
@@ -604,7 +642,8 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
             const Magnitudes measured = magnitudes_of<T>(single);
             if (!holds(bins.of, measured)) return false;
 #pragma unroll
-            for (unsigned p = 0; p < parts; p++) bins.of[p].add_elements(some_parts<per_vector>(single, 0, p).x);
+            for (unsigned p = 0; p < parts; p++)
+                bins.of[p].add_elements(some_parts<per_vector>(single, 0, p).x);
             found->largest = measured.largest > found->largest ? measured.largest : found->largest;
         } else {
             BinsOfParts grown = bins;
@@ -631,22 +670,28 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
             constexpr unsigned exponent_and_sign = 0xfff00000u;
             PartBins grown = bins;
             const double rest = grown.add(widen(x));
-            const unsigned left_range = (upper_bits(grown.sum[0]) ^ upper_bits(bins.sum[0])) & exponent_and_sign;
+            const unsigned left_range =
+                (upper_bits(grown.sum[0]) ^ upper_bits(bins.sum[0])) & exponent_and_sign;
             if (left_range != 0 || rest != 0) return false;
             bins = grown;
         }
         return true;
     }
 
-    static GPR_DEVICE bool is_finite(T x) { return field_of_key<T>(magnitude_key(x)) != last_field<T>; }
+    static GPR_DEVICE bool is_finite(T x)
+    {
+        return field_of_key<T>(magnitude_key(x)) != last_field<T>;
+    }
 
     // Takes note of an element, and of what is no number. Returns whether it counts.
-    static GPR_DEVICE bool inspect(Superaccumulator<In> &total, const Vector &v, unsigned j, Findings *found)
+    static GPR_DEVICE bool inspect(Superaccumulator<In> &total, const Vector &v, unsigned j,
+                                   Findings *found)
     {
         if constexpr (Traits::skips_nan) {
             bool is_skipped = false;
 #pragma unroll
-            for (unsigned p = 0; p < parts; p++) is_skipped = is_skipped || is_nan(value_of(part_of(v, j, p)));
+            for (unsigned p = 0; p < parts; p++)
+                is_skipped = is_skipped || is_nan(value_of(part_of(v, j, p)));
             found->left_out += is_skipped ? 1 : 0;
             if (is_skipped) return false;
         }
@@ -684,7 +729,8 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
     }
     GPR_DEVICE void add_left_out() const
     {
-        if (left_out != 0) atomicAdd(&group.template sum<In>().left_out, static_cast<uint64>(left_out));
+        if (left_out != 0)
+            atomicAdd(&group.template sum<In>().left_out, static_cast<uint64>(left_out));
     }
 };
 
@@ -755,14 +801,16 @@ struct IntegerAdder : IntegerSums<typename Traits::In> {
     GPR_DEVICE void finalize()
     {
         flush();
-        if (left_out != 0) atomicAdd(&group.template sum<In>().left_out, static_cast<uint64>(left_out));
+        if (left_out != 0)
+            atomicAdd(&group.template sum<In>().left_out, static_cast<uint64>(left_out));
     }
 };
 
 // ---------------------------------------------------------------- either -----------------------
 
 template <class Traits> constexpr bool adds_floats = is_float<PartType<typename Traits::In>>;
-template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> using Adder =
-    typename Select<adds_floats<Traits>, FloatAdder<Traits, VECTORS, Group>, IntegerAdder<Traits, VECTORS, Group>>::type;
+template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>>
+using Adder = typename Select<adds_floats<Traits>, FloatAdder<Traits, VECTORS, Group>,
+                              IntegerAdder<Traits, VECTORS, Group>>::type;
 
 } // namespace gpr

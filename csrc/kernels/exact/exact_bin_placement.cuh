@@ -5,13 +5,17 @@
 // the policy only has to be cheap where tiles fit, and not much slower than no bins at all where
 // they do not:
 //
-//     tile fits ------> misses = 0                          the usual case: no state changes but a counter
-//     tile misses ----> skipped = misses, misses = 2 misses + 1 (7 at most)
-//                                                           the next `skipped` tiles are added otherwise, without a
-//                                                           try: after k misses in a row at most 2^k - 1, so that data
-//                                                           that never fits pays for one try in eight
-//     second strike --> bins move                           a strike is a miss since the bins began: an outlier alone
-//                                                           leaves them where they are, two tiles move them
+//     tile fits ------> misses = 0                          the usual case: no state changes but a
+//     counter tile misses ----> skipped = misses, misses = 2 misses + 1 (7 at most)
+//                                                           the next `skipped` tiles are added
+//                                                           otherwise, without a try: after k
+//                                                           misses in a row at most 2^k - 1, so
+//                                                           that data that never fits pays for one
+//                                                           try in eight
+//     second strike --> bins move                           a strike is a miss since the bins
+//     began: an outlier alone
+//                                                           leaves them where they are, two tiles
+//                                                           move them
 //
 // All threads of a group have the same placement: every decision is made by what the whole group
 // has voted for.
@@ -24,7 +28,8 @@ namespace gpr {
 struct BinPlacement {
     static constexpr unsigned most_skipped = 7, most_strikes = 1;
     bool is_placed = false;           // bins lie where some tile's elements are
-    unsigned misses = 0, skipped = 0; // since the last tile that fitted; tiles that are still to be added otherwise
+    // since the last tile that fitted; tiles that are still to be added otherwise
+    unsigned misses = 0, skipped = 0;
     unsigned strikes = 0;             // misses since the bins began
 
     // Whether the next tile is added otherwise, without a try.
@@ -56,7 +61,8 @@ struct Limits { int highest, few_lowest, all_lowest; };
 // An Adder has
 //   group                   threads that decide together
 //   range_of(tile)          its Extent, in the unit of the Limits
-//   place(largest, ...)     begins bins anew for numbers like the largest, and flushes them before if they were in use.
+//   place(largest, ...)     begins bins anew for numbers like the largest, and flushes them before
+//   if they were in use.
 //                           Returns whether there is a place
 //   limits()                of the bins
 //   add_few, add_all(tile)  adds a tile that few of the bins hold, or all of them

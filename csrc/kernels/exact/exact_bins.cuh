@@ -10,7 +10,8 @@ namespace gpr {
 // field is the double's: shifts do that, where a conversion would take as long as four additions.
 // 16-bit floats are converted, which two of them in a word make the quicker way.
 template <class T> constexpr bool is_converted = sizeof(T) == 2;
-template <class T> constexpr int field_offset = is_converted<T> ? 1024 - (1 << (Format<T>::exponent - 1)) : 0;
+template <class T>
+constexpr int field_offset = is_converted<T> ? 1024 - (1 << (Format<T>::exponent - 1)) : 0;
 
 template <class T> GPR_DEVICE double widen(T x)
 {
@@ -26,8 +27,10 @@ template <class T> GPR_DEVICE double widen(T x)
 }
 
 // The same, sooner: every 16-bit float is a float32. Of converted ones, smaller by a power of two.
-template <class T> constexpr int quick_offset = is_converted<T> ? field_offset<dt_float32> + 128 - (1 << (Format<T>::exponent - 1))
-                                                                : field_offset<T>;
+template <class T>
+constexpr int quick_offset =
+    is_converted<T> ? field_offset<dt_float32> + 128 - (1 << (Format<T>::exponent - 1))
+                    : field_offset<T>;
 template <class T> GPR_DEVICE double widen_quickly(T x)
 {
     if constexpr (is_converted<T>) return widen(static_cast<dt_float32>(value_of(x)));
@@ -36,7 +39,8 @@ template <class T> GPR_DEVICE double widen_quickly(T x)
 
 constexpr int most_double_field = 2044; // 1.5 * 2^p and twice that are finite
 // The exponent field of a bin whose last place is the smallest number of T.
-template <class T> constexpr int deepest_field = field_offset<T> + double_fraction + 1 - Format<T>::fraction;
+template <class T>
+constexpr int deepest_field = field_offset<T> + double_fraction + 1 - Format<T>::fraction;
 // No bin lies higher, so that infinities and NaN leave it.
 template <class T> constexpr int highest_field =
     sizeof(T) == 8 ? most_double_field : field_offset<T> + static_cast<int>(last_field<T>);
@@ -63,7 +67,8 @@ template <class T, unsigned COUNT, int STEP, bool QUICK = false> struct Bins {
     GPR_DEVICE int field(unsigned w) const { return field_at(top, w); }
     GPR_DEVICE double bias(unsigned w) const
     {
-        return bit_copy<double>(static_cast<uint64>(field(w)) << double_fraction | 1ull << (double_fraction - 1));
+        return bit_copy<double>(static_cast<uint64>(field(w)) << double_fraction |
+                                1ull << (double_fraction - 1));
     }
     GPR_DEVICE void begin(int at)
     {
@@ -101,7 +106,8 @@ template <class T, unsigned COUNT, int STEP, bool QUICK = false> struct Bins {
     }
     // The same of N elements, bin by bin: so additions of one do not wait for those of another.
     // What no bin took is in `rest`; watch() is called after each addition to the first bin.
-    template <unsigned N, class Watch> GPR_DEVICE void add_elements(const T (&x)[N], double (&rest)[N], const Watch &watch)
+    template <unsigned N, class Watch>
+    GPR_DEVICE void add_elements(const T (&x)[N], double (&rest)[N], const Watch &watch)
     {
 #pragma unroll
         for (unsigned i = 0; i < N; i++) {
@@ -146,7 +152,8 @@ constexpr unsigned most_adds = GPR_BIN_ADDS; // to a bin
 // From a tile's largest exponent to the first bias's: for most_adds, and larger ones.
 constexpr int headroom_bits = 16;
 constexpr int least_headroom = 12; // for most_adds
-constexpr int tile_headroom = 8;   // for those of a tile, where the sum is in the middle half of its range before
+// for those of a tile, where the sum is in the middle half of its range before
+constexpr int tile_headroom = 8;
 constexpr unsigned most_tile_adds = 1u << (tile_headroom - 3);
 // Several bins are placed at multiples of so many bits: so those of different warps mostly lie at
 // one place, and what they hold is added as it is. A single one has no bits to spare for that.
@@ -154,7 +161,8 @@ constexpr int place_step = 4;
 template <class T> constexpr unsigned bin_count = gpr_exact_bins(sizeof(T));
 // The exponent field of the first bias where the last bin lies as deep as the smallest number
 // needs; none lies deeper, so that they are always as far from each other.
-template <class T> constexpr int least_top = deepest_field<T> + (static_cast<int>(bin_count<T>) - 1) * bin_step;
+template <class T>
+constexpr int least_top = deepest_field<T> + (static_cast<int>(bin_count<T>) - 1) * bin_step;
 
 template <class T> struct DoubleBins : Bins<T, bin_count<T>, bin_step> {
     // Where bins begin for numbers like those with this key.
@@ -186,7 +194,8 @@ template <class T> constexpr bool has_wide_bins =
     !integer_bins && (same<T, dt_float32> || same<T, dt_bfloat16>);
 constexpr int wide_step = 47;
 constexpr unsigned most_wide_adds = 32; // 2^(52 - wide_step)
-template <class T> constexpr int wide_top = field_offset<T> + static_cast<int>(last_field<T>) + 7; // for as many of the largest
+// for as many of the largest
+template <class T> constexpr int wide_top = field_offset<T> + static_cast<int>(last_field<T>) + 7;
 template <class T> using WideBins =
     Bins<T, (wide_top<T> - deepest_field<T> + wide_step - 1) / wide_step + 1, wide_step>;
 

@@ -16,11 +16,13 @@ namespace gpr {
 
 // Threads that a multiprocessor holds together for sure: so few that two tiles fit their registers.
 constexpr unsigned exact_threads = GPR_EXACT_RESIDENT_THREADS;
-template <unsigned BLOCK> constexpr unsigned exact_blocks = BLOCK < exact_threads ? exact_threads / BLOCK : 1;
+template <unsigned BLOCK>
+constexpr unsigned exact_blocks = BLOCK < exact_threads ? exact_threads / BLOCK : 1;
 
 // Words of a sum of elements of type In, as it leaves the kernel: of each part its words, a count
 // and flags.
-template <class In> constexpr unsigned part_words = accumulator_words<PartType<In>> + GPR_EXACT_ACC_TAIL;
+template <class In>
+constexpr unsigned part_words = accumulator_words<PartType<In>> + GPR_EXACT_ACC_TAIL;
 template <class In> constexpr unsigned words_of_sum = parts_of<In> * part_words<In>;
 
 constexpr unsigned most_rooms = 8; // sums that a block makes results of at once, each by a warp
@@ -40,7 +42,8 @@ template <class In, unsigned ACCUMULATORS, unsigned BLOCK> GPR_DEVICE void clear
 }
 
 // Word i of a sum of `count` elements or fewer.
-template <class In> GPR_DEVICE uint64 word_of_sum(const Superaccumulator<In> &sum, unsigned i, uint64 count)
+template <class In>
+GPR_DEVICE uint64 word_of_sum(const Superaccumulator<In> &sum, unsigned i, uint64 count)
 {
     using T = PartType<In>;
     constexpr unsigned words = accumulator_words<T>;
@@ -51,29 +54,36 @@ template <class In> GPR_DEVICE uint64 word_of_sum(const Superaccumulator<In> &su
 }
 
 // The same of integers, of which there is no -0.
-template <class In> GPR_DEVICE uint64 word_of_sum(const IntegerSum<In> &sum, unsigned i, uint64 count)
+template <class In>
+GPR_DEVICE uint64 word_of_sum(const IntegerSum<In> &sum, unsigned i, uint64 count)
 {
     constexpr unsigned words = accumulator_words<In>, last = IntegerSum<In>::words - 1;
     static_assert(words > last, "an accumulator has room");
 
     if (i < last) return sum.word[i];
-    if (i == last) return static_cast<uint64>(static_cast<long long>(static_cast<int>(sum.word[last])));
+    if (i == last)
+        return static_cast<uint64>(static_cast<long long>(static_cast<int>(sum.word[last])));
     if (i < words) return 0;
     return i == words ? count - sum.left_out : saw_not_minus_zero;
 }
 
 // Whether traits make results of sums, real floats; and whether these are means.
 template <class Traits, class = void> constexpr bool makes_floats = false;
-template <class Traits> constexpr bool makes_floats<Traits, Void<decltype(Traits::is_mean)>> = is_float<typename Traits::Out>;
+template <class Traits>
+constexpr bool makes_floats<Traits, Void<decltype(Traits::is_mean)>> =
+    is_float<typename Traits::Out>;
 template <class Traits, class = void> constexpr bool makes_means = false;
-template <class Traits> constexpr bool makes_means<Traits, Void<decltype(Traits::is_mean)>> = Traits::is_mean;
+template <class Traits>
+constexpr bool makes_means<Traits, Void<decltype(Traits::is_mean)>> = Traits::is_mean;
 // Whether the traits' sums are rounded from their limbs.
 template <class Traits, class = void> constexpr bool rounds_limbs = false;
-template <class Traits> constexpr bool rounds_limbs<Traits, Void<decltype(Traits::is_rounded)>> = Traits::is_rounded;
+template <class Traits>
+constexpr bool rounds_limbs<Traits, Void<decltype(Traits::is_rounded)>> = Traits::is_rounded;
 
 // A part that a warp has the limbs of, rounded. All lanes must call, and get it.
 template <class Traits, class AnyLimbs>
-GPR_DEVICE PartType<typename Traits::Out> round_limbs(const AnyLimbs &limbs, uint64 count, uint64 flags)
+GPR_DEVICE PartType<typename Traits::Out> round_limbs(const AnyLimbs &limbs, uint64 count,
+                                                      uint64 flags)
 {
     return finalize_limbs<PartType<typename Traits::Out>, false>(limbs, count, flags);
 }
@@ -81,7 +91,8 @@ GPR_DEVICE PartType<typename Traits::Out> round_limbs(const AnyLimbs &limbs, uin
 // Stores a sum of `count` elements or fewer. All lanes of a warp must call; `room` is shared memory
 // of its own, which an earlier call may have used.
 template <class Traits>
-GPR_DEVICE void store_sum(typename Traits::Out *out, typename Traits::Acc &room, const RowSum<typename Traits::In> &sum, uint64 count)
+GPR_DEVICE void store_sum(typename Traits::Out *out, typename Traits::Acc &room,
+                          const RowSum<typename Traits::In> &sum, uint64 count)
 {
     using In = typename Traits::In;
     using T = PartType<In>;
@@ -91,7 +102,8 @@ GPR_DEVICE void store_sum(typename Traits::Out *out, typename Traits::Acc &room,
     __syncwarp(); // limbs can be read, and the sum before has been stored
     if constexpr (rounds_limbs<Traits> && is_float<T>) {
         Traits::store_rounded(out, [&](unsigned p) {
-            const WarpLimbs<limbs_of<T>, limb_bits> limbs(lowest_exponent<T>, [&](int i) { return sum.limb[p][i]; });
+            const WarpLimbs<limbs_of<T>, limb_bits> limbs(lowest_exponent<T>,
+                                                          [&](int i) { return sum.limb[p][i]; });
             return round_limbs<Traits>(limbs, count - sum.left_out, sum.flags[p]);
         });
     } else if constexpr (same<typename Traits::Out, typename Traits::Acc>) {
@@ -135,7 +147,8 @@ GPR_DEVICE void finalize_integers(unsigned width, unsigned count, const Row &row
             const unsigned c = ACCUMULATORS == 1 ? 0 : i / words;
             return word_of_sum(sums[c], i - c * words, elements);
         };
-        totals.publish<BLOCK>(count * words, found, [](unsigned i) { return i % words == words - 1; });
+        totals.publish<BLOCK>(count * words, found,
+                              [](unsigned i) { return i % words == words - 1; });
         if (!totals.is_last(row.blocks)) return;
     }
     for (unsigned c = warp; warp < rooms && c < count; c += rooms) {
@@ -146,7 +159,8 @@ GPR_DEVICE void finalize_integers(unsigned width, unsigned count, const Row &row
         uint64 *whole = same<typename Traits::Out, Acc> ? reinterpret_cast<uint64 *>(result_of(c))
                                                         : reinterpret_cast<uint64 *>(&room[warp]);
         __syncwarp(); // the sum before has been stored
-        for (unsigned i = lane; i < words; i += warp_lanes) whole[i] = totals.load_and_clear(c * words + i);
+        for (unsigned i = lane; i < words; i += warp_lanes)
+            whole[i] = totals.load_and_clear(c * words + i);
         __syncwarp(); // the sum is there
         if constexpr (!same<typename Traits::Out, Acc>) Traits::store(result_of(c), room[warp]);
     }

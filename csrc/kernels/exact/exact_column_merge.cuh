@@ -39,13 +39,17 @@ template <class Traits, unsigned ROWS, unsigned BLOCK> struct ColumnRoom {
     using T = PartType<In>;
     using Note = unsigned short;
     static constexpr unsigned rows = ROWS, block = BLOCK, word = sizeof(uint64);
-    static constexpr unsigned there = (columns_shared_bytes - ROWS * sizeof(Superaccumulator<In>) - BLOCK * sizeof(Note)) / word;
+    static constexpr unsigned there =
+        (columns_shared_bytes - ROWS * sizeof(Superaccumulator<In>) - BLOCK * sizeof(Note)) / word;
     static constexpr unsigned spilled = parts_of<In> * bin_count<T> * BLOCK;
     static constexpr bool spills = spilled <= there;
-    static constexpr unsigned slots = smaller(BLOCK / 2, there / words_of_partial<In>); // to pass something by
-    static constexpr unsigned warps = smaller(smaller(BLOCK / warp_lanes, most_rooms), ROWS); // that store sums limb by limb
+    // to pass something by
+    static constexpr unsigned slots = smaller(BLOCK / 2, there / words_of_partial<In>);
+    // that store sums limb by limb
+    static constexpr unsigned warps = smaller(smaller(BLOCK / warp_lanes, most_rooms), ROWS);
     static constexpr unsigned of_sum = sizeof(typename Traits::Acc) / word;
-    static constexpr unsigned words = larger(larger(spills ? spilled : 0, slots * words_of_partial<In>), warps * of_sum);
+    static constexpr unsigned words =
+        larger(larger(spills ? spilled : 0, slots *words_of_partial<In>), warps *of_sum);
     static_assert(slots > 0 && words <= there, "there is room for each of them");
 
     static GPR_DEVICE uint64 *begin()
@@ -76,7 +80,10 @@ template <class Room> struct ColumnThread : SingleThread<1> {
         return block_superaccumulators<In, Room::rows>()[note() % saw_limbs];
     }
     struct Outside {
-        GPR_DEVICE void operator|=(unsigned flags) { note() |= static_cast<typename Room::Note>(flags); }
+        GPR_DEVICE void operator|=(unsigned flags)
+        {
+            note() |= static_cast<typename Room::Note>(flags);
+        }
         GPR_DEVICE operator unsigned() const { return note() / saw_limbs * saw_limbs; }
     };
     template <class In> static GPR_DEVICE long long &spilled(unsigned p, unsigned w)
@@ -91,18 +98,22 @@ template <class Room> struct ColumnThread : SingleThread<1> {
 // Adds what a thread holds to its row's superaccumulator. One integer is a call's, not all of them:
 // else the compiler had other registers for a tile's elements, and moved them in every round.
 GPR_CALLED void add_one(int *limb, long long number, int place) { add_long(limb, number, place); }
-template <class In> GPR_DEVICE void add_own(Superaccumulator<In> &sum, const LimbPartial<In> &partial)
+template <class In>
+GPR_DEVICE void add_own(Superaccumulator<In> &sum, const LimbPartial<In> &partial)
 {
 #pragma unroll
     for (unsigned p = 0; p < partial.parts; p++) {
 #pragma unroll
-        for (unsigned w = 0; w < partial.limbs; w++) add_one(sum.limb[p], partial.limb[p][w], partial.place_at(partial.top, w));
+        for (unsigned w = 0; w < partial.limbs; w++)
+            add_one(sum.limb[p], partial.limb[p][w], partial.place_at(partial.top, w));
         if (partial.flags_of(p) != 0) atomicOr(&sum.flags[p], partial.flags_of(p));
     }
 }
 // Merges what a thread holds and what another one held of the same row; to the row's
 // superaccumulator goes what cannot be merged.
-template <class In> GPR_DEVICE void merge_or_add(Superaccumulator<In> &sum, LimbPartial<In> &mine, const LimbPartial<In> &other)
+template <class In>
+GPR_DEVICE void merge_or_add(Superaccumulator<In> &sum, LimbPartial<In> &mine,
+                             const LimbPartial<In> &other)
 {
     if (mine.merge(other)) return;
     add_own(sum, other); // and its flags
@@ -113,13 +124,15 @@ template <class In> GPR_DEVICE void merge_or_add(Superaccumulator<In> &sum, Limb
 // threads of the block must call. What threads kept is no longer there then, if left is more than
 // 1.
 template <class Room, class In>
-GPR_DEVICE void merge_down(Superaccumulator<In> &sum, LimbPartial<In> &mine, const Rectangle &r, bool row_major, unsigned left)
+GPR_DEVICE void merge_down(Superaccumulator<In> &sum, LimbPartial<In> &mine, const Rectangle &r,
+                           bool row_major, unsigned left)
 {
     while (left > 1) {
         const unsigned half = (left + 1) / 2, pairs = left - half; // of each row
         const bool gives = r.y >= half && r.y < left, takes = r.y < pairs;
         const unsigned y = gives ? r.y - half : r.y;
-        const unsigned slot = row_major ? r.x * pairs + y : y * r.width + r.x; // neighbours' are neighbours
+        // neighbours' are neighbours
+        const unsigned slot = row_major ? r.x * pairs + y : y * r.width + r.x;
 #pragma unroll 1
         for (unsigned first = 0; first < pairs * r.width; first += Room::slots) {
             const bool is_here = slot - first < Room::slots;
@@ -136,10 +149,13 @@ GPR_DEVICE void merge_down(Superaccumulator<In> &sum, LimbPartial<In> &mine, con
 // Merges a thread's share of the partials of a row's blocks, which begin at `partials`, `step`
 // words from one to the next, as those of its words are `across`.
 template <class In>
-GPR_DEVICE LimbPartial<In> merge_block_partials(Superaccumulator<In> &sum, const uint64 *partials, uint64 step, unsigned width, const Rectangle &r,
-                                  unsigned blocks)
+GPR_DEVICE LimbPartial<In> merge_block_partials(Superaccumulator<In> &sum, const uint64 *partials,
+                                                uint64 step, unsigned width, const Rectangle &r,
+                                                unsigned blocks)
 {
-    const auto load = [&](unsigned b) { return b < blocks ? load_partial<In>(partials + b * step, width) : LimbPartial<In>{}; };
+    const auto load = [&](unsigned b) {
+        return b < blocks ? load_partial<In>(partials + b * step, width) : LimbPartial<In>{};
+    };
     LimbPartial<In> all = load(r.y), next = load(r.y + r.height);
 
 #pragma unroll 1
@@ -154,7 +170,8 @@ GPR_DEVICE LimbPartial<In> merge_block_partials(Superaccumulator<In> &sum, const
 // ---------------------------------------------------------------- a block's rows ----------------
 
 // use(c), by a warp each, for those of the first `count` rows that are left. All threads must call.
-template <class Room, class Use> GPR_DEVICE void for_each_left(const bool *is_left, unsigned count, const Use &use)
+template <class Room, class Use>
+GPR_DEVICE void for_each_left(const bool *is_left, unsigned count, const Use &use)
 {
     const unsigned warp = threadIdx.x / warp_lanes;
 #pragma unroll 1
@@ -167,16 +184,19 @@ template <class Room, class Use> GPR_DEVICE void for_each_left(const bool *is_le
 // has found where the last block stores them. All threads must call. Counters and partials of
 // layout.slots groups of rows are in scratch.
 template <class Traits, class Room, unsigned BLOCK>
-GPR_DEVICE void finalize_strided(LimbPartial<typename Traits::In> mine, const Rows &rows, const Layout &layout,
-                               const Scratch<typename Traits::Acc> &scratch, typename Traits::Out *out)
+GPR_DEVICE void finalize_strided(LimbPartial<typename Traits::In> mine, const Rows &rows,
+                                 const Layout &layout, const Scratch<typename Traits::Acc> &scratch,
+                                 typename Traits::Out *out)
 {
     using In = typename Traits::In;
     using Acc = typename Traits::Acc;
-    constexpr unsigned limbs = limbs_of<PartType<In>>, counters = parts_of<In> * counters_of_part<PartType<In>>;
+    constexpr unsigned limbs = limbs_of<PartType<In>>,
+                       counters = parts_of<In> * counters_of_part<PartType<In>>;
     constexpr bool counts = masked || Traits::skips_nan; // elements that are left out
     __shared__ bool is_left[Room::rows]; // to be stored, or left to the last block, limb by limb
     Superaccumulator<In> *sums = block_superaccumulators<In, Room::rows>();
-    const Strip<BLOCK> strip(rows, layout); // made anew: the loop over tiles has no registers for it
+    // made anew: the loop over tiles has no registers for it
+    const Strip<BLOCK> strip(rows, layout);
     const Row &row = strip.row;
     const Rectangle &r = strip.r;
     const bool is_row_major = layout.row_major != 0, stores = strip.has_row() && r.y == 0;
@@ -191,19 +211,24 @@ GPR_DEVICE void finalize_strided(LimbPartial<typename Traits::In> mine, const Ro
         const uint64 step = words_of_partial<In> * layout.width; // of a block's partials
         const uint64 slot = slot_of(row, layout.slots);
         totals = RowCounters(scratch.tickets, slot, layout.width * counters);
-        uint64 *partials = reinterpret_cast<uint64 *>(scratch.partials()) + slot * row.blocks * step + r.x;
+        uint64 *partials =
+            reinterpret_cast<uint64 *>(scratch.partials()) + slot * row.blocks * step + r.x;
         if (stores) {
             has_limbs = (mine.flags & saw_limbs) != 0;
             is_left[r.x] = has_limbs;
-            if (counts && !has_limbs && sum.left_out != 0) atomicAdd(totals.at(r.x * counters + limbs), sum.left_out);
+            if (counts && !has_limbs && sum.left_out != 0)
+                atomicAdd(totals.at(r.x * counters + limbs), sum.left_out);
             store_partial(partials + row.block * step, layout.width, mine);
         }
         if (__syncthreads_or(has_limbs)) {
-            for_each_left<Room>(is_left, strip.count, [&](unsigned c) { publish_superaccumulator(sums[c], totals.at(c * counters)); });
+            for_each_left<Room>(is_left, strip.count, [&](unsigned c) {
+                publish_superaccumulator(sums[c], totals.at(c * counters));
+            });
         }
         if (!totals.is_last(row.blocks)) return;
         mine = {};
-        if (strip.has_row()) mine = merge_block_partials(sum, partials, step, layout.width, r, row.blocks);
+        if (strip.has_row())
+            mine = merge_block_partials(sum, partials, step, layout.width, r, row.blocks);
         merge_down<Room>(sum, mine, r, is_row_major, smaller(r.height, row.blocks));
     }
     if (stores) {
@@ -214,11 +239,13 @@ GPR_DEVICE void finalize_strided(LimbPartial<typename Traits::In> mine, const Ro
             if (is_short) {
                 uint64 left_out = 0;
                 if constexpr (counts) {
-                    uint64 &counted = !totals.are_used() ? sum.left_out : *totals.at(r.x * counters + limbs);
+                    uint64 &counted =
+                        !totals.are_used() ? sum.left_out : *totals.at(r.x * counters + limbs);
                     left_out = counted;
                     if (left_out != 0) counted = 0;
                 }
-                store_short<Traits, false>(out + layout.row_offsets(strip.first + r.x).out, mine, layout.elements - left_out);
+                store_short<Traits, false>(out + layout.row_offsets(strip.first + r.x).out, mine,
+                                           layout.elements - left_out);
             }
         }
         if (!is_short) add_own(sum, mine);
@@ -229,7 +256,8 @@ GPR_DEVICE void finalize_strided(LimbPartial<typename Traits::In> mine, const Ro
     Acc *rooms = reinterpret_cast<Acc *>(Room::begin());
     for_each_left<Room>(is_left, strip.count, [&](unsigned c) {
         if (totals.are_used()) load_superaccumulator(sums[c], totals.at(c * counters));
-        store_sum<Traits>(out + layout.row_offsets(strip.first + c).out, rooms[warp], sums[c], layout.elements);
+        store_sum<Traits>(out + layout.row_offsets(strip.first + c).out, rooms[warp], sums[c],
+                          layout.elements);
     });
 }
 

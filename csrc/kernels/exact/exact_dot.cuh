@@ -36,12 +36,20 @@ template <class BaseTraits, class SecondElement> struct Paired : BaseTraits {
 };
 
 // Sums that become results. A warp stores one, from shared memory.
-template <class Element, class Compute, class Number, bool SKIP_NAN, class Second, class Result, class Way>
-struct Finished<Paired<KernelTraits<fold_exact_products, Element, Compute, ExactProducts<Number>, SKIP_NAN>, Second>, Result, Way>
-    : Paired<KernelTraits<fold_exact_products, Element, Compute, ExactProducts<Number>, SKIP_NAN>, Second> {
+template <class Element, class Compute, class Number, bool SKIP_NAN, class Second, class Result,
+          class Way>
+struct Finished<
+    Paired<KernelTraits<fold_exact_products, Element, Compute, ExactProducts<Number>, SKIP_NAN>,
+           Second>,
+    Result, Way>
+    : Paired<KernelTraits<fold_exact_products, Element, Compute, ExactProducts<Number>, SKIP_NAN>,
+             Second> {
     using Out = Result;
 
-    static GPR_DEVICE void store(Out *out, ExactProducts<Number> &sum) { store_parts<Result, false>(out, sum.part); }
+    static GPR_DEVICE void store(Out *out, ExactProducts<Number> &sum)
+    {
+        store_parts<Result, false>(out, sum.part);
+    }
 };
 
 // What a block has found.
@@ -73,7 +81,8 @@ template <class Factor, unsigned VECTORS> struct FloatProducts {
 
     WarpGroup<1> group;
     ProductBins<T> sums[parts];
-    MeasuredPlacement<elements * parts> placement; // a complex pair brings two products to each part
+    // a complex pair brings two products to each part
+    MeasuredPlacement<elements * parts> placement;
     unsigned others = 0;           // bits of parts to which another product than -0 was added
 
     GPR_DEVICE FloatProducts()
@@ -91,7 +100,8 @@ template <class Factor, unsigned VECTORS> struct FloatProducts {
         else return p == 0 ? x.re : x.im;
     }
     // The factors of product k of part p of a pair: a c - b d, and a d + b c.
-    static GPR_DEVICE void factors_of(const Tile &tile, unsigned i, unsigned p, unsigned k, T *a, T *b)
+    static GPR_DEVICE void factors_of(const Tile &tile, unsigned i, unsigned p, unsigned k, T *a,
+                                      T *b)
     {
         const Vector &x = tile.x[i / per_vector], &y = tile.y[i / per_vector];
         *a = part_of(x, i % per_vector, k);
@@ -114,11 +124,13 @@ template <class Factor, unsigned VECTORS> struct FloatProducts {
     {
         constexpr int beyond = 4 * static_cast<int>(last_field<T>); // what no bins reach
         const Extent x = extent_of<T>(tile.x), y = extent_of<T>(tile.y);
-        const bool is_number = x.largest < static_cast<int>(last_field<T>) && y.largest < static_cast<int>(last_field<T>);
+        const bool is_number = x.largest < static_cast<int>(last_field<T>) &&
+                               y.largest < static_cast<int>(last_field<T>);
         // The field of a subnormal number does not say where it begins, and so not where a rounded
         // product ends.
         const bool is_known = !ProductBins<T>::has_rests || (x.smallest > 0 && y.smallest > 0);
-        return Extent{is_number ? x.largest + y.largest : beyond, is_known ? x.smallest + y.smallest : -beyond};
+        return Extent{is_number ? x.largest + y.largest : beyond,
+                      is_known ? x.smallest + y.smallest : -beyond};
     }
     GPR_DEVICE bool place(int largest, bool is_placed)
     {
@@ -184,11 +196,13 @@ template <class Factor, unsigned VECTORS> struct FloatProducts {
                 if (!are_numbers) {
                     atomicOr(&total.flags[p], static_cast<unsigned>(special_product(a, b)));
                 } else {
-                    const int fields = static_cast<int>(field_of_key<T>(magnitude_key(a)) + field_of_key<T>(magnitude_key(b)));
+                    const int fields = static_cast<int>(field_of_key<T>(magnitude_key(a)) +
+                                                        field_of_key<T>(magnitude_key(b)));
                     largest = fields > largest ? fields : largest;
                 }
                 if constexpr (has_wide_bins<T>) {
-                    (void)wide.add_product(are_numbers ? number_of(a) : 0.0, are_numbers ? number_of(b) : 0.0);
+                    (void)wide.add_product(are_numbers ? number_of(a) : 0.0,
+                                           are_numbers ? number_of(b) : 0.0);
                 } else {
                     if (are_numbers) add_product_to_limbs(total.limb[p], a, b);
                 }
@@ -206,7 +220,10 @@ template <class Factor, unsigned VECTORS> struct FloatProducts {
         if (is_nan(value_of(a)) || is_nan(value_of(b)) || is_zero) return saw_nan;
         return ((bits_a ^ bits_b) & sign_of<T>) != 0 ? saw_minus_infinity : saw_infinity;
     }
-    static GPR_DEVICE Bits<T> magnitude_bits(T x) { return bit_copy<Bits<T>>(x) & static_cast<Bits<T>>(sign_of<T> - 1u); }
+    static GPR_DEVICE Bits<T> magnitude_bits(T x)
+    {
+        return bit_copy<Bits<T>>(x) & static_cast<Bits<T>>(sign_of<T> - 1u);
+    }
 
     // Bits of the parts to which a tile brings another product than -0: than that of a zero and a
     // number of other signs.
@@ -222,8 +239,10 @@ template <class Factor, unsigned VECTORS> struct FloatProducts {
                 for (unsigned k = 0; k < parts; k++) {
                     T a, b;
                     factors_of(tile, i, p, k, &a, &b);
-                    const bool is_zero = (magnitude_bits(a) == 0 || magnitude_bits(b) == 0) && is_finite(a) && is_finite(b);
-                    const bool is_below = ((bit_copy<Bits<T>>(a) ^ bit_copy<Bits<T>>(b)) & sign_of<T>) != 0;
+                    const bool is_zero = (magnitude_bits(a) == 0 || magnitude_bits(b) == 0) &&
+                                         is_finite(a) && is_finite(b);
+                    const bool is_below =
+                        ((bit_copy<Bits<T>>(a) ^ bit_copy<Bits<T>>(b)) & sign_of<T>) != 0;
                     if (!is_zero || !is_below) found |= 1u << p;
                 }
             }
@@ -237,7 +256,8 @@ template <class Factor, unsigned VECTORS> struct FloatProducts {
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) {
             if ((others >> p & 1) != 0)
-                atomicOr(&block_products<Factor>().flags[p], static_cast<unsigned>(saw_not_minus_zero));
+                atomicOr(&block_products<Factor>().flags[p],
+                         static_cast<unsigned>(saw_not_minus_zero));
         }
     }
 };
@@ -270,7 +290,8 @@ template <class Factor, unsigned VECTORS> struct IntegerDot {
     GPR_DEVICE void finalize()
     {
         flush();
-        if (threadIdx.x == 0) atomicOr(&block_products<Factor>().flags[0], static_cast<unsigned>(saw_not_minus_zero));
+        if (threadIdx.x == 0)
+            atomicOr(&block_products<Factor>().flags[0], static_cast<unsigned>(saw_not_minus_zero));
     }
 };
 
@@ -285,8 +306,10 @@ template <class A, class B, class Factor> struct TwoRuns {
     uint64 n, head, vectors;  // before the first vector; whole ones
     bool is_vectors;          // in memory too
 
-    GPR_DEVICE TwoRuns(const A *first_a, long long step_of_a, const B *first_b, long long step_of_b, uint64 count)
-        : a(first_a), b(first_b), step_a(step_of_a), step_b(step_of_b), n(count), head(0), is_vectors(false)
+    GPR_DEVICE TwoRuns(const A *first_a, long long step_of_a, const B *first_b, long long step_of_b,
+                       uint64 count)
+        : a(first_a), b(first_b), step_a(step_of_a), step_b(step_of_b), n(count), head(0),
+          is_vectors(false)
     {
         if constexpr (same<A, Factor> && same<B, Factor>) {
             const Run<Factor> run(a, n);
@@ -297,9 +320,18 @@ template <class A, class B, class Factor> struct TwoRuns {
         vectors = (n - head) / per_vector;
     }
     // Factor i, as the first of a vector.
-    GPR_DEVICE Vector factor_of_a(uint64 i) const { return lone(Vector{{0, 0, 0, 0}}, convert<Factor>(a[offset(i, step_a)])); }
-    GPR_DEVICE Vector factor_of_b(uint64 i) const { return lone(Vector{{0, 0, 0, 0}}, convert<Factor>(b[offset(i, step_b)])); }
-    static GPR_DEVICE long long offset(uint64 i, long long step) { return static_cast<long long>(i) * step; }
+    GPR_DEVICE Vector factor_of_a(uint64 i) const
+    {
+        return lone(Vector{{0, 0, 0, 0}}, convert<Factor>(a[offset(i, step_a)]));
+    }
+    GPR_DEVICE Vector factor_of_b(uint64 i) const
+    {
+        return lone(Vector{{0, 0, 0, 0}}, convert<Factor>(b[offset(i, step_b)]));
+    }
+    static GPR_DEVICE long long offset(uint64 i, long long step)
+    {
+        return static_cast<long long>(i) * step;
+    }
 
     GPR_DEVICE void load(uint64 i, Vector *x, Vector *y) const
     {
@@ -316,7 +348,8 @@ template <class A, class B, class Factor> struct TwoRuns {
     }
     static GPR_DEVICE Vector whole_vector(const Factor *in)
     {
-        if constexpr (sizeof(Factor) == sizeof(Vector)) { // elements of 16 bytes may begin where vectors do not
+        // elements of 16 bytes may begin where vectors do not
+        if constexpr (sizeof(Factor) == sizeof(Vector)) {
             if (reinterpret_cast<uint64>(in) % sizeof(Vector) != 0) return bit_copy<Vector>(*in);
         }
         return load_vector(reinterpret_cast<const Vector *>(in));
@@ -325,7 +358,8 @@ template <class A, class B, class Factor> struct TwoRuns {
     {
         struct Factors { Factor factor[per_vector]; } factors;
 #pragma unroll
-        for (unsigned j = 0; j < per_vector; j++) factors.factor[j] = convert<Factor>(in[offset(first + j, step)]);
+        for (unsigned j = 0; j < per_vector; j++)
+            factors.factor[j] = convert<Factor>(in[offset(first + j, step)]);
         return bit_copy<Vector>(factors);
     }
 
@@ -335,7 +369,8 @@ template <class A, class B, class Factor> struct TwoRuns {
     GPR_DEVICE bool edge(unsigned lane, Vector *x, Vector *y) const
     {
         const uint64 tail = head + vectors * per_vector;
-        const bool is_before = lane < head, is_after = lane >= warp_lanes / 2 && lane - warp_lanes / 2 < n - tail;
+        const bool is_before = lane < head,
+                   is_after = lane >= warp_lanes / 2 && lane - warp_lanes / 2 < n - tail;
         if (!is_before && !is_after) return false;
         const uint64 i = is_before ? lane : tail + lane - warp_lanes / 2;
         *x = factor_of_a(i);
@@ -349,7 +384,8 @@ template <class A, class B, class Factor> struct TwoRuns {
 template <unsigned VECTORS, class Runs, class Adder>
 GPR_DEVICE void accumulate_pairs(Adder &adder, const Runs &runs, uint64 warp, uint64 warps)
 {
-    constexpr unsigned tile = VECTORS * warp_lanes, of_vector = (1u << (Runs::per_vector - 1)) * 2 - 1;
+    constexpr unsigned tile = VECTORS * warp_lanes,
+                       of_vector = (1u << (Runs::per_vector - 1)) * 2 - 1;
     const unsigned lane = threadIdx.x % warp_lanes;
     uint64 first = warp * tile;
     bool has_edges = warp == 0 && runs.has_edges(); // and they are still to come
@@ -359,7 +395,8 @@ GPR_DEVICE void accumulate_pairs(Adder &adder, const Runs &runs, uint64 warp, ui
         pairs.present = 0;
         if (first + tile <= runs.vectors) {
 #pragma unroll
-            for (unsigned k = 0; k < VECTORS; k++) runs.load(first + lane + k * warp_lanes, &pairs.x[k], &pairs.y[k]);
+            for (unsigned k = 0; k < VECTORS; k++)
+                runs.load(first + lane + k * warp_lanes, &pairs.x[k], &pairs.y[k]);
             pairs.present = ~0u;
             return;
         }
@@ -371,7 +408,8 @@ GPR_DEVICE void accumulate_pairs(Adder &adder, const Runs &runs, uint64 warp, ui
             runs.load(i, &pairs.x[k], &pairs.y[k]);
             pairs.present |= of_vector << k * Runs::per_vector;
         }
-        if (first >= runs.vectors && has_edges && runs.edge(lane, &pairs.x[0], &pairs.y[0])) pairs.present = 1;
+        if (first >= runs.vectors && has_edges && runs.edge(lane, &pairs.x[0], &pairs.y[0]))
+            pairs.present = 1;
     };
 
     fetch(now);
@@ -386,13 +424,15 @@ GPR_DEVICE void accumulate_pairs(Adder &adder, const Runs &runs, uint64 warp, ui
 
 // ---------------------------------------------------------------- the kernel --------------------
 
-template <class Factor, unsigned VECTORS> using ProductAdder =
-    typename Select<is_float<PartType<Factor>>, FloatProducts<Factor, VECTORS>, IntegerDot<Factor, VECTORS>>::type;
+template <class Factor, unsigned VECTORS>
+using ProductAdder = typename Select<is_float<PartType<Factor>>, FloatProducts<Factor, VECTORS>,
+                                     IntegerDot<Factor, VECTORS>>::type;
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, exact_blocks<BLOCK>)
-exact_dot(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc> scratch,
-          const __grid_constant__ Layout layout, FinalizeParams, gpr_second_params second)
+    exact_dot(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
+              Scratch<typename Traits::Acc> scratch, const __grid_constant__ Layout layout,
+              FinalizeParams, gpr_second_params second)
 {
     using Factor = typename Traits::Compute;
     using Number = ProductOf<PartType<Factor>>;
@@ -409,21 +449,24 @@ exact_dot(const typename Traits::In *in, typename Traits::Out *out, Rows rows, S
     clear_shared<BLOCK>(&part, 1);
     ProductAdder<Factor, vectors> adder;
     const TwoRuns<typename Traits::In, typename Traits::Second, Factor> runs(
-        in, layout.reduced[0].in, static_cast<const typename Traits::Second *>(second.in), second.step, row.n);
-    accumulate_pairs<vectors>(adder, runs, static_cast<uint64>(row.block) * warps + threadIdx.x / warp_lanes,
-                        static_cast<uint64>(row.blocks) * warps);
+        in, layout.reduced[0].in, static_cast<const typename Traits::Second *>(second.in),
+        second.step, row.n);
+    accumulate_pairs<vectors>(adder, runs,
+                              static_cast<uint64>(row.block) * warps + threadIdx.x / warp_lanes,
+                              static_cast<uint64>(row.blocks) * warps);
     adder.finalize();
     __syncthreads(); // all warps have added
 
     // Word i of what the block has found.
     const auto found = [&](unsigned i) -> uint64 {
         const unsigned p = i / part_words, w = i % part_words;
-        if (w < words) return static_cast<uint64>(word_of<Number>(part.limb[p], static_cast<int>(w)));
+        if (w < words)
+            return static_cast<uint64>(word_of<Number>(part.limb[p], static_cast<int>(w)));
         return w > words ? part.flags[p] : row.block == 0 ? row.n : 0;
     };
     const auto is_flags = [](unsigned i) { return i % part_words == words + 1; };
-    if (!merge_words<BLOCK>(reinterpret_cast<uint64 (&)[all_words]>(whole), row, scratch.tickets, layout.slots, found,
-                           is_flags)) {
+    if (!merge_words<BLOCK>(reinterpret_cast<uint64(&)[all_words]>(whole), row, scratch.tickets,
+                            layout.slots, found, is_flags)) {
         return;
     }
     __syncthreads(); // the sum is there

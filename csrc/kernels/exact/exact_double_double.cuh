@@ -36,12 +36,14 @@ public:
     template <unsigned COUNT> GPR_DEVICE bool divide()
     {
         constexpr F count = F(COUNT), inverse = 1 / count;
-        constexpr unsigned least = static_cast<unsigned>(2 * Format<F>::fraction) << key_fraction<F>;
+        constexpr unsigned least = static_cast<unsigned>(2 * Format<F>::fraction)
+                                   << key_fraction<F>;
         const Split two = split(first, second);
         const F quotient = two.sum * inverse;
         const Split left = split(multiply_add(-quotient, count, two.sum), two.rest);
         const F guess = left.sum * inverse;
-        const F nearest = multiply_add(multiply_add(-guess, count, left.sum) + left.rest, inverse, guess);
+        const F nearest =
+            multiply_add(multiply_add(-guess, count, left.sum) + left.rest, inverse, guess);
         const F rest = multiply_add(-nearest, count, left.sum) + left.rest;
 
         if (two.sum == 0) return true; // so is the mean, with that sign
@@ -55,14 +57,16 @@ public:
     // The sum rounded to Out. A zero has the sign of the first number.
     template <class Out> GPR_DEVICE Out rounded() const
     {
-        if constexpr (sizeof(Out) > sizeof(F)) return second == 0 ? Out(first) : Out(first) + Out(second);
+        if constexpr (sizeof(Out) > sizeof(F))
+            return second == 0 ? Out(first) : Out(first) + Out(second);
         else if constexpr (sizeof(Out) == sizeof(F)) return second == 0 ? first : first + second;
         else return element_of<Out>(rounded_to_odd());
     }
 
 private:
     struct Split { F sum, rest; };
-    static constexpr unsigned infinity = sizeof(F) == sizeof(float) ? 0x7f800000u : 0x7ff00000u; // upper bits
+    // upper bits
+    static constexpr unsigned infinity = sizeof(F) == sizeof(float) ? 0x7f800000u : 0x7ff00000u;
     F first, second;
     unsigned lost = 0; // bits of errors' errors
 
@@ -78,7 +82,10 @@ private:
         else return upper_bits(x) & ~sign_bit;
     }
     static GPR_DEVICE float multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
-    static GPR_DEVICE double multiply_add(double a, double b, double c) { return __fma_rn(a, b, c); }
+    static GPR_DEVICE double multiply_add(double a, double b, double c)
+    {
+        return __fma_rn(a, b, c);
+    }
     // The one of two neighbours whose last bit is set: x is the nearest to a number that is x and a
     // rest.
     static GPR_DEVICE F made_odd(F x, F rest)
@@ -101,9 +108,12 @@ private:
 template <class In> constexpr unsigned most_terms = gpr_most_double_double(sizeof(In));
 // The type that they are first added as: additions of float64 take twice as long, and conversions
 // longer. A mean's are no narrower than it.
-template <class Traits> constexpr bool terms_are_doubles =
-    sizeof(typename Traits::In) == sizeof(double) || (makes_means<Traits> && sizeof(typename Traits::Out) == sizeof(double));
-template <class Traits> using Term = typename Select<terms_are_doubles<Traits>, double, float>::type;
+template <class Traits>
+constexpr bool terms_are_doubles =
+    sizeof(typename Traits::In) == sizeof(double) ||
+    (makes_means<Traits> && sizeof(typename Traits::Out) == sizeof(double));
+template <class Traits>
+using Term = typename Select<terms_are_doubles<Traits>, double, float>::type;
 
 // Stores the sum of the first COUNT elements of vectors as two F, or their mean, if two F are it;
 // says whether they are. Behind one element is a -0.
@@ -113,15 +123,19 @@ GPR_DEVICE bool store_double_double(const Vector (&v)[VECTORS], typename Traits:
     using In = typename Traits::In;
     using Out = typename Traits::Out;
     constexpr unsigned per_vector = vector_elements<In>;
-    static_assert(VECTORS * per_vector >= 2 && COUNT <= VECTORS * per_vector, "the first two are there");
-    const auto x = [&](unsigned i) { return static_cast<F>(value_of(element<In>(v[i / per_vector], i % per_vector))); };
+    static_assert(VECTORS * per_vector >= 2 && COUNT <= VECTORS * per_vector,
+                  "the first two are there");
+    const auto x = [&](unsigned i) {
+        return static_cast<F>(value_of(element<In>(v[i / per_vector], i % per_vector)));
+    };
     DoubleDouble<F> sum(x(0), x(1));
 
 #pragma unroll
     for (unsigned i = 2; i < COUNT; i++) sum.add(x(i));
     if (!sum.are_exact()) return false;
     if constexpr (makes_means<Traits>) {
-        static_assert(sizeof(Out) <= sizeof(F), "the second quotient is odd to limbs that an Out has not");
+        static_assert(sizeof(Out) <= sizeof(F),
+                      "the second quotient is odd to limbs that an Out has not");
         if (!sum.template divide<COUNT>()) return false;
     }
     *out = sum.template rounded<Out>();

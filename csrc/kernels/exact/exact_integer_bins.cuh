@@ -16,8 +16,10 @@ template <class T> struct IntegerBins {
     // Bits below the sign: of one integer that is read, of 64, of 128 bits; and those that
     // most_adds take.
     static constexpr int room = count == 1 ? 51 : count == 2 ? 62 : 126, bits_of_adds = 10;
-    static constexpr int reach = room - bits_of_adds - (fraction + 1); // places that an element can be shifted by
-    static constexpr int spare = reach / 6;                            // of them are for larger elements than the first tile's
+    // places that an element can be shifted by
+    static constexpr int reach = room - bits_of_adds - (fraction + 1);
+    // of them are for larger elements than the first tile's
+    static constexpr int spare = reach / 6;
     static_assert(reach < pair_bits, "an element is in two neighbouring pairs of limbs");
     uint64 low, high; // of a sum in two's complement; high only where there is room for it
     int top;
@@ -39,7 +41,8 @@ template <class T> struct IntegerBins {
     GPR_DEVICE int highest() const
     {
         const int field = place() + reach + 1;
-        return field < static_cast<int>(last_field<T>) ? field : static_cast<int>(last_field<T>) - 1;
+        return field < static_cast<int>(last_field<T>) ? field
+                                                       : static_cast<int>(last_field<T>) - 1;
     }
     // There is, for most_adds.
     static GPR_DEVICE bool has_room() { return true; }
@@ -49,7 +52,9 @@ template <class T> struct IntegerBins {
         const Bits<T> bits = bit_copy<Bits<T>>(x);
         const int field = static_cast<int>(static_cast<unsigned>(bits >> fraction) & last_field<T>);
         const uint64 significand = (bits & (implied - 1u)) | (field != 0 ? implied : 0u);
-        const unsigned shift = static_cast<unsigned>((field > 1 ? field : 1) - 1 - place()) % pair_bits; // of 0: any
+        // of 0: any
+        const unsigned shift =
+            static_cast<unsigned>((field > 1 ? field : 1) - 1 - place()) % pair_bits;
         const uint64 negative = (bits & sign_of<T>) != 0 ? 1 : 0, flip = 0 - negative;
         const uint64 addend = ((significand << shift) ^ flip) + negative;
 
@@ -70,7 +75,8 @@ template <class T> struct IntegerBins {
     {
         constexpr uint64 piece = (1ull << bin_step) - 1;
 #pragma unroll
-        for (unsigned w = 0; w < count; w++) places[w] = place() + static_cast<int>(count - 1 - w) * bin_step;
+        for (unsigned w = 0; w < count; w++)
+            places[w] = place() + static_cast<int>(count - 1 - w) * bin_step;
         if constexpr (count == 1) {
             number[0] = static_cast<long long>(low);
         } else if constexpr (count == 2) {
@@ -78,7 +84,8 @@ template <class T> struct IntegerBins {
             number[1] = static_cast<long long>(low & piece);
         } else {
             number[0] = static_cast<long long>(high) >> (2 * bin_step - pair_bits);
-            number[1] = static_cast<long long>((high << (pair_bits - bin_step) | low >> bin_step) & piece);
+            number[1] =
+                static_cast<long long>((high << (pair_bits - bin_step) | low >> bin_step) & piece);
             number[2] = static_cast<long long>(low & piece);
         }
     }

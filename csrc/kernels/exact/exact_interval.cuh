@@ -58,12 +58,15 @@ GPR_DEVICE uint64 divide_wide(Integer128 number, uint64 divisor, uint64 *rest)
 {
     constexpr double word = 0x1p64;
     const double by = static_cast<double>(divisor);
-    const double guess = (static_cast<double>(number.high) * word + static_cast<double>(number.low)) / by;
-    const uint64 guessed = guess < word ? static_cast<uint64>(guess) : ~0ull; // right but for some of the last 13 bits
+    const double guess =
+        (static_cast<double>(number.high) * word + static_cast<double>(number.low)) / by;
+    // right but for some of the last 13 bits
+    const uint64 guessed = guess < word ? static_cast<uint64>(guess) : ~0ull;
     // What the guess leaves, or has taken too much, and by how much the quotient differs for that:
     // by one more, at most.
     Integer128 left = difference_of(number, product_of(guessed, divisor));
-    const double lack = static_cast<double>(static_cast<long long>(left.high)) * word + static_cast<double>(left.low);
+    const double lack = static_cast<double>(static_cast<long long>(left.high)) * word +
+                        static_cast<double>(left.low);
     const long long change = static_cast<long long>(lack / by);
     uint64 quotient = guessed + static_cast<uint64>(change);
 
@@ -93,17 +96,20 @@ struct Interval {
     int exponent;
 };
 constexpr int taken_bits = 160; // of limbs; what the highest carries is a word at most
-constexpr int most_growth = 56; // bits of a width at first: so that some of them together are below 2^62
+// bits of a width at first: so that some of them together are below 2^62
+constexpr int most_growth = 56;
 
 // A magnitude's first bits, of limbs of either sign that are not carried: number i is worth limb[i]
 // * 2^(i * RADIX + unit). They are 0 but from used.first to used.last. Says whether there are
 // enough of them.
 template <int RADIX, class Limb>
-GPR_DEVICE bool load_leading_bits(Interval *interval, const Limb *limb, const Bounds &used, int unit)
+GPR_DEVICE bool load_leading_bits(Interval *interval, const Limb *limb, const Bounds &used,
+                                  int unit)
 {
     // Limbs that are taken; and all below them together are less than 2^rest_bits of the last one's
     // units.
-    constexpr int words = 3, taken = taken_bits / RADIX, rest_bits = 8 * static_cast<int>(sizeof(Limb)) - RADIX;
+    constexpr int words = 3, taken = taken_bits / RADIX,
+                  rest_bits = 8 * static_cast<int>(sizeof(Limb)) - RADIX;
     static_assert(taken * RADIX == taken_bits, "what the last one carries has its place");
     const int last = used.last - taken + 1;
     uint64 word[words] = {}; // in two's complement
@@ -144,7 +150,8 @@ GPR_DEVICE bool load_leading_bits(Interval *interval, const Limb *limb, const Bo
     }
     const int shift = leading_zeros(word[2]), dropped = half_of_wide - 1 - shift;
     zeros += shift;
-    interval->least = Integer128{word[2] << shift | word[1] >> 1 >> dropped, word[1] << shift | word[0] >> 1 >> dropped};
+    interval->least = Integer128{word[2] << shift | word[1] >> 1 >> dropped,
+                                 word[1] << shift | word[0] >> 1 >> dropped};
     interval->width = word[0] << shift != 0 ? 1 : 0;
     interval->exponent = unit + last * RADIX + half_of_wide - zeros;
     if (is_exact) return true;
@@ -161,9 +168,11 @@ GPR_DEVICE Interval times(const Interval &number, uint64 n)
 {
     const int shift = leading_zeros(n) - 2;
     const uint64 factor = n << shift;
-    const Integer128 lower = product_of(number.least.low, factor), upper = product_of(number.least.high, factor);
-    return Interval{sum_of(upper, Integer128{0, lower.high}), number.width + (lower.low != 0 ? 1 : 0),
-                   number.exponent - shift + half_of_wide};
+    const Integer128 lower = product_of(number.least.low, factor),
+                     upper = product_of(number.least.high, factor);
+    return Interval{sum_of(upper, Integer128{0, lower.high}),
+                    number.width + (lower.low != 0 ? 1 : 0),
+                    number.exponent - shift + half_of_wide};
 }
 
 // Takes the square of a number that is made of limbs, which is not above what it is taken from.
@@ -175,13 +184,16 @@ GPR_DEVICE bool subtract_square(Interval *from, const Interval &root)
     // (high * 2^64 + low)^2, in units of 2^128, and what is below them.
     const Integer128 cross = product_of(high, low), last = product_of(low, low);
     const Integer128 below = sum_of(Integer128{0, cross.low << 1}, Integer128{0, last.high});
-    const Integer128 crossed = {cross.high >> (half_of_wide - 1), cross.high << 1 | cross.low >> (half_of_wide - 1)};
-    const Integer128 square = sum_of(sum_of(product_of(high, high), crossed), Integer128{0, below.high});
+    const Integer128 crossed = {cross.high >> (half_of_wide - 1),
+                                cross.high << 1 | cross.low >> (half_of_wide - 1)};
+    const Integer128 square =
+        sum_of(sum_of(product_of(high, high), crossed), Integer128{0, below.high});
     // Not below 0: the square is 2^126, less its width, or more, and no more than what it is taken
     // from.
     const int shift = from->exponent - 2 * root.exponent - wide_bits;
     const Integer128 whole = shifted_right(square, shift), kept = shifted_left(whole, shift);
-    const bool is_cut = below.low != 0 || last.low != 0 || kept.high != square.high || kept.low != square.low;
+    const bool is_cut =
+        below.low != 0 || last.low != 0 || kept.high != square.high || kept.low != square.low;
     const uint64 width = (root.width != 0 ? 2 * root.width + 1 : 0) + (is_cut ? 1 : 0);
     const Integer128 most = sum_of(whole, Integer128{0, width});
 
@@ -219,7 +231,8 @@ GPR_CALLED ZivResult variance_from_intervals(MomentIntervals<PARTS> moments, uin
     for (unsigned p = 0; p < PARTS; p++) {
         if (!subtract_square(&numerator, moments.sum[p])) return uncertain;
     }
-    if (numerator.least.high == 0 && numerator.least.low == 0) return ZivResult{0, numerator.width == 0};
+    if (numerator.least.high == 0 && numerator.least.low == 0)
+        return ZivResult{0, numerator.width == 0};
 
     // The numerator shifted to 126 or 127 bits, by the divisor shifted to 64: 126 bits at least,
     // and an even exponent.
@@ -241,7 +254,9 @@ GPR_CALLED ZivResult variance_from_intervals(MomentIntervals<PARTS> moments, uin
     greatest.low += width;
     greatest.high += greatest.low < least.low ? 1 : 0;
     if (greatest.high < least.high) return uncertain;
-    const auto rounded = [](const Leading &variance) { return round_leading<Float>(IS_ROOT ? root_of(variance) : variance); };
+    const auto rounded = [](const Leading &variance) {
+        return round_leading<Float>(IS_ROOT ? root_of(variance) : variance);
+    };
     const uint64 bits = rounded(least);
     return ZivResult{bits, bits == rounded(greatest)};
 }

@@ -38,11 +38,13 @@ static_assert(saw_limbs == 1u << (2 * part_flag_bits), "behind the flags of two 
 template <class In> struct LimbPartial {
     using T = PartType<In>;
     static constexpr unsigned parts = parts_of<In>, bins = bin_count<T>, limbs = bins + 1;
-    static constexpr unsigned usual = bins > 1 ? 2 : 1; // the first limb in which there usually is something
+    // the first limb in which there usually is something
+    static constexpr unsigned usual = bins > 1 ? 2 : 1;
     using Short = ShortSum<bins, bin_step>;
     long long limb[parts][limbs]; // below 2^partial_bits in magnitude
     int top;
-    unsigned flags; // part p's from bit p * part_flag_bits on, saw_limbs, saw_specials and saw_outlier
+    // part p's from bit p * part_flag_bits on, saw_limbs, saw_specials and saw_outlier
+    unsigned flags;
 
     GPR_DEVICE bool is_zero() const
     {
@@ -104,7 +106,8 @@ template <class In> struct LimbPartial {
             beyond |= static_cast<uint64>(limb[p][0]);
 #pragma unroll
             for (unsigned w = 1; w < limbs; w++) {
-                beyond |= (static_cast<uint64>(limb[p][w]) + (1ull << small_bits)) >> (small_bits + 1);
+                beyond |=
+                    (static_cast<uint64>(limb[p][w]) + (1ull << small_bits)) >> (small_bits + 1);
             }
         }
         return beyond == 0;
@@ -144,7 +147,8 @@ template <class In> struct LimbPartial {
     {
         if (top != other.top || !is_small() || !other.is_small()) {
             const Merged merged = merge_any(*this, other);
-            *this = merged.partial; // as it was, if not: to ask first takes registers that the loop over tiles has
+            // as it was, if not: to ask first takes registers that the loop over tiles has
+            *this = merged.partial;
             return merged.fits;
         }
         flags |= other.flags;
@@ -168,7 +172,8 @@ template <class In> struct LimbPartial {
         }
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) {
-            limb[p][1] += fits ? static_cast<long long>(static_cast<uint64>(limb[p][0]) << bin_step) : 0;
+            limb[p][1] +=
+                fits ? static_cast<long long>(static_cast<uint64>(limb[p][0]) << bin_step) : 0;
             limb[p][0] = fits ? 0 : limb[p][0];
         }
     }
@@ -182,14 +187,17 @@ template <class In> struct LimbPartial<In>::Merged {
     LimbPartial partial;
     bool fits;
 };
-template <class In> GPR_CALLED typename LimbPartial<In>::Merged LimbPartial<In>::merge_any(LimbPartial mine, LimbPartial other)
+template <class In>
+GPR_CALLED typename LimbPartial<In>::Merged LimbPartial<In>::merge_any(LimbPartial mine,
+                                                                       LimbPartial other)
 {
     const LimbPartial before = mine;
     if (mine.is_zero()) mine.top = other.top;
     if (other.is_zero()) other.top = mine.top;
     const int lower = mine.top < other.top ? mine.top : other.top;
     const bool fits = mine.shift(static_cast<unsigned>(mine.top - lower));
-    if (!other.shift(static_cast<unsigned>(other.top - lower)) || !fits) return Merged{before, false};
+    if (!other.shift(static_cast<unsigned>(other.top - lower)) || !fits)
+        return Merged{before, false};
     mine.top = lower;
     mine.flags |= other.flags;
 #pragma unroll
@@ -208,15 +216,19 @@ template <class In> GPR_CALLED LimbPartial<In> with_absorbed_carry(LimbPartial<I
 }
 
 // As words that lie `step` words from each other.
-template <class In> constexpr unsigned words_of_partial = gpr_limb_partial_words(parts_of<In>, sizeof(PartType<In>));
-template <class In> GPR_DEVICE void store_partial(uint64 *at, uint64 step, const LimbPartial<In> &partial)
+template <class In>
+constexpr unsigned words_of_partial = gpr_limb_partial_words(parts_of<In>, sizeof(PartType<In>));
+template <class In>
+GPR_DEVICE void store_partial(uint64 *at, uint64 step, const LimbPartial<In> &partial)
 {
 #pragma unroll
     for (unsigned p = 0; p < partial.parts; p++) {
 #pragma unroll
-        for (unsigned w = 0; w < partial.limbs; w++) at[(p * partial.limbs + w) * step] = static_cast<uint64>(partial.limb[p][w]);
+        for (unsigned w = 0; w < partial.limbs; w++)
+            at[(p * partial.limbs + w) * step] = static_cast<uint64>(partial.limb[p][w]);
     }
-    at[(words_of_partial<In> - 1) * step] = static_cast<uint64>(partial.flags) << word_bits | static_cast<unsigned>(partial.top);
+    at[(words_of_partial<In> - 1) * step] =
+        static_cast<uint64>(partial.flags) << word_bits | static_cast<unsigned>(partial.top);
 }
 template <class In> GPR_DEVICE LimbPartial<In> load_partial(const uint64 *at, uint64 step)
 {
@@ -224,7 +236,8 @@ template <class In> GPR_DEVICE LimbPartial<In> load_partial(const uint64 *at, ui
 #pragma unroll
     for (unsigned p = 0; p < partial.parts; p++) {
 #pragma unroll
-        for (unsigned w = 0; w < partial.limbs; w++) partial.limb[p][w] = static_cast<long long>(at[(p * partial.limbs + w) * step]);
+        for (unsigned w = 0; w < partial.limbs; w++)
+            partial.limb[p][w] = static_cast<long long>(at[(p * partial.limbs + w) * step]);
     }
     const uint64 last = at[(words_of_partial<In> - 1) * step];
     partial.top = static_cast<int>(last);
@@ -241,7 +254,8 @@ template <class Group, class In> GPR_CALLED LimbPartial<In> with_spilled(LimbPar
 #pragma unroll
     for (unsigned p = 0; p < partial.parts; p++) {
 #pragma unroll
-        for (unsigned w = 0; w < partial.bins; w++) partial.limb[p][w + 1] += Group::template spilled<In>(p, w);
+        for (unsigned w = 0; w < partial.bins; w++)
+            partial.limb[p][w + 1] += Group::template spilled<In>(p, w);
     }
     partial.absorb_carry();
     return partial;
@@ -264,19 +278,23 @@ template <class Adder> GPR_DEVICE LimbPartial<typename Adder::In> partial_of(Add
         int place[partial.bins];
         adder.bins[p].read(number, place);
 #pragma unroll
-        for (unsigned w = 0; w < partial.bins; w++) partial.limb[p][w + 1] = Group::total(number[w]);
+        for (unsigned w = 0; w < partial.bins; w++)
+            partial.limb[p][w + 1] = Group::total(number[w]);
         const bool has_others = (partial.parts == 1 ? adder.others : adder.others >> p & 1) != 0;
-        if (Group::any(has_others)) partial.flags |= static_cast<unsigned>(saw_not_minus_zero) << p * part_flag_bits;
+        if (Group::any(has_others))
+            partial.flags |= static_cast<unsigned>(saw_not_minus_zero) << p * part_flag_bits;
     }
     if constexpr (masked || Adder::skips_nan) adder.add_left_out();
-    if constexpr (Group::spills) return adder.times_spilled() > 0 ? with_spilled<Group>(partial) : partial;
+    if constexpr (Group::spills)
+        return adder.times_spilled() > 0 ? with_spilled<Group>(partial) : partial;
     else return partial;
 }
 
 // ---------------------------------------------------------------- those of several --------------
 
 // Adds what all lanes of a warp hold, once, to the block's superaccumulator. All lanes must call.
-template <class In> GPR_DEVICE void add_partial(Superaccumulator<In> &sum, const LimbPartial<In> &partial)
+template <class In>
+GPR_DEVICE void add_partial(Superaccumulator<In> &sum, const LimbPartial<In> &partial)
 {
     constexpr unsigned limbs = LimbPartial<In>::limbs, halves = 2;
     static_assert(limbs * halves <= most_integers_at_once, "a lane adds one piece");
@@ -298,12 +316,14 @@ template <class In> GPR_DEVICE void add_partial(Superaccumulator<In> &sum, const
 // Adds what each lane holds to the block's superaccumulator. All lanes must call.
 template <class In> GPR_CALLED void add_each(Superaccumulator<In> &sum, LimbPartial<In> mine)
 {
-    for (unsigned lane = 0; lane < warp_lanes; lane++) add_partial(sum, shuffle_from(mine, static_cast<int>(lane)));
+    for (unsigned lane = 0; lane < warp_lanes; lane++)
+        add_partial(sum, shuffle_from(mine, static_cast<int>(lane)));
 }
 
 // The sum of what the lanes of a warp hold, in all of them. What cannot be summed so is added to
 // the block's superaccumulator. All lanes must call.
-template <class In> GPR_CALLED LimbPartial<In> merge_any_lanes(Superaccumulator<In> &sum, LimbPartial<In> mine)
+template <class In>
+GPR_CALLED LimbPartial<In> merge_any_lanes(Superaccumulator<In> &sum, LimbPartial<In> mine)
 {
     LimbPartial<In> all = mine;
     const bool counts = !mine.is_zero();
@@ -328,15 +348,18 @@ template <class In> GPR_CALLED LimbPartial<In> merge_any_lanes(Superaccumulator<
 // The same, of which the first SOME lanes hold something, mostly in bins at the first one's place,
 // and often nothing in the first bins. It is summed before it is known whether it may be, so that
 // nobody waits for that.
-template <unsigned SOME, class In> GPR_DEVICE LimbPartial<In> merge_lanes(Superaccumulator<In> &sum, const LimbPartial<In> &mine)
+template <unsigned SOME, class In>
+GPR_DEVICE LimbPartial<In> merge_lanes(Superaccumulator<In> &sum, const LimbPartial<In> &mine)
 {
     LimbPartial<In> all = mine;
     const auto add_number = [&](unsigned p, unsigned w) {
-        all.limb[p][w] = SOME <= first_lanes ? warp_sum_of_first<small_bits>(mine.limb[p][w]) : warp_total(mine.limb[p][w]);
+        all.limb[p][w] = SOME <= first_lanes ? warp_sum_of_first<small_bits>(mine.limb[p][w])
+                                             : warp_total(mine.limb[p][w]);
     };
 
     all.top = shuffle_from(mine.top, 0);
-    const bool are_alike = __all_sync(all_lanes, (mine.top == all.top || mine.is_zero()) && mine.is_small());
+    const bool are_alike =
+        __all_sync(all_lanes, (mine.top == all.top || mine.is_zero()) && mine.is_small());
     const bool has_first = all.usual > 1 && __any_sync(all_lanes, mine.has(1));
     all.flags = warp_or(mine.flags);
 #pragma unroll
@@ -410,7 +433,8 @@ template <class In> GPR_DEVICE void load_outlier(uint64 *counters)
 
 // Adds the block's superaccumulator to its row's counters; then it is zero. The lanes of one warp
 // must call, after all have added.
-template <class In> GPR_DEVICE void publish_superaccumulator(Superaccumulator<In> &sum, uint64 *counters)
+template <class In>
+GPR_DEVICE void publish_superaccumulator(Superaccumulator<In> &sum, uint64 *counters)
 {
     __syncwarp(); // what was added to it is there
     const uint64 left_out = sum.left_out;
@@ -428,7 +452,8 @@ template <class In> GPR_DEVICE void publish_superaccumulator(Superaccumulator<In
 
 // Adds the counters of a row to the block's superaccumulator, and leaves them zero. The lanes of
 // one warp must call.
-template <class In> GPR_DEVICE void load_superaccumulator(Superaccumulator<In> &sum, uint64 *counters)
+template <class In>
+GPR_DEVICE void load_superaccumulator(Superaccumulator<In> &sum, uint64 *counters)
 {
     using T = PartType<In>;
     constexpr unsigned limbs = limbs_of<T>, chunks = (limbs + warp_lanes - 1) / warp_lanes;
@@ -464,20 +489,24 @@ constexpr unsigned saw_outside = saw_limbs | saw_specials | saw_outlier;
 // What a block holds, with the flags in its number. What is neither goes where the last block finds
 // it, if there are several: among the row's `counters`, or NULL. The lanes of one warp must call,
 // after all have added.
-template <class In> GPR_CALLED LimbPartial<In> publish_outside(Superaccumulator<In> &sum, LimbPartial<In> partial, uint64 *counters)
+template <class In>
+GPR_CALLED LimbPartial<In> publish_outside(Superaccumulator<In> &sum, LimbPartial<In> partial,
+                                           uint64 *counters)
 {
     __syncwarp(); // what this warp added last is there
     partial.load_flags(sum);
     partial.flags &= ~saw_specials;
     __syncwarp(); // all lanes have read them
     if (counters == nullptr) return partial;
-    if ((partial.flags & saw_outlier) != 0 && publish_outlier(sum, counters)) partial.flags |= saw_limbs;
+    if ((partial.flags & saw_outlier) != 0 && publish_outlier(sum, counters))
+        partial.flags |= saw_limbs;
     if ((partial.flags & saw_limbs) != 0) publish_superaccumulator(sum, counters);
     return partial;
 }
 
 // Takes what blocks left there. The lanes of one warp must call.
-template <class In> GPR_CALLED void load_outside(Superaccumulator<In> &sum, unsigned flags, uint64 *counters)
+template <class In>
+GPR_CALLED void load_outside(Superaccumulator<In> &sum, unsigned flags, uint64 *counters)
 {
     if ((flags & saw_outlier) != 0) load_outlier<In>(counters);
     if ((flags & saw_limbs) != 0) load_superaccumulator(sum, counters);
@@ -485,7 +514,8 @@ template <class In> GPR_CALLED void load_outside(Superaccumulator<In> &sum, unsi
 
 // Sums a warp's share of the partials of a row's blocks. All lanes must call, and get it.
 template <unsigned BLOCK, class In>
-GPR_DEVICE LimbPartial<In> merge_partials(Superaccumulator<In> &sum, const LimbPartial<In> *partials, unsigned blocks)
+GPR_DEVICE LimbPartial<In> merge_partials(Superaccumulator<In> &sum,
+                                          const LimbPartial<In> *partials, unsigned blocks)
 {
     using Partial = LimbPartial<In>;
     const unsigned warp_begin = threadIdx.x / warp_lanes * warp_lanes;
@@ -511,7 +541,9 @@ GPR_DEVICE LimbPartial<In> merge_partials(Superaccumulator<In> &sum, const LimbP
 // Stores what the first warp has of a whole row, and what is in the block's superaccumulator or by
 // itself. All its lanes must call.
 template <class Traits>
-GPR_CALLED void store_from_limbs(typename Traits::Out *out, Superaccumulator<typename Traits::In> &sum, const LimbPartial<typename Traits::In> all, uint64 n)
+GPR_CALLED void store_from_limbs(typename Traits::Out *out,
+                                 Superaccumulator<typename Traits::In> &sum,
+                                 const LimbPartial<typename Traits::In> all, uint64 n)
 {
     __shared__ typename Traits::Acc room;
     const unsigned p = threadIdx.x % warp_lanes;
@@ -521,11 +553,14 @@ GPR_CALLED void store_from_limbs(typename Traits::Out *out, Superaccumulator<typ
     }
     store_sum<Traits>(out, room, sum, n);
 }
-template <class Traits> constexpr bool stores_short = !same<typename Traits::Out, typename Traits::Acc>; // which leave as limbs
+// which leave as limbs
+template <class Traits>
+constexpr bool stores_short = !same<typename Traits::Out, typename Traits::Acc>;
 // The same by one thread, of a row that has nothing in a number, if stores_short. ONE: something is
 // by itself.
 template <class Traits, bool ONE>
-GPR_DEVICE void store_short(typename Traits::Out *out, const LimbPartial<typename Traits::In> &all, uint64 n)
+GPR_DEVICE void store_short(typename Traits::Out *out, const LimbPartial<typename Traits::In> &all,
+                            uint64 n)
 {
     using In = typename Traits::In;
     using Short = typename LimbPartial<In>::Short;
@@ -539,13 +574,16 @@ GPR_DEVICE void store_short(typename Traits::Out *out, const LimbPartial<typenam
     }
     Traits::store(out, sums, n, flags);
 }
-template <class Traits> GPR_CALLED void store_with_outlier(typename Traits::Out *out, const LimbPartial<typename Traits::In> all, uint64 n)
+template <class Traits>
+GPR_CALLED void store_with_outlier(typename Traits::Out *out,
+                                   const LimbPartial<typename Traits::In> all, uint64 n)
 {
     store_short<Traits, true>(out, all, n);
 }
 // Whichever it is; none is by itself unless ANY is.
 template <class Traits, bool ANY>
-GPR_DEVICE void store_result(typename Traits::Out *out, Superaccumulator<typename Traits::In> &sum, const LimbPartial<typename Traits::In> &all, uint64 n)
+GPR_DEVICE void store_result(typename Traits::Out *out, Superaccumulator<typename Traits::In> &sum,
+                             const LimbPartial<typename Traits::In> &all, uint64 n)
 {
     if constexpr (stores_short<Traits>) {
         if ((all.flags & saw_limbs) == 0 && !all.has(0)) {
@@ -567,27 +605,32 @@ template <class In, unsigned BLOCK> GPR_DEVICE LimbPartial<In> *partials_of_warp
 
 // Sums them. The result is the first warp's. All threads must call, after all have found what they
 // have.
-template <unsigned BLOCK, class In> GPR_DEVICE LimbPartial<In> merge_warps(Superaccumulator<In> &sum)
+template <unsigned BLOCK, class In>
+GPR_DEVICE LimbPartial<In> merge_warps(Superaccumulator<In> &sum)
 {
     constexpr unsigned warps = BLOCK / warp_lanes;
     const unsigned lane = threadIdx.x;
     if (lane >= warp_lanes) return LimbPartial<In>{};
-    return merge_lanes<warps>(sum, lane < warps ? partials_of_warps<In, BLOCK>()[lane] : LimbPartial<In>{});
+    return merge_lanes<warps>(sum, lane < warps ? partials_of_warps<In, BLOCK>()[lane]
+                                                : LimbPartial<In>{});
 }
 
 // Stores the sum of the block's row, if it has that alone and all its warps know what they hold, as
 // is mostly so; says whether it did. All threads must call; a block barrier is passed.
 template <class Traits, unsigned BLOCK>
-GPR_DEVICE bool finalize_row_of_block(const LimbPartial<typename Traits::In> &partial, bool is_complete, const Row &row, typename Traits::Out *out)
+GPR_DEVICE bool finalize_row_of_block(const LimbPartial<typename Traits::In> &partial,
+                                      bool is_complete, const Row &row, typename Traits::Out *out)
 {
     using In = typename Traits::In;
     Superaccumulator<In> &sum = block_superaccumulator<In>();
 
     if (row.blocks > 1) return false;
-    if (threadIdx.x % warp_lanes == 0) partials_of_warps<In, BLOCK>()[threadIdx.x / warp_lanes] = partial;
+    if (threadIdx.x % warp_lanes == 0)
+        partials_of_warps<In, BLOCK>()[threadIdx.x / warp_lanes] = partial;
     if (!__syncthreads_and(is_complete)) return false; // what all warps hold is there
     const LimbPartial<In> all = merge_warps<BLOCK>(sum);
-    if (threadIdx.x < warp_lanes) store_result<Traits, false>(out, sum, all, row.n); // of tiles that bins hold
+    // of tiles that bins hold
+    if (threadIdx.x < warp_lanes) store_result<Traits, false>(out, sum, all, row.n);
     return true;
 }
 
@@ -595,8 +638,9 @@ GPR_DEVICE bool finalize_row_of_block(const LimbPartial<typename Traits::In> &pa
 // found where the last block stores it. All threads must call. Counters and partials of `slots`
 // rows are in scratch.
 template <class Traits, unsigned BLOCK>
-GPR_DEVICE void finalize_run(const LimbPartial<typename Traits::In> &partial, const Row &row, const Scratch<typename Traits::Acc> &scratch,
-                           unsigned slots, typename Traits::Out *out)
+GPR_DEVICE void finalize_run(const LimbPartial<typename Traits::In> &partial, const Row &row,
+                             const Scratch<typename Traits::Acc> &scratch, unsigned slots,
+                             typename Traits::Out *out)
 {
     using In = typename Traits::In;
     Superaccumulator<In> &sum = block_superaccumulator<In>();
@@ -610,9 +654,12 @@ GPR_DEVICE void finalize_run(const LimbPartial<typename Traits::In> &partial, co
         if (warp == 0 && (all.flags & saw_outside) != 0) all = publish_outside(sum, all, nullptr);
     } else {
         const uint64 slot = slot_of(row, slots);
-        const RowCounters totals(scratch.tickets, slot, parts_of<In> * counters_of_part<PartType<In>>);
-        if (warp == 0 && (all.flags & saw_outside) != 0) all = publish_outside(sum, all, totals.at(0));
-        LimbPartial<In> *partials = reinterpret_cast<LimbPartial<In> *>(scratch.partials()) + slot * row.blocks;
+        const RowCounters totals(scratch.tickets, slot,
+                                 parts_of<In> * counters_of_part<PartType<In>>);
+        if (warp == 0 && (all.flags & saw_outside) != 0)
+            all = publish_outside(sum, all, totals.at(0));
+        LimbPartial<In> *partials =
+            reinterpret_cast<LimbPartial<In> *>(scratch.partials()) + slot * row.blocks;
         if (!is_last_block(partials + row.block, all, totals.ticket(), row.blocks)) return;
         all = merge_partials<BLOCK>(sum, partials, row.blocks);
         if (row.blocks > warp_lanes) { // if not, the first warp has them

@@ -4,7 +4,8 @@
 // global memory, by atomics, and who arrives last has the sum. The counters of a row, or of a group
 // of rows that a block serves together, lie behind the ticket that tells the last block:
 //
-//     scratch.tickets   | ticket | gap | counter 0 | counter 1 | ... |   of slot 0, then of slot 1, ...
+//     scratch.tickets   | ticket | gap | counter 0 | counter 1 | ... |   of slot 0, then of slot 1,
+//     ...
 //                         4 bytes  4     8           8
 //
 // All are zero before a launch and after it: the last block clears what it loads. As many rows as
@@ -12,7 +13,8 @@
 //
 //     every block    publish()  adds its numbers, OR-s its flags        (all threads)
 //                    is_last()  fence, ticket, fence: true for one block (all threads)
-//     the last one   load_and_clear()                                    (whoever uses the counter, once)
+//     the last one   load_and_clear()                                    (whoever uses the counter,
+//     once)
 //
 // What a counter holds is the caller's: words of an accumulator (integers, products, moments), or
 // limbs and a count where floats are outside of their bins (exact_limb_partial.cuh); flags are
@@ -30,12 +32,16 @@ template <unsigned BLOCK, class T> GPR_DEVICE void clear_shared(T *first, unsign
 {
     unsigned *cleared = reinterpret_cast<unsigned *>(first);
 
-    for (unsigned i = threadIdx.x; i < count * (sizeof(T) / sizeof(unsigned)); i += BLOCK) cleared[i] = 0;
+    for (unsigned i = threadIdx.x; i < count * (sizeof(T) / sizeof(unsigned)); i += BLOCK)
+        cleared[i] = 0;
     __syncthreads(); // the sums are zero
 }
 
 // The slot of a row, or of a group of rows: scratch has counters for so many at once.
-GPR_DEVICE uint64 slot_of(const Row &row, unsigned slots) { return row.index < slots ? row.index : row.index % slots; }
+GPR_DEVICE uint64 slot_of(const Row &row, unsigned slots)
+{
+    return row.index < slots ? row.index : row.index % slots;
+}
 
 struct RowCounters {
     uint64 *first = nullptr; // of a row that a block has alone, which needs no counters
@@ -76,8 +82,8 @@ struct RowCounters {
 // a number. True for the row's only block, or its last one to arrive: then `whole` has the words
 // after a barrier. All threads must call.
 template <unsigned BLOCK, unsigned WORDS, class Found, class IsFlags>
-GPR_DEVICE bool merge_words(uint64 (&whole)[WORDS], const Row &row, unsigned *tickets, unsigned slots, const Found &found,
-                            const IsFlags &is_flags)
+GPR_DEVICE bool merge_words(uint64 (&whole)[WORDS], const Row &row, unsigned *tickets,
+                            unsigned slots, const Found &found, const IsFlags &is_flags)
 {
     if (row.blocks == 1) {
         for (unsigned i = threadIdx.x; i < WORDS; i += BLOCK) whole[i] = found(i);

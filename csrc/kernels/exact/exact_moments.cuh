@@ -48,20 +48,24 @@ GPR_DEVICE MomentSuperaccumulators<In> &moments_of(const Group<ACCUMULATORS> &gr
 // count and flags behind them.
 template <class In> struct MomentWords {
     using T = PartType<In>;
-    static constexpr unsigned tail = GPR_EXACT_ACC_TAIL, of_sum = accumulator_words<T>, of_squares = accumulator_words<ProductOf<T>>;
+    static constexpr unsigned tail = GPR_EXACT_ACC_TAIL, of_sum = accumulator_words<T>,
+                              of_squares = accumulator_words<ProductOf<T>>;
     static constexpr unsigned sums = parts_of<In> * (of_sum + tail), all = sums + of_squares + tail;
 
     static GPR_DEVICE bool is_flags(unsigned i) { return i == all - 1; } // the sums' stay 0
     // Word i of what a block has found, of `count` elements or fewer.
-    static GPR_DEVICE uint64 word(const MomentSuperaccumulators<In> &found, unsigned i, uint64 count)
+    static GPR_DEVICE uint64 word(const MomentSuperaccumulators<In> &found, unsigned i,
+                                  uint64 count)
     {
         const bool is_sum = i < sums;
         const unsigned words = is_sum ? of_sum : of_squares;
-        const unsigned p = is_sum ? i / (of_sum + tail) : 0, w = is_sum ? i % (of_sum + tail) : i - sums;
+        const unsigned p = is_sum ? i / (of_sum + tail) : 0,
+                       w = is_sum ? i % (of_sum + tail) : i - sums;
         if (w == words) return count - found.left_out;
         if (w > words) return is_sum ? 0 : found.flags;
-        return static_cast<uint64>(is_sum ? word_of<T>(found.sum[p], static_cast<int>(w))
-                                          : word_of<ProductOf<T>>(found.squares, static_cast<int>(w)));
+        return static_cast<uint64>(is_sum
+                                       ? word_of<T>(found.sum[p], static_cast<int>(w))
+                                       : word_of<ProductOf<T>>(found.squares, static_cast<int>(w)));
     }
 };
 
@@ -70,7 +74,8 @@ template <unsigned PARTS> struct MomentBounds {
     Bounds sum[PARTS], squares;
 };
 // All lanes of a warp must call, and get it.
-template <class In> GPR_DEVICE MomentBounds<parts_of<In>> bounds_of(const MomentSuperaccumulators<In> &found)
+template <class In>
+GPR_DEVICE MomentBounds<parts_of<In>> bounds_of(const MomentSuperaccumulators<In> &found)
 {
     using T = PartType<In>;
     MomentBounds<parts_of<In>> used;
@@ -79,19 +84,24 @@ template <class In> GPR_DEVICE MomentBounds<parts_of<In>> bounds_of(const Moment
     for (unsigned p = 0; p < parts_of<In>; p++) {
         used.sum[p] = bounds_where<limbs_of<T>>([&](int i) { return found.sum[p][i] != 0; });
     }
-    used.squares = bounds_where<limbs_of<ProductOf<T>>>([&](int i) { return found.squares[i] != 0; });
+    used.squares =
+        bounds_where<limbs_of<ProductOf<T>>>([&](int i) { return found.squares[i] != 0; });
     return used;
 }
 // The first bits of what it has found. Says whether there are enough of them.
 template <class In, unsigned PARTS>
-GPR_DEVICE bool load_leading_bits(MomentIntervals<PARTS> *intervals, const MomentSuperaccumulators<In> &found, const MomentBounds<PARTS> &used)
+GPR_DEVICE bool load_leading_bits(MomentIntervals<PARTS> *intervals,
+                                  const MomentSuperaccumulators<In> &found,
+                                  const MomentBounds<PARTS> &used)
 {
     using T = PartType<In>;
-    bool is_taken = load_leading_bits<limb_bits>(&intervals->squares, found.squares, used.squares, lowest_exponent<ProductOf<T>>);
+    bool is_taken = load_leading_bits<limb_bits>(&intervals->squares, found.squares, used.squares,
+                                                 lowest_exponent<ProductOf<T>>);
 
 #pragma unroll
     for (unsigned p = 0; p < PARTS; p++) {
-        is_taken = is_taken && load_leading_bits<limb_bits>(&intervals->sum[p], found.sum[p], used.sum[p], lowest_exponent<T>);
+        is_taken = is_taken && load_leading_bits<limb_bits>(&intervals->sum[p], found.sum[p],
+                                                            used.sum[p], lowest_exponent<T>);
     }
     return is_taken;
 }
@@ -102,7 +112,8 @@ GPR_DEVICE bool load_leading_bits(MomentIntervals<PARTS> *intervals, const Momen
 template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct FloatMoments {
     using In = typename Traits::In;
     using T = PartType<In>;
-    static constexpr unsigned parts = parts_of<In>, per_vector = vector_elements<In>, elements = VECTORS * per_vector;
+    static constexpr unsigned parts = parts_of<In>, per_vector = vector_elements<In>,
+                              elements = VECTORS * per_vector;
     // Bins of sums that hold what few bins of squares do.
     static constexpr unsigned few_sums = bin_count<T> < 2 ? bin_count<T> : 2;
     struct Tile { Vector v[VECTORS]; };
@@ -151,13 +162,14 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         const int top = field_offset<T> + largest + headroom_bits;
         if (one_bin_suffices<T> || largest == static_cast<int>(last_field<T>)) return false;
         if (is_placed) flush();
-        begin(top < highest_field<T> ? top : highest_field<T>, 2 * (largest - exponent_bias<T>) + 1);
+        begin(top < highest_field<T> ? top : highest_field<T>, 2 * (largest - exponent_bias<T>)+1);
         return true;
     }
     GPR_DEVICE Limits limits() const
     {
         if constexpr (one_bin_suffices<T>) return Limits{static_cast<int>(last_field<T>) - 1, 0, 0};
-        const int of_sums = sums[0].top - least_headroom - field_offset<T>, of_squares = squares.highest_fields() / 2;
+        const int of_sums = sums[0].top - least_headroom - field_offset<T>,
+                  of_squares = squares.highest_fields() / 2;
         return Limits{of_sums < of_squares ? of_sums : of_squares, lowest<few_sums, few_products>(),
                       lowest<bin_count<T>, all_products<T>>()};
     }
@@ -165,8 +177,8 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
     {
         // Of numbers that begin where their last place is the last bin's. Deeper than the smallest
         // number no bin lies.
-        const int of_sums = sums[0].top - static_cast<int>(SUMS - 1) * bin_step - double_fraction - field_offset<T>
-                            + Format<T>::fraction;
+        const int of_sums = sums[0].top - static_cast<int>(SUMS - 1) * bin_step - double_fraction -
+                            field_offset<T> + Format<T>::fraction;
         const int of_squares = (squares.template lowest_fields<SQUARES>() + 1) / 2;
         return of_sums > 1 && of_sums > of_squares ? of_sums : of_squares;
     }
@@ -196,7 +208,10 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         ProductBins<T>::flush(group, total.squares, squares);
         squares.begin(squares.top());
     }
-    static GPR_CALLED void flush_sums(Group group, int *limb, DoubleBins<T> bins) { flush_bins(group, bins, limb); }
+    static GPR_CALLED void flush_sums(Group group, int *limb, DoubleBins<T> bins)
+    {
+        flush_bins(group, bins, limb);
+    }
 
     GPR_DEVICE int add_any_tile(const Vector (&v)[VECTORS])
     {
@@ -239,7 +254,8 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
     }
 
     // A tile's elements, or their squares, through bins that hold all of them.
-    template <bool SQUARED> static GPR_DEVICE void add_wide(const Group &group, const Tile &tile, unsigned counted)
+    template <bool SQUARED>
+    static GPR_DEVICE void add_wide(const Group &group, const Tile &tile, unsigned counted)
     {
         MomentSuperaccumulators<In> &total = moments_of<In>(group);
         WideBins<T> wide[SQUARED ? 1 : parts];
@@ -273,7 +289,8 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
 
     // Takes note of an element. Returns whether its numbers are to be added: one that is left out
     // or no number is not.
-    static GPR_DEVICE bool inspect(MomentSuperaccumulators<In> &total, const Vector &v, unsigned j, Findings *found)
+    static GPR_DEVICE bool inspect(MomentSuperaccumulators<In> &total, const Vector &v, unsigned j,
+                                   Findings *found)
     {
         bool has_nan = false, has_infinity = false;
 #pragma unroll
@@ -296,7 +313,8 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
     GPR_DEVICE void finalize()
     {
         if (placement.is_placed) flush();
-        if (left_out != 0) atomicAdd(&moments_of<In>(group).left_out, static_cast<uint64>(left_out));
+        if (left_out != 0)
+            atomicAdd(&moments_of<In>(group).left_out, static_cast<uint64>(left_out));
     }
 };
 
@@ -338,19 +356,22 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Int
     GPR_DEVICE void finalize()
     {
         flush();
-        if (left_out != 0) atomicAdd(&moments_of<In>(group).left_out, static_cast<uint64>(left_out));
+        if (left_out != 0)
+            atomicAdd(&moments_of<In>(group).left_out, static_cast<uint64>(left_out));
     }
 };
 
 // ---------------------------------------------------------------- the kernel --------------------
 
-template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> using MomentsAdder =
-    typename Select<adds_floats<Traits>, FloatMoments<Traits, VECTORS, Group>, IntegerMoments<Traits, VECTORS, Group>>::type;
+template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>>
+using MomentsAdder = typename Select<adds_floats<Traits>, FloatMoments<Traits, VECTORS, Group>,
+                                     IntegerMoments<Traits, VECTORS, Group>>::type;
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, exact_blocks<BLOCK>)
-exact_moments(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc> scratch,
-              const __grid_constant__ Layout layout, FinalizeParams params)
+    exact_moments(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
+                  Scratch<typename Traits::Acc> scratch, const __grid_constant__ Layout layout,
+                  FinalizeParams params)
 {
     using In = typename Traits::In;
     using Acc = typename Traits::Acc;
@@ -363,15 +384,16 @@ exact_moments(const typename Traits::In *in, typename Traits::Out *out, Rows row
     const RowOffsets start = layout.row_offsets(row.index);
 
     MomentsAdder<Traits, vectors> adder;
-    accumulate_tiles<vectors, BLOCK>(adder, Run<In>(in + start.in, row.n), row, [&] { clear_shared<BLOCK>(part, 1); });
+    accumulate_tiles<vectors, BLOCK>(adder, Run<In>(in + start.in, row.n), row,
+                                     [&] { clear_shared<BLOCK>(part, 1); });
     adder.finalize();
     __syncthreads(); // all warps have added
 
     const uint64 counted = row.block == 0 ? row.n : 0; // each element by one block
     const auto found = [&](unsigned i) { return Words::word(*part, i, counted); };
     const auto is_flags = [](unsigned i) { return Words::is_flags(i); };
-    if (!merge_words<BLOCK>(reinterpret_cast<uint64 (&)[all_words]>(whole), row, scratch.tickets, layout.slots, found,
-                           is_flags)) {
+    if (!merge_words<BLOCK>(reinterpret_cast<uint64(&)[all_words]>(whole), row, scratch.tickets,
+                            layout.slots, found, is_flags)) {
         return;
     }
     __syncthreads(); // the sums are there

@@ -35,12 +35,16 @@ template <class In> struct MomentsRoom {
     VarianceWork<PartType<In>> work;
 };
 
-template <class In> constexpr unsigned fitting_rooms =
-    (moments_shared_bytes - most_moments_strip_rows<In> * sizeof(MomentSuperaccumulators<In>)) / sizeof(MomentsRoom<In>);
+template <class In>
+constexpr unsigned fitting_rooms =
+    (moments_shared_bytes - most_moments_strip_rows<In> * sizeof(MomentSuperaccumulators<In>)) /
+    sizeof(MomentsRoom<In>);
 
 // Results that a block makes at once.
-template <class In, unsigned BLOCK> constexpr unsigned moments_rooms =
-    fitting_rooms<In> < most_rooms ? (fitting_rooms<In> < BLOCK / warp_lanes ? fitting_rooms<In> : BLOCK / warp_lanes)
+template <class In, unsigned BLOCK>
+constexpr unsigned moments_rooms =
+    fitting_rooms<In> < most_rooms
+        ? (fitting_rooms<In> < BLOCK / warp_lanes ? fitting_rooms<In> : BLOCK / warp_lanes)
     : most_rooms < BLOCK / warp_lanes ? most_rooms
                                       : BLOCK / warp_lanes;
 
@@ -48,8 +52,9 @@ template <class In, unsigned BLOCK> constexpr unsigned moments_rooms =
 // each, by a lane each. Row k goes to result_of(k); bit k of what all lanes get says that it has
 // been stored. All lanes of a warp must call.
 template <class Traits, unsigned STEP, class ResultOf>
-GPR_DEVICE unsigned store_if_certain(const MomentSuperaccumulators<typename Traits::In> *moments, unsigned count, uint64 n, FinalizeParams params,
-                                const ResultOf &result_of)
+GPR_DEVICE unsigned store_if_certain(const MomentSuperaccumulators<typename Traits::In> *moments,
+                                     unsigned count, uint64 n, FinalizeParams params,
+                                     const ResultOf &result_of)
 {
     constexpr unsigned parts = parts_of<typename Traits::In>;
     const unsigned lane = threadIdx.x % warp_lanes;
@@ -64,23 +69,26 @@ GPR_DEVICE unsigned store_if_certain(const MomentSuperaccumulators<typename Trai
     }
     if (lane < count) {
         const MomentSuperaccumulators<typename Traits::In> &found = moments[lane * STEP];
-        is_stored = found.flags == 0 && load_leading_bits(&intervals, found, used)
-                 && Traits::store_if_certain(result_of(lane), intervals, n - found.left_out, params);
+        is_stored =
+            found.flags == 0 && load_leading_bits(&intervals, found, used) &&
+            Traits::store_if_certain(result_of(lane), intervals, n - found.left_out, params);
     }
     return __ballot_sync(all_lanes, is_stored);
 }
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, exact_blocks<BLOCK>)
-exact_moments_strided(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc> scratch,
-                     const __grid_constant__ Layout layout, FinalizeParams params)
+    exact_moments_strided(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
+                          Scratch<typename Traits::Acc> scratch,
+                          const __grid_constant__ Layout layout, FinalizeParams params)
 {
     using In = typename Traits::In;
     using Words = MomentWords<In>;
     constexpr unsigned accumulators = most_moments_strip_rows<In>, rooms = moments_rooms<In, BLOCK>;
     constexpr unsigned vectors = strided_vectors<In>;
     static_assert(rooms > 0, "rows leave room for a result");
-    static_assert(sizeof(typename Traits::Acc) == Words::all * sizeof(uint64), "words, a count and flags of each");
+    static_assert(sizeof(typename Traits::Acc) == Words::all * sizeof(uint64),
+                  "words, a count and flags of each");
     __shared__ MomentsRoom<In> room[rooms];
     const MomentSuperaccumulators<In> *moments = block_moments<In, accumulators>();
     const Strip<BLOCK> strip(rows, layout);
@@ -88,29 +96,39 @@ exact_moments_strided(const typename Traits::In *in, typename Traits::Out *out, 
     const uint64 counted = row.block == 0 ? row.n : 0; // each element by one block
 
     clear_shared<BLOCK>(block_moments<In, accumulators>(), accumulators);
-    MomentsAdder<Traits, vectors, SingleThread<accumulators>> adder(SingleThread<accumulators>{strip.r.x});
+    MomentsAdder<Traits, vectors, SingleThread<accumulators>> adder(
+        SingleThread<accumulators>{strip.r.x});
     const auto add = [&](const Vector (&v)[vectors]) { adder.accumulate(v); };
-    adder.left_out += strip.template for_each_tile<Traits, vectors>(in, layout, adder.nothing(), [] {}, add);
+    adder.left_out +=
+        strip.template for_each_tile<Traits, vectors>(in, layout, adder.nothing(), [] {}, add);
     if (strip.has_row()) adder.finalize();
     __syncthreads(); // all threads have added
 
     // Word i of what the block has found of all its rows.
-    const auto found = [&](unsigned i) { return Words::word(moments[i / Words::all], i % Words::all, counted); };
+    const auto found = [&](unsigned i) {
+        return Words::word(moments[i / Words::all], i % Words::all, counted);
+    };
     const auto is_flags = [](unsigned i) { return Words::is_flags(i % Words::all); };
     RowCounters totals;
     if (row.blocks > 1) {
-        totals = RowCounters(scratch.tickets, slot_of(row, layout.slots), layout.width * Words::all);
+        totals =
+            RowCounters(scratch.tickets, slot_of(row, layout.slots), layout.width * Words::all);
         totals.publish<BLOCK>(strip.count * Words::all, found, is_flags);
         if (!totals.is_last(row.blocks)) return;
     }
 
     const unsigned warp = threadIdx.x / warp_lanes, lane = threadIdx.x % warp_lanes;
     if (warp >= rooms || warp >= strip.count) return;
-    const unsigned mine = (strip.count - warp - 1) / rooms + 1; // rows: number warp, warp + rooms, ...
-    const auto result_of = [&](unsigned k) { return out + layout.row_offsets(strip.first + warp + k * rooms).out; };
+    // rows: number warp, warp + rooms, ...
+    const unsigned mine = (strip.count - warp - 1) / rooms + 1;
+    const auto result_of = [&](unsigned k) {
+        return out + layout.row_offsets(strip.first + warp + k * rooms).out;
+    };
     unsigned stored = 0;
     if constexpr (!same<typename Traits::Out, typename Traits::Acc>) {
-        if (row.blocks == 1) stored = store_if_certain<Traits, rooms>(moments + warp, mine, counted, params, result_of);
+        if (row.blocks == 1)
+            stored =
+                store_if_certain<Traits, rooms>(moments + warp, mine, counted, params, result_of);
     }
     for (unsigned k = 0; k < mine; k++) {
         const unsigned c = warp + k * rooms;

@@ -46,7 +46,8 @@ template <class T, unsigned VECTORS> GPR_DEVICE Extent extent_of(const Vector (&
 {
     constexpr int fraction = key_fraction<T>;
     const Magnitudes found = magnitudes_of<T>(v);
-    return Extent{static_cast<int>(found.largest >> fraction), static_cast<int>(found.smallest_minus_one >> fraction)};
+    return Extent{static_cast<int>(found.largest >> fraction),
+                  static_cast<int>(found.smallest_minus_one >> fraction)};
 }
 
 // ---------------------------------------------------------------- bins -----------------------
@@ -60,16 +61,19 @@ template <class T> constexpr unsigned all_products = one_bin_suffices<T> ? 2 : 3
 // From a product's first bit to the last one of what goes to bins together with it.
 template <class T> constexpr int product_fraction =
     2 * Format<T>::fraction < double_fraction ? 2 * Format<T>::fraction : double_fraction;
-constexpr int rest_depth = 54; // from bins of products to those of their rests, as from a product to its rest's room
+// from bins of products to those of their rests, as from a product to its rest's room
+constexpr int rest_depth = 54;
 
 // Where the first bias of products may have its exponent. Down to here a product in range of the
 // bins is 0 or 2^-967 at least, and no bin of rests lies deeper than numbers do.
 constexpr int least_rounded = -967, deepest_top = least_rounded + 2 * bin_step;
 constexpr int highest_top = most_double_field - double_bias;
-static_assert(deepest_top - rest_depth - 2 * bin_step >= 1 - double_bias, "biases of rests are normal numbers");
+static_assert(deepest_top - rest_depth - 2 * bin_step >= 1 - double_bias,
+              "biases of rests are normal numbers");
 // 1024 products of float16 are below 2^43, and a bin's room is half its bias.
 constexpr int float16_top = 44;
-static_assert(float16_top - bin_step - double_fraction <= 2 * lowest_exponent<dt_float16>, "two bins hold all of them");
+static_assert(float16_top - bin_step - double_fraction <= 2 * lowest_exponent<dt_float16>,
+              "two bins hold all of them");
 
 template <class T> struct ProductBins {
     using Number = ProductOf<T>;
@@ -81,7 +85,10 @@ template <class T> struct ProductBins {
     GPR_DEVICE void begin_for(int exponent)
     {
         const int top = exponent + headroom_bits;
-        begin(one_bin_suffices<T> ? float16_top : top < deepest_top ? deepest_top : top < highest_top ? top : highest_top);
+        begin(one_bin_suffices<T> ? float16_top
+              : top < deepest_top ? deepest_top
+              : top < highest_top ? top
+                                  : highest_top);
     }
     GPR_DEVICE void begin(int top)
     {
@@ -107,7 +114,8 @@ template <class T> struct ProductBins {
     template <unsigned USED> GPR_DEVICE void add(double x, double y)
     {
         if constexpr (has_rests) {
-            const double product = __dmul_rn(x, y); // by itself: what bins take is this number, not x * y
+            // by itself: what bins take is this number, not x * y
+            const double product = __dmul_rn(x, y);
             (void)products.template add<USED>(product);
             (void)rests.template add<USED>(__fma_rn(x, y, -product));
         } else {
@@ -124,8 +132,12 @@ template <class T> struct ProductBins {
 
 // Bins that hold every product of two float32 or bfloat16, for a few additions.
 constexpr int wide_product_top = 256 + 6; // for as many of the largest
-template <class T> using WideProductBins = Bins<dt_float64,
-    (wide_product_top - double_fraction - 2 * lowest_exponent<T> + wide_step - 1) / wide_step + 1, wide_step>;
+template <class T>
+using WideProductBins =
+    Bins<dt_float64,
+         (wide_product_top - double_fraction - 2 * lowest_exponent<T> + wide_step - 1) / wide_step +
+             1,
+         wide_step>;
 
 // ---------------------------------------------------------------- limbs ------------------------
 
@@ -139,7 +151,8 @@ template <class T> GPR_DEVICE void add_product_to_limbs(int *limb, T x, T y)
         constexpr int pieces = (bits + limb_bits - 2) / limb_bits + 1;
         constexpr uint64 implied = 1ull << fraction;
         const uint64 a = bit_copy<uint64>(x), b = bit_copy<uint64>(y);
-        const unsigned field_a = field_of_key<T>(magnitude_key(x)), field_b = field_of_key<T>(magnitude_key(y));
+        const unsigned field_a = field_of_key<T>(magnitude_key(x)),
+                       field_b = field_of_key<T>(magnitude_key(y));
         const uint64 of_a = (a & (implied - 1)) | (field_a != 0 ? implied : 0);
         const uint64 of_b = (b & (implied - 1)) | (field_b != 0 ? implied : 0);
         const uint64 low = of_a * of_b, high = __umul64hi(of_a, of_b);
@@ -160,7 +173,10 @@ template <class T> GPR_DEVICE void add_product_to_limbs(int *limb, T x, T y)
     }
 }
 
-template <class T> GPR_DEVICE bool is_finite(T x) { return field_of_key<T>(magnitude_key(x)) != last_field<T>; }
+template <class T> GPR_DEVICE bool is_finite(T x)
+{
+    return field_of_key<T>(magnitude_key(x)) != last_field<T>;
+}
 
 // ---------------------------------------------------------------- integers ----------------------
 
@@ -180,7 +196,8 @@ template <class In> struct IntegerProducts {
             using Wide = typename Select<is_signed<In>, long long, uint64>::type;
             const Wide product = static_cast<Wide>(a) * static_cast<Wide>(b);
             piece[0] += lower(static_cast<uint64>(product));
-            piece[1] += static_cast<long long>(product >> word_bits); // the sign is the highest piece's
+            // the sign is the highest piece's
+            piece[1] += static_cast<long long>(product >> word_bits);
         } else {
             const uint64 low = static_cast<uint64>(a) * static_cast<uint64>(b);
             piece[0] += lower(low);

@@ -40,9 +40,13 @@ struct Finished<KernelTraits<fold_exact, Element, Compute, ExactSum<Number>, SKI
     : KernelTraits<fold_exact, Element, Compute, ExactSum<Number>, SKIP_NAN> {
     using Out = Result;
     static constexpr bool is_mean = same<Way, finish_mean>;
-    static constexpr bool is_rounded = is_float<PartType<Result>> && !is_mean; // and neither divided nor wrapped
+    // and neither divided nor wrapped
+    static constexpr bool is_rounded = is_float<PartType<Result>> && !is_mean;
 
-    static GPR_DEVICE void store(Out *out, ExactSum<Number> &sum) { store_parts<Result, is_mean>(out, sum.part); }
+    static GPR_DEVICE void store(Out *out, ExactSum<Number> &sum)
+    {
+        store_parts<Result, is_mean>(out, sum.part);
+    }
     // A sum of which round(p) gives part p, to all lanes.
     template <class Round> static GPR_DEVICE void store_rounded(Out *out, const Round &round)
     {
@@ -65,7 +69,8 @@ struct Finished<KernelTraits<fold_exact, Element, Compute, ExactSum<Number>, SKI
             result = finalize_short<Result, is_mean>(sum[0], count, flags[0]);
         } else {
             result.re = finalize_short<Part<Result>, is_mean>(sum[0], count, flags[0]);
-            if constexpr (is_complex<Number>) result.im = finalize_short<Part<Result>, is_mean>(sum[1], count, flags[1]);
+            if constexpr (is_complex<Number>)
+                result.im = finalize_short<Part<Result>, is_mean>(sum[1], count, flags[1]);
             else result.im = 0;
         }
         *out = result;

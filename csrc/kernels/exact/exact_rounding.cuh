@@ -48,7 +48,10 @@ template <class T> struct Limbs {
         const unsigned limb = static_cast<unsigned>(word[i]);
         return !negative ? limb : i == lowest ? 0 - limb : ~limb;
     }
-    GPR_DEVICE unsigned operator[](int i) const { return i < lowest || i > highest ? 0 : complement(i); }
+    GPR_DEVICE unsigned operator[](int i) const
+    {
+        return i < lowest || i > highest ? 0 : complement(i);
+    }
     // The number modulo 2^64.
     GPR_DEVICE uint64 last_bits() const
     {
@@ -77,15 +80,17 @@ template <class T> struct Limbs {
         negative = __shfl_sync(all_lanes, static_cast<unsigned>(carry >> word_bits), 0) != 0;
         const auto is_limb = [&](int i) { return i < end && word[i] != 0; };
         lowest = bounds_where<words>(is_limb).first;
-        highest = bounds_where<words>([&](int i) { return i >= lowest && i < end && complement(i) != 0; }).last;
+        highest = bounds_where<words>([&](int i) {
+                      return i >= lowest && i < end && complement(i) != 0;
+                  }).last;
     }
 };
 
 // A sum's limbs in radix 2^RADIX, of both signs, a limb or a few of them per lane. Two steps carry,
-// all limbs at once: a step leaves at most half of 2^RADIX of each limb, and adds what the limb below
-// carries. In radix 2^20, limbs below 2^31 carry at most 2^11 in the first step and 1 in the second:
-// they are at most 2^19 + 1 in magnitude then. So all limbs below the first one that is not 0 are less
-// than one unit of it together, and it has the sum's sign.
+// all limbs at once: a step leaves at most half of 2^RADIX of each limb, and adds what the limb
+// below carries. In radix 2^20, limbs below 2^31 carry at most 2^11 in the first step and 1 in the
+// second: they are at most 2^19 + 1 in magnitude then. So all limbs below the first one that is not
+// 0 are less than one unit of it together, and it has the sum's sign.
 template <int COUNT, int RADIX> struct WarpLimbs {
     static constexpr int steps = 2;
     static constexpr int lanes = static_cast<int>(warp_lanes), chunks = (COUNT + lanes - 1) / lanes;
@@ -98,18 +103,22 @@ template <int COUNT, int RADIX> struct WarpLimbs {
 
     // limb(i) is number i. All lanes of the warp must call.
     template <class LimbOf>
-    GPR_DEVICE WarpLimbs(int last_unit, const LimbOf &limb) : unit(last_unit), highest(-1), negative(false)
+    GPR_DEVICE WarpLimbs(int last_unit, const LimbOf &limb)
+        : unit(last_unit), highest(-1), negative(false)
     {
         constexpr int unused = word_bits - RADIX; // bits of a limb's lower half
         const int lane = static_cast<int>(threadIdx.x % warp_lanes);
 #pragma unroll
-        for (int c = 0; c < chunks; c++) mine[c] = c * lanes + lane < COUNT ? limb(c * lanes + lane) : 0;
+        for (int c = 0; c < chunks; c++)
+            mine[c] = c * lanes + lane < COUNT ? limb(c * lanes + lane) : 0;
 #pragma unroll
         for (int step = 0; step < steps; step++) {
             long long below = 0; // what the last lane of the chunk before carries
 #pragma unroll
             for (int c = 0; c < chunks; c++) {
-                const int kept = static_cast<int>(static_cast<unsigned>(mine[c]) << unused) >> unused; // with its sign
+                // with its sign
+                const int kept =
+                    static_cast<int>(static_cast<unsigned>(mine[c]) << unused) >> unused;
                 const long long carry = (mine[c] - kept) >> RADIX, from_below = shuffle_up(carry);
                 mine[c] = kept + (lane > 0 ? from_below : below);
                 if (c + 1 < chunks) below = shuffle_from(carry, lanes - 1);
@@ -130,7 +139,8 @@ template <int COUNT, int RADIX> struct WarpLimbs {
     {
         long long chunk = 0;
 #pragma unroll
-        for (int c = 0; c < chunks; c++) chunk = i >= c * lanes && i < (c + 1) * lanes ? mine[c] : chunk;
+        for (int c = 0; c < chunks; c++)
+            chunk = i >= c * lanes && i < (c + 1) * lanes ? mine[c] : chunk;
         return shuffle_from(chunk, i & (lanes - 1));
     }
     // The sign of the limbs below number i together: that of the first which is not 0.
@@ -179,7 +189,8 @@ GPR_DEVICE unsigned divide_word(uint64 *rest, unsigned limb, uint64 n)
 }
 
 // Four limbs, from the first one on that is not 0, of a number other than 0 divided by n.
-template <bool DIVIDED, class AnyLimbs> GPR_DEVICE Leading leading_of(const AnyLimbs &limbs, uint64 n)
+template <bool DIVIDED, class AnyLimbs>
+GPR_DEVICE Leading leading_of(const AnyLimbs &limbs, uint64 n)
 {
     Leading leading = {0, 0, 0, false};
     uint64 rest = 0;
@@ -218,7 +229,8 @@ GPR_DEVICE Leading leading_of(const WarpLimbs<COUNT, RADIX> &limbs, uint64)
         const long long limb = limbs.limb(limbs.highest - k); // none below the last: 0
         const long long next = limbs.negative ? -limb : limb;
         const uint64 shifted = leading.low << RADIX;
-        leading.high = (leading.high << RADIX | leading.low >> (64 - RADIX)) + static_cast<uint64>(next >> 63);
+        leading.high =
+            (leading.high << RADIX | leading.low >> (64 - RADIX)) + static_cast<uint64>(next >> 63);
         leading.low = shifted + static_cast<uint64>(next);
         leading.high += leading.low < shifted ? 1 : 0;
     }
@@ -241,12 +253,15 @@ GPR_DEVICE Leading root_of(const Leading &square)
 {
     constexpr double word = 0x1p64;
     constexpr int half_bits = 64;
-    const double guess = sqrt(static_cast<double>(square.high)) * 0x1p32; // right but for some of the last 13 bits
+    // right but for some of the last 13 bits
+    const double guess = sqrt(static_cast<double>(square.high)) * 0x1p32;
     uint64 root = guess < word ? static_cast<uint64>(guess) : ~0ull;
     const uint64 low = root * root, high = __umul64hi(root, root);
     // What the guess's square lacks, or has too much of, and by how much the root differs for that.
-    const uint64 lack_low = square.low - low, lack_high = square.high - high - (square.low < low ? 1 : 0);
-    const double lack = static_cast<double>(static_cast<long long>(lack_high)) * word + static_cast<double>(lack_low);
+    const uint64 lack_low = square.low - low,
+                 lack_high = square.high - high - (square.low < low ? 1 : 0);
+    const double lack = static_cast<double>(static_cast<long long>(lack_high)) * word +
+                        static_cast<double>(lack_low);
     const long long change = static_cast<long long>(lack / (2 * guess));
     const uint64 changed = root + static_cast<uint64>(change);
 
@@ -259,7 +274,8 @@ GPR_DEVICE Leading root_of(const Leading &square)
     return Leading{root, 0, square.exponent / 2 - half_bits, square.inexact || !is_exact};
 }
 
-template <class Float> constexpr uint64 infinity_bits = ((1ull << Format<Float>::exponent) - 1) << Format<Float>::fraction;
+template <class Float>
+constexpr uint64 infinity_bits = ((1ull << Format<Float>::exponent) - 1) << Format<Float>::fraction;
 
 // A magnitude rounded once, to nearest, ties to even: the bits of a Float without its sign.
 template <class Float> GPR_DEVICE uint64 round_leading(const Leading &leading)
@@ -267,7 +283,8 @@ template <class Float> GPR_DEVICE uint64 round_leading(const Leading &leading)
     constexpr int fraction = Format<Float>::fraction, unit = lowest_exponent<Float>, half_bits = 64;
     constexpr int last_exponent = (1 << Format<Float>::exponent) - 1;
     const int zeros = leading_zeros(leading.high);
-    const uint64 bits = leading.high << zeros | leading.low >> 1 >> (half_bits - 1 - zeros); // the first one is set
+    // the first one is set
+    const uint64 bits = leading.high << zeros | leading.low >> 1 >> (half_bits - 1 - zeros);
     const bool inexact = leading.inexact || leading.low << zeros != 0;
     const int top = 2 * half_bits - 1 - zeros + leading.exponent;   // exponent of the first bit
     const int last = top - fraction > unit ? top - fraction : unit; // of the last bit that is kept
@@ -302,12 +319,15 @@ GPR_DEVICE Result finalize_limbs(const AnyLimbs &limbs, uint64 count, uint64 fla
     if constexpr (is_float<Result>) {
         constexpr uint64 sign = 1ull << (8 * sizeof(Result) - 1);
         if ((flags & saw_nan) != 0 || (flags & both) == both || (IS_MEAN && count == 0)) {
-            return float_of_bits<Result>(infinity_bits<Result> | 1ull << (Format<Result>::fraction - 1));
+            return float_of_bits<Result>(infinity_bits<Result> |
+                                         1ull << (Format<Result>::fraction - 1));
         }
         if ((flags & both) != 0) {
-            return float_of_bits<Result>(infinity_bits<Result> | ((flags & saw_infinity) != 0 ? 0 : sign));
+            return float_of_bits<Result>(infinity_bits<Result> |
+                                         ((flags & saw_infinity) != 0 ? 0 : sign));
         }
-        if (limbs.highest < 0) return float_of_bits<Result>(count > 0 && (flags & saw_not_minus_zero) == 0 ? sign : 0);
+        if (limbs.highest < 0)
+            return float_of_bits<Result>(count > 0 && (flags & saw_not_minus_zero) == 0 ? sign : 0);
         return float_of_bits<Result>(round_leading<Result>(leading_of<IS_MEAN>(limbs, count)) |
                                      (limbs.negative ? sign : 0));
     } else if constexpr (same<Result, dt_bool>) {

@@ -11,8 +11,9 @@
 // bins, if it can: several rows, whose loads are under way together. Rows that bins do not hold are
 // added again, one after another, by the whole warp, as `exact` adds them.
 //
-//   Launch: per_thread rows for each lane group; blocks serve BLOCK / lanes * per_thread rows each, and rows.n <= lanes * most_adds.
-//   No scratch. BLOCK is at most most_rows_block<In>. `item` vectors are a tile.
+//   Launch: per_thread rows for each lane group; blocks serve BLOCK / lanes * per_thread rows each,
+//   and rows.n <= lanes * most_adds. No scratch. BLOCK is at most most_rows_block<In>. `item`
+//   vectors are a tile.
 //
 // Still paid: a row of numbers of many magnitudes takes as long as many others.
 #pragma once
@@ -36,7 +37,8 @@ template <class T, unsigned BLOCK> constexpr unsigned rows_blocks =
 template <class T, class Fold> GPR_DEVICE T fold_group(T value, const Fold &fold)
 {
 #pragma unroll
-    for (unsigned mask = lanes / 2; mask > 0; mask /= 2) value = fold(value, shuffle_xor(value, mask));
+    for (unsigned mask = lanes / 2; mask > 0; mask /= 2)
+        value = fold(value, shuffle_xor(value, mask));
     return value;
 }
 GPR_DEVICE unsigned group_max(unsigned value)
@@ -84,7 +86,8 @@ template <class Traits, unsigned VECTORS> struct ShortFloats {
         unsigned key = 0;
         if (seeks) {
             key = group_max(adder.largest_key(v, measured));
-            if (!is_placed) adder.begin(one_bin_suffices<T> ? least_top<T> : RowBins<T>::top_for(key));
+            if (!is_placed)
+                adder.begin(one_bin_suffices<T> ? least_top<T> : RowBins<T>::top_for(key));
         }
         fits = fits && adder.try_add(v, measured);
         if (seeks) is_placed = group_or(key != 0 || !is_empty() ? 1 : 0) != 0 || is_placed;
@@ -115,12 +118,16 @@ template <class Traits, unsigned VECTORS> struct ShortIntegers {
     IntegerAdder<Traits, VECTORS, SingleThread<1>> adder;
 
     GPR_DEVICE void accumulate(const Vector (&v)[VECTORS]) { adder.add(v); }
-    GPR_DEVICE Short sum(unsigned) const { return Short{{group_sum(adder.upper), group_sum(adder.lower)}, 0}; }
+    GPR_DEVICE Short sum(unsigned) const
+    {
+        return Short{{group_sum(adder.upper), group_sum(adder.lower)}, 0};
+    }
     GPR_DEVICE uint64 flags(unsigned) const { return saw_not_minus_zero; }
 };
 
-template <class Traits, unsigned VECTORS> using ShortRow =
-    typename Select<adds_floats<Traits>, ShortFloats<Traits, VECTORS>, ShortIntegers<Traits, VECTORS>>::type;
+template <class Traits, unsigned VECTORS>
+using ShortRow = typename Select<adds_floats<Traits>, ShortFloats<Traits, VECTORS>,
+                                 ShortIntegers<Traits, VECTORS>>::type;
 
 // ---------------------------------------------------------------- rows --------------------------
 
@@ -132,13 +139,16 @@ template <class Traits, class F> GPR_DEVICE constexpr bool sums_double_double()
     constexpr bool are_floats = is_float<In> && makes_floats<Traits>;
     constexpr bool are_few = lanes == 1 && row_elements > 0 && row_elements <= most_terms<In>;
     constexpr bool is_quick = !integer_bins || sizeof(F) == sizeof(float);
-    return are_floats && are_few && row_elements <= StridedTiles<Traits, item>::elements && is_quick && !masked && !Traits::skips_nan;
+    return are_floats && are_few && row_elements <= StridedTiles<Traits, item>::elements &&
+           is_quick && !masked && !Traits::skips_nan;
 }
 
 // Stores the sums of a thread's rows: row `index`, and those STEP rows further. Says of which two
 // numbers are not the sum: bit r for the r-th.
 template <class Traits, unsigned STEP>
-GPR_DEVICE unsigned store_double_double_rows(const typename Traits::In *in, typename Traits::Out *out, const Layout &layout, uint64 index)
+GPR_DEVICE unsigned store_double_double_rows(const typename Traits::In *in,
+                                             typename Traits::Out *out, const Layout &layout,
+                                             uint64 index)
 {
     using In = typename Traits::In;
     Vector v[per_thread][item];
@@ -146,12 +156,14 @@ GPR_DEVICE unsigned store_double_double_rows(const typename Traits::In *in, type
 
 #pragma unroll
     for (unsigned r = 0; r < per_thread; r++) { // all loads first
-        StridedTiles<Traits, item> only(in + layout.row_offsets(index + r * STEP).in, nullptr, layout, 0, 1, row_elements);
+        StridedTiles<Traits, item> only(in + layout.row_offsets(index + r * STEP).in, nullptr,
+                                        layout, 0, 1, row_elements);
         only.fetch_part(v[r], FloatAdder<Traits, item, SingleThread<1>>::nothing());
     }
 #pragma unroll
     for (unsigned r = 0; r < per_thread; r++) {
-        const bool is_stored = store_double_double<Traits, Term<Traits>, row_elements>(v[r], out + layout.row_offsets(index + r * STEP).out);
+        const bool is_stored = store_double_double<Traits, Term<Traits>, row_elements>(
+            v[r], out + layout.row_offsets(index + r * STEP).out);
         left |= is_stored ? 0 : 1u << r;
     }
     return left;
@@ -160,19 +172,24 @@ GPR_DEVICE unsigned store_double_double_rows(const typename Traits::In *in, type
 // Adds a group's row and stores its sum if bins hold it; says whether they do. All lanes of a warp
 // must call.
 template <class Traits, unsigned VECTORS>
-GPR_DEVICE bool store_short_row(const typename Traits::In *in, typename Traits::Out *out, const Layout &layout,
-                              const RowOffsets &start, bool has_row, uint64 n)
+GPR_DEVICE bool store_short_row(const typename Traits::In *in, typename Traits::Out *out,
+                                const Layout &layout, const RowOffsets &start, bool has_row,
+                                uint64 n)
 {
     using In = typename Traits::In;
     const unsigned lane = threadIdx.x % lanes;
-    if constexpr (sums_double_double<Traits, double>() && sizeof(Term<Traits>) < sizeof(double)) { // too far apart for two floats
+    // too far apart for two floats
+    if constexpr (sums_double_double<Traits, double>() && sizeof(Term<Traits>) < sizeof(double)) {
         StridedTiles<Traits, VECTORS> only(in + start.in, nullptr, layout, 0, 1, has_row ? n : 0);
         Vector v[VECTORS];
         only.fetch(v, FloatAdder<Traits, VECTORS, SingleThread<1>>::nothing());
-        if (__all_sync(all_lanes, !has_row || store_double_double<Traits, double, row_elements>(v, out + start.out))) return true;
+        if (__all_sync(all_lanes, !has_row || store_double_double<Traits, double, row_elements>(
+                                                  v, out + start.out)))
+            return true;
     }
     ShortRow<Traits, VECTORS> row;
-    StridedTiles<Traits, VECTORS> tiles(in + start.in, layout.mask + start.mask, layout, lane, lanes, has_row ? n : 0);
+    StridedTiles<Traits, VECTORS> tiles(in + start.in, layout.mask + start.mask, layout, lane,
+                                        lanes, has_row ? n : 0);
     const Vector nothing = row.adder.nothing();
     typename ShortRow<Traits, VECTORS>::Short sum[parts_of<In>];
     uint64 flags[parts_of<In>];
@@ -198,8 +215,8 @@ GPR_DEVICE bool store_short_row(const typename Traits::In *in, typename Traits::
 // Adds a row of n elements of anything and stores its sum. All lanes of a warp must call, for the
 // same row.
 template <class Traits, unsigned BLOCK>
-GPR_CALLED void store_any_row(const typename Traits::In *in, const unsigned char *mask, typename Traits::Out *out,
-                            const Layout &layout, uint64 n)
+GPR_CALLED void store_any_row(const typename Traits::In *in, const unsigned char *mask,
+                              typename Traits::Out *out, const Layout &layout, uint64 n)
 {
     using In = typename Traits::In;
     using Group = WarpGroup<BLOCK / warp_lanes>;
@@ -236,8 +253,8 @@ template <unsigned BLOCK> GPR_DEVICE uint64 first_row(uint64 first_block)
 // Stores the sums of those of a group's rows, of n elements, for which bit r of `left` is set, of
 // the r-th. All lanes of a warp must call.
 template <class Traits, unsigned BLOCK>
-GPR_DEVICE void store_rows(const typename Traits::In *in, typename Traits::Out *out, const Layout &layout, uint64 first_block, uint64 n,
-                         unsigned left)
+GPR_DEVICE void store_rows(const typename Traits::In *in, typename Traits::Out *out,
+                           const Layout &layout, uint64 first_block, uint64 n, unsigned left)
 {
     const uint64 first = first_row<BLOCK>(first_block);
 
@@ -253,28 +270,32 @@ GPR_DEVICE void store_rows(const typename Traits::In *in, typename Traits::Out *
         }
         unsigned any = __ballot_sync(all_lanes, has_row && !fits && threadIdx.x % lanes == 0);
         while (any != 0) {
-            const unsigned lane = warp_lanes - 1 - static_cast<unsigned>(leading_zeros(any)); // the first of the row's
+            // the first of the row's
+            const unsigned lane = warp_lanes - 1 - static_cast<unsigned>(leading_zeros(any));
             any ^= 1u << lane;
-            const RowOffsets of_row = layout.row_offsets(index - threadIdx.x % warp_lanes / lanes + lane / lanes);
-            store_any_row<Traits, BLOCK>(in + of_row.in, layout.mask + of_row.mask, out + of_row.out, layout, n);
+            const RowOffsets of_row =
+                layout.row_offsets(index - threadIdx.x % warp_lanes / lanes + lane / lanes);
+            store_any_row<Traits, BLOCK>(in + of_row.in, layout.mask + of_row.mask,
+                                         out + of_row.out, layout, n);
         }
     }
 }
 // The same, away from what mostly needs none of its registers.
 template <class Traits, unsigned BLOCK>
-GPR_CALLED void store_rows_left(const typename Traits::In *in, typename Traits::Out *out, const Layout &layout, uint64 first_block,
-                              uint64 n, unsigned left)
+GPR_CALLED void store_rows_left(const typename Traits::In *in, typename Traits::Out *out,
+                                const Layout &layout, uint64 first_block, uint64 n, unsigned left)
 {
     store_rows<Traits, BLOCK>(in, out, layout, first_block, n, left);
 }
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, rows_blocks<PartType<typename Traits::In>, BLOCK>)
-exact_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows, Scratch<typename Traits::Acc>,
-           const __grid_constant__ Layout layout)
+    exact_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
+               Scratch<typename Traits::Acc>, const __grid_constant__ Layout layout)
 {
     using In = typename Traits::In;
-    static_assert(BLOCK <= most_rows_block<In>, "shared memory has room for the numbers of these warps");
+    static_assert(BLOCK <= most_rows_block<In>,
+                  "shared memory has room for the numbers of these warps");
     constexpr unsigned all = (1u << per_thread) - 1, groups = BLOCK / lanes;
 
     if constexpr (sums_double_double<Traits, Term<Traits>>()) {
@@ -283,7 +304,8 @@ exact_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows, 
         if (first - threadIdx.x + groups * per_thread <= layout.count) { // the block is full
             left = store_double_double_rows<Traits, groups>(in, out, layout, first);
         }
-        if (__any_sync(all_lanes, left != 0)) store_rows_left<Traits, BLOCK>(in, out, layout, rows.first, rows.n, left);
+        if (__any_sync(all_lanes, left != 0))
+            store_rows_left<Traits, BLOCK>(in, out, layout, rows.first, rows.n, left);
     } else {
         store_rows<Traits, BLOCK>(in, out, layout, rows.first, rows.n, all);
     }

@@ -21,14 +21,16 @@ template <class In> struct Run {
     GPR_DEVICE Run(const In *first, uint64 count) : in(first), n(count)
     {
         const unsigned past = static_cast<unsigned>(reinterpret_cast<uint64>(in) % sizeof(Vector));
-        const uint64 to_aligned = past == 0 || sizeof(In) == sizeof(Vector) ? 0 : (sizeof(Vector) - past) / sizeof(In);
+        const uint64 to_aligned =
+            past == 0 || sizeof(In) == sizeof(Vector) ? 0 : (sizeof(Vector) - past) / sizeof(In);
         head = to_aligned < n ? to_aligned : n;
         vectors = (n - head) / vector_elements<In>;
     }
     // One of the row's vectors, by its address.
     GPR_DEVICE Vector load(const Vector *at) const
     {
-        if constexpr (sizeof(In) == sizeof(Vector)) { // elements of 16 bytes may begin where vectors do not
+        // elements of 16 bytes may begin where vectors do not
+        if constexpr (sizeof(In) == sizeof(Vector)) {
             if (reinterpret_cast<uint64>(in) % sizeof(Vector) != 0) {
                 return bit_copy<Vector>(*reinterpret_cast<const In *>(at));
             }
@@ -43,7 +45,8 @@ template <class In> struct Run {
     {
         const uint64 tail = head + vectors * vector_elements<In>;
         if (lane < head) return lone(nothing, in[lane]);
-        if (lane >= warp_lanes / 2 && lane - warp_lanes / 2 < n - tail) return lone(nothing, in[tail + lane - warp_lanes / 2]);
+        if (lane >= warp_lanes / 2 && lane - warp_lanes / 2 < n - tail)
+            return lone(nothing, in[tail + lane - warp_lanes / 2]);
         return nothing;
     }
 };
@@ -52,12 +55,13 @@ template <class In> struct Run {
 // the row's blocks; and for the first warp the edges.
 template <unsigned VECTORS, unsigned BLOCK, class In> class Tiles {
 public:
-    GPR_DEVICE Tiles(const Run<In> &of_run, const Row &row)
-        : run(of_run), at(run.begin() + first_of(row) + lane()), left(static_cast<long long>(run.vectors - first_of(row))),
-          step(static_cast<long long>(static_cast<uint64>(row.blocks) * (VECTORS * BLOCK))),
-          has_edges(row.block == 0 && threadIdx.x < warp_lanes && run.has_edges())
-    {
-    }
+  GPR_DEVICE Tiles(const Run<In> &of_run, const Row &row)
+      : run(of_run), at(run.begin() + first_of(row) + lane()),
+        left(static_cast<long long>(run.vectors - first_of(row))),
+        step(static_cast<long long>(static_cast<uint64>(row.blocks) * (VECTORS * BLOCK))),
+        has_edges(row.block == 0 && threadIdx.x < warp_lanes && run.has_edges())
+  {
+  }
     GPR_DEVICE bool is_done() const { return left <= 0 && !has_edges; }
     // The next tile; what it has no vector for is `nothing`. After the last one, the edges.
     GPR_DEVICE void fetch(Vector (&v)[VECTORS], const Vector &nothing) const
@@ -69,7 +73,9 @@ public:
         }
 #pragma unroll
         for (unsigned k = 0; k < VECTORS; k++) {
-            v[k] = static_cast<long long>(lane() + k * warp_lanes) < left ? run.load(at + k * warp_lanes) : nothing;
+            v[k] = static_cast<long long>(lane() + k * warp_lanes) < left
+                       ? run.load(at + k * warp_lanes)
+                       : nothing;
         }
         if (left <= 0 && has_edges) v[0] = run.edge(lane(), nothing);
     }
@@ -118,9 +124,12 @@ template <unsigned VECTORS, unsigned BLOCK, class In> struct OnlyTile {
             for (unsigned k = 0; k < VECTORS; k++) v[k] = run.load(at + k * BLOCK);
         } else {
 #pragma unroll
-            for (unsigned k = 0; k < VECTORS; k++) v[k] = lane + k * BLOCK < left ? run.load(at + k * BLOCK) : nothing;
+            for (unsigned k = 0; k < VECTORS; k++)
+                v[k] = lane + k * BLOCK < left ? run.load(at + k * BLOCK) : nothing;
         }
-        used = left > last ? VECTORS : left > 0 ? (static_cast<unsigned>(left) + BLOCK - 1) / BLOCK : 0;
+        used = left > last ? VECTORS
+               : left > 0  ? (static_cast<unsigned>(left) + BLOCK - 1) / BLOCK
+                           : 0;
         has_edges = mine == 0 && run.has_edges();
         if (!has_edges) return;
         edges = run.edge(lane, nothing);
@@ -135,7 +144,8 @@ template <unsigned VECTORS, unsigned BLOCK, class In> struct OnlyTile {
 // Adds all tiles. The next one is under way while one is added, and the first one while prepare()
 // does what must come before.
 template <unsigned VECTORS, unsigned BLOCK, class In, class Adder, class Prepare>
-GPR_DEVICE void accumulate_tiles(Adder &adder, const Run<In> &run, const Row &row, const Prepare &prepare)
+GPR_DEVICE void accumulate_tiles(Adder &adder, const Run<In> &run, const Row &row,
+                                 const Prepare &prepare)
 {
     const Vector nothing = adder.nothing();
     Tiles<VECTORS, BLOCK, In> tiles(run, row);

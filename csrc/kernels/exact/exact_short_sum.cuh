@@ -16,7 +16,8 @@ template <unsigned COUNT, int STEP> struct ShortSum {
 };
 
 // A sum whose first number is 0.
-template <unsigned COUNT, int STEP> GPR_DEVICE ShortSum<COUNT - 1, STEP> without_first(const ShortSum<COUNT, STEP> &sum)
+template <unsigned COUNT, int STEP>
+GPR_DEVICE ShortSum<COUNT - 1, STEP> without_first(const ShortSum<COUNT, STEP> &sum)
 {
     ShortSum<COUNT - 1, STEP> others;
 #pragma unroll
@@ -51,7 +52,10 @@ template <unsigned COUNT, int STEP> struct Carried {
         first += carry;
         has_rest = rest != 0;
     }
-    GPR_DEVICE int sign() const { return first < 0 ? -1 : first != 0 || second != 0 || has_rest ? 1 : 0; }
+    GPR_DEVICE int sign() const
+    {
+        return first < 0 ? -1 : first != 0 || second != 0 || has_rest ? 1 : 0;
+    }
 };
 
 // Whether |x| is from 2^LEAST to 2^MOST.
@@ -66,12 +70,14 @@ template <class Float, unsigned COUNT, int STEP>
 GPR_DEVICE bool round_quickly(const ShortSum<COUNT, STEP> &sum, Float *result)
 {
     constexpr int fraction = Format<Float>::fraction, last = static_cast<int>(last_field<Float>);
-    constexpr unsigned fields = sizeof(Float) == 4 ? last_field<Float> : last_field<dt_float64>; // of `bits`
+    // of `bits`
+    constexpr unsigned fields = sizeof(Float) == 4 ? last_field<Float> : last_field<dt_float64>;
     const Carried<COUNT, STEP> carried(sum);
     const int exponent = carried.exponent;
     // Odd, where there is more: so it rounds to nearest as the sum does, if it has two bits more
     // than are kept.
-    const long long odd = carried.first | (COUNT > 1 && (carried.second != 0 || carried.has_rest) ? 1 : 0);
+    const long long odd =
+        carried.first | (COUNT > 1 && (carried.second != 0 || carried.has_rest) ? 1 : 0);
     uint64 bits, sign = 0;
     int moves; // what the exponent's field lacks
     bool is_certain;
@@ -80,8 +86,10 @@ GPR_DEVICE bool round_quickly(const ShortSum<COUNT, STEP> &sum, Float *result)
         // The last bit that is kept is worth 4 units of `second` or more: half of such a unit
         // stands for any rest.
         constexpr double scale = 2.0 * static_cast<double>(1ull << STEP);
-        const long long lower = static_cast<long long>(2 * carried.second) + (carried.has_rest ? 1 : 0);
-        bits = bit_copy<uint64>(__fma_rn(static_cast<double>(carried.first), scale, static_cast<double>(lower)));
+        const long long lower =
+            static_cast<long long>(2 * carried.second) + (carried.has_rest ? 1 : 0);
+        bits = bit_copy<uint64>(
+            __fma_rn(static_cast<double>(carried.first), scale, static_cast<double>(lower)));
         moves = exponent - STEP - 1;
         is_certain = is_within<fraction + 2 - STEP, fraction + 1>(carried.first);
     } else if constexpr (sizeof(Float) >= 4) {
@@ -89,16 +97,19 @@ GPR_DEVICE bool round_quickly(const ShortSum<COUNT, STEP> &sum, Float *result)
         moves = exponent;
         is_certain = is_within<COUNT == 1 ? 0 : fraction + 3, 62>(carried.first);
     } else { // no card rounds to these from 64 bits, but the upper half of a double has bits enough
-        constexpr int dropped = 20 - fraction, more_bias = static_cast<int>(last_field<dt_float64>) / 2 - last / 2;
+        constexpr int dropped = 20 - fraction,
+                      more_bias = static_cast<int>(last_field<dt_float64>) / 2 - last / 2;
         const uint64 whole = bit_copy<uint64>(static_cast<double>(odd));
-        const unsigned upper = (static_cast<unsigned>(whole >> 32) & ~sign_bit) | (static_cast<unsigned>(whole) != 0 ? 1u : 0u);
+        const unsigned upper = (static_cast<unsigned>(whole >> 32) & ~sign_bit) |
+                               (static_cast<unsigned>(whole) != 0 ? 1u : 0u);
         bits = (upper + (1u << (dropped - 1)) - 1 + (upper >> dropped & 1)) >> dropped;
         sign = odd < 0 ? sign_of<Float> : 0;
         moves = exponent - more_bias;
         is_certain = is_within<COUNT == 1 ? 0 : fraction + 3, double_fraction + 1>(carried.first);
     }
     const int field = static_cast<int>(static_cast<unsigned>(bits >> fraction) & fields) + moves;
-    *result = float_of_bits<Float>((bits + (static_cast<uint64>(static_cast<long long>(moves)) << fraction)) | sign);
+    *result = float_of_bits<Float>(
+        (bits + (static_cast<uint64>(static_cast<long long>(moves)) << fraction)) | sign);
     return is_certain && field > 0 && field < last;
 }
 
@@ -107,33 +118,42 @@ GPR_DEVICE bool round_quickly(const ShortSum<COUNT, STEP> &sum, Float *result)
 // A sum and one number x of type T more, however far they are apart. The one that lies so low that
 // no limb of it could be kept only says which way to round: its sign does that.
 constexpr unsigned far_limbs = 7;
-template <class T, unsigned COUNT, int STEP> GPR_DEVICE ShortSum<far_limbs, STEP> with_outlier(const ShortSum<COUNT, STEP> &sum, T x)
+template <class T, unsigned COUNT, int STEP>
+GPR_DEVICE ShortSum<far_limbs, STEP> with_outlier(const ShortSum<COUNT, STEP> &sum, T x)
 {
-    constexpr int most = static_cast<int>(far_limbs - COUNT), highest = static_cast<int>(far_limbs) - 2;
-    constexpr int fraction = Format<T>::fraction, offset = 64; // in numbers: what is divided is not negative
+    constexpr int most = static_cast<int>(far_limbs - COUNT),
+                  highest = static_cast<int>(far_limbs) - 2;
+    // in numbers: what is divided is not negative
+    constexpr int fraction = Format<T>::fraction, offset = 64;
     constexpr Bits<T> implied = static_cast<Bits<T>>(Bits<T>(1) << fraction);
     const Bits<T> bits = bit_copy<Bits<T>>(x);
     const int field = static_cast<int>(static_cast<unsigned>(bits >> fraction) & last_field<T>);
     const uint64 significand = (bits & (implied - 1u)) | (field != 0 ? implied : 0u);
-    const int sign_of_sum = Carried<COUNT, STEP>(sum).sign(), sign_of_one = (bits & sign_of<T>) != 0 ? -1 : 1;
+    const int sign_of_sum = Carried<COUNT, STEP>(sum).sign(),
+              sign_of_one = (bits & sign_of<T>) != 0 ? -1 : 1;
     const int place = lowest_exponent<T> + (field != 0 ? field - 1 : 0); // of the last bit of x
     const int unit = sign_of_sum != 0 ? sum.unit : place;
     // x is in number `at` and the next above it, counted from the sum's last one; with 2 bits or
     // more in the upper one, so that it can be rounded quickly. Both are moved by `moved` numbers,
     // so that the higher one is among the first.
-    const int distance = place - unit - 2 + offset * STEP, at = distance / STEP - offset, shift = distance % STEP + 2;
+    const int distance = place - unit - 2 + offset * STEP, at = distance / STEP - offset,
+              shift = distance % STEP + 2;
     const int moved = most < highest - at ? most : highest - at;
-    const long long lower = static_cast<long long>(significand << shift & ((1ull << STEP) - 1)) * sign_of_one;
-    const long long upper = static_cast<long long>(significand << 1 >> (STEP + 1 - shift)) * sign_of_one;
+    const long long lower =
+        static_cast<long long>(significand << shift & ((1ull << STEP) - 1)) * sign_of_one;
+    const long long upper =
+        static_cast<long long>(significand << 1 >> (STEP + 1 - shift)) * sign_of_one;
     ShortSum<far_limbs, STEP> all;
 
     all.unit = unit - moved * STEP;
 #pragma unroll
     for (unsigned i = 0; i < far_limbs; i++) {
-        const int from_last = static_cast<int>(far_limbs - 1 - i), of_sum = from_last - moved, of_one = of_sum - at;
+        const int from_last = static_cast<int>(far_limbs - 1 - i), of_sum = from_last - moved,
+                  of_one = of_sum - at;
         long long number = of_one == 0 ? lower : of_one == 1 ? upper : 0;
 #pragma unroll
-        for (unsigned j = 0; j < COUNT; j++) number += moved >= 0 && of_sum == static_cast<int>(COUNT - 1 - j) ? sum.limb[j] : 0;
+        for (unsigned j = 0; j < COUNT; j++)
+            number += moved >= 0 && of_sum == static_cast<int>(COUNT - 1 - j) ? sum.limb[j] : 0;
         all.limb[i] = number;
     }
     if (moved < 0) all.limb[far_limbs - 1] = sign_of_sum;
@@ -145,8 +165,10 @@ template <class T, unsigned COUNT, int STEP> GPR_DEVICE ShortSum<far_limbs, STEP
 
 // The sum's limbs, as those of Limbs.
 template <unsigned COUNT, int STEP> struct ShortLimbs {
-    static constexpr int most_bits = (COUNT - 1) * STEP + 62 + 2; // a sign, and what adding them takes
-    static constexpr int pairs = (most_bits + 2 * word_bits - 1) / (2 * word_bits), words = 2 * pairs;
+    // a sign, and what adding them takes
+    static constexpr int most_bits = (COUNT - 1) * STEP + 62 + 2;
+    static constexpr int pairs = (most_bits + 2 * word_bits - 1) / (2 * word_bits),
+                         words = 2 * pairs;
     uint64 pair[pairs]; // of limbs of the magnitude
     int unit, lowest = 0, highest = -1;
     bool negative;
@@ -159,12 +181,15 @@ template <unsigned COUNT, int STEP> struct ShortLimbs {
         for (int k = 0; k < pairs; k++) pair[k] = 0;
 #pragma unroll
         for (unsigned i = 0; i < COUNT; i++) {
-            const int place = static_cast<int>(COUNT - 1 - i) * STEP, first = place / pair_bits, shift = place % pair_bits;
+            const int place = static_cast<int>(COUNT - 1 - i) * STEP, first = place / pair_bits,
+                      shift = place % pair_bits;
             const uint64 sign = static_cast<uint64>(number[i] >> (pair_bits - 1));
             unsigned carry = 0;
 #pragma unroll
             for (int k = first; k < pairs; k++) {
-                const uint64 upper = k == first + 1 && shift != 0 ? static_cast<uint64>(number[i] >> (pair_bits - shift)) : sign;
+                const uint64 upper = k == first + 1 && shift != 0
+                                         ? static_cast<uint64>(number[i] >> (pair_bits - shift))
+                                         : sign;
                 const uint64 addend = k == first ? static_cast<uint64>(number[i]) << shift : upper;
                 const uint64 sum = pair[k] + addend, whole = sum + carry;
                 carry = sum < addend || whole < sum ? 1 : 0;
@@ -183,7 +208,10 @@ template <unsigned COUNT, int STEP> struct ShortLimbs {
 #pragma unroll
         for (int i = words; i-- > 0;) lowest = word(i) != 0 ? i : lowest;
     }
-    GPR_DEVICE unsigned word(int i) const { return static_cast<unsigned>(i % 2 == 0 ? pair[i / 2] : pair[i / 2] >> word_bits); }
+    GPR_DEVICE unsigned word(int i) const
+    {
+        return static_cast<unsigned>(i % 2 == 0 ? pair[i / 2] : pair[i / 2] >> word_bits);
+    }
     GPR_DEVICE unsigned operator[](int i) const
     {
         unsigned found = 0;
@@ -208,7 +236,8 @@ GPR_DEVICE Leading leading_of(const ShortLimbs<COUNT, STEP> &limbs, uint64 n)
 #pragma unroll
         for (int k = 1; k < Limbs::pairs; k++) {
             if (limbs.pair[k] != 0) {
-                leading = {limbs.pair[k], limbs.pair[k - 1], limbs.unit + (k - 1) * pair_bits, inexact};
+                leading = {limbs.pair[k], limbs.pair[k - 1], limbs.unit + (k - 1) * pair_bits,
+                           inexact};
             }
             inexact = inexact || limbs.pair[k - 1] != 0;
         }
@@ -230,11 +259,13 @@ GPR_DEVICE Result finalize_short(const ShortSum<COUNT, STEP> &sum, uint64 count,
         Result result;
         bool is_rounded;
         if constexpr (COUNT > 1) {
-            is_rounded = sum.limb[0] == 0 ? round_quickly(without_first(sum), &result) : round_quickly(sum, &result);
+            is_rounded = sum.limb[0] == 0 ? round_quickly(without_first(sum), &result)
+                                          : round_quickly(sum, &result);
         } else {
             is_rounded = round_quickly(sum, &result);
         }
-        if (is_rounded && (flags & (saw_infinity | saw_minus_infinity | saw_nan)) == 0) return result;
+        if (is_rounded && (flags & (saw_infinity | saw_minus_infinity | saw_nan)) == 0)
+            return result;
     }
     return finalize_any<Result, IS_MEAN>(sum, count, flags);
 }

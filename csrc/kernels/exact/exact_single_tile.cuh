@@ -23,7 +23,8 @@ template <class T, unsigned ADDS> struct TileBins : Bins<T, tile_bins<T>, bin_st
     static constexpr int headroom = bin_count<T> == 1 ? 18 : ADDS <= 8 ? 5 : 6;
     static_assert(ADDS <= (bin_count<T> == 1 ? most_adds : 16u), "sums stay within a bin");
     static constexpr int step = sizeof(T) == 8 ? 4 * place_step : place_step;
-    static constexpr int moved = field_offset<T> - quick_offset<T>; // by so much smaller than those of DoubleBins
+    // by so much smaller than those of DoubleBins
+    static constexpr int moved = field_offset<T> - quick_offset<T>;
     static constexpr int least = deepest_field<T> - moved + static_cast<int>(count - 1) * bin_step;
 
     static GPR_DEVICE int top_for(unsigned key)
@@ -34,10 +35,14 @@ template <class T, unsigned ADDS> struct TileBins : Bins<T, tile_bins<T>, bin_st
     }
     GPR_DEVICE bool has_place_for(unsigned key) const
     {
-        return field_of_key<T>(key) != last_field<T> && (one_bin_suffices<T> || this->top <= highest_field<T> - moved);
+        return field_of_key<T>(key) != last_field<T> &&
+               (one_bin_suffices<T> || this->top <= highest_field<T> - moved);
     }
     // The top of DoubleBins of which these are the last.
-    GPR_DEVICE int row_top() const { return this->top + moved + static_cast<int>(bin_count<T> - count) * bin_step; }
+    GPR_DEVICE int row_top() const
+    {
+        return this->top + moved + static_cast<int>(bin_count<T> - count) * bin_step;
+    }
     // The smallest key, less one, of numbers without a limb below the last bin.
     GPR_DEVICE unsigned smallest_minus_one() const
     {
@@ -46,12 +51,14 @@ template <class T, unsigned ADDS> struct TileBins : Bins<T, tile_bins<T>, bin_st
     }
 };
 
-template <class Traits> constexpr bool has_tile_bins = !integer_bins && !is_complex<typename Traits::In>;
+template <class Traits>
+constexpr bool has_tile_bins = !integer_bins && !is_complex<typename Traits::In>;
 
 // Whether bins hold what a warp's tile comes to: then *partial is that, in all lanes. All lanes
 // must call. Of the tile's vectors the first `used` have elements.
 template <class Traits, unsigned VECTORS>
-GPR_DEVICE bool partial_of_tile(const Vector (&v)[VECTORS], unsigned used, LimbPartial<typename Traits::In> *partial)
+GPR_DEVICE bool partial_of_tile(const Vector (&v)[VECTORS], unsigned used,
+                                LimbPartial<typename Traits::In> *partial)
 {
     using T = typename Traits::In;
     using Adder = FloatAdder<Traits, VECTORS, RunGroup>;
@@ -72,11 +79,13 @@ GPR_DEVICE bool partial_of_tile(const Vector (&v)[VECTORS], unsigned used, LimbP
         double x[at_once];
         bins.add_elements(Adder::template some_parts<at_once>(v, i, 0).x, x, [] {});
 #pragma unroll
-        for (unsigned j = 0; j < at_once && !prechecks; j++) rest |= (upper_bits(x[j]) & ~sign_bit) | lower_bits(x[j]);
+        for (unsigned j = 0; j < at_once && !prechecks; j++)
+            rest |= (upper_bits(x[j]) & ~sign_bit) | lower_bits(x[j]);
     }
     // What the bins hold is summed before it is known whether that is all, so that nobody waits for
     // the vote.
-    const bool all_fit = __all_sync(all_lanes, prechecks ? found.smallest_minus_one >= bins.smallest_minus_one() : rest == 0);
+    const bool all_fit = __all_sync(
+        all_lanes, prechecks ? found.smallest_minus_one >= bins.smallest_minus_one() : rest == 0);
     long long number[Tile::count];
     int place[Tile::count];
     bins.read(number, place);

@@ -11,8 +11,10 @@ template <class In> constexpr unsigned strided_vectors = gpr_tile_vectors(sizeof
 // And of one that a thread makes for a sum of its own: of items, or of elements that take so little
 // to add that loads are what is waited for.
 constexpr unsigned most_strip_vectors = GPR_TILE_VECTORS;
-template <class In> constexpr unsigned strip_vectors =
-    item > 1 || (reduced_axes == 1 && same<In, dt_float16>) ? most_strip_vectors : strided_vectors<In>;
+template <class In>
+constexpr unsigned strip_vectors =
+    item > 1 || (reduced_axes == 1 && same<In, dt_float16>) ? most_strip_vectors
+                                                            : strided_vectors<In>;
 
 // A thread's way through a row of n elements, or items of RUN neighbouring ones: tiles of number
 // first, first + step, first + 2 * step, ...
@@ -21,10 +23,11 @@ public:
     using In = typename Traits::In;
     static constexpr unsigned elements = VECTORS * vector_elements<In>, steps = elements / RUN;
     static_assert(RUN == 1 || RUN == item, "items are what load_item loads");
-    unsigned left_out = 0; // elements so far that are in no tile: masked, or NaN that does not count
+    // elements so far that are in no tile: masked, or NaN that does not count
+    unsigned left_out = 0;
 
-    GPR_DEVICE StridedTiles(const In *row, const unsigned char *row_mask, const Layout &layout, uint64 first, uint64 step,
-                           uint64 n)
+    GPR_DEVICE StridedTiles(const In *row, const unsigned char *row_mask, const Layout &layout,
+                            uint64 first, uint64 step, uint64 n)
         : in(row), mask(row_mask), iterator(layout, first, step), left(steps_of(n, first, step))
     {
     }
@@ -82,7 +85,8 @@ private:
         iterator.advance(elements);
     }
 
-    template <bool FULL> GPR_DEVICE void fill(Vector (&v)[VECTORS], unsigned count, const Vector &nothing)
+    template <bool FULL>
+    GPR_DEVICE void fill(Vector (&v)[VECTORS], unsigned count, const Vector &nothing)
     {
         In x[elements];
         bool keep[elements];
@@ -94,7 +98,8 @@ private:
 #pragma unroll
         for (unsigned i = 0; i < elements; i++) {
             if constexpr (Traits::skips_nan) keep[i] = keep[i] && !is_nan(value_of(x[i]));
-            if constexpr (masked || Traits::skips_nan) left_out += !keep[i] && (FULL || i < count) ? 1 : 0;
+            if constexpr (masked || Traits::skips_nan)
+                left_out += !keep[i] && (FULL || i < count) ? 1 : 0;
             if (keep[i]) store_element(v[i / vector_elements<In>], i % vector_elements<In>, x[i]);
         }
     }
@@ -119,8 +124,11 @@ private:
 #pragma unroll
                 for (unsigned j = 0; j < RUN; j++) {
                     const In x = items[i].element(j);
-                    const bool counts = items[i].kept(j) && !(Traits::skips_nan && is_nan(value_of(x)));
-                    if (counts) store_element(v[(i * RUN + j) / vector_elements<In>], (i * RUN + j) % vector_elements<In>, x);
+                    const bool counts =
+                        items[i].kept(j) && !(Traits::skips_nan && is_nan(value_of(x)));
+                    if (counts)
+                        store_element(v[(i * RUN + j) / vector_elements<In>],
+                                      (i * RUN + j) % vector_elements<In>, x);
                     else left_out++;
                 }
             }
@@ -137,9 +145,11 @@ template <unsigned BLOCK> struct Strip {
     unsigned count;
 
     GPR_DEVICE Strip(const Rows &rows, const Layout &layout)
-        : row(row_of(rows, blockIdx.x)), r(Rectangle::of_block<BLOCK>(layout.width, layout.row_major != 0)),
+        : row(row_of(rows, blockIdx.x)),
+          r(Rectangle::of_block<BLOCK>(layout.width, layout.row_major != 0)),
           first(row.index * layout.width),
-          count(layout.count - first < layout.width ? static_cast<unsigned>(layout.count - first) : layout.width)
+          count(layout.count - first < layout.width ? static_cast<unsigned>(layout.count - first)
+                                                    : layout.width)
     {
     }
     // Whether this thread has a row: number r.x of the block's.
@@ -148,8 +158,9 @@ template <unsigned BLOCK> struct Strip {
     // loaded, add(v) after that. Returns how many of its elements are left out. All threads must
     // call.
     template <class Traits, unsigned VECTORS, class MakeRoom, class Add>
-    GPR_DEVICE unsigned for_each_tile(const typename Traits::In *in, const Layout &layout, const Vector &nothing, const MakeRoom &make_room,
-                             const Add &add) const
+    GPR_DEVICE unsigned for_each_tile(const typename Traits::In *in, const Layout &layout,
+                                      const Vector &nothing, const MakeRoom &make_room,
+                                      const Add &add) const
     {
         const unsigned together = __ballot_sync(all_lanes, has_row()); // who waits for each other
         if (!has_row()) return 0;

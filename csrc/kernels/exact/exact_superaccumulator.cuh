@@ -5,7 +5,8 @@
 // bits: exact_superaccumulator_layout.cuh.)
 //
 //     limb        i + 1              i
-//              | sign, 11 spare | 20 bits |     value = sum of limb[i] * 2^(20 i), in units of 2^lowest_exponent
+//              | sign, 11 spare | 20 bits |     value = sum of limb[i] * 2^(20 i), in units of
+//              2^lowest_exponent
 //
 // Any thread may add to a limb at any time, by less than 2^20 in magnitude. The thread that finds
 // |limb| >= 2^29 before its own addition carries: it exchanges the limb for 0, adds the lower 20
@@ -28,7 +29,8 @@ template <class T> GPR_DEVICE unsigned magnitude_key(T x)
     if constexpr (sizeof(T) == 8) return upper_bits(x) & ~sign_bit;
     else return bit_copy<Bits<T>>(x) & (sign_of<T> - 1u);
 }
-template <class T> constexpr int key_fraction = sizeof(T) == 8 ? Format<T>::fraction - 32 : Format<T>::fraction;
+template <class T>
+constexpr int key_fraction = sizeof(T) == 8 ? Format<T>::fraction - 32 : Format<T>::fraction;
 template <class T> GPR_DEVICE unsigned field_of_key(unsigned key) { return key >> key_fraction<T>; }
 
 // Of the floats in the first few of some vectors the largest magnitude, and the smallest that is
@@ -38,7 +40,8 @@ struct Magnitudes { unsigned largest, smallest_minus_one; };
 template <class T, unsigned VECTORS>
 GPR_DEVICE Magnitudes magnitudes_of(const Vector (&v)[VECTORS], unsigned used = VECTORS)
 {
-    unsigned larges[2] = {0, 0}, smalls[2] = {~0u, ~0u}; // of every other vector: that is fewer steps one after another
+    // of every other vector: that is fewer steps one after another
+    unsigned larges[2] = {0, 0}, smalls[2] = {~0u, ~0u};
 
 #pragma unroll
     for (unsigned k = 0; k < VECTORS; k++) {
@@ -64,14 +67,17 @@ GPR_DEVICE Magnitudes magnitudes_of(const Vector (&v)[VECTORS], unsigned used = 
     }
     if constexpr (sizeof(T) == 2) {
         constexpr unsigned half = 0xffffu;
-        const unsigned large = larger_halves(larges[0], larges[1]), small = smaller_halves(smalls[0], smalls[1]);
-        return Magnitudes{larger_halves(large, large >> 16) & half, smaller_halves(small, small >> 16 | half << 16) & half};
+        const unsigned large = larger_halves(larges[0], larges[1]),
+                       small = smaller_halves(smalls[0], smalls[1]);
+        return Magnitudes{larger_halves(large, large >> 16) & half,
+                          smaller_halves(small, small >> 16 | half << 16) & half};
     } else {
-        return Magnitudes{larges[0] > larges[1] ? larges[0] : larges[1], smalls[0] < smalls[1] ? smalls[0] : smalls[1]};
+        return Magnitudes{larges[0] > larges[1] ? larges[0] : larges[1],
+                          smalls[0] < smalls[1] ? smalls[0] : smalls[1]};
     }
 }
 
-// ---------------------------------------------------------------- the block's superaccumulator ------------
+// ---------------------------------------------------------------- the block's superaccumulator ------
 
 constexpr int limb_bits = GPR_EXACT_LIMB_BITS;
 constexpr int limb_mask = (1 << limb_bits) - 1;
@@ -127,9 +133,15 @@ template <class In, unsigned COUNT> GPR_DEVICE BlockSuperaccumulators<In, COUNT>
     __shared__ BlockSuperaccumulators<In, COUNT> sums;
     return sums;
 }
-template <class In, unsigned COUNT> GPR_DEVICE RowSum<In> *block_superaccumulators() { return block_state<In, COUNT>().of; }
+template <class In, unsigned COUNT> GPR_DEVICE RowSum<In> *block_superaccumulators()
+{
+    return block_state<In, COUNT>().of;
+}
 // The one of a block that has no more.
-template <class In> GPR_DEVICE Superaccumulator<In> &block_superaccumulator() { return *block_superaccumulators<In, 1>(); }
+template <class In> GPR_DEVICE Superaccumulator<In> &block_superaccumulator()
+{
+    return *block_superaccumulators<In, 1>();
+}
 
 GPR_CALLED void carry_limb(int *limb)
 {
@@ -148,7 +160,8 @@ GPR_DEVICE void add_to_limb(int *limb, int value)
 // The limbs that begin in word i of a part: below 2^60 in magnitude.
 template <class T> GPR_DEVICE long long limbs_in_word(const int *limb, int i)
 {
-    const int first = (i * word_bits + limb_bits - 1) / limb_bits, shift = first * limb_bits - i * word_bits;
+    const int first = (i * word_bits + limb_bits - 1) / limb_bits,
+              shift = first * limb_bits - i * word_bits;
     long long word = static_cast<long long>(limb[first]) << shift;
     if (shift + limb_bits < word_bits && first + 1 < limbs_of<T>) {
         word += static_cast<long long>(limb[first + 1]) << (shift + limb_bits);
@@ -181,7 +194,8 @@ GPR_DEVICE long long warp_sum(long long number)
 {
 #if GPR_HAS_REDUX
     constexpr int half = 26; // bits: 32 numbers of them fit 32 bits
-    const unsigned lower = __reduce_add_sync(all_lanes, static_cast<unsigned>(number) & ((1u << half) - 1));
+    const unsigned lower =
+        __reduce_add_sync(all_lanes, static_cast<unsigned>(number) & ((1u << half) - 1));
     const int upper = __reduce_add_sync(all_lanes, static_cast<int>(number >> half));
     return (static_cast<long long>(upper) << half) + lower;
 #else
@@ -196,25 +210,32 @@ template <int BITS> GPR_DEVICE long long warp_sum_of_first(long long number)
 #if GPR_HAS_REDUX
     constexpr int half = 29; // bits: 8 numbers of them fit 32 bits
     static_assert(BITS - half <= 28, "and so do 8 of the upper ones");
-    const unsigned lower = __reduce_add_sync(all_lanes, static_cast<unsigned>(number) & ((1u << half) - 1));
+    const unsigned lower =
+        __reduce_add_sync(all_lanes, static_cast<unsigned>(number) & ((1u << half) - 1));
     const int upper = __reduce_add_sync(all_lanes, static_cast<int>(number >> half));
-    return static_cast<long long>((static_cast<uint64>(static_cast<long long>(upper)) << half) + lower);
+    return static_cast<long long>((static_cast<uint64>(static_cast<long long>(upper)) << half) +
+                                  lower);
 #else
     return warp_total(number);
 #endif
 }
 
-constexpr unsigned pieces = 4;                        // limbs that a shifted number of 56 bits reaches
-constexpr unsigned most_integers_at_once = warp_lanes / pieces; // that a warp adds at once: a lane adds one piece
-constexpr int half_bits = 40;                         // of longer numbers, which are added in halves
+// limbs that a shifted number of 56 bits reaches
+constexpr unsigned pieces = 4;
+// that a warp adds at once: a lane adds one piece
+constexpr unsigned most_integers_at_once = warp_lanes / pieces;
+// of longer numbers, which are added in halves
+constexpr int half_bits = 40;
 
 // Adds piece i < pieces of a number below 2^56 in magnitude, in units of 2^(lowest_exponent +
 // place), to a part.
 GPR_DEVICE void add_piece(int *limb, long long number, int place, unsigned i)
 {
     const int shift = place % limb_bits - static_cast<int>(i) * limb_bits;
-    const uint64 magnitude = number < 0 ? 0 - static_cast<uint64>(number) : static_cast<uint64>(number);
-    const int value = static_cast<int>(shift < 0 ? magnitude >> -shift : magnitude << shift) & limb_mask;
+    const uint64 magnitude =
+        number < 0 ? 0 - static_cast<uint64>(number) : static_cast<uint64>(number);
+    const int value =
+        static_cast<int>(shift < 0 ? magnitude >> -shift : magnitude << shift) & limb_mask;
     add_to_limb(limb + place / limb_bits + i, number < 0 ? -value : value);
 }
 
@@ -254,7 +275,8 @@ template <class T> GPR_DEVICE void add_to_limbs(int *limb, T x)
     limb += place / limb_bits;
 #pragma unroll
     for (int i = 0; i < pieces; i++) {
-        const uint64 shifted = i == 0 ? significand << shift : significand >> (i * limb_bits - shift);
+        const uint64 shifted =
+            i == 0 ? significand << shift : significand >> (i * limb_bits - shift);
         const int value = static_cast<int>(shifted) & limb_mask;
         add_to_limb(limb + i, (bits & sign_of<T>) != 0 ? -value : value);
     }

@@ -16,13 +16,19 @@ namespace gpr {
 
 constexpr unsigned sign_bit = 0x80000000u;
 
-template <class T> using Bits =
-    typename Select<sizeof(T) == 8, uint64, typename Select<sizeof(T) == 4, unsigned, unsigned short>::type>::type;
-template <class T> constexpr Bits<T> sign_of = static_cast<Bits<T>>(Bits<T>(1) << (8 * sizeof(T) - 1));
-template <class T> constexpr unsigned last_field = (1u << Format<T>::exponent) - 1; // of infinities and NaN
+template <class T>
+using Bits = typename Select<sizeof(T) == 8, uint64,
+                             typename Select<sizeof(T) == 4, unsigned, unsigned short>::type>::type;
+template <class T>
+constexpr Bits<T> sign_of = static_cast<Bits<T>>(Bits<T>(1) << (8 * sizeof(T) - 1));
+// of infinities and NaN
+template <class T> constexpr unsigned last_field = (1u << Format<T>::exponent) - 1;
 
 constexpr int double_fraction = Format<dt_float64>::fraction;
-GPR_DEVICE unsigned upper_bits(double x) { return static_cast<unsigned>(bit_copy<uint64>(x) >> 32); }
+GPR_DEVICE unsigned upper_bits(double x)
+{
+    return static_cast<unsigned>(bit_copy<uint64>(x) >> 32);
+}
 GPR_DEVICE unsigned lower_bits(double x) { return static_cast<unsigned>(bit_copy<uint64>(x)); }
 
 // Every element of type T is a multiple of 2^lowest_exponent below 2^highest_exponent.
@@ -32,7 +38,8 @@ template <class T> constexpr int highest_exponent =
     is_float<T> ? gpr_float_highest(Format<T>::exponent) : 8 * static_cast<int>(sizeof(T));
 
 constexpr int word_bits = GPR_EXACT_WORD_BITS;
-template <class T> constexpr int accumulator_words = gpr_exact_words(lowest_exponent<T>, highest_exponent<T>);
+template <class T>
+constexpr int accumulator_words = gpr_exact_words(lowest_exponent<T>, highest_exponent<T>);
 
 // What a sum must remember beside the number.
 constexpr uint64 saw_infinity = GPR_EXACT_INFINITY, saw_minus_infinity = GPR_EXACT_MINUS_INFINITY,

@@ -42,16 +42,19 @@ constexpr int number_bits = 64, smallest_double = lowest_exponent<dt_float64>;
 constexpr int freedom_words = (number_bits - smallest_double) / word_bits + 3;
 constexpr int divisor_words = freedom_words + number_bits / word_bits;
 constexpr int quotient_words = 4;
-static_assert(freedom_words * word_bits > highest_exponent<dt_float64> + number_bits, "large ones have room too");
+static_assert(freedom_words * word_bits > highest_exponent<dt_float64> + number_bits,
+              "large ones have room too");
 
 // S is shifted left by so many bits that its square's words are the squares' words.
-template <class T> constexpr int square_gap = 2 * lowest_exponent<T> - lowest_exponent<ProductOf<T>>;
+template <class T>
+constexpr int square_gap = 2 * lowest_exponent<T> - lowest_exponent<ProductOf<T>>;
 template <class T> constexpr int sum_shift = square_gap<T> % word_bits / 2;
 template <class T> constexpr int square_offset = square_gap<T> / word_bits; // words
 
 // What the numbers on the way to a variance lie in: shared memory of the warp that makes it.
 template <class T> struct VarianceWork {
-    static constexpr int sum_words = accumulator_words<T> + 1, words = accumulator_words<ProductOf<T>> + number_bits / word_bits + 1;
+    static constexpr int sum_words = accumulator_words<T> + 1,
+                         words = accumulator_words<ProductOf<T>> + number_bits / word_bits + 1;
     static_assert(square_gap<T> >= 0 && square_gap<T> % 2 == 0, "a shift by half of it");
     long long column[words > divisor_words ? words : divisor_words]; // sums of words, not carried
     unsigned sum[sum_words];
@@ -84,7 +87,8 @@ GPR_CALLED long long column_of_square(const unsigned *word, int count, int k)
     }
 #pragma unroll 1
     for (int w = k - count > 0 ? k - count : 0; w <= k - 1 && w < count; w++) {
-        upper += static_cast<long long>(static_cast<uint64>(word[w]) * word[k - 1 - w] >> word_bits);
+        upper +=
+            static_cast<long long>(static_cast<uint64>(word[w]) * word[k - 1 - w] >> word_bits);
     }
     return lower + upper;
 }
@@ -92,27 +96,33 @@ GPR_CALLED long long column_of_square(const unsigned *word, int count, int k)
 // Makes work.numerator n Q - S^2, in units of squares. Returns how many words of it are in use. All
 // lanes of the warp must call, and get it.
 template <class T, unsigned PARTS>
-GPR_DEVICE int make_numerator(VarianceWork<T> &work, ExactPart<T> (&sum)[PARTS], ExactPart<ProductOf<T>> &squares)
+GPR_DEVICE int make_numerator(VarianceWork<T> &work, ExactPart<T> (&sum)[PARTS],
+                              ExactPart<ProductOf<T>> &squares)
 {
-    constexpr int words = VarianceWork<T>::words, sum_words = VarianceWork<T>::sum_words, shift = sum_shift<T>;
+    constexpr int words = VarianceWork<T>::words, sum_words = VarianceWork<T>::sum_words,
+                  shift = sum_shift<T>;
     const int lane = static_cast<int>(threadIdx.x % warp_lanes);
     const uint64 n = sum[0].count;
     const Limbs<ProductOf<T>> of_squares(squares);
 
     // A word of n Q: lower halves of its own, upper ones of the word below.
-    const auto scaled = [&](int i, unsigned factor) { return static_cast<uint64>(of_squares[i]) * factor; };
+    const auto scaled = [&](int i, unsigned factor) {
+        return static_cast<uint64>(of_squares[i]) * factor;
+    };
     const unsigned low = static_cast<unsigned>(n), high = static_cast<unsigned>(n >> word_bits);
 #pragma unroll 1
     for (int k = lane; k < words; k += warp_lanes) {
-        work.column[k] = static_cast<long long>((scaled(k, low) & 0xffffffffu) + (scaled(k - 1, low) >> word_bits)
-                                                + (scaled(k - 1, high) & 0xffffffffu) + (scaled(k - 2, high) >> word_bits));
+        work.column[k] = static_cast<long long>(
+            (scaled(k, low) & 0xffffffffu) + (scaled(k - 1, low) >> word_bits) +
+            (scaled(k - 1, high) & 0xffffffffu) + (scaled(k - 2, high) >> word_bits));
     }
 #pragma unroll 1
     for (unsigned p = 0; p < PARTS; p++) {
         const Limbs<T> of_sum(sum[p]);
 #pragma unroll 1
         for (int i = lane; i < sum_words; i += warp_lanes) {
-            work.sum[i] = shift == 0 ? of_sum[i] : of_sum[i] << shift | of_sum[i - 1] >> (word_bits - shift);
+            work.sum[i] =
+                shift == 0 ? of_sum[i] : of_sum[i] << shift | of_sum[i - 1] >> (word_bits - shift);
         }
         __syncwarp(); // the sum is there
         const int count = bounds_where<sum_words>([&](int i) { return work.sum[i] != 0; }).last + 1;
@@ -122,7 +132,8 @@ GPR_DEVICE int make_numerator(VarianceWork<T> &work, ExactPart<T> (&sum)[PARTS],
         }
         __syncwarp(); // the sum has been read, and columns of all lanes are there
     }
-    if (lane == 0) (void)gpr_limbs_carry(work.column, words, work.numerator); // never below zero (Cauchy-Schwarz)
+    // never below zero (Cauchy-Schwarz)
+    if (lane == 0) (void)gpr_limbs_carry(work.column, words, work.numerator);
     __syncwarp(); // the numerator is there
     return bounds_where<words>([&](int i) { return work.numerator[i] != 0; }).last + 1;
 }
@@ -164,7 +175,8 @@ template <class T> GPR_DEVICE Natural make_divisor(VarianceWork<T> &work, uint64
 #pragma unroll 1
     for (int i = 0; i < used; i++) {
         const uint64 lower = static_cast<uint64>(work.rest[i]) * static_cast<unsigned>(n);
-        const uint64 upper = static_cast<uint64>(work.rest[i]) * static_cast<unsigned>(n >> word_bits);
+        const uint64 upper =
+            static_cast<uint64>(work.rest[i]) * static_cast<unsigned>(n >> word_bits);
         work.column[i] += static_cast<long long>(lower & 0xffffffffu);
         work.column[i + 1] += static_cast<long long>((lower >> word_bits) + (upper & 0xffffffffu));
         work.column[i + 2] += static_cast<long long>(upper >> word_bits);
@@ -194,13 +206,16 @@ GPR_DEVICE Natural normalize(unsigned *word, Natural divisor)
 
 // numerator / divisor, neither 0: 127 or 128 bits and an even exponent. All lanes of the warp must
 // call; the first one gets it.
-template <class T> GPR_DEVICE Leading divide(VarianceWork<T> &work, int numerator_words, Natural divisor)
+template <class T>
+GPR_DEVICE Leading divide(VarianceWork<T> &work, int numerator_words, Natural divisor)
 {
     constexpr int quotient_bits = quotient_words * word_bits;
     const int lane = static_cast<int>(threadIdx.x % warp_lanes);
-    const int length = numerator_words * word_bits - leading_zeros(work.numerator[numerator_words - 1]);
+    const int length =
+        numerator_words * word_bits - leading_zeros(work.numerator[numerator_words - 1]);
     const int unit = lowest_exponent<ProductOf<T>>;
-    int shift = divisor.words * word_bits + quotient_bits - 1 - length; // of the numerator, to the left
+    // of the numerator, to the left
+    int shift = divisor.words * word_bits + quotient_bits - 1 - length;
     unsigned left = 0;
     Leading quotient = {0, 0, 0, false};
 
@@ -208,22 +223,27 @@ template <class T> GPR_DEVICE Leading divide(VarianceWork<T> &work, int numerato
     quotient.exponent = unit - shift - divisor.exponent;
     // 32 bits of the numerator from bit `at` on, which may be below its lowest.
     const auto bits_at = [&](int at) -> unsigned {
-        const int word = at >= 0 ? at / word_bits : -((word_bits - 1 - at) / word_bits), bit = at - word * word_bits;
+        const int word = at >= 0 ? at / word_bits : -((word_bits - 1 - at) / word_bits),
+                  bit = at - word * word_bits;
         const unsigned low = word >= 0 && word < numerator_words ? work.numerator[word] : 0;
-        const unsigned high = word + 1 >= 0 && word + 1 < numerator_words ? work.numerator[word + 1] : 0;
+        const unsigned high =
+            word + 1 >= 0 && word + 1 < numerator_words ? work.numerator[word + 1] : 0;
         return bit == 0 ? low : low >> bit | high << (word_bits - bit);
     };
 #pragma unroll 1
-    for (int i = lane; i < divisor.words + quotient_words; i += warp_lanes) work.rest[i] = bits_at(i * word_bits - shift);
+    for (int i = lane; i < divisor.words + quotient_words; i += warp_lanes)
+        work.rest[i] = bits_at(i * word_bits - shift);
 #pragma unroll 1
-    for (int i = lane; i < numerator_words && i * word_bits < -shift; i += warp_lanes) { // bits that were shifted out
+    // bits that were shifted out
+    for (int i = lane; i < numerator_words && i * word_bits < -shift; i += warp_lanes) {
         const int out = -shift - i * word_bits;
         left |= out < word_bits ? work.numerator[i] & ((1u << out) - 1) : work.numerator[i];
     }
     left = __any_sync(all_lanes, left != 0) ? 1 : 0; // and the shifted numerator is there
     __syncwarp();
     if (lane == 0) {
-        const gpr_quotient found = gpr_limbs_divide(work.rest, work.divisor, divisor.words, quotient_words);
+        const gpr_quotient found =
+            gpr_limbs_divide(work.rest, work.divisor, divisor.words, quotient_words);
         quotient.high = found.high;
         quotient.low = found.low;
         quotient.inexact = left != 0 || found.inexact != 0;
@@ -237,10 +257,12 @@ template <class T> GPR_DEVICE Leading divide(VarianceWork<T> &work, int numerato
 // are carried. All lanes of the warp must call; the first one gets it. `work` is the warp's, and
 // may have been in use before.
 template <class Float, bool IS_ROOT, class T, unsigned PARTS>
-GPR_DEVICE uint64 finalize_variance_bits(ExactPart<T> (&sum)[PARTS], ExactPart<ProductOf<T>> &squares, VarianceWork<T> &work,
-                                       double ddof)
+GPR_DEVICE uint64 finalize_variance_bits(ExactPart<T> (&sum)[PARTS],
+                                         ExactPart<ProductOf<T>> &squares, VarianceWork<T> &work,
+                                         double ddof)
 {
-    constexpr uint64 infinity = infinity_bits<Float>, nan = infinity | 1ull << (Format<Float>::fraction - 1);
+    constexpr uint64 infinity = infinity_bits<Float>,
+                     nan = infinity | 1ull << (Format<Float>::fraction - 1);
     constexpr uint64 saw_special = saw_infinity | saw_minus_infinity | saw_nan;
     const uint64 n = sum[0].count;
     const bool is_infinite = (bit_copy<uint64>(ddof) & ~(1ull << 63)) == infinity_bits<dt_float64>;
@@ -266,35 +288,44 @@ GPR_DEVICE uint64 finalize_variance_bits(ExactPart<T> (&sum)[PARTS], ExactPart<P
 // A part's first bits. All lanes of the warp must call; the first one gets them.
 template <class T> GPR_DEVICE bool load_leading_bits(Interval *interval, const ExactPart<T> &part)
 {
-    const Bounds used = bounds_where<accumulator_words<T>>([&](int i) { return part.word[i] != 0; });
-    return threadIdx.x % warp_lanes == 0 && load_leading_bits<word_bits>(interval, part.word, used, lowest_exponent<T>);
+    const Bounds used =
+        bounds_where<accumulator_words<T>>([&](int i) { return part.word[i] != 0; });
+    return threadIdx.x % warp_lanes == 0 &&
+           load_leading_bits<word_bits>(interval, part.word, used, lowest_exponent<T>);
 }
 
 // Sums that become variances, which a warp stores from shared memory, or a thread from their first
 // bits.
 template <class Element, class Compute, class Number, bool SKIP_NAN, class Result, class Way>
-struct Finished<KernelTraits<fold_exact_moments, Element, Compute, ExactMoments<Number>, SKIP_NAN>, Result, Way>
+struct Finished<KernelTraits<fold_exact_moments, Element, Compute, ExactMoments<Number>, SKIP_NAN>,
+                Result, Way>
     : KernelTraits<fold_exact_moments, Element, Compute, ExactMoments<Number>, SKIP_NAN> {
     using Out = Result;
     using Intervals = MomentIntervals<parts_of<Number>>;
     static constexpr bool is_root = same<Way, finish_deviation>;
 
     // Says whether it has stored the result, of n elements.
-    static GPR_DEVICE bool store_if_certain(Out *out, const Intervals &intervals, uint64 n, FinalizeParams params)
+    static GPR_DEVICE bool store_if_certain(Out *out, const Intervals &intervals, uint64 n,
+                                            FinalizeParams params)
     {
-        const ZivResult result = variance_from_intervals<Result, is_root>(intervals, n, params.ddof);
+        const ZivResult result =
+            variance_from_intervals<Result, is_root>(intervals, n, params.ddof);
         if (result.is_certain) *out = float_of_bits<Result>(result.bits);
         return result.is_certain;
     }
-    static GPR_DEVICE void store(Out *out, ExactMoments<Number> &moments, VarianceWork<PartType<Number>> &work, FinalizeParams params)
+    static GPR_DEVICE void store(Out *out, ExactMoments<Number> &moments,
+                                 VarianceWork<PartType<Number>> &work, FinalizeParams params)
     {
         Intervals intervals;
         bool is_stored = load_leading_bits(&intervals.squares, moments.squares);
 #pragma unroll
-        for (unsigned p = 0; p < parts_of<Number>; p++) is_stored = load_leading_bits(&intervals.sum[p], moments.sum[p]) && is_stored;
-        is_stored = is_stored && moments.squares.flags == 0 && store_if_certain(out, intervals, moments.sum[0].count, params);
+        for (unsigned p = 0; p < parts_of<Number>; p++)
+            is_stored = load_leading_bits(&intervals.sum[p], moments.sum[p]) && is_stored;
+        is_stored = is_stored && moments.squares.flags == 0 &&
+                    store_if_certain(out, intervals, moments.sum[0].count, params);
         if (__any_sync(all_lanes, is_stored)) return;
-        const uint64 bits = finalize_variance_bits<Result, is_root>(moments.sum, moments.squares, work, params.ddof);
+        const uint64 bits = finalize_variance_bits<Result, is_root>(moments.sum, moments.squares,
+                                                                    work, params.ddof);
         if (threadIdx.x % warp_lanes == 0) *out = float_of_bits<Result>(bits);
     }
 };

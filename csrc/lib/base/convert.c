@@ -1,4 +1,5 @@
-/* Element conversions in blocks, and the half-precision conversions that their loops inline; see convert.h. */
+/* Element conversions in blocks, and the half-precision conversions that their loops inline; see
+ * convert.h. */
 #include "lib/base/convert.h"
 
 #include <complex.h>
@@ -47,9 +48,11 @@ float gpr_bfloat_to_float(uint16_t bits)
     return float_of_bits((uint32_t)bits << 16);
 }
 
-/* A 16-bit float of a sign, an exponent of EXPONENT bits and a fraction. `smallest` is the smallest normal number,
- * `scale` brings the subnormals' step to 1, `overflow` is the least magnitude that rounds to infinity. */
-static uint16_t double_to_16(double value, int fraction, int bias, double smallest, double scale, double overflow)
+/* A 16-bit float of a sign, an exponent of EXPONENT bits and a fraction. `smallest` is the smallest
+ * normal number, `scale` brings the subnormals' step to 1, `overflow` is the least magnitude that
+ * rounds to infinity. */
+static uint16_t double_to_16(double value, int fraction, int bias, double smallest, double scale,
+                             double overflow)
 {
     const uint64_t bits = double_bits(value);
     const uint16_t sign = (uint16_t)(bits >> 63 << 15);
@@ -67,7 +70,8 @@ static uint16_t double_to_16(double value, int fraction, int bias, double smalle
         result = (uint16_t)double_bits(magnitude * scale + 0x1p52);
     } else {
         const uint64_t half = (UINT64_C(1) << (shift - 1)) - 1 + (magnitude_bits >> shift & 1);
-        result = (uint16_t)((magnitude_bits + half) >> shift) - (uint16_t)((1023u - (unsigned)bias) << fraction);
+        result = (uint16_t)((magnitude_bits + half) >> shift) -
+                 (uint16_t)((1023u - (unsigned)bias) << fraction);
     }
     return (uint16_t)(result | sign);
 }
@@ -89,7 +93,8 @@ uint16_t gpr_double_to_bfloat(double value)
 
 /* ---------------------------------------------------------------- one element ---------------- */
 
-/* Out of range and NaN give what the processor's conversion instruction gives, without the undefined cast. */
+/* Out of range and NaN give what the processor's conversion instruction gives, without the
+ * undefined cast. */
 static int64_t truncate_to_int64(double value)
 {
     return value >= -0x1p63 && value < 0x1p63 ? (int64_t)value : INT64_MIN;
@@ -107,8 +112,9 @@ static uint64_t truncate_to_uint64(double value)
     return (uint64_t)truncate_to_int64(value);
 }
 
-/* How a dtype's stored form widens (IN_) and how each sort of wide value becomes it (FROM_INT_, FROM_FLOAT_). Rows that
- * share a rule share it by kind; the two 16-bit floats and the sizes of integers differ by name. */
+/* How a dtype's stored form widens (IN_) and how each sort of wide value becomes it (FROM_INT_,
+ * FROM_FLOAT_). Rows that share a rule share it by kind; the two 16-bit floats and the sizes of
+ * integers differ by name. */
 #define IN_int8(x) (x)
 #define IN_int16(x) (x)
 #define IN_int32(x) (x)
@@ -218,7 +224,8 @@ void gpr_load_wide(gpr_dtype dtype, const void *elements, uint64_t count, gpr_wi
         memcpy(bytes + i * size, &element, size);         \
     }
 
-void gpr_store_wide(gpr_wide wide, const gpr_wide_block *block, uint64_t count, gpr_dtype dtype, void *elements)
+void gpr_store_wide(gpr_wide wide, const gpr_wide_block *block, uint64_t count, gpr_dtype dtype,
+                    void *elements)
 {
     char *bytes = elements;
 
@@ -250,7 +257,8 @@ void gpr_widen_to_double(gpr_wide wide, uint64_t count, gpr_wide_block *block)
     }
 }
 
-void gpr_convert(gpr_dtype from, const void *source, gpr_dtype to, void *destination, uint64_t count)
+void gpr_convert(gpr_dtype from, const void *source, gpr_dtype to, void *destination,
+                 uint64_t count)
 {
     const size_t from_bytes = gpr_dtype_rows[from].bytes, to_bytes = gpr_dtype_rows[to].bytes;
     const gpr_wide wide = gpr_wide_of(from);

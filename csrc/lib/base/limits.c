@@ -17,7 +17,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static atomic_uint_fast64_t device_bytes, pinned_bytes;
 static atomic_uint cpu_threads, generation;
 
-static uint64_t from_environment(const char *name, uint64_t least, uint64_t most, uint64_t otherwise)
+static uint64_t from_environment(const char *name, uint64_t least, uint64_t most,
+                                 uint64_t otherwise)
 {
     const char *text = getenv(name);
     char *end = NULL;
@@ -39,9 +40,12 @@ static uint32_t usable_cores(void)
 
 static void initialise(void)
 {
-    atomic_store(&device_bytes, from_environment("GPUREDUCE_DEVICE_BYTES", MIB, UINT64_MAX, 256 * MIB));
-    atomic_store(&pinned_bytes, from_environment("GPUREDUCE_PINNED_BYTES", MIB, UINT64_MAX, 128 * MIB));
-    atomic_store(&cpu_threads, (unsigned)from_environment("GPUREDUCE_THREADS", 1, MOST_THREADS, usable_cores()));
+    atomic_store(&device_bytes,
+                 from_environment("GPUREDUCE_DEVICE_BYTES", MIB, UINT64_MAX, 256 * MIB));
+    atomic_store(&pinned_bytes,
+                 from_environment("GPUREDUCE_PINNED_BYTES", MIB, UINT64_MAX, 128 * MIB));
+    atomic_store(&cpu_threads,
+                 (unsigned)from_environment("GPUREDUCE_THREADS", 1, MOST_THREADS, usable_cores()));
 }
 
 void gpr_get_limits(gpr_limits *limits)
@@ -59,7 +63,8 @@ gpr_status gpr_set_limits(const gpr_limits *limits)
         return gpr_fail(GPR_ERROR_VALUE, "memory limits are at least 1 MiB (1048576 bytes)");
     }
     if (limits->cpu_threads < 1 || limits->cpu_threads > MOST_THREADS) {
-        return gpr_fail(GPR_ERROR_VALUE, "cpu_threads is between 1 and %d, not %u", MOST_THREADS, limits->cpu_threads);
+        return gpr_fail(GPR_ERROR_VALUE, "cpu_threads is between 1 and %d, not %u", MOST_THREADS,
+                        limits->cpu_threads);
     }
     atomic_store(&device_bytes, limits->device_bytes);
     atomic_store(&pinned_bytes, limits->pinned_bytes);

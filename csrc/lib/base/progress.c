@@ -1,5 +1,5 @@
-/* Two numbers per thread: the thread that calls a request takes part in its work and runs its interrupt callback, so that
- * no other thread has to see them. */
+/* Two numbers per thread: the thread that calls a request takes part in its work and runs its
+ * interrupt callback, so that no other thread has to see them. */
 #include "lib/base/progress.h"
 
 #include "gpureduce.h"

@@ -14,9 +14,11 @@ const gpr_dtype_row gpr_dtype_rows[GPR_DTYPE_COUNT] = {
 #undef GPR_DTYPE
 };
 
-#define GPR_DTYPE(ID, name, bytes, kind, c_type, fraction, exponent)                                        \
-    _Static_assert(sizeof(c_type) == (bytes), "dtypes.def: " #name " has other storage than it says");      \
-    _Static_assert((kind) == GPR_KIND_FLOAT ? 1 + (fraction) + (exponent) == 8 * (bytes) : (exponent) == 0, \
+#define GPR_DTYPE(ID, name, bytes, kind, c_type, fraction, exponent)                     \
+    _Static_assert(sizeof(c_type) == (bytes),                                            \
+                   "dtypes.def: " #name " has other storage than it says");              \
+    _Static_assert((kind) == GPR_KIND_FLOAT ? 1 + (fraction) + (exponent) == 8 * (bytes) \
+                                            : (exponent) == 0,                           \
                    "dtypes.def: " #name " has another format than it says");
 #include "dtypes.def"
 #undef GPR_DTYPE
@@ -39,9 +41,9 @@ const gpr_fold_row gpr_fold_rows[GPR_FOLD_COUNT] = {
 };
 
 const gpr_kernel_row gpr_kernel_rows[GPR_KERNEL_COUNT] = {
-#define GPR_KERNEL(name, file, family, cover, per_thread, finish, block_rule, block, flags, min_cc, aliases, summary, \
-                   removes, pays, source)                                                                             \
-    {#name, #file ".cuh", family,  cover,   per_thread, finish, block_rule, block,                                    \
+#define GPR_KERNEL(name, file, family, cover, per_thread, finish, block_rule, block, flags, \
+                   min_cc, aliases, summary, removes, pays, source)                         \
+    {#name, #file ".cuh", family,  cover,   per_thread, finish, block_rule, block,          \
      flags, min_cc,       aliases, summary, removes,    pays,   source},
 #include "kernels.def"
 #undef GPR_KERNEL
@@ -96,8 +98,8 @@ static int has_word(const char *list, const char *word)
     return 0;
 }
 
-/* Number of insertions, deletions and replacements that turn `a` into the first `b_length` characters of b; SIZE_MAX for names
- * too long to be near anything. */
+/* Number of insertions, deletions and replacements that turn `a` into the first `b_length`
+ * characters of b; SIZE_MAX for names too long to be near anything. */
 static size_t edit_distance(const char *a, const char *b, size_t b_length)
 {
     size_t row[NAME_ROOM + 1];
@@ -144,22 +146,25 @@ static gpr_status fail_unknown_kernel(const char *name)
     for (size_t distance = 0; distance <= farthest && found < NEAR_MATCHES; distance++) {
         for (int i = 0; i < GPR_KERNEL_COUNT && found < NEAR_MATCHES; i++) {
             if (distance_to(&gpr_kernel_rows[i], name) != distance) continue;
-            length += (size_t)snprintf(near + length, sizeof near - length, "%s'%s'", found > 0 ? ", " : "",
-                                       gpr_kernel_rows[i].name);
+            length += (size_t)snprintf(near + length, sizeof near - length, "%s'%s'",
+                                       found > 0 ? ", " : "", gpr_kernel_rows[i].name);
             found++;
         }
     }
     if (found > 0) {
-        return gpr_fail(GPR_ERROR_VALUE, "unknown kernel '%.*s'; did you mean %s?", NAME_ROOM, name, near);
+        return gpr_fail(GPR_ERROR_VALUE, "unknown kernel '%.*s'; did you mean %s?", NAME_ROOM, name,
+                        near);
     }
-    return gpr_fail(GPR_ERROR_VALUE, "unknown kernel '%.*s'; kernels() lists them, \"auto\" is the fastest", NAME_ROOM,
-                    name);
+    return gpr_fail(GPR_ERROR_VALUE,
+                    "unknown kernel '%.*s'; kernels() lists them, \"auto\" is the fastest",
+                    NAME_ROOM, name);
 }
 
 gpr_status gpr_find_kernel(const char *name, int *index)
 {
     for (int i = 0; i < GPR_KERNEL_COUNT; i++) {
-        if (strcmp(name, gpr_kernel_rows[i].name) == 0 || has_word(gpr_kernel_rows[i].aliases, name)) {
+        if (strcmp(name, gpr_kernel_rows[i].name) == 0 ||
+            has_word(gpr_kernel_rows[i].aliases, name)) {
             *index = i;
             return GPR_OK;
         }
@@ -186,7 +191,8 @@ int gpr_kernel_count(void)
 
 gpr_status gpr_kernel_info_at(int index, gpr_kernel_info *info)
 {
-    if (index < 0 || index >= GPR_KERNEL_COUNT) return gpr_fail(GPR_ERROR_VALUE, "no kernel has index %d", index);
+    if (index < 0 || index >= GPR_KERNEL_COUNT)
+        return gpr_fail(GPR_ERROR_VALUE, "no kernel has index %d", index);
 
     const gpr_kernel_row *row = &gpr_kernel_rows[index];
     *info = (gpr_kernel_info){
@@ -217,20 +223,22 @@ gpr_status gpr_check_block_size(const gpr_kernel_row *row, uint32_t block_size)
     switch (row->block_rule) {
     case GPR_BLOCK_POW2:
         if (in_range && (block_size & (block_size - 1)) == 0) return GPR_OK;
-        return gpr_fail(
-            GPR_ERROR_VALUE,
-            "kernel '%s' takes a block size that is a power of two from 32 to 1024, not %u: its tree halves "
-            "the block at every step",
-            row->name, block_size);
+        return gpr_fail(GPR_ERROR_VALUE,
+                        "kernel '%s' takes a block size that is a power of two from 32 to 1024, "
+                        "not %u: its tree halves "
+                        "the block at every step",
+                        row->name, block_size);
     case GPR_BLOCK_WARPS:
         if (in_range && block_size % GPR_WARP_LANES == 0) return GPR_OK;
-        return gpr_fail(GPR_ERROR_VALUE,
-                        "kernel '%s' takes a block size that is a multiple of 32 from 32 to 1024, not %u", row->name,
-                        block_size);
+        return gpr_fail(
+            GPR_ERROR_VALUE,
+            "kernel '%s' takes a block size that is a multiple of 32 from 32 to 1024, not %u",
+            row->name, block_size);
     case GPR_BLOCK_WARP: break;
     }
     if (block_size == GPR_WARP_LANES) return GPR_OK;
-    return gpr_fail(GPR_ERROR_VALUE, "kernel '%s' is one warp: it takes block size 32, not %u", row->name, block_size);
+    return gpr_fail(GPR_ERROR_VALUE, "kernel '%s' is one warp: it takes block size 32, not %u",
+                    row->name, block_size);
 }
 
 gpr_status gpr_check_grid_size(const gpr_kernel_row *row)

@@ -1,4 +1,5 @@
-/* The registry: dtypes, folds, operators and kernels, read from csrc/registry/ and from nowhere else. */
+/* The registry: dtypes, folds, operators and kernels, read from csrc/registry/ and from nowhere
+ * else. */
 #ifndef GPR_LIB_REGISTRY_H
 #define GPR_LIB_REGISTRY_H
 
@@ -21,9 +22,10 @@ typedef enum gpr_fold {
 
 /* What an accumulator is made of. */
 typedef enum gpr_acc_kind {
-    GPR_ACC_NUMBER,        /* a number */
-    GPR_ACC_INDEXED,       /* a number and the position it was found at */
-    GPR_ACC_MOMENTS,       /* a mean, the sum of squared distances from it, and how many elements they are of */
+    GPR_ACC_NUMBER,  /* a number */
+    GPR_ACC_INDEXED, /* a number and the position it was found at */
+    /* a mean, the sum of squared distances from it, and how many elements they are of */
+    GPR_ACC_MOMENTS,
     GPR_ACC_RANGE,         /* the smallest and the largest number */
     GPR_ACC_SUM_COUNT,     /* a sum, and how many elements it is of */
     GPR_ACC_EXACT,         /* the parts of an exact sum; see exact.h */
@@ -34,7 +36,8 @@ typedef enum gpr_acc_kind {
 /* Whether accumulators are those of exact sums. */
 static inline int gpr_is_exact(gpr_acc_kind acc_kind)
 {
-    return acc_kind == GPR_ACC_EXACT || acc_kind == GPR_ACC_EXACT_MOMENTS || acc_kind == GPR_ACC_EXACT_PRODUCTS;
+    return acc_kind == GPR_ACC_EXACT || acc_kind == GPR_ACC_EXACT_MOMENTS ||
+           acc_kind == GPR_ACC_EXACT_PRODUCTS;
 }
 
 typedef struct gpr_fold_row {

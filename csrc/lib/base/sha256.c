@@ -24,8 +24,8 @@ static void add_block(gpr_sha256 *hash, const uint8_t *block)
     uint32_t W[64], s[8];
 
     for (int t = 0; t < 16; t++) {
-        W[t] = (uint32_t)block[4 * t] << 24 | (uint32_t)block[4 * t + 1] << 16 | (uint32_t)block[4 * t + 2] << 8 |
-               block[4 * t + 3];
+        W[t] = (uint32_t)block[4 * t] << 24 | (uint32_t)block[4 * t + 1] << 16 |
+               (uint32_t)block[4 * t + 2] << 8 | block[4 * t + 3];
     }
     for (int t = 16; t < 64; t++) {
         const uint32_t sigma0 = rotate(W[t - 15], 7) ^ rotate(W[t - 15], 18) ^ W[t - 15] >> 3;

@@ -16,7 +16,12 @@ const gpr_error *gpr_last_error(void)
 /* Bytes of the UTF-8 character that starts at `at`; 0 if none does. */
 static int character_bytes(const unsigned char *at)
 {
-    const int bytes = at[0] < 0x80 ? 1 : at[0] < 0xc2 ? 0 : at[0] < 0xe0 ? 2 : at[0] < 0xf0 ? 3 : at[0] < 0xf5 ? 4 : 0;
+    const int bytes = at[0] < 0x80   ? 1
+                      : at[0] < 0xc2 ? 0
+                      : at[0] < 0xe0 ? 2
+                      : at[0] < 0xf0 ? 3
+                      : at[0] < 0xf5 ? 4
+                                     : 0;
 
     for (int i = 1; i < bytes; i++) {
         if ((at[i] & 0xc0) != 0x80) return 0;
@@ -27,7 +32,8 @@ static int character_bytes(const unsigned char *at)
     return bytes;
 }
 
-/* Names and paths in a message may be no UTF-8, or be cut within a character: what is left over becomes '?'. */
+/* Names and paths in a message may be no UTF-8, or be cut within a character: what is left over
+ * becomes '?'. */
 static void make_utf8(char *text)
 {
     for (unsigned char *at = (unsigned char *)text; *at != '\0';) {

@@ -1,17 +1,18 @@
 /* The pool: workers that sleep between jobs, one job at a time.
  *
- * Jobs come in bursts (a chunk of a streamed array after the other), and waking a sleeping thread takes about as long
- * as copying a chunk. So a worker that has run out of tasks looks out for the next job for SPIN_SECONDS before it
- * sleeps, and a caller does the same for its last workers.
+ * Jobs come in bursts (a chunk of a streamed array after the other), and waking a sleeping thread
+ * takes about as long as copying a chunk. So a worker that has run out of tasks looks out for the
+ * next job for SPIN_SECONDS before it sleeps, and a caller does the same for its last workers.
  *
- * A job lives in the pool from the moment it opens to the moment its caller has run out of tasks; a worker that wakes
- * in between joins it, one that wakes later finds it closed and sleeps on. So a caller waits only for workers that
- * took a task, never for one that has yet to be scheduled. Tasks are handed out by a counter: which thread runs which
- * task varies, and tasks must not care.
+ * A job lives in the pool from the moment it opens to the moment its caller has run out of tasks; a
+ * worker that wakes in between joins it, one that wakes later finds it closed and sleeps on. So a
+ * caller waits only for workers that took a task, never for one that has yet to be scheduled. Tasks
+ * are handed out by a counter: which thread runs which task varies, and tasks must not care.
  *
- * Workers are detached, block every signal, and hold nothing that a process needs to exit. A fork copies the pool
- * without its workers: the child forgets them and starts its own. If it was forked from within a task, the tasks that
- * its lost workers had taken are run again, which is why a task must bear being run twice. */
+ * Workers are detached, block every signal, and hold nothing that a process needs to exit. A fork
+ * copies the pool without its workers: the child forgets them and starts its own. If it was forked
+ * from within a task, the tasks that its lost workers had taken are run again, which is why a task
+ * must bear being run twice. */
 #include "lib/base/threads.h"
 
 #include <pthread.h>
@@ -24,8 +25,9 @@
 
 static const double SPIN_SECONDS = 100e-6;
 
-/* A task's frames are up to 220 KiB. The program's thread-local storage is a part of a stack too: 800 KiB under ThreadSanitizer. From 2 MiB on
- * stacks may become huge pages, resident as a whole. */
+/* A task's frames are up to 220 KiB. The program's thread-local storage is a part of a stack too:
+ * 800 KiB under ThreadSanitizer. From 2 MiB on stacks may become huge pages, resident as a
+ * whole. */
 enum { MAX_WORKERS = 1023, WORKER_STACK_BYTES = 1536 * 1024 };
 
 typedef struct job {
@@ -40,11 +42,12 @@ static struct {
     pthread_cond_t opened; /* a job opened: workers wait for it */
     pthread_cond_t left;   /* the last worker left a job: its caller waits for it */
     job job;
-    uint32_t workers;            /* threads started */
-    uint32_t places;             /* workers that may still join the open job; 0 if none is open */
-    atomic_flag busy;            /* a caller holds the pool */
-    _Atomic uint32_t joined;     /* workers at work on the job; written with the lock held */
-    _Atomic uint64_t generation; /* jobs opened so far, so that a worker joins each but once; likewise */
+    uint32_t workers;        /* threads started */
+    uint32_t places;         /* workers that may still join the open job; 0 if none is open */
+    atomic_flag busy;        /* a caller holds the pool */
+    _Atomic uint32_t joined; /* workers at work on the job; written with the lock held */
+    /* jobs opened so far, so that a worker joins each but once; likewise */
+    _Atomic uint64_t generation;
     _Atomic uint64_t forks;
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER,
           .opened = PTHREAD_COND_INITIALIZER,
@@ -66,7 +69,9 @@ static void look_out(uint64_t seen)
 {
     const double end = gpr_seconds() + SPIN_SECONDS;
 
-    while (atomic_load_explicit(&pool.generation, memory_order_relaxed) == seen && gpr_seconds() < end) gpr_relax();
+    while (atomic_load_explicit(&pool.generation, memory_order_relaxed) == seen &&
+           gpr_seconds() < end)
+        gpr_relax();
 }
 
 static void *serve(void *unused)
@@ -76,7 +81,8 @@ static void *serve(void *unused)
     (void)unused;
     pthread_mutex_lock(&pool.lock);
     for (;;) {
-        while (pool.places == 0 || pool.generation == seen) pthread_cond_wait(&pool.opened, &pool.lock);
+        while (pool.places == 0 || pool.generation == seen)
+            pthread_cond_wait(&pool.opened, &pool.lock);
         seen = pool.generation;
         pool.places--;
         pool.joined++;
@@ -125,8 +131,8 @@ static void after_fork_in_parent(void)
     pthread_mutex_unlock(&pool.lock);
 }
 
-/* The lock was ours when the process was copied, but what its waiters left in it and in the conditions is not worth
- * reasoning about: all three are made anew. */
+/* The lock was ours when the process was copied, but what its waiters left in it and in the
+ * conditions is not worth reasoning about: all three are made anew. */
 static void after_fork_in_child(void)
 {
     pthread_mutex_init(&pool.lock, NULL);
@@ -190,8 +196,10 @@ static void close_job(void)
     pthread_mutex_lock(&pool.lock);
     pool.places = 0;
     pthread_mutex_unlock(&pool.lock);
-    while (atomic_load_explicit(&pool.joined, memory_order_relaxed) > 0 && gpr_seconds() < end) gpr_relax();
-    pthread_mutex_lock(&pool.lock); /* also orders what the workers wrote before what the caller reads */
+    while (atomic_load_explicit(&pool.joined, memory_order_relaxed) > 0 && gpr_seconds() < end)
+        gpr_relax();
+    /* also orders what the workers wrote before what the caller reads */
+    pthread_mutex_lock(&pool.lock);
     while (pool.joined > 0) pthread_cond_wait(&pool.left, &pool.lock);
     pthread_mutex_unlock(&pool.lock);
 }
@@ -205,7 +213,8 @@ uint32_t gpr_parallel_for(uint64_t count, gpr_task task, void *context)
 
     if (wanted > count - 1) wanted = count - 1;
     if (wanted > MAX_WORKERS) wanted = MAX_WORKERS;
-    if (count <= 1 || wanted == 0 || atomic_flag_test_and_set_explicit(&pool.busy, memory_order_acquire)) {
+    if (count <= 1 || wanted == 0 ||
+        atomic_flag_test_and_set_explicit(&pool.busy, memory_order_acquire)) {
         run_alone(count, task, context);
         return 1;
     }

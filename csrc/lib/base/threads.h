@@ -6,11 +6,11 @@
 
 typedef void (*gpr_task)(void *context, uint64_t index);
 
-/* Runs task(context, i) for every i < count and returns when all are done. The calling thread takes part; workers are
- * started at first use and sleep in between. Safe from many threads at once (a caller that finds the pool busy, or
- * that cannot start workers, does its tasks alone) and after fork. A task must not call this, and must bear being run
- * twice (a child forked by a task runs the job's tasks again). Returns the number of
- * threads that could take part, the caller included. */
+/* Runs task(context, i) for every i < count and returns when all are done. The calling thread takes
+ * part; workers are started at first use and sleep in between. Safe from many threads at once (a
+ * caller that finds the pool busy, or that cannot start workers, does its tasks alone) and after
+ * fork. A task must not call this, and must bear being run twice (a child forked by a task runs the
+ * job's tasks again). Returns the number of threads that could take part, the caller included. */
 uint32_t gpr_parallel_for(uint64_t count, gpr_task task, void *context);
 
 /* Threads gpr_parallel_for would use: gpr_limits.cpu_threads. */

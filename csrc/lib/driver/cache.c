@@ -1,7 +1,9 @@
-/* Layout of an entry, integers in the machine's byte order (a cache is not moved between machines; a foreign one fails the
- * schema check):
- *   char magic[8]; uint32 schema; uint32 key_bytes; uint64 body_bytes; uint8 sha256_of_key_and_body[32]; key; body
- * body: uint32 entry_count; entry_count times (uint32 bytes; lowered name); uint64 image_bytes; image. */
+/* Layout of an entry, integers in the machine's byte order (a cache is not moved between machines;
+ * a foreign one fails the schema check):
+ *   char magic[8]; uint32 schema; uint32 key_bytes; uint64 body_bytes; uint8
+ *     sha256_of_key_and_body[32]; key; body
+ * body: uint32 entry_count; entry_count times (uint32 bytes; lowered name); uint64 image_bytes;
+ * image. */
 #include "lib/driver/cache.h"
 
 #include <dirent.h>
@@ -89,8 +91,8 @@ static void make_directories(const char *path)
     (void)mkdir(path, 0700);
 }
 
-/* Opens the cache directory, making it if asked. -1 with a reason if there is none that is this user's alone: a directory that
- * others can write to could hand us their machine code. */
+/* Opens the cache directory, making it if asked. -1 with a reason if there is none that is this
+ * user's alone: a directory that others can write to could hand us their machine code. */
 static int open_directory(int make, const char **reason)
 {
     char room[1024];
@@ -101,7 +103,8 @@ static int open_directory(int make, const char **reason)
     if (make) make_directories(path);
     const int directory = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (directory < 0) {
-        *reason = errno == ENOENT ? "the cache directory does not exist yet" : "the cache directory cannot be opened";
+        *reason = errno == ENOENT ? "the cache directory does not exist yet"
+                                  : "the cache directory cannot be opened";
         return -1;
     }
     if (fstat(directory, &about) != 0 || about.st_uid != geteuid() || (about.st_mode & 022) != 0) {
@@ -137,7 +140,8 @@ static int is_temporary(const char *name)
 
 /* ---------------------------------------------------------------- reading -------------------- */
 
-static void entry_digest(const char *key, const void *body, size_t body_bytes, uint8_t digest[GPR_SHA256_BYTES])
+static void entry_digest(const char *key, const void *body, size_t body_bytes,
+                         uint8_t digest[GPR_SHA256_BYTES])
 {
     gpr_sha256 hash;
 
@@ -211,8 +215,8 @@ static outcome read_entry(int file, const char *key, gpr_object *object)
     outcome result = DAMAGED;
 
     if (!read_all(file, &header, sizeof header)) return DAMAGED;
-    if (memcmp(header.magic, MAGIC, sizeof MAGIC) != 0 || header.schema != SCHEMA || header.key_bytes != key_bytes ||
-        header.body_bytes > LARGEST_ENTRY) {
+    if (memcmp(header.magic, MAGIC, sizeof MAGIC) != 0 || header.schema != SCHEMA ||
+        header.key_bytes != key_bytes || header.body_bytes > LARGEST_ENTRY) {
         return DAMAGED;
     }
     content = malloc(key_bytes + (size_t)header.body_bytes);
@@ -244,7 +248,8 @@ int gpr_cache_read(const char *key, gpr_object *object)
         const outcome result = read_entry(file, key, object);
         found = result == GOOD;
         if (found) {
-            (void)futimens(file, NULL); /* recently used; without the right to say so it is just older */
+            /* recently used; without the right to say so it is just older */
+            (void)futimens(file, NULL);
         } else {
             atomic_fetch_add(&faults, 1);
         }
@@ -272,7 +277,8 @@ static char *make_entry(const char *key, const gpr_object *object, size_t *bytes
     const uint32_t count = (uint32_t)object->entry_count;
     const uint64_t image_bytes = object->bytes;
 
-    for (int i = 0; i < object->entry_count; i++) body_bytes += sizeof(uint32_t) + strlen(object->lowered[i]);
+    for (int i = 0; i < object->entry_count; i++)
+        body_bytes += sizeof(uint32_t) + strlen(object->lowered[i]);
     *bytes = sizeof(entry_header) + key_bytes + body_bytes;
 
     char *entry = malloc(*bytes);
@@ -287,7 +293,8 @@ static char *make_entry(const char *key, const gpr_object *object, size_t *bytes
     at = append(at, &image_bytes, sizeof image_bytes);
     (void)append(at, object->image, object->bytes);
 
-    entry_header header = {.schema = SCHEMA, .key_bytes = (uint32_t)key_bytes, .body_bytes = body_bytes};
+    entry_header header = {
+        .schema = SCHEMA, .key_bytes = (uint32_t)key_bytes, .body_bytes = body_bytes};
     memcpy(header.magic, MAGIC, sizeof MAGIC);
     entry_digest(key, body, body_bytes, header.digest);
     (void)append(append(entry, &header, sizeof header), key, key_bytes);
@@ -307,7 +314,8 @@ static int write_all(int file, const char *data, size_t bytes)
 }
 
 /* Visits the entries and, if asked, the temporary files of the directory. */
-static void for_each_file(int directory, int temporaries, void (*visit)(int, const char *, const struct stat *, void *),
+static void for_each_file(int directory, int temporaries,
+                          void (*visit)(int, const char *, const struct stat *, void *),
                           void *context)
 {
     struct stat about;
@@ -367,10 +375,12 @@ static void note_entry(int directory, const char *name, const struct stat *about
     candidates *all = context;
 
     if (!is_entry(name)) {
-        if (time(NULL) - about->st_mtim.tv_sec > ABANDONED_SECONDS) (void)unlinkat(directory, name, 0);
+        if (time(NULL) - about->st_mtim.tv_sec > ABANDONED_SECONDS)
+            (void)unlinkat(directory, name, 0);
         return;
     }
-    if (all->count == all->room) return; /* written since they were counted: the next trimming sees it */
+    /* written since they were counted: the next trimming sees it */
+    if (all->count == all->room) return;
     candidate *item = &all->items[all->count++];
     item->used = about->st_mtim;
     item->bytes = (uint64_t)about->st_size;
@@ -400,7 +410,8 @@ static void trim(int directory)
     for_each_file(directory, 1, note_entry, &all);
     qsort(all.items, all.count, sizeof *all.items, used_earlier);
     for (uint64_t i = 0; i < all.count && before.bytes > limit; i++) {
-        (void)unlinkat(directory, all.items[i].name, 0); /* if it is gone, another process was faster */
+        /* if it is gone, another process was faster */
+        (void)unlinkat(directory, all.items[i].name, 0);
         before.bytes -= all.items[i].bytes < before.bytes ? all.items[i].bytes : before.bytes;
     }
     free(all.items);
@@ -423,7 +434,8 @@ void gpr_cache_write(const char *key, const gpr_object *object)
     if (entry == NULL || bytes > size_limit() || bytes > LARGEST_ENTRY)
         goto done; /* it would cost every other entry its place */
     entry_name(key, name);
-    (void)snprintf(temporary, sizeof temporary, ".%s.%ld.%u", name, (long)getpid(), atomic_fetch_add(&serial, 1));
+    (void)snprintf(temporary, sizeof temporary, ".%s.%ld.%u", name, (long)getpid(),
+                   atomic_fetch_add(&serial, 1));
     file = openat(directory, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (file < 0) goto done;
     good = write_all(file, entry, bytes) && fsync(file) == 0;

@@ -1,17 +1,20 @@
 /* The disk cache of compiled programs.
  *
- * One self-describing file per entry, named by the SHA-256 of its key. The key is everything that decides the machine code, so an
- * entry is never stale, only unused. Entries are written to a temporary file, synced and renamed: a reader, in this process or
- * another, sees a whole entry or none. Whatever goes wrong (no directory, no rights, disk full, damage) is a miss. */
+ * One self-describing file per entry, named by the SHA-256 of its key. The key is everything that
+ * decides the machine code, so an entry is never stale, only unused. Entries are written to a
+ * temporary file, synced and renamed: a reader, in this process or another, sees a whole entry or
+ * none. Whatever goes wrong (no directory, no rights, disk full, damage) is a miss. */
 #ifndef GPR_LIB_CACHE_H
 #define GPR_LIB_CACHE_H
 
 #include "lib/driver/nvrtc.h"
 
-/* 1 and the object, to be cleared by the caller, if the cache holds an undamaged entry for the key; else 0. */
+/* 1 and the object, to be cleared by the caller, if the cache holds an undamaged entry for the
+ * key; else 0. */
 int gpr_cache_read(const char *key, gpr_object *object);
 
-/* Stores an entry if it can, then removes least recently used entries until the cache is within its limit. */
+/* Stores an entry if it can, then removes least recently used entries until the cache is within
+ * its limit. */
 void gpr_cache_write(const char *key, const gpr_object *object);
 
 /* Removes every entry and every left-over temporary file. */

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 
 static pthread_mutex_t devices_lock = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic(gpr_device *) devices[GPR_MAX_DEVICES]; /* opened ones; never closed, so readers need no lock */
+/* opened ones; never closed, so readers need no lock */
+static _Atomic(gpr_device *) devices[GPR_MAX_DEVICES];
 
 /* Whether the context's owner lets threads spin while they wait; the context is current. */
 static gpr_status read_patience(gpr_device *device)
@@ -44,8 +45,10 @@ static void release_resources(gpr_device *device)
     if (device->small_outputs != 0) (void)gpr_cuda.cuMemFree(device->small_outputs);
     if (device->small != NULL) (void)gpr_cuda.cuMemFreeHost(device->small);
     for (int i = 0; i < GPR_SLOTS; i++) {
-        if (device->ring.slots[i].uploaded != NULL) (void)gpr_cuda.cuEventDestroy(device->ring.slots[i].uploaded);
-        if (device->ring.slots[i].reduced != NULL) (void)gpr_cuda.cuEventDestroy(device->ring.slots[i].reduced);
+        if (device->ring.slots[i].uploaded != NULL)
+            (void)gpr_cuda.cuEventDestroy(device->ring.slots[i].uploaded);
+        if (device->ring.slots[i].reduced != NULL)
+            (void)gpr_cuda.cuEventDestroy(device->ring.slots[i].reduced);
     }
     if (device->ordered != NULL) (void)gpr_cuda.cuEventDestroy(device->ordered);
     if (device->started != NULL) (void)gpr_cuda.cuEventDestroy(device->started);
@@ -111,7 +114,8 @@ gpr_status gpr_device_find(int ordinal, gpr_device **result)
             device = atomic_load_explicit(&devices[ordinal], memory_order_relaxed);
         if (device == NULL) {
             status = open_device(ordinal, &device);
-            if (status == GPR_OK) atomic_store_explicit(&devices[ordinal], device, memory_order_release);
+            if (status == GPR_OK)
+                atomic_store_explicit(&devices[ordinal], device, memory_order_release);
         }
         pthread_mutex_unlock(&devices_lock);
     }
@@ -127,7 +131,8 @@ gpr_status gpr_device_enter(int ordinal, gpr_device **result)
     if (status != GPR_OK) return status;
     if (pthread_mutex_lock(&device->lock) != 0) {
         return gpr_fail(GPR_ERROR_DEVICE,
-                        "this thread is at work on device \"cuda:%d\" already: an interrupt callback cannot start "
+                        "this thread is at work on device \"cuda:%d\" already: an interrupt "
+                        "callback cannot start "
                         "another piece of work there",
                         ordinal);
     }

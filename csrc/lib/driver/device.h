@@ -1,6 +1,8 @@
-/* A CUDA device as this library holds it: its primary context, two streams, buffers that are kept between calls, loaded programs.
+/* A CUDA device as this library holds it: its primary context, two streams, buffers that are kept
+ * between calls, loaded programs.
  *
- * One call at a time works on a device: gpr_device_enter locks it and makes its context current, gpr_device_leave undoes both. */
+ * One call at a time works on a device: gpr_device_enter locks it and makes its context current,
+ * gpr_device_leave undoes both. */
 #ifndef GPR_LIB_DEVICE_H
 #define GPR_LIB_DEVICE_H
 
@@ -11,8 +13,10 @@
 #include "lib/rules/plan.h"
 
 enum {
-    GPR_SLOTS = 4,                /* chunks in flight: one being packed, one copied, one reduced, one spare */
-    GPR_SMALL_BYTES = 64 << 10,   /* arrays up to this are read by the kernel where they are staged */
+    /* chunks in flight: one being packed, one copied, one reduced, one spare */
+    GPR_SLOTS = 4,
+    /* arrays up to this are read by the kernel where they are staged */
+    GPR_SMALL_BYTES = 64 << 10,
     GPR_SMALL_RESULTS = 64 << 10, /* bytes of accumulators of such an array */
     GPR_SMALL_SCRATCH = 64 << 10, /* bytes of partials, where the caller chose the grid */
     GPR_RESULT_SHARE = 4,         /* a slot holds 1 byte of results for this many of elements */
@@ -75,9 +79,9 @@ typedef struct gpr_device {
     struct gpr_scratch *scratches; /* of calls that do not wait; scratch.h */
 } gpr_device;
 
-/* Opens device `ordinal` if need be, locks it, makes its context current. GPR_ERROR_DEVICE (also for a call from inside a call on the
- * same device, as an interrupt callback might make), GPR_ERROR_VALUE (no such device), GPR_ERROR_CUDA, GPR_ERROR_MEMORY; then
- * nothing is locked. */
+/* Opens device `ordinal` if need be, locks it, makes its context current. GPR_ERROR_DEVICE (also
+ * for a call from inside a call on the same device, as an interrupt callback might make),
+ * GPR_ERROR_VALUE (no such device), GPR_ERROR_CUDA, GPR_ERROR_MEMORY; then nothing is locked. */
 gpr_status gpr_device_enter(int ordinal, gpr_device **result);
 void gpr_device_leave(gpr_device *device);
 
@@ -90,22 +94,27 @@ gpr_device *gpr_device_opened(int ordinal);
 gpr_status gpr_check_ordinal(int ordinal);
 gpr_status gpr_read_facts(CUdevice handle, gpr_device_facts *facts);
 
-/* Makes the buffer hold at least `bytes`; its content is lost. New memory is zeroed, on `stream`, if asked. */
+/* Makes the buffer hold at least `bytes`; its content is lost. New memory is zeroed, on
+ * `stream`, if asked. */
 gpr_status gpr_buffer_ensure(gpr_buffer *buffer, uint64_t bytes, int zero, CUstream stream);
 /* Gives the memory back once the device no longer uses it. */
 void gpr_buffer_clear(gpr_buffer *buffer);
 
-/* The most that a slot's parts may take so that all parts of all slots fit the limits, with device scratch as large as one
- * slot's elements. */
+/* The most that a slot's parts may take so that all parts of all slots fit the limits, with device
+ * scratch as large as one slot's elements. */
 gpr_slot_bytes gpr_slot_limits(const gpr_limits *limits);
 
-/* Makes the ring's slots hold at least `wanted`; what they hold beyond it, for other users, stays. With too little memory
- * the parts become smaller, elements down to `least` bytes: read ring.room. `generation` is that of the limits which the
- * sizes were made for; buffers of another one, scratch included, are freed first. GPR_ERROR_MEMORY. */
-gpr_status gpr_ring_ensure(gpr_device *device, unsigned generation, const gpr_slot_bytes *wanted, uint64_t least);
+/* Makes the ring's slots hold at least `wanted`; what they hold beyond it, for other users, stays.
+ * With too little memory the parts become smaller, elements down to `least` bytes: read ring.room.
+ * `generation` is that of the limits which the sizes were made for; buffers of another one, scratch
+ * included, are freed first. GPR_ERROR_MEMORY. */
+gpr_status gpr_ring_ensure(gpr_device *device, unsigned generation, const gpr_slot_bytes *wanted,
+                           uint64_t least);
 
-/* The traits's program, loaded; compiled or read from the disk cache if it is new. Counts in *run. */
-gpr_status gpr_load_program(gpr_device *device, const gpr_kernel_traits *traits, gpr_run *run, gpr_program **result);
+/* The traits's program, loaded; compiled or read from the disk cache if it is new. Counts in
+ * *run. */
+gpr_status gpr_load_program(gpr_device *device, const gpr_kernel_traits *traits, gpr_run *run,
+                            gpr_program **result);
 
 /* Whether CUDA work can run in this process, found without recording a failure. */
 int gpr_cuda_usable(void);

@@ -1,4 +1,5 @@
-/* Facts of devices: what plans are made for, and what users are told. No device is opened for them. */
+/* Facts of devices: what plans are made for, and what users are told. No device is opened for
+ * them. */
 #include "lib/driver/device.h"
 
 #include <stdio.h>
@@ -9,7 +10,8 @@
 
 static gpr_status read_attribute(CUdevice handle, int attribute, int *value)
 {
-    return gpr_check(gpr_cuda.cuDeviceGetAttribute(value, attribute, handle), "cuDeviceGetAttribute");
+    return gpr_check(gpr_cuda.cuDeviceGetAttribute(value, attribute, handle),
+                     "cuDeviceGetAttribute");
 }
 
 static gpr_status read_capability(CUdevice handle, int *cc)
@@ -24,8 +26,9 @@ done:
     return status;
 }
 
-/* Whether exact sums are sooner made of integers on a GPU that adds so many float32 in the time of a float64:
- * 2 on GPUs for computing, 32 or 64 on others. The environment variable overrides the ratio. */
+/* Whether exact sums are sooner made of integers on a GPU that adds so many float32 in the time of
+ * a float64: 2 on GPUs for computing, 32 or 64 on others. The environment variable overrides the
+ * ratio. */
 static int is_float64_slow(int ratio)
 {
     enum { SLOW_RATIO = 8 };
@@ -45,7 +48,8 @@ gpr_status gpr_read_facts(CUdevice handle, gpr_device_facts *facts)
     facts->multiprocessors = (uint32_t)value;
     GPR_TRY(read_attribute(handle, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, &value));
     facts->threads_per_multiprocessor = (uint32_t)value;
-    GPR_TRY(read_attribute(handle, CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO, &value));
+    GPR_TRY(
+        read_attribute(handle, CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO, &value));
     facts->slow_float64 = is_float64_slow(value);
 done:
     return status;
@@ -58,8 +62,9 @@ gpr_status gpr_check_ordinal(int ordinal)
 
     GPR_CU(cuDeviceGetCount, &count);
     if (ordinal < 0 || ordinal >= count || ordinal >= GPR_MAX_DEVICES) {
-        return gpr_fail(GPR_ERROR_VALUE, "there is no device \"cuda:%d\": this machine has %d CUDA device%s", ordinal,
-                        count, count == 1 ? "" : "s");
+        return gpr_fail(GPR_ERROR_VALUE,
+                        "there is no device \"cuda:%d\": this machine has %d CUDA device%s",
+                        ordinal, count, count == 1 ? "" : "s");
     }
 done:
     return status;
@@ -113,16 +118,19 @@ gpr_status gpr_device_info_at(int ordinal, gpr_device_info *info)
     GPR_CU(cuDeviceTotalMem, &bytes, handle);
     info->memory_bytes = bytes;
     GPR_TRY(read_capability(handle, &info->compute_capability));
-    GPR_TRY(read_attribute(handle, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &info->multiprocessors));
+    GPR_TRY(
+        read_attribute(handle, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &info->multiprocessors));
     GPR_TRY(read_attribute(handle, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, &info->memory_clock_khz));
-    GPR_TRY(read_attribute(handle, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, &info->memory_bus_bits));
+    GPR_TRY(read_attribute(handle, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH,
+                           &info->memory_bus_bits));
     GPR_TRY(read_attribute(handle, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, &value));
     info->l2_bytes = (uint64_t)value;
     GPR_CU(cuDeviceGetUuid, &uuid, handle);
     const unsigned char *b = uuid.bytes;
     (void)snprintf(info->uuid, sizeof info->uuid,
-                   "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2], b[3],
-                   b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+                   "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0],
+                   b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13],
+                   b[14], b[15]);
 done:
     return status;
 }
@@ -132,15 +140,17 @@ gpr_status gpr_kernel_available(int index, int ordinal)
     gpr_device_info info;
     gpr_status status = GPR_OK;
 
-    if (index < 0 || index >= GPR_KERNEL_COUNT) return gpr_fail(GPR_ERROR_VALUE, "no kernel has index %d", index);
+    if (index < 0 || index >= GPR_KERNEL_COUNT)
+        return gpr_fail(GPR_ERROR_VALUE, "no kernel has index %d", index);
     const gpr_kernel_row *row = &gpr_kernel_rows[index];
     GPR_TRY(gpr_kernel_headers(index));
     GPR_TRY(gpr_cuda_available());
     GPR_TRY(gpr_device_info_at(ordinal >= 0 ? ordinal : 0, &info));
     if (info.compute_capability < row->min_cc) {
-        status = gpr_fail(GPR_ERROR_KERNEL, "kernel '%s' needs compute capability %d.%d, %s has %d.%d", row->name,
-                          row->min_cc / 10, row->min_cc % 10, info.name, info.compute_capability / 10,
-                          info.compute_capability % 10);
+        status =
+            gpr_fail(GPR_ERROR_KERNEL, "kernel '%s' needs compute capability %d.%d, %s has %d.%d",
+                     row->name, row->min_cc / 10, row->min_cc % 10, info.name,
+                     info.compute_capability / 10, info.compute_capability % 10);
     }
 done:
     return status;

@@ -1,4 +1,5 @@
-/* Memory of a device: buffers that grow and are kept, and what users allocate and copy themselves. */
+/* Memory of a device: buffers that grow and are kept, and what users allocate and copy
+ * themselves. */
 #include "lib/driver/device.h"
 
 #include <string.h>
@@ -27,8 +28,9 @@ done:
 
 /* ---------------------------------------------------------------- memory for users ----------- */
 
-/* Does one thing with a device's context current. The device is not locked: memory is freed wherever a finaliser happens to run,
- * also while this or another thread is at work on the device. */
+/* Does one thing with a device's context current. The device is not locked: memory is freed
+ * wherever a finaliser happens to run, also while this or another thread is at work on the
+ * device. */
 #define WITH_CONTEXT(ordinal, call)                                                         \
     do {                                                                                    \
         gpr_device *device = NULL;                                                          \
@@ -45,9 +47,10 @@ done:
 gpr_status gpr_alloc_pinned(uint64_t bytes, void **data)
 {
     *data = NULL;
-    WITH_CONTEXT(0, gpr_check(gpr_cuda.cuMemHostAlloc(data, bytes > 0 ? bytes : 1,
-                                                      CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
-                              "cuMemHostAlloc"));
+    WITH_CONTEXT(
+        0, gpr_check(gpr_cuda.cuMemHostAlloc(data, bytes > 0 ? bytes : 1,
+                                             CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
+                     "cuMemHostAlloc"));
 }
 
 gpr_status gpr_free_pinned(void *data)
@@ -58,7 +61,8 @@ gpr_status gpr_free_pinned(void *data)
 static gpr_status alloc_device(uint64_t bytes, void **data)
 {
     CUdeviceptr address = 0;
-    const gpr_status status = gpr_check(gpr_cuda.cuMemAlloc(&address, bytes > 0 ? bytes : 1), "cuMemAlloc");
+    const gpr_status status =
+        gpr_check(gpr_cuda.cuMemAlloc(&address, bytes > 0 ? bytes : 1), "cuMemAlloc");
 
     *data = (void *)(uintptr_t)address;
     return status;
@@ -82,7 +86,8 @@ static gpr_status upload(gpr_device *device, void *destination, const void *sour
     GPR_CU(cuMemcpyHtoDAsync, (CUdeviceptr)(uintptr_t)destination, source, bytes, device->copy);
     GPR_CU(cuStreamSynchronize, device->copy);
 done:
-    if (status != GPR_OK) (void)gpr_cuda.cuStreamSynchronize(device->copy); /* the caller may free both sides now */
+    /* the caller may free both sides now */
+    if (status != GPR_OK) (void)gpr_cuda.cuStreamSynchronize(device->copy);
     return status;
 }
 
@@ -98,13 +103,15 @@ gpr_status gpr_upload(int ordinal, void *destination, const void *source, uint64
 }
 
 /* By way of pinned memory, a page at a time: the host's need not be. */
-static gpr_status download(gpr_device *device, CUstream stream, char *destination, const char *source, uint64_t bytes)
+static gpr_status download(gpr_device *device, CUstream stream, char *destination,
+                           const char *source, uint64_t bytes)
 {
     gpr_status status = GPR_OK;
 
     for (uint64_t done = 0; done < bytes;) {
         const uint64_t part = bytes - done < GPR_SMALL_BYTES ? bytes - done : GPR_SMALL_BYTES;
-        GPR_CU(cuMemcpyDtoHAsync, device->small, (CUdeviceptr)(uintptr_t)(source + done), part, stream);
+        GPR_CU(cuMemcpyDtoHAsync, device->small, (CUdeviceptr)(uintptr_t)(source + done), part,
+               stream);
         GPR_CU(cuStreamSynchronize, stream);
         memcpy(destination + done, device->small, part);
         done += part;
@@ -113,13 +120,15 @@ done:
     return status;
 }
 
-gpr_status gpr_download(int ordinal, void *stream, void *destination, const void *source, uint64_t bytes)
+gpr_status gpr_download(int ordinal, void *stream, void *destination, const void *source,
+                        uint64_t bytes)
 {
     gpr_device *device = NULL;
     gpr_status status = gpr_device_enter(ordinal, &device);
 
     if (status != GPR_OK) return status;
-    status = download(device, stream != NULL ? (CUstream)stream : device->compute, destination, source, bytes);
+    status = download(device, stream != NULL ? (CUstream)stream : device->compute, destination,
+                      source, bytes);
     gpr_device_leave(device);
     return status;
 }

@@ -1,5 +1,5 @@
-/* Opening libcuda. The outcome, good or bad, is found once and kept: asking again is one atomic load, so that a machine
- * without a GPU pays nothing for each call that would have used one. */
+/* Opening libcuda. The outcome, good or bad, is found once and kept: asking again is one atomic
+ * load, so that a machine without a GPU pays nothing for each call that would have used one. */
 #include "lib/driver/driver.h"
 
 #include <dlfcn.h>
@@ -18,11 +18,13 @@ static atomic_int state = NOT_TRIED;
 static char reason[900]; /* why the driver is unusable; written once, before state */
 static int version;
 static atomic_int opening; /* not 0 while a thread is opening the driver */
-static atomic_int forked;  /* not 0 in children of the process that initialised the driver: they must not call it */
+/* not 0 in children of the process that initialised the driver: they must not call it */
+static atomic_int forked;
 
-#define FORKED                                                                                                  \
-    "CUDA cannot be used in this process: it was forked from one that had used CUDA%s. Start workers with the " \
-    "'spawn' "                                                                                                  \
+#define FORKED                                                                                 \
+    "CUDA cannot be used in this process: it was forked from one that had used CUDA%s. Start " \
+    "workers with the "                                                                        \
+    "'spawn' "                                                                                 \
     "or 'forkserver' method, or use device=\"cpu\" here"
 
 static void explain(const char *format, const char *detail)
@@ -41,7 +43,8 @@ static int resolve_functions(void *library)
     GPR_DRIVER_FUNCTIONS(CU)
 #undef CU
     if (missing == NULL) return 1;
-    explain("the NVIDIA driver is too old: it has no %s. Install a driver for CUDA 12.0 or newer (525 or newer)",
+    explain("the NVIDIA driver is too old: it has no %s. Install a driver for CUDA 12.0 or newer "
+            "(525 or newer)",
             missing);
     return 0;
 }
@@ -54,8 +57,8 @@ static int starts(CUresult result, const char *call)
 
     if (result == CUDA_SUCCESS) return 1;
     (void)gpr_cuda.cuGetErrorName(result, &name);
-    (void)snprintf(detail, sizeof detail, "%s failed with %s (%d)", call, name != NULL ? name : "an unknown error",
-                   result);
+    (void)snprintf(detail, sizeof detail, "%s failed with %s (%d)", call,
+                   name != NULL ? name : "an unknown error", result);
     explain("the NVIDIA driver does not start: %s. Check nvidia-smi", detail);
     return 0;
 }
@@ -68,7 +71,8 @@ static int initialise(void)
     int devices = 0, found = 0;
 
     if (library == NULL) {
-        explain("no NVIDIA driver: libcuda cannot be opened (%.400s). Install the NVIDIA driver, or use device=\"cpu\"",
+        explain("no NVIDIA driver: libcuda cannot be opened (%.400s). Install the NVIDIA driver, "
+                "or use device=\"cpu\"",
                 dlerror());
         return UNUSABLE;
     }
@@ -76,20 +80,26 @@ static int initialise(void)
 
     const CUresult result = gpr_cuda.cuInit(0);
     if (result == CUDA_ERROR_NO_DEVICE) {
-        explain("the NVIDIA driver finds no CUDA device%s. Check nvidia-smi and CUDA_VISIBLE_DEVICES", "");
+        explain(
+            "the NVIDIA driver finds no CUDA device%s. Check nvidia-smi and CUDA_VISIBLE_DEVICES",
+            "");
         goto close;
     }
-    if (!starts(result, "cuInit") || !starts(gpr_cuda.cuDriverGetVersion(&found), "cuDriverGetVersion")) goto close;
+    if (!starts(result, "cuInit") ||
+        !starts(gpr_cuda.cuDriverGetVersion(&found), "cuDriverGetVersion"))
+        goto close;
     if (found < OLDEST_DRIVER) {
         (void)snprintf(detail, sizeof detail, "%d.%d", found / 1000, found % 1000 / 10);
-        explain(
-            "the NVIDIA driver is too old: it supports CUDA %s. Install a driver for CUDA 12.0 or newer (525 or newer)",
-            detail);
+        explain("the NVIDIA driver is too old: it supports CUDA %s. Install a driver for CUDA 12.0 "
+                "or newer (525 or newer)",
+                detail);
         goto close;
     }
     if (!starts(gpr_cuda.cuDeviceGetCount(&devices), "cuDeviceGetCount")) goto close;
     if (devices == 0) {
-        explain("the NVIDIA driver finds no CUDA device%s. Check nvidia-smi and CUDA_VISIBLE_DEVICES", "");
+        explain(
+            "the NVIDIA driver finds no CUDA device%s. Check nvidia-smi and CUDA_VISIBLE_DEVICES",
+            "");
         goto close;
     }
     version = found;
@@ -99,8 +109,8 @@ close:
     return UNUSABLE;
 }
 
-/* Noted here, so that no call has to ask whose process it is. A child that was forked while another thread was opening the driver has
- * half a driver and a lock that nobody will release. */
+/* Noted here, so that no call has to ask whose process it is. A child that was forked while another
+ * thread was opening the driver has half a driver and a lock that nobody will release. */
 static void after_fork_in_child(void)
 {
     if (atomic_load(&state) == READY) atomic_store(&forked, 1);
@@ -145,7 +155,8 @@ int gpr_driver_usable(void)
 gpr_status gpr_driver_ready(void)
 {
     if (driver_state() == UNUSABLE) return gpr_fail(GPR_ERROR_DEVICE, "%s", reason);
-    if (atomic_load_explicit(&forked, memory_order_relaxed) != 0) return gpr_fail(GPR_ERROR_DEVICE, FORKED, "");
+    if (atomic_load_explicit(&forked, memory_order_relaxed) != 0)
+        return gpr_fail(GPR_ERROR_DEVICE, FORKED, "");
     return GPR_OK;
 }
 
@@ -163,8 +174,8 @@ gpr_status gpr_check(CUresult result, const char *call)
     (void)gpr_cuda.cuGetErrorString(result, &text);
     if (name == NULL) name = "unknown CUDA error";
     if (text == NULL) text = "no description";
-    (void)gpr_fail(result == CUDA_ERROR_OUT_OF_MEMORY ? GPR_ERROR_MEMORY : GPR_ERROR_CUDA, "%s failed: %s (%s, %d)",
-                   call, text, name, result);
+    (void)gpr_fail(result == CUDA_ERROR_OUT_OF_MEMORY ? GPR_ERROR_MEMORY : GPR_ERROR_CUDA,
+                   "%s failed: %s (%s, %d)", call, text, name, result);
     return gpr_fail_call(call, result, name);
 }
 

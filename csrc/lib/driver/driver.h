@@ -1,7 +1,8 @@
-/* libcuda, opened at run time: the boundary between this library and the GPU, and the only file that knows its ABI.
+/* libcuda, opened at run time: the boundary between this library and the GPU, and the only file
+ * that knows its ABI.
  *
- * Declared here by hand because the build must need no CUDA toolkit. Names, argument types and numbers are libcuda's own
- * (CUDA 12 and 13); the types are reduced to what this library passes. */
+ * Declared here by hand because the build must need no CUDA toolkit. Names, argument types and
+ * numbers are libcuda's own (CUDA 12 and 13); the types are reduced to what this library passes. */
 #ifndef GPR_LIB_DRIVER_H
 #define GPR_LIB_DRIVER_H
 
@@ -68,64 +69,75 @@ typedef struct CUuuid {
     unsigned char bytes[16];
 } CUuuid;
 
-/* CU(member, symbol, arguments): every driver function the library calls. The symbol carries the ABI version. */
-#define GPR_DRIVER_FUNCTIONS(CU)                                                                                     \
-    CU(cuInit, "cuInit", (unsigned flags))                                                                           \
-    CU(cuDriverGetVersion, "cuDriverGetVersion", (int *version))                                                     \
-    CU(cuGetErrorName, "cuGetErrorName", (CUresult error, const char **name))                                        \
-    CU(cuGetErrorString, "cuGetErrorString", (CUresult error, const char **text))                                    \
-    CU(cuDeviceGetCount, "cuDeviceGetCount", (int *count))                                                           \
-    CU(cuDeviceGet, "cuDeviceGet", (CUdevice *device, int ordinal))                                                  \
-    CU(cuDeviceGetName, "cuDeviceGetName", (char *name, int length, CUdevice device))                                \
-    CU(cuDeviceGetAttribute, "cuDeviceGetAttribute", (int *value, int attribute, CUdevice device))                   \
-    CU(cuDeviceTotalMem, "cuDeviceTotalMem_v2", (size_t *bytes, CUdevice device))                                    \
-    CU(cuDeviceGetUuid, "cuDeviceGetUuid_v2", (CUuuid *uuid, CUdevice device))                                       \
-    CU(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext *context, CUdevice device))                  \
-    CU(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (CUdevice device))                                 \
-    CU(cuCtxPushCurrent, "cuCtxPushCurrent_v2", (CUcontext context))                                                 \
-    CU(cuCtxPopCurrent, "cuCtxPopCurrent_v2", (CUcontext *context))                                                  \
-    CU(cuCtxGetFlags, "cuCtxGetFlags", (unsigned *flags))                                                            \
-    CU(cuCtxSynchronize, "cuCtxSynchronize", (void))                                                                 \
-    CU(cuStreamCreate, "cuStreamCreate", (CUstream *stream, unsigned flags))                                         \
-    CU(cuStreamDestroy, "cuStreamDestroy_v2", (CUstream stream))                                                     \
-    CU(cuStreamSynchronize, "cuStreamSynchronize", (CUstream stream))                                                \
-    CU(cuStreamWaitEvent, "cuStreamWaitEvent", (CUstream stream, CUevent event, unsigned flags))                     \
-    CU(cuStreamGetCtx, "cuStreamGetCtx", (CUstream stream, CUcontext *context))                                      \
-    CU(cuStreamGetId, "cuStreamGetId", (CUstream stream, unsigned long long *id))                                    \
-    CU(cuStreamIsCapturing, "cuStreamIsCapturing", (CUstream stream, int *state))                                    \
-    CU(cuStreamGetCaptureInfo, "cuStreamGetCaptureInfo_v2",                                                          \
-       (CUstream stream, int *state, unsigned long long *id, CUgraph *graph, const CUgraphNode **dependencies,       \
-        size_t *dependency_count))                                                                                   \
-    CU(cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", (int *mode))                          \
-    CU(cuUserObjectCreate, "cuUserObjectCreate",                                                                     \
-       (CUuserObject * object, void *argument, CUhostFn destroy, unsigned references, unsigned flags))               \
-    CU(cuUserObjectRelease, "cuUserObjectRelease", (CUuserObject object, unsigned count))                            \
-    CU(cuGraphRetainUserObject, "cuGraphRetainUserObject",                                                           \
-       (CUgraph graph, CUuserObject object, unsigned count, unsigned flags))                                         \
-    CU(cuEventCreate, "cuEventCreate", (CUevent *event, unsigned flags))                                             \
-    CU(cuEventDestroy, "cuEventDestroy_v2", (CUevent event))                                                         \
-    CU(cuEventRecord, "cuEventRecord", (CUevent event, CUstream stream))                                             \
-    CU(cuEventQuery, "cuEventQuery", (CUevent event))                                                                \
-    CU(cuEventSynchronize, "cuEventSynchronize", (CUevent event))                                                    \
-    CU(cuEventElapsedTime, "cuEventElapsedTime", (float *milliseconds, CUevent start, CUevent end))                  \
-    CU(cuMemAlloc, "cuMemAlloc_v2", (CUdeviceptr *pointer, size_t bytes))                                            \
-    CU(cuMemFree, "cuMemFree_v2", (CUdeviceptr pointer))                                                             \
-    CU(cuMemHostAlloc, "cuMemHostAlloc", (void **pointer, size_t bytes, unsigned flags))                             \
-    CU(cuMemFreeHost, "cuMemFreeHost", (void *pointer))                                                              \
-    CU(cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", (CUdeviceptr to, const void *from, size_t bytes, CUstream stream)) \
-    CU(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", (void *to, CUdeviceptr from, size_t bytes, CUstream stream))       \
-    CU(cuMemsetD8Async, "cuMemsetD8Async", (CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream))     \
-    CU(cuMemsetD16Async, "cuMemsetD16Async", (CUdeviceptr to, unsigned short value, size_t count, CUstream stream))  \
-    CU(cuMemsetD2D32Async, "cuMemsetD2D32Async",                                                                     \
-       (CUdeviceptr to, size_t pitch, unsigned value, size_t width, size_t height, CUstream stream))                 \
-    CU(cuPointerGetAttributes, "cuPointerGetAttributes",                                                             \
-       (unsigned count, int *attributes, void **values, CUdeviceptr pointer))                                        \
-    CU(cuModuleLoadData, "cuModuleLoadData", (CUmodule *module, const void *image))                                  \
-    CU(cuModuleUnload, "cuModuleUnload", (CUmodule module))                                                          \
-    CU(cuModuleGetFunction, "cuModuleGetFunction", (CUfunction *function, CUmodule module, const char *name))        \
-    CU(cuLaunchKernel, "cuLaunchKernel",                                                                             \
-       (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,  \
-        unsigned block_z, unsigned shared_bytes, CUstream stream, void **arguments, void **extra))
+/* CU(member, symbol, arguments): every driver function the library calls. The symbol carries the
+ * ABI version. */
+#define GPR_DRIVER_FUNCTIONS(CU)                                                                   \
+    CU(cuInit, "cuInit", (unsigned flags))                                                         \
+    CU(cuDriverGetVersion, "cuDriverGetVersion", (int *version))                                   \
+    CU(cuGetErrorName, "cuGetErrorName", (CUresult error, const char **name))                      \
+    CU(cuGetErrorString, "cuGetErrorString", (CUresult error, const char **text))                  \
+    CU(cuDeviceGetCount, "cuDeviceGetCount", (int *count))                                         \
+    CU(cuDeviceGet, "cuDeviceGet", (CUdevice *device, int ordinal))                                \
+    CU(cuDeviceGetName, "cuDeviceGetName", (char *name, int length, CUdevice device))              \
+    CU(cuDeviceGetAttribute, "cuDeviceGetAttribute", (int *value, int attribute, CUdevice device)) \
+    CU(cuDeviceTotalMem, "cuDeviceTotalMem_v2", (size_t *bytes, CUdevice device))                  \
+    CU(cuDeviceGetUuid, "cuDeviceGetUuid_v2", (CUuuid *uuid, CUdevice device))                     \
+    CU(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain",                                       \
+       (CUcontext *context, CUdevice device))                                                      \
+    CU(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (CUdevice device))               \
+    CU(cuCtxPushCurrent, "cuCtxPushCurrent_v2", (CUcontext context))                               \
+    CU(cuCtxPopCurrent, "cuCtxPopCurrent_v2", (CUcontext *context))                                \
+    CU(cuCtxGetFlags, "cuCtxGetFlags", (unsigned *flags))                                          \
+    CU(cuCtxSynchronize, "cuCtxSynchronize", (void))                                               \
+    CU(cuStreamCreate, "cuStreamCreate", (CUstream *stream, unsigned flags))                       \
+    CU(cuStreamDestroy, "cuStreamDestroy_v2", (CUstream stream))                                   \
+    CU(cuStreamSynchronize, "cuStreamSynchronize", (CUstream stream))                              \
+    CU(cuStreamWaitEvent, "cuStreamWaitEvent", (CUstream stream, CUevent event, unsigned flags))   \
+    CU(cuStreamGetCtx, "cuStreamGetCtx", (CUstream stream, CUcontext *context))                    \
+    CU(cuStreamGetId, "cuStreamGetId", (CUstream stream, unsigned long long *id))                  \
+    CU(cuStreamIsCapturing, "cuStreamIsCapturing", (CUstream stream, int *state))                  \
+    CU(cuStreamGetCaptureInfo, "cuStreamGetCaptureInfo_v2",                                        \
+       (CUstream stream, int *state, unsigned long long *id, CUgraph *graph,                       \
+        const CUgraphNode **dependencies, size_t *dependency_count))                               \
+    CU(cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", (int *mode))        \
+    CU(cuUserObjectCreate, "cuUserObjectCreate",                                                   \
+       (CUuserObject * object, void *argument, CUhostFn destroy, unsigned references,              \
+        unsigned flags))                                                                           \
+    CU(cuUserObjectRelease, "cuUserObjectRelease", (CUuserObject object, unsigned count))          \
+    CU(cuGraphRetainUserObject, "cuGraphRetainUserObject",                                         \
+       (CUgraph graph, CUuserObject object, unsigned count, unsigned flags))                       \
+    CU(cuEventCreate, "cuEventCreate", (CUevent *event, unsigned flags))                           \
+    CU(cuEventDestroy, "cuEventDestroy_v2", (CUevent event))                                       \
+    CU(cuEventRecord, "cuEventRecord", (CUevent event, CUstream stream))                           \
+    CU(cuEventQuery, "cuEventQuery", (CUevent event))                                              \
+    CU(cuEventSynchronize, "cuEventSynchronize", (CUevent event))                                  \
+    CU(cuEventElapsedTime, "cuEventElapsedTime",                                                   \
+       (float *milliseconds, CUevent start, CUevent end))                                          \
+    CU(cuMemAlloc, "cuMemAlloc_v2", (CUdeviceptr *pointer, size_t bytes))                          \
+    CU(cuMemFree, "cuMemFree_v2", (CUdeviceptr pointer))                                           \
+    CU(cuMemHostAlloc, "cuMemHostAlloc", (void **pointer, size_t bytes, unsigned flags))           \
+    CU(cuMemFreeHost, "cuMemFreeHost", (void *pointer))                                            \
+    CU(cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2",                                                  \
+       (CUdeviceptr to, const void *from, size_t bytes, CUstream stream))                          \
+    CU(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2",                                                  \
+       (void *to, CUdeviceptr from, size_t bytes, CUstream stream))                                \
+    CU(cuMemsetD8Async, "cuMemsetD8Async",                                                         \
+       (CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream))                       \
+    CU(cuMemsetD16Async, "cuMemsetD16Async",                                                       \
+       (CUdeviceptr to, unsigned short value, size_t count, CUstream stream))                      \
+    CU(cuMemsetD2D32Async, "cuMemsetD2D32Async",                                                   \
+       (CUdeviceptr to, size_t pitch, unsigned value, size_t width, size_t height,                 \
+        CUstream stream))                                                                          \
+    CU(cuPointerGetAttributes, "cuPointerGetAttributes",                                           \
+       (unsigned count, int *attributes, void **values, CUdeviceptr pointer))                      \
+    CU(cuModuleLoadData, "cuModuleLoadData", (CUmodule *module, const void *image))                \
+    CU(cuModuleUnload, "cuModuleUnload", (CUmodule module))                                        \
+    CU(cuModuleGetFunction, "cuModuleGetFunction",                                                 \
+       (CUfunction *function, CUmodule module, const char *name))                                  \
+    CU(cuLaunchKernel, "cuLaunchKernel",                                                           \
+       (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,  \
+        unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream,                \
+        void **arguments, void **extra))
 
 typedef struct gpr_driver {
 #define CU(member, symbol, arguments) CUresult(*member) arguments;
@@ -136,11 +148,13 @@ typedef struct gpr_driver {
 /* The table; its members may be called once gpr_driver_ready() returned GPR_OK. */
 extern gpr_driver gpr_cuda;
 
-/* Opens libcuda (GPUREDUCE_LIBCUDA, default libcuda.so.1) and initialises it, once. GPR_ERROR_DEVICE, with the reason and the
- * remedy: no driver, driver older than CUDA 12.0, no device, or this process was forked from one that used CUDA. */
+/* Opens libcuda (GPUREDUCE_LIBCUDA, default libcuda.so.1) and initialises it, once.
+ * GPR_ERROR_DEVICE, with the reason and the remedy: no driver, driver older than CUDA 12.0, no
+ * device, or this process was forked from one that used CUDA. */
 gpr_status gpr_driver_ready(void);
 
-/* Whether gpr_driver_ready() would return GPR_OK; records no failure, so that asking before every call costs next to nothing. */
+/* Whether gpr_driver_ready() would return GPR_OK; records no failure, so that asking before
+ * every call costs next to nothing. */
 int gpr_driver_usable(void);
 
 /* The driver's CUDA version, 1000 * major + 10 * minor; 0 before gpr_driver_ready() succeeded. */
@@ -155,8 +169,8 @@ gpr_status gpr_check(CUresult result, const char *call);
 /* Whether the stream is being captured into a graph. */
 gpr_status gpr_is_capturing(CUstream stream, int *capturing);
 
-/* Allows this thread calls that a capture in progress forbids, such as allocating: they do not touch the capturing stream. Returns
- * what gpr_end_relaxed needs. */
+/* Allows this thread calls that a capture in progress forbids, such as allocating: they do not
+ * touch the capturing stream. Returns what gpr_end_relaxed needs. */
 int gpr_begin_relaxed(void);
 void gpr_end_relaxed(int mode);
 

@@ -1,4 +1,5 @@
-/* Programs that are loaded on a device: found by their traits, or compiled and loaded at first use. */
+/* Programs that are loaded on a device: found by their traits, or compiled and loaded at first
+ * use. */
 #include "lib/driver/device.h"
 
 #include <stdlib.h>
@@ -28,17 +29,21 @@ static gpr_status fail_load(gpr_status status, int cc)
     char name[sizeof error->name];
 
     memcpy(name, error->name, sizeof name); /* a new failure replaces the old */
-    if (code != CUDA_ERROR_NO_BINARY_FOR_GPU && code != CUDA_ERROR_UNSUPPORTED_PTX_VERSION) return status;
+    if (code != CUDA_ERROR_NO_BINARY_FOR_GPU && code != CUDA_ERROR_UNSUPPORTED_PTX_VERSION)
+        return status;
     const int driver = gpr_driver_version(), nvrtc = gpr_nvrtc_version();
     (void)gpr_fail(GPR_ERROR_DEVICE,
-                   "the driver (CUDA %d.%d) cannot load what NVRTC %d.%d compiled for compute capability %d.%d. Update "
+                   "the driver (CUDA %d.%d) cannot load what NVRTC %d.%d compiled for compute "
+                   "capability %d.%d. Update "
                    "the driver, "
                    "or install an NVRTC as old as the driver: pip install 'gpureduce[cu12]'",
-                   driver / 1000, driver % 1000 / 10, nvrtc / 1000, nvrtc % 1000 / 10, cc / 10, cc % 10);
+                   driver / 1000, driver % 1000 / 10, nvrtc / 1000, nvrtc % 1000 / 10, cc / 10,
+                   cc % 10);
     return gpr_fail_call("cuModuleLoadData", code, name);
 }
 
-static gpr_status get_function(gpr_program *program, const gpr_object *object, int entry, CUfunction *function)
+static gpr_status get_function(gpr_program *program, const gpr_object *object, int entry,
+                               CUfunction *function)
 {
     gpr_status status = GPR_OK;
 
@@ -47,7 +52,8 @@ done:
     return status;
 }
 
-gpr_status gpr_load_program(gpr_device *device, const gpr_kernel_traits *traits, gpr_run *run, gpr_program **result)
+gpr_status gpr_load_program(gpr_device *device, const gpr_kernel_traits *traits, gpr_run *run,
+                            gpr_program **result)
 {
     gpr_program **bucket = &device->programs[bucket_of(traits)];
     gpr_object object = {0};
@@ -68,7 +74,8 @@ gpr_status gpr_load_program(gpr_device *device, const gpr_kernel_traits *traits,
     program->traits = *traits;
     GPR_TRY(gpr_make_object(traits, device->facts.cc, 1, &object, &compiled));
     const int mode = gpr_begin_relaxed();
-    status = gpr_check(gpr_cuda.cuModuleLoadData(&program->module, object.image), "cuModuleLoadData");
+    status =
+        gpr_check(gpr_cuda.cuModuleLoadData(&program->module, object.image), "cuModuleLoadData");
     gpr_end_relaxed(mode);
     if (status != GPR_OK) {
         status = fail_load(status, device->facts.cc);

@@ -32,8 +32,8 @@ static gpr_status check(int result, const char *call)
 
     if (result == NVRTC_SUCCESS) return GPR_OK;
     (void)snprintf(name, sizeof name, "nvrtc%s", call);
-    (void)gpr_fail(result == NVRTC_ERROR_OUT_OF_MEMORY ? GPR_ERROR_MEMORY : GPR_ERROR_COMPILE, "%s failed: %s (%d)",
-                   name, nvrtc.GetErrorString(result), result);
+    (void)gpr_fail(result == NVRTC_ERROR_OUT_OF_MEMORY ? GPR_ERROR_MEMORY : GPR_ERROR_COMPILE,
+                   "%s failed: %s (%d)", name, nvrtc.GetErrorString(result), result);
     return gpr_fail_call(name, result, nvrtc.GetErrorString(result));
 }
 
@@ -44,7 +44,8 @@ static void *open_in(const char *root, const char *folder)
     char path[1024];
     void *library = NULL;
 
-    if (root != NULL && snprintf(path, sizeof path, "%s/%s/libnvrtc.so", root, folder) < (int)sizeof path) {
+    if (root != NULL &&
+        snprintf(path, sizeof path, "%s/%s/libnvrtc.so", root, folder) < (int)sizeof path) {
         library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     }
     return library;
@@ -61,19 +62,21 @@ static void *open_library(void)
         library = dlopen(named, RTLD_NOW | RTLD_LOCAL);
         if (library == NULL)
             (void)snprintf(reason, sizeof reason,
-                           "GPUREDUCE_LIBNVRTC names no NVRTC that can be opened: %.600s. Correct it, or unset it",
+                           "GPUREDUCE_LIBNVRTC names no NVRTC that can be opened: %.600s. Correct "
+                           "it, or unset it",
                            dlerror());
         return library;
     }
     if (set_path != NULL) library = dlopen(set_path, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) library = dlopen("libnvrtc.so.13", RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) library = dlopen("libnvrtc.so.12", RTLD_NOW | RTLD_LOCAL);
-    for (size_t i = 0; i < sizeof roots / sizeof roots[0] && library == NULL; i++) library = open_in(roots[i], "lib64");
+    for (size_t i = 0; i < sizeof roots / sizeof roots[0] && library == NULL; i++)
+        library = open_in(roots[i], "lib64");
     if (library == NULL) {
-        (void)snprintf(
-            reason, sizeof reason,
-            "NVRTC, which compiles the kernels, is not installed. Install it with pip install 'gpureduce[cu13]' "
-            "(driver 580 or newer) or 'gpureduce[cu12]', or install the CUDA toolkit");
+        (void)snprintf(reason, sizeof reason,
+                       "NVRTC, which compiles the kernels, is not installed. Install it with pip "
+                       "install 'gpureduce[cu13]' "
+                       "(driver 580 or newer) or 'gpureduce[cu12]', or install the CUDA toolkit");
     }
     return library;
 }
@@ -93,18 +96,20 @@ static int open_locked(void)
 #define RT(member, arguments) || nvrtc.member == NULL
     if (nvrtc.GetErrorString == NULL GPR_NVRTC_FUNCTIONS(RT)) {
 #undef RT
-        (void)snprintf(reason, sizeof reason,
-                       "the NVRTC that was found is too old: CUDA 12.0 or newer is needed. Install it with "
-                       "pip install 'gpureduce[cu13]' or 'gpureduce[cu12]'");
+        (void)snprintf(
+            reason, sizeof reason,
+            "the NVRTC that was found is too old: CUDA 12.0 or newer is needed. Install it with "
+            "pip install 'gpureduce[cu13]' or 'gpureduce[cu12]'");
         dlclose(library);
         return 0;
     }
     RT_TRY(Version, &major, &minor);
     if (1000 * major + 10 * minor < OLDEST_NVRTC) {
-        status = gpr_fail(GPR_ERROR_DEVICE,
-                          "NVRTC %d.%d is too old: CUDA 12.0 or newer is needed. Install it with pip install "
-                          "'gpureduce[cu13]' or 'gpureduce[cu12]'",
-                          major, minor);
+        status = gpr_fail(
+            GPR_ERROR_DEVICE,
+            "NVRTC %d.%d is too old: CUDA 12.0 or newer is needed. Install it with pip install "
+            "'gpureduce[cu13]' or 'gpureduce[cu12]'",
+            major, minor);
         goto done;
     }
     RT_TRY(GetNumSupportedArchs, &count);
@@ -117,13 +122,15 @@ static int open_locked(void)
     atomic_store_explicit(&version, 1000 * major + 10 * minor, memory_order_release);
 done:
     if (status != GPR_OK) {
-        (void)snprintf(reason, sizeof reason, "%.*s", (int)sizeof reason - 1, gpr_last_error()->message);
+        (void)snprintf(reason, sizeof reason, "%.*s", (int)sizeof reason - 1,
+                       gpr_last_error()->message);
         dlclose(library);
     }
     return status == GPR_OK;
 }
 
-/* A child that was forked while another thread was at work here has a lock that nobody will release. */
+/* A child that was forked while another thread was at work here has a lock that nobody will
+ * release. */
 static void after_fork_in_child(void)
 {
     (void)pthread_mutex_init(&lock, NULL);
@@ -199,11 +206,12 @@ gpr_status gpr_nvrtc_target(int cc, char target[GPR_TARGET_ROOM])
         if (archs[i] < oldest) oldest = archs[i];
     }
     if (newest_older == 0) {
-        return gpr_fail(
-            GPR_ERROR_DEVICE,
-            "NVRTC %d.%d compiles for compute capability %d.%d and newer, this card has %d.%d. Install an older NVRTC "
-            "with pip install 'gpureduce[cu12]'",
-            gpr_nvrtc_version() / 1000, gpr_nvrtc_version() % 1000 / 10, oldest / 10, oldest % 10, cc / 10, cc % 10);
+        return gpr_fail(GPR_ERROR_DEVICE,
+                        "NVRTC %d.%d compiles for compute capability %d.%d and newer, this card "
+                        "has %d.%d. Install an older NVRTC "
+                        "with pip install 'gpureduce[cu12]'",
+                        gpr_nvrtc_version() / 1000, gpr_nvrtc_version() % 1000 / 10, oldest / 10,
+                        oldest % 10, cc / 10, cc % 10);
     }
     (void)snprintf(target, GPR_TARGET_ROOM, "compute_%d", newest_older);
     return GPR_OK;
@@ -232,8 +240,8 @@ static void record_log(nvrtc_program program)
     gpr_fail_log(log);
 }
 
-static gpr_status take_object(nvrtc_program program, const gpr_translation *translation, int machine_code,
-                              gpr_object *object)
+static gpr_status take_object(nvrtc_program program, const gpr_translation *translation,
+                              int machine_code, gpr_object *object)
 {
     gpr_status status = GPR_OK;
 
@@ -260,9 +268,11 @@ done:
     return status;
 }
 
-static gpr_status compile_locked(const gpr_translation *translation, const char *target, gpr_object *object)
+static gpr_status compile_locked(const gpr_translation *translation, const char *target,
+                                 gpr_object *object)
 {
-    const char *names[GPR_PROGRAM_SOURCES], *texts[GPR_PROGRAM_SOURCES], *options[GPR_MAX_OPTIONS + 2];
+    const char *names[GPR_PROGRAM_SOURCES], *texts[GPR_PROGRAM_SOURCES],
+        *options[GPR_MAX_OPTIONS + 2];
     char architecture[40];
     nvrtc_program program = NULL;
     int option_count = 0;
@@ -274,16 +284,20 @@ static gpr_status compile_locked(const gpr_translation *translation, const char 
     }
     (void)snprintf(architecture, sizeof architecture, "--gpu-architecture=%s", target);
     options[option_count++] = architecture;
-    for (int i = 0; i < translation->option_count; i++) options[option_count++] = translation->options[i];
+    for (int i = 0; i < translation->option_count; i++)
+        options[option_count++] = translation->options[i];
 
-    RT_TRY(CreateProgram, &program, translation->text, translation->name, translation->source_count, texts, names);
-    for (int i = 0; i < translation->entry_count; i++) RT_TRY(AddNameExpression, program, translation->entries[i]);
+    RT_TRY(CreateProgram, &program, translation->text, translation->name, translation->source_count,
+           texts, names);
+    for (int i = 0; i < translation->entry_count; i++)
+        RT_TRY(AddNameExpression, program, translation->entries[i]);
 
     const int result = nvrtc.CompileProgram(program, option_count, options);
     if (result != NVRTC_SUCCESS) {
-        (void)gpr_fail(GPR_ERROR_COMPILE,
-                       "NVRTC cannot compile %s for %s: %s; the exception's log has the compiler's messages",
-                       translation->name, target, nvrtc.GetErrorString(result));
+        (void)gpr_fail(
+            GPR_ERROR_COMPILE,
+            "NVRTC cannot compile %s for %s: %s; the exception's log has the compiler's messages",
+            translation->name, target, nvrtc.GetErrorString(result));
         status = gpr_fail_call("nvrtcCompileProgram", result, nvrtc.GetErrorString(result));
         record_log(program);
         goto done;
@@ -294,7 +308,8 @@ done:
     return status;
 }
 
-gpr_status gpr_nvrtc_compile(const gpr_translation *translation, const char *target, gpr_object *object)
+gpr_status gpr_nvrtc_compile(const gpr_translation *translation, const char *target,
+                             gpr_object *object)
 {
     gpr_status status = gpr_nvrtc_ready();
 

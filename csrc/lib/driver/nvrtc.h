@@ -7,7 +7,8 @@
 
 typedef struct nvrtc_program *nvrtc_program;
 
-/* RT(member, arguments): every NVRTC function the library calls; the symbol is "nvrtc" and the member's name. */
+/* RT(member, arguments): every NVRTC function the library calls; the symbol is "nvrtc" and the
+ * member's name. */
 #define GPR_NVRTC_FUNCTIONS(RT)                                                                 \
     RT(Version, (int *major, int *minor))                                                       \
     RT(GetNumSupportedArchs, (int *count))                                                      \
@@ -27,7 +28,8 @@ typedef struct nvrtc_program *nvrtc_program;
 
 enum { GPR_MAX_ENTRIES = 4, GPR_MAX_OPTIONS = 8, GPR_TARGET_ROOM = 24 };
 
-/* A program to compile: text, the files it may include, template instances wanted, compiler options. */
+/* A program to compile: text, the files it may include, template instances wanted, compiler
+ * options. */
 typedef struct gpr_translation {
     const char *text;
     const char *name; /* shown in the compiler's messages */
@@ -49,9 +51,10 @@ typedef struct gpr_object {
 
 void gpr_object_clear(gpr_object *object);
 
-/* Opens NVRTC once it can be: GPUREDUCE_LIBNVRTC alone if it is set, else the path set by gpr_set_nvrtc_path, then the loader's
- * libnvrtc.so.13, .12, then CUDA_HOME or CUDA_PATH, then /usr/local/cuda. GPR_ERROR_DEVICE with the remedy if there is none; a
- * failure is kept until a path is set, so that asking again costs next to nothing. */
+/* Opens NVRTC once it can be: GPUREDUCE_LIBNVRTC alone if it is set, else the path set by
+ * gpr_set_nvrtc_path, then the loader's libnvrtc.so.13, .12, then CUDA_HOME or CUDA_PATH, then
+ * /usr/local/cuda. GPR_ERROR_DEVICE with the remedy if there is none; a failure is kept until a
+ * path is set, so that asking again costs next to nothing. */
 gpr_status gpr_nvrtc_ready(void);
 
 /* Whether gpr_nvrtc_ready() would return GPR_OK; records no failure when it is known not to. */
@@ -60,11 +63,13 @@ int gpr_nvrtc_usable(void);
 /* 1000 * major + 10 * minor; 0 before gpr_nvrtc_ready() succeeded. */
 int gpr_nvrtc_version(void);
 
-/* The target to compile for so that a card of compute capability `cc` can run the result: "sm_90", or "compute_90" where this
- * NVRTC does not know the card yet and the driver must finish the job. GPR_ERROR_DEVICE: the card is older than NVRTC compiles for. */
+/* The target to compile for so that a card of compute capability `cc` can run the result: "sm_90",
+ * or "compute_90" where this NVRTC does not know the card yet and the driver must finish the job.
+ * GPR_ERROR_DEVICE: the card is older than NVRTC compiles for. */
 gpr_status gpr_nvrtc_target(int cc, char target[GPR_TARGET_ROOM]);
 
 /* Compiles for `target`. GPR_ERROR_COMPILE with the log. */
-gpr_status gpr_nvrtc_compile(const gpr_translation *translation, const char *target, gpr_object *object);
+gpr_status gpr_nvrtc_compile(const gpr_translation *translation, const char *target,
+                             gpr_object *object);
 
 #endif

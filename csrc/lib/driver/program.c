@@ -58,9 +58,11 @@ static gpr_status find_cccl(char path[PATH_ROOM])
         found = has_cub(roots[i], "/include/cccl", path) || has_cub(roots[i], "/include", path);
     }
     if (found) return GPR_OK;
-    return gpr_fail(GPR_ERROR_KERNEL,
-                    "kernel 'cub' compiles NVIDIA's CUB headers, which are not installed. Install them with pip "
-                    "install 'gpureduce[cub]', or set GPUREDUCE_CCCL to the directory that holds cub/");
+    return gpr_fail(
+        GPR_ERROR_KERNEL,
+        "kernel 'cub' compiles NVIDIA's CUB headers, which are not installed. Install them with "
+        "pip "
+        "install 'gpureduce[cub]', or set GPUREDUCE_CCCL to the directory that holds cub/");
 }
 
 gpr_status gpr_kernel_headers(int kernel)
@@ -81,13 +83,15 @@ static int makes_results(const gpr_kernel_row *row)
 gpr_entries gpr_program_entries(const gpr_kernel_traits *traits)
 {
     const gpr_kernel_row *row = &gpr_kernel_rows[traits->kernel];
-    const int same = traits->element == traits->acc && traits->compute == traits->acc && !traits->skip_nan &&
-                     traits->fold != GPR_FOLD_count && gpr_fold_rows[traits->fold].acc_kind == GPR_ACC_NUMBER;
+    const int same = traits->element == traits->acc && traits->compute == traits->acc &&
+                     !traits->skip_nan && traits->fold != GPR_FOLD_count &&
+                     gpr_fold_rows[traits->fold].acc_kind == GPR_ACC_NUMBER;
     gpr_entries entries = {.first = 0, .next = -1, .fill = -1, .finish = -1};
 
     if (row->finish == GPR_ATOMIC) entries.fill = 1;
     if (row->finish == GPR_PASSES && row->cover != GPR_ONE) entries.next = same ? 0 : 1;
-    if (traits->finish != NULL && !makes_results(row)) entries.finish = entries.fill > 0 || entries.next > 0 ? 2 : 1;
+    if (traits->finish != NULL && !makes_results(row))
+        entries.finish = entries.fill > 0 || entries.next > 0 ? 2 : 1;
     return entries;
 }
 
@@ -116,7 +120,8 @@ static gpr_status add_cccl(program_text *program)
     (void)snprintf(header, sizeof header, "%s/cub/version.cuh", path);
     (void)stat(header, &about);
     gpr_text_add(&program->include, "--include-path=%s", path);
-    gpr_text_add(&program->header_stamp, "%lld %lld", (long long)about.st_size, (long long)about.st_mtime);
+    gpr_text_add(&program->header_stamp, "%lld %lld", (long long)about.st_size,
+                 (long long)about.st_mtime);
     GPR_TRY(gpr_text_status(&program->include));
     GPR_TRY(gpr_text_status(&program->header_stamp));
     program->translation.options[program->translation.option_count++] = program->include.text;
@@ -144,8 +149,8 @@ static void write_constants(const gpr_kernel_traits *traits, gpr_text *text)
     gpr_text_add(text, "}\n");
 }
 
-/* The files that a program includes: each variant of a kernel of exact sums has its own, or is in the
- * kernel's. */
+/* The files that a program includes: each variant of a kernel of exact sums has its own, or is in
+ * the kernel's. */
 static void write_includes(const gpr_kernel_traits *traits, int finalizes_rows, gpr_text *text)
 {
     if (gpr_is_exact(gpr_fold_rows[traits->fold].acc_kind))
@@ -177,8 +182,8 @@ static void write_first(const gpr_kernel_traits *traits, gpr_text *text)
     gpr_text_add(text, "gpr::KernelTraits<gpr::fold_%s, gpr::dt_%s, gpr::dt_%s, ", fold->name,
                  gpr_dtype_name(traits->element), gpr_dtype_name(traits->compute));
     if (structure != NULL) gpr_text_add(text, "%s<", structure);
-    gpr_text_add(text, "gpr::dt_%s%s, %s>", gpr_dtype_name(traits->acc), structure != NULL ? ">" : "",
-                 truth(traits->skip_nan));
+    gpr_text_add(text, "gpr::dt_%s%s, %s>", gpr_dtype_name(traits->acc),
+                 structure != NULL ? ">" : "", truth(traits->skip_nan));
     if (has_two_arrays) gpr_text_add(text, ", gpr::dt_%s>", gpr_dtype_name(traits->second));
     gpr_text_add(text, ";\n");
 }
@@ -191,23 +196,28 @@ static void write_last(const gpr_kernel_traits *traits, gpr_text *text)
             gpr_text_add(text, "using Last = gpr::Unfinished<First>;\n");
         return;
     }
-    gpr_text_add(text, "using Last = gpr::Finished<First, gpr::dt_%s, ", gpr_dtype_name(traits->result));
+    gpr_text_add(text, "using Last = gpr::Finished<First, gpr::dt_%s, ",
+                 gpr_dtype_name(traits->result));
     if (traits->has_given_mean)
-        gpr_text_add(text, "gpr::GivenMean<gpr::finish_%s, gpr::dt_%s>", traits->finish, gpr_dtype_name(traits->mean));
+        gpr_text_add(text, "gpr::GivenMean<gpr::finish_%s, gpr::dt_%s>", traits->finish,
+                     gpr_dtype_name(traits->mean));
     else
         gpr_text_add(text, "gpr::finish_%s", traits->finish);
     gpr_text_add(text, ">;\n");
 }
 
 /* The instances of templates that the program has: gpr_program_entries says where. */
-static gpr_status write_entries(const gpr_kernel_traits *traits, const gpr_entries *at, program_text *program)
+static gpr_status write_entries(const gpr_kernel_traits *traits, const gpr_entries *at,
+                                program_text *program)
 {
     gpr_translation *translation = &program->translation;
     const char *first = makes_results(&gpr_kernel_rows[traits->kernel]) ? "Last" : "First";
     gpr_status status = GPR_OK;
 
     gpr_text_add(&program->entries[0], "gpr::%s<%s, %uu>", traits->variant, first, traits->block);
-    if (at->next > 0) gpr_text_add(&program->entries[at->next], "gpr::%s<Next, %uu>", traits->variant, traits->block);
+    if (at->next > 0)
+        gpr_text_add(&program->entries[at->next], "gpr::%s<Next, %uu>", traits->variant,
+                     traits->block);
     if (at->fill > 0) gpr_text_add(&program->entries[at->fill], "gpr::fill_identity<First>");
     if (at->finish > 0) gpr_text_add(&program->entries[at->finish], "gpr::finalize_rows<Last>");
     translation->entry_count = 1 + (at->next > 0) + (at->fill > 0) + (at->finish > 0);
@@ -238,8 +248,8 @@ static gpr_status write_program(const gpr_kernel_traits *traits, program_text *p
     translation->name = row->name; /* not the file it includes: NVRTC would take it for that */
     translation->source_count = gpr_program_sources(traits->kernel, translation->sources);
     translation->options[translation->option_count++] = "--std=c++17";
-    /* Our own files need nothing of the CUDA runtime's declarations: without them a program compiles
-     * 5 to 10 ms sooner. */
+    /* Our own files need nothing of the CUDA runtime's declarations: without them a program
+     * compiles 5 to 10 ms sooner. */
     if ((row->flags & GPR_NEEDS_CCCL) != 0)
         GPR_TRY(add_cccl(program));
     else if (gpr_nvrtc_version() >= MINIMAL_SINCE)
@@ -260,20 +270,26 @@ static gpr_status write_key(const program_text *program, const char *target, gpr
 
     gpr_sha256_begin(&hash);
     for (int i = 0; i < translation->source_count; i++) {
-        gpr_sha256_add(&hash, translation->sources[i].name, strlen(translation->sources[i].name) + 1);
-        gpr_sha256_add(&hash, translation->sources[i].text, strlen(translation->sources[i].text) + 1);
+        gpr_sha256_add(&hash, translation->sources[i].name,
+                       strlen(translation->sources[i].name) + 1);
+        gpr_sha256_add(&hash, translation->sources[i].text,
+                       strlen(translation->sources[i].text) + 1);
     }
     gpr_sha256_end(&hash, digest);
     gpr_sha256_hex(digest, hex);
-    gpr_text_add(key, "gpureduce %s\nnvrtc %d\ntarget %s\nsources %s\nheaders %s\n", gpr_version(), gpr_nvrtc_version(),
-                 target, hex, program->header_stamp.length > 0 ? program->header_stamp.text : "");
-    for (int i = 0; i < translation->option_count; i++) gpr_text_add(key, "option %s\n", translation->options[i]);
-    for (int i = 0; i < translation->entry_count; i++) gpr_text_add(key, "entry %s\n", translation->entries[i]);
+    gpr_text_add(key, "gpureduce %s\nnvrtc %d\ntarget %s\nsources %s\nheaders %s\n", gpr_version(),
+                 gpr_nvrtc_version(), target, hex,
+                 program->header_stamp.length > 0 ? program->header_stamp.text : "");
+    for (int i = 0; i < translation->option_count; i++)
+        gpr_text_add(key, "option %s\n", translation->options[i]);
+    for (int i = 0; i < translation->entry_count; i++)
+        gpr_text_add(key, "entry %s\n", translation->entries[i]);
     gpr_text_add(key, "%s", program->text.text);
     return gpr_text_status(key);
 }
 
-gpr_status gpr_make_object(const gpr_kernel_traits *traits, int cc, int use_cache, gpr_object *object, int *compiled)
+gpr_status gpr_make_object(const gpr_kernel_traits *traits, int cc, int use_cache,
+                           gpr_object *object, int *compiled)
 {
     program_text program = {.translation = {.text = NULL}};
     gpr_text key = {.text = NULL};
@@ -311,7 +327,8 @@ done:
     return status;
 }
 
-/* A program among those that a kernel has for layouts, as a call of it that is not simple at all. */
+/* A program among those that a kernel has for layouts, as a call of it that is not simple at
+ * all. */
 typedef struct sample {
     const char *name;
     int kept, reduced, masked;
@@ -319,19 +336,22 @@ typedef struct sample {
     int integer_bins;
 } sample;
 
-/* How many of them row `kernel` has; *samples: the first. A kernel without layouts is its own one. */
+/* How many of them row `kernel` has; *samples: the first. A kernel without layouts is its own
+ * one. */
 static int samples_of(const gpr_kernel_row *row, gpr_acc_kind acc_kind, const sample **samples)
 {
-    static const sample planned[] = {{"fast_stream", 1, 1, 0, 0, 32, 0},   {"fast_rows", 2, 1, 0, 0, 32, 0},
-                                     {"fast_columns", 2, 2, 1, 8, 32, 0},  {"fast_narrow", 1, 1, 0, 8, 32, 0},
-                                     {"fast_strided", 3, 3, 1, 16, 32, 0}, {"fast_empty", 2, 1, 0, 0, 32, 0},
-                                     {"fast_counted", 1, 1, 0, 16, 32, 0}, {"fast_columns", 1, 1, 0, 16, 32, 0},
-                                     {"fast_strided", 1, 1, 0, 16, 32, 0}};
-    static const sample exact[] = {{"exact", 1, 1, 0, 0, 32, 0},          {"exact", 1, 1, 0, 0, 32, 1},
-                                   {"exact_strided", 3, 3, 1, 0, 32, 0},  {"exact_strided", 1, 1, 0, 0, 32, 1},
-                                   {"exact_strided", 1, 2, 0, 16, 32, 0}, {"exact_strided", 2, 2, 1, 4, 32, 0},
-                                   {"exact_rows", 2, 2, 1, 0, 4, 0},      {"exact_rows", 2, 1, 0, 0, 8, 1},
-                                   {"exact_rows", 1, 1, 0, 16, 1, 0}};
+    static const sample planned[] = {
+        {"fast_stream", 1, 1, 0, 0, 32, 0},   {"fast_rows", 2, 1, 0, 0, 32, 0},
+        {"fast_columns", 2, 2, 1, 8, 32, 0},  {"fast_narrow", 1, 1, 0, 8, 32, 0},
+        {"fast_strided", 3, 3, 1, 16, 32, 0}, {"fast_empty", 2, 1, 0, 0, 32, 0},
+        {"fast_counted", 1, 1, 0, 16, 32, 0}, {"fast_columns", 1, 1, 0, 16, 32, 0},
+        {"fast_strided", 1, 1, 0, 16, 32, 0}};
+    static const sample exact[] = {
+        {"exact", 1, 1, 0, 0, 32, 0},          {"exact", 1, 1, 0, 0, 32, 1},
+        {"exact_strided", 3, 3, 1, 0, 32, 0},  {"exact_strided", 1, 1, 0, 0, 32, 1},
+        {"exact_strided", 1, 2, 0, 16, 32, 0}, {"exact_strided", 2, 2, 1, 4, 32, 0},
+        {"exact_rows", 2, 2, 1, 0, 4, 0},      {"exact_rows", 2, 1, 0, 0, 8, 1},
+        {"exact_rows", 1, 1, 0, 16, 1, 0}};
     static const sample moments[] = {{"exact_moments", 2, 1, 0, 0, 32, 0},
                                      {"exact_moments_strided", 3, 3, 1, 0, 32, 0}};
     static const sample only = {NULL, 1, 1, 0, 0, 32, 0};
@@ -352,8 +372,9 @@ static int samples_of(const gpr_kernel_row *row, gpr_acc_kind acc_kind, const sa
     return 1;
 }
 
-gpr_status gpr_compile_program(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dtype compute, uint32_t block_size,
-                               int variant, int cc, uint64_t *machine_code_bytes)
+gpr_status gpr_compile_program(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dtype compute,
+                               uint32_t block_size, int variant, int cc,
+                               uint64_t *machine_code_bytes)
 {
     enum { SAMPLE_ROW = 3 }; /* elements */
     uint64_t unasked = 0;
@@ -363,8 +384,11 @@ gpr_status gpr_compile_program(int kernel, gpr_operator op, gpr_dtype dtype, gpr
     gpr_status status = GPR_OK;
 
     if (machine_code_bytes != NULL) *machine_code_bytes = 0;
-    if (kernel < 0 || kernel >= GPR_KERNEL_COUNT) return gpr_fail(GPR_ERROR_VALUE, "no kernel has index %d", kernel);
-    if (variant < -1) return gpr_fail(GPR_ERROR_VALUE, "a variant is counted from 0, or -1 for all, not %d", variant);
+    if (kernel < 0 || kernel >= GPR_KERNEL_COUNT)
+        return gpr_fail(GPR_ERROR_VALUE, "no kernel has index %d", kernel);
+    if (variant < -1)
+        return gpr_fail(GPR_ERROR_VALUE, "a variant is counted from 0, or -1 for all, not %d",
+                        variant);
     if (kernel == GPR_KERNEL_auto) kernel = GPR_KERNEL_fast; /* what it has beside those of exact */
     const gpr_kernel_row *row = &gpr_kernel_rows[kernel];
     const int is_planned = row->family == GPR_FAMILY_PLANNER;
@@ -383,7 +407,8 @@ gpr_status gpr_compile_program(int kernel, gpr_operator op, gpr_dtype dtype, gpr
         const int is_of_rows = chosen->name != NULL && strcmp(chosen->name, "exact_rows") == 0;
         uint64_t item = chosen->item_bytes / gpr_dtype_bytes(dtype);
         while (is_planned && item > 1 &&
-               item * block_size * gpr_acc_bytes(rule.acc_kind, rule.device_acc) > GPR_BLOCK_ACC_BYTES)
+               item * block_size * gpr_acc_bytes(rule.acc_kind, rule.device_acc) >
+                   GPR_BLOCK_ACC_BYTES)
             item /= 2;
         if (chosen->lanes == 1 && item > GPR_TILE_VECTORS) item = GPR_TILE_VECTORS;
         memset(&traits, 0, sizeof traits);
@@ -408,7 +433,8 @@ gpr_status gpr_compile_program(int kernel, gpr_operator op, gpr_dtype dtype, gpr
         traits.row_elements = is_planned || chosen->lanes == 1 ? SAMPLE_ROW : 0;
         traits.integer_bins = chosen->integer_bins;
         traits.variant = chosen->name != NULL ? chosen->name : row->name;
-        GPR_TRY(gpr_add_machine_code(&traits, cc, machine_code_bytes != NULL ? machine_code_bytes : &unasked));
+        GPR_TRY(gpr_add_machine_code(&traits, cc,
+                                     machine_code_bytes != NULL ? machine_code_bytes : &unasked));
     }
 done:
     return status;

@@ -5,26 +5,28 @@
 #include "lib/driver/nvrtc.h"
 #include "lib/rules/rules.h"
 
-/* Everything that decides a program's text. Zero-initialised before it is filled in: traits are compared as bytes. */
+/* Everything that decides a program's text. Zero-initialised before it is filled in: traits are
+ * compared as bytes. */
 typedef struct gpr_kernel_traits {
     int kernel;
     gpr_fold fold;
-    gpr_dtype element, second, compute,
-        acc; /* second: of the other array where there are two; acc: numbers of accumulators of the
-                                              * fold's kind */
+    /* second: of the other array where there are two; acc: numbers of accumulators of the fold's
+     * kind */
+    gpr_dtype element, second, compute, acc;
     int skip_nan, integer_bins;
     uint32_t block, lanes, per_thread, item, row_elements;
-    int kept, reduced,
-        masked;         /* numbers of axes, and whether there is a mask: for the planner's kernels and finalize_rows */
-    const char *finish; /* of the operator's row, where results leave the program; NULL: accumulators do */
+    /* numbers of axes, and whether there is a mask: for the planner's kernels and finalize_rows */
+    int kept, reduced, masked;
+    /* of the operator's row, where results leave the program; NULL: accumulators do */
+    const char *finish;
     gpr_dtype result;   /* with finish */
     int has_given_mean; /* with finish: variances are about means that are given, of type `mean` */
     gpr_dtype mean;
     const char *variant; /* one of the registry's or the planner's strings */
 } gpr_kernel_traits;
 
-/* Positions of a program's entries; -1: the kernel has none. The first and the next pass share one where partials are what elements
- * are: a float32 sum's are. */
+/* Positions of a program's entries; -1: the kernel has none. The first and the next pass share one
+ * where partials are what elements are: a float32 sum's are. */
 typedef struct gpr_entries {
     int first, next, fill, finish;
 } gpr_entries;
@@ -32,9 +34,11 @@ typedef struct gpr_entries {
 /* Which entries a traits's program has. */
 gpr_entries gpr_program_entries(const gpr_kernel_traits *traits);
 
-/* The object of a traits for compute capability `cc`: from the disk cache, else compiled (and stored) if `use_cache`; always compiled
- * otherwise. *compiled says which. GPR_ERROR_KERNEL: CUB's headers are needed and not there; GPR_ERROR_DEVICE, GPR_ERROR_COMPILE. */
-gpr_status gpr_make_object(const gpr_kernel_traits *traits, int cc, int use_cache, gpr_object *object, int *compiled);
+/* The object of a traits for compute capability `cc`: from the disk cache, else compiled (and
+ * stored) if `use_cache`; always compiled otherwise. *compiled says which. GPR_ERROR_KERNEL: CUB's
+ * headers are needed and not there; GPR_ERROR_DEVICE, GPR_ERROR_COMPILE. */
+gpr_status gpr_make_object(const gpr_kernel_traits *traits, int cc, int use_cache,
+                           gpr_object *object, int *compiled);
 
 /* Compiles a traits, bypassing the cache, and adds the size of its machine code to *bytes. */
 gpr_status gpr_add_machine_code(const gpr_kernel_traits *traits, int cc, uint64_t *bytes);

@@ -1,4 +1,5 @@
-/* The ring of slots that chunks of host arrays stream through, and that results of device arrays are copied through.
+/* The ring of slots that chunks of host arrays stream through, and that results of device arrays
+ * are copied through.
  *
  * A slot has up to four parts, and users differ in which ones they need and how large:
  *
@@ -7,9 +8,10 @@
  *     pinned host memory                x          x            x
  *     device arrays                                x
  *
- * The pinned parts are one allocation and those of the device another. Both grow when a user needs more and keep what
- * others need: pinning memory takes milliseconds, and calls with pinned and with ordinary arrays may alternate. Users size
- * their parts so that all of them together fit the limits. */
+ * The pinned parts are one allocation and those of the device another. Both grow when a user needs
+ * more and keep what others need: pinning memory takes milliseconds, and calls with pinned and with
+ * ordinary arrays may alternate. Users size their parts so that all of them together fit the
+ * limits. */
 #include "lib/driver/device.h"
 
 enum {
@@ -29,11 +31,13 @@ static void ring_clear(gpr_ring *ring)
 /* Allocates both sides of the empty ring and deals them out to the slots. */
 static gpr_status ring_make(gpr_ring *ring, const gpr_slot_bytes *room)
 {
-    const uint64_t pinned = room->staged + room->results, device = room->elements + room->device_results;
+    const uint64_t pinned = room->staged + room->results,
+                   device = room->elements + room->device_results;
     gpr_status status = GPR_OK;
 
     if (pinned > 0)
-        GPR_CU(cuMemHostAlloc, &ring->pinned, GPR_SLOTS * pinned, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+        GPR_CU(cuMemHostAlloc, &ring->pinned, GPR_SLOTS * pinned,
+               CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
     if (device > 0) GPR_CU(cuMemAlloc, &ring->device, GPR_SLOTS * device);
     for (uint64_t i = 0; i < GPR_SLOTS; i++) {
         gpr_slot *slot = &ring->slots[i];
@@ -62,9 +66,10 @@ static void release_buffers(gpr_device *device)
 
 gpr_slot_bytes gpr_slot_limits(const gpr_limits *limits)
 {
-    /* Elements of all slots, and results of all slots, which take a GPR_RESULT_SHARE-th of that. Device scratch takes no
-     * more than a slot's elements: a partial of 8 bytes for 32 elements of 1 at most, where the caller does not choose the
-     * grid. Both limits cover the pages of small arrays. */
+    /* Elements of all slots, and results of all slots, which take a GPR_RESULT_SHARE-th of that.
+     * Device scratch takes no more than a slot's elements: a partial of 8 bytes for 32 elements of
+     * 1 at most, where the caller does not choose the grid. Both limits cover the pages of small
+     * arrays. */
     enum { SHARES = GPR_SLOTS + GPR_SLOTS / GPR_RESULT_SHARE };
     const uint64_t device = (limits->device_bytes - GPR_SMALL_RESULTS) / (SHARES + 1);
     const uint64_t pinned = (limits->pinned_bytes - GPR_SMALL_BYTES - GPR_SMALL_RESULTS) / SHARES;
@@ -91,15 +96,18 @@ static gpr_slot_bytes larger_parts(const gpr_slot_bytes *a, const gpr_slot_bytes
     return (gpr_slot_bytes){.staged = larger(align_part(a->staged), b->staged),
                             .elements = larger(align_part(a->elements), b->elements),
                             .results = larger(align_part(a->results), b->results),
-                            .device_results = larger(align_part(a->device_results), b->device_results)};
+                            .device_results =
+                                larger(align_part(a->device_results), b->device_results)};
 }
 
 static gpr_slot_bytes half_parts(const gpr_slot_bytes *bytes)
 {
-    return (gpr_slot_bytes){bytes->staged / 2, bytes->elements / 2, bytes->results / 2, bytes->device_results / 2};
+    return (gpr_slot_bytes){bytes->staged / 2, bytes->elements / 2, bytes->results / 2,
+                            bytes->device_results / 2};
 }
 
-gpr_status gpr_ring_ensure(gpr_device *device, unsigned generation, const gpr_slot_bytes *wanted, uint64_t least)
+gpr_status gpr_ring_ensure(gpr_device *device, unsigned generation, const gpr_slot_bytes *wanted,
+                           uint64_t least)
 {
     gpr_ring *ring = &device->ring;
     gpr_slot_bytes bytes = *wanted, held;
@@ -108,8 +116,8 @@ gpr_status gpr_ring_ensure(gpr_device *device, unsigned generation, const gpr_sl
     if (ring->generation != generation) release_buffers(device);
     ring->generation = generation;
     held = ring->room;
-    if (bytes.staged <= held.staged && bytes.elements <= held.elements && bytes.results <= held.results &&
-        bytes.device_results <= held.device_results)
+    if (bytes.staged <= held.staged && bytes.elements <= held.elements &&
+        bytes.results <= held.results && bytes.device_results <= held.device_results)
         return GPR_OK;
     ring_clear(ring);
     for (;;) {

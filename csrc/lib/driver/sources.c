@@ -1,6 +1,6 @@
-/* The device code, carried inside the library: every file of csrc/kernels and csrc/shared, and tables
- * of csrc/registry, as the assembler reads it at build time, so that what runs, what kernel_source()
- * shows and what is in the tree are the same bytes. */
+/* The device code, carried inside the library: every file of csrc/kernels and csrc/shared, and
+ * tables of csrc/registry, as the assembler reads it at build time, so that what runs, what
+ * kernel_source() shows and what is in the tree are the same bytes. */
 #include "lib/driver/sources.h"
 
 #include <string.h>
@@ -8,23 +8,25 @@
 #include "lib/base/registry.h"
 #include "lib/base/status.h"
 
-/* The files that kernels share. Kernel files come from the registry; rows that share a file embed it
- * once (the assembler symbol is weak and the first one wins). */
+/* The files that kernels share. Kernel files come from the registry; rows that share a file embed
+ * it once (the assembler symbol is weak and the first one wins). */
 /* clang-format off */
 #define HELPER_FILES(F) \
-    F(types) F(vector) F(conversions) F(ordering) F(operators) F(accumulators) F(kernel_traits) F(rows) F(warp) F(block) F(ticket) F(tile) \
-    F(thread_accumulator) F(runs) F(finalize) F(layout) F(fast_axes) F(fast_columns) \
-    F(fast_counted) F(fast_narrow) F(fast_strided) F(finalize_rows) F(exact_superaccumulator_layout) \
-    F(exact_rounding) F(exact_interval) F(exact_short_sum) F(exact_single_tile) F(exact_results) \
-    F(exact_superaccumulator) F(exact_bins) F(exact_double_double) F(exact_integer_bins) F(exact_bin_placement) F(exact_adders) F(exact_block) \
-    F(exact_limb_partial) F(exact_run) F(exact_strided_tiles) F(exact_column_merge) F(exact_strided) F(exact_rows) \
-    F(exact_merge) F(exact_products) F(exact_variance) F(exact_moments) F(exact_moments_strided) \
-    F(exact_dot)
+    F(types) F(vector) F(conversions) F(ordering) F(operators) F(accumulators) F(kernel_traits) \
+    F(rows) F(warp) F(block) F(ticket) F(tile) F(thread_accumulator) F(runs) F(finalize) \
+    F(layout) F(fast_axes) F(fast_columns) F(fast_counted) F(fast_narrow) F(fast_strided) \
+    F(finalize_rows) F(exact_superaccumulator_layout) F(exact_rounding) F(exact_interval) \
+    F(exact_short_sum) F(exact_single_tile) F(exact_results) F(exact_superaccumulator) \
+    F(exact_bins) F(exact_double_double) F(exact_integer_bins) F(exact_bin_placement) \
+    F(exact_adders) F(exact_block) F(exact_limb_partial) F(exact_run) F(exact_strided_tiles) \
+    F(exact_column_merge) F(exact_strided) F(exact_rows) F(exact_merge) F(exact_products) \
+    F(exact_variance) F(exact_moments) F(exact_moments_strided) F(exact_dot)
 /* clang-format on */
 
 /* Tables of the registry that kernels read, and files that they share with this library. */
 #define TABLES(F) F(dtypes)
-#define SHARED_FILES(F) F(language) F(dtype_kinds) F(launch_params) F(tuning) F(exact_format) F(limbs)
+#define SHARED_FILES(F) \
+    F(language) F(dtype_kinds) F(launch_params) F(tuning) F(exact_format) F(limbs)
 
 /* Puts a file, found through the build's include path, into .rodata. */
 #define EMBED_FILE(stem, extension)             \
@@ -51,7 +53,8 @@ TABLES(EMBED_TABLE)
 #define SHARED_SOURCE(stem) {#stem ".h", gpr_source_##stem},
 #define TABLE_SOURCE(stem) {#stem ".def", gpr_source_##stem},
 
-static const gpr_source helper_sources[] = {TABLES(TABLE_SOURCE) SHARED_FILES(SHARED_SOURCE) HELPER_FILES(SOURCE)};
+static const gpr_source helper_sources[] = {TABLES(TABLE_SOURCE) SHARED_FILES(SHARED_SOURCE)
+                                                HELPER_FILES(SOURCE)};
 
 static const gpr_source kernel_sources[GPR_KERNEL_COUNT] = {
 #define GPR_KERNEL(name, file, ...) SOURCE(file)

@@ -9,8 +9,8 @@ typedef struct gpr_source {
 
 enum { GPR_PROGRAM_SOURCES = 64 };
 
-/* The files a program of this kernel may include: the shared helpers, then the kernel's own. Fills at most
- * GPR_PROGRAM_SOURCES entries and returns their number. */
+/* The files a program of this kernel may include: the shared helpers, then the kernel's own. Fills
+ * at most GPR_PROGRAM_SOURCES entries and returns their number. */
 int gpr_program_sources(int kernel, gpr_source *sources);
 
 #endif

@@ -1,5 +1,5 @@
-/* Order between streams, and where memory lies: what a caller needs that passes other libraries' device arrays on. Nothing here waits on
- * the host unless its name says so. */
+/* Order between streams, and where memory lies: what a caller needs that passes other libraries'
+ * device arrays on. Nothing here waits on the host unless its name says so. */
 #include "lib/driver/device.h"
 
 #include <stdlib.h>
@@ -30,7 +30,8 @@ gpr_status gpr_device_stream(int ordinal, void **stream)
 
 /* ---------------------------------------------------------------- order ---------------------- */
 
-/* The driver notes what an event stands for when a stream is made to wait for it, so one event serves every pair. */
+/* The driver notes what an event stands for when a stream is made to wait for it, so one event
+ * serves every pair. */
 static gpr_status order_streams(gpr_device *device, CUstream first, CUstream then)
 {
     gpr_status status = GPR_OK;
@@ -136,7 +137,8 @@ gpr_status gpr_find_memory(const void *data, int *ordinal)
     GPR_CU(cuPointerGetAttributes, sizeof attributes / sizeof attributes[0], attributes, values,
            (CUdeviceptr)(uintptr_t)data);
     if (type != CU_MEMORYTYPE_DEVICE && !managed) {
-        return gpr_fail(GPR_ERROR_VALUE, "%p is not in the memory of a CUDA device: freed, or never allocated there",
+        return gpr_fail(GPR_ERROR_VALUE,
+                        "%p is not in the memory of a CUDA device: freed, or never allocated there",
                         data);
     }
     *ordinal = where;
@@ -144,9 +146,10 @@ done:
     return status;
 }
 
-/* A word of `bytes` bytes, `count` times. Elements wider than what a memset writes are laid down unit by unit, each a column of a
- * matrix whose rows are the elements. */
-static gpr_status fill(CUdeviceptr to, const unsigned char *element, size_t bytes, uint64_t count, CUstream stream)
+/* A word of `bytes` bytes, `count` times. Elements wider than what a memset writes are laid down
+ * unit by unit, each a column of a matrix whose rows are the elements. */
+static gpr_status fill(CUdeviceptr to, const unsigned char *element, size_t bytes, uint64_t count,
+                       CUstream stream)
 {
     uint16_t half = 0;
     uint32_t unit = 0;
@@ -167,7 +170,8 @@ done:
     return status;
 }
 
-gpr_status gpr_fill_device(int ordinal, void *data, gpr_dtype dtype, const void *element, uint64_t count, void *stream)
+gpr_status gpr_fill_device(int ordinal, void *data, gpr_dtype dtype, const void *element,
+                           uint64_t count, void *stream)
 {
     const size_t bytes = gpr_dtype_bytes(dtype);
     gpr_device *device = NULL;
@@ -182,23 +186,24 @@ gpr_status gpr_fill_device(int ordinal, void *data, gpr_dtype dtype, const void 
     return status;
 }
 
-static gpr_status queue_upload(CUdeviceptr destination, const void *source, uint64_t bytes, CUstream stream)
+static gpr_status queue_upload(CUdeviceptr destination, const void *source, uint64_t bytes,
+                               CUstream stream)
 {
     int capturing = 0;
     gpr_status status = GPR_OK;
 
     GPR_TRY(gpr_is_capturing(stream, &capturing));
     if (capturing)
-        return gpr_fail(
-            GPR_ERROR_VALUE,
-            "numbers in host memory cannot be captured into a graph, which would read them again whenever it "
-            "is replayed: keep them in memory of the device");
+        return gpr_fail(GPR_ERROR_VALUE, "numbers in host memory cannot be captured into a graph, "
+                                         "which would read them again whenever it "
+                                         "is replayed: keep them in memory of the device");
     GPR_CU(cuMemcpyHtoDAsync, destination, source, bytes, stream);
 done:
     return status;
 }
 
-gpr_status gpr_queue_upload(int ordinal, void *destination, const void *source, uint64_t bytes, void *stream)
+gpr_status gpr_queue_upload(int ordinal, void *destination, const void *source, uint64_t bytes,
+                            void *stream)
 {
     gpr_device *device = NULL;
     gpr_status status = GPR_OK;
@@ -206,7 +211,8 @@ gpr_status gpr_queue_upload(int ordinal, void *destination, const void *source, 
     if (bytes == 0) return GPR_OK;
     status = gpr_device_enter(ordinal, &device);
     if (status != GPR_OK) return status;
-    status = queue_upload((CUdeviceptr)(uintptr_t)destination, source, bytes, stream_of(device, stream));
+    status =
+        queue_upload((CUdeviceptr)(uintptr_t)destination, source, bytes, stream_of(device, stream));
     gpr_device_leave(device);
     return status;
 }

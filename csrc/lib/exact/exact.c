@@ -9,7 +9,8 @@
 
 /* ---------------------------------------------------------------- formats of floats ---------- */
 
-/* A binary floating-point format: `fraction` stored bits of the significand, `exponent` bits of the exponent. */
+/* A binary floating-point format: `fraction` stored bits of the significand, `exponent` bits of
+ * the exponent. */
 typedef struct format {
     int fraction, exponent;
 } format;
@@ -21,7 +22,8 @@ static format format_of(gpr_dtype dtype)
 
 /* The same as constants, for loops over elements. */
 enum {
-#define GPR_DTYPE(ID, name, bytes, kind, c_type, fraction, exponent) ID##_FRACTION = fraction, ID##_EXPONENT = exponent,
+#define GPR_DTYPE(ID, name, bytes, kind, c_type, fraction, exponent) \
+    ID##_FRACTION = fraction, ID##_EXPONENT = exponent,
 #include "dtypes.def"
 #undef GPR_DTYPE
 };
@@ -49,7 +51,8 @@ static int is_complex(gpr_dtype dtype)
     return gpr_dtype_rows[dtype].kind == GPR_KIND_COMPLEX;
 }
 
-/* ---------------------------------------------------------------- the layout ------------------- */
+/* ---------------------------------------------------------------- the layout
+ * ------------------- */
 
 enum {
     WORD_BITS = GPR_EXACT_WORD_BITS,
@@ -81,8 +84,8 @@ int gpr_exact_takes(gpr_dtype dtype, gpr_dtype element)
 {
     const gpr_exact_layout sum = gpr_exact_layout_of(dtype), part = gpr_exact_layout_of(element);
 
-    return part.lowest >= sum.lowest && part.highest <= sum.highest && part.negative <= sum.negative &&
-           is_float(element) <= is_float(dtype);
+    return part.lowest >= sum.lowest && part.highest <= sum.highest &&
+           part.negative <= sum.negative && is_float(element) <= is_float(dtype);
 }
 
 /* ---------------------------------------------------------------- adding --------------------- */
@@ -105,7 +108,8 @@ void gpr_exact_clear_products(gpr_exact_part *part, gpr_dtype element)
     count_words(&part->layout);
 }
 
-/* Shifting a negative number right rounds down on every compiler this builds with: a carry is a floor. */
+/* Shifting a negative number right rounds down on every compiler this builds with: a carry is a
+ * floor. */
 _Static_assert((int64_t)-1 >> 1 == -1, "right shifts of negative numbers are arithmetic");
 
 void gpr_exact_carry(gpr_exact_part *part)
@@ -127,7 +131,8 @@ static void make_room(gpr_exact_part *part, uint64_t count)
     part->pending += count;
 }
 
-/* Adds magnitude * 2^(32 * (words - part->words) + shift), negated if `sign` is -1 and not if it is 0. */
+/* Adds magnitude * 2^(32 * (words - part->words) + shift), negated if `sign` is -1 and not if it
+ * is 0. */
 static inline void add_shifted(int64_t *words, uint64_t magnitude, int shift, int64_t sign)
 {
     const uint64_t low = magnitude << shift;
@@ -174,7 +179,8 @@ static inline uint64_t load_bits(const char *elements, size_t bytes, uint64_t i)
 }
 
 /* Adds floats. Inlined for each format, so that its numbers are constants of the loop. */
-static inline __attribute__((always_inline)) void add_floats(gpr_exact_part *part, const char *elements, uint64_t count,
+static inline __attribute__((always_inline)) void add_floats(gpr_exact_part *part,
+                                                             const char *elements, uint64_t count,
                                                              const format f, int offset)
 {
     const int bits_but_sign = f.fraction + f.exponent;
@@ -198,7 +204,8 @@ static inline __attribute__((always_inline)) void add_floats(gpr_exact_part *par
 }
 
 /* Adds integers: the sums of their low and high halves, which a wide block's 64 bits hold. */
-static void add_integers(gpr_exact_part *part, gpr_dtype element, const char *elements, uint64_t count)
+static void add_integers(gpr_exact_part *part, gpr_dtype element, const char *elements,
+                         uint64_t count)
 {
     const size_t bytes = gpr_dtype_rows[element].bytes;
     const int is_signed = gpr_wide_of(element) == GPR_WIDE_SIGNED;
@@ -222,13 +229,15 @@ static void add_integers(gpr_exact_part *part, gpr_dtype element, const char *el
     }
 }
 
-void gpr_exact_add_elements(gpr_exact_part *part, gpr_dtype element, const void *elements, uint64_t count)
+void gpr_exact_add_elements(gpr_exact_part *part, gpr_dtype element, const void *elements,
+                            uint64_t count)
 {
     const size_t bytes = gpr_dtype_rows[element].bytes;
     const int offset = gpr_exact_layout_of(element).lowest - part->layout.lowest;
     const char *at = elements;
 
-    if ((part->flags & GPR_EXACT_NOT_MINUS_ZERO) == 0) part->flags |= gpr_exact_zero_flag(element, elements, count);
+    if ((part->flags & GPR_EXACT_NOT_MINUS_ZERO) == 0)
+        part->flags |= gpr_exact_zero_flag(element, elements, count);
     part->count += count;
     while (count > 0) {
         const uint64_t step = count < MOST_PENDING ? count : MOST_PENDING;
@@ -252,7 +261,8 @@ void gpr_exact_add_elements(gpr_exact_part *part, gpr_dtype element, const void 
 enum { WIDE_ADDITIONS = 2 };
 
 /* The same as add_shifted, of 128 bits. */
-static inline void add_shifted_wide(int64_t *words, unsigned __int128 magnitude, int shift, int64_t sign)
+static inline void add_shifted_wide(int64_t *words, unsigned __int128 magnitude, int shift,
+                                    int64_t sign)
 {
     add_shifted(words, (uint64_t)magnitude, shift, sign);
     add_shifted(words + 2, (uint64_t)(magnitude >> 64), shift, sign);
@@ -269,7 +279,8 @@ static inline split_double split(uint64_t bits)
 {
     const format f = FORMAT(FLOAT64);
     const uint64_t fraction = bits & ((UINT64_C(1) << f.fraction) - 1);
-    const uint32_t exponent = (uint32_t)(bits >> f.fraction) & (uint32_t)last_exponent(f), normal = exponent != 0;
+    const uint32_t exponent = (uint32_t)(bits >> f.fraction) & (uint32_t)last_exponent(f),
+                   normal = exponent != 0;
 
     return (split_double){fraction | (uint64_t)normal << f.fraction, exponent - normal,
                           exponent == (uint32_t)last_exponent(f)};
@@ -279,16 +290,19 @@ static inline split_double split(uint64_t bits)
 static uint32_t special_product_flag(uint64_t a, uint64_t b, int negative)
 {
     const format f = FORMAT(FLOAT64);
-    const uint64_t twice_infinity = (uint64_t)last_exponent(f) << (f.fraction + 1), twice_a = a << 1, twice_b = b << 1;
+    const uint64_t twice_infinity = (uint64_t)last_exponent(f) << (f.fraction + 1),
+                   twice_a = a << 1, twice_b = b << 1;
 
-    if (twice_a > twice_infinity || twice_b > twice_infinity || twice_a == 0 || twice_b == 0) return GPR_EXACT_NAN;
+    if (twice_a > twice_infinity || twice_b > twice_infinity || twice_a == 0 || twice_b == 0)
+        return GPR_EXACT_NAN;
     return negative ? GPR_EXACT_MINUS_INFINITY : GPR_EXACT_INFINITY;
 }
 
 static void add_double_products(gpr_exact_part *part, const char *a, const char *b, uint64_t count)
 {
     for (uint64_t i = 0; i < count; i++) {
-        const uint64_t bits_a = load_bits(a, sizeof(double), i), bits_b = load_bits(b, sizeof(double), i);
+        const uint64_t bits_a = load_bits(a, sizeof(double), i),
+                       bits_b = load_bits(b, sizeof(double), i);
         const split_double x = split(bits_a), y = split(bits_b);
         const uint64_t negative = (bits_a ^ bits_b) >> 63;
         const uint32_t position = x.position + y.position;
@@ -297,8 +311,9 @@ static void add_double_products(gpr_exact_part *part, const char *a, const char 
             part->flags |= special_product_flag(bits_a, bits_b, negative != 0);
             continue;
         }
-        add_shifted_wide(part->words + position / WORD_BITS, (unsigned __int128)x.magnitude * y.magnitude,
-                         (int)(position % WORD_BITS), -(int64_t)negative);
+        add_shifted_wide(part->words + position / WORD_BITS,
+                         (unsigned __int128)x.magnitude * y.magnitude, (int)(position % WORD_BITS),
+                         -(int64_t)negative);
     }
 }
 
@@ -309,11 +324,14 @@ static void add_wide_integer(gpr_exact_part *part, __int128 value, int exponent)
 
     make_room(part, WIDE_ADDITIONS);
     add_shifted_wide(part->words + exponent / WORD_BITS,
-                     value < 0 ? -(unsigned __int128)value : (unsigned __int128)value, exponent % WORD_BITS, sign);
+                     value < 0 ? -(unsigned __int128)value : (unsigned __int128)value,
+                     exponent % WORD_BITS, sign);
 }
 
-/* Adds products of integers: sums of their low and of their high halves, which the block's 128 bits hold. */
-static void add_integer_products(gpr_exact_part *part, gpr_dtype element, const char *a, const char *b, uint64_t count)
+/* Adds products of integers: sums of their low and of their high halves, which the block's 128
+ * bits hold. */
+static void add_integer_products(gpr_exact_part *part, gpr_dtype element, const char *a,
+                                 const char *b, uint64_t count)
 {
     const size_t bytes = gpr_dtype_rows[element].bytes;
     const int is_signed = gpr_wide_of(element) == GPR_WIDE_SIGNED;
@@ -325,17 +343,20 @@ static void add_integer_products(gpr_exact_part *part, gpr_dtype element, const 
 
         gpr_load_wide(element, a + done * bytes, step, &x);
         gpr_load_wide(element, b + done * bytes, step, &y);
-        if (bytes < sizeof(int64_t)) { /* 64 bits hold each product, and bits beyond them its sign */
+        /* 64 bits hold each product, and bits beyond them its sign */
+        if (bytes < sizeof(int64_t)) {
             if (is_signed)
                 for (uint64_t i = 0; i < step; i++) low += x.i64[i] * y.i64[i];
             else
                 for (uint64_t i = 0; i < step; i++) low += x.u64[i] * y.u64[i];
         } else {
             for (uint64_t i = 0; i < step; i++) {
-                const unsigned __int128 product = is_signed ? (unsigned __int128)((__int128)x.i64[i] * y.i64[i])
-                                                            : (unsigned __int128)x.u64[i] * y.u64[i];
+                const unsigned __int128 product =
+                    is_signed ? (unsigned __int128)((__int128)x.i64[i] * y.i64[i])
+                              : (unsigned __int128)x.u64[i] * y.u64[i];
                 low += (uint64_t)product;
-                high += is_signed ? (__int128)(int64_t)(product >> 64) : (__int128)(uint64_t)(product >> 64);
+                high += is_signed ? (__int128)(int64_t)(product >> 64)
+                                  : (__int128)(uint64_t)(product >> 64);
             }
         }
         add_wide_integer(part, low, 0);
@@ -344,7 +365,8 @@ static void add_integer_products(gpr_exact_part *part, gpr_dtype element, const 
     }
 }
 
-void gpr_exact_add_products(gpr_exact_part *part, gpr_dtype element, const void *a, const void *b, uint64_t count)
+void gpr_exact_add_products(gpr_exact_part *part, gpr_dtype element, const void *a, const void *b,
+                            uint64_t count)
 {
     const char *at_a = a, *at_b = b;
 
@@ -354,7 +376,8 @@ void gpr_exact_add_products(gpr_exact_part *part, gpr_dtype element, const void 
         add_integer_products(part, element, at_a, at_b, count);
         return;
     }
-    if ((part->flags & GPR_EXACT_NOT_MINUS_ZERO) == 0) part->flags |= gpr_exact_product_zero_flag(a, b, count);
+    if ((part->flags & GPR_EXACT_NOT_MINUS_ZERO) == 0)
+        part->flags |= gpr_exact_product_zero_flag(a, b, count);
     while (count > 0) {
         const uint64_t most = MOST_PENDING / WIDE_ADDITIONS, step = count < most ? count : most;
 
@@ -369,8 +392,10 @@ void gpr_exact_add_products(gpr_exact_part *part, gpr_dtype element, const void 
 uint32_t gpr_exact_product_zero_flag(const double *a, const double *b, uint64_t count)
 {
     for (uint64_t i = 0; i < count; i++) {
-        const uint64_t x = load_bits((const char *)a, sizeof *a, i), y = load_bits((const char *)b, sizeof *b, i);
-        const int is_zero = ((x << 1) == 0 || (y << 1) == 0) && !split(x).is_special && !split(y).is_special;
+        const uint64_t x = load_bits((const char *)a, sizeof *a, i),
+                       y = load_bits((const char *)b, sizeof *b, i);
+        const int is_zero =
+            ((x << 1) == 0 || (y << 1) == 0) && !split(x).is_special && !split(y).is_special;
 
         if (!is_zero || (x ^ y) >> 63 == 0) return GPR_EXACT_NOT_MINUS_ZERO;
     }
@@ -395,7 +420,8 @@ gpr_status gpr_exact_add_part(gpr_exact_part *part, const gpr_exact_part *other)
     const int words = part->layout.words;
 
     if (part->count + other->count < part->count)
-        return gpr_fail(GPR_ERROR_VALUE, "an exact sum has room for 2^64 - 1 elements: %llu and %llu are more",
+        return gpr_fail(GPR_ERROR_VALUE,
+                        "an exact sum has room for 2^64 - 1 elements: %llu and %llu are more",
                         (unsigned long long)part->count, (unsigned long long)other->count);
     make_room(part, other->pending + 1);
     for (int i = 0; i < words; i++) part->words[i] += other->words[i];
@@ -467,10 +493,12 @@ static int any_below(const gpr_exact_number *m, int end)
 
     for (; (i + 1) * WORD_BITS <= end && i < m->count; i++)
         if (m->words[i] != 0) return 1;
-    return end % WORD_BITS != 0 && i < m->count && m->words[i] << (WORD_BITS - end % WORD_BITS) != 0;
+    return end % WORD_BITS != 0 && i < m->count &&
+           m->words[i] << (WORD_BITS - end % WORD_BITS) != 0;
 }
 
-/* Divides by n > 0. GPR_EXACT_QUOTIENT_WORDS new words below the number's give the quotient at least 64 significant bits. */
+/* Divides by n > 0. GPR_EXACT_QUOTIENT_WORDS new words below the number's give the quotient at
+ * least 64 significant bits. */
 static void divide(gpr_exact_number *m, uint64_t n)
 {
     unsigned __int128 rest = 0;
@@ -504,8 +532,10 @@ static uint64_t nan_of(format f)
 static uint64_t round_to(const gpr_exact_number *m, format f)
 {
     const int length = gpr_exact_number_length(m), unit = unit_exponent(f);
-    const int top = length - 1 + m->exponent;                           /* exponent of the leading bit */
-    const int last = top - f.fraction > unit ? top - f.fraction : unit; /* of the last bit that is kept */
+    /* exponent of the leading bit */
+    const int top = length - 1 + m->exponent;
+    /* of the last bit that is kept */
+    const int last = top - f.fraction > unit ? top - f.fraction : unit;
     const int dropped = last - m->exponent;
     uint64_t kept;
 
@@ -520,8 +550,8 @@ static uint64_t round_to(const gpr_exact_number *m, format f)
         kept = bits_from(m, dropped) & ((UINT64_C(1) << (f.fraction + 1)) - 1);
         kept += (uint64_t)(half && (rest || (kept & 1)));
     }
-    /* A significand that was rounded up to the next power of two carries into the exponent, and from the largest
-     * number into infinity. */
+    /* A significand that was rounded up to the next power of two carries into the exponent, and
+     * from the largest number into infinity. */
     kept += (uint64_t)(last - unit) << f.fraction;
     return kept < infinity_of(f) ? kept : infinity_of(f);
 }
@@ -533,9 +563,11 @@ static uint64_t float_bits_of(const gpr_exact_part *part, const gpr_exact_number
     const uint64_t sign = UINT64_C(1) << (f.fraction + f.exponent);
     uint64_t bits;
 
-    if ((part->flags & GPR_EXACT_NAN) != 0 || infinities == (GPR_EXACT_INFINITY | GPR_EXACT_MINUS_INFINITY))
+    if ((part->flags & GPR_EXACT_NAN) != 0 ||
+        infinities == (GPR_EXACT_INFINITY | GPR_EXACT_MINUS_INFINITY))
         return nan_of(f);
-    if (infinities != 0) return infinity_of(f) | (infinities == GPR_EXACT_MINUS_INFINITY ? sign : 0);
+    if (infinities != 0)
+        return infinity_of(f) | (infinities == GPR_EXACT_MINUS_INFINITY ? sign : 0);
     bits = round_to(m, f);
     if (gpr_exact_number_length(m) == 0)
         return part->count > 0 && (part->flags & GPR_EXACT_NOT_MINUS_ZERO) == 0 ? sign : 0;
@@ -574,11 +606,13 @@ void gpr_exact_store_nan(gpr_dtype result, void *value)
 
 static gpr_status integer_result(const gpr_exact_number *m, gpr_dtype result, void *value)
 {
-    const uint64_t most = result == GPR_UINT64 ? UINT64_MAX : (uint64_t)INT64_MAX + (uint64_t)m->negative;
+    const uint64_t most =
+        result == GPR_UINT64 ? UINT64_MAX : (uint64_t)INT64_MAX + (uint64_t)m->negative;
     const uint64_t bits = bits_from(m, 0);
 
     if (gpr_exact_number_length(m) > 64 || bits > most || (m->negative && result == GPR_UINT64))
-        return gpr_fail(GPR_ERROR_VALUE, "the sum does not fit in %s: ask for float64, or for the integer itself",
+        return gpr_fail(GPR_ERROR_VALUE,
+                        "the sum does not fit in %s: ask for float64, or for the integer itself",
                         gpr_dtype_rows[result].name);
     store_bits(m->negative ? 0 - bits : bits, result, value);
     return GPR_OK;
@@ -633,7 +667,8 @@ uint64_t gpr_exact_counters(gpr_acc_kind acc_kind, gpr_dtype element)
     const gpr_dtype real = gpr_exact_part_dtype(element);
     const int limbs = gpr_exact_limbs(gpr_exact_layout_of(real).words);
 
-    if (acc_kind != GPR_ACC_EXACT || !is_float(real)) return gpr_exact_acc_bytes(acc_kind, element) / sizeof(uint64_t);
+    if (acc_kind != GPR_ACC_EXACT || !is_float(real))
+        return gpr_exact_acc_bytes(acc_kind, element) / sizeof(uint64_t);
     return (uint64_t)gpr_exact_parts(element) * (uint64_t)(limbs + GPR_EXACT_ACC_TAIL);
 }
 
@@ -642,11 +677,13 @@ uint64_t gpr_exact_partial_bytes(gpr_acc_kind acc_kind, gpr_dtype element)
     const gpr_dtype real = gpr_exact_part_dtype(element);
 
     if (acc_kind != GPR_ACC_EXACT || !is_float(real)) return 0;
-    return gpr_limb_partial_words((unsigned)gpr_exact_parts(element), (unsigned)gpr_dtype_rows[real].bytes) *
+    return gpr_limb_partial_words((unsigned)gpr_exact_parts(element),
+                                  (unsigned)gpr_dtype_rows[real].bytes) *
            sizeof(uint64_t);
 }
 
-int gpr_exact_read_acc(gpr_acc_kind acc_kind, gpr_dtype element, const void *packed, gpr_exact_part *parts)
+int gpr_exact_read_acc(gpr_acc_kind acc_kind, gpr_dtype element, const void *packed,
+                       gpr_exact_part *parts)
 {
     const int count = gpr_exact_clear_acc(acc_kind, element, parts);
     const char *at = packed;
@@ -678,7 +715,8 @@ static void finish_integer(const gpr_exact_part *part, gpr_dtype result, void *v
         store_bits(number, result, value);
 }
 
-void gpr_exact_finish(const gpr_exact_part *parts, gpr_dtype element, int divide_it, gpr_dtype result, void *value)
+void gpr_exact_finish(const gpr_exact_part *parts, gpr_dtype element, int divide_it,
+                      gpr_dtype result, void *value)
 {
     const gpr_dtype real = gpr_exact_part_dtype(result);
     const size_t bytes = gpr_dtype_rows[real].bytes;
@@ -690,7 +728,8 @@ void gpr_exact_finish(const gpr_exact_part *parts, gpr_dtype element, int divide
     (void)gpr_exact_round(&parts[0], real, divide_it, value);
     if (!is_complex(result)) return;
     memset((char *)value + bytes, 0, bytes);
-    if (is_complex(element)) (void)gpr_exact_round(&parts[1], real, divide_it, (char *)value + bytes);
+    if (is_complex(element))
+        (void)gpr_exact_round(&parts[1], real, divide_it, (char *)value + bytes);
 }
 
 int gpr_exact_bit_length(const gpr_exact_part *part, int *negative)
@@ -709,8 +748,9 @@ gpr_status gpr_exact_round(const gpr_exact_part *part, gpr_dtype result, int mea
     if (!is_float(result)) {
         if (!mean && !is_float(part->dtype) && (result == GPR_INT64 || result == GPR_UINT64))
             return integer_result(&m, result, value);
-        return gpr_fail(GPR_ERROR_TYPE, "the %s of %s has no result of type %s", mean ? "mean" : "exact sum",
-                        gpr_dtype_rows[part->dtype].name, gpr_dtype_rows[result].name);
+        return gpr_fail(GPR_ERROR_TYPE, "the %s of %s has no result of type %s",
+                        mean ? "mean" : "exact sum", gpr_dtype_rows[part->dtype].name,
+                        gpr_dtype_rows[result].name);
     }
     if (mean && part->count > 0) divide(&m, part->count);
     if (mean && part->count == 0) rounded.flags = GPR_EXACT_NAN; /* 0 / 0 */

@@ -1,20 +1,25 @@
 /* Variances and standard deviations rounded once; see exact.h.
  *
- * Of n elements with the exact sums S of them and Q of their squares, the variance is the rational number
+ * Of n elements with the exact sums S of them and Q of their squares, the variance is the rational
+ * number
  *
  *     (n Q - S^2) / (n (n - ddof)),
  *
- * with S^2 the sum of two squares for complex elements and ddof the double that it is. Numerator N and divisor D are
- * computed as integers of many words times powers of two. N is not negative (Cauchy-Schwarz), so neither is the result.
+ * with S^2 the sum of two squares for complex elements and ddof the double that it is. Numerator N
+ * and divisor D are computed as integers of many words times powers of two. N is not negative
+ * (Cauchy-Schwarz), so neither is the result.
  *
- * Then N is shifted until N / D has 126 to 128 bits before the point, and divided (shared/limbs.h): at most five words
- * of quotient, whatever the length of N. What the shift and the division leave is nothing or something, which is all that rounding asks of it. A root is that of the quotient's integer, with an
- * even exponent: floor(sqrt(x)) is floor(sqrt(floor(x))), so that its 63 or 64 bits are those of the root of N / D itself.
- * Every float type keeps 53 bits or fewer of them: one rounding is left, that of exact.c.
+ * Then N is shifted until N / D has 126 to 128 bits before the point, and divided (shared/limbs.h):
+ * at most five words of quotient, whatever the length of N. What the shift and the division leave
+ * is nothing or something, which is all that rounding asks of it. A root is that of the quotient's
+ * integer, with an even exponent: floor(sqrt(x)) is floor(sqrt(floor(x))), so that its 63 or 64
+ * bits are those of the root of N / D itself. Every float type keeps 53 bits or fewer of them: one
+ * rounding is left, that of exact.c.
  *
- * Lengths, for float64, whose numbers are the longest: S below 2^1088 in units of 2^-1074, Q below 2^2112 in units of
- * 2^-2148, so that S^2 and n Q lie between 2^-2148 and 2^2176: 136 words, of GPR_EXACT_NUMBER_WORDS. D is shorter: 64 bits
- * of n times n - ddof, which lies between 2^-1074 and 2^1025. */
+ * Lengths, for float64, whose numbers are the longest: S below 2^1088 in units of 2^-1074, Q below
+ * 2^2112 in units of 2^-2148, so that S^2 and n Q lie between 2^-2148 and 2^2176: 136 words, of
+ * GPR_EXACT_NUMBER_WORDS. D is shorter: 64 bits of n times n - ddof, which lies between 2^-1074 and
+ * 2^1025. */
 #include <math.h>
 #include <string.h>
 
@@ -24,7 +29,8 @@
 enum {
     WORD_BITS = 32,
     QUOTIENT_BITS = 127, /* as many, one fewer or one more */
-    /* Of a double: stored bits of its significand, the exponent field of infinities and NaN, the exponent of its smallest number. */
+    /* Of a double: stored bits of its significand, the exponent field of infinities and NaN, the
+     * exponent of its smallest number. */
     FRACTION_BITS = 52,
     LAST_FIELD = 0x7ff,
     LEAST_EXPONENT = -1074
@@ -103,7 +109,8 @@ static void multiply(const number *a, const number *b, number *product)
     trim(product);
 }
 
-/* a += sign * b. Returns whether the sum is below zero, and then it means nothing. Changes b's exponent, not its number. */
+/* a += sign * b. Returns whether the sum is below zero, and then it means nothing. Changes b's
+ * exponent, not its number. */
 static int add(number *a, number *b, int sign)
 {
     int64_t carry = 0;
@@ -128,7 +135,8 @@ static int add(number *a, number *b, int sign)
 
 /* ---------------------------------------------------------------- quotients ------------------ */
 
-/* a / b, neither zero, as 126 to 128 bits times 2^*exponent, which is even, and a little more if *inexact. Uses both up. */
+/* a / b, neither zero, as 126 to 128 bits times 2^*exponent, which is even, and a little more if
+ * *inexact. Uses both up. */
 static unsigned __int128 divide(number *a, number *b, int *exponent, int *inexact)
 {
     gpr_quotient quotient;
@@ -162,7 +170,8 @@ static uint64_t root_of(unsigned __int128 square)
 
 /* ---------------------------------------------------------------- variances ------------------ */
 
-/* A finite double without its sign. From its bits: whose thread this is may read subnormal numbers as 0. */
+/* A finite double without its sign. From its bits: whose thread this is may read subnormal
+ * numbers as 0. */
 static number number_of_double(double value)
 {
     uint64_t bits, fraction;
@@ -190,7 +199,8 @@ static int count_freedom(uint64_t n, double ddof, number *freedom)
 }
 
 /* n Q - S^2, or the same of both parts. */
-static void subtract_squares(const gpr_exact_part *sums, int parts, const gpr_exact_part *squares, number *all)
+static void subtract_squares(const gpr_exact_part *sums, int parts, const gpr_exact_part *squares,
+                             number *all)
 {
     const number n = number_from(sums[0].count, 0);
     number sum = gpr_exact_number_of(squares), square;
@@ -205,8 +215,8 @@ static void subtract_squares(const gpr_exact_part *sums, int parts, const gpr_ex
     }
 }
 
-void gpr_exact_variance(const gpr_exact_part *sums, int parts, const gpr_exact_part *squares, double ddof, int root,
-                        gpr_dtype result, void *value)
+void gpr_exact_variance(const gpr_exact_part *sums, int parts, const gpr_exact_part *squares,
+                        double ddof, int root, gpr_dtype result, void *value)
 {
     const uint64_t count = sums[0].count;
     number numerator, divisor, freedom, n;

@@ -43,7 +43,8 @@ gpr_value gpr_convert_acc(gpr_fold fold, gpr_value value, gpr_dtype from, gpr_dt
 
     if (from == to) return value;
     gpr_convert(from, value.bytes, to, converted.bytes, 1);
-    if (gpr_acc_kind_of(fold) == GPR_ACC_RANGE) gpr_convert(from, value.high, to, converted.high, 1);
+    if (gpr_acc_kind_of(fold) == GPR_ACC_RANGE)
+        gpr_convert(from, value.high, to, converted.high, 1);
     return converted;
 }
 

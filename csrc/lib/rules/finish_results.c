@@ -1,4 +1,5 @@
-/* From accumulators to results: quotients, variances, distances, positions, and the rounding to the result's type. */
+/* From accumulators to results: quotients, variances, distances, positions, and the rounding to
+ * the result's type. */
 #include "lib/rules/rules.h"
 
 #include <complex.h>
@@ -14,7 +15,8 @@ typedef struct results_block {
     double squares[GPR_WIDE_ELEMENTS];
 } results_block;
 
-static void load_block(gpr_acc_kind acc_kind, gpr_dtype acc, const char *packed, uint64_t count, results_block *block)
+static void load_block(gpr_acc_kind acc_kind, gpr_dtype acc, const char *packed, uint64_t count,
+                       results_block *block)
 {
     const size_t bytes = gpr_acc_bytes(acc_kind, acc), number_bytes = gpr_bytes_of(acc);
     uint8_t first[GPR_WIDE_ELEMENTS * sizeof(double _Complex)], second[sizeof first];
@@ -37,10 +39,11 @@ static void load_block(gpr_acc_kind acc_kind, gpr_dtype acc, const char *packed,
     if (acc_kind == GPR_ACC_RANGE) gpr_load_wide(acc, second, count, &block->second);
 }
 
-/* Turns a block of sums of a mean into doubles, or complex numbers, divided by n each, or by their counts. A sum of
- * integers is first read as the type it was computed in: NumPy's would have wrapped there, and its sign is not the
- * accumulator's. */
-static gpr_wide divide_block(const gpr_rule *rule, gpr_wide wide, uint64_t count, uint64_t n, results_block *block)
+/* Turns a block of sums of a mean into doubles, or complex numbers, divided by n each, or by their
+ * counts. A sum of integers is first read as the type it was computed in: NumPy's would have
+ * wrapped there, and its sign is not the accumulator's. */
+static gpr_wide divide_block(const gpr_rule *rule, gpr_wide wide, uint64_t count, uint64_t n,
+                             results_block *block)
 {
     gpr_wide_block *sums = &block->first;
     uint8_t narrow[GPR_WIDE_ELEMENTS * sizeof(uint64_t)];
@@ -55,25 +58,28 @@ static gpr_wide divide_block(const gpr_rule *rule, gpr_wide wide, uint64_t count
         wide = GPR_WIDE_FLOAT;
     }
     for (uint64_t i = 0; i < count; i++) {
-        const double divisor = (double)(rule->acc_kind == GPR_ACC_SUM_COUNT ? block->position[i] : n);
+        const double divisor =
+            (double)(rule->acc_kind == GPR_ACC_SUM_COUNT ? block->position[i] : n);
 
         if (wide == GPR_WIDE_FLOAT)
             sums->f64[i] /= divisor;
         else
-            sums->c128[i] = gpr_complex(creal(sums->c128[i]) / divisor, cimag(sums->c128[i]) / divisor);
+            sums->c128[i] =
+                gpr_complex(creal(sums->c128[i]) / divisor, cimag(sums->c128[i]) / divisor);
     }
     return wide;
 }
 
-/* Makes block->first the distances from the smallest to the largest. Integers wrap, as NumPy's do. */
+/* Makes block->first the distances from the smallest to the largest. Integers wrap, as NumPy's
+ * do. */
 static void subtract_block(gpr_wide wide, uint64_t count, results_block *block)
 {
     gpr_wide_block *low = &block->first, *high = &block->second;
 
     for (uint64_t i = 0; i < count; i++) {
         if (wide == GPR_WIDE_COMPLEX)
-            low->c128[i] =
-                gpr_complex(creal(high->c128[i]) - creal(low->c128[i]), cimag(high->c128[i]) - cimag(low->c128[i]));
+            low->c128[i] = gpr_complex(creal(high->c128[i]) - creal(low->c128[i]),
+                                       cimag(high->c128[i]) - cimag(low->c128[i]));
         else if (wide == GPR_WIDE_FLOAT)
             low->f64[i] = high->f64[i] - low->f64[i];
         else
@@ -81,8 +87,8 @@ static void subtract_block(gpr_wide wide, uint64_t count, results_block *block)
     }
 }
 
-/* Makes block->first the variances or their roots. Too few elements for the divisor make what the division by 0 does; where NaN are left
- * out, always NaN. */
+/* Makes block->first the variances or their roots. Too few elements for the divisor make what the
+ * division by 0 does; where NaN are left out, always NaN. */
 static void vary_block(const gpr_rule *rule, uint64_t count, results_block *block)
 {
     for (uint64_t i = 0; i < count; i++) {
@@ -99,14 +105,15 @@ void gpr_finish_exact(const gpr_rule *rule, const gpr_exact_part *parts, void *r
     const int components = gpr_exact_parts(rule->host_acc);
 
     if (rule->acc_kind == GPR_ACC_EXACT_MOMENTS)
-        gpr_exact_variance(parts, components, &parts[components], rule->ddof, rule->op == GPR_OP_STD, rule->result,
-                           result);
+        gpr_exact_variance(parts, components, &parts[components], rule->ddof,
+                           rule->op == GPR_OP_STD, rule->result, result);
     else
         gpr_exact_finish(parts, rule->host_acc, rule->divide, rule->result, result);
 }
 
 /* Exact sums know of how many elements they are. */
-static void finish_exact_sums(const gpr_rule *rule, const char *accumulators, uint64_t count, char *results)
+static void finish_exact_sums(const gpr_rule *rule, const char *accumulators, uint64_t count,
+                              char *results)
 {
     const size_t acc_bytes = gpr_acc_bytes(rule->acc_kind, rule->host_acc);
     gpr_exact_part parts[GPR_EXACT_MOST_PARTS];
@@ -117,10 +124,11 @@ static void finish_exact_sums(const gpr_rule *rule, const char *accumulators, ui
     }
 }
 
-void gpr_finish_results(const gpr_rule *rule, gpr_dtype acc, const void *accumulators, uint64_t count, uint64_t n,
-                        void *results, uint64_t output_stride)
+void gpr_finish_results(const gpr_rule *rule, gpr_dtype acc, const void *accumulators,
+                        uint64_t count, uint64_t n, void *results, uint64_t output_stride)
 {
-    const size_t acc_bytes = gpr_acc_bytes(rule->acc_kind, acc), result_bytes = gpr_bytes_of(rule->result);
+    const size_t acc_bytes = gpr_acc_bytes(rule->acc_kind, acc),
+                 result_bytes = gpr_bytes_of(rule->result);
     results_block block;
 
     if (gpr_is_exact(rule->acc_kind)) {
@@ -134,7 +142,8 @@ void gpr_finish_results(const gpr_rule *rule, gpr_dtype acc, const void *accumul
         char *at = (char *)results + done * result_bytes;
         gpr_wide wide = gpr_wide_of(acc);
 
-        load_block(rule->acc_kind, acc, (const char *)accumulators + done * acc_bytes, step, &block);
+        load_block(rule->acc_kind, acc, (const char *)accumulators + done * acc_bytes, step,
+                   &block);
         if (rule->acc_kind == GPR_ACC_INDEXED) {
             memcpy(block.first.u64, block.position, step * sizeof *block.position);
             wide = GPR_WIDE_UNSIGNED;
@@ -147,7 +156,8 @@ void gpr_finish_results(const gpr_rule *rule, gpr_dtype acc, const void *accumul
             wide = divide_block(rule, wide, step, n, &block);
         }
         gpr_store_wide(wide, &block.first, step, rule->result, at);
-        if (rule->outputs == 2) gpr_store_wide(wide, &block.second, step, rule->result, at + output_stride);
+        if (rule->outputs == 2)
+            gpr_store_wide(wide, &block.second, step, rule->result, at + output_stride);
         done += step;
     }
 }

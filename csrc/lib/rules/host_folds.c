@@ -1,5 +1,5 @@
-/* The folds on the host: what merges the accumulators of chunks, pieces and rows. Kernels have theirs in kernels/core, the CPU
- * backend loops over elements in cpu/loops_template.h. */
+/* The folds on the host: what merges the accumulators of chunks, pieces and rows. Kernels have
+ * theirs in kernels/core, the CPU backend loops over elements in cpu/loops_template.h. */
 #include "lib/rules/rules.h"
 
 #include <complex.h>
@@ -8,9 +8,9 @@
 
 #include "lib/base/convert.h"
 
-/* The folds over one real accumulator type: T is the type, U the unsigned type its sums and products are computed in, so
- * that they wrap without undefined behaviour (for floats, the type itself). x != x asks for NaN, and is never true of
- * integers. */
+/* The folds over one real accumulator type: T is the type, U the unsigned type its sums and
+ * products are computed in, so that they wrap without undefined behaviour (for floats, the type
+ * itself). x != x asks for NaN, and is never true of integers. */
 #define DEFINE_FOLD(T, U, member)                                                        \
     static void fold_##member(gpr_fold fold, const void *a, const void *b, void *result) \
     {                                                                                    \
@@ -54,7 +54,8 @@ static double _Complex fold_complex(gpr_fold fold, double _Complex x, double _Co
     switch (fold) {
     /* By hand: C's own product asks for infinities first, NumPy's does not. */
     case GPR_FOLD_prod:
-        return gpr_complex(creal(x) * creal(y) - cimag(x) * cimag(y), creal(x) * cimag(y) + cimag(x) * creal(y));
+        return gpr_complex(creal(x) * creal(y) - cimag(x) * cimag(y),
+                           creal(x) * cimag(y) + cimag(x) * creal(y));
     case GPR_FOLD_min: return is_nan(x) || (!is_nan(y) && precedes(x, y)) ? x : y;
     case GPR_FOLD_max: return is_nan(x) || (!is_nan(y) && precedes(y, x)) ? x : y;
     case GPR_FOLD_fmin: return is_nan(y) || (!is_nan(x) && precedes(x, y)) ? x : y;
@@ -102,7 +103,8 @@ static int beats(gpr_fold fold, gpr_dtype acc, const gpr_value *a, const gpr_val
     return memcmp(kept.bytes, b->bytes, gpr_bytes_of(acc)) != 0;
 }
 
-/* Of two indexed numbers the one that min or max keeps; of equals, and of two NaN, the one found first. */
+/* Of two indexed numbers the one that min or max keeps; of equals, and of two NaN, the one found
+ * first. */
 static gpr_value fold_indexed(gpr_fold fold, gpr_dtype acc, gpr_value a, gpr_value b)
 {
     const gpr_fold extreme_fold = fold == GPR_FOLD_argmin ? GPR_FOLD_min : GPR_FOLD_max;
@@ -116,7 +118,8 @@ static gpr_value fold_indexed(gpr_fold fold, gpr_dtype acc, gpr_value a, gpr_val
     return a.position < b.position ? a : b;
 }
 
-/* Chan, Golub and LeVeque's way to join the moments of two sets: the means' distance makes up for their being two. */
+/* Chan, Golub and LeVeque's way to join the moments of two sets: the means' distance makes up
+ * for their being two. */
 static gpr_value fold_moments(gpr_dtype acc, gpr_value a, gpr_value b)
 {
     const double count = (double)a.count + (double)b.count;
@@ -128,12 +131,14 @@ static gpr_value fold_moments(gpr_dtype acc, gpr_value a, gpr_value b)
         const double apart = (b.mean[0] - a.mean[0]) + (b.mean[1] - a.mean[1]);
         value.mean[0] = a.mean[0];
         value.mean[1] = a.mean[1] + apart * ((double)b.count / count);
-        value.squares = a.squares + b.squares + apart * apart * ((double)a.count / count) * (double)b.count;
+        value.squares =
+            a.squares + b.squares + apart * apart * ((double)a.count / count) * (double)b.count;
     } else {
         const double re = creal(b.c128) - creal(a.c128), im = cimag(b.c128) - cimag(a.c128);
         const double share = (double)b.count / count;
         value.c128 = gpr_complex(creal(a.c128) + re * share, cimag(a.c128) + im * share);
-        value.squares = a.squares + b.squares + (re * re + im * im) * ((double)a.count / count) * (double)b.count;
+        value.squares = a.squares + b.squares +
+                        (re * re + im * im) * ((double)a.count / count) * (double)b.count;
     }
     return value;
 }
@@ -162,14 +167,17 @@ gpr_value gpr_fold_acc(gpr_fold fold, gpr_dtype acc, gpr_value a, gpr_value b)
     return value;
 }
 
-gpr_value gpr_fold_partials(gpr_fold fold, gpr_dtype compute, gpr_dtype acc, gpr_value *values, uint64_t count)
+gpr_value gpr_fold_partials(gpr_fold fold, gpr_dtype compute, gpr_dtype acc, gpr_value *values,
+                            uint64_t count)
 {
     if (count == 0) return gpr_identity(fold, compute, acc);
-    /* Neighbours pair up until one is left: each level is packed to the front, so the walk stays sequential. */
+    /* Neighbours pair up until one is left: each level is packed to the front, so the walk stays
+     * sequential. */
     while (count > 1) {
         const uint64_t pairs = count / 2;
 
-        for (uint64_t i = 0; i < pairs; i++) values[i] = gpr_fold_acc(fold, acc, values[2 * i], values[2 * i + 1]);
+        for (uint64_t i = 0; i < pairs; i++)
+            values[i] = gpr_fold_acc(fold, acc, values[2 * i], values[2 * i + 1]);
         if (count % 2 != 0) values[pairs] = values[count - 1];
         count = pairs + count % 2;
     }

@@ -44,7 +44,8 @@ static gpr_axis in_elements(const gpr_view *view, int i)
 void gpr_view_layout(const gpr_view *view, const void *result, gpr_layout *layout)
 {
     const int64_t n = (int64_t)view->n;
-    const gpr_axis one_row = {.extent = 1, .in = n, .out = 1}, one_element = {.extent = 1, .in = 1, .position = 1};
+    const gpr_axis one_row = {.extent = 1, .in = n, .out = 1},
+                   one_element = {.extent = 1, .in = 1, .position = 1};
     int at = 0;
 
     memset(layout, 0, sizeof *layout);
@@ -57,7 +58,8 @@ void gpr_view_layout(const gpr_view *view, const void *result, gpr_layout *layou
     }
     layout->kept = at;
     if (view->inner == 0) layout->axes[at++] = one_element;
-    for (int i = view->outer; i < view->outer + view->inner; i++) layout->axes[at++] = in_elements(view, i);
+    for (int i = view->outer; i < view->outer + view->inner; i++)
+        layout->axes[at++] = in_elements(view, i);
     layout->reduced = at - layout->kept;
     layout->first_position = view->first_position;
     layout->masked = view->mask != NULL;
@@ -70,7 +72,8 @@ int gpr_rows_are_runs(const gpr_layout *layout)
 {
     const gpr_axis *row = &layout->axes[layout->kept];
 
-    return layout->reduced == 1 && row->in == 1 && row->position >= 0 && layout->first_position == 0 && !layout->masked;
+    return layout->reduced == 1 && row->in == 1 && row->position >= 0 &&
+           layout->first_position == 0 && !layout->masked;
 }
 
 int gpr_is_contiguous(const gpr_layout *layout)

@@ -20,9 +20,11 @@ static gpr_status check_shape(const gpr_request *request)
 
     if (bytes == 0) return gpr_fail(GPR_ERROR_VALUE, "there is no dtype %d", (int)request->dtype);
     if (request->ndim < 0 || request->ndim > GPR_MAX_NDIM)
-        return gpr_fail(GPR_ERROR_VALUE, "an array has 0 to %d axes, not %d", GPR_MAX_NDIM, request->ndim);
+        return gpr_fail(GPR_ERROR_VALUE, "an array has 0 to %d axes, not %d", GPR_MAX_NDIM,
+                        request->ndim);
     if (request->reduced < 0 || request->reduced > request->ndim)
-        return gpr_fail(GPR_ERROR_VALUE, "%d of %d axes cannot be reduced", request->reduced, request->ndim);
+        return gpr_fail(GPR_ERROR_VALUE, "%d of %d axes cannot be reduced", request->reduced,
+                        request->ndim);
     if (request->mask != NULL && request->mask_strides == NULL && request->ndim > 0)
         return gpr_fail(GPR_ERROR_VALUE, "a mask needs mask_strides");
     if (request->has_given_mean && request->mean != NULL && request->mean_strides == NULL &&
@@ -31,10 +33,14 @@ static gpr_status check_shape(const gpr_request *request)
     for (int i = 0; i < request->ndim; i++) {
         const int64_t extent = request->shape[i];
 
-        if (extent < 0) return gpr_fail(GPR_ERROR_VALUE, "axis %d has the negative extent %lld", i, (long long)extent);
+        if (extent < 0)
+            return gpr_fail(GPR_ERROR_VALUE, "axis %d has the negative extent %lld", i,
+                            (long long)extent);
         /* Empty axes do not excuse the others: strides are computed from them. */
-        if (extent > 0 && __builtin_mul_overflow(bytes, (uint64_t)extent, &bytes)) bytes = UINT64_MAX;
-        if (bytes > INT64_MAX) return gpr_fail(GPR_ERROR_VALUE, "the array has more than 2^63 - 1 bytes");
+        if (extent > 0 && __builtin_mul_overflow(bytes, (uint64_t)extent, &bytes))
+            bytes = UINT64_MAX;
+        if (bytes > INT64_MAX)
+            return gpr_fail(GPR_ERROR_VALUE, "the array has more than 2^63 - 1 bytes");
     }
     return GPR_OK;
 }
@@ -54,15 +60,16 @@ static void read_axes(const gpr_request *request, size_t bytes, gpr_axis *axes)
     }
 }
 
-/* Whether a row's elements have positions: where one of them is the result, and where they meet those of another array. */
+/* Whether a row's elements have positions: where one of them is the result, and where they meet
+ * those of another array. */
 static int has_positions(const gpr_rule *rule)
 {
     return rule->acc_kind == GPR_ACC_INDEXED || rule->acc_kind == GPR_ACC_EXACT_PRODUCTS;
 }
 
-/* Whether a row's axes may be walked in another order than the caller's: the fold commutes, and if it needs positions, which
- * are those of the caller's order, a kernel reads the array where it lies and carries them along. Two arrays are walked
- * side by side. */
+/* Whether a row's axes may be walked in another order than the caller's: the fold commutes, and if
+ * it needs positions, which are those of the caller's order, a kernel reads the array where it lies
+ * and carries them along. Two arrays are walked side by side. */
 static int may_reorder(const gpr_request *request, const gpr_rule *rule)
 {
     if (rule->acc_kind == GPR_ACC_EXACT_PRODUCTS) return 0;
@@ -70,13 +77,15 @@ static int may_reorder(const gpr_request *request, const gpr_rule *rule)
 }
 
 /* Steps of outer axes in results: C order, or the request's. */
-static void read_result_steps(const gpr_request *request, const gpr_rule *rule, int outer, gpr_axis *axes)
+static void read_result_steps(const gpr_request *request, const gpr_rule *rule, int outer,
+                              gpr_axis *axes)
 {
     const int64_t bytes = (int64_t)gpr_dtype_rows[rule->result].bytes;
     const int64_t *strides = request->result_on_device ? request->result_strides : NULL;
     uint64_t step = 1;
 
-    if (strides != NULL && rule->outputs > 1) strides++; /* the first one is from minima to maxima */
+    /* the first one is from minima to maxima */
+    if (strides != NULL && rule->outputs > 1) strides++;
     for (int i = outer - 1; i >= 0; i--) {
         axes[i].out = strides != NULL ? strides[i] / bytes : (int64_t)step;
         step *= axes[i].extent > 0 ? axes[i].extent : 1;
@@ -84,12 +93,14 @@ static void read_result_steps(const gpr_request *request, const gpr_rule *rule, 
 }
 
 /* Steps of outer axes in given means: 0 where there is one for all, or none. */
-static void read_mean_steps(const gpr_request *request, const gpr_rule *rule, int outer, int64_t *steps)
+static void read_mean_steps(const gpr_request *request, const gpr_rule *rule, int outer,
+                            int64_t *steps)
 {
     const int has_many = rule->has_given_mean && request->mean != NULL;
 
     for (int i = 0; i < outer; i++)
-        steps[i] = has_many ? request->mean_strides[i] / (int64_t)gpr_dtype_rows[rule->mean].bytes : 0;
+        steps[i] =
+            has_many ? request->mean_strides[i] / (int64_t)gpr_dtype_rows[rule->mean].bytes : 0;
 }
 
 /* Steps of inner axes in positions, where the rule needs them. */
@@ -103,18 +114,22 @@ static void read_position_steps(const gpr_rule *rule, int inner, gpr_axis *axes)
     }
 }
 
-/* Whether stepping past the end of `in` is one step of `out`, so that the two are one longer axis. */
+/* Whether stepping past the end of `in` is one step of `out`, so that the two are one longer
+ * axis. */
 static int continues(const gpr_axis *out, const gpr_axis *in, int masked)
 {
     const uint64_t extent = in->extent;
 
-    return (uint64_t)out->in == (uint64_t)in->in * extent && (uint64_t)out->out == (uint64_t)in->out * extent &&
+    return (uint64_t)out->in == (uint64_t)in->in * extent &&
+           (uint64_t)out->out == (uint64_t)in->out * extent &&
            (!masked || (uint64_t)out->mask == (uint64_t)in->mask * extent);
 }
 
-/* Appends `count` axes to the view without extents of 1 and with axes that continue each other merged, in given means
- * too, of which `mean_steps` has the steps where they are outer axes. Returns how many axes it came to. */
-static int append_axes(gpr_view *view, int start, const gpr_axis *axes, const int64_t *mean_steps, int count)
+/* Appends `count` axes to the view without extents of 1 and with axes that continue each other
+ * merged, in given means too, of which `mean_steps` has the steps where they are outer axes.
+ * Returns how many axes it came to. */
+static int append_axes(gpr_view *view, int start, const gpr_axis *axes, const int64_t *mean_steps,
+                       int count)
 {
     int end = start;
 
@@ -123,7 +138,8 @@ static int append_axes(gpr_view *view, int start, const gpr_axis *axes, const in
 
         if (axes[i].extent == 1) continue;
         if (end > start && continues(&view->axes[end - 1], &axes[i], view->mask != NULL) &&
-            (mean_steps == NULL || (uint64_t)view->mean_steps[end - 1] == (uint64_t)mean_step * axes[i].extent)) {
+            (mean_steps == NULL ||
+             (uint64_t)view->mean_steps[end - 1] == (uint64_t)mean_step * axes[i].extent)) {
             const uint64_t extent = view->axes[end - 1].extent * axes[i].extent;
             view->axes[end - 1] = axes[i];
             view->axes[end - 1].extent = extent;
@@ -143,14 +159,15 @@ static uint64_t product(const gpr_axis *axes, int count)
     return extents;
 }
 
-/* Whether axis a should be walked outside axis b: longer steps outside, and repeats (stride 0) outside everything. */
+/* Whether axis a should be walked outside axis b: longer steps outside, and repeats (stride 0)
+ * outside everything. */
 static int walks_outside(const gpr_axis *a, const gpr_axis *b)
 {
     return magnitude(a->in) - 1 > magnitude(b->in) - 1;
 }
 
-/* Brings a row's axes into the order of memory and walks each forward, so that a Fortran-ordered or reversed array is as
- * contiguous as any. Only where the fold commutes. */
+/* Brings a row's axes into the order of memory and walks each forward, so that a Fortran-ordered or
+ * reversed array is as contiguous as any. Only where the fold commutes. */
 static void order_inner_axes(gpr_view *view, gpr_axis *axes, int count)
 {
     for (int i = 0; i < count; i++) {
@@ -189,9 +206,11 @@ static void find_contiguity(gpr_view *view)
     const int64_t bytes = (int64_t)view->bytes;
     const int dense = view->inner == 0 || (view->inner == 1 && view->axes[view->outer].in == bytes);
 
-    view->rows_contiguous = dense && view->mask == NULL && !view->byteswapped && gpr_view_is_aligned(view);
-    view->contiguous = view->rows_contiguous &&
-                       (view->outer == 0 || (view->outer == 1 && view->axes[0].in == (int64_t)view->n * bytes));
+    view->rows_contiguous =
+        dense && view->mask == NULL && !view->byteswapped && gpr_view_is_aligned(view);
+    view->contiguous =
+        view->rows_contiguous &&
+        (view->outer == 0 || (view->outer == 1 && view->axes[0].in == (int64_t)view->n * bytes));
 }
 
 gpr_status gpr_make_view(const gpr_request *request, const gpr_rule *rule, gpr_view *view)
@@ -254,24 +273,27 @@ void gpr_view_extent(const gpr_view *view, int of_mask, const char **first, uint
     *bytes = (uint64_t)(all.high - all.low) + (of_mask ? 1 : view->bytes);
 }
 
-void gpr_view_result_extent(const gpr_view *view, const gpr_rule *rule, const void *result, int64_t output_stride,
-                            const char **first, uint64_t *bytes)
+void gpr_view_result_extent(const gpr_view *view, const gpr_rule *rule, const void *result,
+                            int64_t output_stride, const char **first, uint64_t *bytes)
 {
     const int64_t each = (int64_t)gpr_dtype_rows[rule->result].bytes;
     span all = {0, 0};
 
     stretch(&all, (uint64_t)rule->outputs, output_stride * each);
-    for (int i = 0; i < view->outer; i++) stretch(&all, view->axes[i].extent, view->axes[i].out * each);
+    for (int i = 0; i < view->outer; i++)
+        stretch(&all, view->axes[i].extent, view->axes[i].out * each);
     *first = (const char *)result + all.low;
     *bytes = (uint64_t)(all.high - all.low + each);
 }
 
-void gpr_view_mean_extent(const gpr_view *view, gpr_dtype mean, const void *means, const char **first, uint64_t *bytes)
+void gpr_view_mean_extent(const gpr_view *view, gpr_dtype mean, const void *means,
+                          const char **first, uint64_t *bytes)
 {
     const int64_t each = (int64_t)gpr_dtype_rows[mean].bytes;
     span all = {0, 0};
 
-    for (int i = 0; i < view->outer; i++) stretch(&all, view->axes[i].extent, view->mean_steps[i] * each);
+    for (int i = 0; i < view->outer; i++)
+        stretch(&all, view->axes[i].extent, view->mean_steps[i] * each);
     *first = (const char *)means + all.low;
     *bytes = (uint64_t)(all.high - all.low + each);
 }
@@ -304,11 +326,14 @@ const char *gpr_view_row(const gpr_view *view, uint64_t row)
 
 /* ---------------------------------------------------------------- packing -------------------- */
 
-/* Copying a strided run, by element size. memcpy of a constant size is one load or store, whatever the alignment. */
-#define DEFINE_COPY_RUN(size)                                                                                    \
-    static void copy_run_##size(char *destination, const char *source, int64_t stride, uint64_t count)           \
-    {                                                                                                            \
-        for (uint64_t i = 0; i < count; i++) memcpy(destination + i * size, source + (int64_t)i * stride, size); \
+/* Copying a strided run, by element size. memcpy of a constant size is one load or store,
+ * whatever the alignment. */
+#define DEFINE_COPY_RUN(size)                                                          \
+    static void copy_run_##size(char *destination, const char *source, int64_t stride, \
+                                uint64_t count)                                        \
+    {                                                                                  \
+        for (uint64_t i = 0; i < count; i++)                                           \
+            memcpy(destination + i * size, source + (int64_t)i * stride, size);        \
     }
 DEFINE_COPY_RUN(1)
 DEFINE_COPY_RUN(2)
@@ -316,7 +341,8 @@ DEFINE_COPY_RUN(4)
 DEFINE_COPY_RUN(8)
 DEFINE_COPY_RUN(16)
 
-static void copy_run(size_t bytes, char *destination, const char *source, int64_t stride, uint64_t count)
+static void copy_run(size_t bytes, char *destination, const char *source, int64_t stride,
+                     uint64_t count)
 {
     if (stride == (int64_t)bytes) {
         memcpy(destination, source, count * bytes);
@@ -346,7 +372,8 @@ DEFINE_SWAP(2, uint16_t, __builtin_bswap16)
 DEFINE_SWAP(4, uint32_t, __builtin_bswap32)
 DEFINE_SWAP(8, uint64_t, __builtin_bswap64)
 
-/* One byte has no order: views of such elements are never byteswapped. The parts of a complex number are swapped each. */
+/* One byte has no order: views of such elements are never byteswapped. The parts of a complex
+ * number are swapped each. */
 static void swap_bytes(size_t bytes, char *elements, uint64_t count)
 {
     switch (bytes) {
@@ -361,19 +388,20 @@ typedef struct pair {
     uint64_t part[2];
 } pair;
 
-/* Replaces packed elements whose mask byte is 0. Written as a choice, not a branch: masks are hard to predict. */
-#define DEFINE_MASK_RUN(size, type)                                                                  \
-    static void mask_run_##size(char *elements, const uint8_t *mask, int64_t stride, uint64_t count, \
-                                const void *neutral)                                                 \
-    {                                                                                                \
-        type replacement;                                                                            \
-        memcpy(&replacement, neutral, size);                                                         \
-        for (uint64_t i = 0; i < count; i++) {                                                       \
-            type bits;                                                                               \
-            memcpy(&bits, elements + i * size, size);                                                \
-            bits = mask[(int64_t)i * stride] ? bits : replacement;                                   \
-            memcpy(elements + i * size, &bits, size);                                                \
-        }                                                                                            \
+/* Replaces packed elements whose mask byte is 0. Written as a choice, not a branch: masks are
+ * hard to predict. */
+#define DEFINE_MASK_RUN(size, type)                                                  \
+    static void mask_run_##size(char *elements, const uint8_t *mask, int64_t stride, \
+                                uint64_t count, const void *neutral)                 \
+    {                                                                                \
+        type replacement;                                                            \
+        memcpy(&replacement, neutral, size);                                         \
+        for (uint64_t i = 0; i < count; i++) {                                       \
+            type bits;                                                               \
+            memcpy(&bits, elements + i * size, size);                                \
+            bits = mask[(int64_t)i * stride] ? bits : replacement;                   \
+            memcpy(elements + i * size, &bits, size);                                \
+        }                                                                            \
     }
 DEFINE_MASK_RUN(1, uint8_t)
 DEFINE_MASK_RUN(2, uint16_t)
@@ -381,8 +409,8 @@ DEFINE_MASK_RUN(4, uint32_t)
 DEFINE_MASK_RUN(8, uint64_t)
 DEFINE_MASK_RUN(16, pair)
 
-static void mask_run(size_t bytes, char *elements, const uint8_t *mask, int64_t stride, uint64_t count,
-                     const void *neutral)
+static void mask_run(size_t bytes, char *elements, const uint8_t *mask, int64_t stride,
+                     uint64_t count, const void *neutral)
 {
     switch (bytes) {
     case 1: mask_run_1(elements, mask, stride, count, neutral); break;
@@ -398,7 +426,8 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Where packing is: an index into every axis but the last two, which the caller walks, and the addresses there. */
+/* Where packing is: an index into every axis but the last two, which the caller walks, and the
+ * addresses there. */
 typedef struct cursor {
     uint64_t index[GPR_MAX_NDIM];
     const char *data;
@@ -418,12 +447,12 @@ static void advance(const gpr_view *view, cursor *c, int at)
     }
 }
 
-/* Tiles of a plane whose rows lie crosswise in memory: a cache line of the source serves the tile's other rows while it
- * is still in the first cache. */
+/* Tiles of a plane whose rows lie crosswise in memory: a cache line of the source serves the tile's
+ * other rows while it is still in the first cache. */
 enum { TILE_ROWS = 16, TILE_COLUMNS = 128 };
 
-static void copy_plane_tiled(size_t bytes, char *destination, const char *source, const gpr_axis *rows,
-                             const gpr_axis *columns)
+static void copy_plane_tiled(size_t bytes, char *destination, const char *source,
+                             const gpr_axis *rows, const gpr_axis *columns)
 {
     const uint64_t row_bytes = columns->extent * bytes;
 
@@ -433,14 +462,16 @@ static void copy_plane_tiled(size_t bytes, char *destination, const char *source
             const uint64_t width = least(columns->extent - c, TILE_COLUMNS);
             for (uint64_t i = r; i < r_end; i++)
                 copy_run(bytes, destination + i * row_bytes + c * bytes,
-                         source + (int64_t)i * rows->in + (int64_t)c * columns->in, columns->in, width);
+                         source + (int64_t)i * rows->in + (int64_t)c * columns->in, columns->in,
+                         width);
         }
     }
 }
 
 /* Packs `rows->extent` whole runs of the last axis. */
-static void pack_plane(const gpr_view *view, const gpr_axis *rows, const gpr_axis *columns, const char *data,
-                       const uint8_t *mask, const void *neutral, char *destination)
+static void pack_plane(const gpr_view *view, const gpr_axis *rows, const gpr_axis *columns,
+                       const char *data, const uint8_t *mask, const void *neutral,
+                       char *destination)
 {
     const uint64_t row_bytes = columns->extent * view->bytes;
 
@@ -448,8 +479,8 @@ static void pack_plane(const gpr_view *view, const gpr_axis *rows, const gpr_axi
         copy_plane_tiled(view->bytes, destination, data, rows, columns);
     } else {
         for (uint64_t i = 0; i < rows->extent; i++)
-            copy_run(view->bytes, destination + i * row_bytes, data + (int64_t)i * rows->in, columns->in,
-                     columns->extent);
+            copy_run(view->bytes, destination + i * row_bytes, data + (int64_t)i * rows->in,
+                     columns->in, columns->extent);
     }
     if (view->byteswapped) {
         const size_t part = gpr_part_bytes(view->dtype);
@@ -457,11 +488,12 @@ static void pack_plane(const gpr_view *view, const gpr_axis *rows, const gpr_axi
     }
     if (mask == NULL) return;
     for (uint64_t i = 0; i < rows->extent; i++)
-        mask_run(view->bytes, destination + i * row_bytes, mask + (int64_t)i * rows->mask, columns->mask,
-                 columns->extent, neutral);
+        mask_run(view->bytes, destination + i * row_bytes, mask + (int64_t)i * rows->mask,
+                 columns->mask, columns->extent, neutral);
 }
 
-void gpr_pack(const gpr_view *view, uint64_t first, uint64_t count, const void *neutral, void *destination)
+void gpr_pack(const gpr_view *view, uint64_t first, uint64_t count, const void *neutral,
+              void *destination)
 {
     const int axes = view->outer + view->inner;
     const gpr_axis unit = {.extent = 1};
@@ -486,7 +518,8 @@ void gpr_pack(const gpr_view *view, uint64_t first, uint64_t count, const void *
         gpr_axis taken_rows = rows, taken_columns = columns;
         const char *data = c.data + (int64_t)row * rows.in + (int64_t)column * columns.in;
         const uint8_t *mask =
-            c.mask != NULL ? c.mask + (int64_t)row * rows.mask + (int64_t)column * columns.mask : NULL;
+            c.mask != NULL ? c.mask + (int64_t)row * rows.mask + (int64_t)column * columns.mask
+                           : NULL;
         uint64_t taken;
 
         /* A plane of whole runs where one starts here, else the rest of this run. */

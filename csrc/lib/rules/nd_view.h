@@ -5,41 +5,48 @@
 #include "lib/rules/rules.h"
 #include "shared/launch_params.h"
 
-/* Extents of 1 are dropped and axes that continue each other merged, so a contiguous array has no outer or one inner
- * axis left. Where the operator commutes, a row's axes come in the order of memory and are walked forward: a
- * Fortran-ordered or reversed array is contiguous too. Element (row r, position i) of the view is the r-th outer
- * index in C order and i-th inner index. */
+/* Extents of 1 are dropped and axes that continue each other merged, so a contiguous array has no
+ * outer or one inner axis left. Where the operator commutes, a row's axes come in the order of
+ * memory and are walked forward: a Fortran-ordered or reversed array is contiguous too. Element
+ * (row r, position i) of the view is the r-th outer index in C order and i-th inner index. */
 typedef struct gpr_view {
     const char *data;
     const uint8_t *mask; /* or NULL */
     gpr_dtype dtype;
     size_t bytes; /* of an element */
     int byteswapped;
-    int outer, inner;            /* number of axes of each sort */
-    gpr_axis axes[GPR_MAX_NDIM]; /* outer axes first; steps through elements are in bytes here, positions are 0 where
-                                       * the rule needs none */
-    int64_t mean_steps[GPR_MAX_NDIM]; /* of outer axes in given means; 0 where there is one for all, or none */
-    uint64_t first_position;          /* of the element at inner index 0 */
-    uint64_t rows;                    /* product of outer extents */
-    uint64_t n;                       /* product of inner extents */
-    int rows_contiguous;              /* each row's elements are adjacent, aligned, unmasked, native byte order */
-    int contiguous;                   /* rows_contiguous, and row follows row without a gap */
+    int outer, inner; /* number of axes of each sort */
+    /* outer axes first; steps through elements are in bytes here, positions are 0 where the rule
+     * needs none */
+    gpr_axis axes[GPR_MAX_NDIM];
+    /* of outer axes in given means; 0 where there is one for all, or none */
+    int64_t mean_steps[GPR_MAX_NDIM];
+    uint64_t first_position; /* of the element at inner index 0 */
+    uint64_t rows;           /* product of outer extents */
+    uint64_t n;              /* product of inner extents */
+    /* each row's elements are adjacent, aligned, unmasked, native byte order */
+    int rows_contiguous;
+    int contiguous; /* rows_contiguous, and row follows row without a gap */
 } gpr_view;
 
-/* The request's array for a reduction by `rule`: whether rows may be walked in another order is the fold's to say, and
- * steps of results on a device are in results of the rule's type. Results in host memory follow each other.
- * GPR_ERROR_VALUE: bad ndim, negative extent, more than 2^63 - 1 bytes. */
+/* The request's array for a reduction by `rule`: whether rows may be walked in another order is the
+ * fold's to say, and steps of results on a device are in results of the rule's type. Results in
+ * host memory follow each other. GPR_ERROR_VALUE: bad ndim, negative extent, more than 2^63 - 1
+ * bytes. */
 gpr_status gpr_make_view(const gpr_request *request, const gpr_rule *rule, gpr_view *view);
 
-/* The bytes that the view's elements, or those of its mask, lie in: from *first on, *bytes of them. n and rows >= 1. */
+/* The bytes that the view's elements, or those of its mask, lie in: from *first on, *bytes of
+ * them. n and rows >= 1. */
 void gpr_view_extent(const gpr_view *view, int of_mask, const char **first, uint64_t *bytes);
 
-/* The bytes that results on a device lie in, `output_stride` results from a row's first to its second where there are two. */
-void gpr_view_result_extent(const gpr_view *view, const gpr_rule *rule, const void *result, int64_t output_stride,
-                            const char **first, uint64_t *bytes);
+/* The bytes that results on a device lie in, `output_stride` results from a row's first to its
+ * second where there are two. */
+void gpr_view_result_extent(const gpr_view *view, const gpr_rule *rule, const void *result,
+                            int64_t output_stride, const char **first, uint64_t *bytes);
 
 /* The bytes that given means lie in, of type `mean`. */
-void gpr_view_mean_extent(const gpr_view *view, gpr_dtype mean, const void *means, const char **first, uint64_t *bytes);
+void gpr_view_mean_extent(const gpr_view *view, gpr_dtype mean, const void *means,
+                          const char **first, uint64_t *bytes);
 
 /* Whether every element's address is a multiple of its size. */
 int gpr_view_is_aligned(const gpr_view *view);
@@ -50,12 +57,14 @@ gpr_view gpr_mask_view(const gpr_view *view);
 /* Address of element (row, 0). */
 const char *gpr_view_row(const gpr_view *view, uint64_t row);
 
-/* Copies elements first .. first + count - 1 of the view (row-major over (row, position)) to contiguous memory at
- * `destination`, in native byte order, masked ones replaced by `*neutral` (an element; not read without a mask).
- * Any thread; touches nothing else. */
-void gpr_pack(const gpr_view *view, uint64_t first, uint64_t count, const void *neutral, void *destination);
+/* Copies elements first .. first + count - 1 of the view (row-major over (row, position)) to
+ * contiguous memory at `destination`, in native byte order, masked ones replaced by `*neutral` (an
+ * element; not read without a mask). Any thread; touches nothing else. */
+void gpr_pack(const gpr_view *view, uint64_t first, uint64_t count, const void *neutral,
+              void *destination);
 
-/* How many of the elements first .. first + count - 1 the view's mask leaves out. The view has one. */
+/* How many of the elements first .. first + count - 1 the view's mask leaves out. The view has
+ * one. */
 uint64_t gpr_count_left_out(const gpr_view *view, uint64_t first, uint64_t count);
 
 #endif

@@ -5,8 +5,8 @@
 #include "lib/rules/plan_grid.h"
 #include "shared/tuning.h"
 
-gpr_status gpr_make_plan(int kernel, const gpr_rule *rule, const gpr_layout *layout, uint32_t block, uint32_t grid,
-                         const gpr_device_facts *facts, gpr_plan *plan)
+gpr_status gpr_make_plan(int kernel, const gpr_rule *rule, const gpr_layout *layout, uint32_t block,
+                         uint32_t grid, const gpr_device_facts *facts, gpr_plan *plan)
 {
     const gpr_kernel_row *row = &gpr_kernel_rows[kernel];
     const gpr_plan_task t = {.rule = rule,
@@ -28,8 +28,9 @@ gpr_status gpr_make_plan(int kernel, const gpr_rule *rule, const gpr_layout *lay
                        .width = 1,
                        .rows = layout->rows};
     if (facts->cc < row->min_cc) {
-        return gpr_fail(GPR_ERROR_KERNEL, "kernel '%s' needs compute capability %d.%d, this card has %d.%d", row->name,
-                        row->min_cc / 10, row->min_cc % 10, facts->cc / 10, facts->cc % 10);
+        return gpr_fail(
+            GPR_ERROR_KERNEL, "kernel '%s' needs compute capability %d.%d, this card has %d.%d",
+            row->name, row->min_cc / 10, row->min_cc % 10, facts->cc / 10, facts->cc % 10);
     }
     GPR_TRY(gpr_check_block_size(row, plan->block));
     if (grid != 0) GPR_TRY(gpr_check_grid_size(row));

@@ -14,8 +14,8 @@ typedef struct gpr_device_facts {
     int slow_float64; /* few units add float64: exact sums add integers */
 } gpr_device_facts;
 
-/* One launch, or several where the grid would be too large: the first over elements, later ones over
- * partials. */
+/* One launch, or several where the grid would be too large: the first over elements, later ones
+ * over partials. */
 typedef struct gpr_pass {
     uint64_t n;      /* elements in a row; of fast_columns positions, of fast_strided items */
     uint32_t blocks; /* per row; 0: several rows share a block */
@@ -33,9 +33,10 @@ typedef struct gpr_plan {
     uint32_t per_thread;   /* elements, or, for fast_rows, rows of a lane */
     uint32_t item;         /* neighbouring elements of a load; 1 where the kernel decides itself */
     uint32_t row_elements; /* of fast_counted; else 0 */
-    uint64_t rows;         /* as the kernel counts them: groups of rows where a block serves several */
-    int fill;              /* the output holds the identity before the first pass */
-    int needs_next;        /* a later pass runs */
+    /* as the kernel counts them: groups of rows where a block serves several */
+    uint64_t rows;
+    int fill;       /* the output holds the identity before the first pass */
+    int needs_next; /* a later pass runs */
     int pass_count;
     gpr_pass passes[GPR_MAX_PASSES];
     uint64_t partials;      /* accumulators of scratch: first pass's partials, or the tickets' */
@@ -55,12 +56,12 @@ typedef struct gpr_plan {
     int integer_bins; /* exact sums of floats are made without float64 */
 } gpr_plan;
 
-/* Plans the reduction of an array (rows >= 1; n >= 1, or 0 for fast's results of nothing) with kernel
- * `kernel`. block, grid: 0 for the plan's own choice.
- * GPR_ERROR_VALUE: a block size the kernel cannot take; a grid size for a kernel that has none; rows
- * that are not contiguous for a kernel other than fast and exact; too much work for one request (more
- * than 2^62 blocks). GPR_ERROR_KERNEL: the GPU is too old for it. */
-gpr_status gpr_make_plan(int kernel, const gpr_rule *rule, const gpr_layout *layout, uint32_t block, uint32_t grid,
-                         const gpr_device_facts *facts, gpr_plan *plan);
+/* Plans the reduction of an array (rows >= 1; n >= 1, or 0 for fast's results of nothing) with
+ * kernel `kernel`. block, grid: 0 for the plan's own choice. GPR_ERROR_VALUE: a block size the
+ * kernel cannot take; a grid size for a kernel that has none; rows that are not contiguous for a
+ * kernel other than fast and exact; too much work for one request (more than 2^62 blocks).
+ * GPR_ERROR_KERNEL: the GPU is too old for it. */
+gpr_status gpr_make_plan(int kernel, const gpr_rule *rule, const gpr_layout *layout, uint32_t block,
+                         uint32_t grid, const gpr_device_facts *facts, gpr_plan *plan);
 
 #endif

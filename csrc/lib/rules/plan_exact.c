@@ -27,14 +27,16 @@ static void sort_kept(gpr_layout *layout)
 /* Each group of `width` rows is served by `blocks` blocks, which add what they found to counters
  * beside the group's ticket, zero before and after as it is: a ticket, a gap, and 8 bytes for each
  * counter of each row. Of each row each block leaves a partial, where there are such. */
-static gpr_status add_exact_blocks(const gpr_plan_task *t, uint64_t n, uint64_t blocks, uint64_t width, gpr_plan *plan)
+static gpr_status add_exact_blocks(const gpr_plan_task *t, uint64_t n, uint64_t blocks,
+                                   uint64_t width, gpr_plan *plan)
 {
-    const uint64_t counters = 2 + 2 * width * gpr_exact_counters(t->rule->acc_kind, t->rule->device_acc);
+    const uint64_t counters =
+        2 + 2 * width * gpr_exact_counters(t->rule->acc_kind, t->rule->device_acc);
 
     if (blocks > (1ull << 62) / plan->rows) return gpr_add_pass(plan, n, UINT64_MAX, 0);
     if (blocks > 1) {
-        const uint64_t of_row =
-            gpr_smaller(blocks, UINT32_MAX) * gpr_exact_partial_bytes(t->rule->acc_kind, t->rule->device_acc);
+        const uint64_t of_row = gpr_smaller(blocks, UINT32_MAX) *
+                                gpr_exact_partial_bytes(t->rule->acc_kind, t->rule->device_acc);
         const uint64_t partials = width * of_row;
         const uint64_t fit = EXACT_SCRATCH_BYTES / (counters * sizeof(uint32_t) + partials);
         plan->slots = (uint32_t)gpr_smaller(plan->rows, fit > 0 ? fit : 1);
@@ -56,7 +58,8 @@ static uint32_t lanes_along(const gpr_plan_task *t, uint64_t threads)
     uint32_t lanes = 1;
 
     while (lanes * t->element_bytes < GPR_SECTOR_BYTES && lanes * FEW < n) lanes *= 2;
-    while (lanes < GPR_WARP_LANES && (lanes * MANY < n || (lanes * FEW < n && lanes * t->layout->rows < threads)))
+    while (lanes < GPR_WARP_LANES &&
+           (lanes * MANY < n || (lanes * FEW < n && lanes * t->layout->rows < threads)))
         lanes *= 2;
     return lanes;
 }
@@ -66,13 +69,17 @@ static uint32_t exact_lanes(const gpr_plan_task *t, const gpr_layout *layout)
 {
     const uint64_t rows = layout->rows, n = layout->n, row_bytes = n * t->element_bytes;
     const uint64_t threads =
-        (uint64_t)t->facts->multiprocessors * gpr_smaller(t->facts->threads_per_multiprocessor, GPR_RESIDENT_THREADS);
+        (uint64_t)t->facts->multiprocessors *
+        gpr_smaller(t->facts->threads_per_multiprocessor, GPR_RESIDENT_THREADS);
 
-    const uint32_t most_block = gpr_most_exact_rows_block((unsigned)gpr_exact_parts(t->rule->device_acc));
+    const uint32_t most_block =
+        gpr_most_exact_rows_block((unsigned)gpr_exact_parts(t->rule->device_acc));
 
     if (rows == 1 || t->grid != 0 || t->block > most_block) return 0;
-    if (!gpr_is_row_major(layout)) return n <= THREAD_ROW_ELEMENTS || (n <= GPR_BIN_ADDS && rows >= threads);
-    if (row_bytes <= GPR_SHORT_ROW_BYTES || (row_bytes <= WARP_ROW_BYTES && rows >= threads / GPR_WARP_LANES))
+    if (!gpr_is_row_major(layout))
+        return n <= THREAD_ROW_ELEMENTS || (n <= GPR_BIN_ADDS && rows >= threads);
+    if (row_bytes <= GPR_SHORT_ROW_BYTES ||
+        (row_bytes <= WARP_ROW_BYTES && rows >= threads / GPR_WARP_LANES))
         return lanes_along(t, threads);
     return 0;
 }
@@ -82,15 +89,16 @@ static int sums_few(const gpr_plan_task *t)
 {
     const gpr_rule *rule = t->rule;
 
-    return gpr_dtype_rows[rule->element].kind == GPR_KIND_FLOAT && !rule->skip_nan && !t->layout->masked &&
-           t->layout->n <= gpr_most_double_double((unsigned)t->element_bytes);
+    return gpr_dtype_rows[rule->element].kind == GPR_KIND_FLOAT && !rule->skip_nan &&
+           !t->layout->masked && t->layout->n <= gpr_most_double_double((unsigned)t->element_bytes);
 }
 
 static gpr_status plan_exact_rows(const gpr_plan_task *t, uint32_t lanes, gpr_plan *plan)
 {
     enum { MOST_FEW_ROWS = 4 }; /* of a thread, so that enough of them are under way */
     const uint64_t each = gpr_divide_up(t->layout->n, lanes) * t->element_bytes;
-    const uint32_t most = gpr_tile_vectors((unsigned)t->element_bytes, (unsigned)plan->layout.reduced);
+    const uint32_t most =
+        gpr_tile_vectors((unsigned)t->element_bytes, (unsigned)plan->layout.reduced);
 
     plan->variant = "exact_rows";
     plan->lanes = lanes;
@@ -98,7 +106,8 @@ static gpr_status plan_exact_rows(const gpr_plan_task *t, uint32_t lanes, gpr_pl
     if (lanes == 1 && sums_few(t)) {
         const uint64_t residents = gpr_fast_residents(t, plan->block);
         plan->row_elements = (uint32_t)t->layout->n;
-        while (plan->per_thread < MOST_FEW_ROWS && plan->rows / (2 * plan->per_thread * plan->block) >= residents)
+        while (plan->per_thread < MOST_FEW_ROWS &&
+               plan->rows / (2 * plan->per_thread * plan->block) >= residents)
             plan->per_thread *= 2;
     }
     while (plan->item < most && plan->item * GPR_VECTOR_BYTES < each) plan->item *= 2;
@@ -119,10 +128,12 @@ static uint64_t strip_rows(const gpr_plan_task *t, unsigned bytes, uint64_t bloc
 /* Rows across a block, and blocks for each strip of them, where strips are many: those with which a
  * GPU is done first. It runs them in waves, of which the last one takes less time where it is not
  * full. */
-static uint64_t choose_strip(const gpr_plan_task *t, uint64_t block, uint64_t residents, uint64_t *blocks)
+static uint64_t choose_strip(const gpr_plan_task *t, uint64_t block, uint64_t residents,
+                             uint64_t *blocks)
 {
     enum { END_BYTES = 100000, WAVES = 4 }; /* that a block reads while one begins and ends */
-    const uint64_t n = t->layout->n, bytes = t->element_bytes, most = strip_rows(t, GPR_MOST_STRIP_BYTES, block);
+    const uint64_t n = t->layout->n, bytes = t->element_bytes,
+                   most = strip_rows(t, GPR_MOST_STRIP_BYTES, block);
     uint64_t best = 0;
     double best_time = 0;
 
@@ -133,7 +144,8 @@ static uint64_t choose_strip(const gpr_plan_task *t, uint64_t block, uint64_t re
         for (uint64_t each = 1; each <= enough; each++) {
             const uint64_t waves = strips * each / residents, more = strips * each % residents;
             const double last = more > 0 ? 0.5 + 0.5 * (double)more / (double)residents : 0;
-            const double read = (double)n * (double)(bytes * block) / (double)(height * each); /* by all threads */
+            /* by all threads */
+            const double read = (double)n * (double)(bytes * block) / (double)(height * each);
             const double time = ((double)waves + last) * (read + END_BYTES);
             if (best == 0 || time < 0.97 * best_time) {
                 best = width;
@@ -151,20 +163,25 @@ static gpr_status plan_exact_strided(const gpr_plan_task *t, const char *variant
     /* Elements of a variance that make up for a thread's end, where it adds its bins to its row's
      * superaccumulators. */
     enum { MOMENTS_EACH = 32 };
-    const uint64_t each = t->rule->acc_kind == GPR_ACC_EXACT_MOMENTS ? MOMENTS_EACH : GPR_ITEMS_UNDER_WAY;
+    const uint64_t each =
+        t->rule->acc_kind == GPR_ACC_EXACT_MOMENTS ? MOMENTS_EACH : GPR_ITEMS_UNDER_WAY;
     const uint64_t rows = t->layout->rows, block = plan->block;
     const uint64_t strip = strip_rows(t, GPR_STRIP_BYTES, block);
-    const uint32_t threads = (uint32_t)gpr_smaller(t->facts->threads_per_multiprocessor, GPR_EXACT_RESIDENT_THREADS);
-    const uint64_t all_threads = gpr_resident_blocks(t->facts, threads, GPR_WARP_LANES) * GPR_WARP_LANES;
+    const uint32_t threads =
+        (uint32_t)gpr_smaller(t->facts->threads_per_multiprocessor, GPR_EXACT_RESIDENT_THREADS);
+    const uint64_t all_threads =
+        gpr_resident_blocks(t->facts, threads, GPR_WARP_LANES) * GPR_WARP_LANES;
     const uint64_t residents = gpr_resident_blocks(t->facts, threads, plan->block);
     uint64_t width = gpr_smaller(rows, strip), height = 1, blocks = 0;
 
     plan->variant = variant;
     plan->row_major = (uint32_t)gpr_is_row_major(&plan->layout);
-    const uint64_t n = plan->row_major && t->rule->acc_kind == GPR_ACC_EXACT ? gpr_use_items(t, plan) : t->layout->n;
+    const uint64_t n = plan->row_major && t->rule->acc_kind == GPR_ACC_EXACT
+                           ? gpr_use_items(t, plan)
+                           : t->layout->n;
     if (plan->row_major) {
-        while (2 * height <= block &&
-               (height * each < n || (height * GPR_ITEMS_UNDER_WAY < n && height * rows < all_threads)))
+        while (2 * height <= block && (height * each < n || (height * GPR_ITEMS_UNDER_WAY < n &&
+                                                             height * rows < all_threads)))
             height *= 2;
         width = gpr_smaller(width, block / height);
     } else if (rows > strip && rows <= FEW_STRIPS * strip) {
@@ -206,14 +223,16 @@ static uint64_t even_blocks(const gpr_device_facts *facts, uint64_t most_each, u
  * can. */
 static gpr_status plan_exact_runs(const gpr_plan_task *t, gpr_plan *plan)
 {
-    const uint32_t threads = (uint32_t)gpr_smaller(t->facts->threads_per_multiprocessor, GPR_EXACT_RESIDENT_THREADS);
+    const uint32_t threads =
+        (uint32_t)gpr_smaller(t->facts->threads_per_multiprocessor, GPR_EXACT_RESIDENT_THREADS);
     const uint64_t tile = (uint64_t)plan->block * (GPR_STREAM_BYTES / t->element_bytes);
     uint64_t blocks = t->grid;
 
     if (blocks == 0) {
-        blocks = plan->rows == 1 && plan->block <= threads
-                     ? even_blocks(t->facts, threads / plan->block, gpr_divide_up(t->layout->n, tile))
-                     : gpr_stride_blocks(t->facts, threads, plan->rows, t->layout->n, plan->block, tile);
+        blocks =
+            plan->rows == 1 && plan->block <= threads
+                ? even_blocks(t->facts, threads / plan->block, gpr_divide_up(t->layout->n, tile))
+                : gpr_stride_blocks(t->facts, threads, plan->rows, t->layout->n, plan->block, tile);
     }
     return add_exact_blocks(t, t->layout->n, blocks, 1, plan);
 }
@@ -230,9 +249,12 @@ gpr_status gpr_plan_exact(const gpr_plan_task *t, gpr_plan *plan)
     }
     sort_kept(&plan->layout);
     if (t->rule->acc_kind == GPR_ACC_EXACT_MOMENTS) {
-        /* Short rows wait for their divisions, of which one block of that kernel makes several at once. */
-        const int are_short = plan->rows > 1 && t->grid == 0 && t->layout->n * t->element_bytes <= GPR_SHORT_ROW_BYTES;
-        if (are_short || !gpr_rows_are_runs(t->layout)) return plan_exact_strided(t, "exact_moments_strided", plan);
+        /* Short rows wait for their divisions, of which one block of that kernel makes several
+         * at once. */
+        const int are_short = plan->rows > 1 && t->grid == 0 &&
+                              t->layout->n * t->element_bytes <= GPR_SHORT_ROW_BYTES;
+        if (are_short || !gpr_rows_are_runs(t->layout))
+            return plan_exact_strided(t, "exact_moments_strided", plan);
         plan->variant = "exact_moments";
         return plan_exact_runs(t, plan);
     }

@@ -48,7 +48,8 @@ static uint32_t row_lanes(const gpr_plan_task *t)
 
     if (each < LEAST_ELEMENTS * t->element_bytes) each = LEAST_ELEMENTS * t->element_bytes;
     while (lanes < GPR_WARP_LANES && lanes * each < bytes) lanes *= 2;
-    while (lanes < GPR_WARP_LANES && lanes * t->layout->rows < threads && 2 * lanes * GPR_VECTOR_BYTES < bytes)
+    while (lanes < GPR_WARP_LANES && lanes * t->layout->rows < threads &&
+           2 * lanes * GPR_VECTOR_BYTES < bytes)
         lanes *= 2;
     return lanes;
 }
@@ -66,7 +67,8 @@ static void take_column(gpr_plan *plan, int i)
         return;
     }
     for (int j = i; j + 1 < layout->kept; j++) layout->mean_steps[j] = layout->mean_steps[j + 1];
-    for (int j = i; j + 1 < layout->kept + layout->reduced; j++) layout->axes[j] = layout->axes[j + 1];
+    for (int j = i; j + 1 < layout->kept + layout->reduced; j++)
+        layout->axes[j] = layout->axes[j + 1];
     layout->kept--;
 }
 
@@ -74,14 +76,16 @@ static void take_column(gpr_plan *plan, int i)
 static int find_column(const gpr_layout *layout)
 {
     for (int i = layout->kept - 1; i >= 0; i--) {
-        if (layout->axes[i].in == 1 && layout->axes[i].extent > 1 && (!layout->masked || layout->axes[i].mask == 1))
+        if (layout->axes[i].in == 1 && layout->axes[i].extent > 1 &&
+            (!layout->masked || layout->axes[i].mask == 1))
             return i;
     }
     return -1;
 }
 
 /* Whether results of `item` neighbours along an axis may be stored together. */
-static int are_results_packed(const gpr_plan_task *t, const gpr_layout *layout, gpr_axis axis, uint32_t item)
+static int are_results_packed(const gpr_plan_task *t, const gpr_layout *layout, gpr_axis axis,
+                              uint32_t item)
 {
     const uint64_t result_bytes = gpr_dtype_bytes(t->rule->result);
     const uint64_t together = gpr_smaller(GPR_VECTOR_BYTES, item * result_bytes);
@@ -124,7 +128,8 @@ static gpr_status plan_runs(const gpr_plan_task *t, gpr_plan *plan)
 {
     const uint64_t rows = t->layout->rows, n = t->layout->n, row_bytes = n * t->element_bytes;
     const int are_many = rows >= gpr_fast_residents(t, GPR_WARP_LANES);
-    const uint64_t many_bytes = t->rule->acc_kind == GPR_ACC_MOMENTS ? MANY_MOMENTS_BYTES : MANY_ROWS_BYTES;
+    const uint64_t many_bytes =
+        t->rule->acc_kind == GPR_ACC_MOMENTS ? MANY_MOMENTS_BYTES : MANY_ROWS_BYTES;
 
     if (rows > 1 && t->grid == 0 && row_bytes <= (are_many ? many_bytes : GPR_SHORT_ROW_BYTES)) {
         const uint32_t block = t->block != 0 ? t->block : DEFAULT_BLOCK, lanes = row_lanes(t);
@@ -143,12 +148,13 @@ static gpr_status plan_runs(const gpr_plan_task *t, gpr_plan *plan)
     }
     plan->variant = "fast_stream";
     if (t->block == 0) {
-        const uint64_t each = rows >= gpr_fast_residents(t, plan->block) ? ROW_BYTES_PER_THREAD : GPR_STREAM_BYTES;
+        const uint64_t each =
+            rows >= gpr_fast_residents(t, plan->block) ? ROW_BYTES_PER_THREAD : GPR_STREAM_BYTES;
         while (plan->block > 2 * GPR_WARP_LANES && plan->block * each > row_bytes) plan->block /= 2;
     }
     const uint64_t per_block = plan->block * (GPR_STREAM_BYTES / t->element_bytes);
-    const uint64_t blocks =
-        gpr_smaller(gpr_divide_up(n, per_block), gpr_divide_up(gpr_fast_residents(t, plan->block), rows));
+    const uint64_t blocks = gpr_smaller(gpr_divide_up(n, per_block),
+                                        gpr_divide_up(gpr_fast_residents(t, plan->block), rows));
     return gpr_add_blocks(plan, n, t->grid != 0 ? t->grid : blocks, 1);
 }
 
@@ -168,7 +174,8 @@ static uint32_t working_threads(uint32_t block, uint64_t group)
 }
 
 /* fast_narrow, if the columns are one run and no better read by items of columns: 0 if not. */
-static int is_narrow(const gpr_plan_task *t, int column, uint32_t *item, uint32_t *block, uint64_t *group)
+static int is_narrow(const gpr_plan_task *t, int column, uint32_t *item, uint32_t *block,
+                     uint64_t *group)
 {
     enum { LEAST = 128, MOST = 512 };
     const gpr_layout *layout = t->layout;
@@ -176,23 +183,25 @@ static int is_narrow(const gpr_plan_task *t, int column, uint32_t *item, uint32_
 
     if (layout->reduced != 1 || layout->masked || row->in != (int64_t)columns->extent) return 0;
     if (columns->extent * layout->n < BLOCK_ELEMENTS) return 0;
-    *item = fit_outputs(t, (uint32_t)(GPR_VECTOR_BYTES / t->element_bytes),
-                        gpr_smaller(GPR_THREAD_ACC_BYTES, GPR_BLOCK_ACC_BYTES / (t->block != 0 ? t->block : MOST)));
+    *item = fit_outputs(
+        t, (uint32_t)(GPR_VECTOR_BYTES / t->element_bytes),
+        gpr_smaller(GPR_THREAD_ACC_BYTES, GPR_BLOCK_ACC_BYTES / (t->block != 0 ? t->block : MOST)));
     if (gpr_most_in_item(t, column) >= *item) return 0;
     *group = columns->extent / greatest_divisor(columns->extent, *item);
     *block = t->block;
     if (*block == 0) {
         *block = LEAST;
         for (uint32_t b = LEAST; b <= MOST; b += GPR_WARP_LANES) {
-            if ((uint64_t)working_threads(b, *group) * *block > (uint64_t)working_threads(*block, *group) * b)
+            if ((uint64_t)working_threads(b, *group) * *block >
+                (uint64_t)working_threads(*block, *group) * b)
                 *block = b;
         }
     }
     return working_threads(*block, *group) > 0;
 }
 
-static gpr_status plan_narrow(const gpr_plan_task *t, int column, uint32_t item, uint32_t block, uint64_t group,
-                              gpr_plan *plan)
+static gpr_status plan_narrow(const gpr_plan_task *t, int column, uint32_t item, uint32_t block,
+                              uint64_t group, gpr_plan *plan)
 {
     const uint64_t columns = t->layout->axes[column].extent, n = t->layout->n;
 
@@ -203,20 +212,24 @@ static gpr_status plan_narrow(const gpr_plan_task *t, int column, uint32_t item,
     take_column(plan, column);
     plan->rows = t->layout->rows / columns;
     const uint64_t share = (uint64_t)plan->width * item * GPR_ITEMS_UNDER_WAY * ROUNDS;
-    return gpr_add_blocks(
-        plan, n, gpr_split_rows(t, gpr_fast_residents(t, block), plan->rows, gpr_divide_up(n * columns, share)),
-        columns);
+    return gpr_add_blocks(plan, n,
+                          gpr_split_rows(t, gpr_fast_residents(t, block), plan->rows,
+                                         gpr_divide_up(n * columns, share)),
+                          columns);
 }
 
 /* Threads side by side in a block for `items` items: all of a strip, or strips of even width. */
 static uint64_t strip_width(uint64_t items, uint32_t block)
 {
-    return items > block ? round_up(gpr_divide_up(items, gpr_divide_up(items, block)), GPR_WARP_LANES) : items;
+    return items > block
+               ? round_up(gpr_divide_up(items, gpr_divide_up(items, block)), GPR_WARP_LANES)
+               : items;
 }
 
 /* Blocks for each strip where rows are split among blocks of `block` threads, of which `height` lie
  * below each other. */
-static uint64_t split_strips(const gpr_plan_task *t, uint32_t block, uint64_t strips, uint64_t height)
+static uint64_t split_strips(const gpr_plan_task *t, uint32_t block, uint64_t strips,
+                             uint64_t height)
 {
     return gpr_split_rows(t, gpr_fast_residents(t, block), strips,
                           gpr_divide_up(t->layout->n, height * GPR_ITEMS_UNDER_WAY * ROUNDS));
@@ -226,36 +239,44 @@ static uint64_t split_strips(const gpr_plan_task *t, uint32_t block, uint64_t st
  * more, each with fewer blocks, of which the last one has more threads below each other to read
  * their partials: where rows are short that takes longer than they do. With one partial a thread
  * narrower strips are no better, unless they need none. */
-static uint64_t narrow_strip(const gpr_plan_task *t, uint32_t block, uint64_t others, uint64_t items, uint32_t item,
-                             uint64_t width)
+static uint64_t narrow_strip(const gpr_plan_task *t, uint32_t block, uint64_t others,
+                             uint64_t items, uint32_t item, uint64_t width)
 {
-    enum { LEAST_BYTES = 256, PARTIAL_ROWS = 32 }; /* of a strip; a partial takes as long as so many rows */
+    /* of a strip; a partial takes as long as so many rows */
+    enum { LEAST_BYTES = 256, PARTIAL_ROWS = 32 };
     uint64_t best = 0;
 
     for (;; width = gpr_divide_up(width, 2)) {
         const uint64_t height = block / width, strips = others * gpr_divide_up(items, width);
-        const uint64_t blocks = split_strips(t, block, strips, height), partials = gpr_divide_up(blocks, height);
+        const uint64_t blocks = split_strips(t, block, strips, height),
+                       partials = gpr_divide_up(blocks, height);
         const int is_long = PARTIAL_ROWS * blocks * partials * height <= t->layout->n;
         if (blocks == 1) return width;
         if (best == 0 && partials == 1) best = width;
-        if (is_long || width * item * t->element_bytes < 2 * LEAST_BYTES) return best != 0 ? best : width;
+        if (is_long || width * item * t->element_bytes < 2 * LEAST_BYTES)
+            return best != 0 ? best : width;
     }
 }
 
 static gpr_status plan_columns(const gpr_plan_task *t, int column, gpr_plan *plan)
 {
-    /* Partials that a thread of the last block may have to read; and a thread's rows that leave it no time to want registers. */
+    /* Partials that a thread of the last block may have to read; and a thread's rows that leave
+     * it no time to want registers. */
     enum { MOST_PARTIALS = 16, LARGE_BLOCK = GPR_MOST_BLOCK, FEW_ROWS = GPR_ITEMS_UNDER_WAY };
     const gpr_axis columns = t->layout->axes[column];
     const uint64_t n = t->layout->n, others = t->layout->rows / columns.extent;
     uint32_t block = t->block != 0 ? t->block : DEFAULT_BLOCK;
     const uint32_t item =
-        fit_outputs(t, gpr_most_in_item(t, column), n <= FEW_ROWS ? 2 * GPR_THREAD_ACC_BYTES : GPR_THREAD_ACC_BYTES);
+        fit_outputs(t, gpr_most_in_item(t, column),
+                    n <= FEW_ROWS ? 2 * GPR_THREAD_ACC_BYTES : GPR_THREAD_ACC_BYTES);
     const uint64_t items = columns.extent / item;
     uint64_t width = strip_width(items, block);
 
-    while (t->block == 0 && block > 2 * GPR_WARP_LANES && block / 2 >= width && block / 2 / width >= n) block /= 2;
-    if (t->block == 0 && block == DEFAULT_BLOCK && LARGE_BLOCK * t->acc_bytes <= GPR_BLOCK_ACC_BYTES) {
+    while (t->block == 0 && block > 2 * GPR_WARP_LANES && block / 2 >= width &&
+           block / 2 / width >= n)
+        block /= 2;
+    if (t->block == 0 && block == DEFAULT_BLOCK &&
+        LARGE_BLOCK * t->acc_bytes <= GPR_BLOCK_ACC_BYTES) {
         const uint64_t height = block / width, strips = others * gpr_divide_up(items, width);
         if (split_strips(t, block, strips, height) > MOST_PARTIALS * height) block = LARGE_BLOCK;
     }
@@ -290,8 +311,11 @@ static gpr_status plan_strided(const gpr_plan_task *t, gpr_plan *plan)
         while (2 * height <= block && height * GPR_ITEMS_UNDER_WAY < n) height *= 2;
         width = gpr_smaller(block / height, rows);
     } else {
-        /* A warp of threads side by side is enough for neighbours to share sectors; more where rows are short or many. */
-        width = n < 2 * GPR_WARP_LANES || rows / block >= gpr_fast_residents(t, block) ? block : GPR_WARP_LANES;
+        /* A warp of threads side by side is enough for neighbours to share sectors; more where
+         * rows are short or many. */
+        width = n < 2 * GPR_WARP_LANES || rows / block >= gpr_fast_residents(t, block)
+                    ? block
+                    : GPR_WARP_LANES;
         width = gpr_smaller(width, rows);
     }
     plan->width = (uint32_t)width;
@@ -309,7 +333,8 @@ static int ascends(const gpr_layout *layout)
     const gpr_axis *axes = &layout->axes[layout->kept];
 
     for (int i = 0; i < layout->reduced; i++) {
-        const int64_t inner = i + 1 < layout->reduced ? axes[i + 1].position * (int64_t)axes[i + 1].extent : 1;
+        const int64_t inner =
+            i + 1 < layout->reduced ? axes[i + 1].position * (int64_t)axes[i + 1].extent : 1;
         if (axes[i].position < inner) return 0;
     }
     return layout->n <= UINT32_MAX;
@@ -334,8 +359,10 @@ gpr_status gpr_plan_fast(const gpr_plan_task *t, gpr_plan *plan)
     if (gpr_rows_are_runs(layout)) return plan_runs(t, plan);
     if (column >= 0) {
         const uint64_t extent = layout->axes[column].extent;
-        if (is_narrow(t, column, &item, &block, &group)) return plan_narrow(t, column, item, block, group, plan);
-        if (extent / gpr_most_in_item(t, column) >= GPR_WARP_LANES || extent * layout->n >= BLOCK_ELEMENTS)
+        if (is_narrow(t, column, &item, &block, &group))
+            return plan_narrow(t, column, item, block, group, plan);
+        if (extent / gpr_most_in_item(t, column) >= GPR_WARP_LANES ||
+            extent * layout->n >= BLOCK_ELEMENTS)
             return plan_columns(t, column, plan);
     }
     return plan_strided(t, plan);

@@ -11,8 +11,8 @@ uint64_t gpr_resident_blocks(const gpr_device_facts *facts, uint32_t threads, ui
     return facts->multiprocessors * (per_multiprocessor > 0 ? per_multiprocessor : 1);
 }
 
-uint64_t gpr_stride_blocks(const gpr_device_facts *facts, uint32_t threads, uint64_t rows, uint64_t n, uint32_t block,
-                           uint64_t per_block)
+uint64_t gpr_stride_blocks(const gpr_device_facts *facts, uint32_t threads, uint64_t rows,
+                           uint64_t n, uint32_t block, uint64_t per_block)
 {
     const uint64_t share = gpr_divide_up(gpr_resident_blocks(facts, threads, block), rows);
 
@@ -22,7 +22,8 @@ uint64_t gpr_stride_blocks(const gpr_device_facts *facts, uint32_t threads, uint
 uint64_t gpr_fast_residents(const gpr_plan_task *t, uint32_t block)
 {
     return gpr_resident_blocks(
-        t->facts, (uint32_t)gpr_smaller(t->facts->threads_per_multiprocessor, GPR_RESIDENT_THREADS), block);
+        t->facts, (uint32_t)gpr_smaller(t->facts->threads_per_multiprocessor, GPR_RESIDENT_THREADS),
+        block);
 }
 
 uint64_t gpr_split_rows(const gpr_plan_task *t, uint64_t residents, uint64_t groups, uint64_t most)
@@ -87,7 +88,8 @@ int gpr_is_row_major(const gpr_layout *layout)
 gpr_status gpr_add_pass(gpr_plan *plan, uint64_t n, uint64_t blocks, uint64_t grid)
 {
     if (blocks > UINT32_MAX || plan->pass_count == GPR_MAX_PASSES || grid >> 62 != 0) {
-        return gpr_fail(GPR_ERROR_VALUE, "rows of %llu elements take more blocks than kernel '%s' can number",
+        return gpr_fail(GPR_ERROR_VALUE,
+                        "rows of %llu elements take more blocks than kernel '%s' can number",
                         (unsigned long long)n, gpr_kernel_rows[plan->kernel].name);
     }
     plan->passes[plan->pass_count++] = (gpr_pass){.n = n, .blocks = (uint32_t)blocks, .grid = grid};
@@ -97,8 +99,9 @@ gpr_status gpr_add_pass(gpr_plan *plan, uint64_t n, uint64_t blocks, uint64_t gr
 gpr_status gpr_add_blocks(gpr_plan *plan, uint64_t n, uint64_t blocks, uint64_t width)
 {
     if (blocks == 0)
-        return gpr_add_pass(plan, n, 0,
-                            gpr_divide_up(plan->rows, (uint64_t)(plan->block / plan->lanes) * plan->per_thread));
+        return gpr_add_pass(
+            plan, n, 0,
+            gpr_divide_up(plan->rows, (uint64_t)(plan->block / plan->lanes) * plan->per_thread));
     if (blocks > (1ull << 62) / plan->rows / width) return gpr_add_pass(plan, n, UINT64_MAX, 0);
     if (blocks > 1) {
         plan->partials = plan->rows * blocks * width;

@@ -38,8 +38,8 @@ uint64_t gpr_resident_blocks(const gpr_device_facts *facts, uint32_t threads, ui
 
 /* Blocks for one of `rows` rows of n elements: enough for the row, no more than fill the GPU
  * together. */
-uint64_t gpr_stride_blocks(const gpr_device_facts *facts, uint32_t threads, uint64_t rows, uint64_t n, uint32_t block,
-                           uint64_t per_block);
+uint64_t gpr_stride_blocks(const gpr_device_facts *facts, uint32_t threads, uint64_t rows,
+                           uint64_t n, uint32_t block, uint64_t per_block);
 
 /* Blocks of kernels of fast that fill the GPU once. */
 uint64_t gpr_fast_residents(const gpr_plan_task *t, uint32_t block);

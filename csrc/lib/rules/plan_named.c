@@ -3,7 +3,8 @@
 #include "lib/rules/plan_grid.h"
 
 /* Passes of a kernel that writes one partial a block, until one is left for each row. */
-static gpr_status plan_passes(const gpr_kernel_row *row, uint64_t n, uint64_t blocks, gpr_plan *plan)
+static gpr_status plan_passes(const gpr_kernel_row *row, uint64_t n, uint64_t blocks,
+                              gpr_plan *plan)
 {
     const uint64_t per_block = (uint64_t)plan->block * row->per_thread;
     gpr_status status = gpr_add_pass(plan, n, blocks, plan->rows * blocks);
@@ -26,19 +27,21 @@ gpr_status gpr_plan_named(const gpr_kernel_row *row, const gpr_plan_task *t, gpr
 
     plan->layout = *t->layout;
     plan->fill = row->finish == GPR_ATOMIC;
-    if (!gpr_rows_are_runs(t->layout) || t->layout->kept != 1 || (rows > 1 && t->layout->axes[0].in != (int64_t)n)) {
-        return gpr_fail(
-            GPR_ERROR_VALUE,
-            "kernel '%s' reads device arrays whose rows follow each other in memory, without a mask; kernel "
-            "'auto' reads any",
-            row->name);
+    if (!gpr_rows_are_runs(t->layout) || t->layout->kept != 1 ||
+        (rows > 1 && t->layout->axes[0].in != (int64_t)n)) {
+        return gpr_fail(GPR_ERROR_VALUE,
+                        "kernel '%s' reads device arrays whose rows follow each other in memory, "
+                        "without a mask; kernel "
+                        "'auto' reads any",
+                        row->name);
     }
     if (row->cover == GPR_COVER) {
         blocks = gpr_divide_up(n, (uint64_t)plan->block * row->per_thread);
     } else if (row->cover == GPR_STRIDE) {
-        blocks = t->grid != 0 ? t->grid
-                              : gpr_stride_blocks(t->facts, t->facts->threads_per_multiprocessor, rows, n, plan->block,
-                                                  (uint64_t)plan->block * row->per_thread);
+        blocks = t->grid != 0
+                     ? t->grid
+                     : gpr_stride_blocks(t->facts, t->facts->threads_per_multiprocessor, rows, n,
+                                         plan->block, (uint64_t)plan->block * row->per_thread);
     }
     if (blocks > (1ull << 62) / rows) return gpr_add_pass(plan, n, UINT64_MAX, 0);
     if (row->finish == GPR_PASSES) return plan_passes(row, n, blocks, plan);

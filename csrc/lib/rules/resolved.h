@@ -1,5 +1,6 @@
-/* A call, resolved: operator, types, axes, places, kernel and device, each decided once. csrc/dispatch fills in the record at
- * the top of a call; everything below reads it and not the caller's request. */
+/* A call, resolved: operator, types, axes, places, kernel and device, each decided once.
+ * csrc/dispatch fills in the record at the top of a call; everything below reads it and not the
+ * caller's request. */
 #ifndef GPR_LIB_RESOLVED_H
 #define GPR_LIB_RESOLVED_H
 
@@ -9,14 +10,18 @@
 typedef struct gpr_resolved {
     gpr_rule rule;
     gpr_view view;
-    const gpr_view *second; /* the other array of a dot product: one row of as many elements; else NULL */
-    int kernel;    /* registry index of the one that runs, never auto's own; of rows without elements, fast's */
-    int device;    /* CUDA ordinal or GPR_DEVICE_CPU */
-    int on_device; /* the arrays are in its memory */
+    /* the other array of a dot product: one row of as many elements; else NULL */
+    const gpr_view *second;
+    /* registry index of the one that runs, never auto's own; of rows without elements, fast's */
+    int kernel;
+    int device;                     /* CUDA ordinal or GPR_DEVICE_CPU */
+    int on_device;                  /* the arrays are in its memory */
     uint32_t block_size, grid_size; /* 0: the plan's own */
     void *stream;                   /* NULL: the device's own */
-    void *result;                   /* in host memory in C order, second outputs behind all first ones */
-    int result_on_device;           /* in its memory, where the steps of the view's outer axes lead */
+    /* in host memory in C order, second outputs behind all first ones */
+    void *result;
+    /* in its memory, where the steps of the view's outer axes lead */
+    int result_on_device;
     int vouches_for_result;
     int64_t output_stride; /* results from a row's first output to its second, where it has two */
     const void *means;     /* that are given, in device memory; NULL: mean_for_all is every row's */

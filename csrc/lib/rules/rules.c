@@ -1,5 +1,5 @@
-/* Number rules; see rules.h. NumPy decides what an operator computes in and returns; this file says so for every
- * operator and dtype, and nothing else in the library repeats it. */
+/* Number rules; see rules.h. NumPy decides what an operator computes in and returns; this file says
+ * so for every operator and dtype, and nothing else in the library repeats it. */
 #include "lib/rules/rules.h"
 
 #include "lib/base/status.h"
@@ -46,7 +46,8 @@ static gpr_dtype default_compute(gpr_operator op, gpr_dtype element)
     if (gpr_is_inexact(element)) return element;
     if (is_variance(op)) return GPR_FLOAT64;
     if (!accumulates(op)) return element;
-    /* Means of small integers are summed exactly; a sum of wider ones could wrap, where NumPy's double does not. */
+    /* Means of small integers are summed exactly; a sum of wider ones could wrap, where NumPy's
+     * double does not. */
     if (is_mean(op) && gpr_bytes_of(element) > 2) return GPR_FLOAT64;
     return kind == GPR_KIND_UNSIGNED ? GPR_UINT64 : GPR_INT64;
 }
@@ -61,18 +62,21 @@ static gpr_fold fold_of(gpr_operator op, gpr_dtype compute)
     return fold;
 }
 
-static gpr_dtype result_of(gpr_operator op, gpr_dtype element, gpr_dtype requested, gpr_dtype compute)
+static gpr_dtype result_of(gpr_operator op, gpr_dtype element, gpr_dtype requested,
+                           gpr_dtype compute)
 {
     const gpr_fold fold = gpr_operator_rows[op].fold;
 
     if (is_truth(fold)) return GPR_BOOL;
     if (fold == GPR_FOLD_count || gpr_fold_rows[fold].acc_kind == GPR_ACC_INDEXED) return GPR_INT64;
     if (is_variance(op)) return real_part_of(compute);
-    if (is_mean(op) && requested == GPR_DTYPE_DEFAULT && !gpr_is_inexact(element)) return GPR_FLOAT64;
+    if (is_mean(op) && requested == GPR_DTYPE_DEFAULT && !gpr_is_inexact(element))
+        return GPR_FLOAT64;
     return compute;
 }
 
-/* Numbers in the accumulator of `fold` over `compute`: sums of floats are at least as wide as `narrowest_sum`. */
+/* Numbers in the accumulator of `fold` over `compute`: sums of floats are at least as wide as
+ * `narrowest_sum`. */
 static gpr_dtype accumulator_of(gpr_fold fold, gpr_dtype compute, gpr_dtype narrowest_sum)
 {
     const gpr_kind kind = gpr_kind_of(compute);
@@ -83,9 +87,12 @@ static gpr_dtype accumulator_of(gpr_fold fold, gpr_dtype compute, gpr_dtype narr
     if (fold == GPR_FOLD_count) return GPR_UINT64;
     if (fold == GPR_FOLD_moments) return kind == GPR_KIND_COMPLEX ? GPR_COMPLEX128 : GPR_FLOAT64;
     if (kind == GPR_KIND_COMPLEX)
-        return gpr_bytes_of(compute) == 16 || narrowest_sum == GPR_FLOAT64 ? GPR_COMPLEX128 : GPR_COMPLEX64;
-    /* A position or a count has 8 bytes: with a number of as many beside it there is no gap between them. */
-    const int is_wide = gpr_bytes_of(compute) == 8 || acc_kind == GPR_ACC_INDEXED || acc_kind == GPR_ACC_SUM_COUNT;
+        return gpr_bytes_of(compute) == 16 || narrowest_sum == GPR_FLOAT64 ? GPR_COMPLEX128
+                                                                           : GPR_COMPLEX64;
+    /* A position or a count has 8 bytes: with a number of as many beside it there is no gap
+     * between them. */
+    const int is_wide =
+        gpr_bytes_of(compute) == 8 || acc_kind == GPR_ACC_INDEXED || acc_kind == GPR_ACC_SUM_COUNT;
     if (kind == GPR_KIND_FLOAT) {
         if (is_wide) return GPR_FLOAT64;
         return summed ? narrowest_sum : GPR_FLOAT32;
@@ -101,16 +108,20 @@ static gpr_status check_types(gpr_operator op, gpr_dtype element, gpr_dtype requ
     const gpr_operator_row *row = &gpr_operator_rows[op];
 
     if (gpr_is_bitwise(row->fold) && gpr_is_inexact(element))
-        return gpr_fail(GPR_ERROR_TYPE, "ufunc '%s' not supported for elements of type %s: it takes bool and integers",
-                        row->ufunc, gpr_dtype_name(element));
+        return gpr_fail(
+            GPR_ERROR_TYPE,
+            "ufunc '%s' not supported for elements of type %s: it takes bool and integers",
+            row->ufunc, gpr_dtype_name(element));
     if (op == GPR_OP_PTP && element == GPR_BOOL)
-        return gpr_fail(GPR_ERROR_TYPE, "ptp subtracts, which bool does not: reduce with logical_xor, or convert");
+        return gpr_fail(GPR_ERROR_TYPE,
+                        "ptp subtracts, which bool does not: reduce with logical_xor, or convert");
     if (requested == GPR_DTYPE_DEFAULT) return GPR_OK;
     if (!accumulates(op) && !is_variance(op))
-        return gpr_fail(GPR_ERROR_TYPE, "%s computes in the elements' type: it does not take another", row->name);
+        return gpr_fail(GPR_ERROR_TYPE,
+                        "%s computes in the elements' type: it does not take another", row->name);
     if (is_variance(op) && !gpr_is_inexact(requested))
-        return gpr_fail(GPR_ERROR_TYPE, "%s computes in a float or complex type, not in %s", row->name,
-                        gpr_dtype_name(requested));
+        return gpr_fail(GPR_ERROR_TYPE, "%s computes in a float or complex type, not in %s",
+                        row->name, gpr_dtype_name(requested));
     return GPR_OK;
 }
 
@@ -118,8 +129,10 @@ gpr_status gpr_make_rule(gpr_operator op, gpr_dtype element, gpr_dtype requested
 {
     gpr_status status = GPR_OK;
 
-    if ((int)op < 0 || (int)op >= GPR_OP_COUNT) return gpr_fail(GPR_ERROR_VALUE, "there is no operator %d", (int)op);
-    if (!valid_dtype(element)) return gpr_fail(GPR_ERROR_VALUE, "there is no dtype %d", (int)element);
+    if ((int)op < 0 || (int)op >= GPR_OP_COUNT)
+        return gpr_fail(GPR_ERROR_VALUE, "there is no operator %d", (int)op);
+    if (!valid_dtype(element))
+        return gpr_fail(GPR_ERROR_VALUE, "there is no dtype %d", (int)element);
     if (requested != GPR_DTYPE_DEFAULT && !valid_dtype(requested))
         return gpr_fail(GPR_ERROR_VALUE, "there is no dtype %d to compute in", (int)requested);
     GPR_TRY(check_types(op, element, requested));
@@ -138,7 +151,8 @@ done:
     return status;
 }
 
-/* How much a sum of products has that its result must hold: integers, then fractions, then two numbers. */
+/* How much a sum of products has that its result must hold: integers, then fractions, then two
+ * numbers. */
 static int rank_of(gpr_dtype dtype)
 {
     switch (gpr_kind_of(dtype)) {
@@ -148,14 +162,18 @@ static int rank_of(gpr_dtype dtype)
     }
 }
 
-gpr_status gpr_make_product_rule(gpr_dtype a, gpr_dtype b, gpr_dtype factor, gpr_dtype requested, gpr_rule *rule)
+gpr_status gpr_make_product_rule(gpr_dtype a, gpr_dtype b, gpr_dtype factor, gpr_dtype requested,
+                                 gpr_rule *rule)
 {
-    const gpr_dtype result = requested == GPR_DTYPE_DEFAULT ? factor : requested, dtypes[] = {a, b, factor, result};
+    const gpr_dtype result = requested == GPR_DTYPE_DEFAULT ? factor : requested,
+                    dtypes[] = {a, b, factor, result};
 
     for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++)
-        if (!valid_dtype(dtypes[i])) return gpr_fail(GPR_ERROR_VALUE, "there is no dtype %d", (int)dtypes[i]);
+        if (!valid_dtype(dtypes[i]))
+            return gpr_fail(GPR_ERROR_VALUE, "there is no dtype %d", (int)dtypes[i]);
     if (rank_of(result) < rank_of(factor) || (result == GPR_BOOL && factor != GPR_BOOL))
-        return gpr_fail(GPR_ERROR_TYPE, "dot does not make a sum of products of %s one of %s: convert the elements",
+        return gpr_fail(GPR_ERROR_TYPE,
+                        "dot does not make a sum of products of %s one of %s: convert the elements",
                         gpr_dtype_name(factor), gpr_dtype_name(result));
     *rule = (gpr_rule){.op = GPR_NO_OPERATOR,
                        .fold = GPR_FOLD_exact_products,
@@ -174,10 +192,11 @@ gpr_status gpr_make_product_rule(gpr_dtype a, gpr_dtype b, gpr_dtype factor, gpr
 gpr_status gpr_leave_out(gpr_rule *rule, int skip_nan, int masked)
 {
     const gpr_operator op = rule->op;
-    const int skips =
-        accumulates(op) || is_variance(op) || rule->acc_kind == GPR_ACC_INDEXED || op == GPR_OP_MIN || op == GPR_OP_MAX;
+    const int skips = accumulates(op) || is_variance(op) || rule->acc_kind == GPR_ACC_INDEXED ||
+                      op == GPR_OP_MIN || op == GPR_OP_MAX;
 
-    if (skip_nan && !skips) return gpr_fail(GPR_ERROR_VALUE, "%s does not leave out NaN", gpr_operator_rows[op].name);
+    if (skip_nan && !skips)
+        return gpr_fail(GPR_ERROR_VALUE, "%s does not leave out NaN", gpr_operator_rows[op].name);
     if (masked && rule->acc_kind == GPR_ACC_INDEXED)
         return gpr_fail(GPR_ERROR_VALUE, "%s takes no mask", gpr_operator_rows[op].name);
     rule->skip_nan = skip_nan && gpr_is_inexact(rule->element);
@@ -197,12 +216,16 @@ gpr_status gpr_take_mean(gpr_rule *rule, gpr_dtype mean)
     const gpr_dtype element = rule->element;
 
     if (!is_variance(rule->op))
-        return gpr_fail(GPR_ERROR_VALUE, "%s takes no mean: var and std do", gpr_operator_rows[rule->op].name);
-    if (!valid_dtype(mean)) return gpr_fail(GPR_ERROR_VALUE, "there is no dtype %d for a mean", (int)mean);
+        return gpr_fail(GPR_ERROR_VALUE, "%s takes no mean: var and std do",
+                        gpr_operator_rows[rule->op].name);
+    if (!valid_dtype(mean))
+        return gpr_fail(GPR_ERROR_VALUE, "there is no dtype %d for a mean", (int)mean);
     if (gpr_kind_of(mean) == GPR_KIND_COMPLEX && gpr_kind_of(element) != GPR_KIND_COMPLEX)
-        return gpr_fail(GPR_ERROR_TYPE, "mean is complex, of elements of dtype %s", gpr_dtype_name(element));
+        return gpr_fail(GPR_ERROR_TYPE, "mean is complex, of elements of dtype %s",
+                        gpr_dtype_name(element));
     if (gpr_kind_of(element) == GPR_KIND_COMPLEX && gpr_kind_of(rule->compute) != GPR_KIND_COMPLEX)
-        return gpr_fail(GPR_ERROR_TYPE, "%s of complex elements is computed in a complex dtype, not in %s",
+        return gpr_fail(GPR_ERROR_TYPE,
+                        "%s of complex elements is computed in a complex dtype, not in %s",
                         gpr_operator_rows[rule->op].name, gpr_dtype_name(rule->compute));
     rule->compute = default_compute(rule->op, element);
     rule->device_acc = accumulator_of(rule->fold, rule->compute, GPR_FLOAT32);
@@ -216,7 +239,8 @@ int gpr_kernel_for(int kernel, const gpr_rule *rule)
 {
     if (kernel >= 0 && kernel != GPR_KERNEL_auto) return kernel;
     if (rule->op != GPR_OP_SUM && rule->op != GPR_OP_MEAN) return GPR_KERNEL_fast;
-    return gpr_kind_of(rule->element) == GPR_KIND_FLOAT && gpr_kind_of(rule->result) == GPR_KIND_FLOAT
+    return gpr_kind_of(rule->element) == GPR_KIND_FLOAT &&
+                   gpr_kind_of(rule->result) == GPR_KIND_FLOAT
                ? GPR_KERNEL_exact
                : GPR_KERNEL_fast;
 }
@@ -226,7 +250,8 @@ int gpr_choose_kernel(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dtype co
     gpr_rule rule = {.op = op};
 
     if (kernel >= 0 && kernel != GPR_KERNEL_auto) return kernel;
-    if (gpr_make_rule(op, dtype, compute, &rule) != GPR_OK) return GPR_KERNEL_fast; /* which fails in the same way */
+    /* which fails in the same way */
+    if (gpr_make_rule(op, dtype, compute, &rule) != GPR_OK) return GPR_KERNEL_fast;
     return gpr_kernel_for(kernel, &rule);
 }
 
@@ -236,8 +261,8 @@ void gpr_fit_rule(const gpr_kernel_row *row, gpr_rule *rule)
     if ((row->flags & GPR_SUMS_EXACTLY) == 0) return;
     if (rule->fold == GPR_FOLD_sum || rule->fold == GPR_FOLD_sum_count) {
         rule->fold = GPR_FOLD_exact;
-    } else if (rule->fold == GPR_FOLD_moments &&
-               (gpr_kind_of(rule->element) != GPR_KIND_COMPLEX || gpr_kind_of(rule->compute) == GPR_KIND_COMPLEX)) {
+    } else if (rule->fold == GPR_FOLD_moments && (gpr_kind_of(rule->element) != GPR_KIND_COMPLEX ||
+                                                  gpr_kind_of(rule->compute) == GPR_KIND_COMPLEX)) {
         rule->fold = GPR_FOLD_exact_moments;
     } else {
         return;
@@ -246,7 +271,8 @@ void gpr_fit_rule(const gpr_kernel_row *row, gpr_rule *rule)
     rule->compute = rule->device_acc = rule->host_acc = rule->element;
 }
 
-/* Whether an exact sum of the rule's elements becomes the rule's result by one rounding, or none. */
+/* Whether an exact sum of the rule's elements becomes the rule's result by one rounding, or
+ * none. */
 static gpr_status check_exact(const gpr_kernel_row *row, const gpr_rule *rule)
 {
     const gpr_kind from = gpr_kind_of(rule->element), to = gpr_kind_of(rule->result);
@@ -255,16 +281,20 @@ static gpr_status check_exact(const gpr_kernel_row *row, const gpr_rule *rule)
 
     if (rule->has_given_mean)
         return gpr_fail(GPR_ERROR_VALUE,
-                        "kernel '%s' makes variances about the exact mean, not about one that is given; 'auto' does",
+                        "kernel '%s' makes variances about the exact mean, not about one that is "
+                        "given; 'auto' does",
                         row->name);
-    if (rule->acc_kind == GPR_ACC_EXACT_MOMENTS) return GPR_OK; /* results of variances are float types, and real */
+    /* results of variances are float types, and real */
+    if (rule->acc_kind == GPR_ACC_EXACT_MOMENTS) return GPR_OK;
     if (rule->acc_kind != GPR_ACC_EXACT)
         return gpr_fail(GPR_ERROR_VALUE,
-                        "kernel '%s' sums numbers: it takes sum, mean, var and std, not %s of %s as %s; 'auto' does",
+                        "kernel '%s' sums numbers: it takes sum, mean, var and std, not %s of %s "
+                        "as %s; 'auto' does",
                         row->name, gpr_operator_rows[rule->op].name, gpr_dtype_name(rule->element),
                         gpr_dtype_name(rule->result));
     if (is_narrower)
-        return gpr_fail(GPR_ERROR_TYPE, "kernel '%s' does not make a sum of %s one of %s: convert the elements",
+        return gpr_fail(GPR_ERROR_TYPE,
+                        "kernel '%s' does not make a sum of %s one of %s: convert the elements",
                         row->name, gpr_dtype_name(rule->element), gpr_dtype_name(rule->result));
     return GPR_OK;
 }
@@ -279,12 +309,15 @@ gpr_status gpr_check_kernel_folds(const gpr_kernel_row *row, const gpr_rule *rul
     if (row->finish == GPR_ATOMIC && bytes > MOST_SWAPPED_BYTES && rule->fold != GPR_FOLD_sum &&
         rule->fold != GPR_FOLD_sum_count)
         return gpr_fail(GPR_ERROR_VALUE,
-                        "kernel '%s' folds by atomics, which swap %d bytes: %s of %s accumulates in %zu. Kernels that "
+                        "kernel '%s' folds by atomics, which swap %d bytes: %s of %s accumulates "
+                        "in %zu. Kernels that "
                         "write partials take it, as 'shfl_two_pass', 'last_block' and 'auto' do",
-                        row->name, MOST_SWAPPED_BYTES, operator_name, gpr_dtype_name(rule->element), bytes);
+                        row->name, MOST_SWAPPED_BYTES, operator_name, gpr_dtype_name(rule->element),
+                        bytes);
     if (row->family == GPR_FAMILY_LIBRARY && rule->acc_kind == GPR_ACC_INDEXED)
         return gpr_fail(GPR_ERROR_VALUE,
-                        "kernel '%s' does not tell where in a row an element is, which %s needs; 'shfl_two_pass', "
+                        "kernel '%s' does not tell where in a row an element is, which %s needs; "
+                        "'shfl_two_pass', "
                         "'last_block' and 'auto' do",
                         row->name, operator_name);
     return GPR_OK;

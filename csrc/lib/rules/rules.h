@@ -1,5 +1,6 @@
-/* Number rules: which type an operator computes in, accumulates in and returns, and how an accumulator becomes a
- * result. Pure. The device code follows the same rules through the traits's types. */
+/* Number rules: which type an operator computes in, accumulates in and returns, and how an
+ * accumulator becomes a result. Pure. The device code follows the same rules through the traits's
+ * types. */
 #ifndef GPR_LIB_RULES_H
 #define GPR_LIB_RULES_H
 
@@ -7,10 +8,10 @@
 
 #include "lib/exact/exact.h"
 
-/* A reduction's types. Elements of the array are converted to `compute`, lifted to the accumulator, folded; the
- * accumulator becomes a `result`.
- * An accumulator is of the fold's kind; the numbers in it are INT32, UINT32, INT64, UINT64, FLOAT32, FLOAT64, COMPLEX64
- * or COMPLEX128; of an exact sum they stand for the elements' type. */
+/* A reduction's types. Elements of the array are converted to `compute`, lifted to the accumulator,
+ * folded; the accumulator becomes a `result`. An accumulator is of the fold's kind; the numbers in
+ * it are INT32, UINT32, INT64, UINT64, FLOAT32, FLOAT64, COMPLEX64 or COMPLEX128; of an exact sum
+ * they stand for the elements' type. */
 typedef struct gpr_rule {
     gpr_operator op; /* GPR_NO_OPERATOR: a dot product */
     gpr_fold fold;
@@ -21,52 +22,57 @@ typedef struct gpr_rule {
     gpr_dtype device_acc; /* numbers of accumulators on the device */
     gpr_dtype host_acc;   /* on the CPU, and of chunk partials: at least as wide */
     gpr_dtype result;
-    int outputs;        /* results of a row: two of minmax, else one */
-    int divide;         /* mean: the accumulator is divided by the number of elements */
-    int skip_nan;       /* NaN elements are left out */
-    double ddof;        /* var, std */
-    int has_given_mean; /* var, std: squared distances are from means that are given, of type `mean` */
+    int outputs;  /* results of a row: two of minmax, else one */
+    int divide;   /* mean: the accumulator is divided by the number of elements */
+    int skip_nan; /* NaN elements are left out */
+    double ddof;  /* var, std */
+    /* var, std: squared distances are from means that are given, of type `mean` */
+    int has_given_mean;
     gpr_dtype mean;
     const char *finish; /* the kernels' gpr::finish_<finish> */
 } gpr_rule;
 
 #define GPR_NO_OPERATOR GPR_OP_COUNT
 
-/* Rules of op over `element` with NumPy's dtype= argument `requested` (or GPR_DTYPE_DEFAULT), with nothing left out and
- * no ddof.
- * GPR_ERROR_VALUE: an enumerator out of range; GPR_ERROR_TYPE: op does not take a dtype (min, max, any, all, ...), or not
- * this one, or not such elements. */
+/* Rules of op over `element` with NumPy's dtype= argument `requested` (or GPR_DTYPE_DEFAULT), with
+ * nothing left out and no ddof. GPR_ERROR_VALUE: an enumerator out of range; GPR_ERROR_TYPE: op
+ * does not take a dtype (min, max, any, all, ...), or not this one, or not such elements. */
 gpr_status gpr_make_rule(gpr_operator op, gpr_dtype element, gpr_dtype requested, gpr_rule *rule);
 
-/* Rules of the exact sum of products of elements of types a and b, converted to `factor` first, as a `requested`
- * (GPR_DTYPE_DEFAULT: as a `factor`). GPR_ERROR_VALUE: no such types; GPR_ERROR_TYPE: a result that does not hold what
- * products are. */
-gpr_status gpr_make_product_rule(gpr_dtype a, gpr_dtype b, gpr_dtype factor, gpr_dtype requested, gpr_rule *rule);
+/* Rules of the exact sum of products of elements of types a and b, converted to `factor` first, as
+ * a `requested` (GPR_DTYPE_DEFAULT: as a `factor`). GPR_ERROR_VALUE: no such types; GPR_ERROR_TYPE:
+ * a result that does not hold what products are. */
+gpr_status gpr_make_product_rule(gpr_dtype a, gpr_dtype b, gpr_dtype factor, gpr_dtype requested,
+                                 gpr_rule *rule);
 
 /* The kernel that runs: `kernel`, or of auto's two the one for the rule's results. */
 int gpr_kernel_for(int kernel, const gpr_rule *rule);
 
-/* Makes the rule one that leaves out NaN elements, or those that a mask is false of. GPR_ERROR_VALUE: op cannot. */
+/* Makes the rule one that leaves out NaN elements, or those that a mask is false of.
+ * GPR_ERROR_VALUE: op cannot. */
 gpr_status gpr_leave_out(gpr_rule *rule, int skip_nan, int masked);
 
-/* Makes a variance's rule one of squared distances from means that are given, of type `mean`. Elements are taken as they are, whatever
- * the rule computes in otherwise: what was requested is the type of the result. GPR_ERROR_VALUE: op has no use for a mean, or there is no
- * such type; GPR_ERROR_TYPE: complex means of real elements, a real type requested of complex ones. */
+/* Makes a variance's rule one of squared distances from means that are given, of type `mean`.
+ * Elements are taken as they are, whatever the rule computes in otherwise: what was requested is
+ * the type of the result. GPR_ERROR_VALUE: op has no use for a mean, or there is no such type;
+ * GPR_ERROR_TYPE: complex means of real elements, a real type requested of complex ones. */
 gpr_status gpr_take_mean(gpr_rule *rule, gpr_dtype mean);
 
-/* Fits the rule to a kernel. The planner's own accumulates on the device as widely as the host does: it waits for memory, so
- * that wider sums cost it nothing; `exact` keeps every digit, of the elements as they are; the others show what they are named
- * for. */
+/* Fits the rule to a kernel. The planner's own accumulates on the device as widely as the host
+ * does: it waits for memory, so that wider sums cost it nothing; `exact` keeps every digit, of the
+ * elements as they are; the others show what they are named for. */
 void gpr_fit_rule(const gpr_kernel_row *row, gpr_rule *rule);
 
-/* GPR_ERROR_VALUE, naming kernels that can, if the kernel cannot fold the rule's accumulators: atomics swap 8 bytes, or add
- * numbers; CUB does not say where in a row an element is; `exact` sums. GPR_ERROR_TYPE: `exact` cannot make its sums such results.
- * GPR_ERROR_VALUE too for `exact` and given means: its variances are about the exact ones. */
+/* GPR_ERROR_VALUE, naming kernels that can, if the kernel cannot fold the rule's accumulators:
+ * atomics swap 8 bytes, or add numbers; CUB does not say where in a row an element is; `exact`
+ * sums. GPR_ERROR_TYPE: `exact` cannot make its sums such results. GPR_ERROR_VALUE too for `exact`
+ * and given means: its variances are about the exact ones. */
 gpr_status gpr_check_kernel_folds(const gpr_kernel_row *row, const gpr_rule *rule);
 
-/* Room for one accumulator of any kind but those of exact sums, or one element. A number is the first member of every kind; the second is what
- * `acc_kind` of the fold says. In memory (arrays of accumulators, on the device too) an accumulator is packed: its members one
- * behind the other, the moments' mean in 16 bytes and their squares before their count. */
+/* Room for one accumulator of any kind but those of exact sums, or one element. A number is the
+ * first member of every kind; the second is what `acc_kind` of the fold says. In memory (arrays of
+ * accumulators, on the device too) an accumulator is packed: its members one behind the other, the
+ * moments' mean in 16 bytes and their squares before their count. */
 typedef struct gpr_value {
     union {
         int32_t i32;
@@ -119,12 +125,12 @@ static inline gpr_value gpr_read_acc(gpr_acc_kind acc_kind, gpr_dtype acc, const
 size_t gpr_acc_bytes(gpr_acc_kind acc_kind, gpr_dtype acc);
 void gpr_write_acc(gpr_acc_kind acc_kind, gpr_dtype acc, const gpr_value *value, void *packed);
 
-/* The fold's identity as an accumulator of type `acc` for elements computed in `compute` (the identity of min over
- * int8 is 127, not the accumulator's largest). */
+/* The fold's identity as an accumulator of type `acc` for elements computed in `compute` (the
+ * identity of min over int8 is 127, not the accumulator's largest). */
 gpr_value gpr_identity(gpr_fold fold, gpr_dtype compute, gpr_dtype acc);
 
-/* The element of type `element` that leaves the fold unchanged; masked elements are replaced by it. Moments, ranges and
- * sums with counts have none: those leave masked elements out by themselves. */
+/* The element of type `element` that leaves the fold unchanged; masked elements are replaced by it.
+ * Moments, ranges and sums with counts have none: those leave masked elements out by themselves. */
 gpr_value gpr_neutral_element(gpr_fold fold, gpr_dtype element);
 
 /* Converts an accumulator from one accumulator type to another (device_acc to host_acc). */
@@ -133,17 +139,19 @@ gpr_value gpr_convert_acc(gpr_fold fold, gpr_value value, gpr_dtype from, gpr_dt
 /* a fold b, both of type acc; NaN wins in min and max; integers wrap. */
 gpr_value gpr_fold_acc(gpr_fold fold, gpr_dtype acc, gpr_value a, gpr_value b);
 
-/* Folds `count` accumulators of type acc as a balanced tree over their order, so that floats err little and the same
- * way each time; destroys `values`. count 0: identity of `compute`. */
-gpr_value gpr_fold_partials(gpr_fold fold, gpr_dtype compute, gpr_dtype acc, gpr_value *values, uint64_t count);
+/* Folds `count` accumulators of type acc as a balanced tree over their order, so that floats err
+ * little and the same way each time; destroys `values`. count 0: identity of `compute`. */
+gpr_value gpr_fold_partials(gpr_fold fold, gpr_dtype compute, gpr_dtype acc, gpr_value *values,
+                            uint64_t count);
 
 /* The result of an exact sum of the rule, from its parts. */
 void gpr_finish_exact(const gpr_rule *rule, const gpr_exact_part *parts, void *result);
 
-/* Writes `count` packed accumulators as results: each folded from `n` elements, or as many as it counted itself. acc may
- * be another than the rule's: integer sums may come as INT64 or UINT64 for a float result too. A second output
- * begins `output_stride` bytes behind the first. Unaligned result addresses are allowed. */
-void gpr_finish_results(const gpr_rule *rule, gpr_dtype acc, const void *accumulators, uint64_t count, uint64_t n,
-                        void *results, uint64_t output_stride);
+/* Writes `count` packed accumulators as results: each folded from `n` elements, or as many as it
+ * counted itself. acc may be another than the rule's: integer sums may come as INT64 or UINT64 for
+ * a float result too. A second output begins `output_stride` bytes behind the first. Unaligned
+ * result addresses are allowed. */
+void gpr_finish_results(const gpr_rule *rule, gpr_dtype acc, const void *accumulators,
+                        uint64_t count, uint64_t n, void *results, uint64_t output_stride);
 
 #endif

@@ -3,8 +3,9 @@
  *     elements, mask --kernels--> results on the device
  *                   (one stream)  or pinned memory --copy--> host memory
  *
- * A call makes as few calls of the driver as it can: of a small array each of them costs more than reading it. Results on the device
- * are queued and nobody waits. Everything is ordered on one stream, so that nothing else is. */
+ * A call makes as few calls of the driver as it can: of a small array each of them costs more than
+ * reading it. Results on the device are queued and nobody waits. Everything is ordered on one
+ * stream, so that nothing else is. */
 #include "lib/run/device_path.h"
 
 #include <string.h>
@@ -38,9 +39,10 @@ done:
     return status;
 }
 
-/* Whether kernels of the device may read `address`; `what` it is, for the message. *end: where the allocation ends, 0 if that does not
- * matter. */
-static gpr_status check_address(const gpr_device *device, CUdeviceptr address, const char *what, CUdeviceptr *end)
+/* Whether kernels of the device may read `address`; `what` it is, for the message. *end: where the
+ * allocation ends, 0 if that does not matter. */
+static gpr_status check_address(const gpr_device *device, CUdeviceptr address, const char *what,
+                                CUdeviceptr *end)
 {
     memory found;
     gpr_status status = GPR_OK;
@@ -49,16 +51,19 @@ static gpr_status check_address(const gpr_device *device, CUdeviceptr address, c
     *end = 0;
     if (found.managed) return GPR_OK;
     if (found.type == CU_MEMORYTYPE_HOST) {
-        return gpr_fail(GPR_ERROR_VALUE, "%s at address %#llx is host memory, not memory of device \"cuda:%d\"", what,
-                        address, device->ordinal);
+        return gpr_fail(GPR_ERROR_VALUE,
+                        "%s at address %#llx is host memory, not memory of device \"cuda:%d\"",
+                        what, address, device->ordinal);
     }
     if (found.type != CU_MEMORYTYPE_DEVICE) {
-        return gpr_fail(GPR_ERROR_VALUE,
-                        "%s at address %#llx is not memory of a CUDA device: it was freed, or is host memory", what,
-                        address);
+        return gpr_fail(
+            GPR_ERROR_VALUE,
+            "%s at address %#llx is not memory of a CUDA device: it was freed, or is host memory",
+            what, address);
     }
     if (found.ordinal != device->ordinal) {
-        return gpr_fail(GPR_ERROR_VALUE, "%s at address %#llx is memory of device \"cuda:%d\", not of \"cuda:%d\"",
+        return gpr_fail(GPR_ERROR_VALUE,
+                        "%s at address %#llx is memory of device \"cuda:%d\", not of \"cuda:%d\"",
                         what, address, found.ordinal, device->ordinal);
     }
     *end = found.start + found.bytes;
@@ -67,7 +72,8 @@ done:
 }
 
 /* Checks both ends of a range: it may span allocations that were mapped next to each other. */
-static gpr_status check_memory(const gpr_device *device, const void *first, uint64_t bytes, const char *what)
+static gpr_status check_memory(const gpr_device *device, const void *first, uint64_t bytes,
+                               const char *what)
 {
     const CUdeviceptr start = (CUdeviceptr)(uintptr_t)first;
     CUdeviceptr end = 0;
@@ -77,8 +83,10 @@ static gpr_status check_memory(const gpr_device *device, const void *first, uint
     if (end == 0 || (start < end && bytes <= end - start)) return GPR_OK;
     status = check_address(device, start + bytes - 1, what, &end);
     if (status == GPR_ERROR_VALUE) {
-        status = gpr_fail(GPR_ERROR_VALUE, "%s needs %llu bytes from address %#llx on, which is more than is allocated",
-                          what, (unsigned long long)bytes, start);
+        status =
+            gpr_fail(GPR_ERROR_VALUE,
+                     "%s needs %llu bytes from address %#llx on, which is more than is allocated",
+                     what, (unsigned long long)bytes, start);
     }
 done:
     return status;
@@ -109,7 +117,8 @@ static gpr_status check_all_memory(const gpr_array_job *job)
         GPR_TRY(check_memory(job->device, first, bytes, "the mean"));
     }
     if (call->result_on_device && !call->vouches_for_result) {
-        gpr_view_result_extent(view, &call->rule, call->result, call->output_stride, &first, &bytes);
+        gpr_view_result_extent(view, &call->rule, call->result, call->output_stride, &first,
+                               &bytes);
         GPR_TRY(check_memory(job->device, first, bytes, "the result"));
     }
 done:
@@ -121,10 +130,12 @@ static gpr_status check_stream(const gpr_device *device, CUstream stream)
     CUcontext context = NULL;
 
     /* CUDA's own handles mean a stream of whatever context is current. */
-    if (stream == device->compute || stream == GPR_STREAM_LEGACY || stream == GPR_STREAM_PER_THREAD) return GPR_OK;
+    if (stream == device->compute || stream == GPR_STREAM_LEGACY || stream == GPR_STREAM_PER_THREAD)
+        return GPR_OK;
     const CUresult result = gpr_cuda.cuStreamGetCtx(stream, &context);
     if (result == CUDA_SUCCESS && context == device->context) return GPR_OK;
-    if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_HANDLE && result != CUDA_ERROR_INVALID_CONTEXT)
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_HANDLE &&
+        result != CUDA_ERROR_INVALID_CONTEXT)
         return gpr_check(result, "cuStreamGetCtx");
     return gpr_fail(GPR_ERROR_VALUE, "stream %#llx is not a stream of device \"cuda:%d\"",
                     (unsigned long long)(uintptr_t)stream, device->ordinal);
@@ -137,8 +148,9 @@ gpr_status gpr_array_prepare(gpr_array_job *job, gpr_run *run)
     const gpr_resolved *call = job->call;
     const gpr_rule *rule = &call->rule;
     const gpr_view *view = &call->view, *second = call->second;
-    const uint64_t result_bytes = job->leaves_accumulators ? gpr_acc_bytes(rule->acc_kind, rule->device_acc)
-                                                           : (uint64_t)rule->outputs * gpr_dtype_bytes(rule->result);
+    const uint64_t result_bytes = job->leaves_accumulators
+                                      ? gpr_acc_bytes(rule->acc_kind, rule->device_acc)
+                                      : (uint64_t)rule->outputs * gpr_dtype_bytes(rule->result);
     gpr_layout layout;
     gpr_status status = GPR_OK;
 
@@ -157,11 +169,12 @@ gpr_status gpr_array_prepare(gpr_array_job *job, gpr_run *run)
     GPR_TRY(check_stream(job->device, job->work.stream));
     GPR_TRY(check_all_memory(job));
     gpr_view_layout(view, call->result_on_device ? call->result : NULL, &layout);
-    GPR_TRY(
-        gpr_make_plan(call->kernel, rule, &layout, call->block_size, call->grid_size, &job->device->facts, &job->plan));
+    GPR_TRY(gpr_make_plan(call->kernel, rule, &layout, call->block_size, call->grid_size,
+                          &job->device->facts, &job->plan));
     const gpr_kernel_traits traits = gpr_plan_traits(&job->plan, rule, !job->leaves_accumulators);
     GPR_TRY(gpr_load_program(job->device, &traits, run, &job->program));
-    GPR_TRY(gpr_scratch_take(job->device, &job->plan, rule, job->program->finish != NULL, &job->work, &job->scratch));
+    GPR_TRY(gpr_scratch_take(job->device, &job->plan, rule, job->program->finish != NULL,
+                             &job->work, &job->scratch));
 done:
     return status;
 }
@@ -172,7 +185,8 @@ gpr_status gpr_array_queue(gpr_array_job *job, CUdeviceptr outputs, uint32_t *la
     return gpr_launch_plan(&job->plan, job->program, &job->work, launches);
 }
 
-/* Whether the job's stream runs what is queued on it; one that is being captured does not, and nobody may wait for it. */
+/* Whether the job's stream runs what is queued on it; one that is being captured does not, and
+ * nobody may wait for it. */
 static int can_wait(const gpr_array_job *job)
 {
     int capturing = 0;
@@ -187,7 +201,8 @@ gpr_status gpr_array_leave(gpr_array_job *job, gpr_status status)
 
     if (status == GPR_OK) status = left;
     /* The caller may free its memory after a failure: nothing may go on using it. */
-    if (status != GPR_OK && job->program != NULL && can_wait(job)) (void)gpr_cuda.cuStreamSynchronize(job->work.stream);
+    if (status != GPR_OK && job->program != NULL && can_wait(job))
+        (void)gpr_cuda.cuStreamSynchronize(job->work.stream);
     return status;
 }
 
@@ -198,20 +213,23 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Pinned memory for results on their way, within the limits. Gives back buffers of older limits: before anything else of the
- * device's is asked for. */
+/* Pinned memory for results on their way, within the limits. Gives back buffers of older limits:
+ * before anything else of the device's is asked for. */
 static gpr_status ensure_pinned(gpr_device *device, uint64_t bytes)
 {
     const unsigned generation = gpr_limits_generation();
     gpr_limits limits;
 
     gpr_get_limits(&limits);
-    const gpr_slot_bytes wanted = {.results = smaller(smaller(bytes, COPY_BYTES), gpr_slot_limits(&limits).results)};
+    const gpr_slot_bytes wanted = {
+        .results = smaller(smaller(bytes, COPY_BYTES), gpr_slot_limits(&limits).results)};
     return gpr_ring_ensure(device, generation, &wanted, 0);
 }
 
-/* Copies results from the device by way of pinned memory: while the host takes over a piece, the next ones are on their way. */
-static gpr_status copy_results(gpr_device *device, CUdeviceptr results, uint64_t bytes, char *host, CUstream stream)
+/* Copies results from the device by way of pinned memory: while the host takes over a piece, the
+ * next ones are on their way. */
+static gpr_status copy_results(gpr_device *device, CUdeviceptr results, uint64_t bytes, char *host,
+                               CUstream stream)
 {
     uint64_t queued = 0, taken = 0;
     gpr_status status = GPR_OK;
@@ -221,7 +239,8 @@ static gpr_status copy_results(gpr_device *device, CUdeviceptr results, uint64_t
         if (queued < pieces && queued - taken < GPR_SLOTS) {
             gpr_slot *slot = &device->ring.slots[queued % GPR_SLOTS];
             const uint64_t at = queued++ * piece;
-            GPR_CU(cuMemcpyDtoHAsync, slot->results, results + at, smaller(piece, bytes - at), stream);
+            GPR_CU(cuMemcpyDtoHAsync, slot->results, results + at, smaller(piece, bytes - at),
+                   stream);
             GPR_CU(cuEventRecord, slot->reduced, stream);
         } else {
             const gpr_slot *slot = &device->ring.slots[taken % GPR_SLOTS];
@@ -243,7 +262,8 @@ static gpr_status fetch_results(gpr_array_job *job, uint32_t *launches)
     GPR_TRY(ensure_pinned(device, job->result_bytes));
     GPR_TRY(gpr_buffer_ensure(&device->outputs, job->result_bytes, 0, job->work.stream));
     GPR_TRY(gpr_array_queue(job, device->outputs.address, launches));
-    GPR_TRY(copy_results(device, device->outputs.address, job->result_bytes, job->call->result, job->work.stream));
+    GPR_TRY(copy_results(device, device->outputs.address, job->result_bytes, job->call->result,
+                         job->work.stream));
 done:
     return status;
 }
@@ -252,15 +272,16 @@ done:
 static gpr_status receive_results(gpr_array_job *job, uint32_t *launches)
 {
     char *results = (char *)job->device->small + GPR_SMALL_BYTES;
-    const int looks_out =
-        job->device->looks_out && gpr_writes_once(&job->plan) && job->result_bytes <= GPR_MOST_AWAITED;
+    const int looks_out = job->device->looks_out && gpr_writes_once(&job->plan) &&
+                          job->result_bytes <= GPR_MOST_AWAITED;
     gpr_status status = GPR_OK;
 
     if (looks_out) gpr_mark_results(results, job->result_bytes);
     GPR_TRY(gpr_array_queue(job, (CUdeviceptr)(uintptr_t)results, launches));
     if (looks_out) {
         const size_t unit = smaller(gpr_dtype_bytes(job->call->rule.result), sizeof(uint32_t));
-        GPR_TRY(gpr_await_results(job->work.stream, results, job->result_bytes, unit, job->call->result));
+        GPR_TRY(gpr_await_results(job->work.stream, results, job->result_bytes, unit,
+                                  job->call->result));
     } else {
         GPR_CU(cuStreamSynchronize, job->work.stream);
         memcpy(job->call->result, results, job->result_bytes);
@@ -271,16 +292,18 @@ done:
 
 static gpr_status refuse_capture(const gpr_array_job *job)
 {
-    const char *instead = job->leaves_accumulators ? "its state is on the host, so update an exact sum before or after"
-                                                   : "keep the result on the device";
+    const char *instead = job->leaves_accumulators
+                              ? "its state is on the host, so update an exact sum before or after"
+                              : "keep the result on the device";
     int capturing = 0;
     gpr_status status = GPR_OK;
 
     GPR_TRY(gpr_is_capturing((CUstream)job->call->stream, &capturing));
     if (capturing) {
-        status =
-            gpr_fail(GPR_ERROR_VALUE,
-                     "a call on a stream that is being captured into a graph cannot wait for its result: %s", instead);
+        status = gpr_fail(
+            GPR_ERROR_VALUE,
+            "a call on a stream that is being captured into a graph cannot wait for its result: %s",
+            instead);
     }
 done:
     return status;

@@ -14,24 +14,28 @@ typedef struct gpr_array_job {
     gpr_program *program;
     gpr_work work;
     gpr_scratch *scratch;
-    int leaves_accumulators; /* that the host finishes, in place of results; of kernels that make results themselves */
-    uint64_t result_bytes;   /* of all results together, without gaps */
+    /* that the host finishes, in place of results; of kernels that make results themselves */
+    int leaves_accumulators;
+    uint64_t result_bytes; /* of all results together, without gaps */
 } gpr_array_job;
 
-/* Checks memory and stream, plans, loads the program, takes scratch. The device is entered. job->device and
- * job->call are set; *run counts programs. GPR_ERROR_VALUE: memory that is not the device's, a stream of another device. */
+/* Checks memory and stream, plans, loads the program, takes scratch. The device is entered.
+ * job->device and job->call are set; *run counts programs. GPR_ERROR_VALUE: memory that is not the
+ * device's, a stream of another device. */
 gpr_status gpr_array_prepare(gpr_array_job *job, gpr_run *run);
-/* Queues the kernels with results at `outputs`: device memory, or pinned memory. Adds to *launches. */
+/* Queues the kernels with results at `outputs`: device memory, or pinned memory. Adds to
+ * *launches. */
 gpr_status gpr_array_queue(gpr_array_job *job, CUdeviceptr outputs, uint32_t *launches);
 /* Ends the job, whose status so far is given; returns its last. */
 gpr_status gpr_array_leave(gpr_array_job *job, gpr_status status);
 
-/* Reduces each row of the call's array, or of its two arrays (rows >= 1), on its CUDA device. Results on the device: the work
- * is queued on the call's stream and the call returns. Results in host memory: waits for them. Fills in *run. */
+/* Reduces each row of the call's array, or of its two arrays (rows >= 1), on its CUDA device.
+ * Results on the device: the work is queued on the call's stream and the call returns. Results in
+ * host memory: waits for them. Fills in *run. */
 gpr_status gpr_array_reduce(const gpr_resolved *call, gpr_run *run);
 
-/* The same up to accumulators of the rule's device_acc, one per row: they go to call->result, in host memory. The kernel is
- * one that sums exactly. */
+/* The same up to accumulators of the rule's device_acc, one per row: they go to call->result, in
+ * host memory. The kernel is one that sums exactly. */
 gpr_status gpr_array_accumulate(const gpr_resolved *call, gpr_run *run);
 
 #endif

@@ -1,11 +1,13 @@
 /* The host path. A chunk's way:
  *
- *     array --pack--> slot.staged --copy--> slot.elements --kernel--> slot.results --collect--> result
+ *     array --pack--> slot.staged --copy--> slot.elements --kernel--> slot.results --collect-->
+ *       result
  *           threads   (pinned)    stream    (device)      stream      (pinned)       host
  *
- * GPR_SLOTS chunks are under way at once: while the host packs one, the copy engine moves the one before and the kernel reduces the
- * one before that. Pinned arrays skip the packing. Device arrays do not come here: see array.c. A chunk is either whole rows or a piece of
- * one row; the pieces' accumulators are folded on the host in the order of the array, so the bits depend on the chunk
+ * GPR_SLOTS chunks are under way at once: while the host packs one, the copy engine moves the one
+ * before and the kernel reduces the one before that. Pinned arrays skip the packing. Device arrays
+ * do not come here: see array.c. A chunk is either whole rows or a piece of one row; the pieces'
+ * accumulators are folded on the host in the order of the array, so the bits depend on the chunk
  * size alone, never on timing. */
 #include "lib/run/host_pipeline.h"
 
@@ -23,8 +25,9 @@
 #include "shared/tuning.h"
 
 enum {
-    PAGE = 4096,                 /* bytes; chunks are whole ones */
-    LEAST_CHUNK = 256 << 10,     /* bytes: under this, a chunk's launches and copies cost more than overlapping gains */
+    PAGE = 4096, /* bytes; chunks are whole ones */
+    /* bytes: under this, a chunk's launches and copies cost more than overlapping gains */
+    LEAST_CHUNK = 256 << 10,
     MOST_STAGED_CHUNK = 8 << 20, /* four of these stay in the caches between packing and copying */
     MOST_PINNED_CHUNK = 32 << 20,
     CHUNKS_WANTED = 8,         /* pieces a middling array is cut into */
@@ -37,7 +40,8 @@ static const double INTERRUPT_SECONDS = 0.02;
 
 typedef enum source_sort { FROM_MEMORY, FROM_PINNED } source_sort;
 
-/* Consecutive elements of the view: rows [row, row + rows) entire, or count elements of one row from `first` on. */
+/* Consecutive elements of the view: rows [row, row + rows) entire, or count elements of one row
+ * from `first` on. */
 typedef struct chunk {
     uint64_t row, rows;
     uint64_t first, count;
@@ -51,8 +55,9 @@ typedef struct job {
     const gpr_view *view;
     const gpr_view *second; /* of the other array where there are two */
     gpr_view elements;      /* what a chunk's memory holds, and behind it: */
-    gpr_view
-        companion;  /* the other array's elements, or the mask if it is sent; its data is NULL if there is neither */
+    /* the other array's elements, or the mask if it is sent; its data is NULL if there is
+     * neither */
+    gpr_view companion;
     int sends_mask; /* no element stands for one that is left out: the kernel must be told */
     uint64_t unit;  /* bytes of a chunk for each element */
     const gpr_rule *rule;
@@ -63,13 +68,16 @@ typedef struct job {
     size_t acc_bytes, result_bytes;
     uint64_t chunk_elements; /* most elements in a chunk */
     uint64_t chunk_rows;     /* most rows in one */
-    uint32_t block;          /* the first chunk's block size, kept for the others: one program serves them all */
-    gpr_value *pieces;       /* accumulators (host_acc) of the current row's pieces */
+    /* the first chunk's block size, kept for the others: one program serves them all */
+    uint32_t block;
+    gpr_value *pieces; /* accumulators (host_acc) of the current row's pieces */
     uint64_t piece_count, piece_room;
-    gpr_exact_part exact[GPR_EXACT_MOST_PARTS]; /* of the current row's pieces, where sums are exact */
-    chunk pending[GPR_SLOTS];                   /* what each slot is at work on; rows 0: nothing */
-    int looks_out;                              /* the chunk's accumulators may be taken as soon as they are there */
-    double checked;                             /* when the interrupt callback was last asked */
+    /* of the current row's pieces, where sums are exact */
+    gpr_exact_part exact[GPR_EXACT_MOST_PARTS];
+    chunk pending[GPR_SLOTS]; /* what each slot is at work on; rows 0: nothing */
+    /* the chunk's accumulators may be taken as soon as they are there */
+    int looks_out;
+    double checked; /* when the interrupt callback was last asked */
 } job;
 
 /* ---------------------------------------------------------------- chunks --------------------- */
@@ -96,10 +104,14 @@ static int next_chunk(const job *job, chunk *last)
     }
     if (row >= view->rows) return 0;
     if (view->n <= job->chunk_elements) {
-        const uint64_t rows = smaller(smaller(job->chunk_elements / view->n, job->chunk_rows), view->rows - row);
+        const uint64_t rows =
+            smaller(smaller(job->chunk_elements / view->n, job->chunk_rows), view->rows - row);
         *last = (chunk){.row = row, .rows = rows, .count = rows * view->n, .whole = 1};
     } else {
-        *last = (chunk){.row = row, .rows = 1, .first = first, .count = smaller(job->chunk_elements, view->n - first)};
+        *last = (chunk){.row = row,
+                        .rows = 1,
+                        .first = first,
+                        .count = smaller(job->chunk_elements, view->n - first)};
     }
     return 1;
 }
@@ -118,8 +130,8 @@ static void pack_piece(void *context, uint64_t index)
     const pack_task *task = context;
     const uint64_t skip = index * task->piece;
 
-    gpr_pack(task->view, task->first + skip, smaller(task->piece, task->count - skip), task->neutral,
-             task->destination + skip * task->view->bytes);
+    gpr_pack(task->view, task->first + skip, smaller(task->piece, task->count - skip),
+             task->neutral, task->destination + skip * task->view->bytes);
 }
 
 static void pack_view(const job *job, const gpr_view *view, const chunk *part, char *destination)
@@ -172,8 +184,9 @@ static void choose_content(job *job)
 
     job->elements = *job->view;
     job->unit = job->view->bytes;
-    job->sends_mask = job->view->mask != NULL &&
-                      (acc_kind == GPR_ACC_MOMENTS || acc_kind == GPR_ACC_SUM_COUNT || acc_kind == GPR_ACC_RANGE);
+    job->sends_mask =
+        job->view->mask != NULL &&
+        (acc_kind == GPR_ACC_MOMENTS || acc_kind == GPR_ACC_SUM_COUNT || acc_kind == GPR_ACC_RANGE);
     if (job->second != NULL) job->companion = *job->second;
     if (job->sends_mask) {
         job->elements.mask = NULL;
@@ -184,8 +197,8 @@ static void choose_content(job *job)
 
 /* ---------------------------------------------------------------- kernels and results -------- */
 
-/* Queues the chunk's kernel: elements on the device to accumulators in `results` (pinned), through `device_results` where a kernel
- * cannot or should not write to host memory. */
+/* Queues the chunk's kernel: elements on the device to accumulators in `results` (pinned), through
+ * `device_results` where a kernel cannot or should not write to host memory. */
 static gpr_status reduce_chunk(job *job, const chunk *part, CUdeviceptr elements, void *results,
                                CUdeviceptr device_results)
 {
@@ -207,8 +220,8 @@ static gpr_status reduce_chunk(job *job, const chunk *part, CUdeviceptr elements
         work.second = elements + companion_offset(job, part->count);
         work.second_step = 1;
     }
-    GPR_TRY(
-        gpr_make_plan(job->call->kernel, job->rule, &layout, job->block, job->call->grid_size, &device->facts, &plan));
+    GPR_TRY(gpr_make_plan(job->call->kernel, job->rule, &layout, job->block, job->call->grid_size,
+                          &device->facts, &plan));
     job->block = plan.block;
     const gpr_kernel_traits traits = gpr_plan_traits(&plan, job->rule, 0);
     GPR_TRY(gpr_load_program(device, &traits, job->run, &program));
@@ -217,7 +230,8 @@ static gpr_status reduce_chunk(job *job, const chunk *part, CUdeviceptr elements
     work.outputs = direct ? (CUdeviceptr)(uintptr_t)results : device_results;
     status = gpr_launch_plan(&plan, program, &work, &launches);
     if (status != GPR_OK) {
-        /* Tickets that only a part of a grid drew would mislead the next plan: the next one begins with new ones. */
+        /* Tickets that only a part of a grid drew would mislead the next plan: the next one
+         * begins with new ones. */
         gpr_buffer_clear(&device->tickets);
         goto done;
     }
@@ -234,9 +248,9 @@ done:
     return status;
 }
 
-/* Takes over the accumulators of a finished chunk of an exact sum. Pieces merge without rounding. Elements that a mask leaves
- * out came as -0, which no sum of other elements notices; means and variances must know how many they were, and so must what may be
- * the sum of nothing. */
+/* Takes over the accumulators of a finished chunk of an exact sum. Pieces merge without rounding.
+ * Elements that a mask leaves out came as -0, which no sum of other elements notices; means and
+ * variances must know how many they were, and so must what may be the sum of nothing. */
 static void collect_exact(job *job, const chunk *part, const char *results)
 {
     const gpr_rule *rule = job->rule;
@@ -247,16 +261,20 @@ static void collect_exact(job *job, const chunk *part, const char *results)
     for (uint64_t i = 0; i < part->rows; i++) {
         const uint64_t row = part->row + i;
         char *destination = (char *)job->call->result + row * job->result_bytes;
-        const int parts = gpr_exact_read_acc(rule->acc_kind, rule->device_acc, results + i * job->acc_bytes, sums);
+        const int parts = gpr_exact_read_acc(rule->acc_kind, rule->device_acc,
+                                             results + i * job->acc_bytes, sums);
         int is_counted = rule->divide || rule->acc_kind == GPR_ACC_EXACT_MOMENTS;
         uint64_t left_out = 0;
 
         for (int p = 0; p < parts; p++) is_counted |= gpr_exact_may_be_nothing(&sums[p]);
-        if (view->mask != NULL && is_counted) left_out = gpr_count_left_out(view, row * view->n + part->first, n);
-        if (part->first == 0) (void)gpr_exact_clear_acc(rule->acc_kind, rule->device_acc, job->exact);
+        if (view->mask != NULL && is_counted)
+            left_out = gpr_count_left_out(view, row * view->n + part->first, n);
+        if (part->first == 0)
+            (void)gpr_exact_clear_acc(rule->acc_kind, rule->device_acc, job->exact);
         for (int p = 0; p < parts; p++) {
             sums[p].count -= left_out;
-            (void)gpr_exact_add_part(&job->exact[p], &sums[p]); /* fewer than 2^63 elements: there is room */
+            /* fewer than 2^63 elements: there is room */
+            (void)gpr_exact_add_part(&job->exact[p], &sums[p]);
         }
         if (!part->whole && part->first + n < view->n) return;
         gpr_finish_exact(rule, job->exact, destination);
@@ -276,14 +294,18 @@ static void collect_chunk(job *job, const chunk *part, const void *results)
         return;
     }
     if (part->whole) {
-        gpr_finish_results(rule, rule->device_acc, results, part->rows, job->view->n, destination, output_stride);
+        gpr_finish_results(rule, rule->device_acc, results, part->rows, job->view->n, destination,
+                           output_stride);
         return;
     }
     gpr_value value = gpr_read_acc(rule->acc_kind, rule->device_acc, results);
-    if (rule->acc_kind == GPR_ACC_INDEXED && value.position != GPR_NOWHERE) value.position += part->first;
-    job->pieces[job->piece_count++] = gpr_convert_acc(rule->fold, value, rule->device_acc, rule->host_acc);
+    if (rule->acc_kind == GPR_ACC_INDEXED && value.position != GPR_NOWHERE)
+        value.position += part->first;
+    job->pieces[job->piece_count++] =
+        gpr_convert_acc(rule->fold, value, rule->device_acc, rule->host_acc);
     if (part->first + part->count < job->view->n) return;
-    value = gpr_fold_partials(rule->fold, rule->compute, rule->host_acc, job->pieces, job->piece_count);
+    value =
+        gpr_fold_partials(rule->fold, rule->compute, rule->host_acc, job->pieces, job->piece_count);
     uint8_t packed[sizeof value];
     gpr_write_acc(rule->acc_kind, rule->host_acc, &value, packed);
     gpr_finish_results(rule, rule->host_acc, packed, 1, job->view->n, destination, output_stride);
@@ -321,12 +343,14 @@ done:
 }
 
 /* Queues the copy of a chunk of a pinned array. */
-static gpr_status copy_pinned(const job *job, const chunk *part, const gpr_view *view, CUdeviceptr destination)
+static gpr_status copy_pinned(const job *job, const chunk *part, const gpr_view *view,
+                              CUdeviceptr destination)
 {
     gpr_status status = GPR_OK;
 
-    GPR_CU(cuMemcpyHtoDAsync, destination, gpr_view_row(view, part->row) + part->first * view->bytes,
-           part->count * view->bytes, job->device->copy);
+    GPR_CU(cuMemcpyHtoDAsync, destination,
+           gpr_view_row(view, part->row) + part->first * view->bytes, part->count * view->bytes,
+           job->device->copy);
 done:
     return status;
 }
@@ -340,11 +364,13 @@ static gpr_status fill_slot(job *job, int index, const chunk *part)
 
     if (job->source == FROM_MEMORY) {
         pack_chunk(job, part, slot->staged);
-        GPR_CU(cuMemcpyHtoDAsync, slot->elements, slot->staged, content_bytes(job, part->count), device->copy);
+        GPR_CU(cuMemcpyHtoDAsync, slot->elements, slot->staged, content_bytes(job, part->count),
+               device->copy);
     } else {
         GPR_TRY(copy_pinned(job, part, job->view, slot->elements));
         if (job->second != NULL)
-            GPR_TRY(copy_pinned(job, part, job->second, slot->elements + companion_offset(job, part->count)));
+            GPR_TRY(copy_pinned(job, part, job->second,
+                                slot->elements + companion_offset(job, part->count)));
     }
     GPR_CU(cuEventRecord, slot->uploaded, device->copy);
     GPR_CU(cuStreamWaitEvent, job->compute, slot->uploaded, 0);
@@ -370,15 +396,16 @@ static gpr_status stream_chunks(job *job)
     for (int i = 0; i < GPR_SLOTS; i++) GPR_TRY(drain_slot(job, (index + i) % GPR_SLOTS));
 done:
     if (status != GPR_OK) {
-        /* Nothing may go on reading the caller's memory, or writing to slots that the next call will use. The failure that brought
-         * us here is the one to report. */
+        /* Nothing may go on reading the caller's memory, or writing to slots that the next call
+         * will use. The failure that brought us here is the one to report. */
         (void)gpr_cuda.cuStreamSynchronize(job->device->copy);
         (void)gpr_cuda.cuStreamSynchronize(job->compute);
     }
     return status;
 }
 
-/* Most rows that one chunk may hold so that the partials of a grid which the caller chose take `bytes` bytes; at least one. */
+/* Most rows that one chunk may hold so that the partials of a grid which the caller chose take
+ * `bytes` bytes; at least one. */
 static uint64_t rows_within(const job *job, uint64_t bytes)
 {
     const uint64_t row_bytes = job->call->grid_size * (uint64_t)job->acc_bytes;
@@ -396,17 +423,20 @@ static gpr_status prepare_ring(job *job)
     gpr_limits limits;
     gpr_status status = GPR_OK;
     const unsigned generation =
-        gpr_limits_generation(); /* before the limits: a change in between is seen by the next call */
+        /* before the limits: a change in between is seen by the next call */
+        gpr_limits_generation();
 
     gpr_get_limits(&limits);
     const gpr_slot_bytes most = gpr_slot_limits(&limits);
     const uint64_t scratch_rows = rows_within(job, most.elements / 2);
-    chunk_bytes = larger(LEAST_CHUNK, total / CHUNKS_WANTED + PAGE); /* not a byte less: that would be a chunk more */
+    /* not a byte less: that would be a chunk more */
+    chunk_bytes = larger(LEAST_CHUNK, total / CHUNKS_WANTED + PAGE);
     if (is_staged) {
-        chunk_bytes = smaller(smaller(chunk_bytes, MOST_STAGED_CHUNK), smaller(most.elements, most.staged));
-    } else {
         chunk_bytes =
-            smaller(smaller(chunk_bytes, MOST_PINNED_CHUNK), smaller(most.elements, most.staged * GPR_RESULT_SHARE));
+            smaller(smaller(chunk_bytes, MOST_STAGED_CHUNK), smaller(most.elements, most.staged));
+    } else {
+        chunk_bytes = smaller(smaller(chunk_bytes, MOST_PINNED_CHUNK),
+                              smaller(most.elements, most.staged * GPR_RESULT_SHARE));
     }
     chunk_bytes &= ~(uint64_t)(PAGE - 1);
     const gpr_slot_bytes wanted = {.staged = is_staged ? chunk_bytes : 0,
@@ -415,7 +445,8 @@ static gpr_status prepare_ring(job *job)
                                    .device_results = chunk_bytes / GPR_RESULT_SHARE};
     GPR_TRY(gpr_ring_ensure(job->device, generation, &wanted, SMALLEST_CHUNK));
     const gpr_slot_bytes *room = &job->device->ring.room;
-    const uint64_t result_bytes = smaller(wanted.results, smaller(room->results, room->device_results));
+    const uint64_t result_bytes =
+        smaller(wanted.results, smaller(room->results, room->device_results));
     chunk_bytes = smaller(chunk_bytes, room->elements);
     if (is_staged) chunk_bytes = smaller(chunk_bytes, room->staged);
     job->chunk_elements = (chunk_bytes - GPR_VECTOR_BYTES) / job->unit;
@@ -432,19 +463,22 @@ done:
 
 /* ---------------------------------------------------------------- small arrays --------------- */
 
-/* A small array is copied to pinned memory that the kernel reads over the bus: one launch and one wait, no copy engine. */
+/* A small array is copied to pinned memory that the kernel reads over the bus: one launch and
+ * one wait, no copy engine. */
 static gpr_status reduce_small(job *job)
 {
     gpr_device *device = job->device;
     char *results = (char *)device->small + GPR_SMALL_BYTES;
-    const chunk all = {.rows = job->view->rows, .count = job->view->rows * job->view->n, .whole = 1};
+    const chunk all = {
+        .rows = job->view->rows, .count = job->view->rows * job->view->n, .whole = 1};
     const uint64_t bytes = all.rows * job->acc_bytes;
     uint8_t taken[GPR_MOST_AWAITED];
     gpr_status status = GPR_OK;
 
     pack_content(job, &all, device->small);
     if (bytes <= sizeof taken) gpr_mark_results(results, bytes);
-    GPR_TRY(reduce_chunk(job, &all, (CUdeviceptr)(uintptr_t)device->small, results, device->small_outputs));
+    GPR_TRY(reduce_chunk(job, &all, (CUdeviceptr)(uintptr_t)device->small, results,
+                         device->small_outputs));
     if (job->looks_out) {
         GPR_TRY(gpr_await_results(job->compute, results, bytes, sizeof(uint32_t), taken));
         collect_chunk(job, &all, taken);
@@ -470,8 +504,10 @@ static int is_pinned(const char *data, uint64_t bytes)
                         CU_POINTER_ATTRIBUTE_RANGE_SIZE};
     void *values[] = {&type, &start, &size};
 
-    /* Of memory it does not know, the driver says zero; asked for one attribute alone, it would call that an error. */
-    if (gpr_cuda.cuPointerGetAttributes(3, attributes, values, address) != CUDA_SUCCESS || type != CU_MEMORYTYPE_HOST)
+    /* Of memory it does not know, the driver says zero; asked for one attribute alone, it would
+     * call that an error. */
+    if (gpr_cuda.cuPointerGetAttributes(3, attributes, values, address) != CUDA_SUCCESS ||
+        type != CU_MEMORYTYPE_HOST)
         return 0;
     return address >= start && address - start + bytes <= size;
 }
@@ -492,7 +528,12 @@ gpr_status gpr_stream_reduce(const gpr_resolved *call, gpr_run *run)
 {
     const gpr_view *view = &call->view;
     const gpr_rule *rule = &call->rule;
-    job job = {.call = call, .view = view, .second = call->second, .rule = rule, .run = run, .checked = gpr_seconds()};
+    job job = {.call = call,
+               .view = view,
+               .second = call->second,
+               .rule = rule,
+               .run = run,
+               .checked = gpr_seconds()};
     gpr_status status = gpr_device_enter(call->device, &job.device);
 
     if (status != GPR_OK) return status;
@@ -504,7 +545,8 @@ gpr_status gpr_stream_reduce(const gpr_resolved *call, gpr_run *run)
     job.block = call->block_size;
     run->device = call->device;
     if (content_bytes(&job, view->rows * view->n) <= GPR_SMALL_BYTES &&
-        view->rows * job.acc_bytes <= GPR_SMALL_RESULTS && view->rows <= rows_within(&job, GPR_SMALL_SCRATCH)) {
+        view->rows * job.acc_bytes <= GPR_SMALL_RESULTS &&
+        view->rows <= rows_within(&job, GPR_SMALL_SCRATCH)) {
         status = reduce_small(&job);
     } else {
         job.source = find_source(&job);

@@ -4,8 +4,9 @@
 
 #include "lib/rules/resolved.h"
 
-/* Reduces each row of the call's host array, or of its two arrays (n >= 1, rows >= 1), on its CUDA device into call->result.
- * Arrays of any size take at most the limits' device and pinned memory. Fills in *run. */
+/* Reduces each row of the call's host array, or of its two arrays (n >= 1, rows >= 1), on its CUDA
+ * device into call->result. Arrays of any size take at most the limits' device and pinned memory.
+ * Fills in *run. */
 gpr_status gpr_stream_reduce(const gpr_resolved *call, gpr_run *run);
 
 #endif

@@ -34,13 +34,15 @@ gpr_kernel_traits gpr_plan_traits(const gpr_plan *plan, const gpr_rule *rule, in
     return traits;
 }
 
-gpr_status gpr_ensure_scratch(gpr_device *device, const gpr_plan *plan, const gpr_rule *rule, gpr_work *work)
+gpr_status gpr_ensure_scratch(gpr_device *device, const gpr_plan *plan, const gpr_rule *rule,
+                              gpr_work *work)
 {
     const uint64_t bytes = gpr_acc_bytes(rule->acc_kind, rule->device_acc);
     gpr_status status = GPR_OK;
 
     GPR_TRY(gpr_buffer_ensure(&device->partials, plan->partials * bytes, 0, work->stream));
-    GPR_TRY(gpr_buffer_ensure(&device->more_partials, plan->more_partials * bytes, 0, work->stream));
+    GPR_TRY(
+        gpr_buffer_ensure(&device->more_partials, plan->more_partials * bytes, 0, work->stream));
     GPR_TRY(gpr_buffer_ensure(&device->tickets, plan->tickets * sizeof(uint32_t), 1, work->stream));
     work->partials = device->partials.address;
     work->more_partials = device->more_partials.address;
@@ -49,7 +51,8 @@ done:
     return status;
 }
 
-static void describe_layout(const gpr_plan *plan, const gpr_work *work, gpr_layout_argument *argument)
+static void describe_layout(const gpr_plan *plan, const gpr_work *work,
+                            gpr_layout_argument *argument)
 {
     const gpr_layout *layout = &plan->layout;
 
@@ -68,15 +71,19 @@ static void describe_layout(const gpr_plan *plan, const gpr_work *work, gpr_layo
     memcpy(argument->axes, layout->axes, sizeof argument->axes);
 }
 
-static void describe_finalizing(const gpr_plan *plan, const gpr_work *work, gpr_finalize_argument *argument)
+static void describe_finalizing(const gpr_plan *plan, const gpr_work *work,
+                                gpr_finalize_argument *argument)
 {
-    argument->finalize = (gpr_finalize_params){.ddof = work->ddof, .output_stride = (uint64_t)work->output_stride};
-    argument->given_mean = (gpr_given_mean_params){.means = work->means, .column = plan->column_mean};
+    argument->finalize =
+        (gpr_finalize_params){.ddof = work->ddof, .output_stride = (uint64_t)work->output_stride};
+    argument->given_mean =
+        (gpr_given_mean_params){.means = work->means, .column = plan->column_mean};
     memcpy(argument->given_mean.for_all, work->mean_for_all, sizeof argument->given_mean.for_all);
     memcpy(argument->steps, plan->layout.mean_steps, sizeof argument->steps);
 }
 
-/* Where a launch ends at the latest that begins with virtual block `first`: rows that share scratch are not under way together. */
+/* Where a launch ends at the latest that begins with virtual block `first`: rows that share
+ * scratch are not under way together. */
 static uint64_t end_of_launch(const gpr_plan *plan, const gpr_pass *pass, uint64_t first)
 {
     const uint64_t span = (uint64_t)plan->slots * pass->blocks;
@@ -86,21 +93,24 @@ static uint64_t end_of_launch(const gpr_plan *plan, const gpr_pass *pass, uint64
 }
 
 /* One pass, in as many launches as its grid and its scratch take. */
-static gpr_status launch_pass(CUfunction function, const gpr_plan *plan, const gpr_pass *pass, CUdeviceptr in,
-                              CUdeviceptr out, const gpr_work *work, gpr_layout_argument *layout,
-                              gpr_finalize_argument *finalize, uint32_t *launches)
+static gpr_status launch_pass(CUfunction function, const gpr_plan *plan, const gpr_pass *pass,
+                              CUdeviceptr in, CUdeviceptr out, const gpr_work *work,
+                              gpr_layout_argument *layout, gpr_finalize_argument *finalize,
+                              uint32_t *launches)
 {
     gpr_rows_params rows = {.n = pass->n, .count = plan->rows, .blocks = pass->blocks};
     gpr_scratch_params scratch = {work->partials, work->tickets};
     gpr_second_params second = {work->second, work->second_step};
-    void *arguments[] = {&in,    &out,     &rows,  &scratch,
-                         layout, finalize, &second}; /* a kernel takes as many as it has parameters */
+    void *arguments[] = {&in, &out, &rows, &scratch,
+                         /* a kernel takes as many as it has parameters */
+                         layout, finalize, &second};
     gpr_status status = GPR_OK;
 
     while (rows.first < pass->grid) {
         const uint64_t left = end_of_launch(plan, pass, rows.first) - rows.first;
         const unsigned grid = (unsigned)(left < GPR_MAX_GRID ? left : GPR_MAX_GRID);
-        GPR_CU(cuLaunchKernel, function, grid, 1, 1, plan->block, 1, 1, 0, work->stream, arguments, NULL);
+        GPR_CU(cuLaunchKernel, function, grid, 1, 1, plan->block, 1, 1, 0, work->stream, arguments,
+               NULL);
         rows.first += grid;
         (*launches)++;
     }
@@ -109,21 +119,22 @@ done:
 }
 
 /* A launch in which any number of threads go through `count` outputs. */
-static gpr_status launch_over(CUfunction function, uint64_t count, CUstream stream, void **arguments,
-                              uint32_t *launches)
+static gpr_status launch_over(CUfunction function, uint64_t count, CUstream stream,
+                              void **arguments, uint32_t *launches)
 {
     enum { BLOCK = 256, MOST_BLOCKS = 1024 };
     const uint64_t blocks = (count + BLOCK - 1) / BLOCK;
     gpr_status status = GPR_OK;
 
-    GPR_CU(cuLaunchKernel, function, (unsigned)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS), 1, 1, BLOCK, 1, 1, 0,
-           stream, arguments, NULL);
+    GPR_CU(cuLaunchKernel, function, (unsigned)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS), 1, 1,
+           BLOCK, 1, 1, 0, stream, arguments, NULL);
     (*launches)++;
 done:
     return status;
 }
 
-gpr_status gpr_launch_plan(const gpr_plan *plan, const gpr_program *program, const gpr_work *work, uint32_t *launches)
+gpr_status gpr_launch_plan(const gpr_plan *plan, const gpr_program *program, const gpr_work *work,
+                           uint32_t *launches)
 {
     const CUdeviceptr halves[2] = {work->partials, work->more_partials};
     CUdeviceptr accumulators = program->finish != NULL ? work->accumulators : work->outputs;
@@ -140,11 +151,12 @@ gpr_status gpr_launch_plan(const gpr_plan *plan, const gpr_program *program, con
         GPR_TRY(launch_over(program->fill, count, work->stream, arguments, launches));
     }
     for (int i = 0; i < plan->pass_count; i++) {
-        /* Passes go back and forth between two halves of scratch: each is smaller than the one before the last. */
+        /* Passes go back and forth between two halves of scratch: each is smaller than the one
+         * before the last. */
         const CUdeviceptr in = i == 0 ? work->elements : halves[(i - 1) % 2];
         const CUdeviceptr out = i == plan->pass_count - 1 ? accumulators : halves[i % 2];
-        GPR_TRY(launch_pass(i == 0 ? program->first : program->next, plan, &plan->passes[i], in, out, work, &layout,
-                            &finalize, launches));
+        GPR_TRY(launch_pass(i == 0 ? program->first : program->next, plan, &plan->passes[i], in,
+                            out, work, &layout, &finalize, launches));
     }
     if (program->finish != NULL) {
         void *arguments[] = {&accumulators, &results, &layout, &finalize};

@@ -20,17 +20,19 @@ typedef struct gpr_finalize_argument {
     int64_t steps[GPR_MAX_NDIM]; /* in given means, of kept axes */
 } gpr_finalize_argument;
 
-_Static_assert(sizeof(gpr_layout_argument) + sizeof(gpr_finalize_argument) + sizeof(gpr_rows_params) +
-                       sizeof(gpr_scratch_params) + sizeof(gpr_second_params) + 2 * sizeof(CUdeviceptr) <=
+_Static_assert(sizeof(gpr_layout_argument) + sizeof(gpr_finalize_argument) +
+                       sizeof(gpr_rows_params) + sizeof(gpr_scratch_params) +
+                       sizeof(gpr_second_params) + 2 * sizeof(CUdeviceptr) <=
                    GPR_PARAMS_BYTES,
                "a kernel takes no more parameters");
 
-/* What a plan works on. Scratch is as the plan says; plans that follow each other on one stream may share it. */
+/* What a plan works on. Scratch is as the plan says; plans that follow each other on one stream
+ * may share it. */
 typedef struct gpr_work {
     CUdeviceptr elements, mask;
-    CUdeviceptr
-        outputs; /* accumulators (rule->device_acc), or results where the program finishes; pinned host memory unless
-                          * plan->fill is set and the program does not finish */
+    /* accumulators (rule->device_acc), or results where the program finishes; pinned host
+     * memory unless plan->fill is set and the program does not finish */
+    CUdeviceptr outputs;
     CUdeviceptr partials, more_partials, tickets;
     CUdeviceptr accumulators; /* plan->rows of them, where the program has finalize_rows */
     CUdeviceptr second;       /* the other array, and its step in elements, where there are two */
@@ -42,10 +44,14 @@ typedef struct gpr_work {
     CUstream stream;
 } gpr_work;
 
-/* Queues all launches of the plan. Adds their number to *launches. After a failure tickets may not be zero. */
-gpr_status gpr_launch_plan(const gpr_plan *plan, const gpr_program *program, const gpr_work *work, uint32_t *launches);
+/* Queues all launches of the plan. Adds their number to *launches. After a failure tickets may
+ * not be zero. */
+gpr_status gpr_launch_plan(const gpr_plan *plan, const gpr_program *program, const gpr_work *work,
+                           uint32_t *launches);
 
-/* The device's own scratch, for host arrays: made large enough for the plan, and noted in *work. One call at a time uses it. */
-gpr_status gpr_ensure_scratch(gpr_device *device, const gpr_plan *plan, const gpr_rule *rule, gpr_work *work);
+/* The device's own scratch, for host arrays: made large enough for the plan, and noted in *work.
+ * One call at a time uses it. */
+gpr_status gpr_ensure_scratch(gpr_device *device, const gpr_plan *plan, const gpr_rule *rule,
+                              gpr_work *work);
 
 #endif

@@ -1,5 +1,5 @@
-/* Looking out for results. The other side of the memory is a device: no lock orders what is done here, and thread checkers, which
- * see a stand-in's thread in its place, are told not to look. */
+/* Looking out for results. The other side of the memory is a device: no lock orders what is done
+ * here, and thread checkers, which see a stand-in's thread in its place, are told not to look. */
 #include "lib/run/poll_results.h"
 
 #include <stdatomic.h>
@@ -7,7 +7,8 @@
 
 #include "lib/base/clock.h"
 
-/* Longer than a small kernel takes from its launch to its end; what takes longer is worth more than looking out for. */
+/* Longer than a small kernel takes from its launch to its end; what takes longer is worth more
+ * than looking out for. */
 static const double LOOK_OUT_SECONDS = 50e-6;
 
 /* Neither a number that is common nor a NaN that arithmetic makes, in any of the units. */
@@ -19,8 +20,8 @@ enum { MARK_1 = 0x9d, MARK_2 = 0x9d9d };
 int gpr_writes_once(const gpr_plan *plan)
 {
     /* Of exact's programs, that for runs of memory: rows that registers hold may be put twice. */
-    const int puts_once =
-        gpr_kernel_rows[plan->kernel].family == GPR_FAMILY_PLANNER || strcmp(plan->variant, "exact") == 0;
+    const int puts_once = gpr_kernel_rows[plan->kernel].family == GPR_FAMILY_PLANNER ||
+                          strcmp(plan->variant, "exact") == 0;
 
     return puts_once && plan->tickets == 0 && plan->partials == 0;
 }
@@ -56,7 +57,8 @@ static int take(const void *pinned, uint64_t bytes, size_t unit, void *to)
     }
 }
 
-gpr_status gpr_await_results(CUstream stream, const void *pinned, uint64_t bytes, size_t unit, void *to)
+gpr_status gpr_await_results(CUstream stream, const void *pinned, uint64_t bytes, size_t unit,
+                             void *to)
 {
     const double end = gpr_seconds() + LOOK_OUT_SECONDS;
     _Alignas(8) uint8_t taken[GPR_MOST_AWAITED];

@@ -1,5 +1,6 @@
-/* Waiting for a few results that a kernel writes to pinned memory. The driver says that a kernel has ended a while after its last
- * store has arrived here; looking at the memory itself is sooner. */
+/* Waiting for a few results that a kernel writes to pinned memory. The driver says that a kernel
+ * has ended a while after its last store has arrived here; looking at the memory itself is
+ * sooner. */
 #ifndef GPR_LIB_AWAIT_H
 #define GPR_LIB_AWAIT_H
 
@@ -8,16 +9,18 @@
 
 enum { GPR_MOST_AWAITED = 64 }; /* bytes of results that are worth looking at: a cache line */
 
-/* Whether a plan's results may be taken as soon as they are all there: each is written once, when all has been read that it is made
- * of, and nothing is left behind that another stream's work could meet, such as tickets. */
+/* Whether a plan's results may be taken as soon as they are all there: each is written once, when
+ * all has been read that it is made of, and nothing is left behind that another stream's work could
+ * meet, such as tickets. */
 int gpr_writes_once(const gpr_plan *plan);
 
 /* Marks memory, so that what is written to it shows. Before the kernel is queued. */
 void gpr_mark_results(void *pinned, uint64_t bytes);
 
-/* Waits until all marks have been written over, in stores of `unit` bytes (1, 2 or 4) or multiples, and copies what is there to *to;
- * or, where that takes long or a result looks like a mark, until the stream has come to its end. At most GPR_MOST_AWAITED bytes.
- * GPR_ERROR_CUDA. */
-gpr_status gpr_await_results(CUstream stream, const void *pinned, uint64_t bytes, size_t unit, void *to);
+/* Waits until all marks have been written over, in stores of `unit` bytes (1, 2 or 4) or multiples,
+ * and copies what is there to *to; or, where that takes long or a result looks like a mark, until
+ * the stream has come to its end. At most GPR_MOST_AWAITED bytes. GPR_ERROR_CUDA. */
+gpr_status gpr_await_results(CUstream stream, const void *pinned, uint64_t bytes, size_t unit,
+                             void *to);
 
 #endif

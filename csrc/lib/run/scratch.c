@@ -1,5 +1,5 @@
-/* Scratch and whom it belongs to. All of it stays in a list of the device, which is locked while a call is queued; what runs without
- * the lock is only the graph's goodbye. */
+/* Scratch and whom it belongs to. All of it stays in a list of the device, which is locked while a
+ * call is queued; what runs without the lock is only the graph's goodbye. */
 #include "lib/run/scratch.h"
 
 #include <stdatomic.h>
@@ -9,14 +9,16 @@ enum {
     ALIGNMENT = 256,        /* bytes, of each part */
     LEAST_BYTES = 64 << 10, /* for partials and accumulators */
     LEAST_TICKETS = 4096,   /* counters */
-    ENOUGH = 8              /* so many may lie idle with a stream before another stream takes one over */
+    /* so many may lie idle with a stream before another stream takes one over */
+    ENOUGH = 8
 };
 
 enum { NOBODY, A_STREAM, A_GRAPH };
 
 struct gpr_scratch {
     atomic_int owner;
-    /* A stream's number; of a graph the capture's, and the stream that is captured: within a capture a stream's work is in order. */
+    /* A stream's number; of a graph the capture's, and the stream that is captured: within a
+     * capture a stream's work is in order. */
     unsigned long long number;
     CUstream stream;
     CUdeviceptr memory; /* tickets, then bytes */
@@ -29,7 +31,8 @@ struct gpr_scratch {
 
 /* ---------------------------------------------------------------- graphs --------------------- */
 
-/* The graph is gone. Called by the driver, on a thread of its own, where no call of CUDA is allowed. */
+/* The graph is gone. Called by the driver, on a thread of its own, where no call of CUDA is
+ * allowed. */
 static void give_back(void *argument)
 {
     gpr_scratch *scratch = argument;
@@ -37,7 +40,8 @@ static void give_back(void *argument)
     atomic_store_explicit(&scratch->owner, NOBODY, memory_order_release);
 }
 
-/* Ties scratch to the graph that the stream is captured into: from here on it is the graph that gives it back. */
+/* Ties scratch to the graph that the stream is captured into: from here on it is the graph that
+ * gives it back. */
 static gpr_status give_to_graph(gpr_scratch *scratch, CUgraph graph)
 {
     CUuserObject object = NULL;
@@ -78,8 +82,8 @@ static int is_idle(const gpr_scratch *scratch)
 }
 
 /* The scratch that this stream, or this stream of this capture, has already. */
-static gpr_scratch *find_own(const gpr_device *device, int owner, unsigned long long number, CUstream stream,
-                             uint64_t tickets, uint64_t bytes)
+static gpr_scratch *find_own(const gpr_device *device, int owner, unsigned long long number,
+                             CUstream stream, uint64_t tickets, uint64_t bytes)
 {
     for (gpr_scratch *s = device->scratches; s != NULL; s = s->next) {
         if (atomic_load_explicit(&s->owner, memory_order_acquire) == owner && s->number == number &&
@@ -95,20 +99,22 @@ static gpr_scratch *find_idle(const gpr_device *device, uint64_t tickets, uint64
     int count = 0;
 
     for (gpr_scratch *s = device->scratches; s != NULL; s = s->next) {
-        if (atomic_load_explicit(&s->owner, memory_order_acquire) == NOBODY && is_large_enough(s, tickets, bytes))
+        if (atomic_load_explicit(&s->owner, memory_order_acquire) == NOBODY &&
+            is_large_enough(s, tickets, bytes))
             return s;
         count++;
     }
     if (count < ENOUGH) return NULL;
     for (gpr_scratch *s = device->scratches; s != NULL; s = s->next) {
-        if (atomic_load_explicit(&s->owner, memory_order_relaxed) == A_STREAM && is_large_enough(s, tickets, bytes) &&
-            is_idle(s))
+        if (atomic_load_explicit(&s->owner, memory_order_relaxed) == A_STREAM &&
+            is_large_enough(s, tickets, bytes) && is_idle(s))
             return s;
     }
     return NULL;
 }
 
-static gpr_status make_scratch(gpr_device *device, uint64_t tickets, uint64_t bytes, gpr_scratch **made)
+static gpr_status make_scratch(gpr_device *device, uint64_t tickets, uint64_t bytes,
+                               gpr_scratch **made)
 {
     const int mode = gpr_begin_relaxed();
     gpr_scratch *scratch = calloc(1, sizeof *scratch);
@@ -169,7 +175,8 @@ static gpr_status take(gpr_device *device, CUstream stream, const needs *n, gpr_
     if (capturing) {
         GPR_CU(cuStreamGetCaptureInfo, stream, &state, &number, &graph, NULL, NULL);
         if (graph == NULL)
-            return gpr_fail(GPR_ERROR_VALUE, "the capture of this stream into a graph has failed already");
+            return gpr_fail(GPR_ERROR_VALUE,
+                            "the capture of this stream into a graph has failed already");
     } else {
         GPR_CU(cuStreamGetId, stream, &number);
     }
@@ -180,7 +187,8 @@ static gpr_status take(gpr_device *device, CUstream stream, const needs *n, gpr_
         if (scratch == NULL) GPR_TRY(make_scratch(device, n->tickets, bytes, &scratch));
         scratch->number = number;
         scratch->stream = stream;
-        scratch->zeroed = 0; /* a graph may never have run; and each replay begins with zeros of its own */
+        /* a graph may never have run; and each replay begins with zeros of its own */
+        scratch->zeroed = 0;
         if (graph != NULL) {
             GPR_TRY(give_to_graph(scratch, graph));
         } else {
@@ -192,8 +200,8 @@ done:
     return status;
 }
 
-gpr_status gpr_scratch_take(gpr_device *device, const gpr_plan *plan, const gpr_rule *rule, int accumulators,
-                            gpr_work *work, gpr_scratch **scratch)
+gpr_status gpr_scratch_take(gpr_device *device, const gpr_plan *plan, const gpr_rule *rule,
+                            int accumulators, gpr_work *work, gpr_scratch **scratch)
 {
     const needs n = needs_of(plan, rule, accumulators);
     gpr_status status = GPR_OK;
@@ -206,7 +214,8 @@ gpr_status gpr_scratch_take(gpr_device *device, const gpr_plan *plan, const gpr_
     work->more_partials = work->partials + n.partials;
     work->accumulators = work->more_partials + n.more_partials;
     if (n.tickets > 0 && !(*scratch)->zeroed) {
-        GPR_CU(cuMemsetD8Async, work->tickets, 0, (*scratch)->tickets * sizeof(uint32_t), work->stream);
+        GPR_CU(cuMemsetD8Async, work->tickets, 0, (*scratch)->tickets * sizeof(uint32_t),
+               work->stream);
         (*scratch)->zeroed = 1;
     }
 done:

@@ -1,6 +1,6 @@
-/* The CPU backend against the naive reference: every operator, dtype and pair of dtypes, sizes around every loop's
- * steps, any layout, every instruction set of this machine, NaN and infinity in every place; and that bits do not
- * depend on the number of threads or the instruction set. */
+/* The CPU backend against the naive reference: every operator, dtype and pair of dtypes, sizes
+ * around every loop's steps, any layout, every instruction set of this machine, NaN and infinity in
+ * every place; and that bits do not depend on the number of threads or the instruction set. */
 #include "check.h"
 #include "cpu/cpu.h"
 #include "lib/base/convert.h"
@@ -11,8 +11,8 @@
 static const char *const isas[] = {"avx512", "avx2", "baseline"};
 enum { ISAS = 3, RANDOM_EXAMPLES = 250 };
 
-/* ThreadSanitizer makes the loops many times slower, and threads share nothing of them: there the best instruction set alone is
- * taken, for what threads do share. */
+/* ThreadSanitizer makes the loops many times slower, and threads share nothing of them: there the
+ * best instruction set alone is taken, for what threads do share. */
 #ifdef __SANITIZE_THREAD__
 enum { UNDER_TSAN = 1 };
 #else
@@ -51,7 +51,8 @@ static void reverse(char *element, gpr_dtype dtype)
     for (size_t at = 0; at < gpr_dtype_bytes(dtype); at += part) reverse_part(element + at, part);
 }
 
-/* A random element. Tame ones are small and fit every type's range after conversion; products stay finite. */
+/* A random element. Tame ones are small and fit every type's range after conversion; products
+ * stay finite. */
 static void random_element(gpr_operator op, gpr_dtype dtype, int wild, void *element)
 {
     const double signed_one = (double)check_between(-1000, 1000) / 1000;
@@ -64,10 +65,12 @@ static void random_element(gpr_operator op, gpr_dtype dtype, int wild, void *ele
         random_element(op, naive_part(dtype), wild, element);
         random_element(op, naive_part(dtype), wild, (char *)element + gpr_part_bytes(dtype));
         if (op == GPR_OP_PROD)
-            memset((char *)element + gpr_part_bytes(dtype), 0, gpr_part_bytes(dtype) - check_between(0, 1));
+            memset((char *)element + gpr_part_bytes(dtype), 0,
+                   gpr_part_bytes(dtype) - check_between(0, 1));
         return;
     }
-    if (op == GPR_OP_PROD) value = naive_is_float(dtype) ? 1 + signed_one / 16 : (double)check_between(1, 3);
+    if (op == GPR_OP_PROD)
+        value = naive_is_float(dtype) ? 1 + signed_one / 16 : (double)check_between(1, 3);
     if ((op == GPR_OP_ANY || op == GPR_OP_ALL) && check_between(0, 3) > 0) value = op == GPR_OP_ALL;
     if (naive_is_float(dtype) && !wild) {
         if (dtype == GPR_FLOAT64) memcpy(&bits, &value, 8);
@@ -76,7 +79,9 @@ static void random_element(gpr_operator op, gpr_dtype dtype, int wild, void *ele
         half = dtype == GPR_FLOAT16 ? gpr_double_to_half(value) : gpr_double_to_bfloat(value);
         if (gpr_dtype_bytes(dtype) == 2) bits = half;
     } else if (dtype == GPR_BOOL) {
-        bits = (op == GPR_OP_ANY || op == GPR_OP_ALL || op == GPR_OP_MIN || op == GPR_OP_MAX) ? value != 0 : bits & 1;
+        bits = (op == GPR_OP_ANY || op == GPR_OP_ALL || op == GPR_OP_MIN || op == GPR_OP_MAX)
+                   ? value != 0
+                   : bits & 1;
     } else if (!wild) {
         bits = (uint64_t)(int64_t)value;
     }
@@ -100,9 +105,11 @@ static char *element_at(const example *e, uint64_t row, uint64_t position, const
     return address;
 }
 
-/* Lays out axes of `bytes`-sized items in a random order of memory with random gaps, directions and repeats (kind 0:
- * C order and nothing else). Returns the bytes spanned and the offset of the first item. */
-static size_t lay_out(const int64_t *shape, int ndim, size_t bytes, int kind, int64_t *strides, size_t *start)
+/* Lays out axes of `bytes`-sized items in a random order of memory with random gaps, directions and
+ * repeats (kind 0: C order and nothing else). Returns the bytes spanned and the offset of the first
+ * item. */
+static size_t lay_out(const int64_t *shape, int ndim, size_t bytes, int kind, int64_t *strides,
+                      size_t *start)
 {
     int order[8];
     size_t step = bytes;
@@ -149,7 +156,8 @@ static void make_example(example *e, int layout, int masked, int swapped, int mi
     r->byteswapped = swapped;
     r->mask = NULL;
     e->rows = e->n = 1;
-    for (int i = 0; i < r->ndim; i++) *(i < r->ndim - r->reduced ? &e->rows : &e->n) *= (uint64_t)e->shape[i];
+    for (int i = 0; i < r->ndim; i++)
+        *(i < r->ndim - r->reduced ? &e->rows : &e->n) *= (uint64_t)e->shape[i];
     if (masked) {
         span = lay_out(e->shape, r->ndim, 1, layout, e->mask_strides, &start);
         e->mask_memory = malloc(span);
@@ -229,7 +237,8 @@ static const char *wanted(const naive_fold *fold, const gpr_rule *rule)
     if (rule->op == GPR_OP_VAR || rule->op == GPR_OP_STD) {
         const naive_range range = naive_spread(fold, rule);
 
-        (void)snprintf(text, sizeof text, "%.17Lg to %.17Lg: squares %.17Lg of %" PRIu64 " elements, ddof %.17g",
+        (void)snprintf(text, sizeof text,
+                       "%.17Lg to %.17Lg: squares %.17Lg of %" PRIu64 " elements, ddof %.17g",
                        range.low, range.high, fold->squares, fold->count, rule->ddof);
     } else {
         (void)snprintf(text, sizeof text, "%.17Lg or %lld", fold->acc.f, (long long)fold->acc.i);
@@ -257,12 +266,15 @@ static void check_example(const example *e, const char *what)
         status = run_example(e, results);
         CHECK(status == GPR_OK, "%s", gpr_last_error()->message);
         for (uint64_t row = 0; row < e->rows; row++) {
-            CHECK(naive_agrees(&folds[row], &rule, results + row * result_bytes, e->rows * result_bytes),
+            CHECK(naive_agrees(&folds[row], &rule, results + row * result_bytes,
+                               e->rows * result_bytes),
                   "%s: %s of %s as %s, row %" PRIu64 " of %" PRIu64 ", n %" PRIu64
                   ", isa %s: got %.17Lg or %lld, want %s",
-                  what, gpr_operator_name(r->op), gpr_dtype_name(r->dtype), gpr_dtype_name(rule.compute), row, e->rows,
-                  e->n, tried[k], naive_load(rule.result, results + row * result_bytes).f,
-                  (long long)naive_load(rule.result, results + row * result_bytes).i, wanted(&folds[row], &rule));
+                  what, gpr_operator_name(r->op), gpr_dtype_name(r->dtype),
+                  gpr_dtype_name(rule.compute), row, e->rows, e->n, tried[k],
+                  naive_load(rule.result, results + row * result_bytes).f,
+                  (long long)naive_load(rule.result, results + row * result_bytes).i,
+                  wanted(&folds[row], &rule));
         }
     }
     (void)gpr_set_cpu_isa(NULL);
@@ -270,7 +282,8 @@ static void check_example(const example *e, const char *what)
     free(results);
 }
 
-static void set_shape(example *e, gpr_operator op, gpr_dtype dtype, gpr_dtype compute, int ndim, int reduced)
+static void set_shape(example *e, gpr_operator op, gpr_dtype dtype, gpr_dtype compute, int ndim,
+                      int reduced)
 {
     memset(&e->request, 0, sizeof e->request);
     e->request.op = op;
@@ -280,7 +293,8 @@ static void set_shape(example *e, gpr_operator op, gpr_dtype dtype, gpr_dtype co
     e->request.reduced = reduced;
 }
 
-static void test_flat(gpr_operator op, gpr_dtype dtype, gpr_dtype compute, int64_t n, int wild, const char *what)
+static void test_flat(gpr_operator op, gpr_dtype dtype, gpr_dtype compute, int64_t n, int wild,
+                      const char *what)
 {
     example e;
 
@@ -298,12 +312,14 @@ static int takes_dtype(int op)
 
 static int takes_element(int op, int dtype)
 {
-    return gpr_result_dtype((gpr_operator)op, (gpr_dtype)dtype, GPR_DTYPE_DEFAULT) != GPR_DTYPE_DEFAULT;
+    return gpr_result_dtype((gpr_operator)op, (gpr_dtype)dtype, GPR_DTYPE_DEFAULT) !=
+           GPR_DTYPE_DEFAULT;
 }
 
 static int skips_nan(int op)
 {
-    return takes_dtype(op) || (op >= GPR_OP_ARGMIN && op <= GPR_OP_STD) || op == GPR_OP_MIN || op == GPR_OP_MAX;
+    return takes_dtype(op) || (op >= GPR_OP_ARGMIN && op <= GPR_OP_STD) || op == GPR_OP_MIN ||
+           op == GPR_OP_MAX;
 }
 
 static void test_sizes(void)
@@ -315,13 +331,14 @@ static void test_sizes(void)
     for (int op = 0; op < GPR_OP_COUNT; op++)
         for (int dtype = 0; dtype < GPR_DTYPE_COUNT; dtype++) {
             if (!takes_element(op, dtype)) continue;
-            const int wild = !naive_is_float(dtype) && (op == GPR_OP_SUM || op == GPR_OP_MIN || op == GPR_OP_MAX);
+            const int wild = !naive_is_float(dtype) &&
+                             (op == GPR_OP_SUM || op == GPR_OP_MIN || op == GPR_OP_MAX);
 
             for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
                 test_flat(op, dtype, GPR_DTYPE_DEFAULT, sizes[s], wild, "sizes");
             /* Several pieces, the last one short. */
-            test_flat(op, dtype, GPR_DTYPE_DEFAULT, check_between(5, 9) * 32768 + check_between(0, 999), wild,
-                      "pieces");
+            test_flat(op, dtype, GPR_DTYPE_DEFAULT,
+                      check_between(5, 9) * 32768 + check_between(0, 999), wild, "pieces");
         }
 }
 
@@ -340,7 +357,8 @@ static void test_full_lanes(void)
             e.shape[0] = (int64_t)n;
             make_example(&e, 0, 0, 0, 0, 0);
             for (uint64_t i = 0; i < n; i++) {
-                const gpr_value v = gpr_neutral_element(value ? GPR_FOLD_min : GPR_FOLD_max, dtypes[d]);
+                const gpr_value v =
+                    gpr_neutral_element(value ? GPR_FOLD_min : GPR_FOLD_max, dtypes[d]);
                 memcpy(e.memory + i * bytes, v.bytes, bytes);
             }
             check_example(&e, "full lanes");
@@ -353,11 +371,13 @@ static void test_pairs(void)
     for (int op = 0; op < GPR_OP_COUNT; op++)
         for (int dtype = 0; takes_dtype(op) && dtype < GPR_DTYPE_COUNT; dtype++)
             for (int compute = 0; compute < GPR_DTYPE_COUNT; compute++) {
-                const int negative = naive_is_float(dtype) && naive_kind(compute) == GPR_KIND_UNSIGNED;
+                const int negative =
+                    naive_is_float(dtype) && naive_kind(compute) == GPR_KIND_UNSIGNED;
 
                 /* A negative float has no unsigned value. */
                 test_flat(negative ? GPR_OP_PROD : op, dtype, compute, 9, 0, "pairs");
-                test_flat(negative ? GPR_OP_PROD : op, dtype, compute, check_between(1, 3000), 0, "pairs");
+                test_flat(negative ? GPR_OP_PROD : op, dtype, compute, check_between(1, 3000), 0,
+                          "pairs");
             }
 }
 
@@ -405,14 +425,18 @@ static void test_truth_places(void)
     for (int dtype = 0; dtype < GPR_DTYPE_COUNT; dtype++)
         for (int op = GPR_OP_ANY; op <= GPR_OP_ALL; op++) {
             const size_t bytes = gpr_dtype_bytes(dtype);
-            const gpr_value common = gpr_neutral_element(op == GPR_OP_ANY ? GPR_FOLD_any : GPR_FOLD_all, dtype);
-            const gpr_value odd = gpr_neutral_element(op == GPR_OP_ANY ? GPR_FOLD_all : GPR_FOLD_any, dtype);
+            const gpr_value common =
+                gpr_neutral_element(op == GPR_OP_ANY ? GPR_FOLD_any : GPR_FOLD_all, dtype);
+            const gpr_value odd =
+                gpr_neutral_element(op == GPR_OP_ANY ? GPR_FOLD_all : GPR_FOLD_any, dtype);
             example e;
 
             set_shape(&e, op, dtype, GPR_DTYPE_DEFAULT, 1, 1);
-            e.shape[0] = check_between(0, 1) ? check_between(1, 300) : check_between(300000, 600000);
+            e.shape[0] =
+                check_between(0, 1) ? check_between(1, 300) : check_between(300000, 600000);
             make_example(&e, 0, 0, 0, 0, 0);
-            for (int64_t i = 0; i < e.shape[0]; i++) memcpy(e.memory + (size_t)i * bytes, common.bytes, bytes);
+            for (int64_t i = 0; i < e.shape[0]; i++)
+                memcpy(e.memory + (size_t)i * bytes, common.bytes, bytes);
             check_example(&e, "undecided");
             memcpy(e.memory + (size_t)check_between(0, e.shape[0] - 1) * bytes, odd.bytes, bytes);
             check_example(&e, "decided");
@@ -424,15 +448,20 @@ static void test_truth_places(void)
 static void test_random(int count)
 {
     for (int k = 0; k < count; k++) {
-        const int op = (int)check_between(0, GPR_OP_COUNT - 1), dtype = (int)check_between(0, GPR_DTYPE_COUNT - 1);
+        const int op = (int)check_between(0, GPR_OP_COUNT - 1),
+                  dtype = (int)check_between(0, GPR_DTYPE_COUNT - 1);
         const int ndim = (int)check_between(0, 5);
         gpr_dtype compute = GPR_DTYPE_DEFAULT;
         int64_t size = 1;
-        const int64_t most = check_between(0, 9) == 0 ? 700000 : check_between(0, 2) == 0 ? 60000 : 800;
+        const int64_t most = check_between(0, 9) == 0   ? 700000
+                             : check_between(0, 2) == 0 ? 60000
+                                                        : 800;
         example e;
 
-        if (takes_dtype(op) && check_between(0, 3) == 0) compute = (gpr_dtype)check_between(0, GPR_DTYPE_COUNT - 1);
-        if (compute != GPR_DTYPE_DEFAULT && naive_is_float(dtype) && naive_kind(compute) == GPR_KIND_UNSIGNED)
+        if (takes_dtype(op) && check_between(0, 3) == 0)
+            compute = (gpr_dtype)check_between(0, GPR_DTYPE_COUNT - 1);
+        if (compute != GPR_DTYPE_DEFAULT && naive_is_float(dtype) &&
+            naive_kind(compute) == GPR_KIND_UNSIGNED)
             compute = GPR_FLOAT64;
         if (!takes_element(op, dtype)) continue;
         set_shape(&e, op, dtype, compute, ndim, (int)check_between(0, ndim));
@@ -444,7 +473,8 @@ static void test_random(int count)
             size *= e.shape[i];
         }
         make_example(&e, (int)check_between(0, 3),
-                     check_between(0, 3) == 0 && gpr_fold_rows[gpr_operator_rows[op].fold].acc_kind != GPR_ACC_INDEXED,
+                     check_between(0, 3) == 0 &&
+                         gpr_fold_rows[gpr_operator_rows[op].fold].acc_kind != GPR_ACC_INDEXED,
                      check_between(0, 4) == 0, check_between(0, 4) == 0, 0);
         check_example(&e, "random");
         free_example(&e);
@@ -467,7 +497,8 @@ static void test_matrices(void)
             set_shape(&e, op, dtype, GPR_DTYPE_DEFAULT, 2, 1);
             e.shape[0] = shapes[k][0];
             e.shape[1] = shapes[k][1];
-            make_example(&e, 0, 0, 0, 0, looks_for_nan(op)); /* what overflows, does so by the order */
+            /* what overflows, does so by the order */
+            make_example(&e, 0, 0, 0, 0, looks_for_nan(op));
             check_example(&e, "rows");
             /* The same memory, the other axis: an array whose first axis is reduced. */
             {
@@ -504,11 +535,13 @@ static void test_empty(void)
                 const naive_value v = naive_load(rule.result, (char *)results + offset);
                 const int want = op == GPR_OP_PROD || op == GPR_OP_ALL;
                 if (op == GPR_OP_BITWISE_AND)
-                    CHECK(v.i == naive_cast((naive_value){.i = -1}, rule.result).i, "bitwise_and of nothing");
+                    CHECK(v.i == naive_cast((naive_value){.i = -1}, rule.result).i,
+                          "bitwise_and of nothing");
                 else if (op == GPR_OP_MEAN || op == GPR_OP_VAR || op == GPR_OP_STD)
                     CHECK(isnan(v.f), "mean of nothing");
                 else
-                    CHECK(v.is_float ? v.f == want : v.i == want, "%s of nothing", gpr_operator_name(op));
+                    CHECK(v.is_float ? v.f == want : v.i == want, "%s of nothing",
+                          gpr_operator_name(op));
             }
             CHECK(results[6] == 7, "wrote past the results");
             free_example(&e);
@@ -523,10 +556,12 @@ static void test_empty(void)
 static void test_same_bits(void)
 {
     /* Long rows are of several pieces, of PIECE_BYTES each. */
-    static const int64_t shapes[][2] = {{1, 600007}, {1, 999}, {3, 200001}, {1000, 300}, {150000, 3}};
+    static const int64_t shapes[][2] = {
+        {1, 600007}, {1, 999}, {3, 200001}, {1000, 300}, {150000, 3}};
     static const gpr_dtype dtypes[] = {GPR_FLOAT16, GPR_BFLOAT16,  GPR_FLOAT32,
                                        GPR_FLOAT64, GPR_COMPLEX64, GPR_COMPLEX128};
-    static const gpr_operator ops[] = {GPR_OP_SUM, GPR_OP_MEAN, GPR_OP_PROD, GPR_OP_VAR, GPR_OP_ARGMAX, GPR_OP_MINMAX};
+    static const gpr_operator ops[] = {GPR_OP_SUM, GPR_OP_MEAN,   GPR_OP_PROD,
+                                       GPR_OP_VAR, GPR_OP_ARGMAX, GPR_OP_MINMAX};
     gpr_limits limits, changed;
 
     gpr_get_limits(&limits);
@@ -554,9 +589,10 @@ static void test_same_bits(void)
                             CHECK(gpr_set_limits(&changed) == GPR_OK, "limits");
                             if (gpr_set_cpu_isa(isas[i]) != GPR_OK) continue;
                             CHECK(run_example(&e, other) == GPR_OK, "same bits");
-                            CHECK(memcmp(first, other, bytes) == 0, "%s of %s (%lld, %lld) differs with %u threads, %s",
-                                  gpr_operator_name(op), gpr_dtype_name(dtypes[d]), (long long)e.shape[0],
-                                  (long long)e.shape[1], threads, isas[i]);
+                            CHECK(memcmp(first, other, bytes) == 0,
+                                  "%s of %s (%lld, %lld) differs with %u threads, %s",
+                                  gpr_operator_name(op), gpr_dtype_name(dtypes[d]),
+                                  (long long)e.shape[0], (long long)e.shape[1], threads, isas[i]);
                         }
                     (void)gpr_set_cpu_isa(NULL);
                     free(first);
@@ -610,7 +646,8 @@ static void test_interrupt(void)
 static void test_isa(void)
 {
     CHECK(gpr_set_cpu_isa("sse9") == GPR_ERROR_VALUE, "an unknown instruction set");
-    CHECK(gpr_set_cpu_isa("baseline") == GPR_OK && strcmp(gpr_cpu_isa(), "baseline") == 0, "baseline");
+    CHECK(gpr_set_cpu_isa("baseline") == GPR_OK && strcmp(gpr_cpu_isa(), "baseline") == 0,
+          "baseline");
     CHECK(gpr_set_cpu_isa(NULL) == GPR_OK, "the best");
 }
 

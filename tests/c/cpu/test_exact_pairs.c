@@ -1,5 +1,6 @@
-/* Rows as pairs of doubles: they hold what integer arithmetic finds or say that they do not, and what a pair comes to, a sum or a
- * quotient, is rounded once. Values against Python's integers are tests/exact/test_exact_rows.py's. */
+/* Rows as pairs of doubles: they hold what integer arithmetic finds or say that they do not, and
+ * what a pair comes to, a sum or a quotient, is rounded once. Values against Python's integers are
+ * tests/exact/test_exact_rows.py's. */
 #include <math.h>
 #include <string.h>
 
@@ -19,13 +20,15 @@ enum { RESULTS = sizeof results / sizeof results[0] };
 /* A double with `bits` random bits, of which the first is 2^exponent. */
 static double number_of(int exponent, int bits)
 {
-    const uint64_t below = check_random() & (((UINT64_C(1) << 52) - 1) << (53 - bits)) & ((UINT64_C(1) << 52) - 1);
+    const uint64_t below =
+        check_random() & (((UINT64_C(1) << 52) - 1) << (53 - bits)) & ((UINT64_C(1) << 52) - 1);
     const double x = ldexp(1 + ldexp((double)below, -52), exponent);
 
     return check_random() % 2 ? x : -x;
 }
 
-/* The second of a pair: nothing, half of the first's last place or next to that, or any number of bits anywhere below. */
+/* The second of a pair: nothing, half of the first's last place or next to that, or any number
+ * of bits anywhere below. */
 static double rest_for(double sum)
 {
     int exponent;
@@ -34,7 +37,9 @@ static double rest_for(double sum)
     switch (check_random() % 6) {
     case 0: return 0;
     case 1: return ldexp(check_random() % 2 ? 1 : -1, exponent - 54);
-    case 2: return ldexp(check_random() % 2 ? 1 : -1, exponent - 54) * (1 + 0x1p-52 * (double)check_between(-1, 1));
+    case 2:
+        return ldexp(check_random() % 2 ? 1 : -1, exponent - 54) *
+               (1 + 0x1p-52 * (double)check_between(-1, 1));
     case 3: return -sum; /* nothing is left */
     case 4: return number_of(exponent - (int)check_between(0, 60), (int)check_between(1, 53));
     default: return number_of(exponent - 54 - (int)check_between(0, 60), (int)check_between(1, 53));
@@ -42,7 +47,8 @@ static double rest_for(double sum)
 }
 
 /* What integer arithmetic makes of a pair. */
-static void reference(double sum, double rest, int divide, uint64_t n, gpr_dtype result, void *value)
+static void reference(double sum, double rest, int divide, uint64_t n, gpr_dtype result,
+                      void *value)
 {
     const double both[2] = {sum, rest};
     gpr_exact_part part;
@@ -61,22 +67,25 @@ static void test_pairs_are_rounded_once(void)
     for (int round = 0; round < ROUNDS; round++) {
         const gpr_dtype result = results[check_random() % RESULTS];
         const int divide = (int)(check_random() % 2), is_far = check_random() % 16 == 0;
-        const uint64_t n =
-            check_random() % 2 ? (uint64_t)check_between(1, 20) : (uint64_t)check_between(1, PAIRED_ELEMENTS);
+        const uint64_t n = check_random() % 2 ? (uint64_t)check_between(1, 20)
+                                              : (uint64_t)check_between(1, PAIRED_ELEMENTS);
         gpr_rule rule;
         exact_pairs pairs = {.components = 1};
         uint8_t hold[PAIR_LANES], value[8];
         char got[PAIR_LANES * 8];
 
-        CHECK(gpr_make_rule(divide ? GPR_OP_MEAN : GPR_OP_SUM, GPR_FLOAT64, GPR_DTYPE_DEFAULT, &rule) == GPR_OK,
+        CHECK(gpr_make_rule(divide ? GPR_OP_MEAN : GPR_OP_SUM, GPR_FLOAT64, GPR_DTYPE_DEFAULT,
+                            &rule) == GPR_OK,
               "divide %d", divide);
         rule.result = result;
         for (int i = 0; i < PAIR_LANES; i++) {
-            const int exponent = is_far ? (int)check_between(-1074, 1023) : (int)check_between(-30, 16);
+            const int exponent =
+                is_far ? (int)check_between(-1074, 1023) : (int)check_between(-30, 16);
             /* As many bits as a midpoint of the result, or as anything. */
             const int few = (int)gpr_dtype_bytes(result) == 8 ? 53 : (int)check_between(1, 27);
 
-            pairs.sums[i] = number_of(exponent, check_random() % 2 ? few : 53) * (check_random() % 4 ? 1 : (double)n);
+            pairs.sums[i] = number_of(exponent, check_random() % 2 ? few : 53) *
+                            (check_random() % 4 ? 1 : (double)n);
             pairs.rests[i] = rest_for(pairs.sums[i]);
             if (check_random() % 32 == 0) pairs.sums[i] = pairs.rests[i] = 0;
             if (check_random() % 64 == 0) pairs.sums[i] = -0.0;
@@ -94,14 +103,16 @@ static void test_pairs_are_rounded_once(void)
                   gpr_dtype_name(result), pairs.sums[i], pairs.rests[i], (unsigned long long)n);
         }
     }
-    CHECK(certain > all / 8 * 7, "%llu of %llu", (unsigned long long)certain, (unsigned long long)all);
+    CHECK(certain > all / 8 * 7, "%llu of %llu", (unsigned long long)certain,
+          (unsigned long long)all);
 }
 
 /* Rows of one dtype whose numbers are `spread` binades apart. */
 static void fill(gpr_dtype dtype, char *elements, uint64_t count, int spread)
 {
     for (uint64_t i = 0; i < count; i++) {
-        const double x = number_of((int)check_between(-spread / 2, spread / 2), dtype == GPR_FLOAT64 ? 53 : 24);
+        const double x =
+            number_of((int)check_between(-spread / 2, spread / 2), dtype == GPR_FLOAT64 ? 53 : 24);
         const float f = (float)x;
 
         if (dtype == GPR_FLOAT64)
@@ -112,8 +123,8 @@ static void fill(gpr_dtype dtype, char *elements, uint64_t count, int spread)
 }
 
 /* Whether a row's pair is the sum of its elements, `stride` of them apart. */
-static int is_sum(const exact_pairs *pairs, uint64_t row, gpr_dtype dtype, const char *first, uint64_t count,
-                  uint64_t stride)
+static int is_sum(const exact_pairs *pairs, uint64_t row, gpr_dtype dtype, const char *first,
+                  uint64_t count, uint64_t stride)
 {
     gpr_exact_part part, wanted;
 
@@ -124,7 +135,8 @@ static int is_sum(const exact_pairs *pairs, uint64_t row, gpr_dtype dtype, const
         gpr_exact_add_elements(&wanted, dtype, first + i * stride * gpr_dtype_bytes(dtype), 1);
     gpr_exact_carry(&part);
     gpr_exact_carry(&wanted);
-    return memcmp(part.words, wanted.words, (size_t)part.layout.words * sizeof part.words[0]) == 0 &&
+    return memcmp(part.words, wanted.words, (size_t)part.layout.words * sizeof part.words[0]) ==
+               0 &&
            part.flags == wanted.flags && part.count == wanted.count;
 }
 
@@ -139,12 +151,15 @@ static void test_pairs_hold_the_sum_or_say_no(void)
         if (gpr_set_cpu_isa(isas[i]) != GPR_OK) continue;
         for (int round = 0; round < ROUNDS; round++) {
             const gpr_dtype dtype = check_random() % 2 ? GPR_FLOAT32 : GPR_FLOAT64;
-            const uint64_t rows = (uint64_t)check_between(2, PAIR_LANES), n = (uint64_t)check_between(2, MOST);
+            const uint64_t rows = (uint64_t)check_between(2, PAIR_LANES),
+                           n = (uint64_t)check_between(2, MOST);
             const int crosswise = (int)(check_random() % 2),
                       spread = check_random() % 2 ? 8 : (int)check_between(8, 200);
-            const int64_t shape[2] = {(int64_t)(crosswise ? n : rows), (int64_t)(crosswise ? rows : n)};
+            const int64_t shape[2] = {(int64_t)(crosswise ? n : rows),
+                                      (int64_t)(crosswise ? rows : n)};
             const int64_t bytes = (int64_t)gpr_dtype_bytes(dtype);
-            const int64_t strides[2] = {crosswise ? bytes : shape[1] * bytes, crosswise ? shape[1] * bytes : bytes};
+            const int64_t strides[2] = {crosswise ? bytes : shape[1] * bytes,
+                                        crosswise ? shape[1] * bytes : bytes};
             const int64_t order[2] = {(int64_t)rows, (int64_t)n};
             const gpr_request request = {.op = GPR_OP_SUM,
                                          .dtype = dtype,
@@ -160,22 +175,25 @@ static void test_pairs_hold_the_sum_or_say_no(void)
             gpr_view view;
 
             fill(dtype, (char *)memory, rows * n, spread);
-            CHECK(view_of(&request, &view) == GPR_OK && view.rows == rows && view.n == n, "%llu by %llu",
-                  (unsigned long long)rows, (unsigned long long)n);
+            CHECK(view_of(&request, &view) == GPR_OK && view.rows == rows && view.n == n,
+                  "%llu by %llu", (unsigned long long)rows, (unsigned long long)n);
             CHECK(gpr_cpu_lies_crosswise(&view) == crosswise, "crosswise %d", crosswise);
             gpr_cpu_sum_pairs(&view, 0, rows, 0, n, &pairs);
             gpr_cpu_pairs_hold(&pairs, rows, 0, hold);
             for (uint64_t r = 0; r < rows; r++) {
-                const char *first = (const char *)memory + (crosswise ? r : r * n) * (uint64_t)bytes;
+                const char *first =
+                    (const char *)memory + (crosswise ? r : r * n) * (uint64_t)bytes;
 
                 easy += spread == 8;
                 held += spread == 8 && hold[r];
                 if (hold[r])
-                    CHECK(is_sum(&pairs, r, dtype, first, n, crosswise ? rows : 1), "%s rows %llu n %llu crosswise %d",
-                          isas[i], (unsigned long long)rows, (unsigned long long)n, crosswise);
+                    CHECK(is_sum(&pairs, r, dtype, first, n, crosswise ? rows : 1),
+                          "%s rows %llu n %llu crosswise %d", isas[i], (unsigned long long)rows,
+                          (unsigned long long)n, crosswise);
             }
         }
-        CHECK(held == easy, "%s: %llu of %llu", isas[i], (unsigned long long)held, (unsigned long long)easy);
+        CHECK(held == easy, "%s: %llu of %llu", isas[i], (unsigned long long)held,
+              (unsigned long long)easy);
     }
     (void)gpr_set_cpu_isa(NULL);
 }

@@ -1,7 +1,9 @@
-/* Exact sums of every pair and triple of a scaled-down float format, rounded to it and divided, beside a search of all its numbers;
- * and one number that is no ordinary one at every place of a tile.
+/* Exact sums of every pair and triple of a scaled-down float format, rounded to it and divided,
+ * beside a search of all its numbers; and one number that is no ordinary one at every place of a
+ * tile.
  *
- * The code is that of all formats, compiled in here: how many bits a format has is a constant of it. */
+ * The code is that of all formats, compiled in here: how many bits a format has is a constant of
+ * it. */
 #include "lib/exact/exact.c"
 
 #include <stdlib.h>
@@ -12,7 +14,8 @@
 
 /* ---------------------------------------------------------------- a scaled-down format ------- */
 
-/* A finite number in units of the smallest; of infinity what would be the next number above the largest. */
+/* A finite number in units of the smallest; of infinity what would be the next number above the
+ * largest. */
 static int64_t magnitude_of(format f, uint64_t bits)
 {
     const uint64_t field = bits >> f.fraction, fraction = bits & ((UINT64_C(1) << f.fraction) - 1);
@@ -25,7 +28,8 @@ static int is_infinite(format f, uint64_t magnitude)
     return magnitude == (uint64_t)last_exponent(f) << f.fraction;
 }
 
-/* The number nearest to sum / count of all there are, of two the even one; infinity counts as a number that is even. */
+/* The number nearest to sum / count of all there are, of two the even one; infinity counts as a
+ * number that is even. */
 static uint64_t nearest(format f, int64_t sum, int64_t count)
 {
     const int64_t wanted = sum < 0 ? -sum : sum;
@@ -43,7 +47,8 @@ static uint64_t nearest(format f, int64_t sum, int64_t count)
 /* The sum or mean of elements by a search. */
 static uint64_t search(format f, const uint64_t *elements, int count, int mean)
 {
-    const uint64_t sign = UINT64_C(1) << (f.fraction + f.exponent), infinity = (uint64_t)last_exponent(f) << f.fraction;
+    const uint64_t sign = UINT64_C(1) << (f.fraction + f.exponent),
+                   infinity = (uint64_t)last_exponent(f) << f.fraction;
     const uint64_t quiet = infinity | UINT64_C(1) << (f.fraction - 1);
     int64_t sum = 0;
     int above = 0, below = 0, minus_zeros = 0;
@@ -56,7 +61,8 @@ static uint64_t search(format f, const uint64_t *elements, int count, int mean)
         above |= is_infinite(f, magnitude) && !negative;
         below |= is_infinite(f, magnitude) && negative;
         minus_zeros += elements[i] == sign;
-        if (!is_infinite(f, magnitude)) sum += negative ? -magnitude_of(f, magnitude) : magnitude_of(f, magnitude);
+        if (!is_infinite(f, magnitude))
+            sum += negative ? -magnitude_of(f, magnitude) : magnitude_of(f, magnitude);
     }
     if (above || below) return above && below ? quiet : infinity | (below ? sign : 0);
     if (sum == 0) return minus_zeros == count ? sign : 0;
@@ -68,7 +74,8 @@ static void check_elements(format f, const uint64_t *elements, int count)
     gpr_exact_part part, halves, other;
     uint64_t got[2][2];
 
-    /* At once, and as two parts. A layout of any dtype has room: elements lie on it from its lowest place up. */
+    /* At once, and as two parts. A layout of any dtype has room: elements lie on it from its
+     * lowest place up. */
     gpr_exact_clear(&part, GPR_FLOAT16);
     part.layout.lowest = unit_exponent(f);
     halves = other = part;
@@ -76,7 +83,8 @@ static void check_elements(format f, const uint64_t *elements, int count)
         gpr_exact_part *half = i % 2 == 0 ? &halves : &other;
 
         half->count++;
-        half->flags |= elements[i] != UINT64_C(1) << (f.fraction + f.exponent) ? GPR_EXACT_NOT_MINUS_ZERO : 0;
+        half->flags |=
+            elements[i] != UINT64_C(1) << (f.fraction + f.exponent) ? GPR_EXACT_NOT_MINUS_ZERO : 0;
         add_floats(half, (const char *)&elements[i], 1, f, 0);
     }
     part.count = (uint64_t)count;
@@ -85,7 +93,8 @@ static void check_elements(format f, const uint64_t *elements, int count)
     CHECK(gpr_exact_add_part(&halves, &other) == GPR_OK, "merge");
     gpr_exact_carry(&part);
     gpr_exact_carry(&halves);
-    CHECK(memcmp(part.words, halves.words, sizeof part.words) == 0 && part.flags == halves.flags, "parts");
+    CHECK(memcmp(part.words, halves.words, sizeof part.words) == 0 && part.flags == halves.flags,
+          "parts");
     for (int mean = 0; mean < 2; mean++) {
         const uint64_t wanted = search(f, elements, count, mean);
         gpr_exact_number m = gpr_exact_number_of(&part);
@@ -96,12 +105,14 @@ static void check_elements(format f, const uint64_t *elements, int count)
         if (mean) divide(&m, halves.count);
         got[mean][1] = float_bits_of(&halves, &m, f);
         CHECK(got[mean][0] == wanted && got[mean][1] == wanted,
-              "%s of %#" PRIx64 " %#" PRIx64 " %#" PRIx64 ", %d: %#" PRIx64 ", not %#" PRIx64, mean ? "mean" : "sum",
-              elements[0], elements[1], elements[2], count, got[mean][0], wanted);
+              "%s of %#" PRIx64 " %#" PRIx64 " %#" PRIx64 ", %d: %#" PRIx64 ", not %#" PRIx64,
+              mean ? "mean" : "sum", elements[0], elements[1], elements[2], count, got[mean][0],
+              wanted);
     }
 }
 
-/* A format's loads must be of as many bits as its elements have here, 64: it has none of 16, 32 or 64. */
+/* A format's loads must be of as many bits as its elements have here, 64: it has none of 16, 32
+ * or 64. */
 static void test_every_sum_of_a_small_format(void)
 {
     static const format formats[] = {{1, 2}, {2, 2}, {1, 3}, {2, 3}, {3, 2}};
@@ -115,7 +126,8 @@ static void test_every_sum_of_a_small_format(void)
             for (elements[1] = 0; elements[1] < end; elements[1]++) {
                 check_elements(f, elements, 2);
                 /* Order does not matter, as the pairs have shown. */
-                for (elements[2] = elements[1]; elements[2] < end; elements[2]++) check_elements(f, elements, 3);
+                for (elements[2] = elements[1]; elements[2] < end; elements[2]++)
+                    check_elements(f, elements, 3);
                 elements[2] = 0;
             }
     }
@@ -131,7 +143,8 @@ static void test_full_parts_add_up(void)
     gpr_exact_clear(&one, GPR_FLOAT64);
     one.pending = MOST_PENDING;
     for (int i = 0; i < one.layout.words - 1; i++)
-        one.words[i] = (int64_t)one.pending * (check_between(0, 1) ? INT64_C(1) : INT64_C(-1)) * UINT32_MAX;
+        one.words[i] =
+            (int64_t)one.pending * (check_between(0, 1) ? INT64_C(1) : INT64_C(-1)) * UINT32_MAX;
     other = wanted = one;
     gpr_exact_carry(&wanted);
     for (int i = 0; i < 6; i++) {
@@ -162,10 +175,12 @@ static void test_one_flagged_element_at_every_place_of_a_tile(void)
         for (size_t d = 0; d < sizeof floats / sizeof floats[0]; d++) {
             const format f = format_of(floats[d]);
             const size_t bytes = gpr_dtype_bytes(floats[d]);
-            const uint64_t sign = UINT64_C(1) << (f.fraction + f.exponent), infinity = infinity_of(f);
-            const uint64_t specials[KINDS] = {infinity, infinity | sign, nan_of(f), infinity | sign | 1, 0};
-            const uint32_t flags[KINDS] = {GPR_EXACT_INFINITY, GPR_EXACT_MINUS_INFINITY, GPR_EXACT_NAN, GPR_EXACT_NAN,
-                                           0};
+            const uint64_t sign = UINT64_C(1) << (f.fraction + f.exponent),
+                           infinity = infinity_of(f);
+            const uint64_t specials[KINDS] = {infinity, infinity | sign, nan_of(f),
+                                              infinity | sign | 1, 0};
+            const uint32_t flags[KINDS] = {GPR_EXACT_INFINITY, GPR_EXACT_MINUS_INFINITY,
+                                           GPR_EXACT_NAN, GPR_EXACT_NAN, 0};
             const uint64_t count = (uint64_t)check_between(GPR_EXACT_TILE - 70, GPR_EXACT_TILE);
             const int first = (int)check_between(0, KINDS - 1);
 
@@ -183,13 +198,13 @@ static void test_one_flagged_element_at_every_place_of_a_tile(void)
                 gpr_cpu_add_tile(&adder, values, count);
                 gpr_exact_carry(&part);
                 CHECK(part.flags == (flags[kind] | GPR_EXACT_NOT_MINUS_ZERO) && part.count == count,
-                      "%s %s: flags %#x of %#" PRIx64 " at %" PRIu64, isas[s], gpr_dtype_name(floats[d]), part.flags,
-                      specials[kind], place);
+                      "%s %s: flags %#x of %#" PRIx64 " at %" PRIu64, isas[s],
+                      gpr_dtype_name(floats[d]), part.flags, specials[kind], place);
                 gpr_exact_add_integer(&part, ones ? 1 - (int64_t)count : 0, 0);
                 gpr_exact_carry(&part);
                 const gpr_exact_number left = gpr_exact_number_of(&part);
-                CHECK(gpr_exact_number_length(&left) == 0, "%s %s: the others' sum, %" PRIu64, isas[s],
-                      gpr_dtype_name(floats[d]), place);
+                CHECK(gpr_exact_number_length(&left) == 0, "%s %s: the others' sum, %" PRIu64,
+                      isas[s], gpr_dtype_name(floats[d]), place);
             }
         }
     }

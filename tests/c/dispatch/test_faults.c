@@ -1,8 +1,9 @@
-/* Every error path of the host library: each driver and compiler call that a piece of work makes is made to fail, one at a
- * time, in a process of its own.
+/* Every error path of the host library: each driver and compiler call that a piece of work makes is
+ * made to fail, one at a time, in a process of its own.
  *
- * Promised after each failure: the status says what failed, the next call gives the right result, nothing leaked, no rule of the
- * driver was broken on the way out. And at the end: no function that the library calls was left out. */
+ * Promised after each failure: the status says what failed, the next call gives the right result,
+ * nothing leaked, no rule of the driver was broken on the way out. And at the end: no function that
+ * the library calls was left out. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -19,7 +20,13 @@
 #include "lib/driver/nvrtc.h"
 #include "request.h"
 
-enum { PAST_THE_END = 77, UNKNOWN = 999, OUT_OF_MEMORY = 2, NAMELESS = 12345, NVRTC_INTERNAL_ERROR = 11 };
+enum {
+    PAST_THE_END = 77,
+    UNKNOWN = 999,
+    OUT_OF_MEMORY = 2,
+    NAMELESS = 12345,
+    NVRTC_INTERNAL_ERROR = 11
+};
 enum { MIB = 1 << 20, LONGEST_SECONDS = 30, STREAMED = 250000, SHORT_DELAY_US = 50 };
 
 /* ---------------------------------------------------------------- pieces of work ------------- */
@@ -48,16 +55,18 @@ static void expect_sums(const int64_t *sums, uint64_t rows, uint64_t n)
     }
 }
 
-/* Passes on the status of a call. One that failed has left nothing under way that uses the caller's memory: asked at once, since freeing
- * memory of the device waits for its work. */
+/* Passes on the status of a call. One that failed has left nothing under way that uses the caller's
+ * memory: asked at once, since freeing memory of the device waits for its work. */
 static gpr_status settled(gpr_status status)
 {
     REQUIRE(status == GPR_OK || fake.busy() == 0);
     return status;
 }
 
-/* Sums each of `rows` rows of n int32 with the named kernel, and checks the sums if it went well. */
-static gpr_status sum_rows(const char *kernel, int on_device, const void *data, uint64_t rows, uint64_t n)
+/* Sums each of `rows` rows of n int32 with the named kernel, and checks the sums if it went
+ * well. */
+static gpr_status sum_rows(const char *kernel, int on_device, const void *data, uint64_t rows,
+                           uint64_t n)
 {
     const int64_t shape[2] = {(int64_t)rows, (int64_t)n};
     int64_t *sums = malloc(rows * sizeof *sums);
@@ -142,7 +151,8 @@ static int is_still_there(gpr_status freed)
 }
 
 /* Runs `work` over a pinned array of rows * n values. */
-static gpr_status with_pinned_array(uint64_t rows, uint64_t n, gpr_status (*work)(void *, uint64_t, uint64_t))
+static gpr_status with_pinned_array(uint64_t rows, uint64_t n,
+                                    gpr_status (*work)(void *, uint64_t, uint64_t))
 {
     void *data = NULL;
     gpr_status status = gpr_alloc_pinned(rows * n * sizeof(int32_t), &data), freed = GPR_OK;
@@ -166,7 +176,8 @@ static gpr_status pinned_source(void)
 }
 
 /* Runs `work` over a device array of rows * n values. */
-static gpr_status with_device_array(uint64_t rows, uint64_t n, gpr_status (*work)(void *, uint64_t, uint64_t))
+static gpr_status with_device_array(uint64_t rows, uint64_t n,
+                                    gpr_status (*work)(void *, uint64_t, uint64_t))
 {
     int32_t *values = make_values(rows * n);
     void *data = NULL;
@@ -230,7 +241,8 @@ static gpr_status wait_for(void *stream)
     return status;
 }
 
-/* Elements of each width, written on one stream and overwritten on another that waits for the first. */
+/* Elements of each width, written on one stream and overwritten on another that waits for the
+ * first. */
 static gpr_status fill_in_order(void *data, uint64_t rows, uint64_t n)
 {
     void *const legacy = (void *)1;
@@ -247,10 +259,12 @@ static gpr_status fill_in_order(void *data, uint64_t rows, uint64_t n)
     if (status == GPR_OK) status = gpr_fill_device(0, data, GPR_FLOAT64, &wide, count, own);
     if (status == GPR_OK) status = gpr_order_streams(0, NULL, legacy);
     if (status == GPR_OK) status = gpr_fill_device(0, data, GPR_FLOAT16, &half, 1, legacy);
-    if (status == GPR_OK) status = gpr_fill_device(0, (char *)data + sizeof half, GPR_INT8, &byte, 1, legacy);
+    if (status == GPR_OK)
+        status = gpr_fill_device(0, (char *)data + sizeof half, GPR_INT8, &byte, 1, legacy);
     if (status == GPR_OK) status = wait_for(legacy);
     if (status != GPR_OK) return status;
-    for (uint64_t i = 1; i < count; i++) REQUIRE(((double *)data)[i] == wide); /* the fake's device memory is ours */
+    /* the fake's device memory is ours */
+    for (uint64_t i = 1; i < count; i++) REQUIRE(((double *)data)[i] == wide);
     REQUIRE(((uint16_t *)data)[0] == half && ((uint8_t *)data)[2] == byte);
     return GPR_OK;
 }
@@ -260,7 +274,8 @@ static gpr_status streams_in_order(void)
     return with_device_array(1, 4096, fill_in_order);
 }
 
-/* Column sums of rows * n values, of which blocks share some, that stay on the device; captured into a graph, or not. */
+/* Column sums of rows * n values, of which blocks share some, that stay on the device; captured
+ * into a graph, or not. */
 static gpr_status queue_column_sums(void *data, uint64_t rows, uint64_t n, int captured)
 {
     const int64_t shape[2] = {(int64_t)n, (int64_t)rows}, strides[2] = {4, 4 * (int64_t)n};
@@ -281,7 +296,8 @@ static gpr_status queue_column_sums(void *data, uint64_t rows, uint64_t n, int c
     if (captured) graph = fake.end_capture(request.stream);
     if (captured && status == GPR_OK) REQUIRE(fake.launch_graph(graph, request.stream) == 0);
     fake.wait();
-    if (status == GPR_OK) status = gpr_download(0, request.stream, sums, request.result, n * sizeof *sums);
+    if (status == GPR_OK)
+        status = gpr_download(0, request.stream, sums, request.result, n * sizeof *sums);
     for (uint64_t column = 0; column < n && status == GPR_OK; column++) {
         int64_t expected = 0;
         for (uint64_t row = 0; row < rows; row++) expected += value_at(row * n + column);
@@ -340,7 +356,8 @@ static gpr_status vary_with_given_means(void *data, uint64_t rows, uint64_t n)
     status = gpr_queue_upload(0, given, means, rows * sizeof *means, stream);
     if (status == GPR_OK) status = gpr_reduce(&request);
     fake.wait();
-    if (status == GPR_OK) status = gpr_download(0, stream, found, request.result, rows * sizeof *found);
+    if (status == GPR_OK)
+        status = gpr_download(0, stream, found, request.result, rows * sizeof *found);
     for (uint64_t row = 0; row < rows && status == GPR_OK; row++) {
         double squares = 0;
         for (uint64_t i = 0; i < n; i++) {
@@ -372,12 +389,13 @@ static gpr_status device_array_by_atomics(void)
     return with_device_array(30000, 5, sum_by_passes);
 }
 
-/* Adds values to a state that has a number already: all of them, as a run that blocks share, then every other one. A failed update leaves
- * every byte. */
+/* Adds values to a state that has a number already: all of them, as a run that blocks share, then
+ * every other one. A failed update leaves every byte. */
 static gpr_status add_to_state(void *data, uint64_t rows, uint64_t n)
 {
     enum { FIRST = 12345, STATE_BYTES = 64 };
-    const int64_t shapes[2] = {(int64_t)(rows * n), (int64_t)(rows * n / 2)}, strides[2] = {4, 8}, first = FIRST;
+    const int64_t shapes[2] = {(int64_t)(rows * n), (int64_t)(rows * n / 2)}, strides[2] = {4, 8},
+                  first = FIRST;
     gpr_request request = sums_of(GPR_INT32, 1, NULL, data, NULL);
     uint8_t before[STATE_BYTES], after[STATE_BYTES];
     const size_t bytes = gpr_exact_bytes(GPR_INT64);
@@ -416,14 +434,15 @@ static gpr_status multiply_rows(int on_device, const int32_t *data, uint64_t row
 {
     int64_t found = 0;
     uint64_t expected = 0; /* sums wrap */
-    const gpr_dot_request request = {.a = {.dtype = GPR_INT32, .data = data, .stride = sizeof *data},
-                                     .b = {.dtype = GPR_INT32, .data = data + n, .stride = sizeof *data},
-                                     .factor = GPR_INT32,
-                                     .compute = GPR_INT64,
-                                     .n = n,
-                                     .kernel = -1,
-                                     .on_device = on_device,
-                                     .result = &found};
+    const gpr_dot_request request = {
+        .a = {.dtype = GPR_INT32, .data = data, .stride = sizeof *data},
+        .b = {.dtype = GPR_INT32, .data = data + n, .stride = sizeof *data},
+        .factor = GPR_INT32,
+        .compute = GPR_INT64,
+        .n = n,
+        .kernel = -1,
+        .on_device = on_device,
+        .result = &found};
 
     REQUIRE(rows == 2);
     const gpr_status status = settled(gpr_dot(&request));
@@ -524,7 +543,8 @@ static const work works[] = {
 
 /* ---------------------------------------------------------------- what is alive -------------- */
 
-static const char *const kinds[] = {"device", "pinned", "streams", "events", "modules", "contexts", "depth"};
+static const char *const kinds[] = {"device",  "pinned",   "streams", "events",
+                                    "modules", "contexts", "depth"};
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 typedef struct census {
@@ -542,18 +562,20 @@ static census count_live(void)
     return all;
 }
 
-/* Nothing beyond `expected` is alive. Numbers of bytes are compared where the work went the way it did for `expected`; fewer are
- * fine: less memory may have been found. */
+/* Nothing beyond `expected` is alive. Numbers of bytes are compared where the work went the way it
+ * did for `expected`; fewer are fine: less memory may have been found. */
 static void expect_no_leak(const census *expected, int exact, int same_way)
 {
     const census now = count_live();
 
     for (int i = 0; i < KINDS; i++) {
         if (exact ? now.live[i] == expected->live[i] : now.live[i] <= expected->live[i]) continue;
-        (void)fprintf(stderr, "%s alive: %d, expected %d\n", kinds[i], now.live[i], expected->live[i]);
+        (void)fprintf(stderr, "%s alive: %d, expected %d\n", kinds[i], now.live[i],
+                      expected->live[i]);
         REQUIRE(!"leak");
     }
-    REQUIRE(!same_way || (now.bytes[0] <= expected->bytes[0] && now.bytes[1] <= expected->bytes[1]));
+    REQUIRE(!same_way ||
+            (now.bytes[0] <= expected->bytes[0] && now.bytes[1] <= expected->bytes[1]));
     REQUIRE(fake.programs() == 0);
 }
 
@@ -587,7 +609,8 @@ static int in_child(int (*body)(const void *), const void *argument, const char 
         exit(body(argument));
     }
     REQUIRE(waitpid(child, &status, 0) == child);
-    const int well = WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == PAST_THE_END);
+    const int well =
+        WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == PAST_THE_END);
     CHECK(well, "%s (%s %d)", what, WIFSIGNALED(status) ? "signal" : "exit status",
           WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
     return well ? WEXITSTATUS(status) : -1;
@@ -649,13 +672,15 @@ static void note_failed(const char *call)
         failed[i]++;
         known = 1;
     }
-    if (!known) (void)fprintf(stderr, "the fake has a function that the library does not call: %s\n", call);
+    if (!known)
+        (void)fprintf(stderr, "the fake has a function that the library does not call: %s\n", call);
     REQUIRE(known);
 }
 
 static void expect_all_failed(void)
 {
-    for (int i = 0; i < FUNCTIONS; i++) CHECK(failed[i] > 0, "%s was never made to fail", functions[i]);
+    for (int i = 0; i < FUNCTIONS; i++)
+        CHECK(failed[i] > 0, "%s was never made to fail", functions[i]);
 }
 
 /* ---------------------------------------------------------------- failures ------------------- */
@@ -736,7 +761,8 @@ static void expect_status(const failure *f, gpr_status status, const char *call)
         REQUIRE(strstr(error->message, call) != NULL && strstr(error->message, name_of(f)) != NULL);
         return;
     }
-    REQUIRE(strcmp(error->call, call) == 0 && error->code == f->code && strstr(error->name, name_of(f)) != NULL);
+    REQUIRE(strcmp(error->call, call) == 0 && error->code == f->code &&
+            strstr(error->name, name_of(f)) != NULL);
     REQUIRE(strstr(error->message, name_of(f)) != NULL);
     if (f->in_nvrtc) {
         REQUIRE(status == GPR_ERROR_COMPILE);
@@ -754,7 +780,8 @@ static int fail_once(const void *argument)
 
     if (f->warm) REQUIRE(f->work->run() == GPR_OK);
     (f->in_nvrtc ? fake.nvrtc_fail : fake.fail)(f->function, f->nth, f->code);
-    fake.set_delays((unsigned)f->nth, SHORT_DELAY_US); /* work that was queued is still under way when the call fails */
+    /* work that was queued is still under way when the call fails */
+    fake.set_delays((unsigned)f->nth, SHORT_DELAY_US);
     status = f->work->run();
     fake.set_delays(1, 0);
     (void)snprintf(call, sizeof call, "%s", f->in_nvrtc ? fake.nvrtc_failed() : fake.failed());
@@ -767,15 +794,18 @@ static int fail_once(const void *argument)
     REQUIRE(fake.busy() == 0); /* the caller's memory is the caller's again */
     expect_status(f, status, call);
     const int same_way =
-        strcmp(call, "cuPointerGetAttributes") != 0; /* a pinned array nobody knows to be pinned is staged */
+        /* a pinned array nobody knows to be pinned is staged */
+        strcmp(call, "cuPointerGetAttributes") != 0;
     expect_no_violation();
     expect_no_leak(&f->baseline, 0, same_way);
-    if (status == GPR_ERROR_DEVICE && !f->in_nvrtc) return 0; /* the driver is not asked a second time */
+    /* the driver is not asked a second time */
+    if (status == GPR_ERROR_DEVICE && !f->in_nvrtc) return 0;
     if (status == GPR_ERROR_DEVICE)
         REQUIRE(gpr_set_nvrtc_path(NULL) == GPR_OK); /* nor is NVRTC, until it is looked for anew */
     for (int i = 0; i < 2; i++) {
         status = f->work->run();
-        if (status != GPR_OK) (void)fprintf(stderr, "the next call: %s\n", gpr_last_error()->message);
+        if (status != GPR_OK)
+            (void)fprintf(stderr, "the next call: %s\n", gpr_last_error()->message);
         REQUIRE(status == GPR_OK);
     }
     expect_no_violation();
@@ -783,7 +813,8 @@ static int fail_once(const void *argument)
     return 0;
 }
 
-/* Processes are slow to start under ThreadSanitizer, and failing is no matter of threads: a sample is enough there. */
+/* Processes are slow to start under ThreadSanitizer, and failing is no matter of threads: a
+ * sample is enough there. */
 #ifdef __SANITIZE_THREAD__
 enum { STEP = 13 };
 #else
@@ -791,15 +822,20 @@ enum { STEP = 1 };
 #endif
 
 /* Lets each call of `function` that the work makes fail in turn; returns how many there are. */
-static int fail_each(const work *work, const census *baseline, int in_nvrtc, int warm, const char *function, int code)
+static int fail_each(const work *work, const census *baseline, int in_nvrtc, int warm,
+                     const char *function, int code)
 {
     char what[160];
-    failure f = {
-        .work = work, .baseline = *baseline, .in_nvrtc = in_nvrtc, .warm = warm, .function = function, .code = code};
+    failure f = {.work = work,
+                 .baseline = *baseline,
+                 .in_nvrtc = in_nvrtc,
+                 .warm = warm,
+                 .function = function,
+                 .code = code};
 
     for (f.nth = (int)check_between(1, STEP);; f.nth += STEP) {
-        (void)snprintf(what, sizeof what, "%s, %s, call %d of %s returns %d", work->name, warm ? "warm" : "cold", f.nth,
-                       function, code);
+        (void)snprintf(what, sizeof what, "%s, %s, call %d of %s returns %d", work->name,
+                       warm ? "warm" : "cold", f.nth, function, code);
         if (in_child(fail_once, &f, what) != 0) return f.nth - 1;
     }
 }
@@ -836,7 +872,8 @@ static int fail_twice_while_opening(const void *argument)
     fake.set_memory(1000, 16u << 20);
     fake.fail(f->function, f->nth, f->code);
     REQUIRE(f->work->run() == GPR_ERROR_MEMORY);
-    REQUIRE(strcmp(gpr_last_error()->call, "cuMemAlloc") == 0 && gpr_last_error()->code == OUT_OF_MEMORY);
+    REQUIRE(strcmp(gpr_last_error()->call, "cuMemAlloc") == 0 &&
+            gpr_last_error()->code == OUT_OF_MEMORY);
     expect_no_leak(&nothing, 1, 1);
     fake.set_memory(16u << 20, 16u << 20);
     if (fake.failed()[0] == '\0') return PAST_THE_END;
@@ -849,8 +886,8 @@ static int fail_twice_while_opening(const void *argument)
 
 static void test_giving_back_that_fails_hides_no_failure_to_open(void)
 {
-    static const char *const releases[] = {"cuMemFreeHost", "cuEventDestroy", "cuStreamDestroy", "cuCtxPopCurrent",
-                                           "cuDevicePrimaryCtxRelease"};
+    static const char *const releases[] = {"cuMemFreeHost", "cuEventDestroy", "cuStreamDestroy",
+                                           "cuCtxPopCurrent", "cuDevicePrimaryCtxRelease"};
     failure f = {.work = &works[0], .baseline = baseline_of(&works[0]), .code = UNKNOWN};
 
     for (size_t i = 0; i < sizeof releases / sizeof releases[0]; i++) {
@@ -860,7 +897,8 @@ static void test_giving_back_that_fails_hides_no_failure_to_open(void)
     }
 }
 
-/* A driver newer than the library has failures that nobody here can name: both questions for a name fail too. */
+/* A driver newer than the library has failures that nobody here can name: both questions for a
+ * name fail too. */
 static void test_a_failure_without_a_name_is_reported_by_its_number(void)
 {
     const char *text = NULL;
@@ -869,13 +907,16 @@ static void test_a_failure_without_a_name_is_reported_by_its_number(void)
 
     (void)fail_each(work, &baseline, 0, 0, "*", NAMELESS);
     REQUIRE(gpr_driver_ready() == GPR_OK);
-    CHECK(gpr_cuda.cuGetErrorName(NAMELESS, &text) != CUDA_SUCCESS, "the fake has a name for %d", NAMELESS);
-    CHECK(gpr_cuda.cuGetErrorString(NAMELESS, &text) != CUDA_SUCCESS, "the fake can describe %d", NAMELESS);
+    CHECK(gpr_cuda.cuGetErrorName(NAMELESS, &text) != CUDA_SUCCESS, "the fake has a name for %d",
+          NAMELESS);
+    CHECK(gpr_cuda.cuGetErrorString(NAMELESS, &text) != CUDA_SUCCESS, "the fake can describe %d",
+          NAMELESS);
     note_failed("cuGetErrorName");
     note_failed("cuGetErrorString");
 }
 
-/* Where NVRTC does not know the card it gives PTX, by other functions. Runs in a process that has not opened the fakes. */
+/* Where NVRTC does not know the card it gives PTX, by other functions. Runs in a process that
+ * has not opened the fakes. */
 static int fail_each_for_a_new_card(void)
 {
     REQUIRE(setenv("FAKE_NVRTC", "archs=75:80", 1) == 0);
@@ -974,7 +1015,8 @@ static int meet_a_compile_error_without_a_log(const void *argument)
     REQUIRE(streamed_in_pieces() == GPR_ERROR_COMPILE);
     REQUIRE(strcmp(fake.nvrtc_failed(), call) == 0);
     note_failed(call);
-    REQUIRE(gpr_last_error()->log == NULL && strcmp(gpr_last_error()->call, "nvrtcCompileProgram") == 0);
+    REQUIRE(gpr_last_error()->log == NULL &&
+            strcmp(gpr_last_error()->call, "nvrtcCompileProgram") == 0);
     REQUIRE(fake.programs() == 0);
     REQUIRE(streamed_in_pieces() == GPR_ERROR_COMPILE && gpr_last_error()->log != NULL);
     fake.refuse("");
@@ -997,7 +1039,8 @@ static int stop(void *argument)
     return --*left <= 0;
 }
 
-/* Reduces 3 MB of int32 slowly, stopping when the callback has been asked `asks` times; 0: never. */
+/* Reduces 3 MB of int32 slowly, stopping when the callback has been asked `asks` times; 0:
+ * never. */
 static gpr_status sum_until(int asks)
 {
     enum { COUNT = 800000 };
@@ -1145,7 +1188,8 @@ static int meet_a_full_graph(const void *argument)
     REQUIRE(results_of_a_graph() == GPR_OK);
     fake.set("objects", "0");
     fake.fail("cuUserObjectRelease", 1, UNKNOWN);
-    REQUIRE(results_of_a_graph() == GPR_ERROR_CUDA && strcmp(gpr_last_error()->call, "cuGraphRetainUserObject") == 0);
+    REQUIRE(results_of_a_graph() == GPR_ERROR_CUDA &&
+            strcmp(gpr_last_error()->call, "cuGraphRetainUserObject") == 0);
     REQUIRE(strcmp(fake.failed(), "cuUserObjectRelease") == 0);
     note_failed(fake.failed());
     fake.set("objects", "1");
@@ -1167,7 +1211,8 @@ int main(void)
     REQUIRE(setenv("GPUREDUCE_CACHE_BYTES", "0", 1) == 0);
     REQUIRE(setenv("FAKE_CUDA", "flags=4", 1) ==
             0); /* who waits sleeps: else what is called depends on the time it takes */
-    failed = mmap(NULL, FUNCTIONS * sizeof *failed, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    failed = mmap(NULL, FUNCTIONS * sizeof *failed, PROT_READ | PROT_WRITE,
+                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     REQUIRE(failed != MAP_FAILED);
     test_every_call_for_a_card_newer_than_nvrtc_is_reported_too();
     load_fakes();

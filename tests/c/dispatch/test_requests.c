@@ -1,4 +1,5 @@
-/* What the library answers to requests that make no sense, on both backends, and where it chooses the device itself.
+/* What the library answers to requests that make no sense, on both backends, and where it chooses
+ * the device itself.
  *
  * The driver and NVRTC are fakes, opened anew in a child process for each setting. */
 #include <fcntl.h>
@@ -87,11 +88,16 @@ static void requests_that_make_no_sense_are_refused(void)
     REFUSED(GPR_ERROR_VALUE, "to compute in", request.compute = GPR_DTYPE_COUNT);
     REFUSED(GPR_ERROR_TYPE, "max computes", (request.op = GPR_OP_MAX, request.compute = GPR_INT64));
     REFUSED(GPR_ERROR_VALUE, "no kernel has index", request.kernel = GPR_KERNEL_COUNT);
-    REFUSED(GPR_ERROR_VALUE, "power of two", (request.kernel = GPR_KERNEL_sequential, request.block_size = 96));
-    REFUSED(GPR_ERROR_VALUE, "multiple of 32", (request.kernel = GPR_KERNEL_shfl_atomic, request.block_size = 2048));
-    REFUSED(GPR_ERROR_VALUE, "one warp", (request.kernel = GPR_KERNEL_single_warp, request.block_size = 64));
-    REFUSED(GPR_ERROR_VALUE, "the length decides", (request.kernel = GPR_KERNEL_sequential, request.grid_size = 2));
-    REFUSED(GPR_ERROR_VALUE, "one block", (request.kernel = GPR_KERNEL_single_block, request.grid_size = 2));
+    REFUSED(GPR_ERROR_VALUE, "power of two",
+            (request.kernel = GPR_KERNEL_sequential, request.block_size = 96));
+    REFUSED(GPR_ERROR_VALUE, "multiple of 32",
+            (request.kernel = GPR_KERNEL_shfl_atomic, request.block_size = 2048));
+    REFUSED(GPR_ERROR_VALUE, "one warp",
+            (request.kernel = GPR_KERNEL_single_warp, request.block_size = 64));
+    REFUSED(GPR_ERROR_VALUE, "the length decides",
+            (request.kernel = GPR_KERNEL_sequential, request.grid_size = 2));
+    REFUSED(GPR_ERROR_VALUE, "one block",
+            (request.kernel = GPR_KERNEL_single_block, request.grid_size = 2));
     REFUSED(GPR_ERROR_VALUE, "0 to 64 axes", request.ndim = GPR_MAX_NDIM + 1);
     REFUSED(GPR_ERROR_VALUE, "0 to 64 axes", request.ndim = -1);
     REFUSED(GPR_ERROR_VALUE, "cannot be reduced", request.reduced = 2);
@@ -100,21 +106,27 @@ static void requests_that_make_no_sense_are_refused(void)
     REFUSED(GPR_ERROR_VALUE, "mask_strides", request.mask = mask);
     REFUSED(GPR_ERROR_VALUE, "argmin takes no mask",
             (request.op = GPR_OP_ARGMIN, request.mask = mask, request.mask_strides = mask_strides));
-    REFUSED(GPR_ERROR_VALUE, "ptp does not leave out NaN", (request.op = GPR_OP_PTP, request.skip_nan = 1));
-    REFUSED(GPR_ERROR_TYPE, "bitwise_or' not supported", (request.op = GPR_OP_BITWISE_OR, request.dtype = GPR_FLOAT64));
+    REFUSED(GPR_ERROR_VALUE, "ptp does not leave out NaN",
+            (request.op = GPR_OP_PTP, request.skip_nan = 1));
+    REFUSED(GPR_ERROR_TYPE, "bitwise_or' not supported",
+            (request.op = GPR_OP_BITWISE_OR, request.dtype = GPR_FLOAT64));
     REFUSED(GPR_ERROR_TYPE, "ptp subtracts", (request.op = GPR_OP_PTP, request.dtype = GPR_BOOL));
-    REFUSED(GPR_ERROR_TYPE, "float or complex", (request.op = GPR_OP_VAR, request.compute = GPR_INT32));
+    REFUSED(GPR_ERROR_TYPE, "float or complex",
+            (request.op = GPR_OP_VAR, request.compute = GPR_INT32));
     REFUSED(GPR_ERROR_VALUE, "unknown device number", request.device = GPR_DEVICE_CUDA - 1);
     REFUSED(GPR_ERROR_VALUE, "names its CUDA device", request.on_device = 1);
     REFUSED(GPR_ERROR_VALUE, "bytes are swapped",
-            (request.on_device = 1, request.device = 0, request.op = GPR_OP_MEAN, request.byteswapped = 1));
-    REFUSED(GPR_ERROR_VALUE, "multiples of their size, 4 bytes",
-            (request.on_device = 1, request.device = 0, request.data = (const char *)request.data + 1));
+            (request.on_device = 1, request.device = 0, request.op = GPR_OP_MEAN,
+             request.byteswapped = 1));
+    REFUSED(
+        GPR_ERROR_VALUE, "multiples of their size, 4 bytes",
+        (request.on_device = 1, request.device = 0, request.data = (const char *)request.data + 1));
     REFUSED(GPR_ERROR_VALUE, "results on a device lie at multiples",
             (request.on_device = request.result_on_device = 1, request.device = 0,
              request.result = (char *)request.result + 1));
     REFUSED(GPR_ERROR_VALUE, "results of a host array", request.result_on_device = 1);
-    REFUSED(GPR_ERROR_VALUE, "not memory of a CUDA device", (request.on_device = 1, request.device = 0));
+    REFUSED(GPR_ERROR_VALUE, "not memory of a CUDA device",
+            (request.on_device = 1, request.device = 0));
     REFUSED(GPR_ERROR_VALUE, "1 CUDA device", request.device = 1);
     REFUSED(GPR_ERROR_VALUE, "1 CUDA device", request.device = 100000);
 #undef REFUSED
@@ -122,10 +134,12 @@ static void requests_that_make_no_sense_are_refused(void)
     request.strides = backwards; /* which is sense */
     request.data = values + COUNT - 1;
     REQUIRE(gpr_reduce(&request) == GPR_OK && sum == (int64_t)COUNT * (COUNT - 1) / 2);
-    REQUIRE(gpr_reduce_array(GPR_OP_SUM, GPR_INT8, values, UINT64_C(1) << 63, &sum) == GPR_ERROR_VALUE);
+    REQUIRE(gpr_reduce_array(GPR_OP_SUM, GPR_INT8, values, UINT64_C(1) << 63, &sum) ==
+            GPR_ERROR_VALUE);
     REQUIRE(gpr_reduce_array(GPR_OP_MIN, GPR_INT32, values, 0, &sum) == GPR_ERROR_VALUE);
     REQUIRE(strstr(gpr_last_error()->message, "minimum which has no identity") != NULL);
-    REQUIRE(gpr_reduce_array(GPR_OP_SUM, GPR_INT32, values, COUNT, &sum) == GPR_OK && gpr_last_run()->device == 0);
+    REQUIRE(gpr_reduce_array(GPR_OP_SUM, GPR_INT32, values, COUNT, &sum) == GPR_OK &&
+            gpr_last_run()->device == 0);
 }
 
 static int stop(void *asked)
@@ -154,7 +168,8 @@ static void updates_that_make_no_sense_change_nothing(void)
         .dtype = GPR_INT32, .ndim = 1, .shape = shape, .data = data, .on_device = 1, .device = 1};
     gpr_request request = sound;
     REQUIRE(gpr_exact_update(state, &request) == GPR_OK && gpr_exact_count(state) == COUNT);
-    REQUIRE(gpr_exact_result(state, GPR_FLOAT64, &result) == GPR_OK && result == COUNT * (COUNT - 1) / 2.0);
+    REQUIRE(gpr_exact_result(state, GPR_FLOAT64, &result) == GPR_OK &&
+            result == COUNT * (COUNT - 1) / 2.0);
     gpr_exact_store(state, before);
 
 #define UNCHANGED(wanted, part, ...)                                                             \
@@ -171,7 +186,8 @@ static void updates_that_make_no_sense_change_nothing(void)
     UNCHANGED(GPR_OK, "", request.shape = nothing);
     UNCHANGED(GPR_ERROR_TYPE, "complex64", request.dtype = GPR_COMPLEX64);
     UNCHANGED(GPR_ERROR_VALUE, "no dtype", request.dtype = GPR_DTYPE_COUNT);
-    UNCHANGED(GPR_ERROR_VALUE, "without a mask", (request.mask = mask, request.mask_strides = mask_strides));
+    UNCHANGED(GPR_ERROR_VALUE, "without a mask",
+              (request.mask = mask, request.mask_strides = mask_strides));
     UNCHANGED(GPR_ERROR_VALUE, "native byte order", request.byteswapped = 1);
     UNCHANGED(GPR_ERROR_VALUE, "multiples of their size", request.strides = narrow);
     UNCHANGED(GPR_ERROR_VALUE, "negative extent", request.shape = negative);
@@ -180,13 +196,15 @@ static void updates_that_make_no_sense_change_nothing(void)
     UNCHANGED(GPR_ERROR_VALUE, "\"cuda:1\"", request.device = 0);
     UNCHANGED(GPR_ERROR_VALUE, "names its CUDA device", request.device = GPR_DEVICE_CPU);
     UNCHANGED(GPR_ERROR_VALUE, "multiple of 32", request.block_size = 48);
-    UNCHANGED(GPR_ERROR_INTERRUPTED, "interrupted", (request.interrupted = stop, request.interrupted_arg = &asked));
+    UNCHANGED(GPR_ERROR_INTERRUPTED, "interrupted",
+              (request.interrupted = stop, request.interrupted_arg = &asked));
     REQUIRE(asked == 1);
     request.stream = fake.make_stream(1);
     fake.begin_capture(request.stream);
     const gpr_status captured = gpr_exact_update(state, &request);
     fake.destroy_graph(fake.end_capture(request.stream));
-    REQUIRE(captured == GPR_ERROR_VALUE && strstr(gpr_last_error()->message, "captured into a graph") != NULL);
+    REQUIRE(captured == GPR_ERROR_VALUE &&
+            strstr(gpr_last_error()->message, "captured into a graph") != NULL);
     gpr_exact_store(state, after);
     REQUIRE(memcmp(before, after, bytes) == 0);
 #undef UNCHANGED
@@ -196,7 +214,8 @@ static void updates_that_make_no_sense_change_nothing(void)
     request.compute = GPR_BOOL;
     request.reduced = -1;
     REQUIRE(gpr_exact_update(state, &request) == GPR_OK);
-    REQUIRE(gpr_exact_result(state, GPR_FLOAT64, &result) == GPR_OK && result == COUNT * (COUNT - 1.0));
+    REQUIRE(gpr_exact_result(state, GPR_FLOAT64, &result) == GPR_OK &&
+            result == COUNT * (COUNT - 1.0));
     REQUIRE(gpr_free_device(1, data) == GPR_OK);
     REQUIRE(fake.violation()[0] == '\0');
     gpr_exact_destroy(state);
@@ -314,7 +333,8 @@ static void a_child_forked_while_the_driver_is_opened_is_told_so(void)
     (void)snprintf(path, sizeof path, "%s/libcuda", root);
     REQUIRE(mkfifo(path, 0600) == 0 && setenv("GPUREDUCE_LIBCUDA", path, 1) == 0);
     REQUIRE(pthread_create(&thread, NULL, ask_for_cuda, &in_thread) == 0);
-    while ((end = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC)) < 0) usleep(100); /* there is a reader from here on */
+    /* there is a reader from here on */
+    while ((end = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC)) < 0) usleep(100);
     const pid_t child = fork();
     if (child == 0) {
         (void)alarm(LONGEST_SECONDS);
@@ -366,7 +386,8 @@ int main(void)
     const char *temporary = getenv("TMPDIR");
 
     check_begin();
-    (void)snprintf(root, sizeof root, "%s/gpureduce-requests-XXXXXX", temporary != NULL ? temporary : "/tmp");
+    (void)snprintf(root, sizeof root, "%s/gpureduce-requests-XXXXXX",
+                   temporary != NULL ? temporary : "/tmp");
     REQUIRE(mkdtemp(root) != NULL);
     for (int i = 0; i < COUNT; i++) values[i] = i;
     in_child(requests_that_make_no_sense_are_refused, "requests", "");

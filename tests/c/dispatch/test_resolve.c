@@ -1,5 +1,5 @@
-/* Resolving: a request becomes a rule once per call, whatever path it takes, and what gpr_resolve says of a result before there
- * is memory for it is what gpr_reduce makes. */
+/* Resolving: a request becomes a rule once per call, whatever path it takes, and what gpr_resolve
+ * says of a result before there is memory for it is what gpr_reduce makes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,16 +9,19 @@
 #include "lib/base/registry.h"
 #include "request.h"
 
-/* WRAP(kind, function, result, parameters, arguments): what makes rules. The build reads the second column. */
-#define WRAPS(WRAP)                                                                                                   \
-    WRAP(MADE, gpr_make_rule, gpr_status, (gpr_operator op, gpr_dtype element, gpr_dtype requested, gpr_rule * rule), \
-         (op, element, requested, rule))                                                                              \
-    WRAP(MADE, gpr_make_product_rule, gpr_status,                                                                     \
-         (gpr_dtype a, gpr_dtype b, gpr_dtype factor, gpr_dtype requested, gpr_rule * rule),                          \
-         (a, b, factor, requested, rule))                                                                             \
-    WRAP(ASKED, gpr_result_dtype, gpr_dtype, (gpr_operator op, gpr_dtype dtype, gpr_dtype compute),                   \
-         (op, dtype, compute))                                                                                        \
-    WRAP(ASKED, gpr_choose_kernel, int, (int kernel, gpr_operator op, gpr_dtype dtype, gpr_dtype compute),            \
+/* WRAP(kind, function, result, parameters, arguments): what makes rules. The build reads the
+ * second column. */
+#define WRAPS(WRAP)                                                                          \
+    WRAP(MADE, gpr_make_rule, gpr_status,                                                    \
+         (gpr_operator op, gpr_dtype element, gpr_dtype requested, gpr_rule * rule),         \
+         (op, element, requested, rule))                                                     \
+    WRAP(MADE, gpr_make_product_rule, gpr_status,                                            \
+         (gpr_dtype a, gpr_dtype b, gpr_dtype factor, gpr_dtype requested, gpr_rule * rule), \
+         (a, b, factor, requested, rule))                                                    \
+    WRAP(ASKED, gpr_result_dtype, gpr_dtype,                                                 \
+         (gpr_operator op, gpr_dtype dtype, gpr_dtype compute), (op, dtype, compute))        \
+    WRAP(ASKED, gpr_choose_kernel, int,                                                      \
+         (int kernel, gpr_operator op, gpr_dtype dtype, gpr_dtype compute),                  \
          (kernel, op, dtype, compute))
 
 static int made; /* rules, since the count began */
@@ -47,7 +50,8 @@ static int count_rules(const gpr_request *request)
     return made;
 }
 
-/* Every operator of host and device arrays, with results one after another, with steps, and on the device. */
+/* Every operator of host and device arrays, with results one after another, with steps, and on
+ * the device. */
 static void test_each_call_makes_one_rule(void)
 {
     static int32_t values[ROWS * COUNT];
@@ -56,16 +60,20 @@ static void test_each_call_makes_one_rule(void)
     const uint64_t bytes = sizeof values;
 
     for (int i = 0; i < ROWS * COUNT; i++) values[i] = i;
-    REQUIRE(gpr_alloc_device(0, bytes, &on_device) == GPR_OK && gpr_upload(0, on_device, values, bytes) == GPR_OK);
+    REQUIRE(gpr_alloc_device(0, bytes, &on_device) == GPR_OK &&
+            gpr_upload(0, on_device, values, bytes) == GPR_OK);
     REQUIRE(gpr_alloc_device(0, sizeof results, &result_on_device) == GPR_OK);
     for (int op = 0; op < GPR_OP_COUNT; op++) {
         const int64_t steps[3] = {4 * ROWS * sizeof(double), 4 * sizeof(double), 0};
 
         for (int way = 0; way < 10; way++) {
-            gpr_request request = sums_of(way % 2 == 0 ? GPR_INT32 : GPR_FLOAT32, 2, shape, values, results);
+            gpr_request request =
+                sums_of(way % 2 == 0 ? GPR_INT32 : GPR_FLOAT32, 2, shape, values, results);
             gpr_resolution resolution;
 
-            if (way % 2 == 1 && gpr_result_dtype((gpr_operator)op, GPR_FLOAT32, GPR_DTYPE_DEFAULT) < 0) continue;
+            if (way % 2 == 1 &&
+                gpr_result_dtype((gpr_operator)op, GPR_FLOAT32, GPR_DTYPE_DEFAULT) < 0)
+                continue;
             request.op = (gpr_operator)op;
             request.device = way < 2 ? GPR_DEVICE_CPU : 0;
             if (way == 3 || way == 4) request.shape = empty_shape;
@@ -74,15 +82,18 @@ static void test_each_call_makes_one_rule(void)
             if (request.on_device) request.data = on_device;
             request.result_on_device = way > 7;
             if (request.result_on_device) request.result = result_on_device;
-            CHECK(count_rules(&request) == 1, "%s, way %d: %d rules", gpr_operator_name(request.op), way, made);
+            CHECK(count_rules(&request) == 1, "%s, way %d: %d rules", gpr_operator_name(request.op),
+                  way, made);
             made = 0;
             CHECK(gpr_resolve(&request, &resolution) == GPR_OK, "%s", gpr_last_error()->message);
             CHECK(made == 1, "%s, way %d: %d rules", gpr_operator_name(request.op), way, made);
             request.resolution = &resolution;
-            CHECK(count_rules(&request) == 0, "%s, way %d: %d more", gpr_operator_name(request.op), way, made);
+            CHECK(count_rules(&request) == 0, "%s, way %d: %d more", gpr_operator_name(request.op),
+                  way, made);
         }
     }
-    REQUIRE(gpr_free_device(0, on_device) == GPR_OK && gpr_free_device(0, result_on_device) == GPR_OK);
+    REQUIRE(gpr_free_device(0, on_device) == GPR_OK &&
+            gpr_free_device(0, result_on_device) == GPR_OK);
 }
 
 static void test_dot_products_and_states_make_one_rule(void)
@@ -114,7 +125,8 @@ static void test_resolutions_say_what_results_are(void)
 {
     for (int op = 0; op < GPR_OP_COUNT; op++) {
         for (int dtype = 0; dtype < GPR_DTYPE_COUNT; dtype++) {
-            const gpr_dtype result = gpr_result_dtype((gpr_operator)op, (gpr_dtype)dtype, GPR_DTYPE_DEFAULT);
+            const gpr_dtype result =
+                gpr_result_dtype((gpr_operator)op, (gpr_dtype)dtype, GPR_DTYPE_DEFAULT);
             gpr_request request = sums_of((gpr_dtype)dtype, 2, shape, NULL, NULL);
             gpr_resolution resolution;
 
@@ -122,9 +134,12 @@ static void test_resolutions_say_what_results_are(void)
             const gpr_status status = gpr_resolve(&request, &resolution);
             CHECK((status == GPR_OK) == (result != GPR_DTYPE_DEFAULT), "%d of %d", op, dtype);
             if (status != GPR_OK) continue;
-            CHECK(resolution.result == result, "%d of %d: %d, not %d", op, dtype, resolution.result, result);
-            CHECK(resolution.outputs == (op == GPR_OP_MINMAX ? 2 : 1), "%d outputs", resolution.outputs);
-            CHECK(resolution.kernel == gpr_choose_kernel(-1, (gpr_operator)op, (gpr_dtype)dtype, GPR_DTYPE_DEFAULT),
+            CHECK(resolution.result == result, "%d of %d: %d, not %d", op, dtype, resolution.result,
+                  result);
+            CHECK(resolution.outputs == (op == GPR_OP_MINMAX ? 2 : 1), "%d outputs",
+                  resolution.outputs);
+            CHECK(resolution.kernel ==
+                      gpr_choose_kernel(-1, (gpr_operator)op, (gpr_dtype)dtype, GPR_DTYPE_DEFAULT),
                   "kernel %d", resolution.kernel);
         }
     }

@@ -1,11 +1,13 @@
-/* What the library does when the system refuses: each call that a piece of work makes for memory, a file or a thread fails in turn,
- * in a process of its own.
+/* What the library does when the system refuses: each call that a piece of work makes for memory, a
+ * file or a thread fails in turn, in a process of its own.
  *
- * Promised after each refusal: memory that runs out is GPR_ERROR_MEMORY, or no error where the work can do without (the disk
- * cache, a log, a choice of device); files and threads that are refused are never an error; no memory, file or half-written entry
- * is left behind; the next call gives the right result.
+ * Promised after each refusal: memory that runs out is GPR_ERROR_MEMORY, or no error where the work
+ * can do without (the disk cache, a log, a choice of device); files and threads that are refused
+ * are never an error; no memory, file or half-written entry is left behind; the next call gives the
+ * right result.
  *
- * The linker puts the functions below between the library and libc: the fakes and libc itself are not met. */
+ * The linker puts the functions below between the library and libc: the fakes and libc itself are
+ * not met. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -31,33 +33,40 @@
 
 enum { PAST_THE_END = 77, LONGEST_SECONDS = 60 };
 
-/* WRAP(kind, function, result, parameters, arguments, what it returns when refused, errno then). The build reads the second column. */
-#define WRAPS(WRAP)                                                                                                    \
-    WRAP(MEMORY, malloc, void *, (size_t bytes), (bytes), NULL, ENOMEM)                                                \
-    WRAP(MEMORY, calloc, void *, (size_t count, size_t bytes), (count, bytes), NULL, ENOMEM)                           \
-    WRAP(MEMORY, strdup, char *, (const char *text), (text), NULL, ENOMEM)                                             \
-    WRAP(MEMORY, strndup, char *, (const char *text, size_t most), (text, most), NULL, ENOMEM)                         \
-    WRAP(OWN, free, void, (void *memory), (memory), , )                                                                \
-    WRAP(PLAIN, open, int, (const char *path, int flags, mode_t mode), (path, flags, mode), -1, EMFILE)                \
-    WRAP(PLAIN, openat, int, (int at, const char *path, int flags, mode_t mode), (at, path, flags, mode), -1, EMFILE)  \
-    WRAP(PLAIN, fstat, int, (int file, struct stat *about), (file, about), -1, EIO)                                    \
-    WRAP(PLAIN, fstatat, int, (int at, const char *path, struct stat *about, int flags), (at, path, about, flags), -1, \
-         EACCES)                                                                                                       \
-    WRAP(OWN, read, ssize_t, (int file, void *data, size_t bytes), (file, data, bytes), -1, EIO)                       \
-    WRAP(OWN, write, ssize_t, (int file, const void *data, size_t bytes), (file, data, bytes), -1, ENOSPC)             \
-    WRAP(PLAIN, fsync, int, (int file), (file), -1, EIO)                                                               \
-    WRAP(OWN, close, int, (int file), (file), -1, EIO)                                                                 \
-    WRAP(PLAIN, renameat, int, (int from_at, const char *from, int to_at, const char *to), (from_at, from, to_at, to), \
-         -1, EACCES)                                                                                                   \
-    WRAP(PLAIN, unlinkat, int, (int at, const char *path, int flags), (at, path, flags), -1, EACCES)                   \
-    WRAP(PLAIN, futimens, int, (int file, const struct timespec *times), (file, times), -1, EPERM)                     \
-    WRAP(PLAIN, mkdir, int, (const char *path, mode_t mode), (path, mode), -1, EACCES)                                 \
-    WRAP(PLAIN, fdopendir, DIR *, (int file), (file), NULL, ENOMEM)                                                    \
-    WRAP(PLAIN, sched_getaffinity, int, (pid_t process, size_t bytes, cpu_set_t *set), (process, bytes, set), -1,      \
-         EINVAL)                                                                                                       \
-    WRAP(PLAIN, pthread_attr_init, int, (pthread_attr_t * attributes), (attributes), ENOMEM, ENOMEM)                   \
-    WRAP(PLAIN, pthread_create, int,                                                                                   \
-         (pthread_t * thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument),               \
+/* WRAP(kind, function, result, parameters, arguments, what it returns when refused, errno then).
+ * The build reads the second column. */
+#define WRAPS(WRAP)                                                                                \
+    WRAP(MEMORY, malloc, void *, (size_t bytes), (bytes), NULL, ENOMEM)                            \
+    WRAP(MEMORY, calloc, void *, (size_t count, size_t bytes), (count, bytes), NULL, ENOMEM)       \
+    WRAP(MEMORY, strdup, char *, (const char *text), (text), NULL, ENOMEM)                         \
+    WRAP(MEMORY, strndup, char *, (const char *text, size_t most), (text, most), NULL, ENOMEM)     \
+    WRAP(OWN, free, void, (void *memory), (memory), , )                                            \
+    WRAP(PLAIN, open, int, (const char *path, int flags, mode_t mode), (path, flags, mode), -1,    \
+         EMFILE)                                                                                   \
+    WRAP(PLAIN, openat, int, (int at, const char *path, int flags, mode_t mode),                   \
+         (at, path, flags, mode), -1, EMFILE)                                                      \
+    WRAP(PLAIN, fstat, int, (int file, struct stat *about), (file, about), -1, EIO)                \
+    WRAP(PLAIN, fstatat, int, (int at, const char *path, struct stat *about, int flags),           \
+         (at, path, about, flags), -1, EACCES)                                                     \
+    WRAP(OWN, read, ssize_t, (int file, void *data, size_t bytes), (file, data, bytes), -1, EIO)   \
+    WRAP(OWN, write, ssize_t, (int file, const void *data, size_t bytes), (file, data, bytes), -1, \
+         ENOSPC)                                                                                   \
+    WRAP(PLAIN, fsync, int, (int file), (file), -1, EIO)                                           \
+    WRAP(OWN, close, int, (int file), (file), -1, EIO)                                             \
+    WRAP(PLAIN, renameat, int, (int from_at, const char *from, int to_at, const char *to),         \
+         (from_at, from, to_at, to), -1, EACCES)                                                   \
+    WRAP(PLAIN, unlinkat, int, (int at, const char *path, int flags), (at, path, flags), -1,       \
+         EACCES)                                                                                   \
+    WRAP(PLAIN, futimens, int, (int file, const struct timespec *times), (file, times), -1, EPERM) \
+    WRAP(PLAIN, mkdir, int, (const char *path, mode_t mode), (path, mode), -1, EACCES)             \
+    WRAP(PLAIN, fdopendir, DIR *, (int file), (file), NULL, ENOMEM)                                \
+    WRAP(PLAIN, sched_getaffinity, int, (pid_t process, size_t bytes, cpu_set_t *set),             \
+         (process, bytes, set), -1, EINVAL)                                                        \
+    WRAP(PLAIN, pthread_attr_init, int, (pthread_attr_t * attributes), (attributes), ENOMEM,       \
+         ENOMEM)                                                                                   \
+    WRAP(PLAIN, pthread_create, int,                                                               \
+         (pthread_t * thread, const pthread_attr_t *attributes, void *(*start)(void *),            \
+          void *argument),                                                                         \
          (thread, attributes, start, argument), EAGAIN, EAGAIN)
 
 typedef enum function {
@@ -86,12 +95,14 @@ static _Atomic unsigned *calls; /* of each function, in all processes */
 static int is_refused(function which)
 {
     if (calls != NULL) atomic_fetch_add(&calls[which], 1);
-    if (atomic_load(&fault.function) != (int)which || atomic_fetch_sub(&fault.countdown, 1) != 1) return 0;
+    if (atomic_load(&fault.function) != (int)which || atomic_fetch_sub(&fault.countdown, 1) != 1)
+        return 0;
     atomic_store(&fault.failed, 1);
     return 1;
 }
 
-/* open and openat are called with a mode or without: passing on what is in its place does no harm. */
+/* open and openat are called with a mode or without: passing on what is in its place does no
+ * harm. */
 #define REAL(name, result, parameters) extern result __real_##name parameters;
 #define PLAIN(name, result, parameters, arguments, refusal, number) \
     REAL(name, result, parameters)                                  \
@@ -178,13 +189,14 @@ static int64_t results[MOST_ROWS];
 typedef enum layout { ROWS, COLUMNS, REPEATED } layout;
 
 /* Reduces `rows` rows of n elements and requires the results, which are all alike. */
-static gpr_status reduce(int device, gpr_operator op, gpr_dtype dtype, const char *kernel, uint64_t rows, uint64_t n,
-                         layout layout, int64_t expected)
+static gpr_status reduce(int device, gpr_operator op, gpr_dtype dtype, const char *kernel,
+                         uint64_t rows, uint64_t n, layout layout, int64_t expected)
 {
     const int64_t bytes = (int64_t)gpr_dtype_bytes(dtype);
     const int64_t shape[2] = {(int64_t)rows, (int64_t)n};
-    const int64_t strides[][2] = {
-        [ROWS] = {(int64_t)n * bytes, bytes}, [COLUMNS] = {bytes, (int64_t)rows * bytes}, [REPEATED] = {0, 0}};
+    const int64_t strides[][2] = {[ROWS] = {(int64_t)n * bytes, bytes},
+                                  [COLUMNS] = {bytes, (int64_t)rows * bytes},
+                                  [REPEATED] = {0, 0}};
     gpr_request request = {.op = op,
                            .dtype = dtype,
                            .compute = GPR_DTYPE_DEFAULT,
@@ -220,7 +232,8 @@ static gpr_status small_on_device(void)
 
 static gpr_status streamed_on_device(void)
 {
-    return reduce(0, GPR_OP_SUM, GPR_INT64, "auto", 2, 150000, ROWS, (int64_t)(150000 * (uint64_t)ONES_64));
+    return reduce(0, GPR_OP_SUM, GPR_INT64, "auto", 2, 150000, ROWS,
+                  (int64_t)(150000 * (uint64_t)ONES_64));
 }
 
 static gpr_status rows_decided_in_pieces(void)
@@ -230,14 +243,17 @@ static gpr_status rows_decided_in_pieces(void)
 
 static gpr_status many_partials(void)
 {
-    enum { PIECES = 65, PIECE = 256 << 10 }; /* one more than the backend has room for without asking */
+    /* one more than the backend has room for without asking */
+    enum { PIECES = 65, PIECE = 256 << 10 };
 
-    return reduce(GPR_DEVICE_CPU, GPR_OP_SUM, GPR_INT8, "auto", 1, PIECES * PIECE, REPEATED, PIECES * PIECE * ONES_8);
+    return reduce(GPR_DEVICE_CPU, GPR_OP_SUM, GPR_INT8, "auto", 1, PIECES * PIECE, REPEATED,
+                  PIECES * PIECE * ONES_8);
 }
 
 static gpr_status columns_in_pieces(void)
 {
-    return reduce(GPR_DEVICE_CPU, GPR_OP_SUM, GPR_INT8, "auto", 300, 10000, COLUMNS, 10000 * ONES_8);
+    return reduce(GPR_DEVICE_CPU, GPR_OP_SUM, GPR_INT8, "auto", 300, 10000, COLUMNS,
+                  10000 * ONES_8);
 }
 
 static gpr_status exact_sum_in_pieces(void)
@@ -268,17 +284,20 @@ static gpr_status dot_in_pieces(void)
     return status;
 }
 
-/* A program that does not compile: the failure is the compiler's, and its log is there if there is memory for it. */
+/* A program that does not compile: the failure is the compiler's, and its log is there if there
+ * is memory for it. */
 static gpr_status compile_error(void)
 {
     gpr_status status = GPR_OK;
 
     fake.refuse("first_add");
-    status = gpr_compile_program(GPR_KERNEL_first_add, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, -1, 90, NULL);
+    status = gpr_compile_program(GPR_KERNEL_first_add, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0,
+                                 -1, 90, NULL);
     fake.refuse("");
     REQUIRE(fake.programs() == 0);
     if (status == GPR_ERROR_MEMORY) return status;
-    REQUIRE(status == GPR_ERROR_COMPILE && strcmp(gpr_last_error()->call, "nvrtcCompileProgram") == 0);
+    REQUIRE(status == GPR_ERROR_COMPILE &&
+            strcmp(gpr_last_error()->call, "nvrtcCompileProgram") == 0);
     if (gpr_last_error()->log != NULL) REQUIRE(strstr(gpr_last_error()->log, "refused") != NULL);
     REQUIRE(gpr_last_error()->log != NULL || atomic_load(&fault.failed));
     return GPR_OK;
@@ -298,7 +317,8 @@ static void make_object(char key, gpr_object *object)
 {
     enum { IMAGE_BYTES = 700 };
 
-    *object = (gpr_object){.entry_count = 1, .bytes = IMAGE_BYTES, .image = __real_malloc(IMAGE_BYTES)};
+    *object =
+        (gpr_object){.entry_count = 1, .bytes = IMAGE_BYTES, .image = __real_malloc(IMAGE_BYTES)};
     object->lowered[0] = __real_strdup("name");
     REQUIRE(object->image != NULL && object->lowered[0] != NULL);
     memset(object->image, key, IMAGE_BYTES);
@@ -326,7 +346,8 @@ static int read_entry(char key)
     make_object(key, &expected);
     if (found) {
         REQUIRE(object.entry_count == 1 && strcmp(object.lowered[0], expected.lowered[0]) == 0);
-        REQUIRE(object.bytes == expected.bytes && memcmp(object.image, expected.image, object.bytes) == 0);
+        REQUIRE(object.bytes == expected.bytes &&
+                memcmp(object.image, expected.image, object.bytes) == 0);
     }
     REQUIRE(found || (object.image == NULL && object.entry_count == 0));
     gpr_object_clear(&object);
@@ -335,7 +356,8 @@ static int read_entry(char key)
     return found;
 }
 
-/* Three entries of which two fit. What is found is right; all that counts is there if nothing was refused. */
+/* Three entries of which two fit. What is found is right; all that counts is there if nothing
+ * was refused. */
 static gpr_status cache_that_overflows(void)
 {
     gpr_cache_info info;
@@ -378,7 +400,8 @@ static gpr_status cached_program(void)
     traits.variant = "sequential";
     for (int i = 0; i < 2 && status == GPR_OK; i++) {
         status = gpr_make_object(&traits, 90, 1, &object, &compiled);
-        REQUIRE(status != GPR_OK || (object.entry_count == 2 && strncmp(object.image, "FAKE sm 90", 10) == 0));
+        REQUIRE(status != GPR_OK ||
+                (object.entry_count == 2 && strncmp(object.image, "FAKE sm 90", 10) == 0));
         REQUIRE(status == GPR_OK || (object.entry_count == 0 && object.image == NULL));
         gpr_object_clear(&object);
     }
@@ -418,7 +441,8 @@ static struct shared {
 
 static char root[200];
 
-/* Entries of a directory but the two that every one has; `hidden`: only those that begin with a dot. */
+/* Entries of a directory but the two that every one has; `hidden`: only those that begin with a
+ * dot. */
 static int count_files(const char *path, int hidden)
 {
     DIR *listing = opendir(path);
@@ -438,7 +462,8 @@ static int count_open(void)
     return count_files("/proc/self/fd", 0);
 }
 
-/* Runs body(argument) in a child with a cache of its own; returns its exit status, -1 if it did not end well. */
+/* Runs body(argument) in a child with a cache of its own; returns its exit status, -1 if it did
+ * not end well. */
 static int in_child(int (*body)(const void *), const void *argument, const char *what)
 {
     static int number;
@@ -460,7 +485,8 @@ static int in_child(int (*body)(const void *), const void *argument, const char 
     REQUIRE(waitpid(child, &status, 0) == child);
     (void)rmdir(inner);
     (void)rmdir(outer);
-    const int well = WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == PAST_THE_END);
+    const int well =
+        WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == PAST_THE_END);
     CHECK(well, "%s (%s %d)", what, WIFSIGNALED(status) ? "signal" : "exit status",
           WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
     return well ? WEXITSTATUS(status) : -1;
@@ -493,7 +519,8 @@ typedef struct refusal {
 
 static int is_allocator(function which)
 {
-    return which == CALL_malloc || which == CALL_calloc || which == CALL_strdup || which == CALL_strndup;
+    return which == CALL_malloc || which == CALL_calloc || which == CALL_strdup ||
+           which == CALL_strndup;
 }
 
 static int refuse_once(const void *argument)
@@ -513,7 +540,8 @@ static int refuse_once(const void *argument)
     if (status != GPR_OK) {
         REQUIRE(is_allocator(r->function) && r->work->needs_memory);
         REQUIRE(status == GPR_ERROR_MEMORY && gpr_last_error()->status == GPR_ERROR_MEMORY);
-        REQUIRE(strstr(gpr_last_error()->message, "memory") != NULL && gpr_last_error()->call[0] == '\0');
+        REQUIRE(strstr(gpr_last_error()->message, "memory") != NULL &&
+                gpr_last_error()->call[0] == '\0');
         shared->short_of_memory++;
     }
     /* A file that could not be removed stays; no other half-written one does. */
@@ -522,19 +550,21 @@ static int refuse_once(const void *argument)
     atomic_store(&fault.failed, 0);
     for (int i = 0; i < 2; i++) {
         status = r->work->run();
-        if (status != GPR_OK) (void)fprintf(stderr, "the next call: %s\n", gpr_last_error()->message);
+        if (status != GPR_OK)
+            (void)fprintf(stderr, "the next call: %s\n", gpr_last_error()->message);
         REQUIRE(status == GPR_OK);
     }
     forget_log();
     if (atomic_load(&live) != shared->blocks || count_open() != shared->files)
-        (void)fprintf(stderr, "%d blocks, %d files; without the refusal %d, %d\n", atomic_load(&live), count_open(),
-                      shared->blocks, shared->files);
+        (void)fprintf(stderr, "%d blocks, %d files; without the refusal %d, %d\n",
+                      atomic_load(&live), count_open(), shared->blocks, shared->files);
     REQUIRE(atomic_load(&live) == shared->blocks && count_open() == shared->files);
     REQUIRE(fake.programs() == 0 && fake.violation()[0] == '\0');
     return 0;
 }
 
-/* Processes are slow to start under ThreadSanitizer, and refusing is no matter of threads: a sample is enough there. */
+/* Processes are slow to start under ThreadSanitizer, and refusing is no matter of threads: a
+ * sample is enough there. */
 #ifdef __SANITIZE_THREAD__
 enum { STEP = 7 };
 #else
@@ -560,11 +590,12 @@ static void test_what_is_refused_is_reported_or_done_without_and_leaves_nothing_
                 refused++;
             }
         }
-        CHECK(STEP > 1 || (shared->short_of_memory > 0) == works[i].needs_memory, "%s: short of memory %d times",
-              works[i].name, shared->short_of_memory);
+        CHECK(STEP > 1 || (shared->short_of_memory > 0) == works[i].needs_memory,
+              "%s: short of memory %d times", works[i].name, shared->short_of_memory);
     }
     (void)printf("%d calls refused in turn\n", refused);
-    for (int f = 0; f < FUNCTIONS; f++) CHECK(atomic_load(&calls[f]) > 0, "nothing calls %s", names[f]);
+    for (int f = 0; f < FUNCTIONS; f++)
+        CHECK(atomic_load(&calls[f]) > 0, "nothing calls %s", names[f]);
 }
 
 /* ---------------------------------------------------------------- the cache ------------------ */
@@ -616,7 +647,8 @@ static int choose_without_memory(const void *argument)
     atomic_store(&fault.countdown, 1);
     REQUIRE(gpr_cuda_available() == GPR_OK);
     atomic_store(&fault.function, CALL_malloc); /* the array that both sides would be timed on */
-    REQUIRE(reduce(GPR_DEVICE_FASTEST, GPR_OP_SUM, GPR_INT8, "auto", 1, 1000, ROWS, 1000 * ONES_8) == GPR_OK);
+    REQUIRE(reduce(GPR_DEVICE_FASTEST, GPR_OP_SUM, GPR_INT8, "auto", 1, 1000, ROWS,
+                   1000 * ONES_8) == GPR_OK);
     REQUIRE(atomic_load(&fault.failed) && gpr_last_run()->device == GPR_DEVICE_CPU);
     return 0;
 }
@@ -632,14 +664,16 @@ int main(void)
 
     check_begin();
     load_fakes();
-    (void)snprintf(root, sizeof root, "%s/gpureduce-system-XXXXXX", temporary != NULL ? temporary : "/tmp");
+    (void)snprintf(root, sizeof root, "%s/gpureduce-system-XXXXXX",
+                   temporary != NULL ? temporary : "/tmp");
     REQUIRE(mkdtemp(root) != NULL);
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     REQUIRE(shared != MAP_FAILED);
     calls = shared->calls;
     memset(elements, 1, sizeof elements);
     /* By the environment, so that what reads it is met too. */
-    REQUIRE(setenv("GPUREDUCE_DEVICE_BYTES", "1048576", 1) == 0 && setenv("GPUREDUCE_PINNED_BYTES", "2097152", 1) == 0);
+    REQUIRE(setenv("GPUREDUCE_DEVICE_BYTES", "1048576", 1) == 0 &&
+            setenv("GPUREDUCE_PINNED_BYTES", "2097152", 1) == 0);
     REQUIRE(setenv("GPUREDUCE_THREADS", "3", 1) == 0);
     test_an_entry_survives_memory_that_runs_out_while_it_is_read();
     test_interrupted_and_short_reads_and_writes_are_no_trouble();

@@ -1,7 +1,6 @@
-// Blocks hand in their partials and take a ticket, and nothing makes the partials visible before the ticket.
-// kernel: last_block
-// block: 64
-// finds: race on byte; no device fence and atomic of the one
+// Blocks hand in their partials and take a ticket, and nothing makes the partials visible before
+// the ticket. kernel: last_block block: 64 finds: race on byte; no device fence and atomic of the
+// one
 #pragma once
 
 #include "block.cuh"
@@ -11,12 +10,14 @@ namespace gpr {
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-last_block(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc> scratch)
+    last_block(const typename Traits::In *in, typename Traits::Acc *out, Rows rows,
+               Scratch<typename Traits::Acc> scratch)
 {
     using Acc = typename Traits::Acc;
     const Row row = row_of(rows, blockIdx.x);
     __shared__ bool is_last;
-    Acc value = block_reduce<Traits, BLOCK>(fold_elements<Traits>(in + row.begin, row.n, grid_of<BLOCK>(row)));
+    Acc value = block_reduce<Traits, BLOCK>(
+        fold_elements<Traits>(in + row.begin, row.n, grid_of<BLOCK>(row)));
 
     if (threadIdx.x == 0) {
         scratch.partials()[row.virtual_block] = value;

@@ -11,7 +11,8 @@ namespace gpr {
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-shfl_two_pass(const typename Traits::In *in, typename Traits::Acc *out, Rows rows, Scratch<typename Traits::Acc>)
+    shfl_two_pass(const typename Traits::In *in, typename Traits::Acc *out, Rows rows,
+                  Scratch<typename Traits::Acc>)
 {
     using Acc = typename Traits::Acc;
     const Row row = row_of(rows, blockIdx.x);
@@ -19,7 +20,8 @@ shfl_two_pass(const typename Traits::In *in, typename Traits::Acc *out, Rows row
     const Vector *vectors = reinterpret_cast<const Vector *>(in + row.begin);
     Acc value = Traits::identity();
 
-    for (uint64 i = row.block * BLOCK + tid; i < row.n / vector_elements<typename Traits::In>; i += row.blocks * BLOCK) {
+    for (uint64 i = row.block * BLOCK + tid; i < row.n / vector_elements<typename Traits::In>;
+         i += row.blocks * BLOCK) {
         const Vector v[1] = {load_vector(vectors + i)}; // HERE
         value = Traits::combine(value, fold_tile<Traits>(v));
     }

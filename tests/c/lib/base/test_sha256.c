@@ -4,7 +4,8 @@
 #include "check.h"
 #include "lib/base/sha256.h"
 
-static void hash_in_pieces(const uint8_t *data, size_t bytes, size_t piece, char hex[GPR_SHA256_HEX])
+static void hash_in_pieces(const uint8_t *data, size_t bytes, size_t piece,
+                           char hex[GPR_SHA256_HEX])
 {
     uint8_t digest[GPR_SHA256_BYTES];
     gpr_sha256 hash;
@@ -27,7 +28,8 @@ static void test_published_digests(void)
         {"abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"},
         {"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
          "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"},
-        {"abcdefghbcdefghicdefghijdefghijkefghijklfghijklmghijklmnhijklmnoijklmnopjklmnopqklmnopqrlmnopqrsmnopqrstnopqr"
+        {"abcdefghbcdefghicdefghijdefghijkefghijklfghijklmghijklmnhijklmnoijklmnopjklmnopqklmnopqrl"
+         "mnopqrsmnopqrstnopqr"
          "stu",
          "cf5b16a778af8380036ce59e7b0492370b249b11e8f07a51afac45037afee9d1"},
     };
@@ -47,11 +49,12 @@ static void test_a_million_letters(void)
 
     memset(letters, 'a', sizeof letters);
     hash_in_pieces(letters, sizeof letters, sizeof letters, hex);
-    CHECK(strcmp(hex, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0") == 0, "%s", hex);
+    CHECK(strcmp(hex, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0") == 0,
+          "%s", hex);
 }
 
-/* Lengths around the block's and the padding's edges; pieces of every size give what the whole gives, and no two lengths of the
- * same bytes the same. */
+/* Lengths around the block's and the padding's edges; pieces of every size give what the whole
+ * gives, and no two lengths of the same bytes the same. */
 static void test_pieces_do_not_matter_and_lengths_do(void)
 {
     uint8_t data[200];

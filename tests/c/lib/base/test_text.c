@@ -1,4 +1,5 @@
-/* Text that grows: whole at any length, and nothing of what comes after a write that found no memory. */
+/* Text that grows: whole at any length, and nothing of what comes after a write that found no
+ * memory. */
 #include <string.h>
 
 #include "check.h"
@@ -23,7 +24,8 @@ void *__wrap_malloc(size_t bytes)
     return memory_is_short ? NULL : __real_malloc(bytes);
 }
 
-/* Pieces of every length up to some hundred characters, whose ends meet those of the room at one time or another. */
+/* Pieces of every length up to some hundred characters, whose ends meet those of the room at one
+ * time or another. */
 static void test_text_is_what_was_written(void)
 {
     enum { PIECES = 400, MOST = PIECES * PIECES };
@@ -39,7 +41,8 @@ static void test_text_is_what_was_written(void)
         gpr_text_add(&text, "%s", piece);
         memcpy(expected + length, piece, count);
         length += count;
-        CHECK(text.length == length && text.room > length && strlen(text.text) == length, "piece %d", i);
+        CHECK(text.length == length && text.room > length && strlen(text.text) == length,
+              "piece %d", i);
     }
     CHECK(gpr_text_status(&text) == GPR_OK && memcmp(text.text, expected, length) == 0, "text");
     gpr_text_clear(&text);
@@ -64,8 +67,10 @@ static void test_text_without_memory_is_an_error(void)
     gpr_text_add(&text, "%*d", LONG, 1);
     memory_is_short = 0;
     gpr_text_add(&text, "b");
-    CHECK(gpr_text_status(&text) == GPR_ERROR_MEMORY && strcmp(text.text, "a") == 0, "a later write");
-    CHECK(strstr(gpr_last_error()->message, "out of memory") != NULL, "%s", gpr_last_error()->message);
+    CHECK(gpr_text_status(&text) == GPR_ERROR_MEMORY && strcmp(text.text, "a") == 0,
+          "a later write");
+    CHECK(strstr(gpr_last_error()->message, "out of memory") != NULL, "%s",
+          gpr_last_error()->message);
     gpr_text_clear(&text);
     CHECK(gpr_text_status(&text) == GPR_OK, "a cleared text");
 }

@@ -1,4 +1,5 @@
-/* The pool: every task runs once whatever the number of threads and callers, also after fork and within one. */
+/* The pool: every task runs once whatever the number of threads and callers, also after fork and
+ * within one. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -11,7 +12,8 @@
 
 enum { MOST_TASKS = 5000 };
 
-/* The thread sanitizer gives up on a child that starts threads unless told that this is what is tested. */
+/* The thread sanitizer gives up on a child that starts threads unless told that this is what is
+ * tested. */
 const char *__tsan_default_options(void);
 const char *__tsan_default_options(void)
 {
@@ -49,7 +51,8 @@ static uint64_t run_counted(uint64_t count)
     const uint32_t threads = gpr_parallel_for(count, count_task, c);
 
     if (threads < 1 || threads > gpr_thread_count()) wrong++;
-    for (uint64_t i = 0; i < MOST_TASKS; i++) wrong += c->runs[i] != (i < count) || (i < count && c->plain[i] != i * i);
+    for (uint64_t i = 0; i < MOST_TASKS; i++)
+        wrong += c->runs[i] != (i < count) || (i < count && c->plain[i] != i * i);
     free(c);
     return wrong;
 }
@@ -60,8 +63,10 @@ static void test_counts(void)
 
     for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
         set_threads(threads[t]);
-        for (uint64_t count = 0; count < 20; count++) CHECK(run_counted(count) == 0, "%" PRIu64 " tasks", count);
-        for (int k = 0; k < 100; k++) CHECK(run_counted((uint64_t)check_between(0, MOST_TASKS)) == 0, "many tasks");
+        for (uint64_t count = 0; count < 20; count++)
+            CHECK(run_counted(count) == 0, "%" PRIu64 " tasks", count);
+        for (int k = 0; k < 100; k++)
+            CHECK(run_counted((uint64_t)check_between(0, MOST_TASKS)) == 0, "many tasks");
     }
 }
 
@@ -79,7 +84,8 @@ static void test_progress_is_the_share_of_tasks_that_have_begun(void)
     for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
         set_threads(threads[t]);
         (void)gpr_parallel_for(COUNT, progress_task, shares);
-        for (int i = 0; i < COUNT; i++) CHECK(shares[i] == (double)i / COUNT, "task %d saw %g", i, shares[i]);
+        for (int i = 0; i < COUNT; i++)
+            CHECK(shares[i] == (double)i / COUNT, "task %d saw %g", i, shares[i]);
     }
 }
 
@@ -96,7 +102,8 @@ static void test_many_callers(void)
     uint64_t failures[CALLERS] = {0};
 
     set_threads(4);
-    for (int i = 0; i < CALLERS; i++) CHECK(pthread_create(&callers[i], NULL, call_often, &failures[i]) == 0, "create");
+    for (int i = 0; i < CALLERS; i++)
+        CHECK(pthread_create(&callers[i], NULL, call_often, &failures[i]) == 0, "create");
     for (int i = 0; i < CALLERS; i++) {
         (void)pthread_join(callers[i], NULL);
         CHECK(failures[i] == 0, "caller %d", i);
@@ -155,7 +162,8 @@ static void fork_task(void *context, uint64_t index)
 
     /* The workers hold still, so that the caller surely gets a task. */
     while (!pthread_equal(pthread_self(), forker) && !forked) usleep(10);
-    if (pthread_equal(pthread_self(), forker) && atomic_compare_exchange_strong(&forked, &first, 1)) {
+    if (pthread_equal(pthread_self(), forker) &&
+        atomic_compare_exchange_strong(&forked, &first, 1)) {
         const pid_t child = fork();
         if (child != 0) forked_child = child;
     }

@@ -1,4 +1,5 @@
-/* The disk cache: what goes in comes out, whatever is damaged is a miss, nothing is an error, and the limit holds.
+/* The disk cache: what goes in comes out, whatever is damaged is a miss, nothing is an error, and
+ * the limit holds.
  *
  * Each test has a directory of its own under the system's temporary one. */
 #ifndef _GNU_SOURCE
@@ -83,7 +84,9 @@ static void make_object(uint64_t seed, gpr_object *object)
 
 static int same(const gpr_object *a, const gpr_object *b)
 {
-    if (a->entry_count != b->entry_count || a->bytes != b->bytes || memcmp(a->image, b->image, a->bytes) != 0) return 0;
+    if (a->entry_count != b->entry_count || a->bytes != b->bytes ||
+        memcmp(a->image, b->image, a->bytes) != 0)
+        return 0;
     for (int i = 0; i < a->entry_count; i++) {
         if (strcmp(a->lowered[i], b->lowered[i]) != 0) return 0;
     }
@@ -135,7 +138,9 @@ static void test_what_is_written_is_read_back(void)
     }
     write_seeded("key 0\nwith lines", 1000); /* an entry may be written twice */
     CHECK(read_seeded("key 0\nwith lines", 1000) == 1, "the later one counts");
-    CHECK(info().entries == 100 && strcmp(info().directory, directory) == 0 && info().reason == NULL, "%s", directory);
+    CHECK(info().entries == 100 && strcmp(info().directory, directory) == 0 &&
+              info().reason == NULL,
+          "%s", directory);
     gpr_cache_remove_all();
     CHECK(info().entries == 0 && info().bytes == 0, "entries after all were removed");
 }
@@ -309,7 +314,8 @@ static void test_the_environment_says_where_and_whether(void)
     static const char *const senseless[] = {"", "many", "-5", "12x", "99999999999999999999999"};
     for (int i = 0; i < 5; i++) {
         (void)setenv("GPUREDUCE_CACHE_BYTES", senseless[i], 1);
-        CHECK(info().limit_bytes == 256u << 20, "\"%s\": %llu", senseless[i], (unsigned long long)info().limit_bytes);
+        CHECK(info().limit_bytes == 256u << 20, "\"%s\": %llu", senseless[i],
+              (unsigned long long)info().limit_bytes);
     }
     (void)unsetenv("GPUREDUCE_CACHE_BYTES");
     (void)unsetenv("GPUREDUCE_CACHE_DIR");
@@ -449,16 +455,19 @@ static void test_a_full_disk_is_a_fault_and_leaves_nothing(void)
     begin("full");
     write_seeded("first", 1);
     (void)signal(SIGXFSZ, SIG_IGN);
-    CHECK(getrlimit(RLIMIT_FSIZE, &before) == 0 && setrlimit(RLIMIT_FSIZE, &full) == 0, "setrlimit");
+    CHECK(getrlimit(RLIMIT_FSIZE, &before) == 0 && setrlimit(RLIMIT_FSIZE, &full) == 0,
+          "setrlimit");
     const uint64_t faults = info().faults;
     write_seeded("second", 2);
     CHECK(read_seeded("second", 2) == 0, "an entry that could not be written");
     const uint64_t more = info().faults;
     CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0, "setrlimit");
-    CHECK(more == faults + 1, "%llu faults, then %llu", (unsigned long long)faults, (unsigned long long)more);
+    CHECK(more == faults + 1, "%llu faults, then %llu", (unsigned long long)faults,
+          (unsigned long long)more);
     CHECK(count_files() == 1, "%d files", count_files());
     write_seeded("second", 2);
-    CHECK(read_seeded("second", 2) == 1 && read_seeded("first", 1) == 1, "after there is room again");
+    CHECK(read_seeded("second", 2) == 1 && read_seeded("first", 1) == 1,
+          "after there is room again");
 }
 
 /* One of several processes that write, read and clear the same entries at once. */
@@ -488,7 +497,8 @@ static void test_processes_that_write_at_once_see_whole_entries(void)
     for (int i = 0; i < PROCESSES; i++) {
         if (fork() == 0) _exit(work_on_shared_entries(i));
     }
-    for (int i = 0; i < PROCESSES; i++) CHECK(wait(&status) > 0 && status == 0, "wait status %d", status);
+    for (int i = 0; i < PROCESSES; i++)
+        CHECK(wait(&status) > 0 && status == 0, "wait status %d", status);
     gpr_cache_remove_all();
     CHECK(count_files() == 0, "%d files", count_files());
     write_seeded("key", 1);
@@ -500,7 +510,8 @@ int main(void)
     const char *temporary = getenv("TMPDIR");
 
     check_begin();
-    (void)snprintf(root, sizeof root, "%s/gpureduce-cache-XXXXXX", temporary != NULL ? temporary : "/tmp");
+    (void)snprintf(root, sizeof root, "%s/gpureduce-cache-XXXXXX",
+                   temporary != NULL ? temporary : "/tmp");
     if (mkdtemp(root) == NULL) return 1;
     test_what_is_written_is_read_back();
     test_a_directory_made_by_the_cache_is_private();

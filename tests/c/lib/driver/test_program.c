@@ -1,7 +1,8 @@
-/* Programs: the text and the key of a traits, when NVRTC is asked and when the disk cache is, and for which target.
+/* Programs: the text and the key of a traits, when NVRTC is asked and when the disk cache is, and
+ * for which target.
  *
- * Keys are read from the cache's own files: what counts is what is on the disk. NVRTC is the fake one, opened anew in a child
- * process for each setting. */
+ * Keys are read from the cache's own files: what counts is what is on the disk. NVRTC is the fake
+ * one, opened anew in a child process for each setting. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -20,7 +21,8 @@ enum { HEADER_BYTES = 56, KEY_ROOM = 8192 };
 
 static char root[200];
 
-/* What this machine has installed is out of sight, so that a test finds the same everywhere. The build reads the second column. */
+/* What this machine has installed is out of sight, so that a test finds the same everywhere. The
+ * build reads the second column. */
 #define WRAPS(WRAP)                                          \
     WRAP(OWN, dlopen, void *, (const char *path, int flags)) \
     WRAP(OWN, stat, int, (const char *path, struct stat *about))
@@ -32,7 +34,8 @@ WRAPS(WRAP)
 
 static int is_installed(const char *path)
 {
-    return strchr(path, '/') == NULL || strncmp(path, "/usr/local/cuda", strlen("/usr/local/cuda")) == 0;
+    return strchr(path, '/') == NULL ||
+           strncmp(path, "/usr/local/cuda", strlen("/usr/local/cuda")) == 0;
 }
 
 void *__wrap_dlopen(const char *path, int flags)
@@ -55,7 +58,8 @@ static void in_child(void (*body)(void), const char *name, const char *setting)
     if (child == 0) {
         char directory[300];
         (void)snprintf(directory, sizeof directory, "%s/%s", root, name);
-        REQUIRE(setenv("FAKE_NVRTC", setting, 1) == 0 && setenv("GPUREDUCE_CACHE_DIR", directory, 1) == 0);
+        REQUIRE(setenv("FAKE_NVRTC", setting, 1) == 0 &&
+                setenv("GPUREDUCE_CACHE_DIR", directory, 1) == 0);
         load_fakes();
         body();
         exit(0);
@@ -64,7 +68,8 @@ static void in_child(void (*body)(void), const char *name, const char *setting)
     CHECK(status == 0, "%s", name);
 }
 
-static void make_traits(gpr_kernel_traits *traits, const char *kernel, gpr_operator op, gpr_dtype dtype, uint32_t block)
+static void make_traits(gpr_kernel_traits *traits, const char *kernel, gpr_operator op,
+                        gpr_dtype dtype, uint32_t block)
 {
     gpr_rule rule;
 
@@ -80,7 +85,8 @@ static void make_traits(gpr_kernel_traits *traits, const char *kernel, gpr_opera
     traits->per_thread = gpr_kernel_rows[traits->kernel].per_thread;
     traits->item = 1;
     traits->kept = traits->reduced = 1;
-    traits->variant = strcmp(kernel, "auto") == 0 ? "fast_stream" : gpr_kernel_rows[traits->kernel].name;
+    traits->variant =
+        strcmp(kernel, "auto") == 0 ? "fast_stream" : gpr_kernel_rows[traits->kernel].name;
 }
 
 /* Makes the object; returns 1 if it was compiled, 0 if the cache had it. */
@@ -147,8 +153,8 @@ static void the_key_has_everything(void)
     expect_in(key, "constexpr unsigned per_thread = 8;\n");
     expect_in(key, "constexpr unsigned lanes = 32;\n");
     expect_in(key, "#include \"multi_add_chunks.cuh\"\n");
-    expect_in(key,
-              "using First = gpr::KernelTraits<gpr::fold_sum, gpr::dt_int8, gpr::dt_int64, gpr::dt_uint64, false>;\n");
+    expect_in(key, "using First = gpr::KernelTraits<gpr::fold_sum, gpr::dt_int8, gpr::dt_int64, "
+                   "gpr::dt_uint64, false>;\n");
     expect_in(key, "constexpr unsigned kept_axes = 1;\n");
 }
 
@@ -161,9 +167,11 @@ static void traits_that_differ_have_keys_that_differ(void)
     uint64_t programs = 0;
 
     for (int k = 0; k < 6; k++) {
-        for (int op = 0; op < GPR_OP_COUNT; op += 2) { /* sum, min, mean, all, argmax, std, ptp, ... */
+        /* sum, min, mean, all, argmax, std, ptp, ... */
+        for (int op = 0; op < GPR_OP_COUNT; op += 2) {
             for (int dtype = 0; dtype < GPR_DTYPE_COUNT; dtype += 5) {
-                if (gpr_result_dtype((gpr_operator)op, (gpr_dtype)dtype, GPR_DTYPE_DEFAULT) == GPR_DTYPE_DEFAULT)
+                if (gpr_result_dtype((gpr_operator)op, (gpr_dtype)dtype, GPR_DTYPE_DEFAULT) ==
+                    GPR_DTYPE_DEFAULT)
                     continue;
                 for (uint32_t block = 64; block <= 128; block *= 2) {
                     for (int c = 0; c < 2; c++) {
@@ -173,7 +181,8 @@ static void traits_that_differ_have_keys_that_differ(void)
                         REQUIRE(make(&traits, ccs[c], 1) == 0); /* the second time it is there */
                         programs += (uint64_t)compiled;
                         /* A mean is a sum: only these may share. */
-                        if (op != GPR_OP_MEAN && op != GPR_OP_ANY && op != GPR_OP_ALL) REQUIRE(compiled == 1);
+                        if (op != GPR_OP_MEAN && op != GPR_OP_ANY && op != GPR_OP_ALL)
+                            REQUIRE(compiled == 1);
                         REQUIRE(count_entries() == programs);
                     }
                 }
@@ -250,7 +259,8 @@ static void expect_target(int cc, const char *target)
     char found[GPR_TARGET_ROOM] = "";
 
     REQUIRE(gpr_nvrtc_target(cc, found) == GPR_OK);
-    if (strcmp(found, target) != 0) (void)fprintf(stderr, "%d: %s, expected %s\n", cc, found, target);
+    if (strcmp(found, target) != 0)
+        (void)fprintf(stderr, "%d: %s, expected %s\n", cc, found, target);
     REQUIRE(strcmp(found, target) == 0);
 }
 
@@ -345,7 +355,8 @@ static void make_header(const char *directory, const char *text)
     REQUIRE(header != NULL && fputs(text, header) >= 0 && fclose(header) == 0);
 }
 
-/* The directory of CUB's headers is found in three ways; which version they are is part of the key. */
+/* The directory of CUB's headers is found in three ways; which version they are is part of the
+ * key. */
 static void cub_is_compiled_with_the_headers_that_are_found(void)
 {
     char include[400], path[500], option[500];
@@ -353,7 +364,8 @@ static void cub_is_compiled_with_the_headers_that_are_found(void)
     gpr_kernel_traits traits;
     int compiled = 0;
 
-    REQUIRE(unsetenv("GPUREDUCE_CCCL") == 0 && unsetenv("CUDA_HOME") == 0 && unsetenv("CUDA_PATH") == 0);
+    REQUIRE(unsetenv("GPUREDUCE_CCCL") == 0 && unsetenv("CUDA_HOME") == 0 &&
+            unsetenv("CUDA_PATH") == 0);
     make_traits(&traits, "cub", GPR_OP_SUM, GPR_INT16, 256);
     REQUIRE(gpr_make_object(&traits, 90, 1, &object, &compiled) == GPR_ERROR_KERNEL);
     expect_in(gpr_last_error()->message, "GPUREDUCE_CCCL");
@@ -383,8 +395,9 @@ static void cub_is_compiled_with_the_headers_that_are_found(void)
 
 static void failures_are_not_cached_and_leave_no_program(void)
 {
-    static const char *const functions[] = {"nvrtcCreateProgram",  "nvrtcAddNameExpression", "nvrtcCompileProgram",
-                                            "nvrtcGetLoweredName", "nvrtcGetCUBINSize",      "nvrtcGetCUBIN"};
+    static const char *const functions[] = {"nvrtcCreateProgram",  "nvrtcAddNameExpression",
+                                            "nvrtcCompileProgram", "nvrtcGetLoweredName",
+                                            "nvrtcGetCUBINSize",   "nvrtcGetCUBIN"};
     gpr_object object;
     gpr_kernel_traits traits;
     int compiled = 0;
@@ -395,7 +408,8 @@ static void failures_are_not_cached_and_leave_no_program(void)
         const gpr_status status = gpr_make_object(&traits, 90, 1, &object, &compiled);
         REQUIRE(status == (i % 2 || i == 2 ? GPR_ERROR_COMPILE : GPR_ERROR_MEMORY));
         REQUIRE(strcmp(gpr_last_error()->call, functions[i]) == 0);
-        REQUIRE(object.image == NULL && object.entry_count == 0 && count_entries() == 0 && fake.programs() == 0);
+        REQUIRE(object.image == NULL && object.entry_count == 0 && count_entries() == 0 &&
+                fake.programs() == 0);
     }
     fake.refuse("Next");
     REQUIRE(gpr_make_object(&traits, 90, 1, &object, &compiled) == GPR_ERROR_COMPILE);
@@ -409,53 +423,59 @@ static void programs_that_do_not_exist_are_refused(void)
 {
     uint64_t bytes = 1;
 
-    REQUIRE(gpr_compile_program(-1, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, -1, 90, &bytes) == GPR_ERROR_VALUE &&
+    REQUIRE(gpr_compile_program(-1, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, -1, 90, &bytes) ==
+                GPR_ERROR_VALUE &&
             bytes == 0);
-    REQUIRE(gpr_compile_program(GPR_KERNEL_COUNT, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, -1, 90, NULL) ==
-            GPR_ERROR_VALUE);
-    REQUIRE(gpr_compile_program(GPR_KERNEL_sequential, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 33, -1, 90, NULL) ==
-            GPR_ERROR_VALUE);
-    REQUIRE(gpr_compile_program(GPR_KERNEL_sequential, GPR_OP_MIN, GPR_INT8, GPR_INT16, 0, -1, 90, NULL) ==
-            GPR_ERROR_TYPE);
-    REQUIRE(gpr_compile_program(GPR_KERNEL_auto, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, -1, 90, &bytes) ==
-                GPR_OK &&
+    REQUIRE(gpr_compile_program(GPR_KERNEL_COUNT, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, -1,
+                                90, NULL) == GPR_ERROR_VALUE);
+    REQUIRE(gpr_compile_program(GPR_KERNEL_sequential, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 33,
+                                -1, 90, NULL) == GPR_ERROR_VALUE);
+    REQUIRE(gpr_compile_program(GPR_KERNEL_sequential, GPR_OP_MIN, GPR_INT8, GPR_INT16, 0, -1, 90,
+                                NULL) == GPR_ERROR_TYPE);
+    REQUIRE(gpr_compile_program(GPR_KERNEL_auto, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, -1, 90,
+                                &bytes) == GPR_OK &&
             bytes > 0);
     uint64_t one = 0, sum = 0, again = 0;
     int variants = 0;
     for (; sum < bytes; variants++) {
-        REQUIRE(gpr_compile_program(GPR_KERNEL_auto, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, variants, 90, &one) ==
-                    GPR_OK &&
+        REQUIRE(gpr_compile_program(GPR_KERNEL_auto, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0,
+                                    variants, 90, &one) == GPR_OK &&
                 one > 0);
         sum += one;
     }
     REQUIRE(sum == bytes && variants > 1);
-    REQUIRE(gpr_compile_program(GPR_KERNEL_auto, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, 2 * variants - 1, 90,
-                                &again) == GPR_OK &&
+    REQUIRE(gpr_compile_program(GPR_KERNEL_auto, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0,
+                                2 * variants - 1, 90, &again) == GPR_OK &&
             again == one);
     /* Variances have each program twice: about means that are given, too. */
-    REQUIRE(gpr_compile_program(GPR_KERNEL_auto, GPR_OP_VAR, GPR_INT8, GPR_DTYPE_DEFAULT, 0, -1, 90, &bytes) == GPR_OK);
+    REQUIRE(gpr_compile_program(GPR_KERNEL_auto, GPR_OP_VAR, GPR_INT8, GPR_DTYPE_DEFAULT, 0, -1, 90,
+                                &bytes) == GPR_OK);
     sum = 0;
     for (int i = 0; i < 2 * variants; i++) {
-        REQUIRE(gpr_compile_program(GPR_KERNEL_auto, GPR_OP_VAR, GPR_INT8, GPR_DTYPE_DEFAULT, 0, i, 90, &one) ==
-                GPR_OK);
+        REQUIRE(gpr_compile_program(GPR_KERNEL_auto, GPR_OP_VAR, GPR_INT8, GPR_DTYPE_DEFAULT, 0, i,
+                                    90, &one) == GPR_OK);
         sum += one;
     }
     REQUIRE(sum == bytes);
-    REQUIRE(gpr_compile_program(GPR_KERNEL_auto, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, -2, 90, NULL) ==
-            GPR_ERROR_VALUE);
-    REQUIRE(gpr_compile_program(GPR_KERNEL_exact, GPR_OP_VAR, GPR_FLOAT64, GPR_DTYPE_DEFAULT, 0, -1, 90, &bytes) ==
-                GPR_OK &&
-            gpr_compile_program(GPR_KERNEL_exact, GPR_OP_VAR, GPR_FLOAT64, GPR_DTYPE_DEFAULT, 0, 1, 90, &one) ==
-                GPR_OK &&
+    REQUIRE(gpr_compile_program(GPR_KERNEL_auto, GPR_OP_SUM, GPR_INT8, GPR_DTYPE_DEFAULT, 0, -2, 90,
+                                NULL) == GPR_ERROR_VALUE);
+    REQUIRE(gpr_compile_program(GPR_KERNEL_exact, GPR_OP_VAR, GPR_FLOAT64, GPR_DTYPE_DEFAULT, 0, -1,
+                                90, &bytes) == GPR_OK &&
+            gpr_compile_program(GPR_KERNEL_exact, GPR_OP_VAR, GPR_FLOAT64, GPR_DTYPE_DEFAULT, 0, 1,
+                                90, &one) == GPR_OK &&
             bytes > one && one > 0);
-    REQUIRE(gpr_compile_dot(GPR_FLOAT32, GPR_INT8, GPR_FLOAT32, GPR_DTYPE_DEFAULT, 0, 90, &bytes) == GPR_OK &&
+    REQUIRE(gpr_compile_dot(GPR_FLOAT32, GPR_INT8, GPR_FLOAT32, GPR_DTYPE_DEFAULT, 0, 90, &bytes) ==
+                GPR_OK &&
             bytes > 0);
-    REQUIRE(gpr_compile_dot(GPR_FLOAT32, GPR_INT8, GPR_FLOAT32, GPR_COMPLEX64, 96, 90, NULL) == GPR_OK);
-    REQUIRE(gpr_compile_dot(GPR_FLOAT32, GPR_INT8, GPR_FLOAT32, GPR_DTYPE_DEFAULT, 33, 90, &bytes) == GPR_ERROR_VALUE &&
+    REQUIRE(gpr_compile_dot(GPR_FLOAT32, GPR_INT8, GPR_FLOAT32, GPR_COMPLEX64, 96, 90, NULL) ==
+            GPR_OK);
+    REQUIRE(gpr_compile_dot(GPR_FLOAT32, GPR_INT8, GPR_FLOAT32, GPR_DTYPE_DEFAULT, 33, 90,
+                            &bytes) == GPR_ERROR_VALUE &&
             bytes == 0);
-    REQUIRE(gpr_compile_dot(GPR_FLOAT32, GPR_INT8, GPR_FLOAT32, GPR_INT8, 0, 90, NULL) == GPR_ERROR_TYPE);
-    REQUIRE(gpr_compile_dot(GPR_FLOAT32, GPR_DTYPE_COUNT, GPR_FLOAT32, GPR_DTYPE_DEFAULT, 0, 90, NULL) ==
-            GPR_ERROR_VALUE);
+    REQUIRE(gpr_compile_dot(GPR_FLOAT32, GPR_INT8, GPR_FLOAT32, GPR_INT8, 0, 90, NULL) ==
+            GPR_ERROR_TYPE);
+    REQUIRE(gpr_compile_dot(GPR_FLOAT32, GPR_DTYPE_COUNT, GPR_FLOAT32, GPR_DTYPE_DEFAULT, 0, 90,
+                            NULL) == GPR_ERROR_VALUE);
     REQUIRE(count_entries() == 0); /* the cache is not for these */
 }
 
@@ -465,13 +485,16 @@ int main(void)
     char command[300];
 
     check_begin();
-    (void)snprintf(root, sizeof root, "%s/gpureduce-program-XXXXXX", temporary != NULL ? temporary : "/tmp");
+    (void)snprintf(root, sizeof root, "%s/gpureduce-program-XXXXXX",
+                   temporary != NULL ? temporary : "/tmp");
     REQUIRE(mkdtemp(root) != NULL && unsetenv("GPUREDUCE_CACHE_BYTES") == 0);
     in_child(the_key_has_everything, "the key has everything", "version=12060");
-    in_child(traits_that_differ_have_keys_that_differ, "traits that differ have keys that differ", "");
+    in_child(traits_that_differ_have_keys_that_differ, "traits that differ have keys that differ",
+             "");
     in_child(the_cache_is_bypassed_when_asked, "the cache is bypassed when asked", "");
     in_child(an_entry_with_other_names_is_not_used, "an entry with other names is not used", "");
-    in_child(known_cards_get_machine_code_and_new_ones_the_nearest_older_ptx, "targets", "archs=75:80:90");
+    in_child(known_cards_get_machine_code_and_new_ones_the_nearest_older_ptx, "targets",
+             "archs=75:80:90");
     in_child(cards_older_than_nvrtc_compiles_for_are_refused, "old cards", "archs=80:90");
     in_child(an_old_nvrtc_is_refused_time_and_again, "old nvrtc", "version=11080");
     in_child(an_nvrtc_without_architectures_is_refused, "no architectures", "archs=");

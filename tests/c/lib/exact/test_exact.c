@@ -1,6 +1,7 @@
-/* Exact sums and products in C: the two ways of adding agree whatever the floating point unit is set to, bins refuse what they do
- * not hold, states stay sound, and failures change nothing. The reference for values is tests/exact/test_exact.py; here it is
- * the addition element by element, which is integer arithmetic, and __int128 for what fits in it. */
+/* Exact sums and products in C: the two ways of adding agree whatever the floating point unit is
+ * set to, bins refuse what they do not hold, states stay sound, and failures change nothing. The
+ * reference for values is tests/exact/test_exact.py; here it is the addition element by element,
+ * which is integer arithmetic, and __int128 for what fits in it. */
 #include <fenv.h>
 #include <math.h>
 #include <pthread.h>
@@ -61,7 +62,8 @@ static gpr_exact *reference(gpr_dtype dtype, const void *elements, uint64_t coun
     gpr_exact *sum = make(dtype);
     const char *bytes = elements;
 
-    for (uint64_t i = 0; i < count; i++) gpr_exact_update_array(sum, bytes + i * gpr_dtype_bytes(dtype), 1);
+    for (uint64_t i = 0; i < count; i++)
+        gpr_exact_update_array(sum, bytes + i * gpr_dtype_bytes(dtype), 1);
     return sum;
 }
 
@@ -69,7 +71,8 @@ static gpr_exact *reference(gpr_dtype dtype, const void *elements, uint64_t coun
 static void fill_doubles(double *values, uint64_t count, int low, int high)
 {
     for (uint64_t i = 0; i < count; i++) {
-        const uint64_t bits = (check_random() & ~(UINT64_C(0x7ff) << 52)) | (uint64_t)check_between(low, high) << 52;
+        const uint64_t bits =
+            (check_random() & ~(UINT64_C(0x7ff) << 52)) | (uint64_t)check_between(low, high) << 52;
         memcpy(&values[i], &bits, sizeof bits);
     }
 }
@@ -77,8 +80,8 @@ static void fill_doubles(double *values, uint64_t count, int low, int high)
 static void fill_floats(float *values, uint64_t count, int low, int high)
 {
     for (uint64_t i = 0; i < count; i++) {
-        const uint32_t bits = ((uint32_t)check_random() & ~(UINT32_C(0xff) << 23)) | (uint32_t)check_between(low, high)
-                                                                                         << 23;
+        const uint32_t bits = ((uint32_t)check_random() & ~(UINT32_C(0xff) << 23)) |
+                              (uint32_t)check_between(low, high) << 23;
         memcpy(&values[i], &bits, sizeof bits);
     }
 }
@@ -94,7 +97,8 @@ static void set_unit(int how)
     if ((how & UPWARD) != 0) (void)fesetround(FE_UPWARD);
     if ((how & DOWNWARD) != 0) (void)fesetround(FE_DOWNWARD);
 #if defined(__SSE2__)
-    if ((how & FLUSH) != 0) _mm_setcsr(_mm_getcsr() | 0x8040); /* flush results to zero, read subnormals as zero */
+    /* flush results to zero, read subnormals as zero */
+    if ((how & FLUSH) != 0) _mm_setcsr(_mm_getcsr() | 0x8040);
     if ((how & TRAPS) != 0) _mm_setcsr(_mm_getcsr() & ~0x1f80u);
 #endif
 }
@@ -126,7 +130,8 @@ static gpr_status vary(const double *values, int64_t count, double *result)
                                      .result = result});
 }
 
-static gpr_status multiply(const void *a, const void *b, gpr_dtype dtype, uint64_t count, double *result)
+static gpr_status multiply(const void *a, const void *b, gpr_dtype dtype, uint64_t count,
+                           double *result)
 {
     const int64_t stride = (int64_t)gpr_dtype_bytes(dtype);
 
@@ -162,14 +167,17 @@ static void test_no_setting_of_the_floating_point_unit_changes_a_product(void)
             set_unit(s == 0 ? 0 : settings[s - 1]);
             const unsigned before = unit_setting();
             status = multiply(a, b, GPR_FLOAT64, COUNT, &results[0]);
-            if (status == GPR_OK) status = multiply(singles, singles, GPR_FLOAT32, COUNT, &results[1]);
+            if (status == GPR_OK)
+                status = multiply(singles, singles, GPR_FLOAT32, COUNT, &results[1]);
             if (status == GPR_OK) status = vary(a, COUNT, &results[2]);
             const unsigned after = unit_setting();
             set_unit(0);
             CHECK(status == GPR_OK, "%s", gpr_last_error()->message);
-            CHECK(before == after, "setting %zu: the unit is set as it was, %#x not %#x", s, after, before);
-            CHECK(s == 0 || memcmp(plain, got, sizeof got) == 0, "setting %zu, exponents %d to %d: %a %a %a", s, low,
-                  high, got[0], got[1], got[2]);
+            CHECK(before == after, "setting %zu: the unit is set as it was, %#x not %#x", s, after,
+                  before);
+            CHECK(s == 0 || memcmp(plain, got, sizeof got) == 0,
+                  "setting %zu, exponents %d to %d: %a %a %a", s, low, high, got[0], got[1],
+                  got[2]);
         }
     }
 }
@@ -204,11 +212,12 @@ static void test_no_setting_of_the_floating_point_unit_changes_a_sum(void)
             set_unit(0);
             (void)gpr_exact_result(plain, GPR_FLOAT64, &wanted);
             CHECK(status == GPR_OK, "%s", gpr_last_error()->message);
-            CHECK(before == after, "setting %d: the unit is set as it was, %#x not %#x", settings[s], after, before);
+            CHECK(before == after, "setting %d: the unit is set as it was, %#x not %#x",
+                  settings[s], after, before);
             CHECK(same(sum, plain), "setting %d: exponents %d to %d", settings[s], low, high);
             CHECK(same(single, plain_single), "setting %d: float32", settings[s]);
-            CHECK(memcmp(&rounded, &wanted, sizeof wanted) == 0, "setting %d: %a is not %a", settings[s], rounded,
-                  wanted);
+            CHECK(memcmp(&rounded, &wanted, sizeof wanted) == 0, "setting %d: %a is not %a",
+                  settings[s], rounded, wanted);
             gpr_exact_destroy(sum);
             gpr_exact_destroy(single);
         }
@@ -218,8 +227,8 @@ static void test_no_setting_of_the_floating_point_unit_changes_a_sum(void)
 }
 
 /* Sums, or means, of rows that lie along memory or across it. */
-static gpr_status reduce_rows(const void *values, gpr_dtype dtype, int64_t rows, int64_t n, int across, gpr_operator op,
-                              void *results)
+static gpr_status reduce_rows(const void *values, gpr_dtype dtype, int64_t rows, int64_t n,
+                              int across, gpr_operator op, void *results)
 {
     const int64_t bytes = (int64_t)gpr_dtype_bytes(dtype), shape[] = {rows, n};
     const int64_t strides[] = {across ? bytes : n * bytes, across ? rows * bytes : bytes};
@@ -264,9 +273,10 @@ static void test_no_setting_of_the_floating_point_unit_changes_rows(void)
                 const unsigned after = unit_setting();
                 set_unit(0);
                 CHECK(status == GPR_OK, "%s", gpr_last_error()->message);
-                CHECK(before == after, "setting %zu: the unit is set as it was, %#x not %#x", s, after, before);
-                CHECK(s == 0 || memcmp(plain, got, sizeof got) == 0, "setting %zu: rows of %d, across %d, single %d", s,
-                      n, across, is_single);
+                CHECK(before == after, "setting %zu: the unit is set as it was, %#x not %#x", s,
+                      after, before);
+                CHECK(s == 0 || memcmp(plain, got, sizeof got) == 0,
+                      "setting %zu: rows of %d, across %d, single %d", s, n, across, is_single);
             }
     }
 }
@@ -277,16 +287,19 @@ static void set_bits(gpr_dtype dtype, void *values, uint64_t at, uint64_t bits)
 {
     const size_t bytes = gpr_dtype_bytes(dtype);
 
-    memcpy((char *)values + at * bytes, &bits, bytes); /* of a little-endian number: its last bytes */
+    /* of a little-endian number: its last bytes */
+    memcpy((char *)values + at * bytes, &bits, bytes);
 }
 
-/* Floats of any sign whose exponent fields lie in a range, all of which the type has; field 0 is of subnormal numbers and 0. */
+/* Floats of any sign whose exponent fields lie in a range, all of which the type has; field 0 is
+ * of subnormal numbers and 0. */
 static void fill_fields(gpr_dtype dtype, void *values, uint64_t count, int low, int high)
 {
     const int fraction = fraction_bits(dtype);
 
     for (uint64_t i = 0; i < count; i++) {
-        const uint64_t random = check_random(), sign = random >> 63 << (fraction + exponent_bits(dtype));
+        const uint64_t random = check_random(),
+                       sign = random >> 63 << (fraction + exponent_bits(dtype));
         const uint64_t field = (uint64_t)check_between(low, high) << fraction;
 
         set_bits(dtype, values, i, sign | field | (random & ((UINT64_C(1) << fraction) - 1)));
@@ -294,7 +307,8 @@ static void fill_fields(gpr_dtype dtype, void *values, uint64_t count, int low, 
 }
 
 /* The tile as the loop of a level reads it. */
-static const void *as_read(gpr_dtype dtype, const gpr_exact_level *level, const void *values, uint64_t count)
+static const void *as_read(gpr_dtype dtype, const gpr_exact_level *level, const void *values,
+                           uint64_t count)
 {
     static _Alignas(64) float widened[GPR_EXACT_TILE];
 
@@ -303,12 +317,14 @@ static const void *as_read(gpr_dtype dtype, const gpr_exact_level *level, const 
     return widened;
 }
 
-/* Places a level's bins below 2^top, some or as much as they may be apart, and no deeper than a double goes. */
+/* Places a level's bins below 2^top, some or as much as they may be apart, and no deeper than a
+ * double goes. */
 static void place(const gpr_exact_level *level, int top, int closely, double *biases, int *units)
 {
     for (int w = 0; w < level->bins; w++) {
         const int least = w == 0 ? -1022 : units[w - 1] + 52 - GPR_EXACT_BIN_BITS;
-        int p = top - w * (closely ? (int)check_between(1, GPR_EXACT_BIN_BITS) : GPR_EXACT_BIN_BITS);
+        int p =
+            top - w * (closely ? (int)check_between(1, GPR_EXACT_BIN_BITS) : GPR_EXACT_BIN_BITS);
 
         if (p < least) p = least;
         if (p > 1021) p = 1021;
@@ -318,9 +334,10 @@ static void place(const gpr_exact_level *level, int top, int closely, double *bi
     }
 }
 
-/* Whether a level's bins say that they hold a tile; if so their sums, as a part, are compared with the elements', added one by one. */
-static int check_bins(const char *isa, gpr_dtype dtype, int which, const void *values, uint64_t count,
-                      const double *biases, const int *units)
+/* Whether a level's bins say that they hold a tile; if so their sums, as a part, are compared
+ * with the elements', added one by one. */
+static int check_bins(const char *isa, gpr_dtype dtype, int which, const void *values,
+                      uint64_t count, const double *biases, const int *units)
 {
     const gpr_exact_level *level = &gpr_cpu_loops()->exact[dtype].level[which];
     gpr_exact_part in_bins, one_by_one;
@@ -334,17 +351,19 @@ static int check_bins(const char *isa, gpr_dtype dtype, int which, const void *v
     gpr_exact_carry(&in_bins);
     gpr_exact_carry(&one_by_one);
     CHECK(memcmp(in_bins.words, one_by_one.words, sizeof in_bins.words) == 0,
-          "%s, %s, level %d, %" PRIu64 " elements, 2^%d", isa, gpr_dtype_rows[dtype].name, which, count, units[0] + 52);
+          "%s, %s, level %d, %" PRIu64 " elements, 2^%d", isa, gpr_dtype_rows[dtype].name, which,
+          count, units[0] + 52);
     return 1;
 }
 
-/* Wherever bins lie, what they accept they sum exactly; and around the elements they do accept, but for infinities, NaN, and
- * what has bits below them. */
+/* Wherever bins lie, what they accept they sum exactly; and around the elements they do accept, but
+ * for infinities, NaN, and what has bits below them. */
 static void check_level(const char *isa, gpr_dtype dtype, int which, uint64_t count)
 {
     static _Alignas(64) char values[GPR_EXACT_TILE * sizeof(double)];
     const gpr_exact_level *level = &gpr_cpu_loops()->exact[dtype].level[which];
-    const int fraction = fraction_bits(dtype), fields = (1 << exponent_bits(dtype)) - 1, bias = fields / 2;
+    const int fraction = fraction_bits(dtype), fields = (1 << exponent_bits(dtype)) - 1,
+              bias = fields / 2;
     const int lowest = gpr_exact_layout_of(dtype).lowest;
     /* What is surely held: exponents from the largest down. */
     const int range = 52 + GPR_EXACT_BIN_BITS * (level->bins - 1) - level->headroom - fraction;
@@ -360,33 +379,38 @@ static void check_level(const char *isa, gpr_dtype dtype, int which, uint64_t co
     if (top > 1021) top = 1021;
     if (top < lowest + 52) top = lowest + 52;
     place(level, top, 0, biases, units);
-    if (units[0] < lowest || top > bias + level->headroom || top < high - bias + level->headroom) return;
+    if (units[0] < lowest || top > bias + level->headroom || top < high - bias + level->headroom)
+        return;
     fill_fields(dtype, values, count, low, high);
     CHECK(low == 0 || check_bins(isa, dtype, which, values, count, biases, units),
-          "%s, %s, level %d: in range, fields %d to %d", isa, gpr_dtype_rows[dtype].name, which, low, high);
+          "%s, %s, level %d: in range, fields %d to %d", isa, gpr_dtype_rows[dtype].name, which,
+          low, high);
     /* All of the largest numbers and of one sign: the sum is as large as it gets. */
     for (uint64_t i = 0; i < count; i++)
         set_bits(dtype, values, i, ((uint64_t)high + 1) * (UINT64_C(1) << fraction) - 1);
-    CHECK(check_bins(isa, dtype, which, values, count, biases, units), "%s, %s, level %d: the largest, field %d", isa,
-          gpr_dtype_rows[dtype].name, which, high);
+    CHECK(check_bins(isa, dtype, which, values, count, biases, units),
+          "%s, %s, level %d: the largest, field %d", isa, gpr_dtype_rows[dtype].name, which, high);
     for (uint64_t k = 0; k < 3; k++) {
         const uint64_t special = ((uint64_t)fields << fraction) + (k == 2 ? 1 : 0);
 
-        set_bits(dtype, values, at, special | (k == 1 ? UINT64_C(1) << (fraction + exponent_bits(dtype)) : 0));
-        CHECK(!check_bins(isa, dtype, which, values, count, biases, units), "%s, %s, level %d: special %d", isa,
-              gpr_dtype_rows[dtype].name, which, (int)k);
+        set_bits(dtype, values, at,
+                 special | (k == 1 ? UINT64_C(1) << (fraction + exponent_bits(dtype)) : 0));
+        CHECK(!check_bins(isa, dtype, which, values, count, biases, units),
+              "%s, %s, level %d: special %d", isa, gpr_dtype_rows[dtype].name, which, (int)k);
     }
     /* One below what the last bin's place can hold, its last bit set. */
     const int below = units[level->bins - 1] - 1 + fraction + bias;
     if (below < 1 || below >= fields) return;
     set_bits(dtype, values, at, (uint64_t)below << fraction | 1);
-    CHECK(!check_bins(isa, dtype, which, values, count, biases, units), "%s, %s, level %d: too small", isa,
-          gpr_dtype_rows[dtype].name, which);
+    CHECK(!check_bins(isa, dtype, which, values, count, biases, units),
+          "%s, %s, level %d: too small", isa, gpr_dtype_rows[dtype].name, which);
 }
 
 /* Bins that lie as far below large numbers as a test asks, and the numbers at their ends. */
 typedef struct ends {
-    int large, small; /* exponent fields, the second one of numbers whose last bit is worth the last bin's last place */
+    /* exponent fields, the second one of numbers whose last bit is worth the last bin's last
+     * place */
+    int large, small;
     double biases[GPR_EXACT_BINS];
     int units[GPR_EXACT_BINS];
 } ends;
@@ -394,7 +418,8 @@ typedef struct ends {
 /* Large numbers are random. Returns whether there are such bins and numbers. */
 static int find_ends(gpr_dtype dtype, const gpr_exact_level *level, int above, ends *found)
 {
-    const int fraction = fraction_bits(dtype), fields = (1 << exponent_bits(dtype)) - 1, bias = fields / 2;
+    const int fraction = fraction_bits(dtype), fields = (1 << exponent_bits(dtype)) - 1,
+              bias = fields / 2;
 
     found->large = (int)check_between(bias - 5, fields - 1);
     const int top = found->large - bias - above;
@@ -404,8 +429,8 @@ static int find_ends(gpr_dtype dtype, const gpr_exact_level *level, int above, e
     return found->small >= 1 && found->small < fields;
 }
 
-/* Large numbers that cancel within a lane, with small ones in between, which are lost if the large ones move an accumulator to where its
- * last place is twice as large. */
+/* Large numbers that cancel within a lane, with small ones in between, which are lost if the large
+ * ones move an accumulator to where its last place is twice as large. */
 static void check_large_numbers_cancel(const char *isa, gpr_dtype dtype, int which)
 {
     enum { PERIOD = 4, LANES = 32 }; /* a multiple of the lanes of each instruction set */
@@ -423,14 +448,16 @@ static void check_large_numbers_cancel(const char *isa, gpr_dtype dtype, int whi
             if (phase % 2 == 1)
                 set_bits(dtype, values, i, (uint64_t)at.small << fraction | 1);
             else
-                set_bits(dtype, values, i, (uint64_t)at.large << fraction | (phase == 2 ? sign : 0));
+                set_bits(dtype, values, i,
+                         (uint64_t)at.large << fraction | (phase == 2 ? sign : 0));
         }
         (void)check_bins(isa, dtype, which, values, GPR_EXACT_TILE, at.biases, at.units);
     }
 }
 
-/* Many large numbers of one sign, a small one at the sum's height, then others of the other sign until the sum is in range again: looked at
- * then, an accumulator shows nothing of its way, on which its last place may have been larger. */
+/* Many large numbers of one sign, a small one at the sum's height, then others of the other sign
+ * until the sum is in range again: looked at then, an accumulator shows nothing of its way, on
+ * which its last place may have been larger. */
 static void check_sums_swing(const char *isa, gpr_dtype dtype, int which, uint64_t width)
 {
     enum {
@@ -446,13 +473,15 @@ static void check_sums_swing(const char *isa, gpr_dtype dtype, int which, uint64
 
     for (int try = 0; try < TRIES; try++)
         for (int above = -12; above < 4; above++) {
-            const uint64_t period = check_between(0, 1) ? FEW : (uint64_t)MANY << check_between(0, 2);
+            const uint64_t period =
+                check_between(0, 1) ? FEW : (uint64_t)MANY << check_between(0, 2);
             const uint64_t ups = period / 2 + (uint64_t)check_between(0, (int64_t)period / 4);
 
             if (!find_ends(dtype, level, above, &at)) continue;
             for (uint64_t i = 0; i < GPR_EXACT_TILE; i++) {
                 const uint64_t phase = i / width % period, cycle = i / width / period;
-                const uint64_t all = ((uint64_t)at.large + 1) << fraction, negative = (phase > ups) ^ (cycle & 1);
+                const uint64_t all = ((uint64_t)at.large + 1) << fraction,
+                               negative = (phase > ups) ^ (cycle & 1);
 
                 if (phase == ups)
                     set_bits(dtype, values, i, (uint64_t)at.small << fraction | 1);
@@ -463,7 +492,8 @@ static void check_sums_swing(const char *isa, gpr_dtype dtype, int which, uint64
         }
 }
 
-/* The smallest number there is, alone: held by a last bin whose last place it is, and not by one whose last place is above it. */
+/* The smallest number there is, alone: held by a last bin whose last place it is, and not by one
+ * whose last place is above it. */
 static void check_smallest(const char *isa, gpr_dtype dtype, int which)
 {
     static _Alignas(64) char values[GPR_EXACT_TILE * sizeof(double)];
@@ -477,9 +507,11 @@ static void check_smallest(const char *isa, gpr_dtype dtype, int which)
         int units[GPR_EXACT_BINS];
 
         place(level, gpr_exact_layout_of(dtype).lowest + span + above, 0, biases, units);
-        if (units[level->bins - 1] != gpr_exact_layout_of(dtype).lowest + above) continue; /* below a double's range */
+        /* below a double's range */
+        if (units[level->bins - 1] != gpr_exact_layout_of(dtype).lowest + above) continue;
         CHECK(check_bins(isa, dtype, which, values, GPR_EXACT_TILE, biases, units) == !above,
-              "%s, %s, level %d: the smallest number, %d above", isa, gpr_dtype_rows[dtype].name, which, above);
+              "%s, %s, level %d: the smallest number, %d above", isa, gpr_dtype_rows[dtype].name,
+              which, above);
     }
 }
 
@@ -509,7 +541,8 @@ static void test_bins_are_exact_or_refuse(void)
     (void)gpr_set_cpu_isa(NULL);
 }
 
-/* Tiles that ask for other bins, or for none, one after the other: whatever an adder has learned from those before. */
+/* Tiles that ask for other bins, or for none, one after the other: whatever an adder has learned
+ * from those before. */
 static void test_tiles_of_all_kinds_follow_each_other(void)
 {
     enum { TILES = 400 };
@@ -528,11 +561,13 @@ static void test_tiles_of_all_kinds_follow_each_other(void)
             gpr_exact_clear(&one_by_one, dtype);
             adder = gpr_cpu_exact_adder(&part, dtype);
             for (int i = 0; i < TILES; i++) {
-                const uint64_t count = (uint64_t)check_between(i % 8 == 0 ? 1 : 300, i % 8 == 0 ? 300 : GPR_EXACT_TILE);
+                const uint64_t count = (uint64_t)check_between(i % 8 == 0 ? 1 : 300,
+                                                               i % 8 == 0 ? 300 : GPR_EXACT_TILE);
 
                 if (check_between(0, 5) == 0) {
                     high = (int)check_between(1, fields - 1);
-                    low = high - (int)check_between(0, (const int[]){30, 60, fields}[check_between(0, 2)]);
+                    low = high -
+                          (int)check_between(0, (const int[]){30, 60, fields}[check_between(0, 2)]);
                     if (low < 0) low = 0;
                 }
                 fill_fields(dtype, values, count, low, high);
@@ -546,10 +581,11 @@ static void test_tiles_of_all_kinds_follow_each_other(void)
             }
             gpr_exact_carry(&part);
             gpr_exact_carry(&one_by_one);
-            CHECK(memcmp(part.words, one_by_one.words, sizeof part.words) == 0 && part.count == one_by_one.count &&
-                      part.flags == one_by_one.flags,
+            CHECK(memcmp(part.words, one_by_one.words, sizeof part.words) == 0 &&
+                      part.count == one_by_one.count && part.flags == one_by_one.flags,
                   "%s, %s", isas[s], gpr_dtype_rows[dtype].name);
-            for (int which = 0; which < GPR_EXACT_LEVELS && adder.bins.loops->level[which].loop != NULL; which++)
+            for (int which = 0;
+                 which < GPR_EXACT_LEVELS && adder.bins.loops->level[which].loop != NULL; which++)
                 CHECK((reached >> which & 1) != 0, "%s, %s: level %d was never asked", isas[s],
                       gpr_dtype_rows[dtype].name, which);
         }
@@ -587,11 +623,13 @@ static void test_pieces_of_any_length_have_every_element_once(void)
 
 /* ---------------------------------------------------------------- products ------------------- */
 
-/* Two normal numbers whose product has an exponent field of about `field`, beyond a double's too. */
+/* Two normal numbers whose product has an exponent field of about `field`, beyond a double's
+ * too. */
 static void fill_factors(double *a, double *b, uint64_t count, int field)
 {
     for (uint64_t i = 0; i < count; i++) {
-        const int sum = field + 1023, least = sum > 2046 ? sum - 2046 : 1, most = sum <= 2046 ? sum - 1 : 2046;
+        const int sum = field + 1023, least = sum > 2046 ? sum - 2046 : 1,
+                  most = sum <= 2046 ? sum - 1 : 2046;
         const int of_a = (int)check_between(least, most);
 
         fill_doubles(&a[i], 1, of_a, of_a);
@@ -599,7 +637,8 @@ static void fill_factors(double *a, double *b, uint64_t count, int field)
     }
 }
 
-/* A loop's two doubles for each product are the product, wherever they are doubles at all; elsewhere it says so. */
+/* A loop's two doubles for each product are the product, wherever they are doubles at all;
+ * elsewhere it says so. */
 static void test_products_are_two_doubles_or_refused(void)
 {
     enum { TRIES = 2000, COUNT = 300 };
@@ -625,14 +664,16 @@ static void test_products_are_two_doubles_or_refused(void)
             gpr_exact_add_elements(&halves, GPR_FLOAT64, high, count);
             gpr_exact_add_elements(&halves, GPR_FLOAT64, low, count);
             gpr_exact_add_products(&whole, GPR_FLOAT64, a, b, count);
-            /* Dekker's halves of a factor of 2^997 and more overflow: what is left is then NaN, which bins refuse. */
+            /* Dekker's halves of a factor of 2^997 and more overflow: what is left is then NaN,
+             * which bins refuse. */
             if ((halves.flags & GPR_EXACT_NAN) != 0) {
                 CHECK(strcmp(isas[s], "baseline") == 0, "%s: NaN at field %d", isas[s], field);
                 continue;
             }
             gpr_exact_carry(&halves);
             gpr_exact_carry(&whole);
-            CHECK(memcmp(halves.words, whole.words, sizeof whole.words) == 0, "%s: field %d", isas[s], field);
+            CHECK(memcmp(halves.words, whole.words, sizeof whole.words) == 0, "%s: field %d",
+                  isas[s], field);
         }
         fill_factors(a, b, COUNT, 1023);
         a[7] = 0x1p-500;
@@ -673,7 +714,8 @@ static void test_words_of_products_never_overflow(void)
 /* Words that make a division guess its digits wrong. */
 static uint32_t draw_word(void)
 {
-    static const uint32_t hard[] = {0, 1, UINT32_MAX, UINT32_MAX - 1, UINT32_C(1) << 31, INT32_MAX, 2, 3};
+    static const uint32_t hard[] = {0,         1, UINT32_MAX, UINT32_MAX - 1, UINT32_C(1) << 31,
+                                    INT32_MAX, 2, 3};
 
     return check_between(0, 3) > 0 ? hard[check_between(0, 7)] : (uint32_t)check_random();
 }
@@ -698,7 +740,8 @@ static double divide_slowly(const int64_t *words, int count, int unit, unsigned 
     return ldexp((double)(quotient | (rest != 0 || rests)), bit + 1 + unit);
 }
 
-/* A tie of a float64 times the divisor, or the least more or less than that, which no 128 bits of a quotient show. */
+/* A tie of a float64 times the divisor, or the least more or less than that, which no 128 bits
+ * of a quotient show. */
 static void make_tie(int64_t *words, unsigned __int128 divisor)
 {
     enum { WORDS = 6 };
@@ -716,7 +759,8 @@ static void make_tie(int64_t *words, unsigned __int128 divisor)
     }
 }
 
-/* With a sum of 0 a variance is the squares' sum over n - ddof, though n is a factor of what is divided, and of the divisor. */
+/* With a sum of 0 a variance is the squares' sum over n - ddof, though n is a factor of what is
+ * divided, and of the divisor. */
 static void test_variances_divide_any_words(void)
 {
     enum { TRIES = 100000, FIRST = 60, MOST = 12 };
@@ -737,9 +781,12 @@ static void test_variances_divide_any_words(void)
         if (i % 4 == 0 && count > 6) make_tie(squares.words + FIRST + count - 6, divisor);
         if (i % 4 == 1 && count == 6) make_tie(squares.words + FIRST, divisor);
         if (!any) continue;
-        gpr_exact_variance(&sum, 1, &squares, -ldexp((double)fraction, -shift), 0, GPR_FLOAT64, &got);
-        wanted = divide_slowly(squares.words, FIRST + count, squares.layout.lowest + shift, divisor);
-        CHECK(got == wanted, "%a, not %a, for ddof %a of %" PRIu64, got, wanted, -ldexp((double)fraction, -shift), n);
+        gpr_exact_variance(&sum, 1, &squares, -ldexp((double)fraction, -shift), 0, GPR_FLOAT64,
+                           &got);
+        wanted =
+            divide_slowly(squares.words, FIRST + count, squares.layout.lowest + shift, divisor);
+        CHECK(got == wanted, "%a, not %a, for ddof %a of %" PRIu64, got, wanted,
+              -ldexp((double)fraction, -shift), n);
     }
 }
 
@@ -759,8 +806,9 @@ static void put_beside(int64_t *words, int count, unsigned __int128 value, int s
     }
 }
 
-/* Variances and deviations on a midpoint, and as little beside it as the squares' sum can be, which is the farther below the longer that
- * is: what shifts, divisions and roots leave behind decides. */
+/* Variances and deviations on a midpoint, and as little beside it as the squares' sum can be, which
+ * is the farther below the longer that is: what shifts, divisions and roots leave behind
+ * decides. */
 static void test_the_last_bit_of_a_variance_decides(void)
 {
     enum { FIRST = 60, COUNT = 12, MOST_SHIFT = 220 };
@@ -783,14 +831,16 @@ static void test_the_last_bit_of_a_variance_decides(void)
                 sum.count = squares.count = 1;
                 put_beside(squares.words + FIRST, COUNT, value, shift, beside);
                 gpr_exact_variance(&sum, 1, &squares, 0, root, GPR_FLOAT64, &got);
-                wanted = ldexp((double)rounded, (squares.layout.lowest + 32 * FIRST + shift) / (root ? 2 : 1));
-                CHECK(got == wanted, "%s of %" PRIu64 " * 2^%d, %d beside: %a, not %a", root ? "root" : "variance", odd,
-                      shift, beside, got, wanted);
+                wanted = ldexp((double)rounded,
+                               (squares.layout.lowest + 32 * FIRST + shift) / (root ? 2 : 1));
+                CHECK(got == wanted, "%s of %" PRIu64 " * 2^%d, %d beside: %a, not %a",
+                      root ? "root" : "variance", odd, shift, beside, got, wanted);
             }
         }
 }
 
-/* A variance on a midpoint, which the smallest ddof there is moves from it, also where the unit reads that as 0. */
+/* A variance on a midpoint, which the smallest ddof there is moves from it, also where the unit
+ * reads that as 0. */
 static void test_the_smallest_ddof_counts(void)
 {
     enum { FIRST = 60 };
@@ -805,20 +855,22 @@ static void test_the_smallest_ddof_counts(void)
     squares.words[FIRST + 1] = INT64_C(1) << 21;
     for (size_t s = 0; s < sizeof settings / sizeof settings[0]; s++)
         for (size_t d = 0; d < sizeof ddofs / sizeof ddofs[0]; d++) {
-            const double wanted = ldexp(0x1p53 + (d == 2 ? 2 : 4), squares.layout.lowest + 32 * FIRST);
+            const double wanted =
+                ldexp(0x1p53 + (d == 2 ? 2 : 4), squares.layout.lowest + 32 * FIRST);
             double got = 0;
 
             set_unit(settings[s]);
             gpr_exact_variance(&sum, 1, &squares, ddofs[d], 0, GPR_FLOAT64, &got);
             set_unit(0);
-            CHECK(memcmp(&got, &wanted, sizeof got) == 0, "setting %d, ddof %a: %a is not %a", settings[s], ddofs[d],
-                  got, wanted);
+            CHECK(memcmp(&got, &wanted, sizeof got) == 0, "setting %d, ddof %a: %a is not %a",
+                  settings[s], ddofs[d], got, wanted);
         }
 }
 
 /* ---------------------------------------------------------------- carries -------------------- */
 
-/* Carries are propagated before a word overflows, also in 2^31 additions of the largest numbers to one word. */
+/* Carries are propagated before a word overflows, also in 2^31 additions of the largest numbers
+ * to one word. */
 static void test_words_never_overflow(void)
 {
     const int64_t largest = INT64_MAX;
@@ -836,7 +888,8 @@ static void test_words_never_overflow(void)
     CHECK(part.pending < 1000, "carries were propagated: %" PRIu64, part.pending);
     gpr_exact_carry(&part);
     for (int i = 0; i < 4; i++)
-        CHECK((uint32_t)part.words[i] == (uint32_t)(wanted >> 32 * i), "word %d is %#" PRIx64, i, part.words[i]);
+        CHECK((uint32_t)part.words[i] == (uint32_t)(wanted >> 32 * i), "word %d is %#" PRIx64, i,
+              part.words[i]);
     CHECK(part.words[4] == 0, "the highest word is %" PRIi64, part.words[4]);
 }
 
@@ -879,9 +932,11 @@ static int stop_at_once(void *asked)
 static void test_failures_change_nothing(void)
 {
     static const double values[4] = {1, 2, 3, 4};
-    static const int64_t huge[2] = {INT64_C(1) << 20, INT64_C(1) << 20}, none[2] = {0, 0}, bad[1] = {-1}, four[1] = {4};
+    static const int64_t huge[2] = {INT64_C(1) << 20, INT64_C(1) << 20}, none[2] = {0, 0},
+                         bad[1] = {-1}, four[1] = {4};
     static const uint8_t mask[4];
-    gpr_exact *sum = make(GPR_FLOAT64), *other = make(GPR_FLOAT32), *before = make(GPR_FLOAT64), *missing = sum;
+    gpr_exact *sum = make(GPR_FLOAT64), *other = make(GPR_FLOAT32), *before = make(GPR_FLOAT64),
+              *missing = sum;
     gpr_request request = {.dtype = GPR_FLOAT64, .ndim = 1, .shape = four, .data = values};
     double value = 0;
     int64_t integer = 0;
@@ -890,8 +945,10 @@ static void test_failures_change_nothing(void)
     CHECK(gpr_exact_update(sum, &request) == GPR_OK, "update");
     CHECK(gpr_exact_merge(before, sum) == GPR_OK, "merge");
     CHECK_FAILS(gpr_exact_create(GPR_DTYPE_COUNT, &missing), GPR_ERROR_VALUE, "no dtype");
-    CHECK_FAILS(gpr_exact_create(GPR_COMPLEX64, &missing), GPR_ERROR_TYPE, "sum the parts of complex64 each");
-    CHECK_FAILS(gpr_exact_result(sum, GPR_COMPLEX128, &integer), GPR_ERROR_TYPE, "sum the parts of complex128 each");
+    CHECK_FAILS(gpr_exact_create(GPR_COMPLEX64, &missing), GPR_ERROR_TYPE,
+                "sum the parts of complex64 each");
+    CHECK_FAILS(gpr_exact_result(sum, GPR_COMPLEX128, &integer), GPR_ERROR_TYPE,
+                "sum the parts of complex128 each");
     CHECK(gpr_exact_bytes(GPR_COMPLEX128) == 0, "a complex sum has no bytes");
     CHECK(missing == NULL, "no sum");
     CHECK_FAILS(gpr_exact_merge(sum, other), GPR_ERROR_TYPE, "float32");
@@ -916,7 +973,8 @@ static void test_failures_change_nothing(void)
     request.interrupted_arg = &asked;
     CHECK_FAILS(gpr_exact_update(sum, &request), GPR_ERROR_INTERRUPTED, "interrupted");
     CHECK(asked == 1, "asked %d times", asked);
-    CHECK_FAILS(gpr_exact_result(sum, GPR_INT64, &integer), GPR_ERROR_TYPE, "no result of type int64");
+    CHECK_FAILS(gpr_exact_result(sum, GPR_INT64, &integer), GPR_ERROR_TYPE,
+                "no result of type int64");
     CHECK_FAILS(gpr_exact_mean(sum, GPR_BOOL, &integer), GPR_ERROR_TYPE, "no result of type bool");
     CHECK_FAILS(gpr_exact_result(sum, GPR_DTYPE_COUNT, &integer), GPR_ERROR_VALUE, "no dtype");
     CHECK_FAILS(gpr_exact_load("short", 5, &missing), GPR_ERROR_VALUE, "5 bytes");
@@ -962,7 +1020,8 @@ static void test_dots_that_make_no_sense_are_refused(void)
     REFUSED(GPR_ERROR_VALUE, "no dtype 15", request.factor = GPR_DTYPE_COUNT);
     REFUSED(GPR_ERROR_VALUE, "no dtype 15", request.compute = GPR_DTYPE_COUNT);
     REFUSED(GPR_ERROR_TYPE, "products of float64 one of int64", request.compute = GPR_INT64);
-    REFUSED(GPR_ERROR_TYPE, "products of int8 one of bool", (request.factor = GPR_INT8, request.compute = GPR_BOOL));
+    REFUSED(GPR_ERROR_TYPE, "products of int8 one of bool",
+            (request.factor = GPR_INT8, request.compute = GPR_BOOL));
     REFUSED(GPR_ERROR_TYPE, "products of complex64 one of float64",
             (request.factor = GPR_COMPLEX64, request.compute = GPR_FLOAT64));
     REFUSED(GPR_ERROR_VALUE, "no kernel has index", request.kernel = GPR_KERNEL_COUNT);
@@ -974,8 +1033,8 @@ static void test_dots_that_make_no_sense_are_refused(void)
     REFUSED(GPR_ERROR_VALUE, "negative extent", request.n = UINT64_MAX);
     REFUSED(GPR_ERROR_VALUE, "2^63 - 1 bytes", request.n = INT64_MAX);
     REFUSED(GPR_ERROR_INTERRUPTED, "interrupted",
-            (request.n = UINT64_C(1) << 40, request.a.stride = request.b.stride = 0, request.interrupted = stop_at_once,
-             request.interrupted_arg = &asked));
+            (request.n = UINT64_C(1) << 40, request.a.stride = request.b.stride = 0,
+             request.interrupted = stop_at_once, request.interrupted_arg = &asked));
     CHECK(asked == 1, "asked %d times", asked);
 #undef REFUSED
     for (int kernel = -1; kernel < GPR_KERNEL_COUNT; kernel++) {
@@ -1020,8 +1079,8 @@ static void test_exact_variances_that_make_no_sense_are_refused(void)
     CHECK(asked == 1, "asked %d times", asked);
 }
 
-/* Random bytes with the right checksum, size and header are refused or are a state that stores, rounds and merges: this
- * runs under the sanitizers. */
+/* Random bytes with the right checksum, size and header are refused or are a state that stores,
+ * rounds and merges: this runs under the sanitizers. */
 static void test_any_bytes_are_refused_or_sound(void)
 {
     enum { TRIES = 4000 };
@@ -1035,12 +1094,16 @@ static void test_any_bytes_are_refused_or_sound(void)
         uint32_t crc = UINT32_MAX;
 
         gpr_exact_store(sum, bytes);
-        for (int k = 0; k < 4; k++) bytes[check_between(12, (int64_t)end - 1)] = (unsigned char)check_random();
-        for (int k = 12; k < 28 && i % 2 == 0; k++) bytes[k] = k < 13 ? 8 : k < 16 ? 0 : k < 24 ? 0x7f : bytes[k];
-        if (i % 2 == 0) bytes[24] = (unsigned char)((size - 32) / 4), bytes[25] = bytes[26] = bytes[27] = 0;
+        for (int k = 0; k < 4; k++)
+            bytes[check_between(12, (int64_t)end - 1)] = (unsigned char)check_random();
+        for (int k = 12; k < 28 && i % 2 == 0; k++)
+            bytes[k] = k < 13 ? 8 : k < 16 ? 0 : k < 24 ? 0x7f : bytes[k];
+        if (i % 2 == 0)
+            bytes[24] = (unsigned char)((size - 32) / 4), bytes[25] = bytes[26] = bytes[27] = 0;
         for (size_t k = 0; k < end; k++) {
             crc ^= bytes[k];
-            for (int bit = 0; bit < 8; bit++) crc = (crc & 1) != 0 ? crc >> 1 ^ UINT32_C(0xedb88320) : crc >> 1;
+            for (int bit = 0; bit < 8; bit++)
+                crc = (crc & 1) != 0 ? crc >> 1 ^ UINT32_C(0xedb88320) : crc >> 1;
         }
         for (int k = 0; k < 4; k++) bytes[end + (size_t)k] = (unsigned char)(~crc >> 8 * k);
         if (gpr_exact_load(bytes, size, &again) == GPR_OK) {
@@ -1051,7 +1114,9 @@ static void test_any_bytes_are_refused_or_sound(void)
             CHECK(memcmp(stored, bytes, size) == 0, "stored as it was loaded");
             CHECK(gpr_exact_result(again, GPR_FLOAT64, &value) == GPR_OK, "result");
             CHECK(gpr_exact_mean(again, GPR_FLOAT16, &value) == GPR_OK, "mean");
-            CHECK(gpr_exact_merge(again, again) == GPR_OK || gpr_last_error()->status == GPR_ERROR_VALUE, "merge");
+            CHECK(gpr_exact_merge(again, again) == GPR_OK ||
+                      gpr_last_error()->status == GPR_ERROR_VALUE,
+                  "merge");
         }
         gpr_exact_destroy(again);
         gpr_exact_destroy(sum);
@@ -1140,7 +1205,8 @@ static void test_threads_may_share_sums(void)
         pthread_join(threads[i], &torn);
         CHECK(torn == NULL, "an update was seen half done");
     }
-    for (int i = 0; i < THREADS * ROUNDS; i++) (void)gpr_exact_update_array(wanted, repeated, SHARED_COUNT);
+    for (int i = 0; i < THREADS * ROUNDS; i++)
+        (void)gpr_exact_update_array(wanted, repeated, SHARED_COUNT);
     CHECK(same(shared_sum, wanted), "all updates arrived, once");
     gpr_exact_destroy(wanted);
     gpr_exact_destroy(shared_sum);
@@ -1165,12 +1231,14 @@ static void test_number_of_threads_changes_no_bit(void)
 
     fill_doubles(large_values, LARGE_COUNT, 900, 1023);
     for (uint64_t i = 0; i < LARGE_COUNT; i += PIECE)
-        (void)gpr_exact_update_array(wanted, large_values + i, LARGE_COUNT - i < PIECE ? LARGE_COUNT - i : PIECE);
+        (void)gpr_exact_update_array(wanted, large_values + i,
+                                     LARGE_COUNT - i < PIECE ? LARGE_COUNT - i : PIECE);
     gpr_get_limits(&before);
     for (uint32_t count = 1; count <= 4; count++) {
         gpr_exact *sum = make(GPR_FLOAT64), *other = make(GPR_FLOAT64);
         const int64_t shape[1] = {LARGE_COUNT};
-        gpr_request request = {.dtype = GPR_FLOAT64, .ndim = 1, .shape = shape, .data = large_values};
+        gpr_request request = {
+            .dtype = GPR_FLOAT64, .ndim = 1, .shape = shape, .data = large_values};
         pthread_t thread;
         void *failed = NULL;
 
@@ -1185,7 +1253,8 @@ static void test_number_of_threads_changes_no_bit(void)
         /* Asked or not (it may be done before it is time to ask), all or nothing was added. */
         request.interrupted = stop_at_once;
         request.interrupted_arg = &asked;
-        if (gpr_exact_update(sum, &request) == GPR_OK) CHECK(gpr_exact_merge(wanted, other) == GPR_OK, "merge");
+        if (gpr_exact_update(sum, &request) == GPR_OK)
+            CHECK(gpr_exact_merge(wanted, other) == GPR_OK, "merge");
         CHECK(same(sum, wanted), "%u threads: all or nothing", count);
         gpr_exact_destroy(wanted);
         wanted = other;

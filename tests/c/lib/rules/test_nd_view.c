@@ -5,7 +5,8 @@
 #include "lib/base/status.h"
 #include "request.h"
 
-static gpr_request request_of(int ndim, int reduced, const int64_t *shape, const int64_t *strides, const void *data)
+static gpr_request request_of(int ndim, int reduced, const int64_t *shape, const int64_t *strides,
+                              const void *data)
 {
     return (gpr_request){.op = GPR_OP_SUM,
                          .dtype = GPR_FLOAT32,
@@ -28,10 +29,12 @@ static void test_contiguous(void)
 
         CHECK(view_of(&request, &view) == GPR_OK, "view");
         CHECK(view.contiguous && view.rows_contiguous, "%d axes reduced", reduced);
-        CHECK(view.outer <= 1 && view.inner <= 1, "axes merge: %d outer, %d inner", view.outer, view.inner);
+        CHECK(view.outer <= 1 && view.inner <= 1, "axes merge: %d outer, %d inner", view.outer,
+              view.inner);
         CHECK(view.rows * view.n == 4 * 8 * 16, "%" PRIu64 " rows of %" PRIu64, view.rows, view.n);
         for (uint64_t row = 0; row < view.rows; row++)
-            CHECK(gpr_view_row(&view, row) == (const char *)(data + row * view.n), "row %" PRIu64, row);
+            CHECK(gpr_view_row(&view, row) == (const char *)(data + row * view.n), "row %" PRIu64,
+                  row);
     }
 }
 
@@ -45,9 +48,11 @@ static void test_reordered(void)
 
     CHECK(view_of(&request, &view) == GPR_OK && view.contiguous, "Fortran order");
     request = request_of(2, 2, shape, reversed, data + 59);
-    CHECK(view_of(&request, &view) == GPR_OK && view.contiguous && view.data == (const char *)data, "reversed");
+    CHECK(view_of(&request, &view) == GPR_OK && view.contiguous && view.data == (const char *)data,
+          "reversed");
     request = request_of(2, 1, shape, reversed, data + 59);
-    CHECK(view_of(&request, &view) == GPR_OK && view.rows_contiguous && !view.contiguous, "reversed rows");
+    CHECK(view_of(&request, &view) == GPR_OK && view.rows_contiguous && !view.contiguous,
+          "reversed rows");
 }
 
 static void test_not_contiguous(void)
@@ -76,20 +81,24 @@ static void test_not_contiguous(void)
 static void test_given_means(void)
 {
     static float data[1];
-    const int64_t shape[3] = {4, 5, 6}, dense[2] = {5 * 8, 8}, shared[2] = {8, 0}, backward[2] = {-5 * 8, -8};
+    const int64_t shape[3] = {4, 5, 6}, dense[2] = {5 * 8, 8}, shared[2] = {8, 0},
+                  backward[2] = {-5 * 8, -8};
     gpr_request request = request_of(3, 1, shape, NULL, data);
     gpr_view view;
 
     request.op = GPR_OP_VAR;
     request.has_given_mean = 1;
     request.mean_dtype = GPR_FLOAT64;
-    CHECK(view_of(&request, &view) == GPR_OK && view.outer == 1 && view.mean_steps[0] == 0, "one for all");
+    CHECK(view_of(&request, &view) == GPR_OK && view.outer == 1 && view.mean_steps[0] == 0,
+          "one for all");
     request.mean = data;
     CHECK(view_of(&request, &view) == GPR_ERROR_VALUE, "means without strides");
     request.mean_strides = dense;
-    CHECK(view_of(&request, &view) == GPR_OK && view.outer == 1 && view.mean_steps[0] == 1, "dense");
+    CHECK(view_of(&request, &view) == GPR_OK && view.outer == 1 && view.mean_steps[0] == 1,
+          "dense");
     request.mean_strides = backward;
-    CHECK(view_of(&request, &view) == GPR_OK && view.outer == 1 && view.mean_steps[0] == -1, "backward");
+    CHECK(view_of(&request, &view) == GPR_OK && view.outer == 1 && view.mean_steps[0] == -1,
+          "backward");
     request.mean_strides = shared;
     CHECK(view_of(&request, &view) == GPR_OK && view.outer == 2, "shared along the second axis");
     CHECK(view.mean_steps[0] == 1 && view.mean_steps[1] == 0 && view.mean_steps[2] == 0, "shared");
@@ -101,7 +110,8 @@ static void test_given_means(void)
 static void test_refusals(void)
 {
     static float data[1];
-    const int64_t negative[2] = {3, -1}, huge[2] = {INT64_C(1) << 40, INT64_C(1) << 40}, huge_empty[2] = {0, INT64_MAX};
+    const int64_t negative[2] = {3, -1}, huge[2] = {INT64_C(1) << 40, INT64_C(1) << 40},
+                  huge_empty[2] = {0, INT64_MAX};
     const int64_t largest[1] = {INT64_MAX / 4}, empty[2] = {3, 0};
     static const uint8_t mask[1];
     gpr_request request = request_of(2, 1, negative, NULL, data);
@@ -124,11 +134,13 @@ static void test_refusals(void)
     request.mask = mask;
     CHECK(view_of(&request, &view) == GPR_ERROR_VALUE, "a mask without strides");
     request = request_of(0, 0, NULL, NULL, data);
-    CHECK(view_of(&request, &view) == GPR_OK && view.rows == 1 && view.n == 1 && view.contiguous, "0-d");
+    CHECK(view_of(&request, &view) == GPR_OK && view.rows == 1 && view.n == 1 && view.contiguous,
+          "0-d");
 }
 
 /* Element (row, position) of a view, by its definition. */
-static const char *element_at(const gpr_view *view, uint64_t row, uint64_t position, const uint8_t **mask)
+static const char *element_at(const gpr_view *view, uint64_t row, uint64_t position,
+                              const uint8_t **mask)
 {
     const char *address = view->data;
 
@@ -144,7 +156,8 @@ static const char *element_at(const gpr_view *view, uint64_t row, uint64_t posit
     return address;
 }
 
-/* A view's elements are the request's, each as often, whatever order its axes come in; and packing gives them. */
+/* A view's elements are the request's, each as often, whatever order its axes come in; and
+ * packing gives them. */
 static void test_pack(void)
 {
     static const gpr_dtype dtypes[] = {GPR_INT8, GPR_FLOAT16, GPR_INT32, GPR_FLOAT64};
@@ -160,7 +173,8 @@ static void test_pack(void)
         const int ndim = (int)check_between(0, 5);
         const int64_t limit = MEMORY / 16;
         int64_t shape[5], strides[5], mask_strides[5], size = 1, reach = 0, mask_reach = 0;
-        gpr_request request = request_of(ndim, (int)check_between(0, ndim), shape, strides, memory + MEMORY / 2);
+        gpr_request request =
+            request_of(ndim, (int)check_between(0, ndim), shape, strides, memory + MEMORY / 2);
         uint64_t total, by_request = 0, by_view = 0, first, count;
         uint8_t neutral[8];
         gpr_view view;
@@ -171,11 +185,13 @@ static void test_pack(void)
             if (size * shape[i] > 4000) shape[i] = 1;
             size *= shape[i];
             /* Whatever strides stay in the memory. */
-            strides[i] = check_between(-40, 40) * (check_between(0, 1) ? (int64_t)gpr_dtype_bytes(request.dtype) : 1);
+            strides[i] = check_between(-40, 40) *
+                         (check_between(0, 1) ? (int64_t)gpr_dtype_bytes(request.dtype) : 1);
             while (reach + llabs(strides[i]) * (shape[i] - 1) > limit * 7) strides[i] /= 2;
             reach += llabs(strides[i]) * (shape[i] - 1);
             mask_strides[i] = check_between(-9, 9);
-            while (mask_reach + llabs(mask_strides[i]) * (shape[i] - 1) > limit * 7) mask_strides[i] /= 2;
+            while (mask_reach + llabs(mask_strides[i]) * (shape[i] - 1) > limit * 7)
+                mask_strides[i] /= 2;
             mask_reach += llabs(mask_strides[i]) * (shape[i] - 1);
         }
         if (check_between(0, 1)) {
@@ -198,7 +214,8 @@ static void test_pack(void)
                 left /= shape[i];
             }
             if (request.mask == NULL) mask_offset = 0;
-            by_request += (uint64_t)(offset * 65537 + mask_offset) * UINT64_C(0x9e3779b97f4a7c15) >> 7;
+            by_request +=
+                (uint64_t)(offset * 65537 + mask_offset) * UINT64_C(0x9e3779b97f4a7c15) >> 7;
             address = element_at(&view, (uint64_t)k / view.n, (uint64_t)k % view.n, &mask);
             offset = address - (memory + MEMORY / 2);
             mask_offset = request.mask != NULL ? mask - request.mask : 0;
@@ -207,7 +224,8 @@ static void test_pack(void)
         CHECK(by_request == by_view, "the view has other elements than the request");
         for (uint64_t row = 0; row < view.rows; row++) {
             const uint8_t *mask;
-            CHECK(gpr_view_row(&view, row) == element_at(&view, row, 0, &mask), "row %" PRIu64, row);
+            CHECK(gpr_view_row(&view, row) == element_at(&view, row, 0, &mask), "row %" PRIu64,
+                  row);
         }
         for (int i = 0; i < 8; i++) neutral[i] = (uint8_t)check_random();
         first = (uint64_t)check_between(0, size - 1);
@@ -223,10 +241,11 @@ static void test_pack(void)
             const char *want = element_at(&view, (first + k) / view.n, (first + k) % view.n, &mask);
             char element[8];
 
-            for (size_t b = 0; b < view.bytes; b++) element[b] = want[request.byteswapped ? view.bytes - 1 - b : b];
+            for (size_t b = 0; b < view.bytes; b++)
+                element[b] = want[request.byteswapped ? view.bytes - 1 - b : b];
             if (mask != NULL && !*mask) memcpy(element, neutral, view.bytes);
-            CHECK(memcmp(packed + k * view.bytes, element, view.bytes) == 0, "element %" PRIu64 " of %" PRIu64,
-                  first + k, total);
+            CHECK(memcmp(packed + k * view.bytes, element, view.bytes) == 0,
+                  "element %" PRIu64 " of %" PRIu64, first + k, total);
         }
         CHECK(packed[count * view.bytes] == 0x55, "packing wrote past its end");
     }

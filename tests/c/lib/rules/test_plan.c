@@ -14,13 +14,15 @@ typedef struct work {
     gpr_device_facts facts;
 } work;
 
-/* A number up to 2^bits - 1, small ones as likely as large ones; edges of blocks and warps often. */
+/* A number up to 2^bits - 1, small ones as likely as large ones; edges of blocks and warps
+ * often. */
 static uint64_t draw_size(int bits)
 {
     const uint64_t base = check_random() >> (64 - check_between(1, bits));
 
     if (check_between(0, 2) != 0) return base > 0 ? base : 1;
-    const uint64_t edge = (UINT64_C(1) << check_between(0, bits - 1)) + (uint64_t)check_between(0, 2);
+    const uint64_t edge =
+        (UINT64_C(1) << check_between(0, bits - 1)) + (uint64_t)check_between(0, 2);
     return edge > 1 ? edge - 1 : 1;
 }
 
@@ -33,12 +35,14 @@ static void draw_work(work *w)
     const gpr_kernel_row *row = &gpr_kernel_rows[w->kernel];
     /* Not every operator takes every dtype. */
     while (gpr_make_rule((gpr_operator)check_between(0, GPR_OP_COUNT - 1),
-                         (gpr_dtype)check_between(0, GPR_DTYPE_COUNT - 1), GPR_DTYPE_DEFAULT, &w->rule) != GPR_OK)
+                         (gpr_dtype)check_between(0, GPR_DTYPE_COUNT - 1), GPR_DTYPE_DEFAULT,
+                         &w->rule) != GPR_OK)
         continue;
     gpr_fit_rule(row, &w->rule);
     w->rows = draw_size(row_bits);
     w->n = draw_size(check_between(0, 1) ? 59 - row_bits : 12);
-    if (check_between(0, 1) && row->block_rule != GPR_BLOCK_WARP) w->block = 32u << check_between(0, 5);
+    if (check_between(0, 1) && row->block_rule != GPR_BLOCK_WARP)
+        w->block = 32u << check_between(0, 5);
     if (check_between(0, 3) == 0 && row->cover == GPR_STRIDE) w->grid = (uint32_t)draw_size(20);
     w->facts = (gpr_device_facts){.cc = (int)check_between(75, 130),
                                   .multiprocessors = (uint32_t)check_between(1, 200),
@@ -50,10 +54,11 @@ static const char *describe(const work *w)
 {
     static char text[200];
 
-    (void)snprintf(text, sizeof text, "%s, %llu rows of %llu, element %zu bytes, block %u, grid %u, %u x %u threads",
-                   gpr_kernel_rows[w->kernel].name, (unsigned long long)w->rows, (unsigned long long)w->n,
-                   gpr_dtype_bytes(w->rule.element), w->block, w->grid, w->facts.multiprocessors,
-                   w->facts.threads_per_multiprocessor);
+    (void)snprintf(text, sizeof text,
+                   "%s, %llu rows of %llu, element %zu bytes, block %u, grid %u, %u x %u threads",
+                   gpr_kernel_rows[w->kernel].name, (unsigned long long)w->rows,
+                   (unsigned long long)w->n, gpr_dtype_bytes(w->rule.element), w->block, w->grid,
+                   w->facts.multiprocessors, w->facts.threads_per_multiprocessor);
     return text;
 }
 
@@ -65,7 +70,8 @@ static gpr_status make(const work *w, gpr_plan *plan)
     return gpr_make_plan(w->kernel, &w->rule, &layout, w->block, w->grid, &w->facts, plan);
 }
 
-/* Several passes: each reduces what the one before wrote, the last leaves one value a row, scratch holds what lies between. */
+/* Several passes: each reduces what the one before wrote, the last leaves one value a row,
+ * scratch holds what lies between. */
 static void check_passes(const work *w, const gpr_plan *plan)
 {
     const gpr_kernel_row *row = &gpr_kernel_rows[w->kernel];
@@ -75,15 +81,17 @@ static void check_passes(const work *w, const gpr_plan *plan)
     for (int i = 0; i < plan->pass_count; i++) {
         const gpr_pass *pass = &plan->passes[i];
         const int last = i == plan->pass_count - 1;
-        CHECK(pass->blocks >= 1 && pass->grid == w->rows * pass->blocks, "%s: pass %d", describe(w), i);
+        CHECK(pass->blocks >= 1 && pass->grid == w->rows * pass->blocks, "%s: pass %d", describe(w),
+              i);
         if (i > 0) CHECK(pass->n == plan->passes[i - 1].blocks, "%s: pass %d", describe(w), i);
         if (row->cover == GPR_COVER) {
             const unsigned __int128 per_block = (unsigned __int128)plan->block * row->per_thread;
-            CHECK(pass->blocks * per_block >= pass->n && (pass->blocks - 1) * per_block < pass->n, "%s: pass %d",
-                  describe(w), i);
+            CHECK(pass->blocks * per_block >= pass->n && (pass->blocks - 1) * per_block < pass->n,
+                  "%s: pass %d", describe(w), i);
         }
         if (row->finish == GPR_PASSES)
-            CHECK((pass->blocks == 1) == last, "%s: pass %d of %d", describe(w), i, plan->pass_count);
+            CHECK((pass->blocks == 1) == last, "%s: pass %d of %d", describe(w), i,
+                  plan->pass_count);
         /* Passes write to two halves of scratch in turn; a half is not read and written at once. */
         if (!last && pass->grid > needed[i % 2]) needed[i % 2] = pass->grid;
     }
@@ -91,18 +99,22 @@ static void check_passes(const work *w, const gpr_plan *plan)
         CHECK(plan->partials == needed[0] && plan->more_partials == needed[1], "%s", describe(w));
         CHECK(plan->needs_next == (plan->pass_count > 1) && plan->tickets == 0, "%s", describe(w));
     } else {
-        CHECK(plan->pass_count == 1 && plan->more_partials == 0 && !plan->needs_next, "%s", describe(w));
+        CHECK(plan->pass_count == 1 && plan->more_partials == 0 && !plan->needs_next, "%s",
+              describe(w));
     }
 }
 
-/* Counters of exact sums: for each row, or each group of `across`, a ticket and a gap of its size, and those of its sums; where they are
- * of floats also a partial of each row for each of its blocks. For no more rows than a bounded memory has room for. */
+/* Counters of exact sums: for each row, or each group of `across`, a ticket and a gap of its size,
+ * and those of its sums; where they are of floats also a partial of each row for each of its
+ * blocks. For no more rows than a bounded memory has room for. */
 static void check_exact_scratch(const gpr_plan *plan, const gpr_rule *rule, const char *what)
 {
     enum { MOST_BYTES = 64 << 20 };
     const uint64_t blocks = plan->passes[0].blocks;
-    const uint64_t counters = 2 * (1 + plan->width * gpr_exact_counters(rule->acc_kind, rule->device_acc));
-    const uint64_t partials = blocks * plan->width * gpr_exact_partial_bytes(rule->acc_kind, rule->device_acc);
+    const uint64_t counters =
+        2 * (1 + plan->width * gpr_exact_counters(rule->acc_kind, rule->device_acc));
+    const uint64_t partials =
+        blocks * plan->width * gpr_exact_partial_bytes(rule->acc_kind, rule->device_acc);
     const uint64_t bytes = counters * sizeof(uint32_t) + partials;
     const uint64_t room = plan->partials * gpr_acc_bytes(rule->acc_kind, rule->device_acc);
 
@@ -110,10 +122,11 @@ static void check_exact_scratch(const gpr_plan *plan, const gpr_rule *rule, cons
     CHECK(room >= plan->slots * partials &&
               room < plan->slots * partials + gpr_acc_bytes(rule->acc_kind, rule->device_acc),
           "%s: %llu partials", what, (unsigned long long)plan->partials);
-    CHECK((plan->slots > 0) == (blocks > 1) && plan->slots <= plan->rows, "%s: %u slots", what, plan->slots);
-    CHECK(plan->slots <= 1 || plan->slots * bytes <= MOST_BYTES, "%s: %u slots", what, plan->slots);
-    CHECK(blocks <= 1 || plan->slots == plan->rows || (plan->slots + 1) * bytes > MOST_BYTES, "%s: %u slots", what,
+    CHECK((plan->slots > 0) == (blocks > 1) && plan->slots <= plan->rows, "%s: %u slots", what,
           plan->slots);
+    CHECK(plan->slots <= 1 || plan->slots * bytes <= MOST_BYTES, "%s: %u slots", what, plan->slots);
+    CHECK(blocks <= 1 || plan->slots == plan->rows || (plan->slots + 1) * bytes > MOST_BYTES,
+          "%s: %u slots", what, plan->slots);
 }
 
 static void check_finish(const work *w, const gpr_plan *plan)
@@ -122,17 +135,20 @@ static void check_finish(const work *w, const gpr_plan *plan)
     const gpr_pass *pass = &plan->passes[0];
 
     CHECK(plan->fill == (row->finish == GPR_ATOMIC), "%s", describe(w));
-    CHECK(plan->integer_bins == (w->facts.slow_float64 && w->rule.acc_kind == GPR_ACC_EXACT), "%s", describe(w));
+    CHECK(plan->integer_bins == (w->facts.slow_float64 && w->rule.acc_kind == GPR_ACC_EXACT), "%s",
+          describe(w));
     if (row->flags & GPR_SUMS_EXACTLY) {
         check_exact_scratch(plan, &w->rule, describe(w));
     } else if (row->finish == GPR_TICKET && pass->blocks > 1) {
-        CHECK(plan->partials == w->rows * pass->blocks && plan->tickets == w->rows, "%s", describe(w));
+        CHECK(plan->partials == w->rows * pass->blocks && plan->tickets == w->rows, "%s",
+              describe(w));
     } else {
         CHECK(plan->tickets == 0, "%s", describe(w));
     }
 }
 
-/* Loops need no more blocks than fill the card, shared among the rows, nor more than the row has work for. */
+/* Loops need no more blocks than fill the card, shared among the rows, nor more than the row has
+ * work for. */
 static void check_grid(const work *w, const gpr_plan *plan)
 {
     const gpr_kernel_row *row = &gpr_kernel_rows[w->kernel];
@@ -145,8 +161,8 @@ static void check_grid(const work *w, const gpr_plan *plan)
     if (w->grid != 0) {
         CHECK(blocks == w->grid, "%s: %llu blocks", describe(w), (unsigned long long)blocks);
     } else {
-        CHECK(blocks == 1 || (blocks - 1) * w->rows < resident, "%s: %llu blocks, %llu fit", describe(w),
-              (unsigned long long)blocks, (unsigned long long)resident);
+        CHECK(blocks == 1 || (blocks - 1) * w->rows < resident, "%s: %llu blocks, %llu fit",
+              describe(w), (unsigned long long)blocks, (unsigned long long)resident);
         CHECK(blocks == 1 || (blocks - 1) * plan->block < w->n, "%s: %llu blocks", describe(w),
               (unsigned long long)blocks);
     }
@@ -157,12 +173,15 @@ static void check_shared_blocks(const work *w, const gpr_plan *plan)
 {
     const uint64_t per_block = (uint64_t)(plan->block / plan->lanes) * plan->per_thread;
 
-    CHECK(plan->lanes >= 1 && plan->lanes <= 32 && (plan->lanes & (plan->lanes - 1)) == 0, "%s: %u lanes", describe(w),
-          plan->lanes);
-    CHECK(plan->pass_count == 1 && plan->passes[0].blocks == 0 && plan->passes[0].n == w->n, "%s", describe(w));
-    CHECK(plan->passes[0].grid * per_block >= w->rows && (plan->passes[0].grid - 1) * per_block < w->rows, "%s",
+    CHECK(plan->lanes >= 1 && plan->lanes <= 32 && (plan->lanes & (plan->lanes - 1)) == 0,
+          "%s: %u lanes", describe(w), plan->lanes);
+    CHECK(plan->pass_count == 1 && plan->passes[0].blocks == 0 && plan->passes[0].n == w->n, "%s",
           describe(w));
-    CHECK(plan->partials == 0 && plan->more_partials == 0 && plan->tickets == 0 && !plan->fill && !plan->needs_next,
+    CHECK(plan->passes[0].grid * per_block >= w->rows &&
+              (plan->passes[0].grid - 1) * per_block < w->rows,
+          "%s", describe(w));
+    CHECK(plan->partials == 0 && plan->more_partials == 0 && plan->tickets == 0 && !plan->fill &&
+              !plan->needs_next,
           "%s", describe(w));
     CHECK(w->rows > 1 && w->grid == 0, "%s", describe(w));
 }
@@ -176,25 +195,28 @@ static void check_short_variances(const work *w, const gpr_plan *plan)
     CHECK(w->rule.acc_kind == GPR_ACC_EXACT_MOMENTS && w->grid == 0 && w->rows > 1 &&
               w->n * gpr_dtype_bytes(w->rule.element) <= SHORT_BYTES,
           "%s", describe(w));
-    CHECK(plan->width >= 1 && plan->rows == (w->rows + plan->width - 1) / plan->width && plan->pass_count == 1 &&
-              pass->grid == plan->rows * pass->blocks,
+    CHECK(plan->width >= 1 && plan->rows == (w->rows + plan->width - 1) / plan->width &&
+              plan->pass_count == 1 && pass->grid == plan->rows * pass->blocks,
           "%s: %u across", describe(w), plan->width);
     check_exact_scratch(plan, &w->rule, describe(w));
 }
 
-/* What exact_rows relies on: bins that need not be emptied, and warps whose numbers fit shared memory. */
+/* What exact_rows relies on: bins that need not be emptied, and warps whose numbers fit shared
+ * memory. */
 static void check_exact_rows(const gpr_plan *plan, const char *what)
 {
     enum { MOST_ADDS = 1024, MOST_BLOCK = 1024, MOST_VECTORS = 4 };
 
-    CHECK(plan->passes[0].n <= (uint64_t)plan->lanes * MOST_ADDS, "%s: %u lanes", what, plan->lanes);
+    CHECK(plan->passes[0].n <= (uint64_t)plan->lanes * MOST_ADDS, "%s: %u lanes", what,
+          plan->lanes);
     CHECK(plan->block <= MOST_BLOCK, "%s: block %u", what, plan->block);
-    CHECK(plan->row_elements == 0 ||
-              (plan->row_elements == plan->passes[0].n && plan->lanes == 1 && plan->row_elements <= 8),
+    CHECK(plan->row_elements == 0 || (plan->row_elements == plan->passes[0].n && plan->lanes == 1 &&
+                                      plan->row_elements <= 8),
           "%s: made for %u elements", what, plan->row_elements);
-    CHECK(plan->per_thread == 1 || (plan->row_elements != 0 && plan->per_thread <= 4), "%s: %u rows a thread", what,
-          plan->per_thread);
-    CHECK(plan->item <= MOST_VECTORS && (plan->item & (plan->item - 1)) == 0, "%s: %u vectors", what, plan->item);
+    CHECK(plan->per_thread == 1 || (plan->row_elements != 0 && plan->per_thread <= 4),
+          "%s: %u rows a thread", what, plan->per_thread);
+    CHECK(plan->item <= MOST_VECTORS && (plan->item & (plan->item - 1)) == 0, "%s: %u vectors",
+          what, plan->item);
 }
 
 static void test_random_plans_keep_their_promises(int count)
@@ -209,10 +231,13 @@ static void test_random_plans_keep_their_promises(int count)
         if (status != GPR_OK) {
             /* The one good reason left: more blocks than can be numbered. */
             const gpr_kernel_row *row = &gpr_kernel_rows[w.kernel];
-            const uint64_t per_block = (uint64_t)(w.block != 0 ? w.block : row->block) * row->per_thread;
-            CHECK(status == GPR_ERROR_VALUE && strstr(gpr_last_error()->message, "can number") != NULL, "%s: %s",
-                  describe(&w), gpr_last_error()->message);
-            CHECK(w.grid != 0 || w.n / per_block >= UINT32_MAX, "%s: %s", describe(&w), gpr_last_error()->message);
+            const uint64_t per_block =
+                (uint64_t)(w.block != 0 ? w.block : row->block) * row->per_thread;
+            CHECK(status == GPR_ERROR_VALUE &&
+                      strstr(gpr_last_error()->message, "can number") != NULL,
+                  "%s: %s", describe(&w), gpr_last_error()->message);
+            CHECK(w.grid != 0 || w.n / per_block >= UINT32_MAX, "%s: %s", describe(&w),
+                  gpr_last_error()->message);
             continue;
         }
         planned++;
@@ -222,8 +247,8 @@ static void test_random_plans_keep_their_promises(int count)
         }
         CHECK(plan.kernel == w.kernel && plan.rows == w.rows, "%s", describe(&w));
         CHECK(w.block == 0 || plan.block == w.block, "%s: block %u", describe(&w), plan.block);
-        CHECK(gpr_check_block_size(&gpr_kernel_rows[w.kernel], plan.block) == GPR_OK, "%s: block %u", describe(&w),
-              plan.block);
+        CHECK(gpr_check_block_size(&gpr_kernel_rows[w.kernel], plan.block) == GPR_OK,
+              "%s: block %u", describe(&w), plan.block);
         if (strcmp(plan.variant, "fast_rows") == 0 || strcmp(plan.variant, "exact_rows") == 0) {
             check_shared_blocks(&w, &plan);
             if (plan.variant[0] == 'e') check_exact_rows(&plan, describe(&w));
@@ -251,20 +276,22 @@ static void test_plans_depend_on_their_arguments_alone(void)
         memset(&second, 0xaa, sizeof second);
         draw_work(&w);
         if (make(&w, &first) != GPR_OK || make(&w, &second) != GPR_OK) continue;
-        CHECK(first.variant == second.variant && first.block == second.block && first.lanes == second.lanes &&
-                  first.pass_count == second.pass_count && first.partials == second.partials &&
-                  first.tickets == second.tickets,
+        CHECK(first.variant == second.variant && first.block == second.block &&
+                  first.lanes == second.lanes && first.pass_count == second.pass_count &&
+                  first.partials == second.partials && first.tickets == second.tickets,
               "%s", describe(&w));
         for (int j = 0; j < first.pass_count; j++) {
-            CHECK(first.passes[j].n == second.passes[j].n && first.passes[j].blocks == second.passes[j].blocks &&
+            CHECK(first.passes[j].n == second.passes[j].n &&
+                      first.passes[j].blocks == second.passes[j].blocks &&
                       first.passes[j].grid == second.passes[j].grid,
                   "%s", describe(&w));
         }
     }
 }
 
-static gpr_status plan_rows(int kernel, const gpr_rule *rule, uint64_t rows, uint64_t n, uint32_t block, uint32_t grid,
-                            const gpr_device_facts *facts, gpr_plan *plan)
+static gpr_status plan_rows(int kernel, const gpr_rule *rule, uint64_t rows, uint64_t n,
+                            uint32_t block, uint32_t grid, const gpr_device_facts *facts,
+                            gpr_plan *plan)
 {
     gpr_layout layout;
 
@@ -274,7 +301,8 @@ static gpr_status plan_rows(int kernel, const gpr_rule *rule, uint64_t rows, uin
 
 static void test_what_cannot_be_planned_is_refused(void)
 {
-    const gpr_device_facts facts = {.cc = 80, .multiprocessors = 100, .threads_per_multiprocessor = 2048};
+    const gpr_device_facts facts = {
+        .cc = 80, .multiprocessors = 100, .threads_per_multiprocessor = 2048};
     gpr_rule rule;
     gpr_plan plan;
     int kernel = 0;
@@ -283,15 +311,19 @@ static void test_what_cannot_be_planned_is_refused(void)
     CHECK(gpr_find_kernel("sequential", &kernel) == GPR_OK, "kernel");
     CHECK(plan_rows(kernel, &rule, 1, 1000, 48, 0, &facts, &plan) == GPR_ERROR_VALUE,
           "a block of 48 threads for a tree");
-    CHECK(plan_rows(kernel, &rule, 1, 1000, 0, 5, &facts, &plan) == GPR_ERROR_VALUE, "a grid for a kernel that covers");
-    CHECK(strstr(gpr_last_error()->message, "the length decides") != NULL, "%s", gpr_last_error()->message);
+    CHECK(plan_rows(kernel, &rule, 1, 1000, 0, 5, &facts, &plan) == GPR_ERROR_VALUE,
+          "a grid for a kernel that covers");
+    CHECK(strstr(gpr_last_error()->message, "the length decides") != NULL, "%s",
+          gpr_last_error()->message);
     CHECK(plan_rows(kernel, &rule, 1, UINT64_C(1) << 60, 32, 0, &facts, &plan) == GPR_ERROR_VALUE,
           "2^54 blocks for a row");
     CHECK(gpr_find_kernel("single_block", &kernel) == GPR_OK, "kernel");
-    CHECK(plan_rows(kernel, &rule, 1, 1000, 0, 5, &facts, &plan) == GPR_ERROR_VALUE, "a grid for one block");
+    CHECK(plan_rows(kernel, &rule, 1, 1000, 0, 5, &facts, &plan) == GPR_ERROR_VALUE,
+          "a grid for one block");
     CHECK(strstr(gpr_last_error()->message, "one block") != NULL, "%s", gpr_last_error()->message);
     CHECK(gpr_find_kernel("two_kernel", &kernel) == GPR_OK, "kernel");
-    CHECK(plan_rows(kernel, &rule, UINT64_C(1) << 40, 8, 0, UINT32_MAX, &facts, &plan) == GPR_ERROR_VALUE,
+    CHECK(plan_rows(kernel, &rule, UINT64_C(1) << 40, 8, 0, UINT32_MAX, &facts, &plan) ==
+              GPR_ERROR_VALUE,
           "2^72 blocks");
 }
 
@@ -300,12 +332,14 @@ static void test_what_cannot_be_planned_is_refused(void)
 enum { MOST_AXES = 5 };
 
 /* An H200. */
-static const gpr_device_facts card = {.cc = 90, .multiprocessors = 132, .threads_per_multiprocessor = 2048};
+static const gpr_device_facts card = {
+    .cc = 90, .multiprocessors = 132, .threads_per_multiprocessor = 2048};
 
-/* Plans an array of float32 (or of another type) at an address that is as aligned as memory ever is. NULL strides: C order. */
-static gpr_status plan_array(int kernel, gpr_operator op, gpr_dtype dtype, int ndim, int reduced, const int64_t *shape,
-                             const int64_t *strides, const uint8_t *mask, const int64_t *mask_strides,
-                             uintptr_t address, gpr_plan *plan)
+/* Plans an array of float32 (or of another type) at an address that is as aligned as memory ever
+ * is. NULL strides: C order. */
+static gpr_status plan_array(int kernel, gpr_operator op, gpr_dtype dtype, int ndim, int reduced,
+                             const int64_t *shape, const int64_t *strides, const uint8_t *mask,
+                             const int64_t *mask_strides, uintptr_t address, gpr_plan *plan)
 {
     const gpr_request request = {.op = op,
                                  .dtype = dtype,
@@ -346,27 +380,144 @@ enum { MIBI = 1 << 20, AT = 1 << 12 };
 static const layout_case layout_cases[] = {
     {"everything", "fast_stream", GPR_FLOAT32, 1, 1, {MIBI}, {0}, AT, 1, 100},
     {"long rows", "fast_stream", GPR_FLOAT32, 2, 1, {16384, 16384}, {0}, AT, 1, 16384},
-    {"long rows with a pitch", "fast_stream", GPR_FLOAT32, 2, 1, {16384, 16000}, {16384, 1}, AT, 1, 16384},
+    {"long rows with a pitch",
+     "fast_stream",
+     GPR_FLOAT32,
+     2,
+     1,
+     {16384, 16000},
+     {16384, 1},
+     AT,
+     1,
+     16384},
     {"rows of a few", "fast_counted", GPR_FLOAT32, 2, 1, {100000000, 3}, {0}, AT, 4, 90000},
-    {"rows of a few anywhere", "fast_rows", GPR_FLOAT32, 2, 1, {100000000, 3}, {0}, AT + 4, 1, 90000},
+    {"rows of a few anywhere",
+     "fast_rows",
+     GPR_FLOAT32,
+     2,
+     1,
+     {100000000, 3},
+     {0},
+     AT + 4,
+     1,
+     90000},
     {"short rows", "fast_rows", GPR_FLOAT32, 2, 1, {100000000, 9}, {0}, AT, 1, 90000},
     {"two long rows", "fast_stream", GPR_FLOAT32, 2, 1, {3, 100000000}, {0}, AT, 1, 132},
-    {"short rows with a pitch", "fast_rows", GPR_FLOAT32, 2, 1, {1000000, 256}, {300, 1}, AT, 1, 1000},
-    {"axis 0 of a matrix", "fast_columns", GPR_FLOAT32, 2, 1, {16384, 16384}, {1, 16384}, AT, 4, 128},
-    {"axis 0 of wide rows", "fast_columns", GPR_FLOAT32, 2, 1, {100000000, 3}, {1, 100000000}, AT, 4, 90000},
-    {"axis 0 of many rows", "fast_columns", GPR_FLOAT32, 2, 1, {256, 1000000}, {1, 256}, AT, 4, 132},
-    {"axis 1 of three", "fast_columns", GPR_FLOAT32, 3, 1, {512, 1024, 512}, {524288, 1, 1024}, AT, 4, 512},
-    {"axes 0 and 1 of three", "fast_columns", GPR_FLOAT32, 3, 2, {1024, 512, 512}, {1, 524288, 1024}, AT, 4, 132},
+    {"short rows with a pitch",
+     "fast_rows",
+     GPR_FLOAT32,
+     2,
+     1,
+     {1000000, 256},
+     {300, 1},
+     AT,
+     1,
+     1000},
+    {"axis 0 of a matrix",
+     "fast_columns",
+     GPR_FLOAT32,
+     2,
+     1,
+     {16384, 16384},
+     {1, 16384},
+     AT,
+     4,
+     128},
+    {"axis 0 of wide rows",
+     "fast_columns",
+     GPR_FLOAT32,
+     2,
+     1,
+     {100000000, 3},
+     {1, 100000000},
+     AT,
+     4,
+     90000},
+    {"axis 0 of many rows",
+     "fast_columns",
+     GPR_FLOAT32,
+     2,
+     1,
+     {256, 1000000},
+     {1, 256},
+     AT,
+     4,
+     132},
+    {"axis 1 of three",
+     "fast_columns",
+     GPR_FLOAT32,
+     3,
+     1,
+     {512, 1024, 512},
+     {524288, 1, 1024},
+     AT,
+     4,
+     512},
+    {"axes 0 and 1 of three",
+     "fast_columns",
+     GPR_FLOAT32,
+     3,
+     2,
+     {1024, 512, 512},
+     {1, 524288, 1024},
+     AT,
+     4,
+     132},
     {"columns of bytes", "fast_columns", GPR_UINT8, 2, 1, {4096, 4096}, {1, 4096}, AT, 8, 100},
-    {"columns that are not aligned", "fast_columns", GPR_FLOAT32, 2, 1, {4096, 4096}, {1, 4096}, AT + 4, 1, 100},
+    {"columns that are not aligned",
+     "fast_columns",
+     GPR_FLOAT32,
+     2,
+     1,
+     {4096, 4096},
+     {1, 4096},
+     AT + 4,
+     1,
+     100},
     {"three columns", "fast_narrow", GPR_FLOAT32, 2, 1, {3, 100000000}, {1, 3}, AT, 4, 132},
     {"255 columns", "fast_narrow", GPR_FLOAT32, 2, 1, {255, 1000000}, {1, 255}, AT, 4, 132},
-    {"three columns anywhere", "fast_narrow", GPR_FLOAT32, 2, 1, {3, 100000000}, {1, 3}, AT + 4, 4, 132},
-    {"pictures of three colours", "fast_narrow", GPR_UINT8, 3, 1, {100, 3, 50000}, {150000, 1, 3}, AT, 8, 100},
-    {"axes 0 and 2 of three", "fast_strided", GPR_FLOAT32, 3, 2, {512, 512, 1024}, {1024, 524288, 1}, AT, 4, 512},
+    {"three columns anywhere",
+     "fast_narrow",
+     GPR_FLOAT32,
+     2,
+     1,
+     {3, 100000000},
+     {1, 3},
+     AT + 4,
+     4,
+     132},
+    {"pictures of three colours",
+     "fast_narrow",
+     GPR_UINT8,
+     3,
+     1,
+     {100, 3, 50000},
+     {150000, 1, 3},
+     AT,
+     8,
+     100},
+    {"axes 0 and 2 of three",
+     "fast_strided",
+     GPR_FLOAT32,
+     3,
+     2,
+     {512, 512, 1024},
+     {1024, 524288, 1},
+     AT,
+     4,
+     512},
     {"every other element", "fast_strided", GPR_FLOAT32, 1, 1, {MIBI}, {2}, AT, 1, 100},
     {"a repeated element", "fast_strided", GPR_FLOAT32, 1, 1, {MIBI}, {0}, AT, 0, 1},
-    {"a few short columns", "fast_strided", GPR_FLOAT32, 3, 1, {100000, 7, 3}, {21, 1, 7}, AT, 1, 132},
+    {"a few short columns",
+     "fast_strided",
+     GPR_FLOAT32,
+     3,
+     1,
+     {100000, 7, 3},
+     {21, 1, 7},
+     AT,
+     1,
+     132},
 };
 
 /* The same for exact sums; `item` is vectors of a tile. */
@@ -379,13 +530,67 @@ static const layout_case exact_cases[] = {
     {"long rows", "exact", GPR_FLOAT32, 2, 1, {16384, 16384}, {0}, AT, 1, 16384},
     {"rows of a few", "exact_rows", GPR_FLOAT64, 2, 1, {100000000, 3}, {0}, AT, 2, 90000},
     {"short rows", "exact_rows", GPR_FLOAT32, 2, 1, {1000000, 256}, {0}, AT, 4, 31250},
-    {"a hundred short rows with a pitch", "exact_rows", GPR_FLOAT32, 2, 1, {100, 256}, {300, 1}, AT, 2, 12},
-    {"axis 0 of a matrix", "exact_strided", GPR_FLOAT32, 2, 1, {16384, 16384}, {1, 16384}, AT, 1, 384},
-    {"axis 0 of wide rows", "exact_rows", GPR_FLOAT32, 2, 1, {100000000, 3}, {1, 100000000}, AT, 1, 90000},
-    {"axis 0 of many rows", "exact_strided", GPR_FLOAT64, 2, 1, {256, 1000000}, {1, 256}, AT, 1, 300},
-    {"axis 1 of three", "exact_rows", GPR_FLOAT32, 3, 1, {512, 1024, 512}, {524288, 1, 1024}, AT, 4, 2000},
+    {"a hundred short rows with a pitch",
+     "exact_rows",
+     GPR_FLOAT32,
+     2,
+     1,
+     {100, 256},
+     {300, 1},
+     AT,
+     2,
+     12},
+    {"axis 0 of a matrix",
+     "exact_strided",
+     GPR_FLOAT32,
+     2,
+     1,
+     {16384, 16384},
+     {1, 16384},
+     AT,
+     1,
+     384},
+    {"axis 0 of wide rows",
+     "exact_rows",
+     GPR_FLOAT32,
+     2,
+     1,
+     {100000000, 3},
+     {1, 100000000},
+     AT,
+     1,
+     90000},
+    {"axis 0 of many rows",
+     "exact_strided",
+     GPR_FLOAT64,
+     2,
+     1,
+     {256, 1000000},
+     {1, 256},
+     AT,
+     1,
+     300},
+    {"axis 1 of three",
+     "exact_rows",
+     GPR_FLOAT32,
+     3,
+     1,
+     {512, 1024, 512},
+     {524288, 1, 1024},
+     AT,
+     4,
+     2000},
     {"three columns", "exact_strided", GPR_FLOAT32, 2, 1, {3, 100000000}, {1, 3}, AT, 1, 300},
-    {"axes 0 and 2 of three", "exact_strided", GPR_FLOAT32, 3, 2, {512, 512, 1024}, {1024, 524288, 1}, AT, 4, 512},
+    {"axes 0 and 2 of three",
+     "exact_strided",
+     GPR_FLOAT32,
+     3,
+     2,
+     {512, 512, 1024},
+     {1024, 524288, 1},
+     AT,
+     4,
+     512},
     {"every other element", "exact_strided", GPR_FLOAT32, 1, 1, {MIBI}, {2}, AT, 1, 100},
     {"bytes backwards", "exact", GPR_INT8, 1, 1, {MIBI}, {-1}, AT + MIBI, 1, 10},
 };
@@ -401,8 +606,9 @@ static void check_cases(int kernel, const layout_case *cases, size_t count)
             strides[a] = c->strides[a] * (int64_t)gpr_dtype_bytes(c->dtype);
             plain = plain && c->strides[a] == 0;
         }
-        const gpr_status status = plan_array(kernel, GPR_OP_SUM, c->dtype, c->ndim, c->reduced, c->shape,
-                                             plain ? NULL : strides, NULL, NULL, c->address, &plan);
+        const gpr_status status =
+            plan_array(kernel, GPR_OP_SUM, c->dtype, c->ndim, c->reduced, c->shape,
+                       plain ? NULL : strides, NULL, NULL, c->address, &plan);
         CHECK(status == GPR_OK, "%s: %s", c->what, gpr_last_error()->message);
         if (status != GPR_OK) continue;
         CHECK(strcmp(plan.variant, c->variant) == 0, "%s: %s", c->what, plan.variant);
@@ -418,73 +624,89 @@ static void test_each_layout_gets_the_kernel_that_reads_it_best(void)
     check_cases(GPR_KERNEL_exact, exact_cases, sizeof exact_cases / sizeof exact_cases[0]);
 }
 
-/* Of columns, the threads of a strip's last block read one partial each, or fewer than pay off, if strips are no narrower than memory
- * is read well by; and no strip is, but of narrower rows. */
+/* Of columns, the threads of a strip's last block read one partial each, or fewer than pay off, if
+ * strips are no narrower than memory is read well by; and no strip is, but of narrower rows. */
 static void test_strips_of_short_columns_leave_few_partials_a_thread(void)
 {
     enum { LEAST_BYTES = 256, PARTIAL_ROWS = 32 };
-    static const gpr_dtype dtypes[] = {GPR_UINT8, GPR_FLOAT16, GPR_FLOAT32, GPR_INT64, GPR_COMPLEX128};
-    static const gpr_operator operators[] = {GPR_OP_PROD, GPR_OP_COUNT_NONZERO, GPR_OP_MAX, GPR_OP_ARGMAX};
+    static const gpr_dtype dtypes[] = {GPR_UINT8, GPR_FLOAT16, GPR_FLOAT32, GPR_INT64,
+                                       GPR_COMPLEX128};
+    static const gpr_operator operators[] = {GPR_OP_PROD, GPR_OP_COUNT_NONZERO, GPR_OP_MAX,
+                                             GPR_OP_ARGMAX};
     int split = 0;
 
     for (int i = 0; i < 4000; i++) {
         const gpr_dtype dtype = dtypes[check_between(0, sizeof dtypes / sizeof *dtypes - 1)];
-        const gpr_operator op = operators[check_between(0, sizeof operators / sizeof *operators - 1)];
-        const int64_t bytes = (int64_t)gpr_dtype_bytes(dtype), columns = 64 * (int64_t)check_between(8, 1000);
-        const int64_t shape[2] = {columns, (int64_t)check_between(1, 40000)}, strides[2] = {bytes, columns * bytes};
+        const gpr_operator op =
+            operators[check_between(0, sizeof operators / sizeof *operators - 1)];
+        const int64_t bytes = (int64_t)gpr_dtype_bytes(dtype),
+                      columns = 64 * (int64_t)check_between(8, 1000);
+        const int64_t shape[2] = {columns, (int64_t)check_between(1, 40000)},
+                      strides[2] = {bytes, columns * bytes};
         gpr_plan plan;
 
-        CHECK(plan_array(GPR_KERNEL_fast, op, dtype, 2, 1, shape, strides, NULL, NULL, AT, &plan) == GPR_OK, "%s",
-              gpr_last_error()->message);
+        CHECK(plan_array(GPR_KERNEL_fast, op, dtype, 2, 1, shape, strides, NULL, NULL, AT, &plan) ==
+                  GPR_OK,
+              "%s", gpr_last_error()->message);
         if (strcmp(plan.variant, "fast_columns") != 0) continue;
         const uint64_t blocks = plan.passes[0].blocks, down = plan.block / plan.width;
         const uint64_t partials = blocks > 1 ? (blocks + down - 1) / down : 0;
         const uint64_t strip = (uint64_t)plan.width * plan.item * (uint64_t)bytes;
         CHECK(strip >= LEAST_BYTES, "%llu bytes", (unsigned long long)strip);
-        CHECK(partials <= 1 || strip < 2 * LEAST_BYTES || PARTIAL_ROWS * partials * blocks * down <= (uint64_t)shape[1],
-              "%s of %s, %lld columns of %lld: %llu partials a thread, strips of %llu bytes", gpr_operator_name(op),
-              gpr_dtype_name(dtype), (long long)columns, (long long)shape[1], (unsigned long long)partials,
-              (unsigned long long)strip);
+        CHECK(partials <= 1 || strip < 2 * LEAST_BYTES ||
+                  PARTIAL_ROWS * partials * blocks * down <= (uint64_t)shape[1],
+              "%s of %s, %lld columns of %lld: %llu partials a thread, strips of %llu bytes",
+              gpr_operator_name(op), gpr_dtype_name(dtype), (long long)columns, (long long)shape[1],
+              (unsigned long long)partials, (unsigned long long)strip);
         split += blocks > 1;
     }
     CHECK(split > 100, "%d plans of several blocks a strip", split);
 }
 
-/* Of a row that all blocks share, none that is under way at once may have much more to do than the others. */
+/* Of a row that all blocks share, none that is under way at once may have much more to do than
+ * the others. */
 static void test_blocks_share_the_tiles_of_an_exact_sum_evenly(void)
 {
-    enum { TILE = 4096, MOST_EACH = 3, MOST_TILES = 1 << 16 }; /* elements; blocks of a multiprocessor */
+    /* elements; blocks of a multiprocessor */
+    enum { TILE = 4096, MOST_EACH = 3, MOST_TILES = 1 << 16 };
     static const struct {
         uint64_t tiles, blocks;
-    } cases[] = {{1, 1}, {100, 100}, {256, 256}, {512, 264}, {1024, 264}, {1188, 396}, {4096, 396}, {65536, 396}};
+    } cases[] = {{1, 1},      {100, 100},  {256, 256},  {512, 264},
+                 {1024, 264}, {1188, 396}, {4096, 396}, {65536, 396}};
     const uint64_t all = card.multiprocessors;
     gpr_plan plan;
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const int64_t n = (int64_t)cases[i].tiles * TILE;
-        CHECK(plan_array(GPR_KERNEL_exact, GPR_OP_SUM, GPR_FLOAT32, 1, 1, &n, NULL, NULL, NULL, AT, &plan) == GPR_OK &&
+        CHECK(plan_array(GPR_KERNEL_exact, GPR_OP_SUM, GPR_FLOAT32, 1, 1, &n, NULL, NULL, NULL, AT,
+                         &plan) == GPR_OK &&
                   plan.passes[0].blocks == cases[i].blocks,
-              "%llu tiles: %llu blocks", (unsigned long long)cases[i].tiles, (unsigned long long)plan.passes[0].blocks);
+              "%llu tiles: %llu blocks", (unsigned long long)cases[i].tiles,
+              (unsigned long long)plan.passes[0].blocks);
     }
     for (int i = 0; i < 1000; i++) {
         const int64_t n = (int64_t)check_between(1, (uint64_t)MOST_TILES * TILE);
         const uint64_t tiles = ((uint64_t)n + TILE - 1) / TILE;
-        CHECK(plan_array(GPR_KERNEL_exact, GPR_OP_SUM, GPR_FLOAT32, 1, 1, &n, NULL, NULL, NULL, AT, &plan) == GPR_OK,
+        CHECK(plan_array(GPR_KERNEL_exact, GPR_OP_SUM, GPR_FLOAT32, 1, 1, &n, NULL, NULL, NULL, AT,
+                         &plan) == GPR_OK,
               "%s", gpr_last_error()->message);
         const uint64_t blocks = plan.passes[0].blocks, each = (blocks + all - 1) / all;
-        const uint64_t time = (tiles + blocks - 1) / blocks * each; /* tiles that a multiprocessor reads */
+        /* tiles that a multiprocessor reads */
+        const uint64_t time = (tiles + blocks - 1) / blocks * each;
         const uint64_t full = (tiles + MOST_EACH * all - 1) / (MOST_EACH * all) * MOST_EACH;
-        CHECK(blocks >= 1 && blocks <= tiles && each <= MOST_EACH && time <= full, "%llu tiles: %llu blocks",
-              (unsigned long long)tiles, (unsigned long long)blocks);
+        CHECK(blocks >= 1 && blocks <= tiles && each <= MOST_EACH && time <= full,
+              "%llu tiles: %llu blocks", (unsigned long long)tiles, (unsigned long long)blocks);
     }
 }
 
-/* Variances of rows that are runs and of others, and products of two arrays at any step, by blocks that add to one number. */
+/* Variances of rows that are runs and of others, and products of two arrays at any step, by
+ * blocks that add to one number. */
 static void test_exact_moments_and_products_have_kernels_of_their_own(void)
 {
     const int64_t rows[2] = {4, MIBI}, apart[2] = {4, 16}, mask[2] = {MIBI, 1}, n = MIBI;
     const int64_t tall[2] = {100000000, 64}, columns[2] = {16, 1600000000};
-    const gpr_device_facts facts = {.cc = 90, .multiprocessors = 132, .threads_per_multiprocessor = 2048};
+    const gpr_device_facts facts = {
+        .cc = 90, .multiprocessors = 132, .threads_per_multiprocessor = 2048};
     gpr_rule rule = {.fold = GPR_FOLD_exact_products,
                      .acc_kind = GPR_ACC_EXACT_PRODUCTS,
                      .element = GPR_FLOAT32,
@@ -498,26 +720,29 @@ static void test_exact_moments_and_products_have_kernels_of_their_own(void)
     gpr_plan plan;
 
     for (int op = GPR_OP_VAR; op <= GPR_OP_STD; op++) {
-        CHECK(plan_array(GPR_KERNEL_exact, (gpr_operator)op, GPR_FLOAT32, 2, 1, rows, NULL, NULL, NULL, AT, &plan) ==
-                      GPR_OK &&
-                  strcmp(plan.variant, "exact_moments") == 0 && plan.passes[0].blocks > 10 && plan.slots == 4,
+        CHECK(plan_array(GPR_KERNEL_exact, (gpr_operator)op, GPR_FLOAT32, 2, 1, rows, NULL, NULL,
+                         NULL, AT, &plan) == GPR_OK &&
+                  strcmp(plan.variant, "exact_moments") == 0 && plan.passes[0].blocks > 10 &&
+                  plan.slots == 4,
               "%s, %u blocks", plan.variant, plan.passes[0].blocks);
-        CHECK(plan.tickets == 4 * (2 + gpr_exact_acc_bytes(GPR_ACC_EXACT_MOMENTS, GPR_FLOAT32) / sizeof(uint32_t)),
+        CHECK(plan.tickets == 4 * (2 + gpr_exact_acc_bytes(GPR_ACC_EXACT_MOMENTS, GPR_FLOAT32) /
+                                           sizeof(uint32_t)),
               "%llu counters", (unsigned long long)plan.tickets);
-        CHECK(plan_array(GPR_KERNEL_exact, (gpr_operator)op, GPR_FLOAT32, 2, 1, rows, apart, NULL, NULL, AT, &plan) ==
-                      GPR_OK &&
-                  strcmp(plan.variant, "exact_moments_strided") == 0 && plan.width == 4 && plan.rows == 1 &&
-                  plan.passes[0].blocks > 10 && plan.slots == 1,
+        CHECK(plan_array(GPR_KERNEL_exact, (gpr_operator)op, GPR_FLOAT32, 2, 1, rows, apart, NULL,
+                         NULL, AT, &plan) == GPR_OK &&
+                  strcmp(plan.variant, "exact_moments_strided") == 0 && plan.width == 4 &&
+                  plan.rows == 1 && plan.passes[0].blocks > 10 && plan.slots == 1,
               "%s, %u across, %u blocks", plan.variant, plan.width, plan.passes[0].blocks);
-        CHECK(plan_array(GPR_KERNEL_exact, (gpr_operator)op, GPR_FLOAT32, 2, 1, rows, NULL, (const uint8_t *)AT, mask,
-                         AT, &plan) == GPR_OK &&
-                  strcmp(plan.variant, "exact_moments_strided") == 0 && plan.row_major && plan.width == 1,
+        CHECK(plan_array(GPR_KERNEL_exact, (gpr_operator)op, GPR_FLOAT32, 2, 1, rows, NULL,
+                         (const uint8_t *)AT, mask, AT, &plan) == GPR_OK &&
+                  strcmp(plan.variant, "exact_moments_strided") == 0 && plan.row_major &&
+                  plan.width == 1,
               "%s of masked runs, %u across", plan.variant, plan.width);
     }
-    CHECK(plan_array(GPR_KERNEL_exact, GPR_OP_STD, GPR_COMPLEX128, 2, 1, tall, columns, NULL, NULL, AT, &plan) ==
-                  GPR_OK &&
-              plan.width == 8 && !plan.row_major && plan.rows == 12500000 && plan.passes[0].blocks == 1 &&
-              plan.slots == 0,
+    CHECK(plan_array(GPR_KERNEL_exact, GPR_OP_STD, GPR_COMPLEX128, 2, 1, tall, columns, NULL, NULL,
+                     AT, &plan) == GPR_OK &&
+              plan.width == 8 && !plan.row_major && plan.rows == 12500000 &&
+              plan.passes[0].blocks == 1 && plan.slots == 0,
           "%u across, %u blocks", plan.width, plan.passes[0].blocks);
     gpr_contiguous_layout(1, (uint64_t)n, &layout);
     for (int step = -2; step <= 2; step++) {
@@ -527,8 +752,8 @@ static void test_exact_moments_and_products_have_kernels_of_their_own(void)
                   plan.layout.axes[1].in == step,
               "step %d: %s, %u blocks", step, plan.variant, plan.passes[0].blocks);
     }
-    CHECK(gpr_make_plan(GPR_KERNEL_exact, &rule, &layout, 96, 7, &facts, &plan) == GPR_OK && plan.block == 96 &&
-              plan.passes[0].grid == 7,
+    CHECK(gpr_make_plan(GPR_KERNEL_exact, &rule, &layout, 96, 7, &facts, &plan) == GPR_OK &&
+              plan.block == 96 && plan.passes[0].grid == 7,
           "as asked");
 }
 
@@ -538,10 +763,12 @@ static void test_lanes_take_several_rows_where_rows_are_short(void)
     const int64_t many[2] = {100000000, 9}, few[2] = {2000, 9};
     gpr_plan plan;
 
-    CHECK(plan_array(GPR_KERNEL_auto, GPR_OP_SUM, GPR_FLOAT32, 2, 1, many, NULL, NULL, NULL, AT, &plan) == GPR_OK &&
+    CHECK(plan_array(GPR_KERNEL_auto, GPR_OP_SUM, GPR_FLOAT32, 2, 1, many, NULL, NULL, NULL, AT,
+                     &plan) == GPR_OK &&
               plan.per_thread == 4,
           "%u rows a lane", plan.per_thread);
-    CHECK(plan_array(GPR_KERNEL_auto, GPR_OP_SUM, GPR_FLOAT32, 2, 1, few, NULL, NULL, NULL, AT, &plan) == GPR_OK &&
+    CHECK(plan_array(GPR_KERNEL_auto, GPR_OP_SUM, GPR_FLOAT32, 2, 1, few, NULL, NULL, NULL, AT,
+                     &plan) == GPR_OK &&
               plan.per_thread == 1,
           "%u rows a lane", plan.per_thread);
 }
@@ -550,41 +777,51 @@ static void test_lanes_take_several_rows_where_rows_are_short(void)
 static void check_array_plan(const gpr_plan *plan, const gpr_rule *rule, const char *what)
 {
     const gpr_pass *pass = &plan->passes[0];
-    const uint64_t acc = gpr_acc_bytes(rule->acc_kind, rule->device_acc), bytes = gpr_dtype_bytes(rule->element);
+    const uint64_t acc = gpr_acc_bytes(rule->acc_kind, rule->device_acc),
+                   bytes = gpr_dtype_bytes(rule->element);
     uint64_t width = 1;
 
     CHECK(plan->pass_count == 1 && plan->layout.kept >= 1 && plan->layout.reduced >= 1, "%s", what);
     CHECK(plan->item >= 1 && (plan->item & (plan->item - 1)) == 0, "%s: item %u", what, plan->item);
-    CHECK(plan->kernel == GPR_KERNEL_exact || plan->item * bytes <= 16, "%s: item %u", what, plan->item);
+    CHECK(plan->kernel == GPR_KERNEL_exact || plan->item * bytes <= 16, "%s: item %u", what,
+          plan->item);
     if (strcmp(plan->variant, "fast_columns") == 0) {
         width = (uint64_t)plan->width * plan->item;
         CHECK(plan->width >= 1 && plan->width <= plan->block, "%s: %u across", what, plan->width);
         CHECK(plan->column.in == 1 && plan->column.extent % plan->item == 0, "%s", what);
-        CHECK(plan->strips * width >= plan->column.extent && (plan->strips - 1) * width < plan->column.extent, "%s",
-              what);
-        CHECK(plan->item == 1 || plan->item * acc <= (pass->n <= 4 ? 128 : 64), "%s: %u accumulators a thread", what,
-              plan->item);
+        CHECK(plan->strips * width >= plan->column.extent &&
+                  (plan->strips - 1) * width < plan->column.extent,
+              "%s", what);
+        CHECK(plan->item == 1 || plan->item * acc <= (pass->n <= 4 ? 128 : 64),
+              "%s: %u accumulators a thread", what, plan->item);
     } else if (strcmp(plan->variant, "fast_narrow") == 0) {
         width = plan->column.extent;
         CHECK(plan->width >= 1 && plan->width <= plan->block, "%s: %u threads", what, plan->width);
         CHECK((uint64_t)plan->width * plan->item % width == 0, "%s: %u threads", what, plan->width);
-        CHECK((uint64_t)plan->block * plan->item * acc <= 40 << 10, "%s: block %u", what, plan->block);
-    } else if (strcmp(plan->variant, "exact_strided") == 0 || strcmp(plan->variant, "exact_moments_strided") == 0) {
-        const uint64_t some = 512 / bytes > 32 ? 512 / bytes : 32, few = 128 / bytes < 32 ? 128 / bytes : 32;
+        CHECK((uint64_t)plan->block * plan->item * acc <= 40 << 10, "%s: block %u", what,
+              plan->block);
+    } else if (strcmp(plan->variant, "exact_strided") == 0 ||
+               strcmp(plan->variant, "exact_moments_strided") == 0) {
+        const uint64_t some = 512 / bytes > 32 ? 512 / bytes : 32,
+                       few = 128 / bytes < 32 ? 128 / bytes : 32;
         const uint64_t strip = rule->acc_kind == GPR_ACC_EXACT_MOMENTS ? few : some;
-        CHECK(plan->width >= 1 && plan->width <= strip && plan->width <= plan->block, "%s: %u across", what,
-              plan->width);
-        CHECK(plan->rows * plan->width >= plan->layout.rows && (plan->rows - 1) * plan->width < plan->layout.rows, "%s",
-              what);
-        CHECK(pass->n * plan->item == plan->layout.n && pass->grid == plan->rows * pass->blocks, "%s", what);
-        CHECK(plan->item == 1 || (plan->row_major && rule->acc_kind == GPR_ACC_EXACT), "%s: items of %u", what,
-              plan->item);
+        CHECK(plan->width >= 1 && plan->width <= strip && plan->width <= plan->block,
+              "%s: %u across", what, plan->width);
+        CHECK(plan->rows * plan->width >= plan->layout.rows &&
+                  (plan->rows - 1) * plan->width < plan->layout.rows,
+              "%s", what);
+        CHECK(pass->n * plan->item == plan->layout.n && pass->grid == plan->rows * pass->blocks,
+              "%s", what);
+        CHECK(plan->item == 1 || (plan->row_major && rule->acc_kind == GPR_ACC_EXACT),
+              "%s: items of %u", what, plan->item);
     } else if (strcmp(plan->variant, "exact_rows") == 0) {
         check_exact_rows(plan, what);
     } else if (strcmp(plan->variant, "fast_strided") == 0) {
         width = plan->width;
         CHECK(plan->width >= 1 && plan->width <= plan->block, "%s: %u across", what, plan->width);
-        CHECK(plan->rows * width >= plan->layout.rows && (plan->rows - 1) * width < plan->layout.rows, "%s", what);
+        CHECK(plan->rows * width >= plan->layout.rows &&
+                  (plan->rows - 1) * width < plan->layout.rows,
+              "%s", what);
         CHECK(pass->n * plan->item == plan->layout.n, "%s", what);
     }
     if (plan->kernel == GPR_KERNEL_exact) {
@@ -593,8 +830,10 @@ static void check_array_plan(const gpr_plan *plan, const gpr_rule *rule, const c
             CHECK(llabs(plan->layout.axes[a - 1].in) >= llabs(plan->layout.axes[a].in),
                   "%s: the nearest rows come last", what);
     } else if (pass->blocks > 1) {
-        CHECK(plan->partials == plan->rows * pass->blocks * width && plan->tickets == plan->rows, "%s", what);
-        CHECK(pass->blocks <= pass->n * (width > 0 ? width : 1), "%s: %u blocks", what, pass->blocks);
+        CHECK(plan->partials == plan->rows * pass->blocks * width && plan->tickets == plan->rows,
+              "%s", what);
+        CHECK(pass->blocks <= pass->n * (width > 0 ? width : 1), "%s: %u blocks", what,
+              pass->blocks);
     } else {
         CHECK(plan->partials == 0 && plan->tickets == 0, "%s", what);
     }
@@ -606,18 +845,21 @@ static void test_random_layouts_keep_the_kernels_promises(int count)
     static const char *const variants[VARIANTS] = {
         "fast_stream", "fast_rows",     "fast_columns", "fast_narrow",   "fast_strided",
         "exact",       "exact_strided", "exact_rows",   "exact_moments", "exact_moments_strided"};
-    const uintptr_t middle = UINTPTR_MAX / 4 + 1; /* from there an array may go either way and leave no address space */
+    /* from there an array may go either way and leave no address space */
+    const uintptr_t middle = UINTPTR_MAX / 4 + 1;
     int seen[VARIANTS] = {0};
 
     for (int i = 0; i < count; i++) {
         const int kernel = check_between(0, 3) == 0 ? GPR_KERNEL_exact : GPR_KERNEL_auto;
-        gpr_operator op = kernel != GPR_KERNEL_exact ? (gpr_operator)check_between(0, GPR_OP_COUNT - 1)
+        gpr_operator op = kernel != GPR_KERNEL_exact
+                              ? (gpr_operator)check_between(0, GPR_OP_COUNT - 1)
                           : check_between(0, 1) == 0 ? GPR_OP_MEAN
                                                      : GPR_OP_VAR;
         const gpr_dtype dtype = (gpr_dtype)check_between(0, GPR_DTYPE_COUNT - 1);
         const int ndim = (int)check_between(1, MOST_AXES), reduced = (int)check_between(1, ndim);
         const int64_t bytes = (int64_t)gpr_dtype_bytes(dtype);
-        int64_t shape[MOST_AXES], strides[MOST_AXES], mask_strides[MOST_AXES], step = bytes, mask_step = 1;
+        int64_t shape[MOST_AXES], strides[MOST_AXES], mask_strides[MOST_AXES], step = bytes,
+                                                                               mask_step = 1;
         const int masked = check_between(0, 4) == 0, shift = (int)check_between(0, 4);
         char what[200];
         gpr_rule rule;
@@ -634,20 +876,23 @@ static void test_random_layouts_keep_the_kernels_promises(int count)
             if (check_between(0, 4) == 0) step += bytes * check_between(1, 9);
             if (check_between(0, 4) == 0) strides[a] = -strides[a];
         }
-        (void)snprintf(what, sizeof what, "%s %s of %lld %lld %lld ndim %d reduced %d masked %d", gpr_operator_name(op),
-                       gpr_dtype_name(dtype), (long long)shape[0], (long long)(ndim > 1 ? shape[1] : 0),
-                       (long long)(ndim > 2 ? shape[2] : 0), ndim, reduced, masked);
+        (void)snprintf(what, sizeof what, "%s %s of %lld %lld %lld ndim %d reduced %d masked %d",
+                       gpr_operator_name(op), gpr_dtype_name(dtype), (long long)shape[0],
+                       (long long)(ndim > 1 ? shape[1] : 0), (long long)(ndim > 2 ? shape[2] : 0),
+                       ndim, reduced, masked);
         gpr_fit_rule(&gpr_kernel_rows[kernel], &rule);
-        if (plan_array(kernel, op, dtype, ndim, reduced, shape, strides, masked ? (const uint8_t *)(uintptr_t)AT : NULL,
-                       masked ? mask_strides : NULL, middle + (uintptr_t)(check_between(0, 16) * bytes),
-                       &plan) != GPR_OK) {
-            CHECK(strstr(gpr_last_error()->message, "can number") != NULL, "%s: %s", what, gpr_last_error()->message);
+        if (plan_array(kernel, op, dtype, ndim, reduced, shape, strides,
+                       masked ? (const uint8_t *)(uintptr_t)AT : NULL, masked ? mask_strides : NULL,
+                       middle + (uintptr_t)(check_between(0, 16) * bytes), &plan) != GPR_OK) {
+            CHECK(strstr(gpr_last_error()->message, "can number") != NULL, "%s: %s", what,
+                  gpr_last_error()->message);
             continue;
         }
         check_array_plan(&plan, &rule, what);
         for (int v = 0; v < VARIANTS; v++) seen[v] += strcmp(plan.variant, variants[v]) == 0;
     }
-    for (int v = 0; v < VARIANTS; v++) CHECK(seen[v] > count / 1000, "%s was drawn %d times", variants[v], seen[v]);
+    for (int v = 0; v < VARIANTS; v++)
+        CHECK(seen[v] > count / 1000, "%s was drawn %d times", variants[v], seen[v]);
 }
 
 int main(int count, char **arguments)

@@ -1,5 +1,6 @@
-/* Device arrays over a driver that really is asynchronous: results that stay on the device, calls in flight on several streams, graphs,
- * memory and streams that are not what they are said to be. */
+/* Device arrays over a driver that really is asynchronous: results that stay on the device, calls
+ * in flight on several streams, graphs, memory and streams that are not what they are said to
+ * be. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -72,7 +73,8 @@ static void test_calls_do_not_wait_for_results_on_the_device(void)
     void *stream = fake.make_stream(0);
     gpr_request request = sum_request(data, result, stream);
 
-    CHECK(gpr_reduce(&request) == GPR_OK, "%s", gpr_last_error()->message); /* compiles, allocates */
+    /* compiles, allocates */
+    CHECK(gpr_reduce(&request) == GPR_OK, "%s", gpr_last_error()->message);
     fake.wait();
     fake.set_delays((unsigned)check_random(), 20000);
     int busy = 0;
@@ -158,19 +160,22 @@ static void test_a_small_sum_takes_few_calls_of_the_driver(void)
     request.shape = few_shape;
     CHECK(gpr_reduce(&request) == GPR_OK, "%s", gpr_last_error()->message);
     unsigned calls = fake.calls(), launches = fake.launches();
-    CHECK(gpr_reduce(&request) == GPR_OK && fake.launches() - launches == 1, "%u launches", fake.launches() - launches);
+    CHECK(gpr_reduce(&request) == GPR_OK && fake.launches() - launches == 1, "%u launches",
+          fake.launches() - launches);
     /* Context in and out, the stream's context, what data and result are, the launch. */
     CHECK(fake.calls() - calls == 6, "%u calls", fake.calls() - calls);
     request.vouches_for_result = 1;
     calls = fake.calls();
-    CHECK(gpr_reduce(&request) == GPR_OK && fake.calls() - calls == 5, "%u calls", fake.calls() - calls);
+    CHECK(gpr_reduce(&request) == GPR_OK && fake.calls() - calls == 5, "%u calls",
+          fake.calls() - calls);
     fake.wait();
     CHECK(fetch(result) == sum_of(values, FEW), "%lld", (long long)fetch(result));
     request.vouches_for_result = 0;
     request.result = &sum;
     request.result_on_device = 0;
     CHECK(gpr_reduce(&request) == GPR_OK && sum == sum_of(values, FEW), "%lld", (long long)sum);
-    /* No result to look up; instead whether the stream is captured. It is waited for only where the result is late. */
+    /* No result to look up; instead whether the stream is captured. It is waited for only where
+     * the result is late. */
     unsigned least = UINT32_MAX, most = 0;
     for (int i = 0; i < TRIES && least > 6; i++) {
         calls = fake.calls();
@@ -187,12 +192,13 @@ static void test_a_small_sum_takes_few_calls_of_the_driver(void)
     expect_no_violation();
 }
 
-/* What was in pinned memory before a call is never taken for its result: late results, and such as look like memory that nobody has
- * written yet. */
+/* What was in pinned memory before a call is never taken for its result: late results, and such as
+ * look like memory that nobody has written yet. */
 static void test_results_are_taken_when_they_are_there(void)
 {
     enum { MOST = 64, TIMES = 40, BYTE = 0x9d };
-    static const gpr_dtype dtypes[] = {GPR_INT8, GPR_UINT16, GPR_INT32, GPR_UINT64, GPR_FLOAT32, GPR_COMPLEX128};
+    static const gpr_dtype dtypes[] = {GPR_INT8,   GPR_UINT16,  GPR_INT32,
+                                       GPR_UINT64, GPR_FLOAT32, GPR_COMPLEX128};
     unsigned char same[2 * MOST], found[MOST];
     void *data = NULL;
 
@@ -211,7 +217,8 @@ static void test_results_are_taken_when_they_are_there(void)
             shape[0] = rows;
             memset(found, 0, sizeof found);
             CHECK(gpr_reduce(&request) == GPR_OK, "%s", gpr_last_error()->message);
-            CHECK(memcmp(found, same, bytes) == 0, "%s, %lld rows", gpr_dtype_name(dtypes[i]), (long long)rows);
+            CHECK(memcmp(found, same, bytes) == 0, "%s, %lld rows", gpr_dtype_name(dtypes[i]),
+                  (long long)rows);
         }
     }
     /* Each result differs from the one before, that is still in the memory. */
@@ -225,12 +232,15 @@ static void test_results_are_taken_when_they_are_there(void)
         gpr_request request = sum_request(numbers, &sum, NULL);
         request.result_on_device = 0;
         request.shape = &shape;
-        CHECK(gpr_reduce(&request) == GPR_OK && sum == sum_of(some, (uint64_t)shape), "%lld", (long long)sum);
+        CHECK(gpr_reduce(&request) == GPR_OK && sum == sum_of(some, (uint64_t)shape), "%lld",
+              (long long)sum);
         sum = 0;
         request.data = some;
         request.on_device = 0;
-        CHECK(gpr_reduce(&request) == GPR_OK && sum == sum_of(some, (uint64_t)shape), "%lld", (long long)sum);
-        /* The kernel may have yet to end: its program is unloaded all the same, and its memory given back. */
+        CHECK(gpr_reduce(&request) == GPR_OK && sum == sum_of(some, (uint64_t)shape), "%lld",
+              (long long)sum);
+        /* The kernel may have yet to end: its program is unloaded all the same, and its memory
+         * given back. */
         CHECK(gpr_cache_clear(1) == GPR_OK, "%s", gpr_last_error()->message);
         REQUIRE(gpr_free_device(0, numbers) == GPR_OK);
     }
@@ -241,7 +251,8 @@ static void test_results_are_taken_when_they_are_there(void)
 
 /* ---------------------------------------------------------------- graphs --------------------- */
 
-/* A graph's scratch is its own: it is launched beside eager calls, again and again, and gives back what it had when it goes. */
+/* A graph's scratch is its own: it is launched beside eager calls, again and again, and gives
+ * back what it had when it goes. */
 static void test_graphs_have_scratch_of_their_own(void)
 {
     const int64_t nothing = -1;
@@ -263,8 +274,9 @@ static void test_graphs_have_scratch_of_their_own(void)
         int64_t sum = 0;
         gpr_request waiting = sum_request(data, &sum, stream);
         waiting.result_on_device = 0;
-        CHECK(gpr_reduce(&waiting) == GPR_ERROR_VALUE && strstr(gpr_last_error()->message, "captured") != NULL, "%s",
-              gpr_last_error()->message);
+        CHECK(gpr_reduce(&waiting) == GPR_ERROR_VALUE &&
+                  strstr(gpr_last_error()->message, "captured") != NULL,
+              "%s", gpr_last_error()->message);
         void *graph = fake.end_capture(stream);
         fake.set_delays((unsigned)check_random(), SLOW_US);
         request.stream = stream;
@@ -274,11 +286,13 @@ static void test_graphs_have_scratch_of_their_own(void)
         }
         fake.wait();
         fake.set_delays(1, 0);
-        for (int i = 0; i < 2; i++) CHECK(fetch(captured[i]) == sum_of(values, COUNT), "round %d", round);
+        for (int i = 0; i < 2; i++)
+            CHECK(fetch(captured[i]) == sum_of(values, COUNT), "round %d", round);
         CHECK(fetch(eager) == sum_of(values, COUNT), "round %d", round);
         fake.destroy_graph(graph);
         /* The second graph found what the first gave back. */
-        if (round > 0) CHECK(fake.live("device") == live, "%d allocations, not %d", fake.live("device"), live);
+        if (round > 0)
+            CHECK(fake.live("device") == live, "%d allocations, not %d", fake.live("device"), live);
         live = fake.live("device");
     }
     fake.free_stream(stream);
@@ -309,16 +323,19 @@ static void expect_refusal(const gpr_request *request, const char *words)
 
 static void test_memory_and_streams_of_somebody_else_are_refused(void)
 {
-    void *data = upload(values, sizeof values), *result = upload(values, sizeof(int64_t)), *elsewhere = NULL;
+    void *data = upload(values, sizeof values), *result = upload(values, sizeof(int64_t)),
+         *elsewhere = NULL;
     void *pinned = NULL, *stream = NULL, *freed = NULL;
     gpr_request request = sum_request(data, result, NULL);
     static int64_t longer[1] = {COUNT + 1};
     const int64_t steps[1] = {4}, mask_steps[1] = {1};
 
     request.strides = steps;
-    REQUIRE(gpr_alloc_device(1, sizeof values, &elsewhere) == GPR_OK && gpr_alloc_pinned(4096, &pinned) == GPR_OK);
+    REQUIRE(gpr_alloc_device(1, sizeof values, &elsewhere) == GPR_OK &&
+            gpr_alloc_pinned(4096, &pinned) == GPR_OK);
     stream = fake.make_stream(1);
-    EXPECT_REFUSAL_WITH(&request, data, elsewhere, "is memory of device \"cuda:1\", not of \"cuda:0\"");
+    EXPECT_REFUSAL_WITH(&request, data, elsewhere,
+                        "is memory of device \"cuda:1\", not of \"cuda:0\"");
     EXPECT_REFUSAL_WITH(&request, data, pinned, "the array at address");
     EXPECT_REFUSAL_WITH(&request, data, pinned, "is host memory");
     EXPECT_REFUSAL_WITH(&request, data, values, "not memory of a CUDA device");
@@ -371,7 +388,8 @@ static gpr_request given_mean_request(const int64_t *shape, const void *data, vo
     return request;
 }
 
-static void expect_spreads(const gpr_request *request, const float *means, int64_t plane_step, int64_t row_step)
+static void expect_spreads(const gpr_request *request, const float *means, int64_t plane_step,
+                           int64_t row_step)
 {
     double found[MEAN_ROWS];
 
@@ -401,7 +419,8 @@ static void test_variances_are_about_given_means(void)
     /* In order behind the copy of the means; the host goes on. */
     REQUIRE(gpr_queue_upload(0, given, means, sizeof means, stream) == GPR_OK);
     REQUIRE(gpr_queue_upload(0, NULL, NULL, 0, stream) == GPR_OK);
-    const int64_t dense[2] = {each * size, size}, apart[2] = {2 * each * size, 2 * size}, shared[2] = {size, 0};
+    const int64_t dense[2] = {each * size, size}, apart[2] = {2 * each * size, 2 * size},
+                  shared[2] = {size, 0};
     const int64_t backward[2] = {-each * size, -size}, none[2] = {0, 0};
     request.mean_strides = dense;
     expect_spreads(&request, means, each, 1);
@@ -441,9 +460,11 @@ static void test_means_that_do_not_fit_are_refused(void)
     REQUIRE(gpr_alloc_device(1, sizeof means, &elsewhere) == GPR_OK);
     request.mean = given;
     expect_refusal(&request, "means that are given need mean_strides");
-    EXPECT_REFUSAL_WITH(&request, mean_strides, odd, "given means lie at multiples of their size, 4 bytes");
+    EXPECT_REFUSAL_WITH(&request, mean_strides, odd,
+                        "given means lie at multiples of their size, 4 bytes");
     request.mean_strides = dense;
-    EXPECT_REFUSAL_WITH(&request, mean, (const char *)given + 1, "given means lie at multiples of their size, 4 bytes");
+    EXPECT_REFUSAL_WITH(&request, mean, (const char *)given + 1,
+                        "given means lie at multiples of their size, 4 bytes");
     EXPECT_REFUSAL_WITH(&request, mean, (const char *)given + 4, "the mean needs 240 bytes");
     EXPECT_REFUSAL_WITH(&request, mean, elsewhere, "the mean at address");
     EXPECT_REFUSAL_WITH(&request, mean, means, "not memory of a CUDA device");
@@ -458,7 +479,8 @@ static void test_means_that_do_not_fit_are_refused(void)
     expect_refusal(&request, "a mean is given of arrays in device memory only");
     fake.begin_capture(stream);
     CHECK(gpr_queue_upload(0, given, means, sizeof means, stream) == GPR_ERROR_VALUE, "captured");
-    CHECK(strstr(gpr_last_error()->message, "cannot be captured") != NULL, "%s", gpr_last_error()->message);
+    CHECK(strstr(gpr_last_error()->message, "cannot be captured") != NULL, "%s",
+          gpr_last_error()->message);
     fake.destroy_graph(fake.end_capture(stream));
     fake.free_stream(stream);
     REQUIRE(gpr_free_device(0, data) == GPR_OK && gpr_free_device(0, result) == GPR_OK);
@@ -473,9 +495,11 @@ static void test_results_go_where_they_shall(void)
 {
     enum { ROWS = 300, EACH = 40, MANY = 100000 };
     static int64_t room[2 * ROWS], sums[MANY];
-    const int64_t shape[2] = {ROWS, EACH}, none[2] = {ROWS, 0}, many[2] = {MANY, 2}, steps[1] = {-16};
+    const int64_t shape[2] = {ROWS, EACH}, none[2] = {ROWS, 0}, many[2] = {MANY, 2},
+                  steps[1] = {-16};
     void *data = upload(values, sizeof values), *result = upload(room, sizeof room);
-    static const char *const kernels[] = {"auto", "shfl_two_pass", "block_atomic", "last_block", "sequential"};
+    static const char *const kernels[] = {"auto", "shfl_two_pass", "block_atomic", "last_block",
+                                          "sequential"};
 
     for (size_t k = 0; k < sizeof kernels / sizeof kernels[0]; k++) {
         gpr_request request = sum_request(data, (int64_t *)result + 2 * ROWS - 2, NULL);
@@ -491,8 +515,10 @@ static void test_results_go_where_they_shall(void)
             CHECK(gpr_reduce(&request) == GPR_OK, "%s: %s", kernels[k], gpr_last_error()->message);
             if (on_device) REQUIRE(gpr_download(0, NULL, room, result, sizeof room) == GPR_OK);
             for (int row = 0; row < ROWS; row++) {
-                CHECK(room[2 * ROWS - 2 - 2 * row] == sum_of(values + row * EACH, EACH), "%s row %d", kernels[k], row);
-                CHECK(room[2 * row + 1] == 0x5555555555555555, "%s wrote between results", kernels[k]);
+                CHECK(room[2 * ROWS - 2 - 2 * row] == sum_of(values + row * EACH, EACH),
+                      "%s row %d", kernels[k], row);
+                CHECK(room[2 * row + 1] == 0x5555555555555555, "%s wrote between results",
+                      kernels[k]);
             }
         }
         request = sum_request(data, result, NULL);
@@ -509,13 +535,15 @@ static void test_results_go_where_they_shall(void)
         request.ndim = 2;
         request.shape = many;
         CHECK(gpr_reduce(&request) == GPR_OK, "%s: %s", kernels[k], gpr_last_error()->message);
-        for (int row = 0; row < MANY; row++) CHECK(sums[row] == sum_of(values + 2 * row, 2), "row %d", row);
+        for (int row = 0; row < MANY; row++)
+            CHECK(sums[row] == sum_of(values + 2 * row, 2), "row %d", row);
     }
     REQUIRE(gpr_free_device(0, data) == GPR_OK && gpr_free_device(0, result) == GPR_OK);
     expect_no_violation();
 }
 
-/* Blocks that share rows of exact sums have scratch for so many rows; more rows come in several launches, and find it clean. */
+/* Blocks that share rows of exact sums have scratch for so many rows; more rows come in several
+ * launches, and find it clean. */
 static void test_exact_sums_of_many_rows_share_bounded_scratch(void)
 {
     enum { ROWS = 130000, GRID = 2, SLIDING = 2 };
@@ -533,7 +561,8 @@ static void test_exact_sums_of_many_rows_share_bounded_scratch(void)
     request.grid_size = GRID;
     for (int again = 0; again < 2; again++) {
         CHECK(gpr_reduce(&request) == GPR_OK, "%s", gpr_last_error()->message);
-        CHECK(gpr_last_run()->launches == 4, "%u launches", gpr_last_run()->launches); /* 37617 rows have 64 MiB */
+        /* 37617 rows have 64 MiB */
+        CHECK(gpr_last_run()->launches == 4, "%u launches", gpr_last_run()->launches);
         REQUIRE(gpr_download(0, NULL, sums, result, sizeof sums) == GPR_OK);
         for (int i = 0; i < 2 * ROWS; i++) CHECK(sums[i] == from[i] + from[i + 2], "part %d", i);
     }

@@ -1,7 +1,8 @@
-/* The host path over a driver that really is asynchronous, dawdles and checks every pointer: random arrays through small
- * rings, against the slow reference.
+/* The host path over a driver that really is asynchronous, dawdles and checks every pointer: random
+ * arrays through small rings, against the slow reference.
  *
- * Values are small whole numbers, so that every order of folding gives the same result, to the bit. */
+ * Values are small whole numbers, so that every order of folding gives the same result, to the
+ * bit. */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -77,7 +78,8 @@ static void draw_shape(random_source *source, uint64_t most, test_case *c)
         int axis = 0;
         do axis = (int)between(source, 0, c->request.ndim - 1);
         while (c->shape[axis] != 0);
-        const int64_t extent = left == 1 ? (int64_t)room : between(source, 1, room < 40 ? (int64_t)room : 40);
+        const int64_t extent =
+            left == 1 ? (int64_t)room : between(source, 1, room < 40 ? (int64_t)room : 40);
         c->shape[axis] = extent;
         c->elements *= (uint64_t)extent;
         room /= (uint64_t)extent;
@@ -85,9 +87,10 @@ static void draw_shape(random_source *source, uint64_t most, test_case *c)
     for (int i = 0; i < c->request.ndim - c->request.reduced; i++) c->rows *= (uint64_t)c->shape[i];
 }
 
-/* Strides of an array whose axes lie in memory in any order, some backwards, some spread out, some repeated. Returns the bytes
- * it takes; *start is where its first element is. */
-static uint64_t draw_strides(random_source *source, int plain, int64_t bytes, test_case *c, uint64_t *start)
+/* Strides of an array whose axes lie in memory in any order, some backwards, some spread out, some
+ * repeated. Returns the bytes it takes; *start is where its first element is. */
+static uint64_t draw_strides(random_source *source, int plain, int64_t bytes, test_case *c,
+                             uint64_t *start)
 {
     int64_t step = bytes, first = 0;
     int done[MOST_AXES] = {0};
@@ -117,11 +120,13 @@ static uint64_t draw_strides(random_source *source, int plain, int64_t bytes, te
 }
 
 /* Whole numbers that no operator rounds. */
-static void draw_values(random_source *source, gpr_operator op, gpr_dtype dtype, uint64_t count, char *memory)
+static void draw_values(random_source *source, gpr_operator op, gpr_dtype dtype, uint64_t count,
+                        char *memory)
 {
     const size_t bytes = gpr_dtype_bytes(dtype);
     const gpr_kind kind = gpr_dtype_rows[dtype].kind;
-    const int is_signed = kind == GPR_KIND_SIGNED || kind == GPR_KIND_FLOAT || kind == GPR_KIND_COMPLEX;
+    const int is_signed =
+        kind == GPR_KIND_SIGNED || kind == GPR_KIND_FLOAT || kind == GPR_KIND_COMPLEX;
     const int64_t rare = between(source, 2, 100000);
 
     for (uint64_t i = 0; i < count; i++) {
@@ -131,7 +136,9 @@ static void draw_values(random_source *source, gpr_operator op, gpr_dtype dtype,
         case GPR_OP_ANY: value = one_in(source, rare); break;
         case GPR_OP_ALL: value = !one_in(source, rare); break;
         case GPR_OP_MIN:
-        case GPR_OP_MAX: value = is_signed ? between(source, -120, 120) : between(source, 0, 250); break;
+        case GPR_OP_MAX:
+            value = is_signed ? between(source, -120, 120) : between(source, 0, 250);
+            break;
         default: value = is_signed ? between(source, -3, 4) : between(source, 0, 3); break;
         }
         gpr_convert(GPR_INT64, &value, dtype, memory + i * bytes, 1);
@@ -144,7 +151,8 @@ static void draw_mask(random_source *source, test_case *c)
 
     c->mask = malloc(c->elements);
     REQUIRE(c->mask != NULL);
-    for (uint64_t i = 0; i < c->elements; i++) c->mask[i] = one_in(source, 3) ? 0 : (uint8_t)between(source, 1, 255);
+    for (uint64_t i = 0; i < c->elements; i++)
+        c->mask[i] = one_in(source, 3) ? 0 : (uint8_t)between(source, 1, 255);
     for (int i = c->request.ndim - 1; i >= 0; i--) {
         c->mask_strides[i] = one_in(source, 4) ? 0 : step;
         if (c->mask_strides[i] != 0) step *= c->shape[i];
@@ -155,13 +163,16 @@ static void draw_mask(random_source *source, test_case *c)
 
 static void draw_kernel(random_source *source, gpr_request *request)
 {
-    const int kernel = one_in(source, 3) ? GPR_KERNEL_auto : (int)between(source, 0, GPR_KERNEL_COUNT - 1);
+    const int kernel =
+        one_in(source, 3) ? GPR_KERNEL_auto : (int)between(source, 0, GPR_KERNEL_COUNT - 1);
     const gpr_kernel_row *row = &gpr_kernel_rows[kernel];
 
     request->kernel = (row->flags & GPR_NEEDS_CCCL) != 0 ? -1 : kernel;
     if (request->kernel < 0) return;
-    if (one_in(source, 2) && row->block_rule != GPR_BLOCK_WARP) request->block_size = 32u << between(source, 0, 5);
-    if (one_in(source, 4) && row->cover == GPR_STRIDE) request->grid_size = (uint32_t)between(source, 1, 300);
+    if (one_in(source, 2) && row->block_rule != GPR_BLOCK_WARP)
+        request->block_size = 32u << between(source, 0, 5);
+    if (one_in(source, 4) && row->cover == GPR_STRIDE)
+        request->grid_size = (uint32_t)between(source, 1, 300);
 }
 
 /* Reverses the bytes of each part of an element. */
@@ -207,9 +218,11 @@ static void draw_case(random_source *source, place place, uint64_t most_bytes, t
     r->device = 0;
     if (c->place == IN_MEMORY && one_in(source, 4)) {
         r->byteswapped = 1;
-        for (uint64_t i = 0; i < spread / bytes; i++) reverse(c->memory + misplaced + i * bytes, r->dtype);
+        for (uint64_t i = 0; i < spread / bytes; i++)
+            reverse(c->memory + misplaced + i * bytes, r->dtype);
     }
-    if (c->place == IN_MEMORY && gpr_fold_rows[gpr_operator_rows[r->op].fold].acc_kind != GPR_ACC_INDEXED &&
+    if (c->place == IN_MEMORY &&
+        gpr_fold_rows[gpr_operator_rows[r->op].fold].acc_kind != GPR_ACC_INDEXED &&
         one_in(source, 4))
         draw_mask(source, c);
     if (c->place == IN_PINNED) {
@@ -230,27 +243,33 @@ static void draw_case(random_source *source, place place, uint64_t most_bytes, t
         r->kernel = -1;
     gpr_rule rule;
     REQUIRE(rule_of(r, &rule) == GPR_OK);
-    /* Not every kernel folds every accumulator, and but one of them reads masks where no element is neutral. */
+    /* Not every kernel folds every accumulator, and but one of them reads masks where no element
+     * is neutral. */
     if (r->kernel >= 0 && (gpr_check_kernel_folds(&gpr_kernel_rows[r->kernel], &rule) != GPR_OK ||
                            (r->mask != NULL && rule.acc_kind != GPR_ACC_NUMBER))) {
         r->kernel = -1;
         r->block_size = r->grid_size = 0;
     }
     (void)snprintf(c->text, sizeof c->text,
-                   "%s %s place %d shape %lld %lld %lld %lld reduced %d of %d kernel %d block %u grid %u mask %d",
-                   gpr_operator_name(r->op), gpr_dtype_name(r->dtype), c->place, (long long)c->shape[0],
-                   (long long)c->shape[1], (long long)c->shape[2], (long long)c->shape[3], r->reduced, r->ndim,
-                   r->kernel, r->block_size, r->grid_size, r->mask != NULL);
+                   "%s %s place %d shape %lld %lld %lld %lld reduced %d of %d kernel %d block %u "
+                   "grid %u mask %d",
+                   gpr_operator_name(r->op), gpr_dtype_name(r->dtype), c->place,
+                   (long long)c->shape[0], (long long)c->shape[1], (long long)c->shape[2],
+                   (long long)c->shape[3], r->reduced, r->ndim, r->kernel, r->block_size,
+                   r->grid_size, r->mask != NULL);
 }
 
 /* ---------------------------------------------------------------- the reference -------------- */
 
 /* Folds the element at `index`, unless the mask leaves it out. */
-static void fold_at(const test_case *c, const gpr_rule *rule, const int64_t *index, naive_fold *fold)
+static void fold_at(const test_case *c, const gpr_rule *rule, const int64_t *index,
+                    naive_fold *fold)
 {
     const gpr_request *r = &c->request;
     const size_t bytes = gpr_dtype_bytes(r->dtype);
-    const char *at = c->place == IN_MEMORY ? r->data : c->place == ON_DEVICE ? c->host_data : c->memory;
+    const char *at = c->place == IN_MEMORY   ? r->data
+                     : c->place == ON_DEVICE ? c->host_data
+                                             : c->memory;
     const uint8_t *mask = r->mask;
     char element[16];
 
@@ -280,7 +299,8 @@ static int is_right(const test_case *c)
         naive_fold fold = {0};
         for (uint64_t i = 0; i < n; i++) {
             fold_at(c, &rule, index, &fold);
-            for (int axis = r->ndim - 1; axis >= 0 && ++index[axis] == c->shape[axis]; axis--) index[axis] = 0;
+            for (int axis = r->ndim - 1; axis >= 0 && ++index[axis] == c->shape[axis]; axis--)
+                index[axis] = 0;
         }
         if (!naive_agrees(&fold, &rule, c->result + row * bytes, c->rows * bytes)) return 0;
     }
@@ -307,14 +327,16 @@ static void draw_limits(random_source *source, gpr_limits *limits)
 }
 
 /* A host array leaves no more memory taken than the limits allow, whatever was done before. */
-static void expect_memory_within(const gpr_limits *limits, const test_case *c, const uint64_t peak[2])
+static void expect_memory_within(const gpr_limits *limits, const test_case *c,
+                                 const uint64_t peak[2])
 {
-    const uint64_t own = c->place == IN_PINNED ? c->elements * gpr_dtype_bytes(c->request.dtype) : 0;
+    const uint64_t own =
+        c->place == IN_PINNED ? c->elements * gpr_dtype_bytes(c->request.dtype) : 0;
 
     CHECK(peak[0] <= limits->device_bytes, "%s: %llu bytes of device memory, limit %llu", c->text,
           (unsigned long long)peak[0], (unsigned long long)limits->device_bytes);
-    CHECK(peak[1] - own <= limits->pinned_bytes, "%s: %llu bytes of pinned memory, limit %llu", c->text,
-          (unsigned long long)(peak[1] - own), (unsigned long long)limits->pinned_bytes);
+    CHECK(peak[1] - own <= limits->pinned_bytes, "%s: %llu bytes of pinned memory, limit %llu",
+          c->text, (unsigned long long)(peak[1] - own), (unsigned long long)limits->pinned_bytes);
 }
 
 static void test_random_arrays_reduce_right_and_within_the_limits(int cases)
@@ -332,7 +354,8 @@ static void test_random_arrays_reduce_right_and_within_the_limits(int cases)
         fake.reset_peaks(); /* the first run may still have found the buffers of older limits */
         run_case(&c);
         const uint64_t peak[2] = {fake.peak(0), fake.peak(1)};
-        if (c.elements * gpr_dtype_bytes(c.request.dtype) > 64 * KIB) expect_memory_within(&limits, &c, peak);
+        if (c.elements * gpr_dtype_bytes(c.request.dtype) > 64 * KIB)
+            expect_memory_within(&limits, &c, peak);
         free_case(&c);
     }
     fake.set_delays(1, 0);
@@ -356,13 +379,15 @@ static void test_random_device_arrays_reduce_right(int cases)
 /* Rows of two axes that make no run, read by 16 bytes where their elements lie side by side. */
 static void test_device_rows_of_items_reduce_right(void)
 {
-    static const gpr_dtype dtypes[] = {GPR_FLOAT16, GPR_BFLOAT16, GPR_FLOAT32, GPR_FLOAT64, GPR_INT32};
+    static const gpr_dtype dtypes[] = {GPR_FLOAT16, GPR_BFLOAT16, GPR_FLOAT32, GPR_FLOAT64,
+                                       GPR_INT32};
     random_source source = {check_random()};
 
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
         test_case c = {.place = ON_DEVICE, .rows = (uint64_t)between(&source, 1, 5)};
         gpr_request *r = &c.request;
-        const int64_t bytes = (int64_t)gpr_dtype_bytes(dtypes[i]), inner = 16 * between(&source, 1, 40);
+        const int64_t bytes = (int64_t)gpr_dtype_bytes(dtypes[i]),
+                      inner = 16 * between(&source, 1, 40);
         const int64_t shape[3] = {(int64_t)c.rows, between(&source, 2, 40), inner};
         const int64_t strides[3] = {inner * bytes, (int64_t)c.rows * inner * bytes, bytes};
 
@@ -375,7 +400,8 @@ static void test_device_rows_of_items_reduce_right(void)
         draw_values(&source, GPR_OP_SUM, dtypes[i], c.elements, c.memory);
         REQUIRE(gpr_alloc_device(0, c.elements * (size_t)bytes, &c.on_device) == GPR_OK);
         REQUIRE(gpr_upload(0, c.on_device, c.memory, c.elements * (size_t)bytes) == GPR_OK);
-        *r = (gpr_request){.op = GPR_OP_SUM, .dtype = dtypes[i], .compute = GPR_DTYPE_DEFAULT, .kernel = -1};
+        *r = (gpr_request){
+            .op = GPR_OP_SUM, .dtype = dtypes[i], .compute = GPR_DTYPE_DEFAULT, .kernel = -1};
         r->ndim = 3;
         r->reduced = 2;
         r->shape = c.shape;
@@ -384,8 +410,9 @@ static void test_device_rows_of_items_reduce_right(void)
         r->result = c.result;
         r->on_device = 1;
         c.host_data = c.memory;
-        (void)snprintf(c.text, sizeof c.text, "sums of %s, %lld rows of %lld by %lld", gpr_dtype_name(dtypes[i]),
-                       (long long)shape[0], (long long)shape[1], (long long)shape[2]);
+        (void)snprintf(c.text, sizeof c.text, "sums of %s, %lld rows of %lld by %lld",
+                       gpr_dtype_name(dtypes[i]), (long long)shape[0], (long long)shape[1],
+                       (long long)shape[2]);
         run_case(&c);
         free_case(&c);
     }
@@ -399,7 +426,8 @@ static void *run_cases(void *argument)
         test_case c;
         draw_case(&source, (place)between(&source, 0, PLACES - 1), MIB, &c);
         const gpr_status status = gpr_reduce(&c.request);
-        if (status != GPR_OK || !is_right(&c)) (void)fprintf(stderr, "%s: %s\n", c.text, gpr_last_error()->message);
+        if (status != GPR_OK || !is_right(&c))
+            (void)fprintf(stderr, "%s: %s\n", c.text, gpr_last_error()->message);
         REQUIRE(status == GPR_OK);
         REQUIRE(is_right(&c));
         free_case(&c);
@@ -458,9 +486,11 @@ static void test_long_rows_are_cut_and_put_together(void)
     for (int64_t i = 0; i < (int64_t)ROWS * COUNT; i++) values[i] = 1 + i / COUNT;
     request = sums_of(GPR_INT64, 2, shape, values, sums);
     CHECK(gpr_reduce(&request) == GPR_OK, "%s", gpr_last_error()->message);
-    CHECK(gpr_last_run()->chunks >= 3 * ROWS, "%llu chunks", (unsigned long long)gpr_last_run()->chunks);
+    CHECK(gpr_last_run()->chunks >= 3 * ROWS, "%llu chunks",
+          (unsigned long long)gpr_last_run()->chunks);
     for (int64_t row = 0; row < ROWS; row++)
-        CHECK(sums[row] == (row + 1) * COUNT, "row %lld: %lld", (long long)row, (long long)sums[row]);
+        CHECK(sums[row] == (row + 1) * COUNT, "row %lld: %lld", (long long)row,
+              (long long)sums[row]);
     free(values);
 }
 
@@ -469,7 +499,8 @@ static void test_one_program_serves_all_chunks(void)
 {
     enum { COUNT = 700001 };
     const int64_t shape[2] = {1, COUNT};
-    const gpr_limits limits = {.device_bytes = 64 * MIB, .pinned_bytes = 64 * MIB, .cpu_threads = 2};
+    const gpr_limits limits = {
+        .device_bytes = 64 * MIB, .pinned_bytes = 64 * MIB, .cpu_threads = 2};
     float *values = calloc(COUNT, sizeof *values), sum = 1;
     gpr_request request;
 
@@ -502,8 +533,10 @@ static void test_pinned_arrays_skip_staging(void)
     fake.watch(data, COUNT * sizeof(int64_t));
     CHECK(gpr_reduce(&request) == GPR_OK, "%s", gpr_last_error()->message);
     CHECK(sum == (int64_t)COUNT * (COUNT - 1) / 2, "%lld", (long long)sum);
-    CHECK(fake.watched() == COUNT * sizeof(int64_t), "%llu bytes", (unsigned long long)fake.watched());
-    CHECK(gpr_last_run()->stage_seconds[GPR_STAGE_STAGE] == 0, "%g", gpr_last_run()->stage_seconds[GPR_STAGE_STAGE]);
+    CHECK(fake.watched() == COUNT * sizeof(int64_t), "%llu bytes",
+          (unsigned long long)fake.watched());
+    CHECK(gpr_last_run()->stage_seconds[GPR_STAGE_STAGE] == 0, "%g",
+          gpr_last_run()->stage_seconds[GPR_STAGE_STAGE]);
 
     const uint64_t before = fake.pageable();
     int64_t *ordinary = malloc(COUNT * sizeof(int64_t));
@@ -513,13 +546,14 @@ static void test_pinned_arrays_skip_staging(void)
     CHECK(gpr_reduce(&request) == GPR_OK, "%s", gpr_last_error()->message);
     CHECK(sum == (int64_t)COUNT * (COUNT - 1) / 2, "%lld", (long long)sum);
     CHECK(fake.pageable() == before, "%llu bytes", (unsigned long long)(fake.pageable() - before));
-    CHECK(gpr_last_run()->stage_seconds[GPR_STAGE_STAGE] > 0, "%g", gpr_last_run()->stage_seconds[GPR_STAGE_STAGE]);
+    CHECK(gpr_last_run()->stage_seconds[GPR_STAGE_STAGE] > 0, "%g",
+          gpr_last_run()->stage_seconds[GPR_STAGE_STAGE]);
     free(ordinary);
     REQUIRE(gpr_free_pinned(data) == GPR_OK);
 }
 
-/* Pinned arrays, ordinary ones and the results of device arrays each need other parts of the ring. It grows for each of them
- * once, and keeps what the others need, within the limits. */
+/* Pinned arrays, ordinary ones and the results of device arrays each need other parts of the ring.
+ * It grows for each of them once, and keeps what the others need, within the limits. */
 static void test_switches_between_pinned_and_ordinary_arrays_allocate_nothing(void)
 {
     enum { SOURCES = 3, ROUNDS = 4, ROWS = 40000, COUNT = 16 };
@@ -546,21 +580,25 @@ static void test_switches_between_pinned_and_ordinary_arrays_allocate_nothing(vo
             memset(sums, 0, ROWS * sizeof *sums);
             CHECK(gpr_reduce(&request) == GPR_OK, "%s", gpr_last_error()->message);
             for (int64_t row = 0; row < ROWS; row++)
-                CHECK(sums[row] == row * COUNT, "source %d, row %lld: %lld", i, (long long)row, (long long)sums[row]);
+                CHECK(sums[row] == row * COUNT, "source %d, row %lld: %lld", i, (long long)row,
+                      (long long)sums[row]);
         }
         for (int pinned = 0; pinned < 2 && round > 0; pinned++)
             CHECK(fake.allocated(pinned) == allocated[pinned], "round %d: %llu allocations", round,
                   (unsigned long long)(fake.allocated(pinned) - allocated[pinned]));
         for (int pinned = 0; pinned < 2; pinned++) allocated[pinned] = fake.allocated(pinned);
     }
-    CHECK(fake.peak(0) - own[0] <= limits.device_bytes, "%llu bytes", (unsigned long long)(fake.peak(0) - own[0]));
-    CHECK(fake.peak(1) - own[1] <= limits.pinned_bytes, "%llu bytes", (unsigned long long)(fake.peak(1) - own[1]));
+    CHECK(fake.peak(0) - own[0] <= limits.device_bytes, "%llu bytes",
+          (unsigned long long)(fake.peak(0) - own[0]));
+    CHECK(fake.peak(1) - own[1] <= limits.pinned_bytes, "%llu bytes",
+          (unsigned long long)(fake.peak(1) - own[1]));
     REQUIRE(gpr_free_pinned(sources[1]) == GPR_OK && gpr_free_device(0, sources[2]) == GPR_OK);
     free(values);
     free(sums);
 }
 
-/* A grid that the caller chose costs a partial a block for every row; the limits hold all the same. */
+/* A grid that the caller chose costs a partial a block for every row; the limits hold all the
+ * same. */
 static void test_large_grids_over_many_rows_stay_within_the_limits(void)
 {
     enum { ROWS = 2000, COUNT = 40 };
@@ -581,7 +619,8 @@ static void test_large_grids_over_many_rows_stay_within_the_limits(void)
         CHECK(gpr_reduce(&request) == GPR_OK, "%s", gpr_last_error()->message);
         for (int64_t row = 0; row < rows; row++)
             CHECK(sums[row] == row * COUNT, "row %lld of %d", (long long)row, rows);
-        CHECK(fake.peak(0) <= limits.device_bytes, "%llu bytes for %d rows", (unsigned long long)fake.peak(0), rows);
+        CHECK(fake.peak(0) <= limits.device_bytes, "%llu bytes for %d rows",
+              (unsigned long long)fake.peak(0), rows);
         if (rows == 150) break;
     }
 }
@@ -612,15 +651,18 @@ static char *draw_factor(random_source *source, uint64_t n, place where, gpr_fac
 /* The same array in pinned or device memory; what was allocated is returned. */
 static void *move_factor(place where, uint64_t n, gpr_factor *factor, const char *memory)
 {
-    const uint64_t step = (uint64_t)llabs(factor->stride), start = (uint64_t)((const char *)factor->data - memory);
-    const uint64_t bytes = (n - 1) * step + gpr_dtype_bytes(factor->dtype); /* from the memory's start on, either way */
+    const uint64_t step = (uint64_t)llabs(factor->stride),
+                   start = (uint64_t)((const char *)factor->data - memory);
+    /* from the memory's start on, either way */
+    const uint64_t bytes = (n - 1) * step + gpr_dtype_bytes(factor->dtype);
     void *moved = NULL;
 
     if (where == IN_PINNED) {
         REQUIRE(gpr_alloc_pinned(bytes, &moved) == GPR_OK);
         memcpy(moved, memory, bytes);
     } else if (where == ON_DEVICE) {
-        REQUIRE(gpr_alloc_device(0, bytes, &moved) == GPR_OK && gpr_upload(0, moved, memory, bytes) == GPR_OK);
+        REQUIRE(gpr_alloc_device(0, bytes, &moved) == GPR_OK &&
+                gpr_upload(0, moved, memory, bytes) == GPR_OK);
     }
     if (moved != NULL) factor->data = (char *)moved + start;
     return moved;
@@ -649,22 +691,26 @@ static void test_products_of_two_arrays_are_those_of_the_cpu(int cases)
         const place where = (place)between(&source, 0, PLACES - 1);
         const uint64_t n = (uint64_t)between(&source, 1, one_in(&source, 3) ? 60000 : 3000);
         double wanted[2] = {0}, got[2] = {0};
-        gpr_dot_request request = {.compute = GPR_DTYPE_DEFAULT, .n = n, .kernel = -1, .device = GPR_DEVICE_CPU};
-        char *a = draw_factor(&source, n, where, &request.a), *b = draw_factor(&source, n, where, &request.b);
+        gpr_dot_request request = {
+            .compute = GPR_DTYPE_DEFAULT, .n = n, .kernel = -1, .device = GPR_DEVICE_CPU};
+        char *a = draw_factor(&source, n, where, &request.a),
+             *b = draw_factor(&source, n, where, &request.b);
 
         request.factor = common_type(request.a.dtype, request.b.dtype);
         request.result = wanted;
         REQUIRE(gpr_dot(&request) == GPR_OK);
-        void *moved_a = move_factor(where, n, &request.a, a), *moved_b = move_factor(where, n, &request.b, b);
+        void *moved_a = move_factor(where, n, &request.a, a),
+             *moved_b = move_factor(where, n, &request.b, b);
         request.device = 0;
         request.on_device = where == ON_DEVICE;
         request.grid_size = one_in(&source, 2) ? (uint32_t)between(&source, 1, 5) : 0;
         request.result = got;
         CHECK(gpr_dot(&request) == GPR_OK, "%s", gpr_last_error()->message);
         CHECK(memcmp(got, wanted, sizeof got) == 0, "%s and %s, %llu pairs at %d: %g, not %g",
-              gpr_dtype_name(request.a.dtype), gpr_dtype_name(request.b.dtype), (unsigned long long)n, where, got[0],
-              wanted[0]);
-        CHECK(gpr_last_run()->device == 0 && strcmp(gpr_last_run()->variant, "exact_dot") == 0, "the device answered");
+              gpr_dtype_name(request.a.dtype), gpr_dtype_name(request.b.dtype),
+              (unsigned long long)n, where, got[0], wanted[0]);
+        CHECK(gpr_last_run()->device == 0 && strcmp(gpr_last_run()->variant, "exact_dot") == 0,
+              "the device answered");
         free_moved(where, moved_a);
         free_moved(where, moved_b);
         free(a);
@@ -700,9 +746,10 @@ static void test_exact_variances_of_chunks_are_those_of_the_cpu(void)
         request.device = 0;
         request.result = got;
         CHECK(gpr_reduce(&request) == GPR_OK, "%s", gpr_last_error()->message);
-        CHECK(memcmp(got, wanted, (size_t)shapes[i % 3][0] * sizeof *got) == 0, "case %d: %g, not %g", i,
-              (double)got[0], (double)wanted[0]);
-        CHECK(gpr_last_run()->chunks > 1, "%llu chunks", (unsigned long long)gpr_last_run()->chunks);
+        CHECK(memcmp(got, wanted, (size_t)shapes[i % 3][0] * sizeof *got) == 0,
+              "case %d: %g, not %g", i, (double)got[0], (double)wanted[0]);
+        CHECK(gpr_last_run()->chunks > 1, "%llu chunks",
+              (unsigned long long)gpr_last_run()->chunks);
     }
 }
 
